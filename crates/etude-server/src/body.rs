@@ -45,7 +45,7 @@ impl Room {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The part of a body from this address, which may be that of a proxy for all: then it is `None`.
+    /// The part of a body from this address; `None`: it is that of a proxy for all.
     pub(crate) fn part(&self, address: Option<String>) -> Part {
         Part { room: self.clone(), address, count: 0, permit: None }
     }

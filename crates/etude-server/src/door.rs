@@ -5,6 +5,7 @@ use std::time::Instant;
 use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN};
 use http::{HeaderMap, Method, Uri};
 
+use crate::forwarded;
 use crate::listen::Peer;
 use crate::problem::{Code, Problem};
 use crate::server::Server;
@@ -40,9 +41,15 @@ pub(crate) fn check_host(server: &Server, peer: &Peer, uri: &Uri, headers: &Head
     Err(forbidden().hint("name it with `etude serve --host NAME`"))
 }
 
+/// True if pages of this server have this origin. Where a proxy says that the client's connection is encrypted, one without is another.
+pub(crate) fn is_own_origin(server: &Server, headers: &HeaderMap, origin: &str) -> bool {
+    let is_downgrade = origin.starts_with("http://") && forwarded::is_https(server.settings(), headers);
+    server.names().has_origin(origin) && !is_downgrade
+}
+
 /// Whether the request has a credential that browsers send by themselves.
 pub(crate) fn has_cookie_only(server: &Server, headers: &HeaderMap) -> bool {
-    !headers.contains_key(AUTHORIZATION) && cookie(headers, &server.cookie().0).is_some()
+    !headers.contains_key(AUTHORIZATION) && cookie(headers, &server.cookie(headers).0).is_some()
 }
 
 /// Checks that no other site made the request (S-6, S-7, S-9). `is_page` is true for the path of a page, `is_login` for a login and
@@ -58,13 +65,13 @@ pub(crate) fn check_origin(
     let origin = single(headers, ORIGIN).map_err(|()| forbidden("the request has more than one `Origin`"))?;
     if let Some(origin) = origin {
         let is_allowed = server.settings().allowed_origins.iter().any(|allowed| allowed == origin);
-        if !server.names().has_origin(origin) && !is_allowed {
+        if !is_own_origin(server, headers, origin) && !is_allowed {
             return Err(forbidden("the `Origin` header names another site"));
         }
     }
     let changes = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
     let is_login = is_login && changes;
-    if is_login && origin.is_some_and(|origin| !server.names().has_origin(origin)) {
+    if is_login && origin.is_some_and(|origin| !is_own_origin(server, headers, origin)) {
         return Err(forbidden("the `Origin` header names another site"));
     }
     if !(has_cookie_only(server, headers) || is_login) {
@@ -111,7 +118,7 @@ pub(crate) fn caller(server: &Server, peer: &Peer, headers: &HeaderMap) -> Resul
         };
         return found.ok_or_else(|| wrong_token(server, peer));
     }
-    let cookie = cookie(headers, &server.cookie().0).ok_or_else(unauthenticated)?;
+    let cookie = cookie(headers, &server.cookie(headers).0).ok_or_else(unauthenticated)?;
     let token = server.sessions().find(&cookie, now).ok_or_else(unauthenticated)?;
     let found = server.tokens().find_hash(token, now).map_err(|e| tokens_failed(&e))?;
     let session = Some(crate::token::hash(&cookie));

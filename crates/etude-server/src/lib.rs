@@ -13,6 +13,7 @@ pub mod clock;
 mod context;
 mod door;
 mod fleet;
+mod forwarded;
 pub mod health;
 mod key;
 mod ledger;

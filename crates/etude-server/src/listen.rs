@@ -30,6 +30,8 @@ const ATTEMPTS: usize = 20;
 pub(crate) enum Peer {
     /// Over the network, loopback included.
     Tcp(SocketAddr),
+    /// Behind a proxy, which says this address.
+    Forwarded(IpAddr),
     /// Over the socket in the state directory.
     Socket,
 }
@@ -39,8 +41,15 @@ impl Peer {
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Tcp(address) => address.ip().to_string(),
+            Self::Forwarded(address) => address.to_string(),
             Self::Socket => "socket".to_owned(),
         }
+    }
+
+    /// The same; `None` if it is that of a proxy, for all its clients.
+    pub(crate) fn own_address(&self, is_behind_proxy: bool) -> Option<String> {
+        let is_of_all = is_behind_proxy && matches!(self, Self::Tcp(_));
+        (!is_of_all).then(|| self.address())
     }
 }
 

@@ -76,8 +76,7 @@ impl Call {
         if self.caller.is_some() || self.limit <= FORM {
             return body::read(body, self.limit, None).await;
         }
-        // All that a proxy sends comes from one address.
-        let address = (!self.server.settings().is_behind_proxy).then(|| self.peer.address());
+        let address = self.peer.own_address(self.server.settings().is_behind_proxy);
         let mut part = self.server.room().part(address);
         let bytes = body::read(body, self.limit, Some(&mut part)).await?;
         *self.taken.lock().await = Some(part);

@@ -29,6 +29,7 @@ use tower_service::Service;
 use crate::api::login::is_below;
 use crate::client;
 use crate::door;
+use crate::forwarded;
 use crate::listen::{Listening, Peer};
 use crate::local::{Entered, Failed, failed};
 use crate::log::LogLine;
@@ -199,6 +200,10 @@ pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Bo
     let request_id = etude_runtime::run_id::new();
     let (method, headers) = (request.method().clone(), request.headers());
     let is_html = is_page(request.uri().path()) && accepts_html(headers);
+    let peer = match forwarded::client(server.settings(), headers) {
+        Some(address) if peer != Peer::Socket => Peer::Forwarded(address),
+        _ => peer,
+    };
     let allowed_origin = allowed_origin(&server, headers).cloned();
     let came_from = is_html.then(|| Way::of(&server, &peer, &request));
     let mut reader = None;

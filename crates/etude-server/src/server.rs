@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use etude_runtime::engine::Engine;
+use http::HeaderMap;
 use tokio::sync::watch;
 
 use crate::admission::Admissions;
@@ -11,6 +12,7 @@ use crate::app::Apps;
 use crate::body::Room;
 use crate::clock::Clock;
 use crate::context::Context;
+use crate::forwarded;
 use crate::ledger::Ledger;
 use crate::listen::Addresses;
 use crate::log::{Log, LogLine};
@@ -204,11 +206,12 @@ impl Server {
         (self.log)(line);
     }
 
-    /// The name of the session's cookie, and its attributes.
-    pub(crate) fn cookie(&self) -> (String, &'static str) {
+    /// The name of the session's cookie, and its attributes, for a request with these headers.
+    pub(crate) fn cookie(&self, headers: &HeaderMap) -> (String, &'static str) {
+        let is_encrypted = self.addresses().is_tls || forwarded::is_https(self.settings(), headers);
         let port = self.addresses().tcp.first().map_or(0, std::net::SocketAddr::port);
         // `__Host-` needs the path `/`, which is sent below any base path too.
-        match self.addresses().is_tls {
+        match is_encrypted {
             true => (format!("__Host-etude_{port}"), "; Path=/; HttpOnly; SameSite=Lax; Secure"),
             false => (format!("etude_{port}"), "; Path=/; HttpOnly; SameSite=Lax"),
         }

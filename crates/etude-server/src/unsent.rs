@@ -7,6 +7,7 @@ use url::form_urlencoded;
 
 use crate::api::login::is_below;
 use crate::body;
+use crate::door;
 use crate::listen::Peer;
 use crate::request::check_media_type;
 use crate::server::Server;
@@ -36,7 +37,7 @@ impl Unsent {
             return None;
         }
         // Its sender has no token: it shares the room of those.
-        let address = (!server.settings().is_behind_proxy).then(|| peer.address());
+        let address = peer.own_address(server.settings().is_behind_proxy);
         let mut part = server.room().part(address);
         let bytes = body::read(request.into_body(), MAX_FORM, Some(&mut part)).await.ok()?;
         let fields = form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned()));
@@ -49,7 +50,7 @@ impl Unsent {
 fn is_own(server: &Server, headers: &HeaderMap) -> bool {
     let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     match value("origin") {
-        Some(origin) => server.names().has_origin(origin),
+        Some(origin) => door::is_own_origin(server, headers, origin),
         None => value("sec-fetch-site") == Some("same-origin"),
     }
 }

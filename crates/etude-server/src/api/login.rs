@@ -45,7 +45,7 @@ pub(crate) async fn login(call: Call) -> Respond {
         return Err(next.into_iter().fold(problem, |problem, next| problem.with("next", next)));
     };
     let cookie = call.server.sessions().begin(token, now);
-    let (name, attributes) = call.server.cookie();
+    let (name, attributes) = call.server.cookie(&call.headers);
     redirect(&next.unwrap_or_else(|| format!("{base}/")), &format!("{name}={cookie}{attributes}"))
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn is_below(next: &str, base: &str) -> bool {
 
 /// `POST /logout`.
 pub(crate) async fn logout(call: Call) -> Respond {
-    let (name, attributes) = call.server.cookie();
+    let (name, attributes) = call.server.cookie(&call.headers);
     if let Some(cookie) = door::cookie(&call.headers, &name) {
         call.server.sessions().end(&cookie);
     }

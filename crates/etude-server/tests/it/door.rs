@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 
 use crate::support::Running;
-use etude_server::routes;
 use etude_server::token::{Scope, Tokens};
+use etude_server::{Settings, routes};
 use serde_json::json;
 
 const CROSS: &[(&str, &str)] = &[("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors")];
@@ -184,6 +184,37 @@ fn a_forwarded_host_counts_only_behind_a_proxy() {
     let forwarded = |host| server.raw("GET", "/healthz", &[("X-Forwarded-Host", host)], None).status;
     assert_eq!(forwarded("etude.example"), 200);
     assert_eq!(forwarded("evil.example"), 403);
+}
+
+/// S-6, S-21: behind a proxy with TLS the cookie is a secure one, and an origin without TLS is another site.
+#[test]
+fn the_cookie_is_secure_behind_a_proxy_with_tls() {
+    let change = |settings: &mut Settings| {
+        settings.names.push("etude.example".to_owned());
+        settings.is_behind_proxy = true;
+    };
+    let (behind, plain) = (Running::with(change), Running::start());
+    let log_in = |server: &Running, scheme: &str, origin: &str| {
+        let kind = ("Content-Type", "application/x-www-form-urlencoded");
+        let form = [kind, ("Origin", origin), ("X-Forwarded-Proto", scheme)];
+        server.raw("POST", "/login", &form, Some(format!("token={}", server.owner)))
+    };
+    let own = format!("http://{}", plain.address);
+    for (server, scheme, origin, is_secure) in [
+        (&behind, "https", "https://etude.example", true),
+        (&behind, "http", "http://etude.example", false),
+        (&behind, "http", "https://etude.example", false),
+        (&plain, "https", &own, false),
+    ] {
+        let reply = log_in(server, scheme, origin);
+        let cookie = reply.header("set-cookie").expect("a cookie").to_owned();
+        let name = format!("{}etude_{}=", if is_secure { "__Host-" } else { "" }, server.address.port());
+        assert!(cookie.starts_with(&name) && cookie.ends_with("; Secure") == is_secure, "{scheme} {origin}: {cookie}");
+        let cookie = cookie.split(';').next().expect("a pair");
+        let headers = [("Cookie", cookie), ("X-Forwarded-Proto", scheme), ("Sec-Fetch-Site", "same-origin")];
+        assert_eq!(server.raw("GET", "/v1/me", &headers, None).status, 200, "{scheme} {origin}");
+    }
+    assert_eq!(log_in(&behind, "https", "http://etude.example").problem(), (403, "forbidden_origin".to_owned()));
 }
 
 /// S-11: IPv6 literals and `localhost` with the server's port pass.

@@ -141,6 +141,25 @@ fn too_many_wrong_tokens_are_429() {
     assert_eq!(server.raw("GET", "/v1/me", &[], None).status, 401, "a request without a token does not count");
 }
 
+/// S-22: behind a proxy, addresses are those that it says, and not what its clients say.
+#[test]
+fn wrong_tokens_count_against_the_client_of_a_proxy() {
+    let status = |server: &Running, address: &str| {
+        let headers = [("Authorization", "Bearer wrong"), ("X-Forwarded-For", address)];
+        server.raw("GET", "/v1/me", &headers, None).status
+    };
+    let behind = Running::with(|settings| settings.is_behind_proxy = true);
+    for nth in 0..10 {
+        assert_eq!(status(&behind, &format!("10.0.0.{nth}, 9.9.9.9")), 401);
+    }
+    assert_eq!((status(&behind, "9.9.9.9"), status(&behind, "9.9.9.9, 8.8.8.8")), (429, 401));
+    let plain = Running::start();
+    for nth in 0..10 {
+        assert_eq!(status(&plain, &format!("10.0.0.{nth}")), 401);
+    }
+    assert_eq!(status(&plain, "10.0.0.10"), 429);
+}
+
 /// S-17: the server ends when it is asked to, and the next one on the same journal takes the same tokens.
 #[test]
 fn tokens_survive_a_restart() {
