@@ -2,6 +2,7 @@
 //!
 //! The crate prints nothing, reads no environment and chooses no exit status. Runs are reached only through [`etude`].
 
+mod actions;
 mod admission;
 mod api;
 mod app;

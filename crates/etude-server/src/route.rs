@@ -10,6 +10,7 @@ use axum::routing::any;
 use http::{Method, Request};
 use tokio::sync::Mutex;
 
+use crate::actions::{self, Action};
 use crate::blocking::reading;
 use crate::local::{Entered, failed};
 use crate::problem::{Code, Problem};
@@ -274,11 +275,14 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
     let is_repeated = false;
     let call =
         Call { server, router, caller, peer, cause, readings, params, query, headers, limit, body, taken, is_repeated };
-    if route.method == "POST" && route.path.starts_with("/v1/") {
-        return once::once(route.path, route.handler, call).await;
-    }
-    match route.method {
+    let action = Action::of(route, &call);
+    let response = match route.method {
         "GET" => reading((route.handler)(call)).await,
+        "POST" if route.path.starts_with("/v1/") => once::once(route.path, route.handler, call).await,
         _ => (route.handler)(call).await,
+    };
+    if let Some(action) = action.filter(|_| actions::is_done(&response)) {
+        action.note().await;
     }
+    response
 }

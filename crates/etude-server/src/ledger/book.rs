@@ -7,7 +7,7 @@ use crate::settings::ServedApp;
 /// A request with an idempotency key is at work, or its process died at it.
 pub(crate) const BEGUN: &str = "begun";
 
-/// The response to it is kept.
+/// The response to it is kept, or it is an action that was accepted.
 pub(crate) const DONE: &str = "done";
 
 /// It was refused: nothing was done, and the key is free.
@@ -15,6 +15,9 @@ pub(crate) const FREE: &str = "free";
 
 /// All states of an entry of [`responses`].
 pub(crate) const RESPONSES: &[&str] = &[BEGUN, DONE, FREE];
+
+/// The book of what tokens have done.
+pub(crate) const ACTIONS: &str = "actions";
 
 /// The books of responses: to requests about one run, whose entries go with it, and to others.
 pub(crate) fn responses() -> [String; 2] {

@@ -4,8 +4,10 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 
 use crate::support::Running;
+use etude_runtime::engine::{EntryQuery, Ledger as _};
 use etude_server::token::{Scope, Tokens};
 use etude_server::{Needs, routes};
+use serde_json::{Value, json};
 
 /// S-13: without a token every route is 401, except for the public ones. An unknown route is 401 too.
 #[test]
@@ -158,6 +160,42 @@ fn wrong_tokens_count_against_the_client_of_a_proxy() {
         assert_eq!(status(&plain, &format!("10.0.0.{nth}")), 401);
     }
     assert_eq!(status(&plain, "10.0.0.10"), 429);
+}
+
+/// Section 4: the journal has who did what, by the name of the token and not by its secret; what is refused, repeated or read is no action.
+#[test]
+fn actions_are_in_the_journal_under_the_name_of_their_token() {
+    let server = Running::start();
+    server.pipeline("ask", "", &["approval: message: Go on?"]);
+    server.configure("schedules:\n  daily: {pipeline: ask, cron: '0 0 * * *', timezone: UTC}\n");
+    let token = server.token("alice", &[Scope::Run, Scope::Read], &[], None);
+    let bearer = format!("Bearer {token}");
+    let run = server.run(&json!({"pipeline": "ask"}));
+    let id = run["run_id"].as_str().expect("an id");
+    let act = |path: &str, body: &Value| {
+        let headers = [("Authorization", &*bearer), ("Idempotency-Key", path)];
+        server.raw("POST", path, &headers, Some(body.to_string())).status
+    };
+    let cancel = format!("/v1/runs/{id}/cancel");
+    assert_eq!(act("/v1/runs/unknown/cancel", &json!({})), 404);
+    assert_eq!((act(&cancel, &json!({"reason": "late"})), act(&cancel, &json!({"reason": "late"}))), (202, 202));
+    assert_eq!(act("/v1/schedules/demo/daily/pause", &json!({})), 200);
+    assert_eq!(server.raw("GET", "/v1/runs", &[("Authorization", &bearer)], None).status, 200);
+    server.until(id, &["cancelled"]);
+    assert_eq!(server.send("DELETE", &format!("/v1/runs/{id}"), None).status, 204);
+    let settings = etude_sqlite::Settings { dir: server.dir().to_owned(), sync: etude_sqlite::Sync::Normal };
+    let journal = etude_sqlite::Sqlite::open(settings).expect("a journal");
+    let query = EntryQuery { book: "actions".to_owned(), ..EntryQuery::default() };
+    let entries = journal.entries(&query).expect("entries");
+    let actions: Vec<Value> = entries.iter().map(|entry| serde_json::from_str(&entry.body).expect("JSON")).collect();
+    let of_schedule = json!({"app": "demo", "name": "daily"});
+    let expected = [
+        json!({"by": "alice", "action": "cancel", "about": {"id": id}}),
+        json!({"by": "alice", "action": "pause", "about": of_schedule}),
+        json!({"by": "owner", "action": "delete", "about": {"id": id}}),
+    ];
+    // Several may have the same time.
+    assert!(actions.len() == expected.len() && expected.iter().all(|one| actions.contains(one)), "{actions:?}");
 }
 
 /// S-17: the server ends when it is asked to, and the next one on the same journal takes the same tokens.

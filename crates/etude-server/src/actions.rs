@@ -1,0 +1,66 @@
+//! Who did what: the ledger has each action of a token under its name (section 4).
+//!
+//! A run has the name of the token that started it, and a decision that of its decider; these are not noted a second time.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use etude_runtime::engine::{Entry, Expected, Write};
+use serde_json::{Map, json};
+
+use crate::blocking::blocking;
+use crate::ledger::book;
+use crate::problem::Problem;
+use crate::request::{Call, Respond};
+use crate::route::{Needs, Route};
+use crate::server::Server;
+use crate::token::Scope;
+
+/// An action that is asked for.
+pub(crate) struct Action {
+    server: Arc<Server>,
+    body: String,
+}
+
+impl Action {
+    /// The action of a call; `None` if it is none, or is noted elsewhere.
+    pub(crate) fn of(route: &Route, call: &Call) -> Option<Self> {
+        let acts = matches!(route.needs, Needs::Scope(Scope::Run | Scope::Admin)) && route.method != "GET";
+        let starts = matches!(route.path, "/v1/runs" | "/v1/runs/{id}/again");
+        // A form of a page makes a request of the interface.
+        if !acts || starts || !route.path.starts_with("/v1/") {
+            return None;
+        }
+        let about: Map<_, _> = call.params.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+        let action = match route.method {
+            "DELETE" => "delete",
+            _ => route.path.rsplit('/').find(|segment| !segment.starts_with('{')).unwrap_or_default(),
+        };
+        let body = json!({"by": call.caller.as_ref()?.name, "action": action, "about": about});
+        Some(Self { server: Arc::clone(&call.server), body: body.to_string() })
+    }
+
+    /// Notes that it was accepted. What was done is done, also where a journal that fails now has no note of it.
+    pub(crate) async fn note(self) {
+        let _ = blocking(move || self.write()).await;
+    }
+
+    fn write(self) -> Result<(), Problem> {
+        let entry = Entry {
+            book: book::ACTIONS.to_owned(),
+            key: etude_runtime::run_id::new(),
+            at_ms: self.server.clock().now_ms(),
+            state: book::DONE.to_owned(),
+            body: self.body,
+            ..Entry::default()
+        };
+        let write = Write { entry, expected: Expected::Nothing, submission: None, is_alone: false };
+        self.server.ledger().write(&write).map(drop)
+    }
+}
+
+/// True if a response says that something was done just now.
+pub(crate) fn is_done(response: &Respond) -> bool {
+    let is_new = |response: &Response| !response.headers().contains_key("idempotency-replayed");
+    response.as_ref().is_ok_and(|response| response.status().is_success() && is_new(response))
+}
