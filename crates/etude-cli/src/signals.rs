@@ -22,6 +22,10 @@ use crate::problem::Problem;
 /// How long the program has to end after the second signal: longer than children have between `SIGTERM` and `SIGKILL`.
 const LAST_GRACE: Duration = Duration::from_secs(8);
 
+/// The same for a program that only follows what another process does: at most a database keeps it.
+#[cfg(feature = "postgres")]
+const GRACE_TO_FOLLOW: Duration = Duration::from_secs(1);
+
 /// How long the last message may take: stderr may be what blocks.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -30,6 +34,8 @@ struct Listener {
     sender: watch::Sender<Stop>,
     /// How many have come, what the user said before included.
     count: u32,
+    /// How long it has to end after the second one.
+    grace: Duration,
 }
 
 static LISTENERS: Mutex<Vec<Listener>> = Mutex::new(Vec::new());
@@ -42,7 +48,20 @@ static RECEIVING: OnceLock<Result<(), String>> = OnceLock::new();
 /// # Errors
 /// The operating system does not let us listen.
 pub(crate) fn listen() -> Result<watch::Receiver<Stop>, Problem> {
-    listen_after(Stop::No).map_err(|error| Problem::environment(format!("signals cannot be caught: {error}")))
+    caught(listen_after(Stop::No))
+}
+
+/// The same for a program that runs nothing itself: after the second signal it ends soon, even while the database is away.
+///
+/// # Errors
+/// The operating system does not let us listen.
+#[cfg(feature = "postgres")]
+pub(crate) fn listen_to_follow() -> Result<watch::Receiver<Stop>, Problem> {
+    caught(listen_for(Stop::No, GRACE_TO_FOLLOW))
+}
+
+fn caught(listening: io::Result<watch::Receiver<Stop>>) -> Result<watch::Receiver<Stop>, Problem> {
+    listening.map_err(|error| Problem::environment(format!("signals cannot be caught: {error}")))
 }
 
 /// The same where the user has said something already: after a cancellation the next signal is the second one.
@@ -50,10 +69,14 @@ pub(crate) fn listen() -> Result<watch::Receiver<Stop>, Problem> {
 /// # Errors
 /// The operating system does not let us listen.
 pub(crate) fn listen_after(already: Stop) -> io::Result<watch::Receiver<Stop>> {
+    listen_for(already, LAST_GRACE)
+}
+
+fn listen_for(already: Stop, grace: Duration) -> io::Result<watch::Receiver<Stop>> {
     RECEIVING.get_or_init(|| receive().map_err(|error| error.to_string())).clone().map_err(io::Error::other)?;
     let count = u32::from(already != Stop::No);
     let (sender, receiver) = watch::channel(already);
-    listeners().push(Listener { sender, count });
+    listeners().push(Listener { sender, count, grace });
     Ok(receiver)
 }
 
@@ -91,10 +114,10 @@ fn received(name: &'static str) {
         // Whatever goes on cannot be cancelled any more.
         end(format!("ended by {name}"));
     }
-    let mut count = 0;
+    let (mut count, mut grace) = (0, Duration::ZERO);
     for listener in listeners.iter_mut() {
         listener.count += 1;
-        count = count.max(listener.count);
+        (count, grace) = (count.max(listener.count), grace.max(listener.grace));
         let stop = match listener.count {
             1 => Stop::Cancel(format!("cancelled by {name}")),
             _ => Stop::Kill(format!("killed by a second {name}")),
@@ -106,11 +129,8 @@ fn received(name: &'static str) {
         0 | 1 => {}
         2 => {
             let late = move || {
-                thread::sleep(LAST_GRACE);
-                end(format!(
-                    "ended {} s after a second {name}: something does not come to an end",
-                    LAST_GRACE.as_secs()
-                ));
+                thread::sleep(grace);
+                end(format!("ended {} s after a second {name}: something does not come to an end", grace.as_secs()));
             };
             if thread::Builder::new().spawn(late).is_err() {
                 end(format!("ended by a second {name}"));

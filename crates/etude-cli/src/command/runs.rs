@@ -9,6 +9,7 @@ pub(crate) mod find;
 pub(crate) mod follow;
 pub(crate) mod judge;
 mod list;
+mod pace;
 mod prune;
 pub(crate) mod remote;
 #[cfg(feature = "postgres")]

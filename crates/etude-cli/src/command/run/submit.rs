@@ -122,7 +122,7 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
     let terms = Terms { placement, keys, ..Terms::default() };
     let now_ms = etude::clock::now_ms();
     // A signal from now on is for the run, also before its id is known.
-    let stop = if given.detach { None } else { Some(signals::listen()?) };
+    let stop = if given.detach { None } else { Some(signals::listen_to_follow()?) };
     let enqueued = block_on(etude::queue::enqueue(engine, definition, request, terms, now_ms))?;
     let (id, enqueued) = enqueued.map_err(|refused| match refused {
         Refused::Input(problems) => unfit(problems),

@@ -1,6 +1,5 @@
 //! Follows a run that a worker drives, with the events, documents and exit statuses of a run of this process.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use etude::definition::Definition;
@@ -14,8 +13,8 @@ use etude_runtime::record;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::document_of;
 use super::watch::Follower;
+use super::{document_of, pace};
 use crate::command::run::finished;
 use crate::context::{About, Context};
 use crate::exit::Exit;
@@ -27,9 +26,6 @@ use crate::signals;
 
 /// How often the run is looked at.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// A look at a run with many records takes long: a tenth of the time at most goes into looks.
-const SHARE: u32 = 10;
 
 /// A run that another process drives, with what its output needs.
 pub(crate) struct Followed<'a> {
@@ -88,7 +84,7 @@ fn until_rest(context: &Context, engine: &dyn Engine, followed: &Followed<'_>) -
                 cancel(engine, &view, followed.definition, &reason)?;
             }
             Stop::Kill(_) => return Ok(None),
-            _ => thread::sleep(PAUSE.max(since.elapsed() * SHARE)),
+            said => pace::wait(pace::after(since.elapsed(), PAUSE), || *followed.stop.borrow() != said),
         }
     }
 }
@@ -126,7 +122,7 @@ pub(crate) fn proceed(
     before: &RunView,
     definition: Option<&Definition>,
 ) -> Result<Exit, Problem> {
-    let stop = signals::listen()?;
+    let stop = signals::listen_to_follow()?;
     block_on(engine.requeue(&before.row.id))?.map_err(|error| of_engine(&error))?;
     let followed = Followed { run_id: &before.row.id, definition, before: Some(before), stop };
     follow(context, engine, followed)

@@ -1,7 +1,6 @@
 //! `etude runs watch`: follows a run of another process.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use etude::definition::Definition;
@@ -17,7 +16,7 @@ use etude_runtime::engine::{RunState, RunView};
 use etude_runtime::record;
 use serde_json::Value;
 
-use super::{definition_of_run, document_of, find};
+use super::{definition_of_run, document_of, find, pace};
 use crate::command::run::print;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -31,9 +30,6 @@ use crate::stdout;
 
 /// How often the journal is looked at.
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// A look at a run with many records takes long: a tenth of the time at most goes into looks.
-const SHARE: u32 = 10;
 
 pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
     if let Some(remote) = context.server()? {
@@ -50,8 +46,8 @@ pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
         }
     };
     let mut follower = Follower::new(context, engine.blobs(), &view, definition.as_ref());
+    let mut since = Instant::now();
     loop {
-        let since = Instant::now();
         follower.feed(&view);
         let is_on_its_way = matches!(view.row.state, RunState::Queued | RunState::Running);
         // Workers of a fleet continue what was interrupted.
@@ -60,7 +56,8 @@ pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
         if !is_on_its_way || is_left {
             break;
         }
-        thread::sleep(PAUSE.max(since.elapsed() * SHARE));
+        pace::wait(pace::after(since.elapsed(), PAUSE), || false);
+        since = Instant::now();
         view = engine.view(&id).map_err(|e| of_engine(&e))?;
     }
     follower.close();

@@ -1,0 +1,56 @@
+//! How often a run of another process is looked at.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A look at a run with many records takes long: a tenth of the time at most goes into looks.
+const SHARE: u32 = 10;
+
+/// The longest pause. A look that waited for the database says nothing about how long the next one takes.
+const MAX_PAUSE: Duration = Duration::from_secs(2);
+
+/// How soon a pause ends that is ended.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The pause after a look that took `look`.
+pub(super) fn after(look: Duration, least: Duration) -> Duration {
+    look.saturating_mul(SHARE).clamp(least, MAX_PAUSE)
+}
+
+/// Waits for `pause`, or until something else is to be done.
+pub(super) fn wait(pause: Duration, mut is_ended: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_ended() {
+        let left = pause.saturating_sub(since.elapsed());
+        if left.is_zero() {
+            return;
+        }
+        thread::sleep(left.min(TICK));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// K-23: who follows a run hears of its end soon after the database is back, however long that was away.
+    #[test]
+    fn a_look_that_waited_for_the_database_delays_the_next_one_little() {
+        let least = Duration::from_millis(100);
+        assert_eq!(after(Duration::from_millis(1), least), least);
+        assert_eq!(after(Duration::from_millis(50), least), Duration::from_millis(500));
+        for outage in [Duration::from_secs(5), Duration::from_mins(5), Duration::MAX] {
+            assert_eq!(after(outage, least), MAX_PAUSE);
+        }
+    }
+
+    #[test]
+    fn what_the_user_asks_ends_a_pause() {
+        let mut looks = 0;
+        wait(Duration::from_secs(86_400), || {
+            looks += 1;
+            looks == 2
+        });
+        assert_eq!(looks, 2);
+    }
+}
