@@ -1,20 +1,19 @@
 //! The address of a database: a URL as libpq reads it, and what this crate adds to it.
 
+mod servers;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::Path;
 use std::time::Duration;
 
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
+use self::servers::Servers;
 use crate::tls::{Mode, Protection, Wanted};
 
 /// The schema if the URL names none.
 const DEFAULT_SCHEMA: &str = "etude";
-
-/// Directories with sockets, of Debian's packages and of PostgreSQL itself, for a URL without a host.
-const SOCKET_DIRS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
 /// The port if none is given.
 const DEFAULT_PORT: u16 = 5432;
@@ -86,12 +85,14 @@ impl Address {
             return Err(AddressError::Scheme);
         }
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
+        let (mut servers, base) = Servers::take(base)?;
         let (mut schema, mut protection, mut rest) = (DEFAULT_SCHEMA, Protection::of(variable), Vec::new());
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             match parameter.split_once('=') {
                 Some(("schema", name)) => schema = name,
-                Some((name, value)) if protection.takes(name, value) => {}
-                _ => rest.push(parameter),
+                Some((name, value)) if protection.takes(name, value) || servers.takes(name, value) => {}
+                Some(("target_session_attrs", word)) => rest.push(session(word)),
+                _ => rest.push(parameter.to_owned()),
             }
         }
         let is_plain = |name: &str| {
@@ -103,7 +104,7 @@ impl Address {
             return Err(AddressError::Schema(schema.to_owned()));
         }
         let without_ours = match rest.is_empty() {
-            true => base.to_owned(),
+            true => base,
             false => format!("{base}?{}", rest.join("&")),
         };
         let syntax = |cause: tokio_postgres::Error| {
@@ -111,13 +112,8 @@ impl Address {
             AddressError::Syntax(cause)
         };
         let mut config: Config = without_ours.parse().map_err(syntax)?;
+        servers.set(&mut config, variable)?;
         fill(&mut config, variable);
-        if config.get_hosts().is_empty() {
-            // Certificates can be for addresses, too.
-            for address in config.get_hostaddrs().to_vec() {
-                config.host(address.to_string());
-            }
-        }
         let tls = protection.of_hosts(&config)?;
         config.application_name("etude");
         // Half-open connections end within this time plus one beat.
@@ -180,20 +176,20 @@ impl Address {
     }
 }
 
+/// What kind of session is asked for, in a word that the client library knows. Each session writes, so that a primary is one that
+/// can; a standby is not looked for where any server will do.
+fn session(word: &str) -> String {
+    let word = match word {
+        "primary" => "read-write",
+        "standby" => "read-only",
+        "prefer-standby" => "any",
+        word => word,
+    };
+    format!("target_session_attrs={word}")
+}
+
 /// Fills in what the URL leaves open.
 fn fill(config: &mut Config, variable: &dyn Fn(&str) -> Option<String>) {
-    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-        let has_socket = |dir: &&&str| Path::new(dir).is_dir();
-        match variable("PGHOST") {
-            Some(host) => config.host(host),
-            None => config.host_path(SOCKET_DIRS.iter().find(has_socket).unwrap_or(&SOCKET_DIRS[0])),
-        };
-    }
-    if config.get_ports().is_empty()
-        && let Some(port) = variable("PGPORT").and_then(|port| port.parse().ok())
-    {
-        config.port(port);
-    }
     if config.get_user().is_none()
         && let Some(user) = variable("PGUSER")
     {
@@ -301,6 +297,8 @@ impl fmt::Debug for Address {
 
 #[cfg(test)]
 mod tests {
+    use tokio_postgres::config::TargetSessionAttrs;
+
     use super::*;
 
     fn refusal(url: &str) -> AddressError {
@@ -349,11 +347,28 @@ mod tests {
         let address = Address::parse_with("postgres://eve@127.0.0.1/other", &variable).expect("an address");
         assert_eq!(
             (address.config().get_user(), address.to_string().as_str()),
-            (Some("eve"), "postgres://127.0.0.1/other")
+            (Some("eve"), "postgres://127.0.0.1:5433/other")
         );
         let elsewhere = |name: &str| (name == "PGHOST").then(|| "db.example.com".to_owned());
         let address = Address::parse_with("postgres://", &elsewhere).expect("an address");
         assert_eq!(address.tls().mode(), Mode::VerifyFull);
+    }
+
+    #[test]
+    fn a_session_is_asked_for_in_the_words_of_libpq() {
+        let asked = |word: &str| {
+            let address = Address::parse(&format!("postgres://a,b/x?target_session_attrs={word}")).expect(word);
+            address.config().get_target_session_attrs()
+        };
+        for (word, expected) in [
+            ("read-write", TargetSessionAttrs::ReadWrite),
+            ("primary", TargetSessionAttrs::ReadWrite),
+            ("standby", TargetSessionAttrs::ReadOnly),
+            ("prefer-standby", TargetSessionAttrs::Any),
+        ] {
+            assert_eq!(asked(word), expected, "{word}");
+        }
+        assert!(matches!(refusal("postgres://a/x?target_session_attrs=any-old"), AddressError::Syntax(_)));
     }
 
     #[test]
