@@ -1,12 +1,17 @@
 //! What became of each statement: rows of the document of `convert` (1.8) and of `CONVERSION.md` (L-87).
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
+use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::compile::Compiled;
 use crate::label::{Label, Labels};
-use crate::statement::Statement;
+use crate::statement::{Form, Statement};
+
+/// Words that make a rule of a sentence, whatever a model takes it for.
+static STRICT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i)\b(?:must|never|always)\b").ok());
 
 /// What became of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,10 +69,17 @@ pub fn fates(statements: &[Statement], labels: &Labels, pipelines: &[&Compiled])
         }
         match labels.get(&statement.id) {
             Some(label) if label.is_for_steps() => Fate::Left,
+            _ if is_strict(statement) => Fate::Left,
             _ => Fate::Background,
         }
     };
     statements.iter().map(|statement| (statement.id, fate(statement))).collect()
+}
+
+/// Whether a statement says "must", "never" or "always" (L-87). A title and code ask for nothing.
+fn is_strict(statement: &Statement) -> bool {
+    matches!(statement.form, Form::Item | Form::Sentence | Form::Row)
+        && STRICT.as_ref().is_some_and(|pattern| pattern.is_match(&statement.text))
 }
 
 /// The member `statements` of the document.
@@ -187,5 +199,10 @@ mod tests {
                 "| pipeline | description | cases |\n|---|---|---|\n| `audit` | Audit a file | 2 |\n\n## Statements\n\n| id | line | statement | label | outcome |\n|---|---|---|---|---|\n| 1 | 1 | A | background | background |\n| 2 | 3 | Run `a \\| b`. | main_path | enforced by `audit`, step `total` |\n| 3 | 3 | Decide &lt;now>. | judgement | asked of a model in `audit`, step `decide` |\n| 4 | 3 | Never pay. | rule | left to the skill, not enforced |\n\n## Left out\n\n| pipeline | reason |\n|---|---|\n| `x` | it fails |\n"
             )
         );
+        let strict =
+            split("# Never\n\nThe name MUST be short. A mustard.\n\n- Never lie.\n", 0).expect("few statements");
+        let labels: Labels = strict.iter().map(|statement| (statement.id, Label::Background)).collect();
+        let found: Vec<Fate> = super::fates(&strict, &labels, &[]).into_values().collect();
+        assert_eq!(found, [Fate::Background, Fate::Left, Fate::Background, Fate::Left]);
     }
 }
