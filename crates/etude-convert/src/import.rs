@@ -28,6 +28,9 @@ const MAX_PIPELINE: usize = 1 << 20;
 /// Most bytes of all files that an import makes.
 const MAX_TOTAL: usize = 64 << 20;
 
+/// Why a file without text is not imported.
+const UNREADABLE: &str = "it is not UTF-8, or has more than 1 MiB";
+
 /// Which program definitions are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -146,8 +149,9 @@ pub fn import(kind: Kind, sources: &[Source]) -> Imported {
     let mut imported = Imported::default();
     for source in sources {
         let Some(text) = &source.text else {
-            if kind != Kind::ClaudeCode {
-                imported.find(&source.path, 1, "the file", "it is not UTF-8, or has more than 1 MiB");
+            match kind {
+                Kind::ClaudeCode => claude::unreadable(&mut imported, sources, &source.path),
+                _ => imported.find(&source.path, 1, "the file", UNREADABLE),
             }
             continue;
         };

@@ -106,17 +106,17 @@ impl<'t> Scan<'t> {
         self.found.resize(self.found.len() + bytes, place);
     }
 
-    /// `<<END`, `<<-END`, `<<'END'`; `<<<` begins no document.
+    /// `<<END`, `<<-END`, `<<'END'`, `<<\END`; `<<<` begins no document.
     fn document(&mut self, rest: &'t str) {
         let marks = rest.bytes().take_while(|byte| *byte == b'<').count();
         if marks == 2 {
             let may_be_indented = rest[2..].starts_with('-');
             let word = rest[2..].trim_start_matches('-').trim_start_matches(' ');
-            let quote = word.chars().next().filter(|c| matches!(c, '\'' | '"'));
+            let is_quoted = word.starts_with(['\'', '"', '\\']);
             let word = word.trim_start_matches(['\'', '"', '\\']);
             let end = word.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(word.len());
             if word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
-                let place = if quote.is_some() { Place::RawHere } else { Place::Here };
+                let place = if is_quoted { Place::RawHere } else { Place::Here };
                 self.here.push(Document { end: &word[..end], place, may_be_indented });
             }
         }
@@ -179,6 +179,7 @@ mod tests {
         assert_eq!(place_of("c <<E\nit's\nE\nd", "it"), Place::Here);
         assert_eq!(place_of("c <<E\nit's\nE\nd", "d"), Place::Plain);
         assert_eq!(place_of("c \"$(d <<-'END'\n\tx\n\tEND\n)\" y", "x"), Place::RawHere);
+        assert_eq!(place_of("c <<\\E\nit's\nE\nd", "it"), Place::RawHere);
         assert_eq!(place_of("c \"$(d <<-'END'\n\tx\n\tEND\n)\" y", "y"), Place::Plain);
         assert_eq!(place_of("c <<< x\ny $((1<<2))\nz", "y"), Place::Plain);
         assert_eq!(place_of("c <<< x\ny $((1<<2))\nz", "z"), Place::Plain);

@@ -295,6 +295,14 @@ pub(crate) fn expansion(quote: Option<char>, variable: &str) -> String {
     }
 }
 
+/// A variable in shell text for a value that the shell divides into words, as it does with text that is put in as it is.
+pub(crate) fn divided(quote: Option<char>, variable: &str) -> String {
+    match quote {
+        None => format!("${{{variable}}}"),
+        quote => expansion(quote, variable),
+    }
+}
+
 /// Follows the quotes of shell text from its start.
 pub(crate) struct Quotes {
     places: Vec<Place>,
@@ -318,9 +326,15 @@ impl Quotes {
         text.char_indices().map(shown).collect()
     }
 
-    /// The quote that is open at a place.
-    pub(crate) fn open_at(&self, at: usize) -> Option<char> {
-        self.places.get(at).and_then(|place| place.quote())
+    /// The quote that is open at a place where a variable is put in.
+    ///
+    /// # Errors
+    /// Variables are not replaced there.
+    pub(crate) fn open_at(&self, at: usize) -> Result<Option<char>, &'static str> {
+        match self.places.get(at) {
+            Some(Place::RawHere) => Err("is in a here-document in which nothing is replaced"),
+            place => Ok(place.and_then(|place| place.quote())),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::order::{Dependent, in_order};
 use super::shell::{Provider, STEP, Script, Variables, literal, place};
 use super::{Building, Document, Imported, SCHEDULE, after, is_name, stem, text_of};
-use crate::command::words::{Quotes, expansion};
+use crate::command::words::{Quotes, divided};
 
 /// An expression of a workflow: `${{ … }}`.
 static EXPRESSION: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{\{\s*(.*?)\s*\}\}").ok());
@@ -58,7 +58,7 @@ pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
         workflow.triggers(imported, root);
         workflow.env = workflow.common(imported, Variables::default(), root.get("env"));
         let title = root.get("name").and_then(text_of).unwrap_or_else(|| stem(path).to_owned());
-        let jobs = root.get("jobs").and_then(Node::as_map).map(|jobs| jobs.0.as_slice()).unwrap_or_default();
+        let jobs = jobs(imported, &document, root);
         let mut made: Vec<(String, String)> = Vec::new();
         // The jobs that were imported whole.
         let mut known = BTreeSet::new();
@@ -95,6 +95,21 @@ pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
             }
         }
     });
+}
+
+/// The jobs of a workflow. That there are none is a finding.
+fn jobs<'n, 's>(imported: &mut Imported, document: &Document, root: &'n Entries<'s>) -> &'n [(Node<'s>, Node<'s>)] {
+    let Some((key, node)) = root.entry("jobs") else {
+        imported.find(document.file.path(), 1, "the workflow", "it has no `jobs`");
+        return &[];
+    };
+    let reason = match node.as_map() {
+        Some(jobs) if jobs.0.is_empty() => "it has no job",
+        Some(jobs) => return &jobs.0,
+        None => "it is not a mapping",
+    };
+    imported.find(document.file.path(), document.line(key), "`jobs`", reason);
+    &[]
 }
 
 /// The pipeline that runs those of the jobs, with its input.
@@ -336,8 +351,10 @@ impl Workflow<'_> {
                 }
                 _ => return Err(format!("the expression `{inner}` has no counterpart")),
             };
+            let quote = quotes.open_at(all.start()).map_err(|reason| format!("the expression `{inner}` {reason}"))?;
             text.push_str(&run[from..all.start()]);
-            text.push_str(&expansion(quotes.open_at(all.start()), &variable));
+            // The runner puts the value in as it is, and the shell divides it.
+            text.push_str(&divided(quote, &variable));
             from = all.end();
         }
         text.push_str(&run[from..]);

@@ -13,7 +13,7 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::shell::{CALLER, Provider, Script, Variables, literal};
-use super::{Building, Imported, Source, stem, text_of};
+use super::{Building, Imported, Source, UNREADABLE, stem, text_of};
 use crate::compile::File;
 use crate::draft::safe;
 use arguments::{Arguments, WHOLE, named, references};
@@ -48,10 +48,43 @@ pub(super) fn file(imported: &mut Imported, sources: &[Source], path: &str, text
     match place(path) {
         Place::Command(name) => command(imported, path, name, text),
         Place::Skill(folder) => skill(imported, sources, (path, folder), text),
-        Place::Other if path.contains("/skills/") || path.starts_with("skills/") => {}
-        Place::Other if is_of_claude(path) => imported.find(path, 1, "the file", IMPORTED),
-        Place::Other => imported.unrelated.push(path.to_owned()),
+        Place::Other => other(imported, sources, path),
     }
+}
+
+/// A file without text. Those of a skill are copied.
+pub(super) fn unreadable(imported: &mut Imported, sources: &[Source], path: &str) {
+    match place(path) {
+        Place::Command(_) | Place::Skill(_) => imported.find(path, 1, "the file", UNREADABLE),
+        Place::Other => other(imported, sources, path),
+    }
+}
+
+/// A file that is neither a command nor a `SKILL.md`.
+fn other(imported: &mut Imported, sources: &[Source], path: &str) {
+    let skills = || sources.iter().filter_map(|source| source.path.strip_suffix("SKILL.md"));
+    if skills().any(|folder| path.starts_with(folder)) {
+        // It is copied with its skill.
+        return;
+    }
+    let is_lost = |folder: &&str| !skills().any(|skill| skill.starts_with(folder));
+    match skill_folder(path).filter(is_lost) {
+        Some(folder) => {
+            let first = sources.iter().find(|source| source.path.starts_with(folder));
+            if first.is_some_and(|first| first.path == path) {
+                imported.find(folder.trim_end_matches('/'), 1, "the folder", "it has no `SKILL.md`");
+            }
+        }
+        None if is_of_claude(path) => imported.find(path, 1, "the file", IMPORTED),
+        None => imported.unrelated.push(path.to_owned()),
+    }
+}
+
+/// The folder below `skills` in which a path is, with the slash at its end.
+fn skill_folder(path: &str) -> Option<&str> {
+    let start = path.rfind("/skills/").map(|at| at + 1).or_else(|| path.starts_with("skills/").then_some(0))?;
+    let below = start + "skills/".len();
+    path[below..].find('/').map(|end| &path[..=below + end])
 }
 
 /// Why any other file is not imported.

@@ -78,6 +78,9 @@ fn file(imported: &mut Imported, dags: &mut Dags, path: &str, text: &str) {
             }
         }
         let building = dag.building;
+        if let Some((key, _)) = root.entry("steps").filter(|(_, node)| node.as_seq().is_none()) {
+            return imported.find(path, document.line(key), "`steps`", "it is not a list");
+        }
         if building.steps.is_empty() {
             return imported.find(path, 1, "the DAG", "no step of it could be imported");
         }

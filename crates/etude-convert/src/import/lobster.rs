@@ -7,9 +7,9 @@ use etude_spec::yaml::{Entries, Node};
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::shell::{Provider, Script, Variables, literal, place};
+use super::shell::{Provider, Script, Stdin, Variables, literal, place};
 use super::{Building, Document, Imported, after, stem, text_of};
-use crate::command::words::{Quotes, expansion};
+use crate::command::words::{Quotes, divided, expansion};
 
 /// `$step.stdout`, `$step.json.items`.
 static REFERENCE: LazyLock<Option<Regex>> =
@@ -216,7 +216,7 @@ impl Workflow<'_> {
         for (_, name, value) in self.variables(step.get("env")) {
             variables.set(&name, value.map_err(|reason| format!("its variable `{name}`: {reason}"))?);
         }
-        let text = self.arguments(command);
+        let text = self.arguments(command)?;
         let text = self.results(&text, &mut variables)?;
         let stdin = match step.get("stdin") {
             None => None,
@@ -230,7 +230,7 @@ impl Workflow<'_> {
         }
         let place = place(step.get("cwd").and_then(text_of).or_else(|| self.cwd.clone()).as_deref())?;
         let name = self.building.step_name(id);
-        let (env, stdin) = (variables.values, stdin.as_deref());
+        let env = variables.values;
         // Lobster runs commands with `sh -c`, which does not end at the first error.
         let script = Script { name: &name, text: &text, shell: "sh", env, place: &place, stdin };
         let made = self.building.script(script)?;
@@ -247,36 +247,39 @@ impl Workflow<'_> {
     }
 
     /// The variable with the stdin of a step: the output of another one, an argument, or a text.
-    fn stdin(&self, from: &str, variables: &mut Variables) -> Result<String, String> {
+    fn stdin(&self, from: &str, variables: &mut Variables) -> Result<Stdin, String> {
         let found = REFERENCE.as_ref().and_then(|pattern| pattern.captures(from.trim()));
         let whole = found.filter(|found| found.get(0).is_some_and(|all| all.as_str() == from.trim()));
-        if let Some(id) = whole.filter(|found| is_output(&found[2])).and_then(|found| found.get(1)) {
-            return self.variable(id.as_str(), variables);
+        if let Some(found) = whole.filter(|found| is_output(&found[2])) {
+            let variable = self.variable(&found[1], variables)?;
+            // A value in JSON has no line break at its end.
+            return Ok(if &found[2] == "stdout" { Stdin::Output(variable) } else { Stdin::Text(variable) });
         }
         let value = self.value(from).ok_or_else(|| format!("its stdin `{from}` has no counterpart"))?;
         variables.set("STDIN_TEXT", value);
-        Ok("STDIN_TEXT".to_owned())
+        Ok(Stdin::Text("STDIN_TEXT".to_owned()))
     }
 
     /// Names arguments in shell text by the variables that Lobster sets for them.
-    fn arguments(&self, command: &str) -> String {
-        let Some(pattern) = ARGUMENT.as_ref() else { return command.to_owned() };
+    ///
+    /// # Errors
+    /// A variable is not replaced there.
+    fn arguments(&self, command: &str) -> Result<String, String> {
+        let Some(pattern) = ARGUMENT.as_ref() else { return Ok(command.to_owned()) };
         let (mut text, mut from, quotes) = (String::new(), 0, Quotes::new(command));
         for found in pattern.captures_iter(command) {
             let (Some(all), Some(name)) = (found.get(0), found.get(1)) else { continue };
             if !self.arguments.contains_key(name.as_str()) {
                 continue;
             }
+            let quote = quotes.open_at(all.start()).map_err(|reason| format!("`{}` {reason}", all.as_str()))?;
             text.push_str(&command[from..all.start()]);
-            match (quotes.open_at(all.start()), alias(name.as_str())) {
-                (Some('\''), variable) => text.push_str(&expansion(Some('\''), &variable)),
-                // Lobster puts the value in as it is, and the shell divides it.
-                (_, variable) => text.push_str(&format!("${{{variable}}}")),
-            }
+            // Lobster puts the value in as it is, and the shell divides it.
+            text.push_str(&divided(quote, &alias(name.as_str())));
             from = all.end();
         }
         text.push_str(&command[from..]);
-        text
+        Ok(text)
     }
 
     /// Replaces outputs of steps in shell text by variables.
@@ -292,8 +295,9 @@ impl Workflow<'_> {
                 return Err(format!("`{}` has no counterpart", all.as_str()));
             }
             let variable = self.variable(id.as_str(), variables)?;
+            let quote = quotes.open_at(all.start()).map_err(|reason| format!("`{}` {reason}", all.as_str()))?;
             text.push_str(&command[from..all.start()]);
-            text.push_str(&expansion(quotes.open_at(all.start()), &variable));
+            text.push_str(&expansion(quote, &variable));
             from = all.end();
         }
         text.push_str(&command[from..]);

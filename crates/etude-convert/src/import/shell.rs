@@ -39,8 +39,26 @@ pub(super) struct Script<'a> {
     pub(super) env: Map<String, Value>,
     /// The directory as a word of shell text, see [`place`].
     pub(super) place: &'a str,
-    /// A variable whose value is its stdin; without one, stdin is empty.
-    pub(super) stdin: Option<&'a str>,
+    /// Its stdin, if it is not empty.
+    pub(super) stdin: Option<Stdin>,
+}
+
+/// The stdin of a step.
+pub(super) enum Stdin {
+    /// The value of this variable as it is.
+    Text(String),
+    /// The output of another step, which is the value of this variable: the line break at its end has been removed.
+    Output(String),
+}
+
+impl Stdin {
+    /// Shell text that prints it.
+    fn printed(&self) -> String {
+        match self {
+            Self::Text(variable) => format!("printf '%s' \"${variable}\""),
+            Self::Output(variable) => format!("printf \"${{{variable}:+%s\\n}}\" \"${variable}\""),
+        }
+    }
 }
 
 impl Building {
@@ -57,7 +75,7 @@ impl Building {
         self.charge(STEP + text.len() + env.iter().map(of_env).sum::<usize>())?;
         let path = format!("steps/{name}.sh");
         let (command, input) = match stdin {
-            Some(variable) => (format!("printf '%s' \"${variable}\" | {shell} {path}"), ""),
+            Some(stdin) => (format!("{} | {shell} {path}", stdin.printed()), ""),
             // The input of a code step is JSON, which other programs do not give to their commands.
             None => (format!("{shell} {path}"), "exec </dev/null\n"),
         };

@@ -55,6 +55,7 @@ fn steps_of_actions_without_the_same_meaning_are_refused() {
         ("run: echo a=b >> \"$GITHUB_OUTPUT\"", "`GITHUB_OUTPUT`"),
         ("run: echo a=b >> $GITHUB_ENV", "`GITHUB_ENV`"),
         ("run: ls ${RUNNER_TEMP}", "`RUNNER_TEMP`"),
+        ("run: \"cat <<'X'\\n${{ secrets.A }}\\nX\"", "`secrets.A` is in a here-document in which nothing is replaced"),
         ("run: test \"$CI\" = true", "`CI`"),
         ("run: echo $COMMIT", "`COMMIT`, whose value has no counterpart"),
         ("run: echo ${COMMIT:0:7}", "`COMMIT`"),
@@ -431,6 +432,7 @@ fn steps_of_lobster_without_the_same_meaning_are_refused() {
         ("{id: a, command: ls, cwd: \"${tag}\"}", "its directory"),
         ("{id: a, command: cat, stdin: \"x $tag\"}", "its stdin"),
         ("{id: a, command: cat, stdin: {a: 1}}", "its `stdin`"),
+        ("{id: a, command: \"cat <<'X'\\n${tag}\\nX\"}", "`${tag}` is in a here-document in which nothing is replaced"),
     ];
     let rows: Vec<(String, &str)> = rows.iter().map(|(step, reason)| (flow(step), *reason)).collect();
     refuses(Kind::Lobster, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
@@ -470,6 +472,53 @@ fn nothing_of_lobster_runs_after_a_lost_step() {
     assert_eq!(steps(&imported), 1, "{imported:#?}");
     let last = imported.not_imported.last().expect("a finding");
     assert!(last.reason.starts_with("the variable `NOW`, which a program"), "{last:?}");
+}
+
+/// docs/import.md: a value outside of quotes is divided, as the shell does with the text that GitHub puts in.
+#[test]
+fn values_of_actions_are_divided_as_text_is() {
+    let text = "on: {workflow_dispatch: {inputs: {args: {}}}}\njobs: {a: {steps: [{run: \"t ${{ inputs.args }} \\\"${{ inputs.args }}\\\" '${{ inputs.args }}'\"}]}}\n";
+    let imported = one(Kind::Actions, text);
+    let script = imported.files.iter().find(|file| file.path.ends_with(".sh")).expect("a script");
+    assert!(script.text.ends_with("t ${INPUT_ARGS} \"${INPUT_ARGS}\" ''\"$INPUT_ARGS\"''\n"), "{script:?}");
+}
+
+/// docs/import.md: what a file has in a form that is not known is listed.
+#[test]
+fn what_is_not_where_it_belongs_is_listed() {
+    for (kind, text, line, what) in [
+        (Kind::Actions, "on: push\njobs: [x]\n", 2, "`jobs`"),
+        (Kind::Actions, "on: workflow_dispatch\njobs: {}\n", 2, "`jobs`"),
+        (Kind::Actions, "on: workflow_dispatch\n", 1, "the workflow"),
+        (Kind::Dagu, "name: a\nsteps: {a: {command: ls}}\n", 2, "`steps`"),
+    ] {
+        let found = one(kind, text).not_imported;
+        assert!(found.iter().any(|found| (found.line, found.what.as_str()) == (line, what)), "{text}\n{found:?}");
+    }
+}
+
+/// docs/import.md: commands and skills whose text cannot be read are listed, and so are folders of skills without one.
+#[test]
+fn unreadable_commands_and_lost_skills_are_listed() {
+    let source =
+        |(path, is_text): (&str, bool)| Source { path: path.to_owned(), text: is_text.then(|| "x\n".to_owned()) };
+    let paths = [
+        ("p/.claude/commands/a.md", false),
+        ("p/.claude/skills/b/SKILL.md", false),
+        ("p/.claude/skills/b/c.png", false),
+        ("p/.claude/skills/d/e.md", true),
+        ("p/.claude/skills/d/f.py", true),
+        ("p/.claude/skills/README.md", true),
+    ];
+    let found = import(Kind::ClaudeCode, &paths.map(source)).not_imported;
+    let found: Vec<(&str, &str)> = found.iter().map(|found| (found.file.as_str(), found.what.as_str())).collect();
+    let expected = [
+        ("p/.claude/commands/a.md", "the file"),
+        ("p/.claude/skills/b/SKILL.md", "the file"),
+        ("p/.claude/skills/d", "the folder"),
+        ("p/.claude/skills/README.md", "the file"),
+    ];
+    assert_eq!(found, expected);
 }
 
 #[test]
@@ -626,19 +675,21 @@ fn scripts_run_as_they_did() {
     let root = std::env::temp_dir().join(format!("etude-import-{}", std::process::id()));
     std::fs::create_dir_all(root.join("caller/sub")).expect("folders");
     std::fs::create_dir_all(root.join("app/steps")).expect("folders");
-    let run = |kind: Kind, text: &str| {
+    // Runs the last step; what those before it printed is `output`.
+    let run_after = |output: &str, kind: Kind, text: &str| {
         let imported = one(kind, text);
         let definition = file(&imported, "pipeline.yaml");
-        let line = definition.lines().find_map(|line| line.trim().strip_prefix("command: ")).expect("a command");
-        let command: String = serde_json::from_str(line).expect("a text in quotes");
-        let script = imported.files.iter().find(|file| file.path.ends_with(".sh")).expect("a script");
+        let mut lines = definition.lines().filter_map(|line| line.trim().strip_prefix("command: "));
+        let command: String = serde_json::from_str(lines.next_back().expect("a command")).expect("a text in quotes");
+        let script = imported.files.iter().rfind(|file| file.path.ends_with(".sh")).expect("a script");
         let name = script.path.rsplit('/').next().expect("a name");
         std::fs::write(root.join("app/steps").join(name), &script.text).expect("a script");
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", &command]).current_dir(root.join("app")).env("ETUDE_CALLER_DIR", root.join("caller"));
-        let output = shell.env("STDIN_TEXT", "text").output().expect("a shell");
+        let output = shell.env("STDIN_TEXT", "text").env("OUTPUT_A", output).output().expect("a shell");
         (output.status.success(), String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
+    let run = |kind: Kind, text: &str| run_after("", kind, text);
     let sub = std::fs::canonicalize(root.join("caller/sub")).expect("a path").display().to_string();
     let job = |step: &str| format!("jobs: {{a: {{steps: [{step}]}}}}\n");
     assert_eq!(run(Kind::Actions, &job("{run: false; echo b}")), (false, String::new()));
@@ -653,6 +704,16 @@ fn scripts_run_as_they_did() {
     assert_eq!(run(Kind::Dagu, "steps: [{command: false; echo b}]\n"), (false, String::new()));
     assert_eq!(run(Kind::Lobster, "steps: [{id: a, command: false; echo b}]\n"), (true, "b".to_owned()));
     assert_eq!(run(Kind::Lobster, "steps: [{id: a, command: cat, stdin: text}]\n"), (true, "text".to_owned()));
+    // The output is without its last line break, which the next step gets.
+    let chain = |stdin: &str| {
+        format!(
+            "steps: [{{id: a, command: ls}}, {{id: b, command: while read -r l; do printf '(%s)' \"$l\"; done, stdin: {stdin}}}]\n"
+        )
+    };
+    for (output, lines) in [("one\ntwo %s", "(one)(two %s)"), ("a\n", "(a)()"), ("", "")] {
+        assert_eq!(run_after(output, Kind::Lobster, &chain("$a.stdout")), (true, lines.to_owned()));
+    }
+    assert_eq!(run_after("[1]", Kind::Lobster, &chain("$a.json")), (true, String::new()));
     assert_eq!(run(Kind::ClaudeCode, "!`false; echo b`\n"), (true, "b".to_owned()));
     std::fs::remove_dir_all(&root).expect("removal");
 }

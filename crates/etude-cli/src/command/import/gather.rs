@@ -77,8 +77,12 @@ impl Gathered {
         let mut entries = fs::read_dir(dir).map_err(broken)?.collect::<Result<Vec<_>, _>>().map_err(broken)?;
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
-            let Ok(own) = entry.file_name().into_string() else { continue };
-            let shown = format!("{}/{own}", name.trim_end_matches('/'));
+            let own = entry.file_name();
+            let shown = format!("{}/{}", name.trim_end_matches('/'), own.to_string_lossy());
+            if own.to_str().is_none() {
+                self.find(&shown, "the file", "its name is not UTF-8");
+                continue;
+            }
             let kind = entry.file_type().map_err(broken)?;
             if kind.is_symlink() {
                 self.find(&shown, "the file", "it is a link");
