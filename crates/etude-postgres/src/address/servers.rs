@@ -119,6 +119,7 @@ mod tests {
             ("postgres:///x?", "elsewhere:7,/run:7"),
             ("postgres://a/x?", "a:7"),
             ("postgres://a:1/x?", "a:1"),
+            ("postgres://:9/x?", "elsewhere:9,/run:9"),
             ("postgres://a,b/x?", "a,b"),
             ("postgres://a:1,b/x?", "a:1,b"),
             ("postgres:///x?host=a,b&", "a:7,b:7"),
@@ -135,7 +136,7 @@ mod tests {
         ] {
             assert_eq!(servers(url), expected, "{url}");
         }
-        let socket = servers("postgres://:9/x?");
-        assert!(socket.starts_with('/') && socket.ends_with(":9"), "{socket}");
+        let socket = servers("postgres://,a:3/x?");
+        assert!(socket.starts_with('/') && socket.ends_with(",a:3"), "{socket}");
     }
 }
