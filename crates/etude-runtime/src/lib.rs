@@ -6,6 +6,7 @@
 
 pub mod archive;
 pub mod clock;
+#[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 pub mod driver;
 pub mod engine;

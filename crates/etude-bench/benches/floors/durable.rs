@@ -7,9 +7,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use etude_core::digest::Digest;
 use etude_core::schema::Schema;
-use etude_runtime::conformance::{block_on, new_run, record};
-use etude_runtime::engine::Engine as _;
+use etude_runtime::engine::{Engine as _, NewRun, Placement, Record};
+use etude_runtime::sync::block_on;
 use etude_sqlite::{Settings, Sqlite, Sync};
 use serde_json::{Value, json};
 
@@ -61,7 +62,7 @@ pub(crate) fn sessions(dir: &Path, sync: Sync, count: usize, each: usize) -> (Ve
     let times: Vec<Duration> = thread::scope(|scope| {
         let engine = &engine;
         let one = |number: usize| {
-            let session = block_on(engine.create(&new_run(&format!("r-{number}"), 1))).expect("a run");
+            let session = block_on(engine.create(&new_run(&format!("r-{number}")))).expect("a run");
             let body = "x".repeat(BODY);
             times(each, |step| block_on(session.append(record(&format!("main/step#{step}"), &body))).expect("appended"))
         };
@@ -70,6 +71,24 @@ pub(crate) fn sessions(dir: &Path, sync: Sync, count: usize, each: usize) -> (Ve
     });
     let per_second = times.len() as f64 / since.elapsed().as_secs_f64();
     (times, per_second)
+}
+
+/// A run to be created.
+pub(crate) fn new_run(id: &str) -> NewRun {
+    NewRun {
+        id: id.to_owned(),
+        app: "/apps/demo".to_owned(),
+        target: "code-review".to_owned(),
+        abi: 1,
+        created_at_ms: 1,
+        header: format!(r#"{{"v":1,"run":"{id}"}}"#),
+        placement: Placement::default(),
+    }
+}
+
+/// What a step leaves in the journal.
+pub(crate) fn record(key: &str, body: &str) -> Record {
+    Record { key: key.to_owned(), request: Digest::of(key.as_bytes()), body: body.to_owned(), blobs: Vec::new() }
 }
 
 pub(crate) fn times(count: usize, mut work: impl FnMut(usize)) -> Vec<Duration> {

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use etude_core::digest::Digest;
 use etude_postgres::{Address, Credentials, Postgres, Settings, Times};
-use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{
     Engine as _, Enqueued, Fleet as _, Limits, Placement, Profile, QueueRules, RunState, Session, Submission, Takes,
 };
+use etude_runtime::sync::block_on;
 
 use crate::apps::{code, of_steps};
-use crate::durable::{BODY, appends, ms, sessions, times};
+use crate::durable::{BODY, appends, ms, new_run, record, sessions, times};
 use crate::measure::{Pair, Report, etude, quantile, quartiles};
 
 /// `initdb` and `postgres` refuse root, so another user starts them.
@@ -172,7 +172,7 @@ pub(crate) fn append(report: &mut Report, home: &Path) {
     let engine = server.engine(&home.join("cache"), 64);
     let count = report.rounds(1_000);
     let floors = appends(&home.join("floor"), count, true);
-    let session = block_on(engine.create(&new_run("one", 1))).expect("a run");
+    let session = block_on(engine.create(&new_run("one"))).expect("a run");
     let body = "x".repeat(BODY);
     let ours =
         times(count, |step| block_on(session.append(record(&format!("main/step#{step}"), &body))).expect("appended"));
@@ -194,7 +194,7 @@ pub(crate) fn append(report: &mut Report, home: &Path) {
             for run in 0..runs {
                 let (engine, body) = (&engine, &body);
                 scope.spawn(move || {
-                    let session = block_on(engine.create(&new_run(&format!("r-{runs}-{run}"), 1))).expect("a run");
+                    let session = block_on(engine.create(&new_run(&format!("r-{runs}-{run}")))).expect("a run");
                     for step in 0..each {
                         block_on(session.append(record(&format!("main/step#{step}"), body))).expect("appended");
                     }
@@ -224,7 +224,7 @@ pub(crate) fn append(report: &mut Report, home: &Path) {
 }
 
 fn submission(id: &str) -> Submission {
-    let mut run = new_run(id, 1);
+    let mut run = new_run(id);
     run.placement = Placement { bundle: Some(Digest::of(b"app")), ..Placement::default() };
     Submission { run, keys: Vec::new(), max_queued: Some(1_000_000), needs_room: false }
 }

@@ -4,8 +4,8 @@ use etude::disk::Disk;
 use etude::queue::{self, Terms};
 use etude::runner::Request;
 use etude_core::data::Json;
-use etude_runtime::conformance::block_on;
 use etude_runtime::engine::Enqueued;
+use etude_runtime::sync::block_on;
 use etude_sqlite::{Settings, Sqlite, Sync};
 use serde_json::json;
 
