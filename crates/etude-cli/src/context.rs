@@ -5,9 +5,9 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use etude::Disk;
 use etude::agent::Grants;
 use etude::definition::Definition;
-use etude::disk::Disk;
 use etude::runner::Runner;
 use etude_core::effect::EffectId;
 use etude_core::failure::Failure;
@@ -168,7 +168,7 @@ impl Context {
             return Ok(shared);
         }
         let dir = paths::state_dir().map_err(Problem::environment)?;
-        etude::private::create_dir_all(&dir).map_err(|error| {
+        etude_files::private::create_dir_all(&dir).map_err(|error| {
             let problem = Problem::environment(format!("the journal `{}` cannot be created: {error}", dir.display()));
             problem.hint(paths::WRITABLE)
         })?;
@@ -292,7 +292,7 @@ impl Context {
 /// What a refusal is about.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct About<'a> {
-    /// The run that could not be gone on with.
+    /// The run that could not be continued.
     pub(crate) run_id: Option<&'a str>,
     /// What was to run.
     pub(crate) target: Option<&'a Target>,

@@ -14,7 +14,7 @@ use crate::chain::{Outcome, Throw, ThrowKind};
 use serde_json::{Number, Value, json};
 
 pub use os::ask;
-pub(crate) use os::{listen, make_dir};
+pub(crate) use os::listen;
 
 /// The variable that names the socket.
 pub const VARIABLE: &str = "ETUDE_HOST";

@@ -441,7 +441,7 @@ impl State {
 
     /// The directory of sockets, which only its owner can enter.
     fn scratch(&self) -> io::Result<&Path> {
-        crate::script_host::make_dir(&self.scratch)?;
+        etude_files::private::create_missing_dirs(&self.scratch)?;
         Ok(&self.scratch)
     }
 

@@ -1,12 +1,13 @@
 //! A small JSON file with the user's state: read whole, replaced whole, changed under a lock.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use etude_runtime::private;
+use etude_files::private;
+use etude_files::whole::{self, Access, Durability};
 
 /// The version of both such files. It grows when older versions of etude could not read them.
 const VERSION: u64 = 1;
@@ -71,35 +72,21 @@ impl Ledger {
 
     /// Waits until no one else changes the file.
     pub(crate) fn lock(&self) -> Result<Lock, LedgerError> {
-        let lock = || {
-            private::create_dir_all(self.path.parent().unwrap_or(Path::new(".")))?;
-            let lock = self.path.with_extension("lock");
-            let file = private::open(&lock, OpenOptions::new().create(true).append(true))?;
-            file.lock()?;
-            Ok(file)
-        };
-        lock().map(Lock).map_err(|error| self.io(error))
+        private::lock(&self.path.with_extension("lock")).map(Lock).map_err(|error| self.io(error))
     }
 
-    /// Replaces the file: the reader of sees the old content or the new one.
+    /// Replaces the file: a reader has the old content or the new one.
     pub(crate) fn write(&self, mut content: Value) -> Result<(), LedgerError> {
-        let new = self.path.with_extension("new");
         content["version"] = VERSION.into();
-        let write = || {
-            let text = serde_json::to_vec_pretty(&content).map_err(io::Error::other)?;
-            let mut file = private::create(&new)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&new, &self.path)
-        };
-        write().map_err(|error| self.io(error))
+        let text = serde_json::to_vec_pretty(&content).map_err(io::Error::other);
+        let written = text.and_then(|text| whole::replace(&self.path, &text, Access::Owner, Durability::Power));
+        written.map_err(|error| self.io(error))
     }
 
     /// Adds a line to the file: what happened, for anyone who looks back.
     pub(crate) fn note(&self, entry: &Value) -> Result<(), LedgerError> {
         let line = format!("{entry}\n");
-        let options = || private::open(&self.path, OpenOptions::new().create(true).append(true));
-        let note = || options()?.write_all(line.as_bytes());
-        note().map_err(|error| self.io(error))
+        let noted = private::append(&self.path).and_then(|mut file| file.write_all(line.as_bytes()));
+        noted.map_err(|error| self.io(error))
     }
 }

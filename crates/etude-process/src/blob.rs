@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use etude_core::data::Blob;
 use etude_core::digest::Digest;
+use etude_files::{private, whole};
 
 mod watched;
 
@@ -196,10 +197,10 @@ impl FileBlobs {
 
     fn users_file(&self) -> io::Result<File> {
         let path = self.dir.join(USERS);
-        match os::open_private(&path) {
+        match private::append(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                os::create_private_dir_all(&self.dir)?;
-                os::open_private(&path)
+                private::create_missing_dirs(&self.dir)?;
+                private::append(&path)
             }
             opened => opened,
         }
@@ -283,9 +284,9 @@ impl FileBlobs {
             return Ok(());
         }
         for shelf in shelves {
-            File::open(shelf)?.sync_all()?;
+            whole::sync_dir(&shelf)?;
         }
-        File::open(&self.dir)?.sync_all()?;
+        whole::sync_dir(&self.dir)?;
         for (file, permissions) in synced {
             // Without the mark it is synced again, which does no harm.
             let _ = file.set_permissions(permissions);
@@ -326,13 +327,13 @@ impl FileBlobs {
             if error.kind() != io::ErrorKind::NotFound {
                 return Err(error);
             }
-            os::create_private_dir_all(shelf)?;
+            private::create_missing_dirs(shelf)?;
             fs::rename(&scratch.path, place)?;
         }
         scratch.mark_kept();
         if self.strict {
-            File::open(shelf)?.sync_all()?;
-            File::open(&self.dir)?.sync_all()?;
+            whole::sync_dir(shelf)?;
+            whole::sync_dir(&self.dir)?;
         }
         Ok(())
     }
@@ -344,9 +345,9 @@ impl BlobStore for FileBlobs {
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let path = dir.join(format!("{}-{number}", std::process::id()));
-            match os::create_private(&path) {
+            match private::create_new(&path) {
                 Ok(file) => return Ok(Scratch::new(file, path)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => os::create_private_dir_all(&dir)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => private::create_missing_dirs(&dir)?,
                 // Another store in this directory, or a dead process that had our id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(at(&path, &error)),

@@ -3,13 +3,14 @@
 //! again.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use etude_core::digest::Digest;
+use etude_files::private;
+use etude_files::whole::{self, Access, Durability};
 use etude_route::{FORMAT, Route, Router};
-use etude_runtime::private;
 
 /// Texts of all routes together below which building costs less than reading.
 const SMALL: usize = 400;
@@ -63,13 +64,8 @@ fn read(path: &Path) -> Option<Router> {
 
 fn write(dir: &Path, name: &str, body: &[u8]) -> io::Result<()> {
     private::create_dir_all(dir)?;
-    let unfinished = dir.join(format!("{name}.{}-{}", std::process::id(), uuid::Uuid::new_v4().simple()));
     let bytes = [blake3::hash(body).as_bytes().as_slice(), body].concat();
-    let written = private::create(&unfinished).and_then(|mut file| file.write_all(&bytes));
-    if let Err(error) = written.and_then(|()| fs::rename(&unfinished, dir.join(name))) {
-        drop(fs::remove_file(&unfinished));
-        return Err(error);
-    }
+    whole::replace(&dir.join(name), &bytes, Access::Owner, Durability::Process)?;
     prune(dir)
 }
 

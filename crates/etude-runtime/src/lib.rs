@@ -13,7 +13,6 @@ pub mod engine;
 pub mod host;
 pub mod memory;
 pub mod meter;
-pub mod private;
 pub mod record;
 pub mod run_id;
 pub mod sync;

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use etude_runtime::private;
+use etude_files::private;
 use tokio::net::TcpListener;
 
 #[cfg(unix)]

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use blake3::Hash;
-use etude_runtime::private;
+use etude_files::private;
+use etude_files::whole::{self, Access, Durability};
 
 use crate::token::{encoded, hash, random};
 
@@ -76,7 +77,8 @@ impl Session {
         if let Some(dir) = path.parent() {
             private::create_dir_all(dir)?;
         }
-        private::create(path)?.write_all(format!("{} {}\n", self.token.to_hex(), self.used_at_ms).as_bytes())
+        let text = format!("{} {}\n", self.token.to_hex(), self.used_at_ms);
+        whole::replace(path, text.as_bytes(), Access::Owner, Durability::Process)
     }
 }
 

@@ -1,13 +1,14 @@
 //! Access tokens: their form, their scopes, and the file that holds their hashes.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use blake3::Hash;
 use etude_core::words;
-use etude_runtime::private;
+use etude_files::private;
+use etude_files::whole::{self, Access, Durability};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -302,8 +303,8 @@ impl Tokens {
         let document = |kept: &Kept| {
             json!({
                 "name": kept.name, "scopes": kept.scopes, "only": kept.only,
-                "created_at": etude::clock::rfc3339(kept.created_at_ms),
-                "expires_at": kept.expires_at_ms.map(etude::clock::rfc3339),
+                "created_at": etude_runtime::clock::rfc3339(kept.created_at_ms),
+                "expires_at": kept.expires_at_ms.map(etude_runtime::clock::rfc3339),
             })
         };
         self.with(|tokens| tokens.iter().map(document).collect())
@@ -362,7 +363,7 @@ impl Tokens {
     fn with<T>(&self, work: impl FnOnce(&[Kept]) -> T) -> Result<T, Error> {
         let path = self.path();
         let failed = |source| Error::Io { path: path.clone(), source };
-        let bytes = match etude::regular::read(&path, MAX_FILE) {
+        let bytes = match etude_files::regular::read(&path, MAX_FILE) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(failed(error)),
@@ -390,23 +391,12 @@ impl Tokens {
     /// Keeps other processes from changing tokens until the file is closed.
     fn lock(&self) -> Result<File, Error> {
         let path = self.dir.join("tokens.lock");
-        let lock = || {
-            private::create_dir_all(&self.dir)?;
-            let file = private::open(&path, OpenOptions::new().create(true).append(true))?;
-            file.lock()?;
-            Ok(file)
-        };
-        lock().map_err(|source| Error::Io { path: path.clone(), source })
+        private::lock(&path).map_err(|source| Error::Io { path, source })
     }
 }
 
-/// Replaces a file: a reader sees the old content or the new one.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut file = private::create(&new)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&new, path)
+    whole::replace(path, bytes, Access::Owner, Durability::Power)
 }
 
 /// The caller whose token has this hash, if it is valid at that time.

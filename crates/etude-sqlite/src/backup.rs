@@ -1,21 +1,22 @@
 //! A consistent copy of a journal in one file: a tar archive of the journal's directory.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Read as _, Write};
 use std::path::Path;
-use std::time::UNIX_EPOCH;
 
 use etude_core::data::Blob;
 use etude_core::digest::Digest;
+use etude_files::private;
 use etude_runtime::archive::{self, BLOCK, MAX_SIZE};
 use etude_runtime::blob::{BlobStore as _, Scratch};
+use etude_runtime::clock;
 use etude_runtime::engine::Error;
 use rusqlite::Connection;
 
 use crate::error::{file_error, store_error};
 use crate::journal::Journal;
-use crate::{platform, rows};
+use crate::rows;
 
 /// The counts of a backup, taken from the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +36,7 @@ impl Journal {
     /// Writes the archive; an incomplete one is removed.
     pub(crate) fn backup(&self, file: &Path) -> Result<Backup, Error> {
         let fail = |cause: io::Error| file_error(file, &cause);
-        let out = OpenOptions::new().write(true).create_new(true).open(file).map_err(fail)?;
-        platform::make_private(file).map_err(fail)?;
+        let out = private::create_new(file).map_err(fail)?;
         self.write_backup(file, out).inspect_err(|_| {
             // What cannot be removed now is an incomplete archive, which tar refuses.
             let _ = fs::remove_file(file);
@@ -134,7 +134,7 @@ impl<W: Write> Tar<W> {
         if len > MAX_SIZE {
             return Err(io::Error::other(format!("`{name}` has {len} bytes; an archive can hold files up to 8 GiB")));
         }
-        let now = std::time::SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+        let now = u64::try_from(clock::now_ms() / 1000).unwrap_or(0);
         self.write_all(&archive::header(name, len, now))
     }
 

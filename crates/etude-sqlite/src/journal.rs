@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use etude_files::private;
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::engine::{Error, Holder, NewRun, RunState};
 use rusqlite::Connection;
@@ -128,7 +129,7 @@ impl Journal {
         let strict = sync == Sync::Strict;
         let locks = dir.join("locks");
         if !locks.is_dir() {
-            platform::create_private_dir(&locks).map_err(|cause| file_error(&locks, &cause))?;
+            private::create_missing_dirs(&locks).map_err(|cause| file_error(&locks, &cause))?;
         }
         let pool = Arc::new(Pool::new(dir.join(FILE)));
         migrate::prepare(&pool, &locks, steps)?;

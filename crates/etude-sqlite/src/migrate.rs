@@ -1,15 +1,14 @@
 //! Brings a journal file to the current format. The format's number is SQLite's `user_version`.
 
-use std::fs::File;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use etude_files::private;
 use etude_runtime::engine::Error;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 use crate::error::{damaged, file_error, store_error};
-use crate::platform;
 use crate::pool::{BUSY_TIMEOUT, Pool};
 
 /// What turns format `n` into format `n + 1`, for each `n` from 0 on.
@@ -49,8 +48,7 @@ pub(crate) fn prepare(pool: &Pool, locks: &Path, steps: &[&str]) -> Result<(), E
     // One at a time: SQLite does not wait by itself for the lock that a new journal mode needs.
     let turn = locks.join("=format.lock");
     let take = || {
-        let file = File::create(&turn)?;
-        platform::make_private(&turn)?;
+        let file = private::append(&turn)?;
         file.lock().map(|()| file)
     };
     let _turn = take().map_err(|cause| file_error(&turn, &cause))?;
@@ -97,7 +95,7 @@ fn begin_journal(connection: &Connection, path: &Path) -> Result<(), Obstacle> {
         return Err(Obstacle::Other(damaged(path, "it is the database of another program")));
     }
     // The log takes over the mode of the database file. Nothing secret was written so far.
-    platform::make_private(path).map_err(|cause| Obstacle::Other(file_error(path, &cause)))
+    private::restrict(path).map_err(|cause| Obstacle::Other(file_error(path, &cause)))
 }
 
 /// Whether the file has a write-ahead log. A disk that failed at its birth can have left it without.

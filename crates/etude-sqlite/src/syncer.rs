@@ -18,10 +18,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use etude_core::digest::Digest;
+use etude_files::whole;
 use etude_runtime::blob::FileBlobs;
 use etude_runtime::engine::Error;
 
-use crate::platform;
 use crate::pool::{Pool, lock};
 
 /// The log is checkpointed when it has this number of pages (of 4 KiB) and no one waits. Not more often, because the append
@@ -240,7 +240,7 @@ impl Shared {
             None => {
                 let file = File::options().write(true).open(&self.log).map_err(|cause| fail("the log", &cause))?;
                 if let Some(dir) = self.log.parent() {
-                    platform::sync_dir(dir).map_err(|cause| fail("the directory", &cause))?;
+                    whole::sync_dir(dir).map_err(|cause| fail("the directory", &cause))?;
                 }
                 log.insert(file)
             }

@@ -4,24 +4,13 @@
 #[path = "unix/bell.rs"]
 mod bell;
 
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 #[cfg(target_os = "linux")]
 pub(crate) use self::bell::hang as hang_bell;
-
-/// Creates a directory and those above it, for the user alone. One that is there keeps its mode.
-pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-/// Takes a file away from everybody but the user. By path: a descriptor of a database file must not be opened and
-/// closed beside SQLite, because closing any descriptor drops all of the process's POSIX locks on the file.
-pub(crate) fn make_private(path: &Path) -> io::Result<()> {
-    fs::set_permissions(path, Permissions::from_mode(0o600))
-}
 
 /// True if `path` still names the file that is open as `file`.
 pub(crate) fn still_names(path: &Path, file: &File) -> io::Result<bool> {
@@ -46,11 +35,6 @@ pub(crate) fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(cause),
     }
-}
-
-/// Makes the names of new files in a directory durable.
-pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }
 
 /// Other systems report writes by the path of each file alone.

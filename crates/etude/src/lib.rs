@@ -94,5 +94,5 @@ pub use etude_runtime::driver::{Progress, Stop};
 pub use etude_runtime::engine::Engine;
 pub use etude_runtime::host::ModelPort;
 pub use etude_runtime::memory::MemoryEngine;
-pub use etude_runtime::{clock, private, run_id};
-pub use etude_tools::disk;
+pub use etude_runtime::{clock, run_id};
+pub use etude_tools::disk::{self, Disk};

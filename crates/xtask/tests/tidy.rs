@@ -74,6 +74,11 @@ fn law_12_folders_need_each_other_in_no_circle() {
 }
 
 #[test]
+fn law_13_one_crate_makes_private_files() {
+    holds(laws::absences(&TREE, 13));
+}
+
+#[test]
 fn law_8_arrows_point_down() {
     holds(laws::absences(&TREE, 8));
     holds(laws::arrows(&TREE));

@@ -38,7 +38,7 @@ fn unpacked(engine: &dyn Engine, digest: Digest, dir: PathBuf) -> Result<PathBuf
     }
     let failed = |why: &dyn std::fmt::Display| format!("the bundle {digest} cannot be used: {why}");
     let bundle = Bundle::read(super::bytes(engine, digest)?).map_err(|error| failed(&error))?;
-    etude::private::create_dir_all(&dir).map_err(|error| failed(&error))?;
+    etude_files::private::create_dir_all(&dir).map_err(|error| failed(&error))?;
     // A copy that is not whole is none.
     let part = dir.join(format!("part-{}", run_id::new()));
     bundle.unpack(&part).map_err(|error| failed(&error))?;

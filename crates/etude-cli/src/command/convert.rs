@@ -8,7 +8,7 @@ pub(crate) mod write;
 
 use std::path::{Path, PathBuf};
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude::runner::{Request, RunResult, Watch};
 use etude_convert::case::{self, Case};
 use etude_convert::command as commands;
@@ -20,6 +20,8 @@ use etude_core::digest::Digest;
 use etude_core::machine::Limits;
 use etude_core::model::Tier;
 use etude_core::shell;
+use etude_files::private;
+use etude_files::whole::{self, Access, Durability};
 use etude_process::sandbox;
 use serde_json::{Value, json};
 
@@ -106,7 +108,7 @@ fn cases(args: &args::Convert, skill: &Skill) -> Result<Vec<Case>, Problem> {
     let mut cases = Vec::new();
     if let Some(path) = &args.cases {
         let shown = path.display();
-        let text = etude::regular::read_text(path, MAX_CASES_BYTES)
+        let text = etude_files::regular::read_text(path, MAX_CASES_BYTES)
             .map_err(|e| Problem::usage(format!("the cases `{shown}` cannot be read: {e}")))?;
         let hint = r#"a case is one line: {"name": "july", "request": "…", "input": {}, "output": "…"}"#;
         cases = case::from_lines(&text)
@@ -136,10 +138,9 @@ fn app(tier: Tier, has_cases: bool) -> Result<Disk, Problem> {
     let broken = |e: std::io::Error| Problem::environment(format!("`{}` cannot be used: {e}", root.display()));
     let dir = root.join("pipelines").join(definition::NAME);
     let file = dir.join("pipeline.yaml");
-    etude::private::create_dir_all(&dir).map_err(broken)?;
+    private::create_dir_all(&dir).map_err(broken)?;
     if !std::fs::read_to_string(&file).is_ok_and(|there| there == text) {
-        let new = dir.join(format!(".pipeline.yaml.{}", std::process::id()));
-        std::fs::write(&new, &text).and_then(|()| std::fs::rename(&new, &file)).map_err(broken)?;
+        whole::replace(&file, text.as_bytes(), Access::Owner, Durability::Process).map_err(broken)?;
     }
     Disk::open(&root).map_err(broken)
 }

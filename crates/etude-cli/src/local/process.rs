@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use etude::local::{Served, Start, default_threads, environment};
-use etude::private;
+use etude_files::private;
 use etude_process::{ChildEnvironment, detached};
 
 use crate::paths;

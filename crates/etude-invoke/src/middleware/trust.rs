@@ -1,7 +1,6 @@
 //! The stage that lets a call through, refuses it, or asks (D-13).
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
@@ -13,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Shared, refusal};
 use crate::call::{Asker, HostCall};
-use etude_runtime::private;
+use etude_files::whole::{self, Access, Durability};
 
 /// The tool that asks people.
 pub(crate) const GATEWAY: &str = "gateway-receive";
@@ -60,7 +59,7 @@ impl Decisions {
             // `.etude` of a project has skills beside it: as a directory it stays as it is.
             std::fs::create_dir_all(dir)?;
         }
-        private::create(file)?.write_all(format!("{}\n", json!(made)).as_bytes())
+        whole::replace(file, format!("{}\n", json!(made)).as_bytes(), Access::Owner, Durability::Process)
     }
 }
 

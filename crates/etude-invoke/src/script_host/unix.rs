@@ -1,11 +1,10 @@
 //! Unix sockets in a directory that only its owner can enter.
 
-use std::fs::{DirBuilder, Permissions};
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use etude_files::private;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
@@ -13,15 +12,10 @@ use tokio::net::UnixListener;
 /// Listens for the requests of one call.
 pub(crate) struct Listener(UnixListener);
 
-/// Makes the directory of a session's sockets.
-pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)
-}
-
 /// Binds a socket that its user alone may open.
 pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
     let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    private::restrict(path)?;
     Ok(Listener(listener))
 }
 

@@ -8,11 +8,6 @@ use serde_json::Value;
 /// Listens for the requests of one call.
 pub(crate) struct Listener;
 
-/// Makes the directory of a session's sockets.
-pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
-    std::fs::create_dir_all(dir)
-}
-
 /// Fails: there are no Unix sockets here.
 pub(crate) fn listen(_path: &Path) -> io::Result<Listener> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "hosts listen on Unix sockets"))

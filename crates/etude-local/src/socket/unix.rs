@@ -1,42 +1,43 @@
 //! A Unix socket in a directory that only its owner can enter.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 pub(crate) use std::os::unix::net::UnixListener as Listener;
 use std::os::unix::net::UnixStream as Stream;
 
+use etude_files::private;
 pub(crate) use tokio::net::{UnixListener as AsyncListener, UnixStream as AsyncStream};
 
 /// Makes the directory of sockets, private to the user, if it is not there.
 pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    private(dir)
+    private::create_missing_dirs(dir)?;
+    check_private(dir)
 }
 
 /// Listens at `path`. Whatever lies there is removed: the caller holds the lock that says that no one listens.
 pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
-    private(path.parent().unwrap_or(Path::new(".")))?;
+    check_private(path.parent().unwrap_or(Path::new(".")))?;
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let listener = Listener::bind(path)?;
-    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    private::restrict(path)?;
     Ok(listener)
 }
 
 /// Connects to the socket `path`, whose directory must be the user's alone.
 pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
     // A directory of somebody else could hold a socket of somebody else.
-    private(path.parent().unwrap_or(Path::new(".")))?;
+    check_private(path.parent().unwrap_or(Path::new(".")))?;
     Stream::connect(path)
 }
 
 /// Refuses a directory that others own or can write to.
-fn private(dir: &Path) -> io::Result<()> {
+fn check_private(dir: &Path) -> io::Result<()> {
     let found = fs::metadata(dir)?;
     let owner = rustix::process::geteuid().as_raw();
     if found.uid() != owner || found.mode() & 0o022 != 0 {
@@ -48,6 +49,8 @@ fn private(dir: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -64,7 +67,7 @@ mod tests {
     #[test]
     fn a_directory_that_others_can_write_to_is_refused() {
         let dir = tempfile::tempdir().expect("a directory");
-        fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).expect("opened");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).expect("opened");
         let error = listen(&dir.path().join("model.sock")).expect_err("an error");
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
         assert_eq!(connect(&dir.path().join("model.sock")).expect_err("an error").kind(), error.kind());

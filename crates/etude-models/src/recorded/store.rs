@@ -13,6 +13,7 @@ use super::nearest::{Fields, fields, matches};
 use super::{read, write};
 use crate::image::Images;
 use etude_files::regular;
+use etude_files::whole::{self, Access, Durability};
 
 /// Largest file of recordings, in bytes.
 const MAX_SIZE: u64 = 256 << 20;
@@ -141,14 +142,12 @@ fn load(path: &Path) -> Result<Vec<Recording>, String> {
     Ok(recordings)
 }
 
-/// Writes beside the file and renames, so that no reader sees half a recording.
+/// Recordings are files of the project, which others may read.
 fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     if let Some(dir) = file.parent() {
         std::fs::create_dir_all(dir)?;
     }
-    let beside = file.with_extension(format!("{}.tmp", std::process::id()));
-    std::fs::write(&beside, text)?;
-    std::fs::rename(&beside, file)
+    whole::replace(file, text.as_bytes(), Access::Mask, Durability::Process)
 }
 
 fn read_text(path: &Path) -> std::io::Result<String> {

@@ -4,15 +4,15 @@
 //! command wrote in its private copy. What anybody else changed in the package meanwhile is in neither.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::applications::Package;
 use crate::trust::{Content, Reading, Snapshot, Store, mode};
 use etude_files::beneath::{Dir, Kind};
-use etude_files::regular;
-use etude_runtime::{private, run_id};
+use etude_files::{private, regular};
+use etude_runtime::run_id;
 use etude_spec::application::StatePaths;
 
 /// Files of interpreters that are made again at any time, and that name the place of the copy.
@@ -36,7 +36,8 @@ pub(super) fn carry_over(
     if changed.is_empty() {
         return Ok(Vec::new());
     }
-    let _lock = lock(scratch)?;
+    // Holds off other processes that carry something over.
+    let _lock = private::lock(&scratch.join("carry.lock"))?;
     let written = copy.now()?;
     let state = StatePaths::new(&package.contract.state_paths());
     let there = Reading { state: Some(&state), ..Reading::default() }.read(&package.root)?;
@@ -78,14 +79,6 @@ pub(super) fn carry_over(
         store.rebase(&package.root, &before, &after.content()).map_err(io::Error::other)?;
     }
     Ok(conflicts)
-}
-
-/// Holds off other processes that carry something over.
-fn lock(scratch: &Path) -> io::Result<File> {
-    private::create_dir_all(scratch)?;
-    let lock = private::open(&scratch.join("carry.lock"), File::options().create(true).append(true))?;
-    lock.lock()?;
-    Ok(lock)
 }
 
 /// The open directory that `path` lies in, and its name in there. No directory on the way is a link: one that was swapped

@@ -12,7 +12,7 @@ use super::copy::copy_tree;
 use super::{Access, Call, Envelope, Limits, Package, ProgramContext, Status};
 use crate::skills::{self, body_of};
 use crate::trust::StateIn;
-use etude_runtime::private;
+use etude_files::private;
 use etude_runtime::run_id;
 
 /// Longest time for the command that is tried.

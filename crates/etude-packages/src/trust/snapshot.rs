@@ -4,7 +4,7 @@
 //! it. A process that dies leaves its copy to the next one, which sees by the lock that it is not in use.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,8 @@ use etude_spec::application::StatePaths;
 
 use super::Content;
 use super::manifest::{Manifest, Reading, holds, is_version_control, set_mode, stamp, symlink};
-use etude_runtime::{private, run_id};
+use etude_files::private;
+use etude_runtime::run_id;
 
 /// The beginning of the names of directories that hold copies.
 const PREFIX: &str = "approved-";
@@ -184,7 +185,7 @@ fn reserve(scratch: &Path) -> io::Result<(PathBuf, File)> {
     let directory = scratch.join(format!("{PREFIX}{}", run_id::new()));
     private::create_dir_all(&directory)?;
     let early = directory.join("lock.new");
-    let lock = private::open(&early, OpenOptions::new().create_new(true).write(true))?;
+    let lock = private::create_new(&early)?;
     lock.lock()?;
     // From here on another process takes the directory for one that is in use.
     fs::rename(early, directory.join(LOCK))?;

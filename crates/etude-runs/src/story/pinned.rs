@@ -4,9 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use etude_files::private;
 use etude_process::blob::BlobStore;
 use etude_runtime::engine::Record;
-use etude_runtime::private;
 
 use crate::pins::Pins;
 

@@ -337,7 +337,8 @@ fn a_run_whose_value_is_gone_is_left_out_and_no_file_is_overwritten() {
 
 /// An archive of these entries, with a checksum that fits.
 fn packed(path: &Path, entries: &[(String, Vec<u8>)]) {
-    let mut writer = tar::Writer::new(File::create(path).expect("a file"));
+    let file = File::create(path).expect("a file");
+    let mut writer = tar::Writer::new(&file);
     for (name, content) in entries {
         writer.add(name, content).expect("an entry");
     }

@@ -1,12 +1,12 @@
 //! Makes an export.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
 use etude_core::digest::Digest;
+use etude_files::whole::{Access, Durability, Part};
 use etude_runtime::engine::{self, Engine, Stamp};
-use etude_runtime::{private, run_id};
 
 use super::survey::{Chosen, Survey, each_part};
 use super::tar::Writer;
@@ -24,13 +24,6 @@ impl From<Error> for Obstacle {
     fn from(error: Error) -> Self {
         Self::Error(error)
     }
-}
-
-/// The file beside the one that is asked for, which goes away unless it is put into its place.
-struct Part<'p> {
-    path: PathBuf,
-    place: &'p Path,
-    is_in_place: bool,
 }
 
 pub(super) fn export(engine: &dyn Engine, how: Export, pack: &mut Pack<'_>, file: &Path) -> Result<Exported, Error> {
@@ -51,8 +44,10 @@ fn rounds(mut survey: Survey<'_>, file: &Path, stayed: &mut Vec<String>) -> Resu
     let mut is_written = false;
     loop {
         let chosen = survey.choose()?;
-        let part = Part::beside(file)?;
-        let bytes = match write(&mut survey, &chosen, &part) {
+        let failed = |why: std::io::Error| Error::Write { path: file.to_owned(), why: why.to_string() };
+        // An archive that is not whole has no checksum, which every import refuses.
+        let part = Part::beside(file, Access::Owner).map_err(failed)?;
+        let bytes = match write(&mut survey, &chosen, file, &part) {
             Ok(bytes) => bytes,
             Err(Obstacle::Changed(id)) => {
                 survey.skip(&id, "was continued during the export".to_owned());
@@ -64,7 +59,7 @@ fn rounds(mut survey: Survey<'_>, file: &Path, stayed: &mut Vec<String>) -> Resu
         if !is_written && fs::symlink_metadata(file).is_ok() {
             return Err(Error::Exists(file.to_owned()));
         }
-        part.put_in_place()?;
+        part.put_in_place(Durability::Power).map_err(failed)?;
         is_written = true;
         stayed.clear();
         let leaving: Vec<&Chosen> = chosen.values().filter(|one| !one.stamp.state.is_final()).collect();
@@ -99,10 +94,15 @@ fn leave(survey: &mut Survey<'_>, leaving: &[&Chosen]) -> Result<Vec<String>, en
     Ok(others)
 }
 
-/// Writes the archive to the disk. Its size in bytes.
-fn write(survey: &mut Survey<'_>, chosen: &BTreeMap<String, Chosen>, part: &Part<'_>) -> Result<u64, Obstacle> {
-    let failed = |why: &dyn std::fmt::Display| Error::Write { path: part.place.to_owned(), why: why.to_string() };
-    let mut tar = Writer::new(part.create()?);
+/// Writes the archive `file` to `part`. Its size in bytes.
+fn write(
+    survey: &mut Survey<'_>,
+    chosen: &BTreeMap<String, Chosen>,
+    file: &Path,
+    part: &Part<'_>,
+) -> Result<u64, Obstacle> {
+    let failed = |why: &dyn std::fmt::Display| Error::Write { path: file.to_owned(), why: why.to_string() };
+    let mut tar = Writer::new(part.file());
     let values: BTreeSet<Digest> = chosen.values().flat_map(|one| one.values.iter().copied()).collect();
     let moved = chosen.iter().filter(|(id, one)| survey.gone.contains_key(*id) || !one.stamp.state.is_final()).count();
     let manifest =
@@ -133,40 +133,4 @@ fn write(survey: &mut Survey<'_>, chosen: &BTreeMap<String, Chosen>, part: &Part
         tar.end(len).map_err(|e| failed(&e))?;
     }
     Ok(tar.finish().map_err(|e| failed(&e))?)
-}
-
-impl<'p> Part<'p> {
-    fn beside(place: &'p Path) -> Result<Self, Error> {
-        let failed = |why: &str| Error::Write { path: place.to_owned(), why: why.to_owned() };
-        let name = place.file_name().ok_or_else(|| failed("it names no file"))?;
-        let mut part = std::ffi::OsString::from(".");
-        part.push(name);
-        part.push(format!(".{}", run_id::new()));
-        Ok(Self { path: place.with_file_name(part), place, is_in_place: false })
-    }
-
-    fn failed(&self, why: &std::io::Error) -> Error {
-        Error::Write { path: self.place.to_owned(), why: why.to_string() }
-    }
-
-    fn create(&self) -> Result<File, Error> {
-        private::open(&self.path, OpenOptions::new().write(true).create_new(true)).map_err(|e| self.failed(&e))
-    }
-
-    /// Gives the file its name, and brings that to the disk.
-    fn put_in_place(mut self) -> Result<(), Error> {
-        fs::rename(&self.path, self.place).map_err(|e| self.failed(&e))?;
-        self.is_in_place = true;
-        let dir = self.place.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        private::sync_dir(dir).map_err(|e| self.failed(&e))
-    }
-}
-
-impl Drop for Part<'_> {
-    fn drop(&mut self) {
-        if !self.is_in_place {
-            // An archive that is not whole has no checksum, which every import refuses.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
 }

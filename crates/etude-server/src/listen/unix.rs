@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use etude_files::private;
 use rustix::io::FdFlags;
 use rustix::net::{SocketType, sockopt};
 use tokio::net::{UnixListener, UnixStream};
@@ -27,7 +27,7 @@ impl Listener {
         // A process of the same id has left it behind.
         let _ = fs::remove_file(path);
         let listener = UnixListener::bind(path)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        private::restrict(path)?;
         Ok(Self { listener, path: path.to_owned() })
     }
 

@@ -106,7 +106,7 @@ const OUTSIDE: Ban = Ban {
     ..NOTHING
 };
 
-/// Laws 1 to 6, 8, 9 and 11.
+/// Laws 1 to 6, 8, 9, 11 and 13.
 pub const LAWS: &[Ban] = &[
     Ban {
         law: 1,
@@ -304,6 +304,15 @@ pub const LAWS: &[Ban] = &[
         ..NOTHING
     },
     Ban {
+        law: 13,
+        crates: Crates::AllBut(&["etude-files"]),
+        // Executable files of a new app, the directory of a sandbox, and a file that is opened without following a link.
+        except: &["command/new/unix.rs", "sandbox/unix.rs", "trust/manifest/unix.rs"],
+        paths: &["std::os::unix::fs::DirBuilderExt", "std::os::unix::fs::OpenOptionsExt"],
+        why: "files for their owner alone are made by `etude_files::private`, and replaced by `etude_files::whole`",
+        ..NOTHING
+    },
+    Ban {
         law: 11,
         crates: Crates::AllBut(&["etude-server"]),
         dependencies: &["maud", "askama*", "minijinja", "tera"],
@@ -341,12 +350,12 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     // A program that is a model, and pip, are started like every process.
     ("etude-http", &["etude-core"]),
     ("etude-models", &["etude-core", "etude-files", "etude-http", "etude-process"]),
-    ("etude-local", &["etude-core", "etude-http", "etude-process"]),
+    ("etude-local", &["etude-core", "etude-files", "etude-http", "etude-process"]),
     ("etude-learn", &["etude-core"]),
     ("etude-route", &[]),
     ("etude-process", &["etude-core", "etude-files"]),
     ("etude-runtime", &["etude-core", "etude-process"]),
-    ("etude-sqlite", &["etude-core", "etude-runtime"]),
+    ("etude-sqlite", &["etude-core", "etude-files", "etude-runtime"]),
     ("etude-postgres", &["etude-core", "etude-http", "etude-runtime"]),
     ("etude-otel", &["etude-core", "etude-http", "etude-runtime"]),
     ("etude-tools", &["etude-core", "etude-files", "etude-http", "etude-process", "etude-spec"]),
@@ -355,7 +364,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         &["etude-core", "etude-files", "etude-models", "etude-process", "etude-runtime", "etude-spec", "etude-tools"],
     ),
     ("etude-packages", &["etude-core", "etude-files", "etude-invoke", "etude-process", "etude-runtime", "etude-spec"]),
-    ("etude-request", &["etude-core", "etude-route", "etude-runs", "etude-runtime", "etude-spec"]),
+    ("etude-request", &["etude-core", "etude-files", "etude-route", "etude-runtime", "etude-spec"]),
     ("etude-runs", &["etude-core", "etude-files", "etude-process", "etude-runtime", "etude-spec", "etude-tools"]),
     ("etude-evidence", &["etude-core", "etude-process", "etude-runs", "etude-runtime", "etude-spec", "etude-tools"]),
     ("etude-preview", &["etude-core", "etude-models", "etude-spec"]),
@@ -371,17 +380,17 @@ pub const ARROWS: &[(&str, &[&str])] = &[
     (
         "etude-server",
         &[
-            "etude", "etude-core", "etude-evidence", "etude-http", "etude-invoke", "etude-mcp", "etude-preview",
-            "etude-process", "etude-runs", "etude-runtime", "etude-spec", "etude-sqlite",
+            "etude", "etude-core", "etude-evidence", "etude-files", "etude-http", "etude-invoke", "etude-mcp",
+            "etude-preview", "etude-process", "etude-runs", "etude-runtime", "etude-spec", "etude-sqlite",
         ],
     ),
     (
         "etude-cli",
         &[
-            "etude", "etude-convert", "etude-core", "etude-evidence", "etude-http", "etude-invoke", "etude-learn",
-            "etude-mcp", "etude-models", "etude-otel", "etude-packages", "etude-postgres", "etude-preview",
-            "etude-process", "etude-request", "etude-route", "etude-runs", "etude-runtime", "etude-server",
-            "etude-spec", "etude-sqlite", "etude-tools",
+            "etude", "etude-convert", "etude-core", "etude-evidence", "etude-files", "etude-http", "etude-invoke",
+            "etude-learn", "etude-mcp", "etude-models", "etude-otel", "etude-packages", "etude-postgres",
+            "etude-preview", "etude-process", "etude-request", "etude-route", "etude-runs", "etude-runtime",
+            "etude-server", "etude-spec", "etude-sqlite", "etude-tools",
         ],
     ),
     (

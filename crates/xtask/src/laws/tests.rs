@@ -130,6 +130,16 @@ fn law_6_sees_printing_environment_and_exits_outside_the_command_line() {
 }
 
 #[test]
+fn law_13_sees_modes_of_new_files_outside_of_their_crate() {
+    let text = "use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};";
+    broken(13, &source("etude-server", "token/unix.rs", text));
+    broken(13, &source("etude-sqlite", "unix.rs", "use std::os::unix::fs::DirBuilderExt;"));
+    kept(13, &source("etude-files", "private/unix.rs", text));
+    kept(13, &source("etude-cli", "command/new/unix.rs", text));
+    kept(13, &source("etude-server", "unix.rs", "use std::os::unix::fs::PermissionsExt;"));
+}
+
+#[test]
 fn law_7_sees_inner_types_that_are_serialized() {
     let seen = |package, file, text| serialization(&tree(&source(package, file, text))).len();
     assert_eq!(seen("etude-core", "plan.rs", "#[derive(Debug, serde::Serialize)]\nstruct A;"), 1);

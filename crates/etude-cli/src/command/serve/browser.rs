@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::Stdio;
 
+use etude_files::private;
 use etude_process::{ChildEnvironment, detached};
-use etude_runtime::private;
 
 /// Opens a login link. Arguments of programs can be read by other users, so the browser gets a file that only this user can read
 /// and that leads to the link. A browser that cannot be opened is no failure of the server.
