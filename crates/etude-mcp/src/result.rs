@@ -68,8 +68,8 @@ impl Run {
 /// The last lines of a text, up to a limit of bytes.
 fn last_lines(text: &str) -> String {
     let text = text.trim_end();
-    let start = (text.len().saturating_sub(MAX_STDERR)..=text.len()).find(|start| text.is_char_boundary(*start));
-    let lines: Vec<&str> = text[start.unwrap_or(0)..].lines().collect();
+    let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_STDERR));
+    let lines: Vec<&str> = text[start..].lines().collect();
     lines[lines.len().saturating_sub(MAX_LINES)..].join("\n")
 }
 
@@ -236,7 +236,7 @@ fn clipped_to(text: &str, limit: usize) -> String {
         return text.to_owned();
     }
     let note = format!("\n[cut: {limit} of {} bytes]", text.len());
-    let end = (0..=limit.saturating_sub(note.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let end = text.floor_char_boundary(limit.saturating_sub(note.len()));
     format!("{}{note}", &text[..end])
 }
 

@@ -177,10 +177,7 @@ fn tail_of(bytes: &[u8]) -> (String, bool) {
     if text.len() <= TAIL_LIMIT {
         return (text.into_owned(), false);
     }
-    let mut start = text.len() - TAIL_LIMIT;
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
+    let start = text.ceil_char_boundary(text.len() - TAIL_LIMIT);
     let mut tail = &text[start..];
     let starts_a_line = text[..start].ends_with('\n');
     if let (false, Some(newline)) = (starts_a_line, tail.find('\n'))

@@ -186,11 +186,7 @@ fn before_position(message: &str) -> &str {
 /// Where, from `from` on, one JSON object (or array, if that is allowed) starts that reaches to the end.
 fn document_start(protocol: Protocol, text: &str, from: usize) -> Option<usize> {
     let opening: &[char] = if protocol == Protocol::Step { &['{'] } else { &['{', '['] };
-    let mut end = text.len().min(from + SEARCHED);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let from = (from..=end).find(|at| text.is_char_boundary(*at))?;
+    let (from, end) = (text.ceil_char_boundary(from), text.floor_char_boundary(from + SEARCHED));
     let places = text[from..end].match_indices(opening).map(|(at, _)| from + at);
     places.take(CANDIDATES).find(|at| serde_json::from_str::<&RawValue>(&text[*at..]).is_ok())
 }
@@ -206,11 +202,7 @@ fn foreign_word(text: &str, at: usize) -> Option<(&'static str, &'static str)> {
 /// The offset that an error of the parser means, on a character boundary.
 fn offset(text: &str, error: &Error) -> usize {
     let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
-    let mut at = (before + error.column().saturating_sub(1)).min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
+    text.floor_char_boundary(before + error.column().saturating_sub(1))
 }
 
 /// Line and column (in characters) of an offset, from 1.

@@ -75,12 +75,8 @@ fn is_plain(text: &str) -> bool {
     !text.is_empty() && !text.contains([' ', ',', '"', '\n', '(', ')'])
 }
 
-/// A text of at most 80 characters.
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(80) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
+    etude_core::report::clip(text, 80)
 }
 
 /// Where the values of `input` come from, in their order: from the request, from `arguments`, from the object `json`, or

@@ -38,15 +38,7 @@ fn pieces(text: &str) -> (&str, &str) {
     if text.len() <= HEAD + TAIL {
         return (text, "");
     }
-    let mut head = HEAD;
-    while !text.is_char_boundary(head) {
-        head -= 1;
-    }
-    let mut tail = text.len() - TAIL;
-    while !text.is_char_boundary(tail) {
-        tail += 1;
-    }
-    (&text[..head], &text[tail..])
+    (&text[..text.floor_char_boundary(HEAD)], &text[text.ceil_char_boundary(text.len() - TAIL)..])
 }
 
 /// Splits `text` into tokens.

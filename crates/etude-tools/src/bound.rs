@@ -97,12 +97,8 @@ pub(crate) fn one_line(text: &str, limit: usize) -> String {
 /// A text of somebody else without control characters other than line breaks, and of bounded length. Characters that
 /// are invisible or turn the direction of writing go too: they hide what a text says.
 pub(crate) fn plain(text: &str, limit: usize) -> String {
-    let mut shown: String = text.replace("\r\n", "\n").chars().filter(|c| !is_hidden(*c)).take(limit + 1).collect();
-    if shown.chars().count() > limit {
-        shown = shown.chars().take(limit.saturating_sub(1)).collect();
-        shown.push('…');
-    }
-    shown
+    let shown: String = text.replace("\r\n", "\n").chars().filter(|c| !is_hidden(*c)).take(limit + 1).collect();
+    etude_core::report::clip(&shown, limit)
 }
 
 /// True if a text has characters that [`plain`] takes out.

@@ -1,9 +1,7 @@
 //! `etude cache`: the stored outputs of steps.
 
-use std::fmt::Write;
-
-use etude::clock;
 use etude_core::report::{bytes, duration};
+use etude_runtime::clock;
 use etude_runtime::engine::{CacheQuery, CacheRow};
 use serde_json::{Value, json};
 
@@ -11,6 +9,7 @@ use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::render::layout;
 use crate::render::stopped::of_engine;
 use crate::render::text::harmless;
 use crate::stdout;
@@ -86,28 +85,15 @@ fn row_json(row: &CacheRow, now: i64) -> Value {
 
 fn table(rows: &[CacheRow], now: i64) -> String {
     let name = |text: &str| if text.is_empty() { "-".to_owned() } else { harmless(text) };
-    let lines: Vec<[String; 5]> = rows
-        .iter()
-        .map(|row| {
-            let (step, pipeline) = (name(&row.label.step), name(&row.label.pipeline));
-            [step, pipeline, duration(age_ms(row, now)), bytes(row.bytes), row.hits.to_string()]
-        })
-        .collect();
-    let mut out = String::new();
-    if lines.is_empty() {
-        return out;
+    if rows.is_empty() {
+        return String::new();
     }
-    let heading = ["step", "pipeline", "age", "size", "hits"].map(str::to_owned);
-    let width = |at: usize| {
-        let cells = lines.iter().chain([&heading]).map(|line| line[at].chars().count());
-        cells.max().unwrap_or(0)
+    let line = |row: &CacheRow| {
+        let (step, pipeline) = (name(&row.label.step), name(&row.label.pipeline));
+        vec![step, pipeline, duration(age_ms(row, now)), bytes(row.bytes), row.hits.to_string()]
     };
-    let widths: [usize; 4] = [width(0), width(1), width(2), width(3)];
-    for [step, pipeline, age, size, hits] in [&heading].into_iter().chain(&lines) {
-        let [a, b, c, d] = widths;
-        let _ = writeln!(out, "{step:<a$}  {pipeline:<b$}  {age:<c$}  {size:>d$}  {hits}");
-    }
-    out
+    let lines: Vec<Vec<String>> = rows.iter().map(line).collect();
+    layout::table(&["step", "pipeline", "age", "size", "hits"], &lines, &[3], layout::width())
 }
 
 #[cfg(test)]

@@ -53,11 +53,11 @@ impl Elements {
         let cached = if is_cached { ", cached" } else { "" };
         match error {
             _ if is_verbose => {
-                let why = error.map(|why| format!(": {}", super::progress::clipped(why, 300))).unwrap_or_default();
+                let why = error.map(|why| format!(": {}", super::layout::clip(why, 300))).unwrap_or_default();
                 Some(format!("{name} {}{cached}{why}", status.word()))
             }
             Some(why) => counted(&mut self.failures, "failed elements", || {
-                format!("{name} failed: {}", super::progress::clipped(why, 300))
+                format!("{name} failed: {}", super::layout::clip(why, 300))
             }),
             None => None,
         }

@@ -13,6 +13,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::fan_out::Elements;
 use super::layers;
+use super::layout::clip;
 use super::live::{Live, step_of};
 use super::text::harmless;
 use super::waits::Waits;
@@ -123,7 +124,7 @@ impl Face {
             Event::FellBack { .. } if is_replay => {}
             Event::FellBack { fell_back, message } => {
                 let (name, step, reason) = (&fell_back.pipeline, &fell_back.step, fell_back.reason.word());
-                let why = clipped(message, 300);
+                let why = clip(message, 300);
                 self.line(&format!(
                     "{YELLOW}  ↪ {name}{YELLOW:#} deviates at {step} ({reason}): {why}; following SKILL.md"
                 ));
@@ -174,7 +175,7 @@ impl Face {
             Event::ToolEnded { effect, name, error, elapsed_ms, .. } => {
                 let call = self.calls.remove(effect).unwrap_or_else(|| harmless(name));
                 let (style, mark) = if error.is_some() { (YELLOW, "!") } else { (DIM, "·") };
-                let why = error.as_ref().map(|why| format!(": {}", clipped(why, 300))).unwrap_or_default();
+                let why = error.as_ref().map(|why| format!(": {}", clip(why, 300))).unwrap_or_default();
                 let took = duration(*elapsed_ms);
                 self.line(&format!("{style}    {mark}{style:#} {call} {DIM}{took}{DIM:#}{why}"));
             }
@@ -190,7 +191,7 @@ impl Face {
         match event {
             Event::AttemptRejected { .. } if is_replay => {}
             Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons } => {
-                let (name, reason) = (of_item(&rows[*row].name, item.as_ref()), clipped(&reasons.join("; "), 300));
+                let (name, reason) = (of_item(&rows[*row].name, item.as_ref()), clip(&reasons.join("; "), 300));
                 let what = match rejected_by {
                     RejectedBy::Schema => "answer rejected by schema",
                     RejectedBy::Validate => "answer rejected by validate",
@@ -390,15 +391,7 @@ impl Face {
 
 /// The beginning of a text that may be long and have several lines.
 fn one_line(text: &str) -> String {
-    clipped(text, 100)
-}
-
-pub(super) fn clipped(text: &str, chars: usize) -> String {
-    let line: String = harmless(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(chars) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line,
-    }
+    clip(text, 100)
 }
 
 fn mark(status: StepStatus) -> (Style, &'static str) {

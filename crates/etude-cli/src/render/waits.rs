@@ -8,7 +8,7 @@ use etude_core::report::duration;
 use serde_json::{Value, json};
 
 use super::fan_out::counted;
-use super::progress::clipped;
+use super::layout::clip;
 use super::text::harmless;
 
 /// How many waits were shown, by step: a fan-out against a busy provider has many.
@@ -26,7 +26,7 @@ impl Waits {
         let call = effect.as_str().split_once('/').map_or(effect.as_str(), |(_, rest)| rest);
         let step = call.split(['/', '#', '[', '!']).next().unwrap_or(call);
         let TransportWait { status, reason, wait_ms, attempt, max_attempts } = wait;
-        let what = status.map_or_else(|| clipped(reason, 200), |status| status.to_string());
+        let what = status.map_or_else(|| clip(reason, 200), |status| status.to_string());
         let text = || format!("{what}, next attempt in {} ({attempt} of {max_attempts})", duration(*wait_ms));
         let shown = self.0.entry(step.to_owned()).or_default();
         let text = if is_verbose { Some(text()) } else { counted(shown, "waits", text) };
