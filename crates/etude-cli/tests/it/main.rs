@@ -9,6 +9,7 @@
 mod database; // a PostgreSQL server for one test, as the tests of the engine have it
 #[cfg(all(unix, feature = "postgres", feature = "serve"))]
 #[path = "../../../etude-postgres/tests/it/moto.rs"]
+#[allow(dead_code, reason = "the tests of the engine use more of it")]
 mod moto; // a server of buckets, as the tests of the engine have it
 
 mod echo_box; // a package that exercises a runtime, and its variants

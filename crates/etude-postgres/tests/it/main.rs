@@ -21,10 +21,12 @@ mod fencing;
 mod full_tenants;
 mod interleavings;
 mod limits;
+#[allow(dead_code, reason = "the tests of the program use more of it")]
 mod moto;
 mod pooler;
 mod replies;
 mod scale;
+#[allow(dead_code, reason = "the tests of the program use more of it")]
 mod server;
 mod shares;
 mod tenants;

@@ -49,26 +49,22 @@ impl Moto {
     }
 
     /// An object, as the server has it.
-    #[allow(dead_code, reason = "the tests of the engine use it")]
     pub(crate) fn object(&self, key: &str) -> Option<Vec<u8>> {
         let (status, body) = self.ask("GET", &format!("/values/{key}"));
         (status == 200).then_some(body)
     }
 
     /// Removes an object behind the back of everyone.
-    #[allow(dead_code, reason = "the tests of the engine use it")]
     pub(crate) fn remove(&self, key: &str) {
         assert_eq!(self.ask("DELETE", &format!("/values/{key}")).0, 204);
     }
 
     /// Puts other bytes in the place of an object.
-    #[allow(dead_code, reason = "the tests of the engine use it")]
     pub(crate) fn spoil(&self, key: &str) {
         assert_eq!(self.send("PUT", &format!("/values/{key}"), "other").0, 200);
     }
 
     /// Stops or continues the server: it accepts connections and says nothing.
-    #[allow(dead_code, reason = "the tests of the program use it")]
     pub(crate) fn freeze(&self, is_frozen: bool) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
         kill_process(pid, if is_frozen { Signal::STOP } else { Signal::CONT }).expect("it is there");

@@ -77,7 +77,6 @@ impl Server {
     }
 
     /// Runs SQL through another way to a server.
-    #[allow(dead_code, reason = "the tests of the program do not use it")]
     pub(crate) fn sql_at(&self, url: &str, sql: &str) -> String {
         let output = Command::new(self.bin.join("psql")).args(["-X", "-q", "-A", "-t", "-c", sql, url]).output();
         let output = output.expect("psql can be started");
@@ -102,14 +101,12 @@ impl Server {
     }
 
     /// The URL of a schema on whichever of these servers takes writes.
-    #[allow(dead_code, reason = "the tests of the program use it")]
     pub(crate) fn url_of_primary(servers: [&Self; 2], schema: &str) -> String {
         let sockets = servers.map(|server| server.dir.path().display().to_string().replace('/', "%2F"));
         format!("postgres://etude@{}/postgres?schema={schema}&target_session_attrs=read-write", sockets.join(","))
     }
 
     /// Starts a server that follows this one. If it is synchronous, each commit waits until it has it.
-    #[allow(dead_code, reason = "the tests of the program use it")]
     pub(crate) fn start_standby(&self, is_synchronous: bool) -> Self {
         let dir = scratch();
         let connection = format!("host={} user=etude application_name=standby", self.dir.path().display());
@@ -139,7 +136,6 @@ impl Server {
     }
 
     /// A standby receives no more.
-    #[allow(dead_code, reason = "the tests of the program use it")]
     pub(crate) fn stop_following(&self) {
         self.sql("alter system set primary_conninfo = ''");
         self.sql("select pg_reload_conf()");
@@ -151,7 +147,6 @@ impl Server {
     }
 
     /// Makes a standby the primary.
-    #[allow(dead_code, reason = "the tests of the program use it")]
     pub(crate) fn promote(&self) {
         assert_eq!(self.sql("select pg_promote()"), "t", "the standby does not become the primary");
     }
@@ -184,7 +179,6 @@ impl Server {
     }
 
     /// Starts a program that receives the log of the server under this name, as a standby does.
-    #[allow(dead_code, reason = "the tests of the program do not use it")]
     pub(crate) fn start_receiver(&mut self, name: &str) {
         let dir = self.dir.path().join("received");
         fs::create_dir(&dir).expect("a directory");
@@ -197,7 +191,6 @@ impl Server {
     }
 
     /// Shuts the server down; connections are refused until [`Server::start_again`].
-    #[allow(dead_code, reason = "the tests of the program use it")]
     pub(crate) fn stop(&mut self) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
         kill_process(pid, Signal::INT).expect("it is there");
@@ -205,14 +198,12 @@ impl Server {
     }
 
     /// Starts the server after [`Server::stop`].
-    #[allow(dead_code, reason = "the tests of the program use it")]
     pub(crate) fn start_again(&mut self) {
         self.child = launch(&self.bin, self.dir.path(), &self.settings);
         self.wait_until_ready();
     }
 
     /// Stops or continues all processes of the server: it accepts connections and says nothing.
-    #[allow(dead_code, reason = "the tests of the program use it")]
     pub(crate) fn freeze(&self, is_frozen: bool) {
         let data = self.dir.path().join("data").canonicalize().expect("it is there");
         for pid in processes_in(&data) {
