@@ -49,7 +49,7 @@ impl Problem {
         Self::new(Exit::Usage, FailureKind::InputInvalid, message)
     }
 
-    /// The user's surroundings.
+    /// The user's environment.
     pub(crate) fn environment(message: impl Into<String>) -> Self {
         Self::new(Exit::Environment, FailureKind::Environment, message)
     }

@@ -23,7 +23,7 @@ const MAX_RUNS: u32 = 1_000;
 /// Runs of agents that are looked at for calls of pipelines.
 const MAX_AGENTS: u32 = 200;
 
-/// Failures that come from the pipeline itself, and not from its surroundings.
+/// Failures that come from the pipeline itself, and not from its environment.
 const OF_PIPELINE: [&str; 4] = ["step_failed", "deviated", "template_unresolved", "validation_exhausted"];
 
 /// Notes every finished run of the pipeline that has not been noted.

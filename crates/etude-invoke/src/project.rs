@@ -39,7 +39,7 @@ pub struct Project {
     pub dir: PathBuf,
     /// The skills and tools that can be called.
     pub catalog: Catalog,
-    /// In what surroundings chains are computed.
+    /// The context that chains are computed in.
     pub scope: Scope,
     /// What is wrong with the main skill.
     pub diagnostics: Vec<Diagnostic>,

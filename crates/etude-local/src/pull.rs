@@ -99,7 +99,7 @@ pub fn installed(entry: &Entry, dir: &Path) -> Option<PathBuf> {
 }
 
 /// Gets the weights of `entry`, unless they are there already, and returns where they are: a file, or for an embedding
-/// model a directory. What a broken download has left behind is gone on with.
+/// model a directory. What a broken download has left behind is continued.
 ///
 /// # Errors
 /// See [`PullError`].

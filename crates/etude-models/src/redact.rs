@@ -59,12 +59,12 @@ pub struct Redactor {
 }
 
 impl Redactor {
-    /// A scrubber for all of `secrets`. Longer ones go first, so that a secret that contains another leaves nothing.
+    /// A redactor for all of `secrets`. Longer ones go first, so that a secret that contains another leaves nothing.
     pub fn new<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
         Self::longer_than(MIN_REDACTED, secrets)
     }
 
-    /// A scrubber for texts that are data: of all `secrets` that do not stand in them by chance. Words, paths, addresses and
+    /// A redactor for texts that are data: of all `secrets` that do not stand in them by chance. Words, paths, addresses and
     /// numbers, which headers and variables hold as well, do.
     pub fn for_data<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
         Self::longer_than(SHORTEST_ENCODED, secrets.filter(|secret| is_peculiar(secret.0.trim())))
@@ -233,7 +233,7 @@ fn percent(text: &str, is_upper: bool) -> String {
 /// Secrets are not printed, not even their number is of use to anybody.
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Scrubber")
+        f.write_str("Redactor")
     }
 }
 

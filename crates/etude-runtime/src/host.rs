@@ -66,9 +66,9 @@ pub trait ModelPort: Send + Sync + fmt::Debug {
     }
 }
 
-/// Somebody who finds and calls the tools of agents.
+/// Finds and calls the tools of agents.
 pub trait ToolPort: Send + Sync + fmt::Debug {
-    /// The tools for a toolbox.
+    /// The tools of an agent, from the tools that its step names.
     fn open(&self, tool_selection: Arc<ToolSelection>) -> Boxed<ToolList>;
 
     /// Calls one. A call that is cancelled ends soon, after everything that it started is gone.

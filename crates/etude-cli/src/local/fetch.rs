@@ -30,7 +30,7 @@ pub(crate) struct Fetched {
 /// Between two lines about the progress where there is no terminal.
 const LINES: Duration = Duration::from_secs(15);
 
-/// Gets `weights` unless they are there. What a broken download has left is gone on with.
+/// Gets `weights` unless they are there. What a broken download has left is continued.
 pub(crate) fn fetch(global: &Global, weights: &Weights) -> Result<Fetched, Problem> {
     if let Some(path) = weights.installed() {
         return Ok(Fetched { path, was_there: true });

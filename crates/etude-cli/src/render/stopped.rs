@@ -1,4 +1,4 @@
-//! A run that could not be started or gone on with, as people read it.
+//! A run that could not be started or continued, as people read it.
 
 use etude::runner::Error;
 use etude_core::failure::FailureKind;

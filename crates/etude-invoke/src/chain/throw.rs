@@ -37,7 +37,7 @@ etude_core::words! {
         Unknown = "unknown_skill",
         /// A definition does not hold.
         Definition = "definition_invalid",
-        /// The surroundings lack something, such as a model.
+        /// The environment lacks something, such as a model.
         Environment = "environment",
     }
 }

@@ -1,4 +1,4 @@
-//! A file from a web server, gone on with where it was broken off.
+//! A file from a web server, continued where it was broken off.
 
 use std::time::Duration;
 

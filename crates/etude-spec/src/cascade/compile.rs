@@ -31,7 +31,7 @@ pub trait Skills {
     fn names(&self) -> Vec<String>;
 }
 
-/// In what surroundings a cascade is computed.
+/// The context that a cascade is computed in.
 #[derive(Debug, Clone)]
 pub struct Scope {
     /// Where paths in `${…}` begin: the invocation's context.
@@ -45,7 +45,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Surroundings with `locals.config` and nothing else: what a call from outside begins with. The values of
+    /// A context with `locals.config` and nothing else: what a call from outside begins with. The values of
     /// `overrides.config` are laid over `config`.
     pub fn new(mut config: Value, strategy: Strategy, overrides: Overrides, entry: &str) -> Self {
         for (path, value) in &overrides.config {
