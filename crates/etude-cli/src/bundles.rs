@@ -6,7 +6,7 @@ pub(crate) mod workspace;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_core::digest::Digest;
 use etude_core::failure::FailureKind;
 use etude_models::Redactor;
@@ -111,7 +111,7 @@ pub(crate) fn push(
     let entry = Entry {
         book: BOOK.to_owned(),
         key: digest.to_string(),
-        at_ms: etude::clock::now_ms(),
+        at_ms: etude_runtime::clock::now_ms(),
         state: PUSHED.to_owned(),
         body: json!({"name": name, "files": files, "bytes": bytes}).to_string(),
         ..Entry::default()

@@ -8,11 +8,11 @@ use std::path::PathBuf;
 
 use clap::{Arg, Command};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
-use etude::clock;
-use etude::disk::Disk;
+use etude::Disk;
 use etude_core::plan::Sequence;
 use etude_packages::skills::Compat;
 use etude_runs::target::Target;
+use etude_runtime::clock;
 use etude_runtime::engine::{Query, RunRow, RunState};
 use etude_spec::App;
 use etude_spec::input::InputDecl;

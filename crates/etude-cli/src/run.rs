@@ -150,7 +150,7 @@ fn elsewhere(error: &clap::Error) -> Option<String> {
         return Some(format!("did you mean {}?", below.join(", ")));
     }
     let app = etude::app::find(&std::env::current_dir().ok()?)?;
-    let disk = etude::disk::Disk::open(&app).ok()?;
+    let disk = etude::Disk::open(&app).ok()?;
     let is_pipeline = etude_spec::App::new(&disk).discovery().pipelines.contains(word);
     is_pipeline.then(|| format!("run the pipeline `{word}`: etude run --pipeline {word}"))
 }

@@ -195,7 +195,7 @@ pub(crate) fn automation(global: &Global, app: &Path, known: Option<Known<'_>>) 
 /// it says nothing.
 pub(crate) fn engine(global: &Global) -> Result<Option<EngineSettings>, Problem> {
     let Some(path) = global.config.clone().or_else(paths::user_config) else { return Ok(None) };
-    let text = match etude::regular::read_text(&path, MAX_SIZE) {
+    let text = match etude_files::regular::read_text(&path, MAX_SIZE) {
         Ok(text) => text,
         // The reader of the whole configuration reports it.
         Err(_) => return Ok(None),
@@ -215,7 +215,7 @@ pub(crate) fn engine(global: &Global) -> Result<Option<EngineSettings>, Problem>
 pub(crate) fn of_user(global: &Global) -> Result<Config, Problem> {
     let file = global.config.clone().or_else(|| paths::user_config().filter(|path| path.exists()));
     let Some(path) = file else { return Ok(Config::default()) };
-    let text = etude::regular::read_text(&path, MAX_SIZE).map_err(|e| {
+    let text = etude_files::regular::read_text(&path, MAX_SIZE).map_err(|e| {
         let problem = Problem::usage(format!("{} cannot be read: {e}", path.display()));
         problem.hint("fix it, or name another one with `--config FILE`")
     })?;
@@ -299,7 +299,7 @@ pub(crate) fn drawn(diagnostic: &Diagnostic) -> String {
 fn texts(global: &Global, app: &Path) -> Result<Vec<(PathBuf, String)>, Problem> {
     let mut found = Vec::new();
     for path in files(global, app)? {
-        match etude::regular::read_text(&path, MAX_SIZE) {
+        match etude_files::regular::read_text(&path, MAX_SIZE) {
             Ok(text) => found.push((path, text)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && global.config.is_none() => {}
             Err(error) => {

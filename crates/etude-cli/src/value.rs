@@ -42,7 +42,8 @@ pub(crate) fn place(text: &str) -> Result<Place, String> {
 
 /// A time as RFC 3339, in milliseconds since 1970.
 pub(crate) fn time_ms(text: &str) -> Result<i64, String> {
-    etude::clock::from_rfc3339(text).ok_or_else(|| "a time is RFC 3339, such as `2026-01-31T08:00:00Z`".to_owned())
+    etude_runtime::clock::from_rfc3339(text)
+        .ok_or_else(|| "a time is RFC 3339, such as `2026-01-31T08:00:00Z`".to_owned())
 }
 
 /// The name of a tenant: 1 to 63 bytes without control characters.

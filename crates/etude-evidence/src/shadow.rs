@@ -90,7 +90,7 @@ impl Agent {
 
 /// What the budget of a run leaves for its shadow (L-56).
 pub fn limits(header: &Header, usage: &Usage) -> Limits {
-    let Limits { max_cost_usd, max_tokens, timeout_ms } = header.limits;
+    let Limits { max_cost_usd, max_tokens, timeout_ms } = header.request.limits;
     Limits {
         max_cost_usd: max_cost_usd.map(|most| (most - usage.cost_usd.unwrap_or(0.0)).max(0.0)),
         max_tokens: max_tokens.map(|most| most.saturating_sub(usage.input_tokens + usage.output_tokens)),

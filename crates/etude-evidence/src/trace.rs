@@ -84,12 +84,12 @@ pub struct Asked {
 /// What a run was asked; its whole input if nothing else is known.
 pub fn asked(view: &RunView, blobs: &dyn BlobStore) -> Asked {
     let Ok(header) = Header::parse(&view.run.header, blobs) else { return Asked::default() };
-    if let Some(asked) = &header.asked {
+    if let Some(asked) = &header.request.asked {
         let input = asked["input"].as_object().cloned().unwrap_or_default();
         return Asked { request: asked["request"].as_str().unwrap_or_default().to_owned(), input };
     }
-    let Ok(Value::Object(mut input)) = header.input.value() else { return Asked::default() };
-    let request = header.routing.as_ref().and_then(|trail| trail["request"].as_str()).map(str::to_owned);
+    let Ok(Value::Object(mut input)) = header.request.input.value() else { return Asked::default() };
+    let request = header.request.routing.as_ref().and_then(|trail| trail["request"].as_str()).map(str::to_owned);
     let request = request.or_else(|| Some(input.remove(REQUEST)?.as_str()?.to_owned()));
     Asked { request: request.unwrap_or_default(), input }
 }

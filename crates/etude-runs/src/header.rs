@@ -16,33 +16,59 @@ use serde_json::{Value, json};
 
 use crate::pins;
 
-/// What a run was started with.
+/// With what a run is started.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Header {
+pub struct Request {
     /// The pipeline's input: a JSON object.
     pub input: Json,
     /// What the run may cost.
     pub limits: Limits,
-    /// Where the user was when the run was started: `ETUDE_CALLER_DIR` of its scripts.
+    /// The working directory of the user, absolute; empty if the run was not started from one. `ETUDE_CALLER_DIR` of its scripts.
     pub caller_dir: String,
-    /// What was spent before the run began.
+    /// Tokens and US dollars that were spent before the run, such as by the model calls that routed the request; they count against
+    /// `limits`.
     pub spent: Usage,
-    /// What the user lets the run's agents do besides what the configuration says.
+    /// What the run's agents may do besides what the configuration says.
     pub granted: Granted,
     /// Cached outputs are not used, only stored (X-1).
     pub refresh: bool,
     /// How a request came to the run: `etude_request::Trail` as a document.
     pub routing: Option<Value>,
-    /// The run whose target and input it was started with once more (A-5.6).
+    /// The run whose target and input it has (A-5.6).
     pub again_of: Option<String>,
-    /// The nominal time of the tick that began the run: `ETUDE_TICK` of its scripts.
-    pub tick: Option<String>,
     /// The request as typed and the values given besides, if the input joins them: `{"request", "input"}` (L-1).
     pub asked: Option<Value>,
-    /// The learned pipeline that the run began with (L-83).
-    pub learned: Option<Pinned>,
     /// The span that the run belongs to, as W3C Trace Context writes it.
     pub traceparent: Option<String>,
+}
+
+impl Request {
+    /// A run of `input` that is called from `caller_dir`: without limits and grants, and with nothing spent before it.
+    pub fn new(input: Json, caller_dir: String) -> Self {
+        Self {
+            input,
+            limits: Limits::default(),
+            caller_dir,
+            spent: Usage::default(),
+            granted: Granted::default(),
+            refresh: false,
+            routing: None,
+            again_of: None,
+            asked: None,
+            traceparent: None,
+        }
+    }
+}
+
+/// A request with what the runner adds to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Header {
+    /// With what the run was started.
+    pub request: Request,
+    /// The nominal time of the tick that began the run: `ETUDE_TICK` of its scripts.
+    pub tick: Option<String>,
+    /// The learned pipeline that the run began with (L-83).
+    pub learned: Option<Pinned>,
 }
 
 /// What a user grants one run: on the command line, and for as long as the run lasts.
@@ -94,19 +120,20 @@ impl Header {
     /// What the machine of the current attempt starts with, at the state of `records`.
     pub fn start(&self, run: &NewRun, app: &Path, records: &[Record], blobs: &dyn BlobStore) -> Start {
         let last = Continuation::last(records).map(|(_, last)| last);
-        let mut spent = self.spent;
+        let request = &self.request;
+        let mut spent = request.spent;
         spent.add(&record::spent_before(records, blobs));
         Start {
             run_id: run.id.clone(),
             abi: run.abi,
-            input: self.input.clone(),
-            request: self.routing.as_ref().and_then(|trail| trail["request"].as_str()).map(str::to_owned),
-            limits: last.as_ref().map_or(self.limits, Continuation::limits_left),
+            input: request.input.clone(),
+            request: request.routing.as_ref().and_then(|trail| trail["request"].as_str()).map(str::to_owned),
+            limits: last.as_ref().map_or(request.limits, Continuation::limits_left),
             spent,
             attempt: last.as_ref().map_or_else(Attempt::default, Continuation::attempt),
             restarts: last.map(|last| last.restarts).unwrap_or_default(),
             app_dir: app.display().to_string(),
-            yolo: self.granted.yolo,
+            yolo: request.granted.yolo,
             slots: pins::first_slots(records),
         }
     }
@@ -116,34 +143,35 @@ impl Header {
     /// # Errors
     /// A large input cannot be read or kept.
     pub fn to_text(&self, store: &dyn BlobStore) -> Result<String, String> {
-        let limits = record::limits_json(&self.limits);
-        let caller = json!(self.caller_dir);
-        let spent = usage_json(&self.spent);
-        let granted = json!(self.granted);
+        let request = &self.request;
+        let limits = record::limits_json(&request.limits);
+        let caller = json!(request.caller_dir);
+        let spent = usage_json(&request.spent);
+        let granted = json!(request.granted);
         let mut more =
-            if self.granted == Granted::default() { String::new() } else { format!(r#","granted":{granted}"#) };
-        if self.refresh {
+            if request.granted == Granted::default() { String::new() } else { format!(r#","granted":{granted}"#) };
+        if request.refresh {
             more.push_str(r#","refresh":true"#);
         }
-        if let Some(run) = &self.again_of {
+        if let Some(run) = &request.again_of {
             more.push_str(&format!(r#","again_of":{}"#, json!(run)));
         }
         if let Some(tick) = &self.tick {
             more.push_str(&format!(r#","tick":{}"#, json!(tick)));
         }
-        if let Some(traceparent) = &self.traceparent {
+        if let Some(traceparent) = &request.traceparent {
             more.push_str(&format!(r#","traceparent":{}"#, json!(traceparent)));
         }
-        if let Some(asked) = &self.asked {
+        if let Some(asked) = &request.asked {
             more.push_str(&format!(r#","asked":{asked}"#));
         }
         if let Some(learned) = &self.learned {
             more.push_str(&format!(r#","learned":{}"#, learned_json(learned)));
         }
-        if let Some(routing) = &self.routing {
+        if let Some(routing) = &request.routing {
             more.push_str(&format!(r#","routing":{routing}"#));
         }
-        let input = self.input.text().map_err(|e| e.to_string())?;
+        let input = request.input.text().map_err(|e| e.to_string())?;
         if input.len() > INLINE_LIMIT {
             let (digest, _) = blob::put(store, input.as_bytes()).map_err(|e| e.to_string())?;
             return Ok(format!(
@@ -184,20 +212,9 @@ impl Header {
         let (limits, spent) = (record::to_limits(&parts.limits), record::to_usage(&parts.spent));
         let Parts { caller_dir, granted, refresh, routing, again_of, tick, asked, learned, traceparent, .. } = parts;
         let learned = learned.as_ref().and_then(to_learned);
-        Ok(Self {
-            input,
-            limits,
-            caller_dir,
-            spent,
-            granted,
-            refresh,
-            routing,
-            again_of,
-            tick,
-            asked,
-            learned,
-            traceparent,
-        })
+        let request =
+            Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of, asked, traceparent };
+        Ok(Self { request, tick, learned })
     }
 }
 

@@ -242,12 +242,12 @@ fn conditions(conditions: &Conditions) -> String {
 
 /// The input that the run was begun with; `None`: its header cannot be read.
 pub fn input(view: &RunView, blobs: &dyn BlobStore) -> Option<Json> {
-    Header::parse(&view.run.header, blobs).ok().map(|header| header.input)
+    Header::parse(&view.run.header, blobs).ok().map(|header| header.request.input)
 }
 
 /// How a request came to the run; `None` if it was not started with one.
 pub fn routing(view: &RunView, blobs: &dyn BlobStore) -> Option<Value> {
-    Header::parse(&view.run.header, blobs).ok().and_then(|header| header.routing)
+    Header::parse(&view.run.header, blobs).ok().and_then(|header| header.request.routing)
 }
 
 /// One stream of one effect, as it was; `None` if there is no such thing. stdin is made by [`stdin`].

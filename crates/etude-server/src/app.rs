@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use etude::Disk;
 use etude::definition::Definition;
-use etude::disk::Disk;
 use etude::runner::{Error, RunResult, Runner};
 use etude_core::model::Usage;
 use etude_invoke::invoker::CancellationToken;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+// Pages name no module of the runtime (law 11).
+pub(crate) use etude_runtime::clock::{now_ms, rfc3339};
 use tokio::sync::watch;
 
 /// The wall clock. Clones share their offset.
@@ -13,7 +15,7 @@ pub struct Clock {
 impl Clock {
     /// Milliseconds since 1970 in UTC.
     pub fn now_ms(&self) -> i64 {
-        etude::clock::now_ms().saturating_add(*self.offset_ms.borrow())
+        now_ms().saturating_add(*self.offset_ms.borrow())
     }
 
     /// Sets the difference to the clock of the machine, in milliseconds.

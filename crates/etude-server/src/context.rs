@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use etude::Disk;
 use etude::definition::Definition;
-use etude::disk::Disk;
 use etude_runs::target::Target;
 use etude_runtime::engine::{Engine, Limits, NewRun, RunRow, RunView, Takes, name_of};
 use etude_spec::automation::Automation;

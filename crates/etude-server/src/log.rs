@@ -27,7 +27,7 @@ impl LogLine {
     /// The line as a document. It has no query, no body and no secret.
     pub fn to_json(&self) -> Value {
         let mut line = json!({
-            "at": etude::clock::rfc3339(self.at_ms), "request_id": self.request_id, "method": self.method,
+            "at": etude_runtime::clock::rfc3339(self.at_ms), "request_id": self.request_id, "method": self.method,
             "route": self.route, "status": self.status, "token": self.token, "duration_ms": self.duration_ms,
         });
         if let Some(code) = self.code {

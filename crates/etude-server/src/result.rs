@@ -45,7 +45,7 @@ fn so_far(context: &Context, view: &RunView) -> Option<Document> {
         true => etude::queue::untouched(&view.run, &definition, &*context.engine().blobs())?,
         false => replayed(context, view, &definition)?,
     };
-    let end = if row.is_live { etude::clock::now_ms() } else { row.changed_at_ms };
+    let end = if row.is_live { etude_runtime::clock::now_ms() } else { row.changed_at_ms };
     let lasted = row.started_at_ms.map_or(0, |start| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
     Some(Document::of(&row.id, &Target::parse(&row.target), &result, &[], lasted))
 }

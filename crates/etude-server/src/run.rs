@@ -178,7 +178,7 @@ impl Runs {
             Some(Err(error)) => Err(Problem::new(Code::JournalUnavailable, error.to_string())),
         };
         let output = raw(result.and_then(|document| document.output.as_ref()))?;
-        let input = raw(header.as_ref().map(|header| &header.input))?;
+        let input = raw(header.as_ref().map(|header| &header.request.input))?;
         text.push_str(&format!(r#","output":{output},"input":{input}}}"#));
         Ok(text)
     }
@@ -188,5 +188,5 @@ impl Runs {
 fn limits_in_force(engine: &dyn Engine, row: &RunRow, header: Option<&Header>) -> Result<RunLimits, Problem> {
     let attempts = engine.records_of(&row.id, record::ATTEMPT).map_err(|e| engine_failed(&e))?;
     let last = record::Continuation::last(&attempts).map(|(_, last)| last.limits);
-    Ok(last.or(header.map(|header| header.limits)).unwrap_or_default())
+    Ok(last.or(header.map(|header| header.request.limits)).unwrap_or_default())
 }

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use etude::clock::rfc3339;
 use etude_core::digest::Digest;
 use etude_runs::target::Target as RunTarget;
+use etude_runtime::clock::rfc3339;
 use etude_runtime::engine::{Entry, EntryQuery, Expected, Write, Written};
 use etude_spec::Diagnostic;
 use etude_spec::automation::{Automation, Schedule, Target};

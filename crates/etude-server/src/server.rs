@@ -274,8 +274,8 @@ impl Server {
 pub(crate) mod tests {
     use std::path::Path;
 
+    use etude::Disk;
     use etude::definition::Definition;
-    use etude::disk::Disk;
     use etude::runner::Runner;
     use etude_runs::target::Target;
     use etude_runtime::engine::NewRun;

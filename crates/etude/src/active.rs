@@ -4,8 +4,8 @@ use etude_process::blob::BlobStore;
 use etude_runtime::engine::{Engine, NewRun, Record};
 use etude_runtime::record;
 
-use crate::clock::now_ms;
 use etude_runs::document::Document;
+use etude_runtime::clock::now_ms;
 
 /// How long a run was at work before, in milliseconds, and when it goes on: a run that is not resumed begins when it was created.
 pub(crate) fn begun(

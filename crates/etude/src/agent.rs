@@ -43,7 +43,6 @@ use assisted::Assisted;
 pub use application_tool::ApplicationAccess;
 
 use crate::definition::Definition;
-use crate::disk::Disk;
 use crate::invocation::ToolForm;
 use etude_evidence::rehearsal::Rehearsal;
 use etude_invoke::{Asker, Checks, Invocation, Invoker, Kind};
@@ -51,6 +50,7 @@ use etude_packages::applications::RunEffect;
 use etude_packages::skills::{Compat, Places, SkillCatalog};
 use etude_packages::trust::{Approvals, Store};
 use etude_runs::header::{Granted, Header};
+use etude_tools::disk::Disk;
 
 /// What the user lets agents do, secrets resolved.
 #[derive(Debug, Clone, Default)]
@@ -159,7 +159,7 @@ impl RunTools {
             ..McpSettings::default()
         };
         let servers = Arc::new(Servers::new(grants.servers.clone(), settings));
-        let (run_id, caller_dir) = (run_id.to_owned(), header.caller_dir.clone());
+        let (run_id, caller_dir) = (run_id.to_owned(), header.request.caller_dir.clone());
         let redactor = Arc::new(Redactor::new(grants.secrets.iter()));
         let policy = Arc::new(grants.policy.clone());
         let is_learned = definition.learned.is_some() || header.learned.is_some();
@@ -169,7 +169,7 @@ impl RunTools {
             app,
             tools: definition.tools.clone(),
             run_id,
-            input: header.input.clone(),
+            input: header.request.input.clone(),
             caller_dir,
             processes,
             models,

@@ -14,10 +14,10 @@ use etude_runtime::engine::{Record, RunState, RunView};
 use etude_runtime::record::{self, Clock, Continuation};
 
 use crate::budget::{Exhausted, exhausted};
-use crate::clock::now_ms;
 use crate::definition::Definition;
 use etude_runs::document::Document;
 use etude_runs::header::Header;
+use etude_runtime::clock::now_ms;
 
 pub use from::UnknownStep;
 
@@ -146,7 +146,7 @@ impl Ended<'_> {
     fn limits(&self, last: Option<&Continuation>) -> Result<Limits, Refused> {
         let before = match last {
             Some(last) => last.limits,
-            None => self.header()?.limits,
+            None => self.header()?.request.limits,
         };
         Ok(Limits {
             max_cost_usd: self.limits.max_cost_usd.or(before.max_cost_usd),
@@ -218,7 +218,7 @@ impl Ended<'_> {
         let own = || records[self.booked_until(last)..].iter();
         let limit = match last {
             Some(last) => last.limits_left().timeout_ms,
-            None => self.header()?.limits.timeout_ms,
+            None => self.header()?.request.limits.timeout_ms,
         };
         let timer = time_budget(&self.definition.plan);
         if let Some(limit) = limit {

@@ -12,15 +12,16 @@ use etude_spec::discover::{CONSTRUCTOR, DESTRUCTOR, LEARNED, PIPELINES};
 use etude_spec::input::InputDecl;
 use etude_spec::learned::State;
 use etude_spec::lower;
+use etude_spec::skill::SKILL_FILE;
 use etude_spec::source::{FileKind, Sources};
 use etude_spec::stage_machine::Rules;
 use etude_spec::tool::AppTool;
 use etude_spec::{App, Diagnostic};
 
-use crate::disk::Disk;
 use crate::skill_mode::{self, Defaults};
 use etude_runs::target::Target;
 use etude_spec::learned::Pinned;
+use etude_tools::disk::Disk;
 
 /// What to run: a plan with the files that define it.
 #[derive(Debug, Clone)]
@@ -209,7 +210,7 @@ fn load_from(app: App<'_>, disk: &Disk, name: &str, configuration: &Configuratio
                 false => None,
             };
             let tools = fallback.is_some().then(|| tools_of(disk)).transpose()?;
-            files.extend(fallback.iter().map(|_| skill_mode::FILE.to_owned()));
+            files.extend(fallback.iter().map(|_| SKILL_FILE.to_owned()));
             add_tools(disk, &mut files);
             files.sort_unstable();
             files.dedup();

@@ -15,7 +15,7 @@ use etude_process::StreamRedactor;
 use etude_runtime::driver::{MiddlewareEventKind, Progress};
 use serde_json::Value;
 
-use crate::clock;
+use etude_runtime::clock;
 
 /// Stands between a run and the observer.
 pub(crate) struct EventRedactor {

@@ -56,29 +56,40 @@
 
 mod active;
 pub mod agent;
-pub mod allowance;
 pub mod app;
 pub mod attempts;
-pub mod budget;
-pub mod crash;
 pub mod definition;
 mod event_redactor;
-pub mod invocation;
 #[cfg(feature = "local-model")]
 pub mod local;
 pub mod models;
 pub mod queue;
-pub mod readable;
 mod resume_plan;
 pub mod runner;
 pub mod service;
-pub mod skill_mode;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+
+// What only the command line and the server use has no promise (ADR 0129).
+#[doc(hidden)]
+pub mod allowance;
+#[doc(hidden)]
+pub mod budget;
+#[doc(hidden)]
+pub mod crash;
+#[doc(hidden)]
+pub mod invocation;
+#[doc(hidden)]
+pub mod readable;
+#[doc(hidden)]
+pub mod skill_mode;
+#[doc(hidden)]
 pub mod stage_machine;
 
 pub use app::App;
+pub use budget::Unpriced;
 pub use definition::{Definition, LoadError};
+#[doc(hidden)]
 pub use resume_plan::{accepted, changes};
 pub use runner::{Error, NoModels, Request, Resume, RunResult, Runner, Watch};
 pub use service::RunHandle;
@@ -86,7 +97,6 @@ pub use service::RunHandle;
 pub use etude_core::data::Json;
 pub use etude_core::machine::Limits;
 pub use etude_core::report::Event;
-pub use etude_files::{beneath, regular};
 pub use etude_runs::document::Document;
 pub use etude_runs::target::Target;
 pub use etude_runtime::blob::FileBlobs;
@@ -94,5 +104,4 @@ pub use etude_runtime::driver::{Progress, Stop};
 pub use etude_runtime::engine::Engine;
 pub use etude_runtime::host::ModelPort;
 pub use etude_runtime::memory::MemoryEngine;
-pub use etude_runtime::{clock, run_id};
-pub use etude_tools::disk::{self, Disk};
+pub use etude_tools::disk::Disk;

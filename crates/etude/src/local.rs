@@ -6,20 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude_local::Settings;
-use etude_local::catalog::{self, Entry, Kind};
 use etude_models::{LocalServer, Starting};
 use etude_request::Sentences;
 
+pub use etude_local::catalog::{DEFAULT_MODEL, EMBEDDING_MODEL, Entry, Kind, catalog, find};
 pub use etude_local::{
-    Embedder, Ended, Listen, Places, Progress, PullError, Ready, Serving, WhenIdle, catalog as models, default_threads,
+    Embedder, Ended, Listen, Places, Progress, PullError, Ready, Serving, Settings, WhenIdle, default_threads,
     environment, installed, pull, serve,
 };
-pub use etude_local::{catalog::DEFAULT_MODEL, catalog::EMBEDDING_MODEL, catalog::find};
-pub use etude_local::{catalog::Entry as Known, catalog::Kind as KnownKind, catalog::Source as KnownSource};
-
-/// What the model's process receives.
-pub type Served = Settings;
 
 /// Starts the process that serves these settings and comes back at once.
 pub type Start = Arc<dyn Fn(&Settings) -> io::Result<()> + Send + Sync>;
@@ -78,9 +72,8 @@ impl Local {
 /// There is none; the sentence names those that there are.
 pub fn known(name: &str) -> Result<&'static Entry, String> {
     let answers = |entry: &&Entry| matches!(entry.kind, Kind::Chat { .. });
-    catalog::find(name).filter(answers).ok_or_else(|| {
-        let names: Vec<String> =
-            catalog::catalog().iter().filter(answers).map(|entry| format!("`{}`", entry.id)).collect();
+    find(name).filter(answers).ok_or_else(|| {
+        let names: Vec<String> = catalog().iter().filter(answers).map(|entry| format!("`{}`", entry.id)).collect();
         format!(
             "there is no local model `{name}`; there are {}, and `path` of the provider may name a GGUF file",
             names.join(" and ")
@@ -91,7 +84,7 @@ pub fn known(name: &str) -> Result<&'static Entry, String> {
 /// The command that gets the weights of `entry`.
 pub fn pull_command(entry: &Entry) -> String {
     match entry.id {
-        catalog::DEFAULT_MODEL => "etude model pull".to_owned(),
+        DEFAULT_MODEL => "etude model pull".to_owned(),
         id => format!("etude model pull {id}"),
     }
 }

@@ -12,11 +12,11 @@ use etude_runtime::engine::{
 use etude_spec::input::InputProblem;
 
 use crate::definition::Definition;
-use crate::run_id;
 use crate::runner::Request;
 use etude_runs::document::Document;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
+use etude_runtime::run_id;
 
 /// How a run is accepted.
 #[derive(Debug, Clone, Default)]
@@ -122,15 +122,14 @@ pub fn submission(
     })?;
     let Terms { mut placement, keys, max_queued, needs_room, tick } = terms;
     placement.again_of = placement.again_of.or_else(|| request.again_of.clone());
+    let header = Header { request: Request { input, ..request }, tick, learned: definition.learned_now(engine) };
     let run = NewRun {
         id: run_id::new(),
         app: definition.app.display().to_string(),
         target: definition.target.to_string(),
         abi: ABI,
         created_at_ms: now_ms,
-        header: Header { tick, learned: definition.learned_now(engine), ..Header::from(Request { input, ..request }) }
-            .to_text(&*blobs)
-            .map_err(store)?,
+        header: header.to_text(&*blobs).map_err(store)?,
         placement,
     };
     Ok(Submission { run, keys, max_queued, needs_room })
@@ -235,6 +234,7 @@ pub(crate) async fn end(
 }
 
 /// A run of which nothing has begun, with a row for each step; `None` if its input cannot be read.
+#[doc(hidden)]
 pub fn untouched(run: &NewRun, definition: &Definition, blobs: &dyn BlobStore) -> Option<RunResult> {
     let header = Header::parse(&run.header, blobs).ok()?;
     Some(Machine::new(&definition.plan, header.start(run, &definition.app, &[], blobs)).snapshot())

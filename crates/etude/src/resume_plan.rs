@@ -18,7 +18,7 @@ use serde_json::json;
 use crate::allowance;
 use crate::definition::Definition;
 use crate::runner::{Error, Resume};
-use etude_runs::header::{Granted, Header};
+use etude_runs::header::{Granted, Header, Request};
 use etude_runs::pins::{self, Change, Pins, Unreadable};
 use etude_runs::target::Target;
 
@@ -94,7 +94,7 @@ impl<'a> Facts<'a> {
 
     /// What the run may cost, with what another attempt changes of that.
     pub(crate) fn limits(&self, resume: &Resume) -> Limits {
-        resume.attempt.as_ref().map_or(self.header.limits, |attempt| attempt.limits)
+        resume.attempt.as_ref().map_or(self.header.request.limits, |attempt| attempt.limits)
     }
 
     /// Decides about changed files and the next attempt.
@@ -253,11 +253,12 @@ pub(crate) fn header_of(run: &NewRun, engine: &dyn Engine) -> Result<Header, Err
     })?;
     Ok(match run.placement.bundle.is_some() || engine.is_shared() {
         true => {
-            let granted = match header.granted == Granted::default() || run.placement.bundle.is_none() {
+            let granted = match header.request.granted == Granted::default() || run.placement.bundle.is_none() {
                 true => Granted::default(),
-                false => allowance::allowed(header.granted, &rules_of(run, engine)?.allow),
+                false => allowance::allowed(header.request.granted, &rules_of(run, engine)?.allow),
             };
-            Header { granted, caller_dir: String::new(), ..header }
+            let request = Request { granted, caller_dir: String::new(), ..header.request };
+            Header { request, ..header }
         }
         false => header,
     })

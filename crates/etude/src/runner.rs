@@ -1,11 +1,10 @@
-//! Runs pipelines and goes on with runs.
+//! Runs pipelines and continues runs.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude_core::data::Json;
 use etude_core::effect::EffectId;
 use etude_core::effect::Gate;
 use etude_core::failure::Failure;
@@ -20,26 +19,27 @@ use etude_runtime::host::{Boxed, CacheUse, EffectMiddleware, Host, ModelPort, To
 use etude_runtime::meter::{Meter, Metered};
 use etude_runtime::record::{self, Continuation};
 use etude_spec::source::Sources;
-use serde_json::{Map, Value};
+use serde_json::Map;
 use tokio::sync::{mpsc, watch};
 
 use crate::active;
 use crate::agent::{Grants, RunTools};
 use crate::budget::{self, Unpriced};
-use crate::clock::now_ms;
 use crate::definition::Definition;
 use crate::event_redactor::{EventRedactor, KeyRedactor};
 use crate::invocation::{EventRelay, Passing, agent::Agent};
 use crate::queue;
 use crate::resume_plan::{Facts, ResumePlan, files_of, refused_slot};
-use crate::run_id;
 use etude_evidence::rehearsal::{Answers, Rehearsed};
 use etude_invoke::{Access, BuiltinTool, Modules, Project};
 use etude_invoke::{Invoker, LayerSettings};
 use etude_runs::document::Document;
-use etude_runs::header::{Granted, Header};
+use etude_runs::header::Header;
+pub use etude_runs::header::Request;
 use etude_runs::pins::{Change, Pins, Unreadable};
 use etude_runs::target::Target;
+use etude_runtime::clock::now_ms;
+use etude_runtime::run_id;
 
 /// How long a process that was asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
@@ -83,72 +83,7 @@ impl ModelPort for NoModels {
     }
 }
 
-/// With what a run is started.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// The pipeline's input: a JSON object.
-    pub input: Json,
-    /// What the run may cost.
-    pub limits: Limits,
-    /// The working directory of the user, absolute; empty if the run was not started from one.
-    pub caller_dir: String,
-    /// Tokens and US dollars of the model calls that routed the request; they count against `limits`.
-    pub spent: Usage,
-    /// What the run's agents may do besides what the configuration says.
-    pub granted: Granted,
-    /// Cached outputs are not used, only stored.
-    pub refresh: bool,
-    /// How a request came to the run: `etude_request::Trail` as a document.
-    pub routing: Option<Value>,
-    /// The run whose target and input it has.
-    pub again_of: Option<String>,
-    /// The request as typed and the values given besides, if the input joins them: `{"request", "input"}`.
-    pub asked: Option<Value>,
-    /// The span that the run belongs to, as W3C Trace Context writes it.
-    pub traceparent: Option<String>,
-}
-
-impl Request {
-    /// A run of `input` that is called from `caller_dir`: without limits and grants, and with nothing spent before it.
-    pub fn new(input: Json, caller_dir: String) -> Self {
-        Self {
-            input,
-            limits: Limits::default(),
-            caller_dir,
-            spent: Usage::default(),
-            granted: Granted::default(),
-            refresh: false,
-            routing: None,
-            again_of: None,
-            asked: None,
-            traceparent: None,
-        }
-    }
-}
-
-impl From<Request> for Header {
-    fn from(request: Request) -> Self {
-        let Request { input, limits, caller_dir, spent, granted, refresh, routing, again_of, asked, traceparent } =
-            request;
-        let (tick, learned) = (None, None);
-        Self {
-            input,
-            limits,
-            caller_dir,
-            spent,
-            granted,
-            refresh,
-            routing,
-            again_of,
-            asked,
-            tick,
-            learned,
-            traceparent,
-        }
-    }
-}
-
-/// How a run is gone on with.
+/// How a run is continued.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resume {
     /// A changed definition is taken; effects whose request it changes are done again.
@@ -176,7 +111,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The result of a run: how it ended, or for what it waits.
+/// The result of a run: how it ended, or what it waits for.
 #[derive(Debug)]
 pub struct RunResult {
     /// Id under which `etude runs` finds it.
@@ -191,7 +126,7 @@ pub struct RunResult {
     pub limits: Limits,
 }
 
-/// Why a run could not be started or gone on with.
+/// Why a run could not be started or continued.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The journal fails, or somebody else has the run.
@@ -288,7 +223,7 @@ impl Runner {
         let project = Project::of_app(&definition.app, Modules::Run);
         let pins = Pins::take(sources, &files_of(definition, project.as_ref()), &*blobs)?;
         let placement = Placement { again_of: request.again_of.clone(), ..Placement::default() };
-        let header = Header { learned: definition.learned_now(&*self.engine), ..Header::from(request) };
+        let header = Header { request, tick: None, learned: definition.learned_now(&*self.engine) };
         let run = NewRun {
             id: run_id::new(),
             app: definition.app.display().to_string(),
@@ -324,8 +259,8 @@ impl Runner {
         let project = Project::of_app(&definition.app, Modules::Run);
         let plan = ResumePlan::queued(&run, definition, project, sources, &*self.engine);
         let plan = noting(&*session, plan)?;
-        if let Err(unpriced) = self.priced(definition, &plan.header.limits, &plan.header.spent).await {
-            let (failure, limits) = (unpriced.failure(), plan.header.limits);
+        if let Err(unpriced) = self.priced(definition, &plan.header.request.limits, &plan.header.request.spent).await {
+            let (failure, limits) = (unpriced.failure(), plan.header.request.limits);
             let document = queue::end(&*self.engine, &*session, Some(definition), failure.clone()).await?;
             return Ok(RunResult { run_id: run.id, document, errors: vec![failure], gates: Vec::new(), limits });
         }
@@ -440,7 +375,7 @@ impl Runner {
 
     fn processes(&self, definition: &Definition, run: &NewRun, header: &Header) -> ProcessHost {
         // A run that no one started from a directory is called from that of its app.
-        let caller_dir = match header.caller_dir.as_str() {
+        let caller_dir = match header.request.caller_dir.as_str() {
             "" => definition.app.clone().into_os_string(),
             caller_dir => caller_dir.into(),
         };
@@ -484,11 +419,11 @@ impl Runner {
         let (header, is_resumed) = (&plan.header, plan.is_resumed);
         let (forwarding, middleware_events) = mpsc::unbounded_channel();
         let (meter, metered) = self.metered();
-        let manner = (header.granted.yolo, &metered);
+        let manner = (header.request.granted.yolo, &metered);
         let invoker = self.invoker(run, (definition, project), manner, forwarding, watch.observes_invocations);
         let processes = Arc::new(self.processes(definition, run, header));
         let tools = Arc::new(RunTools::new(
-            self.grants.with(&header.granted),
+            self.grants.with(&header.request.granted),
             definition,
             (&run.id, header),
             Arc::clone(&processes),
@@ -497,7 +432,7 @@ impl Runner {
         ));
         let (active, began_at_ms) = active::begun(&*self.engine, run, &records, (session.began_at_ms(), is_resumed));
         let attempt = Continuation::last(&records).map(|(_, last)| last);
-        let refresh = header.refresh || attempt.as_ref().is_some_and(|attempt| attempt.refresh);
+        let refresh = header.request.refresh || attempt.as_ref().is_some_and(|attempt| attempt.refresh);
         let (port, effect_middleware) = self.ports(&tools, &invoker);
         let host = Host {
             cache: CacheUse { app: run.app.clone(), tenant: run.placement.tenant.clone(), refresh },
@@ -534,9 +469,9 @@ impl Runner {
         passing.redact(&mut result);
         let took = active.saturating_add(u64::try_from(now_ms() - began_at_ms).unwrap_or(0));
         let mut document = Document::of(&run.id, &definition.target, &result, &gates, took);
-        document.again_of.clone_from(&header.again_of);
+        document.again_of.clone_from(&header.request.again_of);
         note_end(session, state_of(&result), wakes_at_ms, &document).await?;
-        let limits = attempt.map_or(header.limits, |attempt| attempt.limits);
+        let limits = attempt.map_or(header.request.limits, |attempt| attempt.limits);
         Ok(RunResult { run_id: run.id.clone(), document, errors: result.errors, gates, limits })
     }
 }

@@ -3,6 +3,7 @@
 //! A run waits in the queue of its engine until a process takes it.
 //!
 //! ```
+//! use std::time::{SystemTime, UNIX_EPOCH};
 //! use std::{fs, sync::Arc};
 //!
 //! use etude::queue::{self, Terms};
@@ -23,7 +24,7 @@
 //! let engine = Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(home.join("blobs"), false))));
 //!
 //! let request = Request::new(Json::trusted("{}"), String::new());
-//! let now = etude::clock::now_ms();
+//! let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis())?;
 //! let (run_id, _) = queue::enqueue(&*engine, &definition, request, Terms::default(), now).await?;
 //!
 //! let session = engine.next(&QueueLimits::of_default_queue(4), now)?.expect("a run waits");
@@ -46,8 +47,8 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::definition::Definition;
-use crate::disk::Disk;
 use crate::runner::{Error, Resume, RunResult, Runner, Watch};
+use etude_tools::disk::Disk;
 
 pub use etude_runtime::engine::{Fleet, Limits as QueueLimits, Placement};
 

@@ -5,15 +5,12 @@ use std::sync::Arc;
 use etude_core::model::Tier;
 use etude_core::plan::{Fallback, PipelineTool};
 use etude_spec::input::InputDecl;
-use etude_spec::skill::Instructions;
+use etude_spec::skill::{Instructions, SKILL_FILE};
 use etude_spec::{App, Diagnostic, learned, lower};
 
 use crate::definition::{Definition, LoadError, add_tools, tools_of};
-use crate::disk::Disk;
 use etude_runs::target::Target;
-
-pub use etude_spec::lower::REQUEST;
-pub use etude_spec::skill::SKILL_FILE as FILE;
+use etude_tools::disk::Disk;
 
 /// How agents work unless something else is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +29,7 @@ impl Default for Defaults {
 
 /// True if the app has instructions for skill mode.
 pub fn is_there(disk: &Disk) -> bool {
-    disk.root().join(FILE).is_file()
+    disk.root().join(SKILL_FILE).is_file()
 }
 
 /// The definition of a run in skill mode. Its input is `{"request": TEXT}`.
@@ -43,11 +40,11 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
     if !is_there(disk) {
         return Err(LoadError::Unknown { known: Vec::new() });
     }
-    let instructions = Instructions::read(disk, FILE).map_err(LoadError::Invalid)?;
+    let instructions = Instructions::read(disk, SKILL_FILE).map_err(LoadError::Invalid)?;
     let warnings = instructions.warnings.clone();
     let name = instructions.name.clone().unwrap_or_else(|| name_of(disk));
     let tools = Some(tools_of(disk)?);
-    let mut files = vec![FILE.to_owned()];
+    let mut files = vec![SKILL_FILE.to_owned()];
     let pipelines = pipelines(disk, &mut files);
     add_tools(disk, &mut files);
     files.sort_unstable();
@@ -69,7 +66,7 @@ pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
 /// # Errors
 /// There is no `SKILL.md`, or it cannot be read.
 pub(crate) fn fallback(disk: &Disk, defaults: Defaults, description: &str) -> Result<Fallback, LoadError> {
-    let instructions = Instructions::read(disk, FILE).map_err(LoadError::Invalid)?;
+    let instructions = Instructions::read(disk, SKILL_FILE).map_err(LoadError::Invalid)?;
     let name = instructions.name.clone().unwrap_or_else(|| name_of(disk));
     Ok(lower::fallback(&name, instructions, (defaults.tier, defaults.max_turns), description))
 }

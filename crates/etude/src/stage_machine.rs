@@ -5,8 +5,8 @@ use etude_spec::lower;
 use etude_spec::stage_machine::{Machines, Rules};
 
 use crate::definition::{Definition, LoadError, add_tools, tools_of};
-use crate::disk::Disk;
 use etude_runs::target::Target;
+use etude_tools::disk::Disk;
 
 /// Loads the machine `name` of the app in `disk`. `rules` is what the user's configuration says about machines.
 ///

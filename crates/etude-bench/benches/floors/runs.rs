@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use etude::Disk;
 use etude::definition::{Definition, load};
-use etude::disk::Disk;
 use etude::runner::{Request, Runner, Watch};
 use etude_core::data::Json;
 use etude_core::model::{self, Tier};

@@ -1,6 +1,6 @@
 //! `etude bundles`: the apps in the database that machines share.
 
-use etude::clock;
+use etude_runtime::clock;
 use etude_tools::bundle::{Bundle, Content, Entry};
 use serde_json::{Value, json};
 

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::mem::ManuallyDrop;
 use std::path::Path;
 
+use etude::Disk;
 use etude::definition::{self, Configuration, LoadError};
-use etude::disk::Disk;
 use etude::skill_mode;
 use etude_invoke::Project;
 use etude_process::sandbox;

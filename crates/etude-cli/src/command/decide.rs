@@ -128,15 +128,15 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
     let answer = check_answer(&gate, typed)?;
     let id = &view.row.id;
     let effect = gate["id"].as_str().and_then(|whole| whole.split_once(':')).map_or("", |(_, effect)| effect);
-    let now_ms = etude::clock::now_ms();
+    let now_ms = etude_runtime::clock::now_ms();
     if let Some(ended_ms) = etude_runs::listing::deadline(&view, effect).filter(|ends_ms| *ends_ms < now_ms) {
-        let ended = etude::clock::rfc3339(ended_ms);
+        let ended = etude_runtime::clock::rfc3339(ended_ms);
         return Err(Problem::usage(format!(
             "the deadline of `{id}:{effect}` was {ended}; a later decision does not count"
         ))
         .hint(format!("continue the run without a decision: etude runs resume {id}")));
     }
-    let (at, reason) = (etude::clock::rfc3339(now_ms), typed.reason.map(str::to_owned));
+    let (at, reason) = (etude_runtime::clock::rfc3339(now_ms), typed.reason.map(str::to_owned));
     let decision = Decision { approved: typed.approved, answer, by, at, reason };
     let signal = record::decision_signal(effect, gate["payload"]["question"].as_str().unwrap_or_default(), &decision);
     match engine.signal(id, &signal).map_err(|e| of_engine(&e))? {
@@ -237,7 +237,7 @@ fn answer(context: &Context, typed: &Typed<'_>) -> Result<(), Problem> {
     let answer = Answer {
         approved: typed.approved,
         by: typed.by.map_or_else(super::user_name, str::to_owned),
-        at: etude::clock::now_rfc3339(),
+        at: etude_runtime::clock::now_rfc3339(),
         reason: typed.reason.map(str::to_owned),
     };
     let request = store.answer(typed.id, answer).map_err(|error| match error {

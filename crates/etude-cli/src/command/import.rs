@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_convert::import::{Finding, Imported, Kind, import as imported_of};
 use etude_spec::App;
 use serde_json::{Value, json};

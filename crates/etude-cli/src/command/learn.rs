@@ -22,7 +22,7 @@ mod world;
 
 use std::sync::Arc;
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_evidence::{Settled, Standing};
 use etude_runtime::engine::Engine;
 use etude_spec::config::learn::Learning;
@@ -129,7 +129,7 @@ fn tests(context: &Context, args: &args::LearnTest) -> Result<Exit, Refused> {
     for standing in &standings {
         let tested = test::of_learned(context, &learnt.disk, std::slice::from_ref(&standing.located), false)?;
         if !tested.is_empty() && tested.iter().all(|tested| tested.faults.is_empty()) {
-            let now = etude::clock::now_ms();
+            let now = etude_runtime::clock::now_ms();
             block_on(etude_evidence::tested(&*learnt.engine, &standing.content, now))?
                 .map_err(|error| of_engine(&error))?;
         }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use etude::Disk;
 use etude::definition::{Definition, LoadError};
-use etude::disk::Disk;
 use etude::runner::Request;
 #[cfg(feature = "postgres")]
 use etude_core::data::Json;

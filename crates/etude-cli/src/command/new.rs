@@ -15,10 +15,10 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use etude::beneath::{self, Root, Unresolved};
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::shell;
 use etude_core::template::is_step_name;
+use etude_files::beneath::{self, Root, Unresolved};
 use etude_spec::did_you_mean;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! `etude route`: which pipeline a request is for, and why; and what `etude run REQUEST` does before it runs one.
 
+use etude::Disk;
 use etude::definition::Definition;
-use etude::disk::Disk;
 use etude::skill_mode;
 use etude_core::failure::{Failure, FailureKind, Phase};
 use etude_core::model::{Tier, Usage};

@@ -14,8 +14,8 @@ use std::borrow::Cow;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
+use etude::Disk;
 use etude::definition::{self, Configuration, Definition, LoadError};
-use etude::disk::Disk;
 use etude::runner::{Error, Request, RunResult, Runner, Watch};
 use etude::skill_mode;
 use etude_core::data::Json;
@@ -29,6 +29,7 @@ use etude_runs::target::Target;
 use etude_runtime::driver::Progress;
 use etude_spec::did_you_mean;
 use etude_spec::input::{InputDecl, InputProblem};
+use etude_spec::lower::REQUEST;
 use serde_json::Value;
 
 pub(crate) use input::{input_text, pairs, read_input};
@@ -229,7 +230,7 @@ fn in_skill_mode(
     for (name, value) in pairs {
         text.push_str(&format!("\n\n{name}: {value}"));
     }
-    let input = Json::of(&serde_json::json!({ skill_mode::REQUEST: text }));
+    let input = Json::of(&serde_json::json!({ REQUEST: text }));
     let asked = Some(asked(request, pairs, json));
     Ok(Prepared { disk, definition, input, spent, routing, again_of: None, asked })
 }

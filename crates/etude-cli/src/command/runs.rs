@@ -23,8 +23,8 @@ pub(crate) mod watch;
 
 use std::path::{Path, PathBuf};
 
+use etude::Disk;
 use etude::definition::Definition;
-use etude::disk::Disk;
 use etude_process::blob::Watched;
 use etude_runs::document::Document;
 use etude_runs::pins;

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use etude::Disk;
 use etude::agent::Grants;
-use etude::disk::Disk;
 use etude::runner::{Request, Runner};
 use etude_core::failure::FailureKind;
 use etude_core::model::Tier;

@@ -51,7 +51,7 @@ fn new(context: &Context, args: &args::TokenNew) -> Result<Exit, Problem> {
         let scopes: Vec<&str> = new.scopes.iter().map(|scope| scope.word()).collect();
         stdout::json(&json!({
             "name": new.name, "token": token, "scopes": scopes, "only": new.only,
-            "expires_at": new.expires_at_ms.map(etude::clock::rfc3339),
+            "expires_at": new.expires_at_ms.map(etude_runtime::clock::rfc3339),
         }));
         return Ok(Exit::Done);
     }

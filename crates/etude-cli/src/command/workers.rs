@@ -1,6 +1,6 @@
 //! `etude workers`: the workers and queues of a fleet (K-60).
 
-use etude::clock;
+use etude_runtime::clock;
 use etude_runtime::engine::{Census, QueueRow, WorkerRow};
 use serde_json::{Value, json};
 

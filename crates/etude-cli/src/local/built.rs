@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude::local::{self, Known, KnownKind, Local};
+use etude::local::{self, Entry, Kind, Local};
 use etude_models::{ProviderKind, ProviderSettings};
 use etude_request::Sentences;
 use etude_spec::config::Provider;
@@ -20,7 +20,7 @@ pub(crate) const DEFAULT: Option<&str> = Some(local::DEFAULT_MODEL);
 /// A model of the table, and where its weights are or go.
 #[derive(Debug, Clone)]
 pub(crate) struct Weights {
-    pub(super) entry: &'static Known,
+    pub(super) entry: &'static Entry,
     dir: PathBuf,
     hub: Option<String>,
 }
@@ -36,7 +36,7 @@ impl Weights {
         json!({
             "name": self.entry.id,
             "about": self.entry.about,
-            "use": if matches!(self.entry.kind, KnownKind::Chat { .. }) { "answers" } else { "routing" },
+            "use": if matches!(self.entry.kind, Kind::Chat { .. }) { "answers" } else { "routing" },
             "expect": self.entry.expect,
             "licence": self.entry.licence,
             "size_bytes": self.entry.size,
@@ -52,7 +52,7 @@ impl Weights {
             Some(path) => format!("here: {}", path.display()),
             None => format!("not here: {}", self.command()),
         };
-        let Known { id, about, expect, licence, .. } = self.entry;
+        let Entry { id, about, expect, licence, .. } = self.entry;
         format!("{id}  {}, {there}\n    {about} ({licence}): {expect}\n", self.size())
     }
 
@@ -118,7 +118,7 @@ pub(crate) fn known(provider: &ProviderSettings) -> Result<Vec<Weights>, Problem
         false => models_dir(provider)?,
     };
     let weights = |entry| Weights { entry, dir: dir.clone(), hub: hub_of(provider) };
-    Ok(local::models().iter().map(weights).collect())
+    Ok(local::catalog().iter().map(weights).collect())
 }
 
 /// The weights of the model called `name`, of whatever kind.

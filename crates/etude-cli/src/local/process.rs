@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use etude::local::{Served, Start, default_threads, environment};
+use etude::local::{Settings, Start, default_threads, environment};
 use etude_files::private;
 use etude_process::{ChildEnvironment, detached};
 
@@ -20,7 +20,7 @@ pub(super) fn starter(threads: Option<usize>) -> Start {
 /// The command line of the process, started with `program`. It holds none of the user's keys.
 pub(super) fn command(
     program: impl FnOnce(PathBuf, ChildEnvironment) -> Command,
-    served: &Served,
+    served: &Settings,
     threads: Option<usize>,
 ) -> io::Result<Command> {
     let variables =
@@ -36,7 +36,7 @@ pub(super) fn command(
     Ok(command)
 }
 
-fn start(served: &Served, threads: Option<usize>) -> io::Result<()> {
+fn start(served: &Settings, threads: Option<usize>) -> io::Result<()> {
     let mut command = command(detached, served, threads)?;
     command
         // It outlives the run, so it holds no directory of the user's.

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use etude::local::{self, Ended, Listen, Ready, Served, Serving, WhenIdle};
-use etude::regular;
+use etude::local::{self, Ended, Listen, Ready, Serving, Settings, WhenIdle};
+use etude_files::regular;
 use etude_models::ProviderSettings;
 use etude_process::standalone;
 use etude_spec::config::Provider;
@@ -61,7 +61,7 @@ pub(crate) fn become_server(
 
 /// Runs in the process of the model: answers its clients until it has been idle.
 pub(crate) fn serve(global: &Global, process: &ModelProcess) -> Result<Exit, Problem> {
-    let mut served = Served::new(&process.id, &process.weights, &process.runtime_dir);
+    let mut served = Settings::new(&process.id, &process.weights, &process.runtime_dir);
     served.context_tokens = process.context_tokens;
     served.idle = Duration::from_millis(process.idle_ms);
     let serving = Serving {

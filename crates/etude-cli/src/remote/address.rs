@@ -122,7 +122,7 @@ fn token() -> Result<Option<Secret>, Problem> {
 }
 
 fn read_token(path: &Path) -> Result<Secret, Problem> {
-    let text = etude::regular::read_text(path, 4096).map_err(|error| {
+    let text = etude_files::regular::read_text(path, 4096).map_err(|error| {
         Problem::environment(format!("the file of the token, `{}`, cannot be read: {error}", path.display()))
     })?;
     Ok(Secret::new(text.trim()))

@@ -1,8 +1,8 @@
 //! Rows of runs on a server, as rows of the journal.
 
-use etude::clock;
 use etude_runs::listing::{INTERRUPTED, Listed};
 use etude_runs::target::Target;
+use etude_runtime::clock;
 use etude_runtime::engine::{Placement, RunRow, RunState};
 use serde_json::Value;
 

@@ -55,7 +55,7 @@ fn draw_place(out: &mut String, failure: &Failure, app: Option<&Path>, is_second
     let number = origin.line.to_string();
     let pad = " ".repeat(number.len());
     let _ = writeln!(out, "{pad} {BLUE}-->{BLUE:#} {}:{}:{}", origin.file, origin.line, origin.column);
-    let source = app.and_then(|app| etude::regular::read_text(&app.join(&origin.file), 1 << 20).ok());
+    let source = app.and_then(|app| etude_files::regular::read_text(&app.join(&origin.file), 1 << 20).ok());
     let source = source.unwrap_or_default();
     let Some(line) = source.lines().nth(origin.line as usize - 1) else { return };
     let name = failure.step.as_deref().unwrap_or_default();

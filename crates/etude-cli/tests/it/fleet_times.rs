@@ -82,7 +82,7 @@ fn a_run_that_sleeps_is_cancelled() {
 /// Sets the clock of the servers to half past the hour in which the test began, and some hours later.
 fn set_clock(test: &Test, hours: i64) {
     if !test.path("began").exists() {
-        test.put("began", &etude::clock::now_ms().to_string());
+        test.put("began", &etude_runtime::clock::now_ms().to_string());
     }
     let began: i64 = test.read("began").trim().parse().expect("milliseconds");
     test.put("clock", &(HOUR / 2 - began % HOUR + hours * HOUR).to_string());

@@ -1,6 +1,6 @@
 //! Runs that another program has queued, as the command line shows and ends them.
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude::queue::{self, Terms};
 use etude::runner::Request;
 use etude_core::data::Json;
@@ -18,7 +18,7 @@ fn enqueue(test: &Test, pipeline: &str) -> String {
     let disk = Disk::open(&test.path("app")).expect("an app");
     let definition = etude::definition::load(&disk, pipeline, &Default::default()).expect("it holds");
     let request = Request::new(Json::trusted("{}"), String::new());
-    let now = etude::clock::now_ms();
+    let now = etude_runtime::clock::now_ms();
     let (id, enqueued) =
         block_on(queue::enqueue(&engine, &definition, request, Terms::default(), now)).expect("accepted");
     assert_eq!(enqueued, Enqueued::Accepted);

@@ -126,7 +126,7 @@ impl<'e> Survey<'e> {
         }
         // What the user granted on this machine is granted nowhere else, and the run would not be the same one (K-54).
         match Header::parse(&run.run.header, &*self.engine.blobs()) {
-            Ok(header) if header.granted == Granted::default() => {}
+            Ok(header) if header.request.granted == Granted::default() => {}
             Ok(_) => {
                 self.skip(
                     &id,

@@ -69,7 +69,7 @@ fn caller_json(caller: &Caller) -> Value {
     let scopes: Vec<&str> = caller.scopes.iter().map(|scope| scope.word()).collect();
     json!({
         "name": caller.name, "scopes": scopes, "only": caller.only,
-        "expires_at": caller.expires_at_ms.map(etude::clock::rfc3339),
+        "expires_at": caller.expires_at_ms.map(etude_runtime::clock::rfc3339),
     })
 }
 

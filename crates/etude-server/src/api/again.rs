@@ -55,14 +55,14 @@ pub(crate) async fn again(call: Call) -> Respond {
         let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &row.target))?;
         let input = match given {
             Some(text) => Json::parse(&text).map_err(|_| Problem::invalid("/input", "`input` is an object"))?,
-            None => header.input,
+            None => header.request.input,
         };
         let request = Request {
-            limits: header.limits,
+            limits: header.request.limits,
             again_of: Some(again_of.clone()),
-            asked: header.asked,
+            asked: header.request.asked,
             traceparent,
-            ..Request::new(input, header.caller_dir)
+            ..Request::new(input, header.request.caller_dir)
         };
         let placement = Placement {
             cause: Cause::Api,

@@ -169,7 +169,7 @@ fn decision_json(row: &RunRow, view: &RunView, waiting: &Value) -> Value {
     json!({
         "id": waiting["id"], "run_id": row.id, "kind": waiting["kind"], "message": payload["message"],
         "schema": payload["schema"], "approvers": payload["approvers"], "payload": payload,
-        "question": payload["question"], "since": etude::clock::rfc3339(row.changed_at_ms), "deadline_at": listing::deadline(view, effect).map(etude::clock::rfc3339),
+        "question": payload["question"], "since": etude_runtime::clock::rfc3339(row.changed_at_ms), "deadline_at": listing::deadline(view, effect).map(etude_runtime::clock::rfc3339),
     })
 }
 
@@ -203,7 +203,8 @@ pub(crate) async fn decide(call: Call) -> Respond {
         None => Json::null(),
     };
     let reason = members.text("reason")?;
-    let decision = Decision { approved, answer, by: caller.name.clone(), at: etude::clock::now_rfc3339(), reason };
+    let decision =
+        Decision { approved, answer, by: caller.name.clone(), at: etude_runtime::clock::now_rfc3339(), reason };
     let (server, id) = (Arc::clone(&call.server), call.param("id").to_owned());
     let given = Given { question, decision, is_repeated: call.is_repeated };
     let document = blocking(move || decided(&server, &caller, &id, given));
@@ -240,7 +241,7 @@ fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Res
     }
     check_answer(&payload["schema"], &given.decision)?;
     if let Some(ended_ms) = listing::deadline(&view, effect).filter(|ends_ms| *ends_ms < server.clock().now_ms()) {
-        let ended = etude::clock::rfc3339(ended_ms);
+        let ended = etude_runtime::clock::rfc3339(ended_ms);
         return Err(Problem::not_found(format!("the deadline was {ended}; a later decision does not count")));
     }
     let signal = record::decision_signal(effect, &given.question, &given.decision);

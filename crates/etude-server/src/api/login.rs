@@ -83,6 +83,6 @@ pub(crate) async fn link(call: Call) -> Respond {
     // A session has the rights of the token that made its link, and ends with it.
     let token = call.caller()?.token;
     let (url, expires_at_ms) = call.server.login_link_of(token, "/");
-    let document = json!({"url": url, "expires_at": etude::clock::rfc3339(expires_at_ms)});
+    let document = json!({"url": url, "expires_at": etude_runtime::clock::rfc3339(expires_at_ms)});
     Ok(json_response(StatusCode::CREATED, &document))
 }

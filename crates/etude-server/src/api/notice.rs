@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use etude::clock::rfc3339;
+use etude_runtime::clock::rfc3339;
 use etude_runtime::engine::{Entry, EntryQuery, Expected, Write};
 use etude_spec::automation::Notice;
 use http::StatusCode;

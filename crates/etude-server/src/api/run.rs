@@ -116,7 +116,9 @@ pub(crate) fn filter(call: &Call) -> Result<Option<Query>, Problem> {
 
 fn time(call: &Call, name: &str) -> Result<Option<i64>, Problem> {
     let Some(text) = call.query.get(name) else { return Ok(None) };
-    etude::clock::from_rfc3339(text).map(Some).ok_or_else(|| invalid(name, format!("`{name}` is an RFC 3339 time")))
+    etude_runtime::clock::from_rfc3339(text)
+        .map(Some)
+        .ok_or_else(|| invalid(name, format!("`{name}` is an RFC 3339 time")))
 }
 
 /// The filters of a list: a cursor is for the same ones only.
@@ -189,7 +191,7 @@ pub(crate) async fn output(call: Call) -> Respond {
 pub(crate) async fn input(call: Call) -> Respond {
     value(call, |server, view| {
         let header = Header::parse(&view.run.header, &*server.engine().blobs());
-        header.map(|header| Some(header.input)).map_err(|why| Problem::new(Code::JournalUnavailable, why))
+        header.map(|header| Some(header.request.input)).map_err(|why| Problem::new(Code::JournalUnavailable, why))
     })
     .await
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use etude::clock::rfc3339;
 use etude_core::digest::Digest;
+use etude_runtime::clock::rfc3339;
 use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
@@ -45,7 +45,9 @@ pub(crate) async fn next(call: Call) -> Respond {
     let find = find(&call)?;
     let count = usize::try_from(call.query.number("count", 1, 100, 5)?).unwrap_or(5);
     let from = match call.query.get("from") {
-        Some(text) => etude::clock::from_rfc3339(text).ok_or_else(|| invalid("from", "`from` is an RFC 3339 time"))?,
+        Some(text) => {
+            etude_runtime::clock::from_rfc3339(text).ok_or_else(|| invalid("from", "`from` is an RFC 3339 time"))?
+        }
         None => call.server.clock().now_ms(),
     };
     let times = blocking(move || {
@@ -79,7 +81,7 @@ pub(crate) async fn pause(call: Call) -> Respond {
     let members = call.json(&["reason", "until"]).await?;
     let until = members.text("until")?;
     let time = |text: String| {
-        etude::clock::from_rfc3339(&text).ok_or_else(|| members.invalid("until", "`until` is an RFC 3339 time"))
+        etude_runtime::clock::from_rfc3339(&text).ok_or_else(|| members.invalid("until", "`until` is an RFC 3339 time"))
     };
     let (reason, until_ms) = (members.text("reason")?, until.map(time).transpose()?);
     moved(&call, move |kept| kept.paused(reason.clone(), until_ms)).await
@@ -123,7 +125,7 @@ pub(crate) async fn backfill(call: Call) -> Respond {
     let time = |name: &str| {
         let detail = format!("`{name}` is an RFC 3339 time");
         let text = members.text(name)?;
-        text.and_then(|text| etude::clock::from_rfc3339(&text)).ok_or_else(|| members.invalid(name, detail))
+        text.and_then(|text| etude_runtime::clock::from_rfc3339(&text)).ok_or_else(|| members.invalid(name, detail))
     };
     let (from, to) = (time("from")?, time("to")?);
     if from >= to {

@@ -355,7 +355,7 @@ fn placement(members: &Members, by: &str) -> Result<Placement, Problem> {
     }
     let not_before = members.text("not_before")?;
     let time = |text: String| {
-        etude::clock::from_rfc3339(&text)
+        etude_runtime::clock::from_rfc3339(&text)
             .ok_or_else(|| members.invalid("not_before", "`not_before` is an RFC 3339 time"))
     };
     Ok(Placement {

@@ -23,7 +23,7 @@ pub(crate) async fn stats(call: Call) -> Respond {
             Some(query) => server.runs().page(&caller, query, None, limit)?.0,
             None => Vec::new(),
         };
-        let now_ms = etude::clock::now_ms();
+        let now_ms = etude_runtime::clock::now_ms();
         let listed =
             rows.into_iter().map(|row| listing::listed(&**server.engine(), row, now_ms).map_err(|e| engine_failed(&e)));
         let listed = listed.collect::<Result<Vec<_>, _>>()?;

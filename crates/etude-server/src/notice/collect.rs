@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use etude::clock::rfc3339;
 use etude_runs::listing;
 use etude_runs::target::Target as RunTarget;
+use etude_runtime::clock::rfc3339;
 use etude_runtime::engine::{Entry, EntryQuery, Expected, RunRow, RunState, Write, name_of};
 use etude_spec::automation::{Notice, Schedule, Target};
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ pub(crate) fn report_before(notices: &Arc<Notices>, row: &RunRow) -> Result<(), 
 /// True if the change makes a notice.
 fn report(notices: &Arc<Notices>, found: &Found, row: &RunRow) -> Result<bool, Problem> {
     let notice = found.notice();
-    let is_old = etude::clock::now_ms().saturating_sub(row.changed_at_ms) > MAX_AGE_MS;
+    let is_old = etude_runtime::clock::now_ms().saturating_sub(row.changed_at_ms) > MAX_AGE_MS;
     let Some(kind) = type_of(row.state).filter(|kind| notice.on.iter().any(|on| on == kind)) else { return Ok(false) };
     if is_old || row.app != found.app.dir.display().to_string() || !notice.covers(name_of(&row.target)) {
         return Ok(false);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use etude::clock::rfc3339;
+use etude_runtime::clock::rfc3339;
 use etude_runtime::engine::{Entry, EntryQuery, Expected, Write, Written};
 use ring::hmac::{self, HMAC_SHA256, Key};
 use serde_json::{Value, json};

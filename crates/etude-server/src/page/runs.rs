@@ -63,7 +63,7 @@ impl Filters {
                 let number =
                     number.ok_or_else(|| crate::query::invalid("days", "`days` is a number from 1 to 3650"))?;
                 // Whole minutes, so that the pages of one list have the same filters.
-                let since = etude::clock::rfc3339((now_ms - number * DAY_MS) / 60_000 * 60_000);
+                let since = crate::clock::rfc3339((now_ms - number * DAY_MS) / 60_000 * 60_000);
                 Ok(self.query(&[dropped.as_slice(), &["since"]].concat(), &[("since", &since)]))
             }
         }

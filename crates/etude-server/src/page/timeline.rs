@@ -17,7 +17,7 @@ impl Scale {
     /// The scale of a run and these of its nodes.
     pub(super) fn of(shown: &Shown, nodes: &[Value]) -> Self {
         let started = |value: &Value| instant_ms(&value["started_at"]);
-        let now_ms = etude::clock::now_ms();
+        let now_ms = crate::clock::now_ms();
         let from_ms = started(&shown.run).unwrap_or(now_ms);
         let end =
             |node: &Value| started(node).map(|start| start.saturating_add(node["duration_ms"].as_i64().unwrap_or(0)));

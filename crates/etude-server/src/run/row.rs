@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use etude::clock::rfc3339;
 use etude_runs::document::Document;
 use etude_runs::listing;
 use etude_runs::target::Target;
+use etude_runtime::clock::rfc3339;
 use etude_runtime::engine::{RunRow, RunState};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -78,7 +78,8 @@ impl Rows {
 /// The row of a run as JSON text, with what `summary` says.
 pub(super) fn text(context: &Context, row: &RunRow, summary: Option<&Summary>) -> Result<Box<RawValue>, Problem> {
     let (target, placement) = (Target::parse(&row.target), &row.placement);
-    let end = if row.state == RunState::Running && row.is_live { etude::clock::now_ms() } else { row.changed_at_ms };
+    let end =
+        if row.state == RunState::Running && row.is_live { etude_runtime::clock::now_ms() } else { row.changed_at_ms };
     let lasted = row.started_at_ms.map(|start| u64::try_from(end.saturating_sub(start)).unwrap_or(0));
     let (base, id) = (&context.settings().base_path, &row.id);
     let left_alone = listing::left_alone(&**context.engine(), row).map_err(|e| engine_failed(&e))?;

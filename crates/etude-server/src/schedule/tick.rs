@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude::clock::rfc3339;
 use etude::runner::Request;
 use etude_core::data::Json;
 use etude_runs::listing;
 use etude_runs::target::Target as RunTarget;
+use etude_runtime::clock::rfc3339;
 use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, Write, Written};
 use etude_spec::automation::{Overlap, Target, template};
 use serde_json::{Value, json};

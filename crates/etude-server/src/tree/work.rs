@@ -66,7 +66,7 @@ pub(super) fn fill<'w, 'e: 'w>(node: &mut Value, works: impl Iterator<Item = &'w
         }
     }
     if let Some((start, end)) = span {
-        node["started_at"] = etude::clock::rfc3339(began_at_ms.saturating_add_unsigned(start)).into();
+        node["started_at"] = etude_runtime::clock::rfc3339(began_at_ms.saturating_add_unsigned(start)).into();
         node["duration_ms"] = (end - start).into();
     }
     if let Some(usage) = usage {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use etude::Disk;
 use etude::definition::Definition;
-use etude::disk::Disk;
 use etude::runner::Runner;
 use etude_core::digest::Digest;
 use etude_core::machine::ABI;

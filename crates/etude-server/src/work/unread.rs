@@ -76,8 +76,8 @@ impl Works {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use etude::Disk;
     use etude::definition::Definition;
-    use etude::disk::Disk;
     use etude::runner::Runner;
     use etude_runs::target::Target;
     use etude_runtime::engine::NewRun;

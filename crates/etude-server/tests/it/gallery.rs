@@ -105,7 +105,7 @@ fn automation(server: &Running, run: &str) {
             json!({"headers": {}, "delivery_id": id(nth)}),
         );
     }
-    let at = etude::clock::rfc3339(now);
+    let at = etude_runtime::clock::rfc3339(now);
     for (nth, (state, attempt)) in [
         ("delivered", json!({"at": at, "status": 200, "error": null})),
         ("pending", json!({"at": at, "status": 503, "error": "status"})),

@@ -184,7 +184,7 @@ fn a_question_has_its_deadline() {
     assert_eq!(run["status"], "waiting", "{run}");
     let decision = server.send("GET", "/v1/decisions", None).json()["decisions"][0].clone();
     assert!(decision["deadline_at"].is_string(), "{decision}");
-    let time = |text: &Value| etude::clock::from_rfc3339(text.as_str().expect("a time")).expect("RFC 3339");
+    let time = |text: &Value| etude_runtime::clock::from_rfc3339(text.as_str().expect("a time")).expect("RFC 3339");
     let left = time(&decision["deadline_at"]) - time(&run["started_at"]);
     // It begins with the step, at most as late as the question was there.
     let late = time(&run["changed_at"]) - time(&run["started_at"]);

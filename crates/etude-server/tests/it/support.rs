@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use etude::App;
+use etude::Disk;
 use etude::definition::{Definition, LoadError};
-use etude::disk::Disk;
 use etude::runner::Runner;
 use etude_core::model::{CallFailure, ModelResponse, Request, Stop, ToolCall, Usage};
 use etude_runs::target::Target;

@@ -11,9 +11,9 @@ use etude_spec::tool::AppTool;
 use serde_json::{Value, json};
 
 use crate::definition::Definition;
-use crate::disk::Disk;
 use etude_evidence::trace::effect_class;
 use etude_runs::header::Header;
+use etude_tools::disk::Disk;
 
 /// What a confirmation is about.
 #[derive(Debug)]
@@ -38,8 +38,8 @@ impl Assisted {
         let loaded = || disk.as_ref().map(|disk| etude_spec::tool::load(disk).0.into()).unwrap_or_default();
         let tools = definition.tools.clone().unwrap_or_else(loaded);
         let skill = disk.as_ref().and_then(|disk| Instructions::read(disk, SKILL_FILE).ok());
-        let request = header.routing.as_ref().and_then(|trail| trail["request"].as_str()).map(str::to_owned);
-        let input = || header.input.text().map(|text| text.to_string()).unwrap_or_default();
+        let request = header.request.routing.as_ref().and_then(|trail| trail["request"].as_str()).map(str::to_owned);
+        let input = || header.request.input.text().map(|text| text.to_string()).unwrap_or_default();
         Self { tools, request: request.unwrap_or_else(input), skill: skill.map(|skill| skill.body).unwrap_or_default() }
     }
 

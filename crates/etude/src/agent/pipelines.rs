@@ -8,7 +8,7 @@ use etude_core::tool::AvailableTool;
 use etude_process::sandbox;
 
 use super::Inner;
-use crate::disk::Disk;
+use etude_tools::disk::Disk;
 
 /// Most bytes of the name of a tool.
 const MAX_NAME: usize = 64;

@@ -22,9 +22,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::clock::now_ms;
-use crate::run_id;
 use etude_invoke::{Caller, Handler};
+use etude_runtime::clock::now_ms;
+use etude_runtime::run_id;
 
 /// Agents that ask these models.
 #[derive(Debug)]

@@ -64,7 +64,8 @@ async fn takeover_ends_the_steps_of_earlier_holders_only() {
         header: String::new(),
         placement: Placement::default(),
     };
-    let header = Header::from(Request::new(Json::trusted("{}"), String::new()));
+    let request = Request::new(Json::trusted("{}"), String::new());
+    let header = Header { request, tick: None, learned: None };
     let first = ResumePlan::first(header, None, Vec::new());
     let plan = ResumePlan { is_resumed: true, has_survivors: true, ..first };
     let mut late = Late { inner: engine.create(&run).await.expect("created"), is_overtaken: true };

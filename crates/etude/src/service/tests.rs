@@ -409,13 +409,14 @@ async fn a_submitter_grants_nothing_to_a_run_elsewhere() {
     let (id, blobs) = (world.accepted(Placement::default()).await, world.engine.blobs());
     let mut run = world.engine.view(&id).expect("view").run;
     let mut header = etude_runs::header::Header::parse(&run.header, &*blobs).expect("a header");
-    header.granted = Granted { yolo: true, read: vec!["/".into()], write: vec!["/".into()] };
-    header.caller_dir = "/home".to_owned();
+    header.request.granted = Granted { yolo: true, read: vec!["/".into()], write: vec!["/".into()] };
+    header.request.caller_dir = "/home".to_owned();
     run.header = header.to_text(&*blobs).expect("a text");
     let of = |run: &engine::NewRun| crate::resume_plan::header_of(run, &*world.engine).expect("a header");
     assert_eq!(of(&run), header, "here, it is the user's own");
     run.placement.bundle = Some(etude_core::digest::Digest::of(b"bundle"));
-    assert_eq!((of(&run).granted, of(&run).caller_dir), (Granted::default(), String::new()));
+    let request = of(&run).request;
+    assert_eq!((request.granted, request.caller_dir), (Granted::default(), String::new()));
 }
 
 /// A cancellation counts, although the process is about to end.

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etude::clock;
 use etude_core::shell;
 use etude_invoke::Invoker;
 use etude_invoke::invoker::CancellationToken;
@@ -14,6 +13,7 @@ use etude_packages::applications::{
     Unconfirmed, Why, prepare,
 };
 use etude_process::Cancel;
+use etude_runtime::clock;
 use etude_runtime::driver::{MiddlewareEvent, Stop};
 use tokio::sync::mpsc;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_convert::skill::{Skill, SkillFile};
 use etude_core::digest::Digest;
 use etude_spec::skill::SKILL_FILE;

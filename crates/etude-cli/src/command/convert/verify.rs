@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_convert::case::Case;
 use etude_convert::compile::{self, Compiled, File, Source, Stdout};
 use etude_convert::draft::Draft;

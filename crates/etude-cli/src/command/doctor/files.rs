@@ -5,8 +5,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use etude::Disk;
 use etude::definition::{self, Configuration};
-use etude::disk::Disk;
 use etude_core::model::Tier;
 use etude_runtime::engine::Query;
 use etude_spec::stage_machine::Rules;

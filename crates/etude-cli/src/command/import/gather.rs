@@ -8,8 +8,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use etude::regular;
 use etude_convert::import::{Finding, Kind, MAX_BYTES, Source};
+use etude_files::regular;
 
 use crate::problem::Problem;
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Sandbox, Setting, Stdin};
 use etude_core::outcome::Exit;
 use etude_learn::{Candidate, Evaluation};
@@ -55,7 +55,7 @@ pub(super) fn differ(
     let name = &candidate.name;
     let scratch = paths::scratch("learn").map_err(Problem::environment)?;
     let settings = HostSettings {
-        run_id: etude::run_id::new(),
+        run_id: etude_runtime::run_id::new(),
         app_dir: disk.root().to_owned(),
         blobs: Arc::new(FileBlobs::new(scratch.path(), false)),
     };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_core::digest::Digest;
 use etude_learn::Candidate;
 use etude_runtime::run_id;

@@ -42,7 +42,7 @@ pub(super) fn apply(learnt: &Learnt, name: &str, reason: Option<&str>) -> Result
         to: State::Demoted,
         run: None,
         reason: reason.unwrap_or(BY_HAND).to_owned(),
-        at_ms: etude::clock::now_ms(),
+        at_ms: etude_runtime::clock::now_ms(),
         content: standing.content.clone(),
     };
     let path = files::set_state(&learnt.disk, &standing.located, State::Demoted)?;

@@ -1,6 +1,6 @@
 //! `etude learn export`: traces of runs in skill mode.
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_evidence::trace::{self, Asked, Event, effect_class};
 use etude_models::Redactor;
 use etude_runs::listing;

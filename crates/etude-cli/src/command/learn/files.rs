@@ -8,8 +8,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use etude::beneath::{self, Dir, Root, Spot, Unresolved};
-use etude::disk::Disk;
+use etude::Disk;
+use etude_files::beneath::{self, Dir, Root, Spot, Unresolved};
 use etude_spec::discover::{LEARNED, PIPELINES};
 use etude_spec::learned::{self, FILE, Located, State, TESTS};
 use etude_spec::source::{FileKind, Sources};

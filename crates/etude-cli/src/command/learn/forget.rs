@@ -2,7 +2,7 @@
 
 mod others;
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_core::verbatim::request_digest;
 use etude_evidence::{Standing, trace};
 use etude_learn::Wording;

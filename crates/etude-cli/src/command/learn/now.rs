@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_learn::{Candidate, Learned};
 use etude_runtime::driver::Stop;
 use etude_spec::did_you_mean;

@@ -20,7 +20,7 @@ use crate::problem::{Problem, Refused};
 use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
 use crate::stdout;
-use etude::disk::Disk;
+use etude::Disk;
 
 pub(super) fn promote(context: &Context, args: &args::LearnPromote) -> Result<Exit, Refused> {
     let (to, accepts_risk) = (args.to.map(state_of), args.accept_risk);
@@ -172,7 +172,7 @@ fn apply(
     accepted_by: Option<String>,
 ) -> Result<Vec<String>, Problem> {
     let Learnt { disk, engine, .. } = learnt;
-    let now = etude::clock::now_ms();
+    let now = etude_runtime::clock::now_ms();
     let mut located = standing.located.clone();
     let mut paths = Vec::new();
     if to.is_routed() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_spec::discover::LEARNED;
 use etude_spec::learned::TESTS;
 use etude_spec::source::{Entry, FileKind, Sources};

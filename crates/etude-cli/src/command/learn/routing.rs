@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_core::verbatim::request_digest;
 use etude_evidence::Standing;
 use etude_evidence::trace;

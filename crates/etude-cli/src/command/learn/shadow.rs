@@ -5,8 +5,8 @@
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 
+use etude::Disk;
 use etude::definition::Definition;
-use etude::disk::Disk;
 use etude::runner::{Request, RunResult};
 use etude_core::data::Json;
 use etude_core::model::Usage;
@@ -109,7 +109,7 @@ pub(super) fn shadow(context: &Context, id: &str) -> Result<Exit, Refused> {
         let row = shadow::comparison(&view, &request, &agent, &shadowed, &spent);
         block_on(shadow::keep(&**engine, &standing.content, &row))?.map_err(|error| of_engine(&error))?;
     }
-    let now = etude::clock::now_ms();
+    let now = etude_runtime::clock::now_ms();
     block_on(shadow::keep_usage(&**engine, &view.row.id, &spent, now))?.map_err(|error| of_engine(&error))?;
     Ok(Exit::Done)
 }
@@ -154,7 +154,7 @@ fn beside(
     let request = Request {
         limits: shadow::limits(&header, &used(document.members.get("usage"))),
         routing: Some(json!({"request": begun.request})),
-        ..Request::new(begun.input, header.caller_dir)
+        ..Request::new(begun.input, header.request.caller_dir)
     };
     let ended = unwatched(&runner, (&definition, disk), request)?;
     let ended = ended.map_err(|error| crate::render::stopped::problem(&error))?;

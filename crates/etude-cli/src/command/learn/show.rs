@@ -1,6 +1,6 @@
 //! `etude learn show NAME`: where each value of a learned pipeline comes from (1.8).
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_evidence::{Row, RowKind, Standing};
 use etude_spec::discover::{LEARNED, PIPELINE_FILE};
 use etude_spec::learned::{self, Located};

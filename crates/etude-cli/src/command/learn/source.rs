@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_learn::Trace;
 use etude_models::Redactor;
 use serde_json::{Value, json};

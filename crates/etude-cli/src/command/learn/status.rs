@@ -1,8 +1,8 @@
 //! `etude learn status`: every learned pipeline with its state, its evidence, and what a promotion waits for.
 
-use etude::clock;
 use etude_evidence::needs::{self, Facts, Need, counts_json};
 use etude_evidence::{Accepted, Demotion, Standing};
+use etude_runtime::clock;
 use etude_spec::learned::State;
 use serde_json::{Value, json};
 

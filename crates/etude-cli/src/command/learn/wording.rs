@@ -1,6 +1,6 @@
 //! `etude learn --model TIER`: a model words descriptions and triggers (L-29). It is asked for nothing else.
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_core::failure::FailureKind;
 use etude_core::model::Tier;
 use etude_learn::{Candidate, Learned, Wording};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_core::shell::LineWord;
 use etude_evidence::trace::effect_class;
 use etude_learn::{Class, Tool};

@@ -1,4 +1,4 @@
-use etude::disk::Disk;
+use etude::Disk;
 use etude_spec::{App, Diagnostic};
 
 use super::*;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use etude::Disk;
 use etude::definition::Definition;
-use etude::disk::Disk;
 use etude_core::data::Json;
 use etude_core::failure::{Failure, FailureKind, Phase};
 use etude_core::model::{Tier, Usage};

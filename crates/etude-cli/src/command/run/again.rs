@@ -1,11 +1,11 @@
 //! `etude run --again RUN`: a new run with the target and input of an earlier one.
 
-use etude::disk::Disk;
-use etude::skill_mode;
+use etude::Disk;
 use etude_core::data::Json;
 use etude_core::model::Usage;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
+use etude_spec::lower::REQUEST;
 use indexmap::IndexMap;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -41,11 +41,11 @@ pub(super) fn prepare(
     }
     let definition = load_target(context, &disk, &target)?;
     // With another value, the words are no longer what was asked.
-    let asked = header.asked.clone().filter(|_| args.pairs.is_empty());
+    let asked = header.request.asked.clone().filter(|_| args.pairs.is_empty());
     let is_same = args.pairs.is_empty() && args.input.is_none();
-    let request = header.routing.as_ref().and_then(|trail| trail["request"].as_str()).filter(|_| is_same);
+    let request = header.request.routing.as_ref().and_then(|trail| trail["request"].as_str()).filter(|_| is_same);
     let routing = request.map(|request| json!({"request": request}));
-    let text = header.input.text().map_err(|e| damaged(e.to_string()))?;
+    let text = header.request.input.text().map_err(|e| damaged(e.to_string()))?;
     let mut input = Members::parse(&text).map_err(|e| damaged(e.to_string()))?;
     if let Some(given) = args.input.as_deref().map(input_text).transpose()? {
         let given = Members::parse(&given)
@@ -55,9 +55,9 @@ pub(super) fn prepare(
     let replaced = pairs(&args.pairs)?;
     let input = if matches!(target, Target::Skill(_)) {
         for (name, value) in replaced {
-            if name != skill_mode::REQUEST {
+            if name != REQUEST {
                 let problem = Problem::usage(format!("a run in skill mode has no input `{name}`"));
-                return Err(problem.hint(format!("replace its request: -i {}=TEXT", skill_mode::REQUEST)).into());
+                return Err(problem.hint(format!("replace its request: -i {}=TEXT", REQUEST)).into());
             }
             input.set(name, to_raw_value(&value).map_err(|e| Problem::usage(e.to_string()))?);
         }

@@ -88,7 +88,7 @@ fn ask(gate: &Gate) -> Result<Reaction, Problem> {
             Typed::Stopped(stop) => return Ok(Reaction::Stopped(stop)),
         };
         let decided = |approved: bool, answer: Json| {
-            let at = etude::clock::now_rfc3339();
+            let at = etude_runtime::clock::now_rfc3339();
             Ok(Reaction::Decided(Decision { approved, answer, by: by.clone(), at, reason: None }))
         };
         match line.trim().to_ascii_lowercase().as_str() {

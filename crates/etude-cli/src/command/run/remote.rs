@@ -69,7 +69,7 @@ impl Terms {
             members.insert("labels".to_owned(), Value::Object(labels.collect::<Result<_, _>>()?));
         }
         if let Some(at_ms) = given.not_before {
-            members.insert("not_before".to_owned(), etude::clock::rfc3339(at_ms).into());
+            members.insert("not_before".to_owned(), etude_runtime::clock::rfc3339(at_ms).into());
         }
         Ok(Self { members, key: given.key.clone(), is_detached: given.detach })
     }

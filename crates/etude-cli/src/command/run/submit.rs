@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use etude::Disk;
 use etude::allowance::{self, Denied};
 use etude::definition::Definition;
-use etude::disk::Disk;
 use etude::queue::{Refused, Terms};
 use etude::runner::Request;
 use etude_core::digest::{Digest, Hasher};
@@ -120,7 +120,7 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
     };
     let keys = given.key.iter().map(|key| UniqueKey { key: format!("run {key}"), digest }).collect();
     let terms = Terms { placement, keys, ..Terms::default() };
-    let now_ms = etude::clock::now_ms();
+    let now_ms = etude_runtime::clock::now_ms();
     // A signal from now on is for the run, also before its id is known.
     let stop = if given.detach { None } else { Some(signals::listen_to_follow()?) };
     let enqueued = block_on(etude::queue::enqueue(engine, definition, request, terms, now_ms))?;

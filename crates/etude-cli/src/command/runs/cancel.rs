@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use etude::Disk;
 use etude::definition::{self, Configuration, Definition, LoadError};
-use etude::disk::Disk;
 use etude::{crash, queue, skill_mode, stage_machine};
 use etude_core::failure::{Failure, FailureKind};
 use etude_runs::story::Pinned;

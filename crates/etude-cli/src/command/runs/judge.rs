@@ -26,7 +26,7 @@ pub(super) fn judge(context: &Context, args: &args::RunsJudge) -> Result<Exit, P
     let entry = Entry {
         book: JUDGED.to_owned(),
         key: id.clone(),
-        at_ms: etude::clock::now_ms(),
+        at_ms: etude_runtime::clock::now_ms(),
         state: verdict.to_owned(),
         run_id: Some(id.clone()),
         body: "{}".to_owned(),

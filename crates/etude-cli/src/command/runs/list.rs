@@ -1,7 +1,7 @@
 //! `etude runs list`.
 
-use etude::clock;
 use etude_runs::listing::{self, INTERRUPTED, Listed};
+use etude_runtime::clock;
 use etude_runtime::engine::{Cursor, Query, RunState};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! `etude runs prune`.
 
-use etude::clock;
 use etude_runs::listing;
+use etude_runtime::clock;
 use etude_runtime::engine::{Query, RunState};
 use serde_json::{Value, json};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use etude::clock;
 use etude_runs::target::Target;
+use etude_runtime::clock;
 use etude_runtime::engine::RunState;
 use serde_json::{Value, json};
 

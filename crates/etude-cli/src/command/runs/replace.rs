@@ -1,7 +1,7 @@
 //! Another app for a run of a fleet that is continued (ADR 0120).
 
+use etude::Disk;
 use etude::definition::Definition;
-use etude::disk::Disk;
 use etude_core::digest::Digest;
 use etude_runs::header::Granted;
 use etude_runtime::engine::{Engine, Error, NewRun, Placement, RunView, Session};

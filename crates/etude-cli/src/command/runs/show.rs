@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use etude::clock;
 use etude_core::data::Json;
 use etude_core::report::result_json;
 use etude_core::template::compact;
@@ -13,6 +12,7 @@ use etude_runs::document::{with_shadow, write_json};
 use etude_runs::inspect::{self, Place, Replayed, Stream};
 use etude_runs::listing::{self, INTERRUPTED, row_json, status};
 use etude_runs::target::Target;
+use etude_runtime::clock;
 use etude_runtime::engine::{Engine, RunState, RunView};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! `etude runs stats`.
 
-use etude::clock;
 use etude_runs::listing::{self, Group, Listed};
+use etude_runtime::clock;
 use etude_runtime::engine::Query;
 use serde_json::{Value, json};
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use etude::App;
+use etude::Disk;
 use etude::definition::{Configuration, Definition, LoadError};
-use etude::disk::Disk;
 use etude::runner::{RunResult, Runner};
 use etude_core::model::Usage;
 use etude_runs::header::Header;

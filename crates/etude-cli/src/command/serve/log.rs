@@ -54,7 +54,7 @@ impl RequestLog {
     /// Takes what happened besides requests, as [`RequestLog::log`].
     pub(super) fn note(&self, event: &Event) {
         let mut line = event.to_json();
-        line["at"] = etude::clock::rfc3339(etude::clock::now_ms()).into();
+        line["at"] = etude_runtime::clock::rfc3339(etude_runtime::clock::now_ms()).into();
         self.take(Line::Other(line));
     }
 

@@ -73,7 +73,7 @@ fn shell(context: &Context) -> Result<Shell, Problem> {
     let state = paths::state_dir().map_err(Problem::environment)?;
     let scratch = state.join("scratch");
     let settings = HostSettings {
-        run_id: etude::run_id::new(),
+        run_id: etude_runtime::run_id::new(),
         app_dir: directory.clone(),
         blobs: Arc::new(FileBlobs::new(scratch.clone(), false)),
     };

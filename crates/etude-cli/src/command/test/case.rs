@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_core::data::Json;
 use etude_core::exact::Literal;
 use etude_evidence::rehearsal::{Call, Recorded as RecordedCall};

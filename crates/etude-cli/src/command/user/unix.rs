@@ -8,7 +8,7 @@ const MAX_ACCOUNTS: u64 = 1 << 20;
 /// The name of the account, or its number where the system has no name for it.
 pub(super) fn account() -> Option<String> {
     let uid = rustix::process::getuid().as_raw();
-    let accounts = etude::regular::read_text(Path::new("/etc/passwd"), MAX_ACCOUNTS).unwrap_or_default();
+    let accounts = etude_files::regular::read_text(Path::new("/etc/passwd"), MAX_ACCOUNTS).unwrap_or_default();
     Some(name_in(&accounts, uid).map_or_else(|| format!("uid {uid}"), str::to_owned))
 }
 

@@ -82,7 +82,7 @@ fn app(config: &str) -> Test {
 fn set_clock(test: &Test, hours: i64) {
     let began = test.path("began");
     if !began.exists() {
-        test.put("began", &etude::clock::now_ms().to_string());
+        test.put("began", &etude_runtime::clock::now_ms().to_string());
     }
     let began: i64 = test.read("began").trim().parse().expect("milliseconds");
     test.put("clock", &(HOUR / 2 - began % HOUR + hours * HOUR).to_string());

@@ -1,6 +1,6 @@
 //! What other runs of the app have asked and called: what they have in common with a forgotten one stays.
 
-use etude::disk::Disk;
+use etude::Disk;
 use etude_core::exact::same;
 use etude_core::verbatim::request_digest;
 use etude_evidence::trace::{self, Event, effect_class};
