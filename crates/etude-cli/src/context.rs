@@ -247,9 +247,7 @@ impl Context {
     pub(crate) fn report<'a>(&self, about: impl Into<About<'a>>, problem: &Problem) -> Exit {
         self.say_problem(problem);
         if self.is_json() {
-            let mut document = about.into().document(&problem.failures, &problem.usage);
-            document.run_id.clone_from(&problem.run_id);
-            stdout::document(&document.hinted(&problem.hints));
+            stdout::document(&about.into().document_of(problem));
         }
         problem.exit
     }
@@ -307,6 +305,12 @@ impl<'a> From<Option<&'a Target>> for About<'a> {
 }
 
 impl About<'_> {
+    /// The document of a problem. It names the run that the problem stopped, or else the one that the refusal is about.
+    fn document_of(self, problem: &Problem) -> Document {
+        let run_id = problem.run_id.as_deref().or(self.run_id);
+        About { run_id, ..self }.document(&problem.failures, &problem.usage).hinted(&problem.hints)
+    }
+
     fn document(self, failures: &[Failure], usage: &Usage) -> Document {
         let run_id = self.run_id.map(str::to_owned);
         let mut document = Document { run_id, ..Document::not_started(self.target, failures, usage) };
@@ -328,4 +332,20 @@ pub(crate) fn here() -> Result<PathBuf, Problem> {
         Problem::environment(format!("the current directory cannot be found: {e}"))
             .hint("go to a directory that is there, or name the app with `--app DIR`")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A follower that loses its database, and a resume that is refused, name their run: a program can go on with it.
+    #[test]
+    fn the_document_of_a_problem_names_its_run() {
+        let lost = Problem::environment("the database does not answer");
+        let named = |about: About<'_>, problem: &Problem| about.document_of(problem).run_id;
+        let about = About { run_id: Some("01"), ..About::default() };
+        assert_eq!(named(about, &lost).as_deref(), Some("01"));
+        assert_eq!(named(About::default(), &lost), None);
+        assert_eq!(named(About::default(), &lost.of_run("02")).as_deref(), Some("02"));
+    }
 }
