@@ -1,10 +1,11 @@
 //! What the queue of a fleet allows: grants of a submitter, and how processes of a run are kept (K-54, K-55).
 
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use etude_core::data::Json;
 use etude_core::effect::Sandbox;
-use etude_core::plan::{StepKind, stages::StageMachine};
+use etude_core::plan::{Step, StepKind, stages::StageMachine};
 use etude_core::template::{Reference, Scope};
 use etude_invoke::{Modules, Project};
 use etude_runtime::engine::{Allow, QueueRules};
@@ -63,10 +64,23 @@ pub fn denied_step(definition: &Definition, agents: Option<&Sandbox>, rules: &Qu
         return Some(Denied { member: "untrusted", what: "the middleware of the app".to_owned() });
     }
     let fallback = definition.plan.fallback.iter().flat_map(|fallback| &fallback.sequence.steps);
-    definition.plan.steps().chain(fallback).find_map(|step| {
+    // What an agent may call counts as the agent itself does.
+    let called = definition.plan.pipeline_tools().flat_map(|tool| tool.sequence.steps.iter().flat_map(whole));
+    definition.plan.steps().chain(fallback).chain(called).find_map(|step| {
         let member = denying(&step.kind, agents, rules)?;
         Some(Denied { member, what: format!("step `{}`", step.name) })
     })
+}
+
+/// A step with all that are inside it.
+fn whole(step: &Arc<Step>) -> Vec<&Arc<Step>> {
+    let mut found = vec![step];
+    let mut at = 0;
+    while let Some(step) = found.get(at).copied() {
+        found.extend(step.kind.inner());
+        at += 1;
+    }
+    found
 }
 
 /// Middleware of the app are programs that no sandbox keeps.

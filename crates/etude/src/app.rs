@@ -91,7 +91,7 @@ impl App {
         match target {
             Target::Pipeline(name) => self.pipeline(name),
             Target::Machine(name) => stage_machine::load(&self.disk, name, &self.configuration.machines),
-            Target::Skill(_) => skill_mode::load(&self.disk, self.configuration.agent),
+            Target::Skill(name) => skill_mode::load_as(&self.disk, self.configuration.agent, name),
         }
     }
 

@@ -37,12 +37,22 @@ pub fn is_there(disk: &Disk) -> bool {
 /// # Errors
 /// There is no `SKILL.md`, or it cannot be read.
 pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
+    load_as(disk, defaults, "")
+}
+
+/// The definition of a run whose target says `name`. A `SKILL.md` without a name of its own keeps that one where its app lies in a
+/// directory of another name: on a worker, or after it was moved. The steps of the run are called so.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_as(disk: &Disk, defaults: Defaults, name: &str) -> Result<Definition, LoadError> {
     if !is_there(disk) {
         return Err(LoadError::Unknown { known: Vec::new() });
     }
     let instructions = Instructions::read(disk, SKILL_FILE).map_err(LoadError::Invalid)?;
     let warnings = instructions.warnings.clone();
-    let name = instructions.name.clone().unwrap_or_else(|| name_of(disk));
+    let said = || if name.is_empty() { name_of(disk) } else { name.to_owned() };
+    let name = instructions.name.clone().unwrap_or_else(said);
     let tools = Some(tools_of(disk)?);
     let mut files = vec![SKILL_FILE.to_owned()];
     let pipelines = pipelines(disk, &mut files);

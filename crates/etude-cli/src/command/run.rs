@@ -171,7 +171,7 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
 
 /// False if SKILL.md cannot be followed for want of a model. One that must not be asked is no such case: that has a remedy of its own.
 fn can_follow(context: &Context, disk: &Disk) -> Result<bool, Refused> {
-    let tiers: Vec<Tier> = load_skill(context, disk)?.tiers().into_iter().collect();
+    let tiers: Vec<Tier> = load_skill(context, disk, "")?.tiers().into_iter().collect();
     let resolved = settings::ready(&context.global, context.settings(disk.root())?, &tiers, Need::Look)?;
     Ok(tiers.iter().all(|tier| resolved.has_model(*tier) || resolved.withheld(*tier).is_some()))
 }
@@ -222,7 +222,7 @@ fn in_skill_mode(
     before: Before,
 ) -> Result<Prepared, Refused> {
     let Before { spent, routing } = before;
-    let definition = load_skill(context, &disk).map_err(|refused| refused.spent(spent))?;
+    let definition = load_skill(context, &disk, "").map_err(|refused| refused.spent(spent))?;
     let mut text = request.to_owned();
     if let Some(json) = json {
         text.push_str(&format!("\n\nInput: {}", json.trim()));
@@ -245,9 +245,10 @@ fn asked(request: &str, pairs: &[(String, String)], json: Option<&str>) -> Value
     serde_json::json!({"request": request, "input": input})
 }
 
-fn load_skill(context: &Context, disk: &Disk) -> Result<Definition, Refused> {
+/// The app's SKILL.md. `name` is that of the target of a run that was begun before.
+fn load_skill(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
     let defaults = context.settings(disk.root())?.agent;
-    skill_mode::load(disk, defaults).map_err(|error| match error {
+    skill_mode::load_as(disk, defaults, name).map_err(|error| match error {
         LoadError::Invalid(diagnostics) => diagnostics.into(),
         LoadError::Unknown { .. } => {
             let problem = Problem::usage("this app has no SKILL.md, so there is no skill mode");
@@ -264,7 +265,7 @@ fn load_skill(context: &Context, disk: &Disk) -> Result<Definition, Refused> {
 pub(crate) fn load_target(context: &Context, disk: &Disk, target: &Target) -> Result<Definition, Refused> {
     match target {
         Target::Pipeline(name) => load(context, disk, name),
-        Target::Skill(_) => load_skill(context, disk),
+        Target::Skill(name) => load_skill(context, disk, name),
         Target::Machine(name) => super::machine::load(context, disk, name),
     }
 }

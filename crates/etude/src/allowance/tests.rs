@@ -44,3 +44,29 @@ fn a_link_out_of_an_allowed_folder_grants_nothing() {
     assert_eq!(allowed(granted(data.join("link")), &allow), Granted::default());
     assert_eq!(allowed(granted(data.join("nowhere")), &allow), Granted::default());
 }
+
+/// K-54: the steps of pipelines that an agent may call count as the agent does, whatever sandbox that one has.
+#[test]
+fn a_pipeline_that_an_agent_may_call_counts() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let put = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("it is made");
+        std::fs::write(path, text).expect("it is written");
+    };
+    put("SKILL.md", "Be brief.\n");
+    let load = || {
+        let app = crate::app::App::open(dir.path()).expect("an app");
+        app.load(&etude_runs::target::Target::Skill(String::new())).expect("a definition")
+    };
+    let kept = Sandbox::default();
+    let allow = Allow { unsandboxed: false, ..Allow::default() };
+    let rules = QueueRules { allow, ..QueueRules::default() };
+    assert_eq!(denied_step(&load(), Some(&kept), &rules), None);
+    assert_eq!(denied_step(&load(), None, &rules).map(|denied| denied.member), Some("allow.unsandboxed"));
+    let steps = "[{name: a, type: code, command: \"echo 1\"}]";
+    put("pipelines/back/pipeline.yaml", &format!("name: back\ndescription: d\ntriggers: [back]\nsteps: {steps}\n"));
+    put("pipelines/back/learn.yaml", "learn: 1\nstate: active\nfamily: back\n");
+    let denied = denied_step(&load(), Some(&kept), &rules).expect("it is denied");
+    assert_eq!((denied.member, denied.what.as_str()), ("allow.unsandboxed", "step `a`"));
+}

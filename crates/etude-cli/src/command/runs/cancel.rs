@@ -104,7 +104,7 @@ fn is_gone(context: &Context, run: &NewRun) -> bool {
 fn load(disk: &Disk, target: &str) -> Result<Definition, LoadError> {
     match Target::parse(target) {
         Target::Pipeline(name) => definition::load(disk, &name, &Configuration::default()),
-        Target::Skill(_) => skill_mode::load(disk, skill_mode::Defaults::default()),
+        Target::Skill(name) => skill_mode::load_as(disk, skill_mode::Defaults::default(), &name),
         Target::Machine(name) => stage_machine::load(disk, &name, &Rules::default()),
     }
 }
