@@ -64,7 +64,7 @@ pub use server::Server;
 pub use settings::{ServedApp, Settings, Worker};
 pub use stdio::stdio;
 pub use work::event::{Event, Events};
-pub use worker::{Stopped, work_alone};
+pub use worker::{Ended, Stopped, work_alone};
 
 /// The description of the interface, OpenAPI 3.1.
 pub const OPENAPI: &str = include_str!("openapi.json");

@@ -50,6 +50,8 @@ pub struct Server {
     names: Names,
     log: Log,
     close: watch::Sender<bool>,
+    /// True once all runs are handed over at once.
+    leave: watch::Sender<bool>,
 }
 
 impl fmt::Debug for Server {
@@ -99,6 +101,7 @@ impl Server {
             names,
             log,
             close: watch::Sender::new(false),
+            leave: watch::Sender::new(false),
         })
     }
 
@@ -252,6 +255,12 @@ impl Server {
     /// Hands all runs over at once: what is in progress is ended, and begins again elsewhere.
     pub fn leave(&self) {
         work::leave(&self.works);
+        self.leave.send_replace(true);
+    }
+
+    /// Becomes true when all runs are handed over at once.
+    pub(crate) fn leaving(&self) -> watch::Receiver<bool> {
+        self.leave.subscribe()
     }
 
     /// Ends all connections after their response.

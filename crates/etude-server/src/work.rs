@@ -19,6 +19,7 @@ use tokio::sync::{Notify, mpsc};
 mod adopt;
 mod attend;
 mod cancel;
+mod drain;
 pub(crate) mod event;
 mod place;
 mod unread;
@@ -27,6 +28,7 @@ use self::adopt::Settled;
 pub(crate) use self::adopt::continue_run;
 use self::attend::{Following, attend, note_stop};
 pub(crate) use self::cancel::cancel_run;
+pub(crate) use self::drain::{drain, drain_beside};
 use self::event::{Event, Looks, Observer};
 use self::unread::Unread;
 use crate::app::NotLoaded;
@@ -39,9 +41,6 @@ use crate::story::Stories;
 
 /// The longest time between two looks for queued runs, runs to adopt, and answers.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
-
-/// The time that runs have to stop after the drain timeout.
-const LEAVE: Duration = Duration::from_millis(700);
 
 /// A message to a run in progress.
 #[derive(Debug, Clone)]
@@ -244,17 +243,6 @@ pub(crate) async fn look(works: &Arc<Works>, adopts: bool) {
     })
     .await;
     works.looks.note(&works.observer, looked.as_ref().err());
-}
-
-/// Lets the runs in progress finish their effects, at most for `patience`, then leaves them to the next works.
-pub(crate) async fn drain(works: &Works, patience: Duration) {
-    works.control_all(&Control::Drain);
-    if tokio::time::timeout(patience, works.all_over()).await.is_err() {
-        works.control_all(&Control::Leave);
-        works.commands.cancel();
-        // What does not end is ended with the process; its run is adopted.
-        let _ = tokio::time::timeout(LEAVE, works.all_over()).await;
-    }
 }
 
 /// Leaves all runs: what is in progress is ended, and begins again elsewhere.

@@ -12,6 +12,9 @@ use crate::work::event::{Event, Events};
 /// How often a worker looks at its own standing.
 const CLOCK: Duration = Duration::from_millis(100);
 
+/// The time that runs have to stop at the end: their steps have two seconds between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(3);
+
 /// Why a worker has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
@@ -21,8 +24,18 @@ pub enum Stopped {
     Idle,
 }
 
+/// How a worker has stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Why.
+    pub reason: Stopped,
+    /// False if a thread still waits for the database, or a run has not let go. Only the end of the process ends it; another worker takes what
+    /// is left.
+    pub is_over: bool,
+}
+
 /// Drives the runs of a worker until [`Server::drain`] is called, or it was idle. `events` gets what happens.
-pub async fn work_alone(server: Arc<Server>, events: Events) -> Stopped {
+pub async fn work_alone(server: Arc<Server>, events: Events) -> Ended {
     server.works().observer.set(events);
     let idle = server.settings().worker.as_ref().and_then(|worker| worker.idle);
     let working = tokio::spawn(work::work(Arc::clone(server.works())));
@@ -38,16 +51,33 @@ pub async fn work_alone(server: Arc<Server>, events: Events) -> Stopped {
         }
     };
     let attending = tokio::spawn(attend_link(Arc::clone(&server)));
-    let stopped = tokio::select! {
+    let reason = tokio::select! {
         _ = stopping.wait_for(|stop| *stop) => Stopped::Drained,
         () = was_idle => Stopped::Idle,
     };
     server.drain();
-    // A look that has begun may take one more run, which is then drained too.
-    let _ = working.await;
-    work::drain(server.works(), server.settings().drain_timeout).await;
+    // What it lets go of from now on is in its queue again, in its place.
+    server.engine().retire();
+    let looking = async { drop(working.await) };
+    let is_over = work::drain_beside(server.works(), looking, enough(&server), GRACE).await;
     attending.abort();
-    stopped
+    Ended { reason, is_over }
+}
+
+/// Waits until nothing more is to be waited for: the time of a drain is over, or all runs are to be handed over now. A worker without a run
+/// does not wait for a database that is away: what it asks for could only be one more run.
+async fn enough(server: &Server) {
+    let mut leaving = server.leaving();
+    let away = async {
+        while server.works().count() > 0 || !server.engine().health().is_disconnected {
+            tokio::time::sleep(CLOCK).await;
+        }
+    };
+    tokio::select! {
+        () = tokio::time::sleep(server.settings().drain_timeout) => {}
+        _ = leaving.wait_for(|leave| *leave) => {}
+        () = away => {}
+    }
 }
 
 /// Reports what happens to the connection, and lets go of the runs whose lease could not be renewed.

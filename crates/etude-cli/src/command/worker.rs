@@ -219,12 +219,17 @@ async fn until_stopped(server: Arc<Server>, mut stop: watch::Receiver<Stop>, voi
         }
         voice.say(&event.to_json());
     };
-    let reason = match work_alone(server, Box::new(report)).await {
+    let ended = work_alone(server, Box::new(report)).await;
+    let reason = match ended.reason {
         Stopped::Drained => "drained",
         Stopped::Idle => "idle",
     };
     signals.abort();
     voice.say(&json!({"event": "stopped", "reason": reason}));
+    if !ended.is_over {
+        // A thread that waits for the database cannot be ended, and the steps that are left are the guard's.
+        std::process::exit(Exit::Done as i32);
+    }
     Exit::Done
 }
 

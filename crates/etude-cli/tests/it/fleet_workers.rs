@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::database::Server;
 use crate::fleet::{apply, count, elsewhere, fleet, list};
+use crate::server::{Reply, Server as Models};
 use crate::test::{Running, Test, noting, printing, wait_until};
 
 /// The events that a worker has printed so far.
@@ -110,6 +111,8 @@ fn workers_take_over_wait_and_drain() {
     test.put("on", "");
     let ran = second.finish().exit(0);
     assert!(ran.out().contains("\"drained\""), "{}", ran.out());
+    // What was handed over waits in the queue, in its place, also for a platform that starts workers by its depth.
+    assert_eq!(server.sql("select count(*) from etude.queue"), "1");
     let test = elsewhere(test, "third");
     let third = test.start(&[&WORKER[..], &["--idle", "60s"]].concat());
     wait_until("the end of the run", || list(&test).doc()["runs"][0]["status"] == "succeeded");
@@ -223,6 +226,54 @@ fn a_worker_waits_for_its_database() {
     server.start_again();
     wait_until("the worker", || is_ready(&worker));
     worker.finish().exit(0);
+}
+
+/// K-15: a request that no pipeline takes is followed by an agent on a worker, with the document of a run here. K-54, K-55: a queue
+/// that keeps programs in sandboxes takes no agent without one, and an untrusted queue none.
+#[test]
+fn a_worker_follows_a_skill() {
+    let Some(server) = Server::start() else { return };
+    let models = Models::agent([Reply::call("Read", json!({"path": "SKILL.md"}))]);
+    let test = fleet(&server, Test::new().skill("", "Be brief.\n").model(&models));
+    let here = test.follow("go", &["--engine", "embedded"]).exit(0);
+    let worker = test.start(&WORKER);
+    let there = test.run(&["run", "go", "--format", "json"]).exit(0);
+    for member in ["/status", "/mode", "/pipeline", "/output", "/errors", "/steps/0/name", "/steps/0/usage"] {
+        assert_eq!(there.at(member), here.at(member), "{member}");
+    }
+    assert_eq!(there.at("/mode"), "skill");
+    list(&test).has("/runs/0/status", "succeeded").has("/runs/0/queue", "default");
+    apply(&test, "queues: {closed: {allow: {unsandboxed: false}}, guests: {untrusted: true}}\n");
+    for (queue, member) in [("closed", "allow.unsandboxed"), ("guests", "untrusted")] {
+        test.follow("go", &["--queue", queue]).exit(2).stderr_has(&format!("`{member}` of the queue"));
+    }
+    assert_eq!(count(&test), 1);
+    worker.terminate();
+    worker.finish().exit(0);
+}
+
+/// K-27: a worker stops as well while its database is away, at once without a run. With one, a second signal ends what is left.
+#[test]
+fn a_worker_stops_without_its_database() {
+    let Some(mut server) = Server::start() else { return };
+    let sleeper = format!("{}; sleep 600", noting("begun"));
+    let test = Test::new().pipeline("p", |p| p.sh("a", &sleeper));
+    let test = fleet(&server, test.user_config("engine: {beat: 1s, patience: 1h}\n"));
+    test.run(&["run", "-p", "p", "--detach"]).exit(0);
+    let busy = test.start(&WORKER);
+    test.wait_for("begun");
+    let idle = test.start(&WORKER);
+    wait_until("the worker", || is_ready(&idle));
+    server.stop();
+    let is_away = |worker: &Running| events(worker).iter().any(|event| event["event"] == "disconnected");
+    wait_until("the loss", || is_away(&idle) && is_away(&busy));
+    idle.terminate();
+    idle.finish().exit(0);
+    busy.terminate();
+    wait_until("the drain", || events(&busy).iter().any(|event| event["event"] == "draining"));
+    busy.terminate();
+    let ran = busy.finish().exit(0);
+    assert!(ran.out().contains("\"drained\""), "{}", ran.out());
 }
 
 /// K-5, K-7: a worker that slept longer than its lease writes nothing to a run that another one has, says so, and works on. The same

@@ -15,7 +15,7 @@ use etude_runtime::engine::{Engine, NewRun, Placement, RunState};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-use super::{Active, Control, cancel_run, continue_run, look};
+use super::{Active, Control, cancel_run, continue_run, drain_beside, look};
 use crate::app::{Apps, NotLoaded};
 use crate::blocking::blocking;
 use crate::clock::Clock;
@@ -161,4 +161,21 @@ fn a_lapse_loses_the_runs_that_were_taken_before_it() {
     assert!(matches!(before.try_recv(), Ok(Control::Lapse)));
     assert!(after.try_recv().is_err());
     assert_eq!(works.lose(2), ["after", "before"]);
+}
+
+/// K-27: a look at a database that is away holds up no worker that stops, and neither does a run that waits for it. What ends in time is
+/// waited for.
+#[tokio::test]
+async fn a_drain_waits_for_no_database() {
+    let (_dir, server) = process(true);
+    let works = server.works();
+    let (now, never) = (std::future::ready::<()>, std::future::pending::<()>);
+    assert!(drain_beside(works, now(()), never(), Duration::ZERO).await);
+    assert!(!drain_beside(works, never(), now(()), Duration::ZERO).await);
+    let (control, mut controls) = mpsc::unbounded_channel();
+    works.active().insert("stuck".to_owned(), Active { control, lapses: 0 });
+    assert!(!drain_beside(works, now(()), now(()), Duration::ZERO).await);
+    assert!(matches!(controls.try_recv(), Ok(Control::Drain)));
+    let last = std::iter::from_fn(|| controls.try_recv().ok()).last();
+    assert!(matches!(last, Some(Control::Leave)), "{last:?}");
 }
