@@ -42,6 +42,8 @@ impl Store {
     }
 }
 
+/// A run whose worker is dead waits for another one, as those in the queue do: it counts for depth and age, and until it is taken over it is
+/// live as well, as limits count it (K-33). One that a worker has let go of waits for that worker, or for others: without any it counts, too.
 async fn census(connection: &mut Connection) -> Result<Census, Fault> {
     let sql = "select worker, host, pid, version, abi, queues, places, live, is_draining, is_alive(lease_until),
             (extract(epoch from started_at) * 1000)::bigint, (extract(epoch from beat_at) * 1000)::bigint,
@@ -51,9 +53,16 @@ async fn census(connection: &mut Connection) -> Result<Census, Fault> {
     let sql = "with names as (
             select distinct queue from queue union select unnest(queues) from workers where is_alive(lease_until)
             union select queue from queues union select $1),
+        alive as (select worker, queues from workers where is_alive(lease_until)),
+        held as (
+            select runs.queue, runs.created_at_ms, alive.worker is not null or runs.worker is not null and bundle is not null as is_live,
+                bundle is not null and alive.worker is null and not exists (select 1 from queue where queue.run = runs.run)
+                    and (runs.worker is not null or not exists (select 1 from alive as other where runs.queue = any(other.queues))) as is_left
+            from runs left join alive using (worker) where runs.state = 'running'),
         working as (
-            select runs.queue, count(*) as live from runs join workers using (worker)
-            where runs.state = 'running' and is_alive(lease_until) group by 1),
+            select queue, count(*) filter (where is_live) as live, count(*) filter (where is_left) as left_over,
+                min(created_at_ms) filter (where is_left) as oldest_left
+            from held group by 1),
         ready as (
             select queue.queue, count(*) filter (where not is_asleep) as depth, count(*) filter (where is_asleep) as sleeping,
                 min(runs.created_at_ms) filter (where not is_asleep) as oldest,
@@ -62,8 +71,8 @@ async fn census(connection: &mut Connection) -> Result<Census, Fault> {
                     and not exists (select 1 from workers where is_alive(lease_until) and queue.queue = any(workers.queues)
                         and workers.abi = queue.abi)) as unclaimable
             from queue join runs using (run) group by 1)
-        select names.queue, coalesce(depth, 0), now_ms() - oldest, coalesce(sleeping, 0), coalesce(live, 0), coalesce(unclaimable, 0),
-            max_live, coalesce(is_untrusted, false)
+        select names.queue, coalesce(depth, 0) + coalesce(left_over, 0), now_ms() - least(oldest, oldest_left),
+            coalesce(sleeping, 0), coalesce(live, 0), coalesce(unclaimable, 0), max_live, coalesce(is_untrusted, false)
         from names left join ready using (queue) left join working using (queue) left join queues using (queue) order by 1";
     let queues = connection.query(sql, &[&DEFAULT_QUEUE]).await?.iter().map(queue_of).collect::<Result<_, _>>()?;
     Ok(Census { workers, queues })

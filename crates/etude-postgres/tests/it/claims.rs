@@ -411,6 +411,8 @@ fn workers_and_their_deaths_are_seen() {
     let [worker] = &workers[..] else { panic!("{workers:?}") };
     assert_eq!((worker.name.as_str(), worker.state, worker.places), (first.worker(), WorkerState::Live, 2));
     assert_eq!((worker.pid, worker.queues.join(",")), (std::process::id(), "default".to_owned()));
+    let queues = second.census().expect("census").queues;
+    assert_eq!(queues.iter().map(|queue| (queue.depth, queue.live)).collect::<Vec<_>>(), [(0, 1)]);
     // The heartbeat with which it joined is the last one.
     let since = std::time::Instant::now();
     while server.sql("select beat_at > started_at + interval '10 milliseconds' from etude.workers") != "t" {
@@ -418,7 +420,16 @@ fn workers_and_their_deaths_are_seen() {
     }
     // As if it had died long ago.
     server.sql("update etude.workers set lease_until = clock_timestamp() - interval '1 second', lock = 1");
-    assert_eq!(second.census().expect("census").workers[0].state, WorkerState::Lost);
+    let census = second.census().expect("census");
+    assert_eq!(census.workers[0].state, WorkerState::Lost);
+    // Its run waits for another one, and counts until that has it (K-33).
+    let [queue] = &census.queues[..] else { panic!("{:?}", census.queues) };
+    assert_eq!((queue.depth, queue.live, queue.oldest_age_ms.is_some()), (1, 1, true));
+    // So does one that its worker has let go of, where no worker is left that could take it again.
+    server.sql("update etude.runs set worker = null");
+    let queues = second.census().expect("census").queues;
+    assert_eq!(queues.iter().map(|queue| (queue.depth, queue.live)).collect::<Vec<_>>(), [(1, 0)]);
+    server.sql(&format!("update etude.runs set worker = '{}'", first.worker()));
     assert_eq!(
         (second.deaths("r-1").expect("deaths"), second.dead_workers("r-1").expect("names")),
         (1, vec![first.worker().to_owned()])
