@@ -16,6 +16,7 @@ use std::time::Duration;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::report::error_json;
 use etude_runtime::driver::Stop;
+use etude_runtime::engine::{self, Engine};
 use etude_server::clock::Clock;
 use etude_server::listen::{Listening, Place, Tls, Wanted, inherited};
 use etude_server::token::Tokens;
@@ -26,6 +27,7 @@ use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
 use crate::{paths, signals, stdout, value};
 
@@ -110,7 +112,7 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
     settings.allowed_origins = args.allow_origin.iter().map(|origin| allowed(origin)).collect::<Result<_, _>>()?;
     limit(&mut settings, context, args.drain_timeout)?;
     settings.adopts_all = args.adopt == args::Adopt::All;
-    let engine = context.engine(false)?;
+    let engine = engine_for(context, &settings)?;
     let dir = state.join("serve");
     Tokens::new(&dir).owner().map_err(|error| Problem::environment(error.to_string()))?;
     let is_quiet = context.global.quiet;
@@ -165,6 +167,18 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
         lines.flush();
         Ok(Exit::Done)
     })?
+}
+
+/// The engine. Where who has logged in may drive no run, apps are not served: a run that was accepted would wait for ever. What only passes,
+/// such as object storage that does not answer, holds up nothing.
+fn engine_for(context: &Context, settings: &Settings) -> Result<Arc<dyn Engine>, Problem> {
+    let engine = context.engine(false)?;
+    if !settings.apps.is_empty()
+        && let Err(error @ engine::Error::Refused { .. }) = engine.check_work()
+    {
+        return Err(of_engine(&error));
+    }
+    Ok(engine)
 }
 
 /// Prints where the server listens.

@@ -72,6 +72,8 @@ fn tenants_know_nothing_of_each_other() {
     let narrowed = owner.run(&["runs", "list", "--tenant", "globex", "--format", "json"]).exit(0);
     assert_eq!((narrowed.id_of_first_run(), narrowed.at("/runs/1")), (theirs.clone(), json!(null)));
 
+    // A server that accepted runs would be the only one that could drive them.
+    acme.run(&["serve", "--port", "0"]).exit(4).stderr_has("a tenant drives no runs");
     let worker = Test::new().env("ETUDE_ENGINE", &server.url("etude").replace("etude@", "carrier@"));
     let running = worker.start(&WORKER);
     wait_until("the gates", || {
