@@ -3,9 +3,9 @@ use etude_runtime::memory::MemoryEngine;
 use std::sync::Arc;
 
 use super::*;
+use crate::Disk;
 use crate::app::App;
 use crate::definition::Configuration;
-use crate::disk::Disk;
 
 /// K-54: skill mode declares no input, and takes its request as it is; the name of the target stays, whatever the directory of the
 /// app is called where the run is driven.
