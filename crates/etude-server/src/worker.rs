@@ -27,7 +27,7 @@ pub enum Stopped {
 /// How a worker has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// Why.
+    /// What made it stop; a drain that came after it was idle is not a reason of its own.
     pub reason: Stopped,
     /// False if a thread still waits for the database, or a run has not let go. Only the end of the process ends it; another worker takes what
     /// is left.
@@ -64,7 +64,7 @@ pub async fn work_alone(server: Arc<Server>, events: Events) -> Ended {
     Ended { reason, is_over }
 }
 
-/// Waits until nothing more is to be waited for: the time of a drain is over, or all runs are to be handed over now. A worker without a run
+/// Ends when a drain has lasted long enough: its time is over, or all runs must be handed over now. A worker without a run
 /// does not wait for a database that is away: what it asks for could only be one more run.
 async fn enough(server: &Server) {
     let mut leaving = server.leaving();
