@@ -33,6 +33,8 @@ use etude_process::{PythonWorker, SECRET_VARIABLES, TOKEN_VARIABLE};
 use etude_request::Mode;
 use etude_runtime::host::ModelPort;
 use etude_spec::automation::{self, Automation, Known};
+#[cfg(feature = "serve")]
+use etude_spec::config::auth::Auth;
 use etude_spec::config::engine::EngineSettings;
 use etude_spec::config::learn::Learning;
 use etude_spec::config::{Config, Provider};
@@ -238,10 +240,11 @@ pub(crate) fn secrets_in(text: &str) -> String {
     secrets::expand(text, &mut Vec::new()).text
 }
 
-/// Limits of a server, the nearest file first: the app's own counts if no other app is served.
+/// Limits of a server, the nearest file first: the app's own counts if no other app is served. The same file may name the issuer whose
+/// tokens are taken, unless the user names one: no app moves the door that its user has chosen.
 #[cfg(feature = "serve")]
-pub(crate) fn serve(global: &Global, app: &Path, is_only: bool) -> Result<Serve, Problem> {
-    let mut limits = Serve::default();
+pub(crate) fn serve(global: &Global, app: &Path, is_only: bool) -> Result<(Serve, Option<Auth>), Problem> {
+    let (mut limits, mut auth) = (Serve::default(), None);
     for (path, text) in texts(global, app)? {
         if !is_only && global.config.is_none() && path == own_file(app) {
             continue;
@@ -255,8 +258,9 @@ pub(crate) fn serve(global: &Global, app: &Path, is_only: bool) -> Result<Serve,
         limits.max_queued = limits.max_queued.or(max_queued);
         limits.max_cost_per_day_usd = limits.max_cost_per_day_usd.or(max_cost_per_day_usd);
         limits.drain_timeout_ms = limits.drain_timeout_ms.or(drain_timeout_ms);
+        auth = config.auth.or(auth);
     }
-    Ok(limits)
+    Ok((limits, auth))
 }
 
 /// A text of the configuration with its `${env:NAME}` replaced. `None` if a variable is not set.

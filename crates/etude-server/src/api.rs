@@ -11,6 +11,7 @@ pub(crate) mod learned;
 pub(crate) mod login;
 pub(crate) mod metrics;
 pub(crate) mod notice;
+pub(crate) mod resource;
 pub(crate) mod run;
 pub(crate) mod schedule;
 pub(crate) mod start;

@@ -7,6 +7,7 @@ use http::{HeaderMap, Method, Uri};
 
 use crate::forwarded;
 use crate::listen::Peer;
+use crate::oauth;
 use crate::problem::{Code, Problem};
 use crate::server::Server;
 use crate::token::{self, Caller};
@@ -102,8 +103,8 @@ pub(crate) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     pairs.find(|(key, value)| *key == name && !value.is_empty()).map(|(_, value)| value.to_owned())
 }
 
-/// The owner of a request, by its token or its session (S-13, S-17).
-pub(crate) fn caller(server: &Server, peer: &Peer, headers: &HeaderMap) -> Result<Caller, Problem> {
+/// The owner of a request, by its token or its session (S-13, S-17). A token of an issuer may wait for the keys of that.
+pub(crate) async fn caller(server: &Server, peer: &Peer, headers: &HeaderMap) -> Result<Caller, Problem> {
     let unauthenticated = || {
         Problem::new(Code::Unauthenticated, "the request has no token")
             .hint("send `Authorization: Bearer TOKEN`; create a token with `etude token new NAME --scope read`")
@@ -112,6 +113,11 @@ pub(crate) fn caller(server: &Server, peer: &Peer, headers: &HeaderMap) -> Resul
     if headers.contains_key(AUTHORIZATION) {
         let given = single(headers, AUTHORIZATION).ok().flatten().and_then(|value| value.split_once(' '));
         let token = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+        if let (Some(token), Some(issuer)) = (token, server.issuer())
+            && oauth::is_jwt(token)
+        {
+            return oauth::caller(server, issuer, peer, token).await;
+        }
         let found = match token {
             Some(token) => server.tokens().find(token, now).map_err(|e| tokens_failed(&e))?,
             None => None,

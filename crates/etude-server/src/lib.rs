@@ -25,6 +25,7 @@ mod mcp;
 mod metrics;
 mod names;
 mod notice;
+mod oauth;
 mod once;
 mod page;
 mod patient;

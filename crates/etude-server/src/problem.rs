@@ -174,6 +174,19 @@ impl Problem {
         self
     }
 
+    /// Sets the header `WWW-Authenticate`, which is `Bearer` otherwise.
+    pub(crate) fn challenge(mut self, challenge: String) -> Self {
+        self.header = Some((WWW_AUTHENTICATE, challenge));
+        self
+    }
+
+    /// The header `WWW-Authenticate` of a request without a valid token.
+    pub(crate) fn bearer(&self) -> HeaderValue {
+        let own = self.header.as_ref().filter(|(name, _)| *name == WWW_AUTHENTICATE);
+        let own = own.and_then(|(_, value)| HeaderValue::from_str(value).ok());
+        own.unwrap_or(HeaderValue::from_static("Bearer"))
+    }
+
     /// A range outside of `total` bytes: the header `Content-Range` says how many there are.
     pub(crate) fn outside_of(total: u64) -> Self {
         let problem = Self::new(Code::RangeNotSatisfiable, format!("the stream has {total} bytes"));
@@ -219,7 +232,7 @@ impl Problem {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if self.code == Code::Unauthenticated {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            headers.insert(WWW_AUTHENTICATE, self.bearer());
         }
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, seconds.into());

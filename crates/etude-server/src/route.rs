@@ -173,6 +173,8 @@ const TABLE: &[Route] = table! {
     POST "/v1/notices/{app}/{name}/deliveries/{delivery}/again" Admin [] Json(BODY) => api::notice::again;
     POST "/v1/server/drain" Admin [] Json(BODY) => api::about::drain;
     POST "/mcp" token [] Json(api::start::BODY) => mcp::post::post;
+    GET "/.well-known/oauth-protected-resource" none [] Nothing => api::resource::server;
+    GET "/.well-known/oauth-protected-resource/mcp" none [] Nothing => api::resource::agents;
     POST "/v1/server/links" Admin [] Json(BODY) => api::login::link;
 };
 

@@ -35,6 +35,7 @@ use crate::local::{Entered, Failed, failed};
 use crate::log::LogLine;
 use crate::mcp;
 use crate::notice;
+use crate::oauth::resource;
 use crate::page;
 use crate::patient::Patient;
 use crate::problem::{Code, Problem};
@@ -220,8 +221,7 @@ pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Bo
             None => problem.to_response(&server.settings().base_path, &request_id),
         };
         if problem.code() == Code::Unauthenticated {
-            let bearer = HeaderValue::from_static("Bearer");
-            response.headers_mut().insert(http::header::WWW_AUTHENTICATE, bearer);
+            response.headers_mut().insert(http::header::WWW_AUTHENTICATE, problem.bearer());
         }
     }
     finish(allowed_origin, &mut response, &request_id);
@@ -286,8 +286,8 @@ async fn checked(
     reader: &mut Option<Caller>,
 ) -> Response {
     let is_page = is_page(below_base(server, &peer, request.uri().path()).unwrap_or_default());
-    let found = (|| {
-        let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+    let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+    let found = async {
         door::check_host(server, &peer, uri, headers)?;
         let path = below_base(server, &peer, uri.path());
         // Without a session there is nothing to end: who logs out has no token, whatever page it comes from.
@@ -302,9 +302,14 @@ async fn checked(
         if *method == Method::POST && starts && server.context().is_draining() {
             return Err(Problem::new(Code::Draining, "the server is about to stop and starts nothing"));
         }
-        let caller = match path.is_some_and(|path| route::is_public(method, path)) {
+        let has_issuer = server.issuer().is_some();
+        let is_public = |path: &str| route::is_public(method, path) && (has_issuer || !resource::is_metadata(path));
+        let caller = match path.is_some_and(is_public) {
             true => None,
-            false => Some(door::caller(server, &peer, headers)?),
+            false => {
+                let found = door::caller(server, &peer, headers).await;
+                Some(found.map_err(|problem| resource::challenged(problem, server, &peer, headers, path))?)
+            }
         };
         let path = path.ok_or_else(|| Problem::not_found("there is no such route below the base path"))?;
         // Without a base path, the route is what was asked for.
@@ -315,7 +320,8 @@ async fn checked(
         });
         let target = target.transpose().map_err(|_| Problem::new(Code::Malformed, "the path is not a path"))?;
         Ok(Some((caller, target)))
-    })();
+    }
+    .await;
     match found {
         Err(problem) => refused(server, &peer, request, problem).await,
         Ok(None) => {
@@ -370,7 +376,9 @@ fn below_base<'p>(server: &Server, peer: &Peer, path: &'p str) -> Option<&'p str
 
 /// True for the paths of pages.
 fn is_page(path: &str) -> bool {
-    !["/v1", "/metrics", "/mcp", "/in/", "/assets/", "/healthz", "/readyz"].iter().any(|start| path.starts_with(start))
+    !["/v1", "/metrics", "/mcp", "/in/", "/assets/", "/healthz", "/readyz", "/.well-known/"]
+        .iter()
+        .any(|start| path.starts_with(start))
 }
 
 fn accepts_html(headers: &http::HeaderMap) -> bool {
@@ -399,7 +407,8 @@ fn finish(allowed_origin: Option<HeaderValue>, response: &mut Response, request_
         let allowed =
             "Authorization, Content-Type, Idempotency-Key, If-None-Match, If-Range, Last-Event-ID, Prefer, Range";
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
-        let exposed = "Content-Range, ETag, Idempotency-Replayed, Location, Preference-Applied, Retry-After";
+        let exposed =
+            "Content-Range, ETag, Idempotency-Replayed, Location, Preference-Applied, Retry-After, WWW-Authenticate";
         headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(exposed));
     }
     debug_assert!(response.status() != StatusCode::OK || response.headers().contains_key(CONTENT_TYPE));

@@ -19,6 +19,7 @@ use crate::log::{Log, LogLine};
 use crate::metrics::Metrics;
 use crate::names::Names;
 use crate::notice::Notices;
+use crate::oauth::Issuer;
 use crate::protocol;
 use crate::run::Runs;
 use crate::schedule::Schedules;
@@ -27,7 +28,7 @@ use crate::settings::Settings;
 use crate::story::{self, Stories};
 use crate::token::Tokens;
 use crate::webhook::Webhooks;
-use crate::work::event::Events;
+use crate::work::event::{Event, Events};
 use crate::work::{self, Works};
 
 /// The state that all requests and background tasks share.
@@ -44,6 +45,7 @@ pub struct Server {
     ledger: Arc<Ledger>,
     metrics: Arc<Metrics>,
     tokens: Tokens,
+    issuer: Option<Arc<Issuer>>,
     sessions: Sessions,
     throttle: Throttle,
     room: Room,
@@ -79,6 +81,9 @@ impl Server {
         let notices = Arc::new(Notices::new(&context, &ledger, &metrics));
         let stories = Arc::default();
         let works = Arc::new(Works::new(&context, &stories, &notices));
+        let said = Arc::clone(&works);
+        let say = move |event: &Event| said.observer.say(event);
+        let issuer = context.settings().auth.as_ref().map(|auth| Issuer::new(auth, Box::new(say)));
         let admissions = Arc::new(Admissions::new(&context, &works));
         let schedules = Schedules::new(&context, &ledger, &metrics, &notices, &works, &admissions);
         let webhooks = Webhooks::new(&context, &ledger, &admissions);
@@ -95,6 +100,7 @@ impl Server {
             metrics,
             context,
             tokens,
+            issuer,
             sessions,
             throttle: Throttle::default(),
             room: Room::default(),
@@ -182,6 +188,11 @@ impl Server {
 
     pub(crate) fn tokens(&self) -> &Tokens {
         &self.tokens
+    }
+
+    /// The issuer of access tokens that are taken besides those of the server.
+    pub(crate) fn issuer(&self) -> Option<&Arc<Issuer>> {
+        self.issuer.as_ref()
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {

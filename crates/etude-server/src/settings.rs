@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use etude_spec::config::auth::Auth;
+
 /// An app whose runs and definitions the interface shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServedApp {
@@ -27,6 +29,8 @@ pub struct Settings {
     pub base_path: String,
     /// Origins of other sites that may call the server.
     pub allowed_origins: Vec<String>,
+    /// The authorization server whose access tokens are taken besides those of the server.
+    pub auth: Option<Auth>,
     /// The time that runs have to finish their effects before the server stops.
     pub drain_timeout: Duration,
     /// Runs that are in progress at once.
@@ -57,6 +61,7 @@ impl Settings {
             is_behind_proxy: false,
             base_path: String::new(),
             allowed_origins: Vec::new(),
+            auth: None,
             drain_timeout: Duration::from_secs(30),
             max_runs: 32,
             max_queued: 10_000,

@@ -3,6 +3,7 @@
 //! `${env:NAME}` stays as it is: only the command line reads the environment. Merging several files is its work too:
 //! what a file does not say is `None` or empty here.
 
+pub mod auth;
 pub mod engine;
 pub mod fleet;
 pub mod learn;
@@ -47,6 +48,8 @@ pub struct Config {
     pub automation_variables: Vec<String>,
     /// Limits of a server.
     pub serve: serve::Serve,
+    /// The authorization server of a server, if the file names one.
+    pub auth: Option<auth::Auth>,
     /// The database that machines share, if the file says anything about it.
     pub engine: Option<engine::EngineSettings>,
     /// The queues of a fleet by name, if the file says anything about them.
@@ -219,6 +222,7 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
     object(&mut found, entries, &tables::CONFIG, Subject { name: "the configuration", at }, &[]);
     leave_automation(&mut found.list, entries);
     serve::check(&mut found, entries);
+    auth::check(&mut found, entries);
     engine::check(&mut found, entries);
     fleet::check(&mut found, entries);
     learn::check(&mut found, entries);
@@ -248,6 +252,7 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
         prices: each(entries, "prices", |_, node| price(node)),
         automation_variables: variables(file, entries),
         serve: serve::read(entries),
+        auth: auth::read(entries),
         engine: engine::read(entries),
         queues: fleet::queues(entries),
         tenants: fleet::tenants(entries),

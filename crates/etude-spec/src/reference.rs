@@ -61,6 +61,7 @@ pub const TABLES: &[Named] = &[
     ("verify", Table::Object(&automation::VERIFY)),
     ("notice", Table::Object(&automation::NOTICE)),
     ("serve", Table::Object(&automation::SERVE)),
+    ("auth", Table::Object(&config::AUTH)),
     ("per-day", Table::Object(&automation::PER_DAY)),
     ("serve-mcp", Table::Object(&automation::MCP)),
     ("limits", Table::Object(&automation::LIMITS)),

@@ -28,6 +28,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::render::stopped::of_engine;
+use crate::render::text::visible;
 use crate::runtime::block_on;
 use crate::{paths, signals, stdout, value};
 
@@ -75,10 +76,15 @@ pub(crate) fn usage_error(message: &str) {
     stdout::json(&json!({"addresses": [], "errors": [error(&failure, None)]}));
 }
 
-/// The limits of the configuration.
+/// The limits of the configuration, and its issuer of access tokens.
 fn limit(settings: &mut Settings, context: &Context, drain_timeout_ms: Option<u64>) -> Result<(), Problem> {
     let [app, others @ ..] = settings.apps.as_slice() else { return Ok(()) };
-    let limits = crate::settings::serve(&context.global, &app.dir, others.is_empty())?;
+    let (limits, auth) = crate::settings::serve(&context.global, &app.dir, others.is_empty())?;
+    if let Some(auth) = auth.as_ref().filter(|_| !context.is_json() && !context.global.quiet) {
+        // The file of the app may say so.
+        crate::render::say!("access tokens of {} are accepted", visible(&auth.issuer));
+    }
+    settings.auth = auth;
     settings.max_runs = limits.max_runs.unwrap_or(settings.max_runs);
     settings.max_queued = limits.max_queued.unwrap_or(settings.max_queued);
     settings.max_cost_per_day_usd = limits.max_cost_per_day_usd;

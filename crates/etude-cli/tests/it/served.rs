@@ -76,7 +76,8 @@ fn reading_every_route_changes_no_row() {
     let test = Test::new()
         .pipeline("p", |p| p.sh("s", "echo said >&2; echo '{\"output\": 1}'"))
         .pipeline("ask", |p| p.step("name: gate\ntype: approval\nmessage: Go?"))
-        .file("etude.yaml", config);
+        .file("etude.yaml", config)
+        .user_config("auth: {issuer: \"https://id.invalid\", audience: etude}\n");
     let serving = Serving::start(&test, &["--port", "0"]);
     let run = serving.post("/v1/runs", &json!({"pipeline": "p"}))["run_id"].as_str().expect("an id").to_owned();
     serving.until(&format!("/v1/runs/{run}"), "succeeded");
@@ -190,6 +191,34 @@ fn the_configuration_limits_a_server() {
     let serving = Serving::start(&test, &["--port", "0", &one, &two]);
     assert_eq!(serving.document("GET", "/v1/server", "")["limits"]["max_runs"], 7);
     assert_eq!(serving.end().0, Some(0));
+}
+
+/// serve, section 4: the issuer is the one that the user names, else that of the app if it alone is served.
+#[test]
+fn the_configuration_names_the_issuer() {
+    const METADATA: &str = "/.well-known/oauth-protected-resource";
+    let auth = |issuer: &str| format!("auth: {{issuer: \"{issuer}\", audience: etude}}\n");
+    let test =
+        Test::new().pipeline("p", |p| p.sh("s", &printing("1"))).file("etude.yaml", &auth("https://app.invalid"));
+    let issuers = |args: &[&str]| {
+        let serving = Serving::start(&test, args);
+        let issuers = serving.document("GET", METADATA, "")["authorization_servers"].clone();
+        assert_eq!(serving.end().0, Some(0));
+        issuers
+    };
+    assert_eq!(issuers(&["--port", "0"]), json!(["https://app.invalid"]));
+    let (one, two) = (test.path("app").display().to_string(), test.path("other").display().to_string());
+    test.put(
+        "other/pipelines/q/pipeline.yaml",
+        "name: q\ndescription: Q.\nsteps: [{name: s, type: code, command: cat, output: text}]\n",
+    );
+    assert_eq!(issuers(&["--port", "0", &one, &two]), Value::Null);
+    let test = test.user_config(&auth("https://user.invalid/"));
+    let serving = Serving::start(&test, &["--port", "0"]);
+    assert_eq!(serving.document("GET", METADATA, "")["authorization_servers"], json!(["https://user.invalid/"]));
+    assert_eq!(serving.end().0, Some(0));
+    test.put("home/.config/etude/config.yaml", &auth("http://user.invalid/"));
+    test.run(&["serve", "--port", "0"]).exit(3).stderr_has("`auth.issuer` is not `https`");
 }
 
 /// S-92, S-94: `skip` of a pipeline refuses a second run on every server of the journal.

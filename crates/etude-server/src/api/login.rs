@@ -81,8 +81,11 @@ fn redirect(to: &str, cookie: &str) -> Respond {
 pub(crate) async fn link(call: Call) -> Respond {
     call.json(&[]).await?;
     // A session has the rights of the token that made its link, and ends with it.
-    let token = call.caller()?.token;
-    let (url, expires_at_ms) = call.server.login_link_of(token, "/");
+    let Some(token) = call.caller()?.token else {
+        let detail = "a token of the issuer begins no session: it would outlive the token";
+        return Err(Problem::new(Code::ForbiddenScope, detail).hint("use a token of `etude token new`"));
+    };
+    let (url, expires_at_ms) = call.server.login_link_of(Some(token), "/");
     let document = json!({"url": url, "expires_at": etude_runtime::clock::rfc3339(expires_at_ms)});
     Ok(json_response(StatusCode::CREATED, &document))
 }

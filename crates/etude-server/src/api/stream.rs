@@ -19,6 +19,7 @@ use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Interval;
 
+use crate::oauth::until_ms;
 use crate::problem::{Code, Problem};
 use crate::query::invalid;
 use crate::request::{Call, Respond};
@@ -41,6 +42,8 @@ pub(crate) struct Permit {
     name: String,
     token: Option<Hash>,
     session: Option<Hash>,
+    /// Of a token of an issuer, which is in no file: when it is over, in milliseconds since 1970.
+    until_ms: Option<i64>,
     /// When the token was found valid last.
     checked: Instant,
 }
@@ -59,6 +62,7 @@ impl Permit {
     pub(crate) fn is_valid(&self) -> bool {
         let now_ms = self.server.clock().now_ms();
         self.server.tokens().is_valid(self.token, now_ms)
+            && self.until_ms.is_none_or(|until_ms| now_ms < until_ms)
             && self.session.is_none_or(|session| self.server.sessions().is_open(session, now_ms))
     }
 }
@@ -72,8 +76,8 @@ impl Drop for Permit {
 /// A stream for the caller, if its token has not too many of them.
 pub(crate) fn permit(server: &Arc<Server>, caller: &Caller) -> Result<Permit, Problem> {
     server.stories().begin_stream(&caller.name)?;
-    let (name, token, session) = (caller.name.clone(), caller.token, caller.session);
-    Ok(Permit { server: Arc::clone(server), name, token, session, checked: Instant::now() })
+    let (name, token, session, until_ms) = (caller.name.clone(), caller.token, caller.session, until_ms(caller));
+    Ok(Permit { server: Arc::clone(server), name, token, session, until_ms, checked: Instant::now() })
 }
 
 /// What the client wants.

@@ -79,6 +79,18 @@ pub enum Event {
     },
     /// It is usable again.
     JournalUsable,
+    /// The keys of the issuer of access tokens cannot be read, and could before.
+    IssuerUnreachable {
+        /// The issuer, as configured.
+        issuer: String,
+        /// Why, as one line.
+        message: String,
+    },
+    /// They can be read again.
+    IssuerReachable {
+        /// The issuer, as configured.
+        issuer: String,
+    },
 }
 
 impl Event {
@@ -104,6 +116,10 @@ impl Event {
             Self::AppReadable { app } => json!({"event": "app_readable", "app": app}),
             Self::JournalFailed { message } => json!({"event": "journal_failed", "message": message}),
             Self::JournalUsable => json!({"event": "journal_usable"}),
+            Self::IssuerUnreachable { issuer, message } => {
+                json!({"event": "issuer_unreachable", "issuer": issuer, "message": message})
+            }
+            Self::IssuerReachable { issuer } => json!({"event": "issuer_reachable", "issuer": issuer}),
         }
     }
 

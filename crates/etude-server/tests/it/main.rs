@@ -10,6 +10,7 @@ mod learned;
 mod limits;
 mod mcp;
 mod notices;
+mod oauth;
 mod page_forms;
 mod page_live;
 mod page_tree;

@@ -192,12 +192,12 @@ impl Running {
         Self::with(|_| ())
     }
 
-    pub(crate) fn with(change: Change) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
         Self::at(tempfile::tempdir().expect("a directory"), change)
     }
 
     /// A server on the journal in `dir`.
-    pub(crate) fn at(dir: TempDir, change: Change) -> Self {
+    pub(crate) fn at(dir: TempDir, change: impl FnOnce(&mut Settings)) -> Self {
         Self::of(dir, change, Arc::new(NoModels), 0)
     }
 
@@ -211,11 +211,17 @@ impl Running {
         Self::of(tempfile::tempdir().expect("a directory"), change, Arc::new(Scripted(say)), 0)
     }
 
-    fn of(dir: TempDir, change: Change, models: Arc<dyn ModelPort>, port: u16) -> Self {
+    fn of(dir: TempDir, change: impl FnOnce(&mut Settings), models: Arc<dyn ModelPort>, port: u16) -> Self {
         Self::on_journal(dir.path().to_owned(), Some(dir), change, models, port)
     }
 
-    fn on_journal(path: PathBuf, dir: Option<TempDir>, change: Change, models: Arc<dyn ModelPort>, port: u16) -> Self {
+    fn on_journal(
+        path: PathBuf,
+        dir: Option<TempDir>,
+        change: impl FnOnce(&mut Settings),
+        models: Arc<dyn ModelPort>,
+        port: u16,
+    ) -> Self {
         let app = path.join("demo");
         std::fs::create_dir_all(app.join("pipelines")).expect("an app");
         let app = app.canonicalize().expect("it is there");

@@ -31,7 +31,9 @@ fn routes_need_a_token() {
             "GET /login",
             "POST /login",
             "GET /assets/{version}/{name}",
-            "POST /in/{app}/{name}"
+            "POST /in/{app}/{name}",
+            "GET /.well-known/oauth-protected-resource",
+            "GET /.well-known/oauth-protected-resource/mcp"
         ]
     );
 }

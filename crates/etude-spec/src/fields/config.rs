@@ -38,6 +38,8 @@ pub static CONFIG: Object = Object {
             "Messages to other programs about runs.";
         optional "serve": Kind::Object(&automation::SERVE), "{max_runs: 8, per_day: {max_cost_usd: 20}}",
             "Limits of a server and of the pipelines that it runs.";
+        optional "auth": Kind::Object(&AUTH), "{issuer: \"https://id.example.com\", audience: \"https://runs.example.com/mcp\"}",
+            "The OAuth authorization server whose access tokens a server takes besides its own.";
         optional "engine": Kind::Object(&ENGINE), "{url: \"${env:ETUDE_ENGINE}\", lease: 15s}",
             "The database that machines share, and the leases of workers. Not in an app's own file.";
         optional "queues": Entries(&QUEUE_KIND), "{default: {limit: 500}, batch: {priority: -1, limit: 50, per_tenant: 5}}",
@@ -149,6 +151,17 @@ pub static AGENT: Object = Object {
         optional "max_turns": Kind::Integer(1, 10_000), "80", "Most answers of the model." => default "50";
         optional "sandbox": Kind::Object(&SANDBOX), "{network: false}",
             "What programs that agents run may reach besides the folders of their tools.";
+    }],
+};
+
+/// The value of `auth`.
+pub static AUTH: Object = Object {
+    name: "an authorization server",
+    doc: "The OAuth authorization server whose access tokens a server takes besides its own.",
+    fields: &[fields! {
+        required "issuer": Text, "\"https://id.example.com\"",
+            "Its URL, as `iss` of its tokens has it, character for character; `http://` only on this machine.";
+        required "audience": Text, "\"https://runs.example.com/mcp\"", "What `aud` of a token must contain.";
     }],
 };
 

@@ -1,0 +1,209 @@
+//! Access tokens of an OAuth authorization server (serve, section 4): the server is a resource server. It trusts the signature of one
+//! issuer and asks it for nothing but its keys.
+
+mod fetch;
+mod keys;
+pub(crate) mod resource;
+mod token;
+mod wire;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use etude_spec::config::auth::Auth;
+
+use self::keys::{Keys, Verdict};
+use self::token::{Fault, LEEWAY_MS, Signed, parse};
+use crate::door;
+use crate::listen::Peer;
+use crate::problem::{Code, Problem};
+use crate::server::Server;
+use crate::token::Caller;
+use crate::work::event::Event;
+
+pub(crate) use self::token::is_jwt;
+
+/// The time between two requests for the keys, whatever tokens come in, in milliseconds.
+const PAUSE_MS: i64 = 30_000;
+
+/// The age of keys at which they are read again, in milliseconds.
+const REFRESH_MS: i64 = 60 * 60 * 1_000;
+
+/// The age of keys at which they do not count any more, in milliseconds: an issuer that is away for less is not missed.
+const HOLD_MS: i64 = 2 * REFRESH_MS;
+
+/// Hears of an issuer that cannot be reached, and that it can be again.
+type Say = Box<dyn Fn(&Event) + Send + Sync>;
+
+/// The issuer of access tokens, with its keys as they were read last.
+pub(crate) struct Issuer {
+    auth: Auth,
+    held: Mutex<Held>,
+    /// Whose turn it is to read the keys.
+    turn: tokio::sync::Mutex<()>,
+    say: Say,
+}
+
+/// What is known of the keys. Times are those of the server's clock, in milliseconds since 1970.
+#[derive(Debug, Default)]
+struct Held {
+    keys: Option<Arc<Keys>>,
+    /// When they were read.
+    read_ms: i64,
+    /// When they were asked for last.
+    asked_ms: Option<i64>,
+    /// The last request for them failed.
+    has_failed: bool,
+}
+
+impl Held {
+    /// The keys, and whether they should be read again. None that are too old.
+    fn current(&self, now_ms: i64) -> Option<(Arc<Keys>, bool)> {
+        let keys = self.keys.as_ref().filter(|_| age(self.read_ms, now_ms) < HOLD_MS)?;
+        Some((Arc::clone(keys), age(self.read_ms, now_ms) >= REFRESH_MS))
+    }
+
+    fn may_ask(&self, now_ms: i64) -> bool {
+        self.asked_ms.is_none_or(|asked_ms| age(asked_ms, now_ms) >= PAUSE_MS)
+    }
+}
+
+/// The time from `then` to now. Of two requests at once, one may have looked at the clock before the other; a clock that was set back by
+/// more makes nothing younger.
+fn age(then_ms: i64, now_ms: i64) -> i64 {
+    match now_ms.saturating_sub(then_ms) {
+        age if age < -PAUSE_MS => i64::MAX,
+        age => age.max(0),
+    }
+}
+
+/// Why a signature was not found valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    /// The keys of the issuer say that it is not, or something else of the token is wrong.
+    Fault(Fault),
+    /// There are no keys.
+    Away,
+}
+
+impl fmt::Debug for Issuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Issuer").field("auth", &self.auth).finish_non_exhaustive()
+    }
+}
+
+impl Issuer {
+    /// The issuer of `auth`. Its keys are read when they are needed first.
+    pub(crate) fn new(auth: &Auth, say: Say) -> Arc<Self> {
+        Arc::new(Self { auth: auth.clone(), held: Mutex::default(), turn: tokio::sync::Mutex::default(), say })
+    }
+
+    /// What the configuration says of it.
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.auth
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The owner of a token.
+    async fn caller(self: &Arc<Self>, token: &str, now_ms: i64) -> Result<Caller, Refusal> {
+        let signed = parse(token).map_err(Refusal::Fault)?;
+        self.verify(&signed, now_ms).await?;
+        signed.caller(&self.auth, now_ms).map_err(Refusal::Fault)
+    }
+
+    /// Verifies the signature of a token. Keys that are due are read beside it, and waited for only where there is no other way.
+    async fn verify(self: &Arc<Self>, signed: &Signed<'_>, now_ms: i64) -> Result<(), Refusal> {
+        let ask = |keys: &Keys| keys.verify(signed.algorithm, signed.key.as_deref(), signed.message, &signed.signature);
+        let known = self.held().current(now_ms);
+        if let Some((keys, is_due)) = known {
+            match ask(&keys) {
+                Verdict::Wrong => return Err(Refusal::Fault(Fault::Signature)),
+                Verdict::Valid => {
+                    if is_due && self.held().may_ask(now_ms) {
+                        drop(tokio::spawn(Arc::clone(self).read(now_ms)));
+                    }
+                    return Ok(());
+                }
+                Verdict::Unknown => {}
+            }
+        }
+        // A task of its own: a client that leaves does not end it for the others.
+        let _ = tokio::spawn(Arc::clone(self).read(now_ms)).await;
+        let Some((keys, _)) = self.held().current(now_ms) else { return Err(Refusal::Away) };
+        match ask(&keys) {
+            Verdict::Valid => Ok(()),
+            Verdict::Wrong => Err(Refusal::Fault(Fault::Signature)),
+            Verdict::Unknown => Err(Refusal::Fault(Fault::Key)),
+        }
+    }
+
+    /// Reads the keys, one at a time and not too often.
+    async fn read(self: Arc<Self>, now_ms: i64) {
+        let _turn = self.turn.lock().await;
+        {
+            let mut held = self.held();
+            if !held.may_ask(now_ms) {
+                return;
+            }
+            held.asked_ms = Some(now_ms);
+        }
+        let read = fetch::keys(&self.auth.issuer).await;
+        let event = {
+            let mut held = self.held();
+            let failed_before = std::mem::replace(&mut held.has_failed, read.is_err());
+            match (read, failed_before) {
+                (Ok(keys), failed) => {
+                    (held.keys, held.read_ms) = (Some(Arc::new(keys)), now_ms);
+                    failed.then(|| Event::IssuerReachable { issuer: self.auth.issuer.clone() })
+                }
+                (Err(message), false) => Some(Event::IssuerUnreachable { issuer: self.auth.issuer.clone(), message }),
+                (Err(_), true) => None,
+            }
+        };
+        if let Some(event) = event {
+            (self.say)(&event);
+        }
+    }
+}
+
+/// The owner of a request whose token is one of the issuer.
+pub(crate) async fn caller(server: &Server, issuer: &Arc<Issuer>, peer: &Peer, token: &str) -> Result<Caller, Problem> {
+    match issuer.caller(token, server.clock().now_ms()).await {
+        Ok(caller) => Ok(caller),
+        Err(Refusal::Away) => {
+            let detail = "the keys of the issuer of access tokens cannot be read";
+            Err(Problem::new(Code::JournalUnavailable, detail)
+                .hint("tokens of the server itself are accepted meanwhile"))
+        }
+        Err(Refusal::Fault(fault)) => Err(door::wrong_token(server, peer).hint(fault.to_string())),
+    }
+}
+
+/// The time until which what a token of an issuer has begun may go on, in milliseconds since 1970. `None`: the caller has another
+/// token, or none.
+pub(crate) fn until_ms(caller: &Caller) -> Option<i64> {
+    let expires_at_ms = caller.expires_at_ms.filter(|_| caller.token.is_none())?;
+    Some(expires_at_ms.saturating_add(LEEWAY_MS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keys hold for two hours and are due after one. Requests for them are half a minute apart, also where two looked at the clock in
+    /// another order than they came.
+    #[test]
+    fn keys_grow_old() {
+        let at = 1_800_000_000_000;
+        let held = Held { keys: Some(Arc::default()), read_ms: at, asked_ms: Some(at), has_failed: false };
+        let due = |after_ms: i64| held.current(at + after_ms).map(|(_, is_due)| is_due);
+        assert_eq!([due(0), due(REFRESH_MS - 1), due(REFRESH_MS)], [Some(false), Some(false), Some(true)]);
+        assert_eq!([due(HOLD_MS - 1), due(HOLD_MS), due(-PAUSE_MS - 1)], [Some(true), None, None]);
+        let may = |after_ms: i64| held.may_ask(at + after_ms);
+        assert_eq!([may(-1), may(PAUSE_MS - 1), may(PAUSE_MS), may(-PAUSE_MS - 1)], [false, false, true, true]);
+        assert!(Held::default().may_ask(at) && Held::default().current(at).is_none());
+    }
+}

@@ -1,0 +1,70 @@
+//! What the server says of itself as a protected resource (RFC 9728), so that clients find its issuer.
+
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, HOST};
+
+use crate::listen::Peer;
+use crate::problem::{Code, Problem};
+use crate::server::Server;
+use crate::token::Scope;
+
+/// The path of the metadata. Below it, in the path of a resource, are those of that resource.
+const METADATA: &str = "/.well-known/oauth-protected-resource";
+
+/// The path of the protocol of agents.
+pub(crate) const AGENTS: &str = "/mcp";
+
+/// What an agent needs: no tool approves or administrates.
+pub(crate) const OF_AGENTS: [Scope; 2] = [Scope::Read, Scope::Run];
+
+/// True for the path of metadata, which is there only with an issuer.
+pub(crate) fn is_metadata(path: &str) -> bool {
+    path.starts_with(METADATA)
+}
+
+/// The problem of a request to `path` without a valid token, with where its client gets one.
+pub(crate) fn challenged(
+    problem: Problem,
+    server: &Server,
+    peer: &Peer,
+    headers: &HeaderMap,
+    path: Option<&str>,
+) -> Problem {
+    if problem.code() != Code::Unauthenticated || server.issuer().is_none() {
+        return problem;
+    }
+    let Some(base) = base(server, peer, headers) else { return problem };
+    let is_of_agents = path == Some(AGENTS);
+    let below = if is_of_agents { AGENTS } else { "" };
+    let mut challenge = format!("Bearer resource_metadata=\"{base}{METADATA}{below}\"");
+    if is_of_agents {
+        // A client that is not given any asks for all that the metadata have.
+        let scopes = OF_AGENTS.map(Scope::word).join(" ");
+        challenge.push_str(&format!(", scope=\"{scopes}\""));
+    }
+    if headers.contains_key(AUTHORIZATION) {
+        challenge.push_str(", error=\"invalid_token\"");
+    }
+    problem.challenge(challenge)
+}
+
+/// The URL under which the client of a request, whose `Host` has been checked, reaches the server; with the base path, without a
+/// trailing slash.
+pub(crate) fn base(server: &Server, peer: &Peer, headers: &HeaderMap) -> Option<String> {
+    let settings = server.settings();
+    let text = |name: &str| headers.get(name)?.to_str().ok();
+    let forwarded = |name: &str| settings.is_behind_proxy.then(|| text(name)).flatten();
+    let origin = match peer {
+        // It accepts any `Host`, and has no base path. Its clients have the token of the owner.
+        Peer::Socket => server.context().origin()?,
+        Peer::Tcp(_) | Peer::Forwarded(_) => {
+            let host = forwarded("x-forwarded-host").or_else(|| text(HOST.as_str()))?.to_ascii_lowercase();
+            let scheme = match (server.addresses().is_tls, settings.is_behind_proxy, forwarded("x-forwarded-proto")) {
+                (false, false, _) | (_, true, Some("http")) => "http",
+                _ => "https",
+            };
+            format!("{scheme}://{host}")
+        }
+    };
+    Some(format!("{origin}{}", settings.base_path))
+}

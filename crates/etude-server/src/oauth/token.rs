@@ -1,0 +1,152 @@
+//! Access tokens of an issuer: signed JSON Web Tokens (RFC 7515, 7519, 9068).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use etude_spec::config::auth::Auth;
+
+use super::keys::Algorithm;
+use super::wire::{Claims, Header, Words};
+use crate::token::{Caller, Scope};
+
+/// The longest token, in bytes.
+const MAX_TOKEN: usize = 16 * 1024;
+
+/// The longest name of a user at the issuer (OpenID Connect Core, 2).
+const MAX_SUBJECT: usize = 255;
+
+/// How far the clocks of issuer and server may be apart, in milliseconds.
+pub(super) const LEEWAY_MS: i64 = 60_000;
+
+/// The last second that a time of a document can say.
+const MAX_SECONDS: f64 = 253_402_300_799.0;
+
+/// What names of an issuer's users begin with. No token of the server has a `:` in its name.
+const PREFIX: &str = "oauth:";
+
+/// Why a token is not accepted, as a sentence without anything of the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("the access token has more than 16 KiB")]
+    Size,
+    #[error("the access token is not a signed JWT")]
+    Form,
+    #[error("`alg` of the access token is neither `RS256` nor `ES256`")]
+    Algorithm,
+    #[error("`typ` of the access token is neither `JWT` nor `at+jwt`")]
+    Type,
+    #[error("the access token has `crit`, and no extension is known here")]
+    Critical,
+    #[error("the issuer has no key that `kid` of the access token names")]
+    Key,
+    #[error("the signature of the access token is not that of its key")]
+    Signature,
+    #[error(
+        "a claim of the access token is missing or has another form: `iss`, `sub`, `aud`, `exp`, `nbf`, `iat`, `scope` or `scp`"
+    )]
+    Claims,
+    #[error("`iss` of the access token is not `auth.issuer`")]
+    Issuer,
+    #[error("`aud` of the access token does not have `auth.audience`")]
+    Audience,
+    #[error("the access token has expired")]
+    Expired,
+    #[error("the access token is not valid yet")]
+    Early,
+    #[error("`sub` of the access token is not 1 to 255 printable ASCII characters without spaces")]
+    Subject,
+    #[error("the access token is bound to a key of its owner (`cnf`), which a bearer does not prove")]
+    Bound,
+}
+
+/// A token whose header is acceptable. Its signature is not verified yet.
+pub(super) struct Signed<'t> {
+    pub(super) algorithm: Algorithm,
+    pub(super) key: Option<String>,
+    /// What is signed.
+    pub(super) message: &'t [u8],
+    pub(super) signature: Vec<u8>,
+    claims: Vec<u8>,
+}
+
+/// True if a token may be one of an issuer: three parts of base64url.
+pub(crate) fn is_jwt(token: &str) -> bool {
+    let is_part = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    let parts: Vec<&str> = token.splitn(4, '.').collect();
+    matches!(parts.as_slice(), [header, claims, signature] if !header.is_empty() && [*header, *claims, *signature].into_iter().all(is_part))
+}
+
+/// The header and the parts of a token.
+pub(super) fn parse(token: &str) -> Result<Signed<'_>, Fault> {
+    if token.len() > MAX_TOKEN {
+        return Err(Fault::Size);
+    }
+    let (signed, signature) = token.rsplit_once('.').ok_or(Fault::Form)?;
+    let (header, claims) = signed.split_once('.').ok_or(Fault::Form)?;
+    let bytes = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| Fault::Form);
+    let header: Header = serde_json::from_slice(&bytes(header)?).map_err(|_| Fault::Form)?;
+    let algorithm = Algorithm::from_word(&header.alg).ok_or(Fault::Algorithm)?;
+    if header.crit.0 {
+        return Err(Fault::Critical);
+    }
+    // Other kinds of the same issuer, such as logout tokens, are no access tokens.
+    if let Some(kind) = header.typ.map(|kind| kind.to_ascii_lowercase())
+        && !["jwt", "at+jwt"].contains(&kind.strip_prefix("application/").unwrap_or(&kind))
+    {
+        return Err(Fault::Type);
+    }
+    let (claims, signature) = (bytes(claims)?, bytes(signature)?);
+    Ok(Signed { algorithm, key: header.kid, message: signed.as_bytes(), signature, claims })
+}
+
+impl Signed<'_> {
+    /// The owner of the token, whose signature has been verified.
+    pub(super) fn caller(&self, auth: &Auth, now_ms: i64) -> Result<Caller, Fault> {
+        let claims: Claims = serde_json::from_slice(&self.claims).map_err(|_| Fault::Claims)?;
+        if claims.iss != auth.issuer {
+            return Err(Fault::Issuer);
+        }
+        if !claims.aud.all().contains(&auth.audience) {
+            return Err(Fault::Audience);
+        }
+        let expires_at_ms = milliseconds(claims.exp)?;
+        if now_ms >= expires_at_ms.saturating_add(LEEWAY_MS) {
+            return Err(Fault::Expired);
+        }
+        for start in [claims.nbf, claims.iat].into_iter().flatten() {
+            if milliseconds(start)? > now_ms.saturating_add(LEEWAY_MS) {
+                return Err(Fault::Early);
+            }
+        }
+        if claims.cnf.0 {
+            return Err(Fault::Bound);
+        }
+        // A space would end a name where names are followed by something else, as in the keys of the journal.
+        let is_name =
+            (1..=MAX_SUBJECT).contains(&claims.sub.len()) && claims.sub.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_name {
+            return Err(Fault::Subject);
+        }
+        let words = [&claims.scope, &claims.scp].into_iter().flatten().flat_map(Words::all);
+        let mut scopes: Vec<Scope> = Vec::new();
+        for scope in words.flat_map(|words| words.split(' ')).filter_map(Scope::from_word) {
+            if !scopes.contains(&scope) {
+                scopes.push(scope);
+            }
+        }
+        let (name, expires_at_ms) = (format!("{PREFIX}{}", claims.sub), Some(expires_at_ms));
+        Ok(Caller { name, scopes, only: Vec::new(), expires_at_ms, token: None, session: None })
+    }
+}
+
+/// A number of seconds since 1970 in milliseconds.
+fn milliseconds(seconds: f64) -> Result<i64, Fault> {
+    match (0.0..=MAX_SECONDS).contains(&seconds) {
+        // The range fits.
+        true => Ok((seconds * 1_000.0) as i64),
+        false => Err(Fault::Claims),
+    }
+}
+
+#[cfg(test)]
+#[path = "token/tests.rs"]
+mod tests;
