@@ -25,7 +25,7 @@ fn a_run_in_skill_mode_is_accepted_with_its_request() {
     let submitted = submission(&engine, &definition, request(), Terms::default(), 0).expect("it fits");
     assert_eq!(submitted.run.target, definition.target.to_string());
     let header = Header::parse(&submitted.run.header, &*engine.blobs()).expect("a header");
-    assert_eq!(&*header.input.text().expect("text"), r#"{"request":"do it"}"#);
+    assert_eq!(&*header.request.input.text().expect("text"), r#"{"request":"do it"}"#);
     let elsewhere = load("unpacked", "helper");
     let names = |definition: &Definition| definition.plan.steps().map(|step| step.name.clone()).collect::<Vec<_>>();
     assert_eq!((elsewhere.target.clone(), names(&elsewhere)), (definition.target.clone(), names(&definition)));
