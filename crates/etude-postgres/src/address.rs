@@ -1,7 +1,5 @@
 //! The address of a database: a URL as libpq reads it, and what this crate adds to it.
 
-mod servers;
-
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -9,14 +7,14 @@ use std::time::Duration;
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-use self::servers::Servers;
+use crate::servers::Servers;
 use crate::tls::{Mode, Protection, Wanted};
 
 /// The schema if the URL names none.
 const DEFAULT_SCHEMA: &str = "etude";
 
 /// The port if none is given.
-const DEFAULT_PORT: u16 = 5432;
+pub(crate) const DEFAULT_PORT: u16 = 5432;
 
 /// PostgreSQL cuts longer names.
 const MAX_NAME_BYTES: usize = 63;

@@ -44,6 +44,7 @@ mod queue;
 mod quota;
 mod rows;
 mod rules;
+mod servers;
 mod session;
 mod signal;
 mod store;

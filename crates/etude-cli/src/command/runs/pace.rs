@@ -17,7 +17,7 @@ pub(super) fn after(look: Duration, least: Duration) -> Duration {
     look.saturating_mul(SHARE).clamp(least, MAX_PAUSE)
 }
 
-/// Waits for `pause`, or until something else is to be done.
+/// Waits for `pause`, or until there is something else to do.
 pub(super) fn wait(pause: Duration, mut is_ended: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_ended() {

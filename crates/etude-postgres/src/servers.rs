@@ -5,14 +5,14 @@ use std::path::Path;
 use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 
-use super::{AddressError, DEFAULT_PORT};
+use crate::address::{AddressError, DEFAULT_PORT};
 
 /// Directories with sockets, of Debian's packages and of PostgreSQL itself, for a host without a name.
 const SOCKET_DIRS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
 /// Hosts and ports: each is a list with `,`, and `None` if nothing is said.
 #[derive(Default)]
-pub(super) struct Servers {
+pub(crate) struct Servers {
     hosts: Option<String>,
     ports: Option<String>,
 }
@@ -22,7 +22,7 @@ impl Servers {
     ///
     /// # Errors
     /// A bracket is not closed, or is followed by something other than a port.
-    pub(super) fn take(base: &str) -> Result<(Self, String), AddressError> {
+    pub(crate) fn take(base: &str) -> Result<(Self, String), AddressError> {
         let start = base.find("://").map_or(0, |at| at + 3);
         let start = base[start..].find('@').map_or(start, |at| start + at + 1);
         let end = base[start..].find('/').map_or(base.len(), |at| start + at);
@@ -39,7 +39,7 @@ impl Servers {
     }
 
     /// Takes a parameter, if it is one of these. It replaces what is said before the database's name.
-    pub(super) fn takes(&mut self, name: &str, value: &str) -> bool {
+    pub(crate) fn takes(&mut self, name: &str, value: &str) -> bool {
         let list = match name {
             "host" => &mut self.hosts,
             "port" => &mut self.ports,
@@ -53,7 +53,7 @@ impl Servers {
     ///
     /// # Errors
     /// A port is no number, or there are not as many ports or addresses as hosts.
-    pub(super) fn set(
+    pub(crate) fn set(
         self,
         config: &mut Config,
         variable: &dyn Fn(&str) -> Option<String>,
