@@ -86,9 +86,11 @@ fn any_output_of_a_server_is_printed() {
     };
     let test = values.iter().fold(Test::new(), with);
     let serving = Serving::start(&test, &["--port", "0"]);
-    for (name, _) in values {
+    for (name, value) in values {
         let (here, there) = both(&test, &serving, &["run", "-p", name, "--format", "json"]);
-        assert_eq!(there.exit(0).out(), here.exit(0).out(), "{name}");
+        for ran in [here.exit(0), there.exit(0)] {
+            assert!(ran.out().contains(&format!("\"output\":{value},")), "{name}: {}", ran.out());
+        }
         let (here, there) = both(&test, &serving, &["runs", "show", "latest", "--stream", "output"]);
         assert_eq!(there.exit(0).out(), here.exit(0).out(), "{name}");
     }

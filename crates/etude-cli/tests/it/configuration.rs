@@ -125,7 +125,7 @@ fn a_faulty_configuration_is_reported_with_its_place() {
     --> [APP]/etude.yaml:1:1
      |
    1 | model_maping: {lite: a/b}
-     | ^^^^^^^^^^^^ a configuration has: model_mapping, providers, router, agent, approvals, guards, mcp, worker, prices, schedules, webhooks, notices, serve, engine, queues, tenants, learn, joinOutsideNextStages, strictUpstream
+     | ^^^^^^^^^^^^ a configuration has: model_mapping, providers, router, agent, approvals, guards, mcp, worker, prices, schedules, webhooks, notices, serve, auth, engine, queues, tenants, learn, joinOutsideNextStages, strictUpstream
      |
    hint: did you mean `model_mapping`?",
     );

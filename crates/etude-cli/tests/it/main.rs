@@ -125,8 +125,9 @@ mod skills; // SKILL.md: lists, checks, the catalog, activations
 mod soak; // a fleet under random faults
 mod states; // shadow, assisted, active, demoted: learned pipelines
 mod streaming; // events as they come
-#[cfg(all(unix, feature = "otel", feature = "serve"))]
+#[cfg(all(unix, feature = "serve"))]
 mod streams; // what streams of a server cost
+#[cfg(all(unix, feature = "otel", feature = "serve"))]
 mod telemetry; // spans of runs, as a collector receives them
 mod terminal; // what a terminal shows while a run goes on
 mod tool_approvals; // tool calls that somebody has to allow
