@@ -27,7 +27,7 @@ impl Servers {
         let start = base[start..].find('@').map_or(start, |at| start + at + 1);
         let end = base[start..].find('/').map_or(base.len(), |at| start + at);
         let pairs = base[start..end].split(',').map(host_and_port).collect::<Option<Vec<_>>>();
-        let pairs = pairs.ok_or_else(|| AddressError::Syntax(format!("`{}` is no host", &base[start..end])))?;
+        let pairs = pairs.ok_or_else(|| AddressError::Syntax(format!("`{}` is not a host", &base[start..end])))?;
         let (hosts, ports): (Vec<&str>, Vec<&str>) = pairs.into_iter().unzip();
         let mut servers = Self::default();
         // Two hosts without a port are `,`: something is said of their ports then.
@@ -70,7 +70,7 @@ impl Servers {
         }
         for port in self.ports.or_else(|| variable("PGPORT")).iter().flat_map(|ports| ports.split(',')) {
             let number = if port.is_empty() { Ok(DEFAULT_PORT) } else { port.trim().parse() };
-            config.port(number.map_err(|_| AddressError::Syntax(format!("`{port}` is no port")))?);
+            config.port(number.map_err(|_| AddressError::Syntax(format!("`{port}` is not a port")))?);
         }
         let (hosts, ports) = (config.get_hosts().len(), config.get_ports().len());
         if ports > 1 && ports != hosts {
@@ -131,8 +131,8 @@ mod tests {
             ("postgres:///x?hostaddr=10.0.0.1,10.0.0.2&", "10.0.0.1:7,10.0.0.2:7"),
             ("postgres://a/x?port=1,2&", "the engine's URL cannot be read: there are 1 hosts and 2 ports"),
             ("postgres://a,b/x?hostaddr=::1&", "the engine's URL cannot be read: there are 2 hosts and 1 addresses"),
-            ("postgres://a:b/x?", "the engine's URL cannot be read: `b` is no port"),
-            ("postgres://[::1/x?", "the engine's URL cannot be read: `[::1` is no host"),
+            ("postgres://a:b/x?", "the engine's URL cannot be read: `b` is not a port"),
+            ("postgres://[::1/x?", "the engine's URL cannot be read: `[::1` is not a host"),
         ] {
             assert_eq!(servers(url), expected, "{url}");
         }

@@ -18,10 +18,14 @@ pub(crate) fn client(settings: &Settings, headers: &HeaderMap) -> Option<IpAddr>
     last.parse().ok().or_else(|| last.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
-/// True if the client's connection is encrypted. Of several proxies, the first one has it.
+/// The scheme of the client's connection. Of several proxies, the first one has it.
+pub(crate) fn scheme<'h>(settings: &Settings, headers: &'h HeaderMap) -> Option<&'h str> {
+    elements(headers, "x-forwarded-proto").next().filter(|_| settings.is_behind_proxy)
+}
+
+/// True if the client's connection is encrypted.
 pub(crate) fn is_https(settings: &Settings, headers: &HeaderMap) -> bool {
-    let first = elements(headers, "x-forwarded-proto").next().filter(|_| settings.is_behind_proxy);
-    first.is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
+    scheme(settings, headers).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https"))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HOST};
 
+use crate::forwarded;
 use crate::listen::Peer;
 use crate::problem::{Code, Problem};
 use crate::server::Server;
@@ -53,16 +54,17 @@ pub(crate) fn challenged(
 pub(crate) fn base(server: &Server, peer: &Peer, headers: &HeaderMap) -> Option<String> {
     let settings = server.settings();
     let text = |name: &str| headers.get(name)?.to_str().ok();
-    let forwarded = |name: &str| settings.is_behind_proxy.then(|| text(name)).flatten();
+    let forwarded_host = || settings.is_behind_proxy.then(|| text("x-forwarded-host")).flatten();
     let origin = match peer {
         // It accepts any `Host`, and has no base path. Its clients have the token of the owner.
         Peer::Socket => server.context().origin()?,
         Peer::Tcp(_) | Peer::Forwarded(_) => {
-            let host = forwarded("x-forwarded-host").or_else(|| text(HOST.as_str()))?.to_ascii_lowercase();
-            let scheme = match (server.addresses().is_tls, settings.is_behind_proxy, forwarded("x-forwarded-proto")) {
-                (false, false, _) | (_, true, Some("http")) => "http",
-                _ => "https",
+            let host = forwarded_host().or_else(|| text(HOST.as_str()))?.to_ascii_lowercase();
+            let is_plain = match settings.is_behind_proxy {
+                true => forwarded::scheme(settings, headers).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http")),
+                false => !server.addresses().is_tls,
             };
+            let scheme = if is_plain { "http" } else { "https" };
             format!("{scheme}://{host}")
         }
     };

@@ -185,7 +185,7 @@ fn tokens_for_others_and_of_others_are_refused() {
         claims
     };
     assert_eq!(me(&server, &signed(&issuer.key, "0", &claims)), 200);
-    // The public key is no secret, and what is signed with it as one is not signed.
+    // The public key is not a secret, and what is signed with it as one is not signed.
     let confused = message(&json!({"alg": "HS256", "kid": "0"}), &claims);
     let public = hmac::Key::new(hmac::HMAC_SHA256, issuer.key.public_key().as_ref());
     let confused = format!("{confused}.{}", base64(hmac::sign(&public, confused.as_bytes())));

@@ -122,7 +122,7 @@ impl Question {
     }
 }
 
-/// The elements of a list in compact JSON, each with the answer that stands for it; `None` if it is no list.
+/// The elements of a list in compact JSON, each with the answer that stands for it; `None` if it is not a list.
 fn elements(list: &Json, by: Option<&str>, abi: u32) -> Result<Option<Vec<(Json, Value)>>, ReadError> {
     if abi < KEEPS_ELEMENTS {
         let Value::Array(list) = list.value()? else { return Ok(None) };
