@@ -7,6 +7,7 @@
 pub mod document;
 pub mod header;
 pub mod inspect;
+pub mod lines;
 pub mod listing;
 pub mod pins;
 pub mod story;

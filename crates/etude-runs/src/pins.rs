@@ -9,7 +9,8 @@ use etude_runtime::engine::{self, Engine, Record};
 use etude_runtime::record;
 use etude_spec::source::{ReadFailure, Sources};
 use serde_json::{Value, json};
-use similar::TextDiff;
+
+use crate::lines;
 
 /// Key of the record that holds the pins. The last one counts.
 pub const KEY: &str = "!definition";
@@ -236,11 +237,8 @@ fn kept_bytes(store: &dyn BlobStore, digest: Digest) -> Option<Vec<u8>> {
 }
 
 fn unified(path: &str, before: &str, after: &str) -> String {
-    TextDiff::from_lines(before, after)
-        .unified_diff()
-        .context_radius(2)
-        .header(&format!("{path} (when the run began)"), &format!("{path} (now)"))
-        .to_string()
+    let (from, to) = (format!("{path} (when the run began)"), format!("{path} (now)"));
+    lines::unified(before, after, [&from, &to], 2)
 }
 
 fn why(failure: &ReadFailure) -> String {

@@ -1,5 +1,6 @@
 //! The details of the selected node of a run: its effects and what they read and wrote.
 
+use etude_runs::lines::{self, Line};
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -129,15 +130,14 @@ async fn correction(call: &Call, shown: &Shown, node: &Value) -> Result<Option<M
     let next = format!("{base}#{}", attempt + 1);
     let (before, after) = (response(call, shown, &id).await?, response(call, shown, &next).await?);
     let (Some(before), Some(after)) = (before, after) else { return Ok(None) };
-    let diff = similar::TextDiff::from_lines(&before, &after);
-    let changes: Vec<_> = diff.iter_all_changes().filter(|change| change.tag() != similar::ChangeTag::Equal).collect();
+    let changes = lines::changed(&before, &after);
     Ok(Some(html! {
         section.block {
             header { h2 { "Changed in attempt " (attempt + 1) } }
             @if changes.is_empty() { p.dim { "Nothing: the response was the same." } } @else {
-                pre.code.diff tabindex="0" { @for change in &changes {
-                    @let is_new = change.tag() == similar::ChangeTag::Insert;
-                    span class=(if is_new { "add" } else { "del" }) { (if is_new { "+ " } else { "− " }) (change.value().trim_end_matches('\n')) }
+                pre.code.diff tabindex="0" { @for change in changes {
+                    @let (class, sign, text) = match change { Line::Added(text) => ("add", "+ ", text), Line::Removed(text) => ("del", "− ", text) };
+                    span class=(class) { (sign) (text) }
                 } }
             }
         }

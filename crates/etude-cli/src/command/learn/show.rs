@@ -2,11 +2,11 @@
 
 use etude::Disk;
 use etude_evidence::{Row, RowKind, Standing};
+use etude_runs::lines;
 use etude_spec::discover::{LEARNED, PIPELINE_FILE};
 use etude_spec::learned::{self, Located};
 use etude_spec::source::{SourceFile, Sources};
 use serde_json::{Value, json};
-use similar::TextDiff;
 
 use super::Learnt;
 use super::candidates::{self, Files};
@@ -113,7 +113,7 @@ fn diff(disk: &Disk, located: &Located) -> Result<String, Problem> {
             return String::new();
         }
         let (from, to) = (format!("{}/{path}", located.dir()), format!("learned again/{path}"));
-        TextDiff::from_lines(&before, &after).unified_diff().header(&from, &to).to_string()
+        lines::unified(&before, &after, [&from, &to], 3)
     });
     Ok(diffs.collect())
 }
