@@ -20,17 +20,23 @@ pub struct Denied {
     pub member: &'static str,
     /// What is denied, in words.
     pub what: String,
+    /// A change of the app or of its configuration with which it would not be denied, as an imperative; `None`: only another queue takes it.
+    pub remedy: Option<&'static str>,
 }
+
+/// What agents may do without a grant of the submitter.
+const APPROVALS: &str = "state what agents may do in the app's `approvals`";
 
 /// The first grant of a submitter that the queue does not allow.
 pub fn denied_grant(granted: &Granted, allow: &Allow) -> Option<Denied> {
     if granted.yolo && !allow.yolo {
-        return Some(Denied { member: "allow.yolo", what: "`--yolo`".to_owned() });
+        return Some(Denied { member: "allow.yolo", what: "`--yolo`".to_owned(), remedy: Some(APPROVALS) });
     }
     let options = [("--read", &granted.read), ("--write", &granted.write)];
     let of = |(option, folders): (&str, &Vec<PathBuf>)| {
         let folder = folders.iter().find(|folder| !is_within(folder, allow))?;
-        Some(Denied { member: "allow.folders", what: format!("`{option} {}`", folder.display()) })
+        let what = format!("`{option} {}`", folder.display());
+        Some(Denied { member: "allow.folders", what, remedy: Some(APPROVALS) })
     };
     options.into_iter().find_map(of)
 }
@@ -61,15 +67,38 @@ fn is_within(folder: &Path, allow: &Allow) -> bool {
 /// The first step of a run that its queue does not allow. `agents` is the sandbox that programs of agents run in.
 pub fn denied_step(definition: &Definition, agents: Option<&Sandbox>, rules: &QueueRules) -> Option<Denied> {
     if rules.is_untrusted && has_middleware(definition) {
-        return Some(Denied { member: "untrusted", what: "the middleware of the app".to_owned() });
+        return Some(Denied { member: "untrusted", what: "the middleware of the app".to_owned(), remedy: None });
     }
     let fallback = definition.plan.fallback.iter().flat_map(|fallback| &fallback.sequence.steps);
     // What an agent may call counts as the agent itself does.
     let called = definition.plan.pipeline_tools().flat_map(|tool| tool.sequence.steps.iter().flat_map(whole));
     definition.plan.steps().chain(fallback).chain(called).find_map(|step| {
         let member = denying(&step.kind, agents, rules)?;
-        Some(Denied { member, what: format!("step `{}`", step.name) })
+        let remedy = remedy(&step.kind, keeping(&step.kind, agents), member);
+        Some(Denied { member, what: format!("step `{}`", step.name), remedy })
     })
+}
+
+/// A change with which a member of the rules would not deny a step that is kept like that. There is none where no sandbox keeps a program.
+fn remedy(kind: &StepKind, kept: Keeping, member: &str) -> Option<&'static str> {
+    let is_kept = matches!(kept, Keeping::Closed | Keeping::Network);
+    match (kind, member) {
+        (StepKind::Code(_), "untrusted") if is_kept => {
+            Some("keep `read` and `write` of the step's `sandbox` in the app")
+        }
+        (StepKind::Code(_), "allow.network") if is_kept => Some("remove `network` from the step's `sandbox`"),
+        (StepKind::Code(_), "allow.network") => Some("give the step a `sandbox` without `network`"),
+        (StepKind::Code(_), _) => Some("give the step a `sandbox`"),
+        (_, "untrusted") => None,
+        (StepKind::Machine(call), _) if has_programs(&call.machine) => None,
+        (StepKind::Machine(_) | StepKind::Skill(_) | StepKind::Tool(_), _) if is_kept => {
+            Some("set `network: false` in `agent.sandbox` of the configuration")
+        }
+        (StepKind::Machine(_) | StepKind::Skill(_) | StepKind::Tool(_), _) => {
+            Some("give agents a sandbox in the configuration: `agent: {sandbox: {network: false}}`")
+        }
+        _ => None,
+    }
 }
 
 /// A step with all that are inside it.

@@ -70,3 +70,51 @@ fn a_pipeline_that_an_agent_may_call_counts() {
     let denied = denied_step(&load(), Some(&kept), &rules).expect("it is denied");
     assert_eq!((denied.member, denied.what.as_str()), ("allow.unsandboxed", "step `a`"));
 }
+
+/// K-54, K-55: the hint names what the app lacks, and nothing that it does not have.
+#[test]
+fn a_denied_step_has_a_remedy_that_fits_it() {
+    let load = |files: &[(&str, &str)]| {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (name, text) in files {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("a directory")).expect("it is made");
+            std::fs::write(path, text).expect("it is written");
+        }
+        let app = crate::app::App::open(dir.path()).expect("an app");
+        let target = match files[0].0 {
+            "SKILL.md" => etude_runs::target::Target::Skill(String::new()),
+            _ => etude_runs::target::Target::Pipeline("p".to_owned()),
+        };
+        app.load(&target).expect("a definition")
+    };
+    let step = |step: &str| {
+        let text = format!("name: p\ndescription: d\nsteps: [{{name: a, {step}}}]\n");
+        load(&[("pipelines/p/pipeline.yaml", &text), ("pipelines/p/steps/v.sh", "exit 0\n")])
+    };
+    let closed = |network, unsandboxed| QueueRules {
+        allow: Allow { network, unsandboxed, ..Allow::default() },
+        ..QueueRules::default()
+    };
+    let untrusted = QueueRules { is_untrusted: true, ..QueueRules::default() };
+    let remedy = |definition: &Definition, agents: Option<&Sandbox>, rules: &QueueRules| {
+        denied_step(definition, agents, rules).expect("it is denied").remedy
+    };
+    let open = step("type: code, command: \"echo 1\"");
+    let network = step("type: code, command: \"echo 1\", sandbox: {network: true}");
+    let out = step("type: code, command: \"echo 1\", sandbox: {read: [/etc]}");
+    let validated = step("type: llm, prompt: x, validate: steps/v.sh");
+    let agent = load(&[("SKILL.md", "Be brief.\n")]);
+    let kept = Sandbox { network: true, ..Sandbox::default() };
+    assert_eq!(remedy(&open, None, &closed(false, true)), Some("give the step a `sandbox` without `network`"));
+    assert_eq!(remedy(&open, None, &closed(true, false)), Some("give the step a `sandbox`"));
+    assert_eq!(remedy(&open, None, &untrusted), Some("give the step a `sandbox`"));
+    assert_eq!(remedy(&network, None, &closed(false, true)), Some("remove `network` from the step's `sandbox`"));
+    assert!(remedy(&out, None, &untrusted).is_some_and(|remedy| remedy.contains("in the app")));
+    assert_eq!(remedy(&validated, None, &closed(false, true)), None);
+    for rules in [closed(false, true), closed(true, false)] {
+        assert!(remedy(&agent, None, &rules).is_some_and(|remedy| remedy.contains("give agents a sandbox")));
+    }
+    assert!(remedy(&agent, Some(&kept), &closed(false, true)).is_some_and(|remedy| remedy.contains("agent.sandbox")));
+    assert_eq!(remedy(&agent, Some(&kept), &untrusted), None);
+}

@@ -53,12 +53,11 @@ pub(crate) fn check(
     let settings = context.settings(disk.root())?;
     let denied = allowance::denied_grant(granted, &rules.allow)
         .or_else(|| allowance::denied_step(definition, settings.grants.sandbox.as_ref(), rules));
-    let Some(Denied { member, what }) = denied else { return Ok(()) };
+    let Some(Denied { member, what, remedy }) = denied else { return Ok(()) };
     let problem = Problem::usage(format!("{what} is refused: `{member}` of the queue does not grant it"));
-    Err(problem.hint(match member {
-        "allow.yolo" | "allow.folders" => "state what agents may do in the app's `approvals`, or use another queue",
-        "allow.network" => "remove `network` from the step's `sandbox`, or use another queue",
-        _ => "give the step a `sandbox`, or use another queue",
+    Err(problem.hint(match remedy {
+        Some(remedy) => format!("{remedy}, or use another queue: --queue NAME"),
+        None => "no sandbox keeps it; use another queue: --queue NAME".to_owned(),
     }))
 }
 
