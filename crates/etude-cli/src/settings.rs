@@ -209,19 +209,22 @@ pub(crate) fn engine(global: &Global) -> Result<Option<EngineSettings>, Problem>
     }
 }
 
-/// The file that `--config` names, or the user's own, as a whole: what only those may say is read from it.
+/// The file that `--config` names, or the user's own, as a whole, with what only those may say of a fleet. `check_blobs` says why a text
+/// is no place for large values.
 ///
 /// # Errors
 /// It cannot be used.
 #[cfg(feature = "postgres")]
-pub(crate) fn of_user(global: &Global) -> Result<Config, Problem> {
+pub(crate) fn to_apply(global: &Global, check_blobs: &dyn Fn(&str) -> Result<(), String>) -> Result<Config, Problem> {
     let file = global.config.clone().or_else(|| paths::user_config().filter(|path| path.exists()));
     let Some(path) = file else { return Ok(Config::default()) };
     let text = etude_files::regular::read_text(&path, MAX_SIZE).map_err(|e| {
         let problem = Problem::usage(format!("{} cannot be read: {e}", path.display()));
         problem.hint("fix it, or name another one with `--config FILE`")
     })?;
-    let (config, diagnostics) = config::read(&SourceFile::new(path.display().to_string(), text));
+    let file = SourceFile::new(path.display().to_string(), text);
+    let (config, mut diagnostics) = config::read(&file);
+    diagnostics.extend(config::fleet::not_to_apply(&file, check_blobs));
     match diagnostics.iter().any(Diagnostic::is_error) {
         true => Err(refused(&diagnostics)),
         false => Ok(config),

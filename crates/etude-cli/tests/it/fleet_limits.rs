@@ -52,8 +52,16 @@ fn apply_writes_queues_and_tenants() {
     assert_eq!((workers.at("/queues/0/queue"), workers.at("/queues/0/limit")), (json!("batch"), json!(50)));
     assert_eq!((workers.at("/queues/0/untrusted"), workers.at("/queues/1/untrusted")), (json!(true), json!(false)));
     apply(&test, "tenants: {}\n").has("/tenants", json!({})).has("/queues/batch/limit", 50);
-    test.put("rules.yaml", "queues: {a: {limit: many}}\n");
-    test.run(&["engine", "apply", "--config", "../rules.yaml"]).exit(3).stderr_has("rules.yaml:1:");
+    for (rules, place) in [
+        ("queues: {a: {limit: many}}\n", "rules.yaml:1:21"),
+        ("queues:\n  a: {allow: {folders: [/data, data]}}\n", "rules.yaml:2:32"),
+        ("engine:\n  blobs: https://bucket\n", "rules.yaml:2:10"),
+    ] {
+        test.put("rules.yaml", rules);
+        test.run(&["engine", "apply", "--config", "../rules.yaml"]).exit(3).stderr_has(place);
+    }
+    // Other commands do not need what only this one uses.
+    test.run(&["runs", "list", "--config", "../rules.yaml"]).exit(0);
 }
 
 /// cluster §6: an app sets neither the engine nor the rules of a fleet, and the error has the place.

@@ -162,6 +162,39 @@ fn unusable(found: &mut Findings<'_>, at: Span, why: &str, hint: &str) {
     found.push(values::unusable_configuration(found.file, at, why, Some(hint)));
 }
 
+/// What of a configuration no fleet can be given, each as an error at its place: folders that match none, and what `check_blobs` says against
+/// `engine.blobs`. Other commands do not need it, so [`crate::config::read`] says nothing of it.
+pub fn not_to_apply(
+    file: &std::sync::Arc<SourceFile>,
+    check_blobs: &dyn Fn(&str) -> Result<(), String>,
+) -> Vec<Diagnostic> {
+    let root = yaml::parse(file).0;
+    let Some(entries) = root.as_ref().and_then(Node::as_map) else { return Vec::new() };
+    let blobs = entries.get("engine").and_then(Node::as_map).and_then(|engine| engine.get("blobs"));
+    let of_blobs = blobs.into_iter().filter_map(|node| {
+        let why = check_blobs(node.as_text()?).err()?;
+        let hint = "give `s3://bucket/prefix?region=REGION&endpoint=URL`, `file:///dir` or `database`";
+        let message = format!("`engine.blobs` cannot be used: {why}");
+        Some(values::unusable_configuration(file, node.span, &message, Some(hint)))
+    });
+    let queues = entries.get("queues").and_then(Node::as_map).into_iter().flat_map(Entries::iter);
+    let allowed = queues.filter_map(|(_, _, queue)| queue.as_map()?.get("allow")?.as_map()?.get("folders")?.as_seq());
+    let of_folders = allowed.flatten().filter_map(|node| {
+        let folder = node.as_text().filter(|folder| !is_whole(folder))?;
+        let message = format!("`allow.folders` has `{folder}`, which is no absolute path and allows nothing");
+        let hint = "name the folder as it is on the workers, such as `/data`";
+        Some(values::unusable_configuration(file, node.span, &message, Some(hint)))
+    });
+    of_blobs.chain(of_folders).collect()
+}
+
+/// Whether a folder is named from the root, on whatever system, and without `..`.
+fn is_whole(folder: &str) -> bool {
+    let is_of_windows = folder.as_bytes().get(1..3).is_some_and(|rest| rest == b":\\" || rest == b":/");
+    let is_absolute = folder.starts_with('/') || folder.starts_with("\\\\") || is_of_windows;
+    is_absolute && folder.split(['/', '\\']).all(|part| part != "..")
+}
+
 /// The members of an app's own configuration file that only a user's may have, each as an error at its place.
 pub fn not_of_app(file: &std::sync::Arc<SourceFile>) -> Vec<Diagnostic> {
     let root = yaml::parse(file).0;
@@ -224,6 +257,22 @@ mod tests {
             assert!(matches!(&found[..], [one] if one.contains(part)), "{text}: {found:?}");
         }
         assert_eq!(of("tenants: {a: {bytes: 4096}}\n").0.tenants.map(|all| all["a"].bytes), Some(Some(4096)));
+    }
+
+    /// K-54: a folder that can match none is no folder; errors of the rules have their place.
+    #[test]
+    fn what_cannot_be_applied_has_its_place() {
+        let text = "engine: {blobs: x}\nqueues:\n  a: {allow: {folders: [/data, data]}}\n  b:\n    allow:\n      folders:\n        - ~/data\n        - /a/../b\n        - 'C:\\data'\n";
+        let file = SourceFile::new("config.yaml", text);
+        let check = |text: &str| if text == "x" { Err("it is x".to_owned()) } else { Ok(()) };
+        let found = not_to_apply(&file, &check);
+        let places: Vec<_> = found.iter().map(|one| one.position().expect("a place").0).collect();
+        assert_eq!(places, [1, 3, 7, 8]);
+        assert!(found[0].message.contains("`engine.blobs` cannot be used: it is x"), "{}", found[0].message);
+        assert!(found[1].message.contains("`data`"), "{}", found[1].message);
+        assert!(found.iter().all(Diagnostic::is_error));
+        assert_eq!(of(text).1, [""; 0], "other commands need neither");
+        assert_eq!(not_to_apply(&SourceFile::new("config.yaml", "engine: {blobs: y}\n"), &check), []);
     }
 
     /// cluster §6: an app cannot set the rules of a fleet.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use etude_core::failure::FailureKind;
 use etude_postgres::Location;
 use etude_runtime::engine::{Allow, Fleet as _, QueueRules, Rules, TenantRules};
 use etude_spec::config::fleet::{Queue, Tenant};
@@ -20,16 +19,13 @@ const IN_DATABASE: &str = "database";
 /// Writes what the configuration says, and prints what holds then.
 pub(super) fn apply(context: &Context) -> Result<Exit, Problem> {
     super::check_named(context)?;
-    let config = settings::of_user(&context.global)?;
+    let config = settings::to_apply(&context.global, &check_blobs)?;
     let queues: Option<BTreeMap<_, _>> =
         config.queues.map(|all| all.iter().map(|(name, queue)| (name.clone(), queue_of(queue))).collect());
     let tenants: Option<BTreeMap<_, _>> =
         config.tenants.map(|all| all.iter().map(|(name, tenant)| (name.clone(), tenant_of(tenant))).collect());
     let blobs = config.engine.and_then(|engine| engine.blobs).map(|url| settings::secrets_in(&url));
     let place = blobs.as_deref().map(|url| Some(url).filter(|url| *url != IN_DATABASE));
-    if let Some(Some(url)) = place {
-        Location::parse(url).map_err(|why| refused(&why))?;
-    }
     let engine = engine::open_fleet(&context.global)?;
     if let Some(place) = place {
         engine.apply_blobs(place).map_err(|error| of_engine(&error))?;
@@ -49,10 +45,10 @@ pub(super) fn apply(context: &Context) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-fn refused(why: &str) -> Problem {
-    let problem =
-        Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, format!("`engine.blobs` cannot be used: {why}"));
-    problem.hint("give `s3://bucket/prefix?region=REGION&endpoint=URL`, `file:///dir` or `database`")
+/// Why `engine.blobs` is no place for large values.
+fn check_blobs(given: &str) -> Result<(), String> {
+    let url = settings::secrets_in(given);
+    if url == IN_DATABASE { Ok(()) } else { Location::parse(&url).map(drop) }
 }
 
 /// The rules of a queue; what is not given has its default.
