@@ -74,6 +74,10 @@ fn tenants_know_nothing_of_each_other() {
 
     // A server that accepted runs would be the only one that could drive them.
     acme.run(&["serve", "--port", "0"]).exit(4).stderr_has("a tenant drives no runs");
+    acme.run(&["runs", "export", "--all", "--out", "../a.tar", "--format", "json"]).exit(0);
+    let refused =
+        acme.run(&["runs", "import", "../a.tar", "--format", "json"]).exit(4).has("/errors/0/kind", "environment");
+    refused.stderr_has("needs the owner of the schema or a worker").stderr_has("etude engine grant worker");
     let worker = Test::new().env("ETUDE_ENGINE", &server.url("etude").replace("etude@", "carrier@"));
     let running = worker.start(&WORKER);
     wait_until("the gates", || {

@@ -52,6 +52,11 @@ pub(super) fn export(context: &Context, args: &args::RunsExport) -> Result<Exit,
 
 pub(super) fn import(context: &Context, args: &args::RunsImport) -> Result<Exit, Problem> {
     let engine = context.engine(true)?;
+    if let Some(tenant) = engine.tenant() {
+        let message = format!("you are the tenant `{tenant}`, and an import needs the owner of the schema or a worker");
+        let hint = "import as another role, or let the owner grant it: `etude engine grant worker ROLE`";
+        return Err(Problem::environment(message).hint(hint));
+    }
     let imported = transfer::import(&*engine, &args.file).map_err(|error| problem(&error))?;
     let transfer::Imported { runs, present, values } = imported;
     if context.is_json() {
