@@ -116,6 +116,15 @@ pub enum Error {
         /// The fault, to follow the name of the entry in a sentence.
         why: String,
     },
+    /// Runs that have not ended are of queues that the fleet does not have: no run is submitted to those, and workers look at others. Nothing
+    /// was written.
+    #[error("the fleet has no queue `{}`, and runs of the file that have not ended are of it; it has `{}`", missing.join("`, `"), known.join("`, `"))]
+    UnknownQueues {
+        /// The queues of these runs.
+        missing: Vec<String>,
+        /// The queues that the fleet has.
+        known: Vec<String>,
+    },
     /// A value cannot be kept. No run that needs it was added.
     #[error("the value {digest} cannot be kept: {why}")]
     Value {
@@ -143,7 +152,7 @@ pub fn export(engine: &dyn Engine, how: Export, pack: &mut Pack<'_>, file: &Path
 /// The file is checked as a whole before anything is written.
 ///
 /// # Errors
-/// The file is refused, or the engine fails: then each run is whole or absent.
+/// The file is refused, its unfinished runs are of queues that are not there, or the engine fails: then each run is whole or absent.
 pub fn import(engine: &dyn Engine, file: &Path) -> Result<Imported, Error> {
     read::import(engine, file)
 }

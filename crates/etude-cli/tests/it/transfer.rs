@@ -11,7 +11,7 @@ use crate::test::{Test, noting, printing};
 #[cfg(all(unix, feature = "postgres", feature = "serve"))]
 use crate::{
     database::Server,
-    fleet::{count, elsewhere, fleet, list},
+    fleet::{apply, count, elsewhere, fleet, list},
     fleet_workers::WORKER,
     test::wait_until,
 };
@@ -280,6 +280,31 @@ fn a_moved_run_continues_on_a_fleet() {
     ledger.sort();
     assert_eq!(ledger, ["after", "after", "before", "before"]);
     test.run(&["runs", "resume", &first, "--engine", "embedded"]).exit(4).stderr_has("was moved");
+}
+
+/// cluster §6: an unfinished run of a queue that the fleet does not have is refused as a submission is, with the way out. Nothing is written,
+/// and finished runs need no queue.
+#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[test]
+fn an_unfinished_run_is_imported_into_a_queue_that_is_there() {
+    let Some(server) = Server::start() else { return };
+    let test = fleet(&server, app());
+    apply(&test, "queues: {batch: {}}\n");
+    let submitted =
+        |queue: &str| test.run(&["run", "-p", "asks", "--detach", "--queue", queue, "--format", "json"]).exit(0).id();
+    let (queued, cancelled) = (submitted("batch"), submitted("batch"));
+    test.run(&["runs", "cancel", &cancelled]).exit(0);
+    test.run(&[&EXPORT[..], &["--move", "--out", "../elsewhere/a.tar"]].concat()).exit(0).has("/moved", 1);
+    let other = test.env("ETUDE_ENGINE", &server.url("other"));
+    other.run(&["engine", "migrate"]).exit(0);
+    let import = || other.run(&["runs", "import", "../elsewhere/a.tar", "--format", "json"]);
+    let refused = import().exit(2).has("/errors/0/kind", "input_invalid").stderr_has("the fleet has no queue `batch`");
+    refused.stderr_has("etude engine apply");
+    assert_eq!(count(&other), 0);
+    apply(&other, "queues: {batch: {}}\n");
+    import().exit(0).has("/runs", 2);
+    other.run(&["runs", "show", &queued, "--format", "json"]).exit(0).has("/status", "queued");
+    other.run(&["runs", "show", &cancelled, "--format", "json"]).exit(0).has("/status", "cancelled");
 }
 
 /// K-64: the way back is the same. A run that no worker has begun continues on one machine, from its bundle.

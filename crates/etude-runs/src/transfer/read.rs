@@ -6,7 +6,7 @@ use std::path::Path;
 
 use etude_core::digest::Digest;
 use etude_files::regular;
-use etude_runtime::engine::{self, ArchivedRun, Engine};
+use etude_runtime::engine::{self, ArchivedRun, Engine, Rules};
 use etude_tools::bundle::{Bundle, MAX_BYTES};
 
 use super::tar::{Entry, Fault, Reader};
@@ -33,15 +33,21 @@ pub(super) fn import(engine: &dyn Engine, path: &Path) -> Result<Imported, Error
     let file = regular::open(path).map_err(|e| Error::Read { path: path.to_owned(), why: e.to_string() })?;
     let mut checked = Checked::open(Reader::open(file).map_err(refused)?).map_err(refused)?;
     let (mut imported, mut absent, mut needed) = (Imported::default(), Vec::new(), BTreeSet::new());
+    let mut queues = BTreeSet::new();
     for (id, entry) in checked.runs.clone() {
         match engine.row(&id) {
             Ok(_) => imported.present += 1,
             Err(engine::Error::Unknown(_)) => {
-                needed.extend(values_of(&checked.run(&id, &entry).map_err(refused)?));
+                let run = checked.run(&id, &entry).map_err(refused)?;
+                needed.extend(values_of(&run));
+                queues.extend((!run.state.has_ended()).then(|| run.run.placement.queue().to_owned()));
                 absent.push((id, entry));
             }
             Err(error) => return Err(error.into()),
         }
+    }
+    if engine.is_shared() {
+        check_queues(queues, &engine.rules()?)?;
     }
     for digest in &needed {
         checked.keep(engine, *digest).map_err(|why| Error::Value { digest: *digest, why })?;
@@ -56,6 +62,15 @@ pub(super) fn import(engine: &dyn Engine, path: &Path) -> Result<Imported, Error
         }
     }
     Ok(imported)
+}
+
+/// Refuses runs that would wait in a queue that was not applied, as a submission is refused (cluster §6).
+fn check_queues(queues: BTreeSet<String>, rules: &Rules) -> Result<(), Error> {
+    let missing: Vec<String> = queues.into_iter().filter(|queue| rules.queue(queue).is_none()).collect();
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(Error::UnknownQueues { missing, known: rules.queues.keys().cloned().collect() }),
+    }
 }
 
 /// All values that a run needs.
@@ -159,4 +174,21 @@ fn name(entry: &Entry) -> Result<Name, Fault> {
     };
     let id = id.filter(is_plain).ok_or_else(|| fault("has a name that no entry of an export has"))?;
     Ok(Name::Run(id.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_runtime::engine::QueueRules;
+
+    use super::*;
+
+    /// cluster §6: an unfinished run comes into no queue that was not applied. The default queue is always there.
+    #[test]
+    fn unfinished_runs_need_a_queue_that_was_applied() {
+        let rules = Rules { queues: [("batch".to_owned(), QueueRules::default())].into(), ..Rules::default() };
+        let check = |queues: &[&str]| check_queues(queues.iter().map(|queue| (*queue).to_owned()).collect(), &rules);
+        assert!(check(&[]).is_ok() && check(&["batch", "default"]).is_ok());
+        let refused = check(&["batch", "gpu", "old"]).expect_err("two are missing").to_string();
+        assert!(refused.contains("no queue `gpu`, `old`") && refused.contains("it has `batch`"), "{refused}");
+    }
 }

@@ -107,6 +107,10 @@ fn problem(error: &Error) -> Problem {
             "the other runs of {} are moved: import it, then cancel these runs where it was imported",
             path.display()
         )),
+        Error::UnknownQueues { .. } => {
+            let hint = "nothing was written; add the queue to `queues` of your configuration, run `etude engine apply`, then import again";
+            Problem::usage(message).hint(hint)
+        }
         Error::Value { .. } => {
             Problem::environment(message).hint("the runs that were added are whole; fix the cause, then import again")
         }
