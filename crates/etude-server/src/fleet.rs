@@ -1,5 +1,6 @@
 //! Figures of a fleet in the text format of Prometheus (K-60).
 
+use std::collections::BTreeMap;
 use std::fmt::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use etude_runtime::engine::{Census, Health};
 
 use crate::context::Context;
 use crate::metrics::text::{Kind, Text};
+use crate::settings::Worker;
 
 /// What the database does not say within this time is left out: a scrape must not wait for it.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -23,8 +25,7 @@ pub(crate) async fn metrics(text: &mut Text, context: &Context, live: usize) -> 
     if let Some(census) = &census {
         queues(text, census)?;
     }
-    let places = context.settings().worker.as_ref().map(|worker| worker.places);
-    worker(text, &context.engine().health(), places, live)
+    worker(text, &context.engine().health(), context.settings().worker.as_ref(), live)
 }
 
 fn queues(text: &mut Text, census: &Census) -> Result<(), Error> {
@@ -43,15 +44,18 @@ fn queues(text: &mut Text, census: &Census) -> Result<(), Error> {
     Ok(())
 }
 
-fn worker(text: &mut Text, health: &Health, places: Option<usize>, live: usize) -> Result<(), Error> {
+fn worker(text: &mut Text, health: &Health, worker: Option<&Worker>, live: usize) -> Result<(), Error> {
     let figures = &health.figures;
-    if let Some(places) = places {
-        single(text, "etude_worker_places", Kind::Gauge, "Runs that this worker drives at once.", places as f64)?;
+    if let Some(Worker { places, .. }) = worker {
+        single(text, "etude_worker_places", Kind::Gauge, "Runs that this worker drives at once.", *places as f64)?;
     }
     single(text, "etude_worker_live_runs", Kind::Gauge, "Runs that this worker drives.", live as f64)?;
     single(text, "etude_worker_beats", Kind::Counter, "Heartbeats that were answered.", figures.beats as f64)?;
     text.family("etude_worker_claims", Kind::Counter, "Claimed runs.")?;
-    for (queue, count) in &figures.claims {
+    // A rate does not see the first claim of a counter that appears with it.
+    let unclaimed = worker.into_iter().flat_map(|worker| &worker.queues).map(|queue| (queue, &0));
+    let claims: BTreeMap<&String, &u64> = unclaimed.chain(&figures.claims).collect();
+    for (queue, count) in claims {
         text.sample(&[("queue", queue)], *count as f64)?;
     }
     let takeovers = "Runs taken over from workers that died.";
@@ -88,7 +92,14 @@ mod tests {
         let census = Census { workers: Vec::new(), queues: vec![queue] };
         let mut text = Text::new(false);
         queues(&mut text, &census).expect("text");
-        worker(&mut text, &health, Some(4), 1).expect("text");
+        let own = Worker {
+            queues: vec!["batch".to_owned(), "default".to_owned()],
+            places: 4,
+            idle: None,
+            poll: Duration::ZERO,
+            max_crashes: 0,
+        };
+        worker(&mut text, &health, Some(&own), 1).expect("text");
         let text = text.finish();
         let values: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         assert_eq!(
@@ -100,6 +111,7 @@ mod tests {
                 "etude_worker_places 4",
                 "etude_worker_live_runs 1",
                 "etude_worker_beats_total 7",
+                "etude_worker_claims_total{queue=\"batch\"} 0",
                 "etude_worker_claims_total{queue=\"default\"} 2",
                 "etude_worker_takeovers_total 0",
                 "etude_worker_fenced_writes_total 0",

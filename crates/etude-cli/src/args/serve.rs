@@ -63,8 +63,8 @@ pub(crate) struct Worker {
     #[arg(long, value_name = "NAME")]
     pub(crate) queue: Vec<String>,
     /// Drive at most this many runs at once [default: 64 for each core]
-    #[arg(long, value_name = "N")]
-    pub(crate) places: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) places: Option<u32>,
     /// The time that runs have to finish their effects when the worker stops
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = crate::value::duration_ms)]
     pub(crate) drain: u64,

@@ -96,7 +96,7 @@ fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
 /// What this worker says of itself.
 fn profile(args: &args::Worker) -> Profile {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let places = args.places.unwrap_or(cores * PLACES_PER_CORE);
+    let places = u32::try_from(cores * PLACES_PER_CORE).unwrap_or(u32::MAX);
     Profile {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         abi: ABI,
@@ -104,7 +104,7 @@ fn profile(args: &args::Worker) -> Profile {
             true => vec![etude_runtime::engine::DEFAULT_QUEUE.to_owned()],
             false => args.queue.clone(),
         },
-        places: u32::try_from(places).unwrap_or(u32::MAX),
+        places: args.places.unwrap_or(places),
         has_sandbox: sandbox::support().is_ok(),
     }
 }

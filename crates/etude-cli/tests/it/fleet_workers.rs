@@ -125,6 +125,7 @@ fn workers_take_over_wait_and_drain() {
 #[test]
 fn workers_need_a_database_and_have_queues() {
     Test::new().run(&["worker", "--format", "json"]).exit(2).stderr_has("--engine");
+    Test::new().run(&["worker", "--places", "0"]).exit(2).stderr_has("--places");
     let Some(server) = Server::start() else { return };
     let test = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")));
     apply(&test, "queues: {other: {}}\n");
@@ -179,6 +180,7 @@ fn a_worker_has_health_and_figures() {
         last.0 == 200
     });
     assert_eq!(last.1.trim(), r#"{"ready":true,"reason":null}"#);
+    assert!(health(&worker, "/metrics").1.contains("etude_worker_claims_total{queue=\"default\"} 0\n"));
     test.run(&["run", "-p", "p", "--format", "json"]).output(1);
     let lines = [
         "etude_worker_places 3",
