@@ -255,8 +255,14 @@ fn sentence(event: &Value) -> String {
             format!("run {}: lost, {}: {}", text("run_id"), text("reason"), text("message"))
         }
         word @ ("released" | "lost") => format!("run {}: {word}, {}", text("run_id"), text("reason")),
+        "given_up" => format!("run {}: failed, since it stopped too often: {}", text("run_id"), text("message")),
         "journal_failed" => format!("the queue cannot be looked at: {}", text("message")),
+        "journal_usable" => "the queue can be looked at again".to_owned(),
         "connected" => format!("connected again after {} ms", event["after_ms"]),
+        // The worker's own has no run.
+        "stopped" if event["run_id"].is_string() => {
+            format!("run {}: stopped, and is tried again: {}", text("run_id"), text("message"))
+        }
         "stopped" => format!("stopped: {}", text("reason")),
         word => word.to_owned(),
     }
@@ -266,6 +272,19 @@ fn sentence(event: &Value) -> String {
 mod tests {
     use super::*;
     use etude_runtime::engine::QueueRules;
+
+    /// A run that stops is not the worker that stops: neither the line for people nor the one for programs can be taken for the other.
+    #[test]
+    fn a_stopped_run_is_no_stopped_worker() {
+        let (run_id, message) = ("r".to_owned(), "the bundle is not kept".to_owned());
+        let stopped = Event::Stopped { run_id: run_id.clone(), message: message.clone() }.to_json();
+        assert_eq!(sentence(&stopped), "run r: stopped, and is tried again: the bundle is not kept");
+        assert!(stopped.get("reason").is_none(), "{stopped}");
+        let given_up = Event::GivenUp { run_id, message }.to_json();
+        assert_eq!(sentence(&given_up), "run r: failed, since it stopped too often: the bundle is not kept");
+        assert_eq!(sentence(&json!({"event": "stopped", "reason": "idle"})), "stopped: idle");
+        assert_eq!(sentence(&Event::JournalUsable.to_json()), "the queue can be looked at again");
+    }
 
     /// A queue that the fleet does not have is worth a word: a name that is misspelt looks like a queue without runs.
     #[test]
