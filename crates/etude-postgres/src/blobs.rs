@@ -3,6 +3,7 @@
 //! The row of a value is written before the value: what no row names is in no store, and a prune finds everything. The record that
 //! refers to the value comes last (K-45).
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::sync::{Arc, Mutex};
@@ -15,7 +16,7 @@ use etude_runtime::engine::Error;
 use crate::copies::Copies;
 use crate::error::Fault;
 use crate::link::{Connection, Link, attempt, lock};
-use crate::objects::{Credentials, Objects, unavailable};
+use crate::objects::{Credentials, Existing, Objects, unavailable};
 use crate::{rows, uploads};
 
 /// A value in the database has no more bytes.
@@ -55,6 +56,8 @@ pub(crate) struct Depot {
     link: Arc<Link>,
     credentials: Credentials,
     objects: Mutex<Option<(String, Arc<Objects>)>>,
+    /// Values whose objects this process has read as something else (K-46).
+    damaged: Mutex<BTreeSet<Digest>>,
     /// The tenant that uploads (K-56). What it uploads is in the database, whatever object storage there is: only a worker needs the
     /// rights on that.
     tenant: Option<String>,
@@ -73,7 +76,7 @@ struct Place {
 
 impl Depot {
     pub(crate) fn new(copies: Copies, link: Arc<Link>, credentials: Credentials, tenant: Option<String>) -> Self {
-        Self { copies, link, credentials, objects: Mutex::default(), tenant }
+        Self { copies, link, credentials, objects: Mutex::default(), damaged: Mutex::default(), tenant }
     }
 
     /// Object storage at `url`, which others may have changed since it was used last.
@@ -111,12 +114,15 @@ impl Depot {
             self.link.wait(self.announce(digest, len, shelf)).map_err(|cause| unavailable(cause.to_string()))?;
         if let Some(shelf) = &place.shelf {
             let (objects, name) = (self.objects(place.url.as_deref())?, name(shelf, digest));
+            let is_damaged = lock(&self.damaged).contains(&digest);
+            let existing = if is_damaged { Existing::Replaced } else { Existing::Kept };
             self.link.wait(async {
-                if place.is_new || !objects.has(&name, len).await? {
-                    objects.put(&name, scratch.file(), len).await?;
+                if place.is_new || is_damaged || !objects.has(&name, len).await? {
+                    objects.put(&name, scratch.file(), len, existing).await?;
                 }
                 Ok::<_, io::Error>(())
             })?;
+            lock(&self.damaged).remove(&digest);
         } else if !self.link.wait(self.has_chunks(digest)).map_err(|cause| unavailable(cause.to_string()))? {
             self.insert(&mut scratch, digest, len)?;
         }
@@ -157,6 +163,7 @@ impl Depot {
         let found = self.link.wait(objects.get(&name(&shelf, digest), scratch.file()))?;
         let (read, len) = found.ok_or_else(missing)?;
         if read != digest {
+            lock(&self.damaged).insert(digest);
             return Err(damaged());
         }
         self.copies.keep(scratch, digest, len)

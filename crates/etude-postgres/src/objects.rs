@@ -101,6 +101,15 @@ fn server(text: &str) -> Result<String, String> {
     }
 }
 
+/// What becomes of an object that is in the place of another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// It stays, unless its length shows that it is damaged (K-46).
+    Kept,
+    /// Its bytes are not what its name says, as a reader has found.
+    Replaced,
+}
+
 /// Object storage that is in use.
 #[derive(Debug)]
 pub(crate) enum Objects {
@@ -120,11 +129,11 @@ impl Objects {
         }
     }
 
-    /// Keeps the `len` bytes of a file. What is already there stays, unless its length shows that it is damaged (K-46).
-    pub(crate) async fn put(&self, name: &str, from: &mut File, len: u64) -> io::Result<()> {
+    /// Keeps the `len` bytes of a file.
+    pub(crate) async fn put(&self, name: &str, from: &mut File, len: u64, existing: Existing) -> io::Result<()> {
         match self {
-            Self::Bucket(bucket) => bucket.put(name, from, len).await,
-            Self::Directory(directory) => directory.put(name, from, len),
+            Self::Bucket(bucket) => bucket.put(name, from, len, existing).await,
+            Self::Directory(directory) => directory.put(name, from, len, existing),
         }
     }
 
@@ -163,7 +172,7 @@ impl Objects {
         let name = format!("values/.probe-{:016x}", crate::store::random());
         let mut file = tempfile::tempfile()?;
         file.write_all(PROBE)?;
-        self.put(&name, &mut file, PROBE.len() as u64).await?;
+        self.put(&name, &mut file, PROBE.len() as u64, Existing::Kept).await?;
         let mut back = tempfile::tempfile()?;
         let read = self.get(&name, &mut back).await?;
         self.delete(&name).await?;

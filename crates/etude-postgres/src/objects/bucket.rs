@@ -13,7 +13,7 @@ use object_store::path::Path;
 use object_store::{ClientOptions, Error, ObjectStore as _, ObjectStoreExt as _, PutMode, PutPayload, RetryConfig};
 use reqwest::{ClientBuilder, Url};
 
-use super::{refused, unavailable};
+use super::{Existing, refused, unavailable};
 
 /// A longer object is sent in parts of this size, so that it is never in memory as a whole.
 const PART: u64 = 16 * 1024 * 1024;
@@ -113,11 +113,18 @@ impl Bucket {
         }
     }
 
-    pub(super) async fn put(&self, name: &str, from: &mut File, len: u64) -> io::Result<()> {
+    pub(super) async fn put(&self, name: &str, from: &mut File, len: u64, existing: Existing) -> io::Result<()> {
         from.seek(SeekFrom::Start(0))?;
         let path = self.path(name);
+        let is_kept = existing == Existing::Kept;
         if len > PART {
-            return self.put_parts(&path, from, len).await;
+            return match is_kept && self.length(&path).await? == Some(len) {
+                true => Ok(()),
+                false => self.put_parts(&path, from, len).await,
+            };
+        }
+        if !is_kept {
+            return self.replace(&path, from, len).await;
         }
         let payload = PutPayload::from(part(from, len)?);
         match self.store.put_opts(&path, payload, PutMode::Create.into()).await {
@@ -140,9 +147,6 @@ impl Bucket {
 
     /// Two that do this at once write the same bytes.
     async fn put_parts(&self, path: &Path, from: &mut File, len: u64) -> io::Result<()> {
-        if self.length(path).await? == Some(len) {
-            return Ok(());
-        }
         let mut upload = self.store.put_multipart(path).await.map_err(|error| failed(&error))?;
         let mut left = len;
         while left > 0 {

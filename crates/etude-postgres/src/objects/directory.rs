@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use etude_core::digest::Digest;
 
-use super::{refused, unavailable};
+use super::{Existing, refused, unavailable};
 
 /// Bytes that are copied at once.
 const PIECE: usize = 64 * 1024;
@@ -30,7 +30,7 @@ impl Directory {
         }
     }
 
-    pub(super) fn put(&self, name: &str, from: &mut File, len: u64) -> io::Result<()> {
+    pub(super) fn put(&self, name: &str, from: &mut File, len: u64, existing: Existing) -> io::Result<()> {
         let place = self.place(name)?;
         let failed = |error: io::Error| failed(&place, &error);
         let shelf = place.parent().unwrap_or(&self.root);
@@ -48,6 +48,7 @@ impl Directory {
             }
             file.sync_all()?;
             match fs::hard_link(&part, &place) {
+                Err(_) if existing == Existing::Replaced => fs::rename(&part, &place)?,
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 // What has another length is damaged (K-46).
                 Err(_) if fs::metadata(&place)?.len() != len => fs::rename(&part, &place)?,

@@ -60,8 +60,8 @@ impl Moto {
     }
 
     /// Puts other bytes in the place of an object.
-    pub(crate) fn spoil(&self, key: &str) {
-        assert_eq!(self.send("PUT", &format!("/values/{key}"), "other").0, 200);
+    pub(crate) fn spoil(&self, key: &str, bytes: &str) {
+        assert_eq!(self.send("PUT", &format!("/values/{key}"), bytes).0, 200);
     }
 
     /// Stops or continues the server: it accepts connections and says nothing.

@@ -97,7 +97,7 @@ fn keep(engine: &Postgres, word: &[u8]) -> Digest {
 
 /// K-45, K-46, K-47: values and bundles are objects under their hash, and any machine reads them; nothing is in the database. What is
 /// wrong or missing is an error with the hash; a copy that is damaged is fetched again.
-fn values_are_objects(world: &World, object: &dyn Fn(&str) -> Option<Vec<u8>>, spoil: &dyn Fn(&str)) {
+fn values_are_objects(world: &World, object: &dyn Fn(&str) -> Option<Vec<u8>>, spoil: &dyn Fn(&str, &str)) {
     let (one, two) = (world.engine("one"), world.engine("two"));
     let value = keep(&one, b"value");
     let bundle = put(&*one.bundles(), b"bundle").expect("a bundle can be kept").0;
@@ -113,13 +113,25 @@ fn values_are_objects(world: &World, object: &dyn Fn(&str) -> Option<Vec<u8>>, s
     let copy = world.cache("two").join(&value.to_string()[..2]).join(value.to_string());
     fs::write(&copy, b"other").expect("the copy is a file");
     assert_eq!(read(&two, value).expect("it is fetched again"), b"value");
-    spoil(&format!("values/{value}"));
+    spoil(&format!("values/{value}"), "other");
     let error = read(&world.engine("three"), value).expect_err("it is wrong or missing");
     assert!(matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound), "{error:?}");
     assert!(error.to_string().contains(&value.to_string()), "{error}");
     // Who keeps it again puts it right.
     assert_eq!(keep(&world.engine("one again"), b"value"), value);
     assert_eq!(read(&world.engine("three"), value).expect("it is right again"), b"value");
+    // An object of the right length has other bytes. No copy is made of it, and who has read it replaces it.
+    spoil(&format!("values/{value}"), &String::from_utf8(large(b"eulav")).expect("text"));
+    let four = world.engine("four");
+    let error = read(&four, value).expect_err("it is something else");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    assert!(error.to_string().contains(&value.to_string()), "{error}");
+    let copy = world.cache("four").join(&value.to_string()[..2]).join(value.to_string());
+    assert!(
+        !copy.exists() && fs::read_dir(world.cache("four").join("tmp")).is_ok_and(|mut left| left.next().is_none())
+    );
+    assert_eq!(keep(&four, b"value"), value);
+    assert_eq!(read(&world.engine("three again"), value).expect("it is right again"), b"value");
     // A short value needs no object.
     put(&*one.blobs(), b"short").expect("a value can be kept");
     assert_eq!(world.server.sql("select count(*) from etude.chunks"), "1");
@@ -135,7 +147,7 @@ fn values_are_objects(world: &World, object: &dyn Fn(&str) -> Option<Vec<u8>>, s
 fn values_are_objects_in_a_directory() {
     let Some(world) = World::with_directory() else { return };
     let object = |name: &str| fs::read(world.object(name)).ok();
-    let spoil = |name: &str| fs::write(world.object(name), b"other").expect("it is a file");
+    let spoil = |name: &str, bytes: &str| fs::write(world.object(name), bytes).expect("it is a file");
     values_are_objects(&world, &object, &spoil);
     assert!(!world.credentials.are_used.load(Ordering::Relaxed));
 }
@@ -146,7 +158,7 @@ fn values_are_objects_in_a_bucket() {
     let Some(moto) = Moto::start() else { return };
     let Some(world) = World::new(|_| moto.url("a/b"), credentials()) else { return };
     let object = |name: &str| moto.object(&format!("a/b/{name}"));
-    values_are_objects(&world, &object, &|name| moto.spoil(&format!("a/b/{name}")));
+    values_are_objects(&world, &object, &|name, bytes| moto.spoil(&format!("a/b/{name}"), bytes));
     moto.remove(&format!("a/b/values/{}", Digest::of(&large(b"value"))));
     let error = read(&world.engine("five"), Digest::of(&large(b"value"))).expect_err("it is gone");
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
