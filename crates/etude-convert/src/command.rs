@@ -34,6 +34,8 @@ pub struct Command {
     pub optional: BTreeSet<String>,
     /// The values of parameters that it names as examples: it runs with them if no other one is given.
     pub defaults: BTreeMap<String, String>,
+    /// The words that parameters choose from, by name. None: they are any text.
+    pub choices: BTreeMap<String, Vec<String>>,
     /// The scripts of the skill that it calls, in order.
     pub scripts: Vec<String>,
 }
@@ -66,16 +68,17 @@ pub(crate) fn of_statements(
         return Ok(None);
     }
     let text = found.iter().map(|found| found.text.as_str()).collect::<Vec<_>>().join("\n");
-    let is_bash = found.iter().any(|found| found.is_bash) && text.contains('\n') || find::needs_bash(&text);
     let mut command = Command {
         text: String::new(),
-        needs_bash: is_bash,
+        needs_bash: false,
         parameters: BTreeMap::new(),
         optional: BTreeSet::new(),
         defaults: BTreeMap::new(),
+        choices: BTreeMap::new(),
         scripts: Vec::new(),
     };
-    let replaced = words::replace(skill, &text, values, &mut command)?;
-    command.text = replaced;
+    command.text = words::replace(skill, &text, values, &mut command)?;
+    let is_bash = found.iter().any(|found| found.is_bash) && text.contains('\n');
+    command.needs_bash = is_bash || find::needs_bash(&command.text);
     Ok(Some(command))
 }

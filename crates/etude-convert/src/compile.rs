@@ -161,6 +161,7 @@ fn input(cases: &[Case], parts: &[(String, Part<'_>)], required: &mut BTreeSet<S
         };
         input.insert(name, declared);
     }
+    let of_cases: BTreeSet<String> = input.keys().cloned().collect();
     for (_, part) in parts {
         if let Part::Code { command, .. } = part {
             let may_be_missing = |name: &String| command.optional.contains(name) || command.defaults.contains_key(name);
@@ -184,6 +185,13 @@ fn input(cases: &[Case], parts: &[(String, Part<'_>)], required: &mut BTreeSet<S
             }
             for name in &command.optional {
                 input.entry(name.clone()).or_insert_with(|| json!({"type": "string", "default": ""}));
+            }
+            for (name, words) in command.choices.iter().filter(|(name, _)| !of_cases.contains(*name)) {
+                let declared = input.entry(name.clone()).or_insert(Value::Null);
+                let chosen = json!({"type": "string", "enum": words});
+                // Another command has other words for it.
+                let is_other = declared.is_object() && *declared != chosen;
+                *declared = if words.is_empty() || is_other { json!("string") } else { chosen };
             }
         }
     }

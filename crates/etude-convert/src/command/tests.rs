@@ -173,3 +173,31 @@ fn text_for_bash_needs_bash() {
     assert!(needs("```sh\n[[ -f a ]] && cat a\n```") && needs("```\ngit diff <(ls a) <(ls b)\n```"));
     assert!(!needs("```sh\n[ -f a ] && cat a\n```"));
 }
+
+/// L-89: the alternatives of a usage line are one value, and not the words that a shell makes of them. Elsewhere they stay what they are.
+#[test]
+fn alternatives_of_usage_lines_are_one_value() {
+    let found =
+        first("`python3 scripts/total.py --mode {fast,slow} --level=<low|high> -f {csv|json} --mode {fast,slow}`");
+    let found = found.expect("it can be run").expect("a command");
+    assert_eq!(
+        found.text,
+        "python3 \"$ETUDE_APP_DIR/scripts/total.py\" --mode \"$INPUT_MODE\" --level=\"$INPUT_LEVEL\" -f \"$INPUT_F\" --mode \"$INPUT_MODE\""
+    );
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let expected =
+        [("f", words(&["csv", "json"])), ("level", words(&["low", "high"])), ("mode", words(&["fast", "slow"]))];
+    assert_eq!(found.choices, expected.map(|(name, words)| (name.to_owned(), words)).into());
+    assert!(!found.needs_bash, "nothing of it is for bash");
+    let usage = first("`git log --format {short,full} [--limit N]`").expect("it can be run").expect("a command");
+    assert!(usage.text.starts_with("git log --format \"$INPUT_FORMAT\" "), "{}", usage.text);
+    let plain = first("`mkdir -p {data,out}/{a,b} {c,d}`").expect("it can be run").expect("a command");
+    assert_eq!((plain.text.as_str(), plain.needs_bash), ("mkdir -p {data,out}/{a,b} {c,d}", true));
+    assert!(plain.choices.is_empty());
+    let pipe = first("```sh\ncat <data/rates.csv|sort>out\n```").expect("it can be run").expect("a command");
+    assert!(pipe.text.contains("|sort>out"), "{}", pipe.text);
+    let refused = first("`python3 scripts/total.py {start,stop}`").expect_err("the choice has no name");
+    assert!(refused.contains("alternatives"), "{refused}");
+    let two = first("```sh\npython3 scripts/total.py --mode {a,b}\npython3 scripts/total.py --mode {c,d}\n```");
+    assert_eq!(two.expect("it can be run").expect("a command").choices["mode"], [""; 0]);
+}

@@ -1,4 +1,4 @@
-//! The notation of usage lines: `[--limit N]` may be left out, `...` is not a word of a command.
+//! The notation of usage lines: `[--limit N]` may be left out, `{fast,slow}` is one of several, `...` is not a word of a command.
 
 use std::sync::LazyLock;
 
@@ -11,6 +11,18 @@ use super::words::{parameter, parameter_name};
 static OPTION: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^\[(--?[A-Za-z][A-Za-z0-9-]*)?([ =])?<?([A-Za-z][A-Za-z0-9_ -]*)?>?\.{0,3}\]$").ok());
 
+/// `{fast,slow}`, `{fast|slow}`, `<fast|slow>`, `--mode=<fast|slow>`.
+static CHOICE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    const WORD: &str = r"[A-Za-z0-9][A-Za-z0-9_.+-]*";
+    let all = format!(
+        r"^(?:(--?[A-Za-z][A-Za-z0-9-]*)=)?(?:\{{({WORD}(?:,{WORD})+)\}}|\{{({WORD}(?:\|{WORD})+)\}}|<({WORD}(?:\|{WORD})+)>)$"
+    );
+    Regex::new(&all).ok()
+});
+
+/// `--mode`, `-m`.
+static FLAG: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^--?[A-Za-z][A-Za-z0-9-]*$").ok());
+
 /// Words that stand for any number of options.
 const OPTIONS: [&str; 5] = ["flags", "options", "opts", "args", "arguments"];
 
@@ -21,6 +33,38 @@ pub(super) enum Optional {
     Value(String, String),
     /// Nothing that a parameter could give.
     Nothing,
+}
+
+/// One of several words that a usage line lists.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Choice<'w> {
+    /// The option that it is the value of, if that is in the word as `--mode=`.
+    pub(super) option: Option<&'w str>,
+    pub(super) alternatives: Vec<String>,
+    /// To a shell it would be something else: `{a,b}` is two words.
+    pub(super) is_ambiguous: bool,
+}
+
+/// Reads a whole word as a choice; `None`: it is none.
+pub(super) fn choice(word: &str) -> Option<Choice<'_>> {
+    let found = CHOICE.as_ref()?.captures(word)?;
+    let words = [2, 3, 4].into_iter().find_map(|group| found.get(group))?.as_str();
+    Some(Choice {
+        option: found.get(1).map(|option| option.as_str()),
+        alternatives: words.split([',', '|']).map(str::to_owned).collect(),
+        is_ambiguous: found.get(2).is_some(),
+    })
+}
+
+/// The end of a choice between `|` that a text begins with: one word, and no pipe.
+pub(super) fn end_of_choice(text: &str) -> Option<usize> {
+    let end = text.find(|c: char| c.is_whitespace() || ";&()".contains(c)).unwrap_or(text.len());
+    choice(&text[..end]).is_some().then_some(end)
+}
+
+/// The name of an option such as `--mode`; `None`: the word is no option.
+pub(super) fn flag(word: &str) -> Option<&str> {
+    FLAG.as_ref()?.is_match(word).then(|| word.trim_start_matches('-'))
 }
 
 /// Whether a word stands for text that its author left out.
@@ -82,6 +126,32 @@ pub(super) fn replaced(option: &Optional, command: &mut Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn choices_are_neither_groups_nor_pipes() {
+        let alternatives =
+            |word: &str| choice(word).map(|choice| (choice.option.map(str::to_owned), choice.alternatives.join(" ")));
+        let of = |option: Option<&str>, words: &str| Some((option.map(str::to_owned), words.to_owned()));
+        assert_eq!(alternatives("{fast,slow}"), of(None, "fast slow"));
+        assert_eq!(alternatives("<a|b|c-1>"), of(None, "a b c-1"));
+        assert_eq!(alternatives("--mode={fast|slow}"), of(Some("--mode"), "fast slow"));
+        let none =
+            ["{fast}", "{a,b}.csv", "x{a,b}", "{a, b}", "{a,b|c}", "<name>", "{1..3}", "a|b", "{*.c,*.h}", "{ls"];
+        assert_eq!(none.map(choice), [const { None }; 10]);
+        assert_eq!(
+            [
+                end_of_choice("<a|b> x"),
+                end_of_choice("{a|b};"),
+                end_of_choice("<in|sort>out"),
+                end_of_choice("{ls|wc -l;}")
+            ],
+            [Some(5), Some(5), None, None]
+        );
+        assert_eq!(
+            [flag("--dry-run"), flag("-m"), flag("--mode=x"), flag("x")],
+            [Some("dry-run"), Some("m"), None, None]
+        );
+    }
 
     #[test]
     fn options_are_neither_tests_nor_patterns() {

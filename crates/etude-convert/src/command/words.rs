@@ -68,13 +68,24 @@ pub(super) fn replace(
     let words = Words { skill, text, values, assigned: &assigned, places: &places, is_usage };
     let mut out = String::new();
     let mut is_first = true;
+    // What the words before say of the command.
+    let mut before = Before::default();
     for piece in pieces {
         let part = &text[piece.start..piece.end];
         if !piece.is_word {
-            is_first = is_first && piece.start == 0 || part.contains(['\n', ';', '|', '&', '(']);
+            let is_next = part.contains(['\n', ';', '|', '&', '(']);
+            is_first = is_first && piece.start == 0 || is_next;
+            before = if is_next { Before::default() } else { before };
             out.push_str(part);
             continue;
         }
+        if let Some(choice) = words.choice(&piece, &before) {
+            out.push_str(&chosen(choice, before.flag, command)?);
+            before.flag = None;
+            is_first = false;
+            continue;
+        }
+        before = Before { flag: usage::flag(part), calls_script: before.calls_script || words.is_script(part) };
         if usage::is_elision(part) {
             return Err("it leaves something out, as `...`");
         }
@@ -98,6 +109,31 @@ pub(super) fn replace(
         is_first = false;
     }
     Ok(out)
+}
+
+/// What comes before a word of a command.
+#[derive(Debug, Clone, Copy, Default)]
+struct Before<'t> {
+    /// The name of the option right before it.
+    flag: Option<&'t str>,
+    /// A script of the skill.
+    calls_script: bool,
+}
+
+/// The parameter for one of several words.
+///
+/// # Errors
+/// It is not the value of an option, so that it has no name.
+fn chosen(choice: usage::Choice<'_>, flag: Option<&str>, command: &mut Command) -> Result<String, &'static str> {
+    let name = choice.option.map(|option| option.trim_start_matches('-')).or(flag).ok_or("it names alternatives")?;
+    let variable = parameter(name, command);
+    let all = command.choices.entry(parameter_name(name)).or_insert_with(|| choice.alternatives.clone());
+    // A parameter of several choices is any text.
+    if *all != choice.alternatives {
+        all.clear();
+    }
+    let option = choice.option.map(|option| format!("{option}=")).unwrap_or_default();
+    Ok(format!("{option}\"${variable}\""))
 }
 
 /// The variables to which a text gives values itself.
@@ -143,7 +179,12 @@ fn whole_until(text: &str, at: usize, is_in_word: bool) -> Option<usize> {
     if let Some(inner) = rest.strip_prefix('<').filter(|inner| inner.starts_with(|c: char| c.is_ascii_alphabetic())) {
         let (inner, _) = inner.split_once('>')?;
         let is_name = inner.chars().all(|c| c.is_ascii_alphanumeric() || "_. -/".contains(c));
-        return is_name.then_some(at + inner.len() + 2);
+        if is_name {
+            return Some(at + inner.len() + 2);
+        }
+    }
+    if let Some(end) = usage::end_of_choice(rest) {
+        return Some(at + end);
     }
     (!is_in_word).then(|| usage::end_of_option(rest)).flatten().map(|end| at + end)
 }
@@ -160,6 +201,20 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
+    /// The choice that a word is. A shell makes several words of `{a,b}`: a choice it is where a script of the skill is called, and in a
+    /// line with options in brackets.
+    fn choice(&self, piece: &Piece, before: &Before<'_>) -> Option<usage::Choice<'_>> {
+        let is_plain = matches!(self.places.get(piece.start), Some(Place::Plain));
+        let choice = usage::choice(&self.text[piece.start..piece.end]).filter(|_| is_plain)?;
+        (!choice.is_ambiguous || self.is_usage || before.calls_script).then_some(choice)
+    }
+
+    /// Whether a word names a script of the skill.
+    fn is_script(&self, word: &str) -> bool {
+        let plain = word.trim_matches(['"', '\'']).trim_start_matches("./");
+        self.path(plain).is_some_and(|path| self.skill.file(path).is_some_and(|file| file.interpreter().is_some()))
+    }
+
     /// # Errors
     /// The word names a script as one of the skill, which the skill does not have where a command finds it.
     fn is_there(&self, word: &str) -> Result<(), &'static str> {

@@ -259,6 +259,17 @@ fn optional_parameters_have_a_default() {
     assert!(compiled.required.is_empty());
 }
 
+/// L-89: a parameter that is one of several words says which.
+#[test]
+fn a_choice_is_declared_with_its_words() {
+    let text = "Run `git log --format {short,full} [--limit N]`.\n";
+    let compiled = made(text, &[Label::MainPath], &[1]).expect("a pipeline");
+    let definition = &compiled.files[0].text;
+    let declared = "  format:\n    type: string\n    enum:\n      - short\n      - full\n";
+    assert!(definition.contains(declared), "{definition}");
+    assert!(compiled.required.contains("format") && !compiled.required.contains("limit"));
+}
+
 /// A path that is partly for an agent.
 const NOTES: &str = "---\nname: notes\nallowed-tools: Read, Edit\n---\n# Notes\n\n1. Run `git log --oneline`.\n2. Write the {{notes}}.\n3. Add them to the log.\n4. Decide whether they are done.\n5. Send them.\n\nNever name a person.\n";
 
