@@ -154,13 +154,7 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
             if !can_follow(context, &disk)? {
                 return Err(unfollowed(problem, &found.definition).spent(found.spent).into());
             }
-            if !context.global.quiet {
-                let name = found.definition.target.to_string();
-                for failure in &problem.failures {
-                    crate::render::say!("note: {name}: {}", failure.message);
-                }
-                crate::render::say!("note: the request does not say what `{name}` needs; following SKILL.md");
-            }
+            note_followed(context, &problem, &found.definition);
             *about = Some(Target::Skill(String::new()));
             let before = Before { spent: found.spent, routing: Some(found.trail.to_json()) };
             in_skill_mode(context, disk, request, &pairs, None, before)
@@ -169,8 +163,27 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
     }
 }
 
+/// Says that SKILL.md is followed in place of a pipeline, and what the request does not say.
+fn note_followed(context: &Context, problem: &Problem, definition: &Definition) {
+    if context.global.quiet {
+        return;
+    }
+    let name = definition.target.to_string();
+    for failure in &problem.failures {
+        crate::render::say!("note: {name}: {}", failure.message);
+    }
+    crate::render::say!("note: the request does not say what `{name}` needs; following SKILL.md");
+    if context.is_shared() {
+        crate::render::say!("hint: to have the pipeline instead, give it yourself: {}", by_name(definition));
+    }
+}
+
 /// False if SKILL.md cannot be followed for want of a model. One that must not be asked is no such case: that has a remedy of its own.
+/// On a fleet, the agent is a worker's, and so is its model.
 fn can_follow(context: &Context, disk: &Disk) -> Result<bool, Refused> {
+    if context.is_shared() {
+        return Ok(true);
+    }
     let tiers: Vec<Tier> = load_skill(context, disk, "")?.tiers().into_iter().collect();
     let resolved = settings::ready(&context.global, context.settings(disk.root())?, &tiers, Need::Look)?;
     Ok(tiers.iter().all(|tier| resolved.has_model(*tier) || resolved.withheld(*tier).is_some()))
@@ -178,6 +191,13 @@ fn can_follow(context: &Context, disk: &Disk) -> Result<bool, Refused> {
 
 /// What a request lacks, where no model could follow SKILL.md instead.
 fn unfollowed(problem: Problem, definition: &Definition) -> Problem {
+    problem
+        .hint(format!("give it yourself: {}", by_name(definition)))
+        .hint(format!("or have a model read the request: {}", settings::REMEDIES))
+}
+
+/// The command that runs a pipeline or machine by its name, with what it needs.
+fn by_name(definition: &Definition) -> String {
     let input = &definition.input;
     let is_needed = |name: &&str| input.parameter(name).is_some_and(|known| known.required && known.default.is_none());
     let pairs: String = input.names().into_iter().filter(is_needed).map(|name| format!(" -i {name}=…")).collect();
@@ -185,10 +205,7 @@ fn unfollowed(problem: Problem, definition: &Definition) -> Problem {
         (Some(name), _) => ("machine run", name),
         (None, name) => ("run --pipeline", name.unwrap_or_default()),
     };
-    let command = format!("etude {what} {}{pairs}", shell::word(name));
-    problem
-        .hint(format!("give it yourself: {command}"))
-        .hint(format!("or have a model read the request: {}", settings::REMEDIES))
+    format!("etude {what} {}{pairs}", shell::word(name))
 }
 
 /// What a request stated, if none of it would be dropped for a default. Says where each value comes from.

@@ -254,6 +254,21 @@ fn a_worker_follows_a_skill() {
     worker.finish().exit(0);
 }
 
+/// a request that lacks what its pipeline needs is for an agent. Its model is the worker's, so the submitter needs none.
+#[test]
+fn a_submitter_without_a_model_leaves_the_skill_to_a_worker() {
+    let Some(server) = Server::start() else { return };
+    let test = Test::new()
+        .skill("", "Be brief.\n")
+        .pipeline("greet", |p| p.with("triggers: [greet a person]\ninput: {name: string}").note("a", "1"));
+    let test = fleet(&server, test);
+    let run = |more: &[&str]| test.run(&[&["run", "greet a person", "--format", "json"], more].concat());
+    run(&["--engine", "embedded"]).exit(2).stderr_has("-i name=");
+    let queued = run(&["--detach"]).exit(0).stderr_has("following SKILL.md").stderr_has("--pipeline greet -i name=");
+    test.run(&["runs", "show", &queued.id(), "--format", "json"]).exit(0).has("/mode", "skill");
+    assert_eq!(test.ledger(), [""; 0]);
+}
+
 /// K-27: a worker stops as well while its database is away, at once without a run. With one, a second signal ends what is left.
 #[test]
 fn a_worker_stops_without_its_database() {
