@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -318,6 +318,17 @@ impl FileBlobs {
         self.dir.join("tmp")
     }
 
+    /// Another scratch file with the bytes of a file that has lost its name.
+    fn copied(&self, from: &mut File) -> io::Result<Scratch> {
+        let mut scratch = self.scratch()?;
+        from.seek(SeekFrom::Start(0))?;
+        io::copy(from, &mut scratch.file)?;
+        if self.strict {
+            scratch.file.sync_all()?
+        }
+        Ok(scratch)
+    }
+
     fn put_in_place(&self, scratch: &mut Scratch, place: &Path) -> io::Result<()> {
         let shelf = place.parent().unwrap_or(&self.dir);
         if self.strict {
@@ -328,7 +339,15 @@ impl FileBlobs {
                 return Err(error);
             }
             private::create_missing_dirs(shelf)?;
-            fs::rename(&scratch.path, place)?;
+            match fs::rename(&scratch.path, place) {
+                // Directories of copies may be removed at any time (K-49). The open file still has the bytes.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    *scratch = self.copied(&mut scratch.file)?;
+                    private::create_missing_dirs(shelf)?;
+                    fs::rename(&scratch.path, place)?;
+                }
+                renamed => renamed?,
+            }
         }
         scratch.mark_kept();
         if self.strict {

@@ -66,6 +66,27 @@ fn list_and_remove_know_every_blob() {
     assert_eq!(store.open(one).expect_err("gone").kind(), io::ErrorKind::NotFound);
 }
 
+/// K-49: the directory goes while a value is written, before it is kept, and while it is there. Nothing fails, and no value is cut.
+#[test]
+fn values_are_kept_in_a_directory_that_is_removed_meanwhile() {
+    let dir = tempfile::tempdir().expect("dir");
+    for strict in [false, true] {
+        let root = dir.path().join("blobs");
+        let store = FileBlobs::new(&root, strict);
+        put(&store, b"before").expect("kept");
+        let mut scratch = store.scratch().expect("scratch");
+        scratch.file().write_all(b"first").expect("written");
+        fs::remove_dir_all(&root).expect("removed");
+        scratch.file().write_all(b" second").expect("written");
+        let blob = store.keep(scratch, Digest::of(b"first second"), 12).expect("kept");
+        assert_eq!(text(&*blob, 0, 20), "first second");
+        assert_eq!(entries(&store.scratch_dir()).expect("listed").len(), 0);
+        fs::remove_dir_all(&root).expect("removed");
+        let (_, blob) = put(&store, b"after").expect("kept");
+        assert_eq!(text(&*blob, 0, 9), "after");
+    }
+}
+
 /// A value that is taken for kept is one: it is young, and another store is not alone until the first one is dropped.
 #[test]
 fn values_that_are_found_are_held() {
