@@ -22,7 +22,7 @@ mod postgres;
 use postgres::{of_bucket, password};
 
 #[cfg(feature = "postgres")]
-pub(crate) use postgres::{CONNECT, address, credentials, open_fleet, open_patiently};
+pub(crate) use postgres::{CONNECT, address, credentials, name, open_fleet, open_patiently};
 
 /// The word for the journal of this machine, whatever else is set.
 const EMBEDDED: &str = "embedded";

@@ -1,25 +1,40 @@
 //! The places where commands and workers find apps of bundles.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use etude_core::digest::Digest;
-use etude_runtime::engine::{Engine, NewRun};
+use etude_files::{private, whole};
+use etude_runtime::engine::{Engine, Error, NewRun};
 use etude_runtime::run_id;
 use etude_tools::bundle::Bundle;
 
 use super::Unusable;
-use crate::paths;
+use crate::args::Global;
+use crate::problem::Problem;
+use crate::{engine, paths};
 
 /// Digits of a bundle's hash that name the directory of a run's app: another app is another directory.
 const DIGITS: usize = 16;
+
+/// The file beside the copies of a run that names its engine: no other engine knows whether the run is over.
+const OWNER: &str = "engine";
+
+/// How the names of directories begin that are being removed.
+const REMOVED: &str = "removed-";
+
+/// A copy of an earlier version is removed after this time if its run is unknown.
+const EARLIER_LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The directory of a run that brings its app along, with a copy of its own (K-50). A run that has taken another app gets another one.
 ///
 /// # Errors
 /// The bundle is not kept, or is not what its name says (K-46).
-pub(crate) fn make(engine: &dyn Engine, run: &NewRun, digest: Digest) -> Result<PathBuf, Unusable> {
-    unpacked(engine, digest, place_of(&run.id)?.join(&digest.to_string()[..DIGITS]))
+pub(crate) fn make(global: &Global, engine: &dyn Engine, run: &NewRun, digest: Digest) -> Result<PathBuf, Unusable> {
+    let name = engine::name(global).map_err(|problem| problem.message())?;
+    Copies::new()?.make(engine, &name, &run.id, digest)
 }
 
 /// The directory of a bundle that commands read and none writes to.
@@ -27,18 +42,134 @@ pub(crate) fn make(engine: &dyn Engine, run: &NewRun, digest: Digest) -> Result<
 /// # Errors
 /// As those of [`make`].
 pub(crate) fn shared(engine: &dyn Engine, digest: Digest) -> Result<PathBuf, Unusable> {
-    unpacked(engine, digest, paths::cache_dir()?.join("fleet").join("apps").join(digest.to_string()))
+    unpacked(engine, digest, &paths::cache_dir()?.join("fleet").join("apps").join(digest.to_string()))
+}
+
+/// Removes the directory of a run that is over.
+pub(crate) fn remove(run_id: &str) {
+    // What stays is removed by `remove_unneeded`.
+    let _ = Copies::new().map(|copies| copies.remove(run_id));
+}
+
+/// Removes the copies of runs that are over, or that their engine does not know: a process that was killed, or whose run ended elsewhere,
+/// has left them behind. `name` is that of the engine, which must see all of its runs.
+pub(crate) fn remove_unneeded(engine: &dyn Engine, name: &str) {
+    let _ = Copies::new().map(|copies| copies.remove_unneeded(engine, name));
+}
+
+/// Refuses a process that could make no copy of a run.
+///
+/// # Errors
+/// The directory cannot be written.
+pub(crate) fn check() -> Result<(), Problem> {
+    Copies::new().map_err(Problem::environment)?.check()
+}
+
+/// The copies of runs. They are no cache: a live run needs its own (K-49).
+struct Copies {
+    dir: PathBuf,
+    /// Where earlier versions had them.
+    earlier: PathBuf,
+}
+
+impl Copies {
+    fn new() -> Result<Self, String> {
+        let below = |base: PathBuf| base.join("fleet").join("runs");
+        Ok(Self { dir: below(paths::state_dir()?), earlier: below(paths::cache_dir()?) })
+    }
+
+    fn make(&self, engine: &dyn Engine, name: &str, run_id: &str, digest: Digest) -> Result<PathBuf, Unusable> {
+        let place = place_of(&self.dir, run_id)?;
+        let failed = |error: io::Error| format!("`{}` cannot be used: {error}", place.display());
+        if !place.is_dir() {
+            private::create_dir_all(&self.dir).map_err(failed)?;
+            // What steps of an earlier version have left beside the app stays with the run. Without it, the app is unpacked again.
+            let _ = fs::rename(self.earlier.join(run_id), &place);
+        }
+        private::create_dir_all(&place).map_err(failed)?;
+        let owner = place.join(OWNER);
+        if fs::read(&owner).ok().as_deref() != Some(name.as_bytes()) {
+            let written = whole::replace(&owner, name.as_bytes(), whole::Access::Owner, whole::Durability::Process);
+            written.map_err(failed)?;
+        }
+        unpacked(engine, digest, &place.join(&digest.to_string()[..DIGITS]))
+    }
+
+    fn remove(&self, run_id: &str) {
+        for dir in [&self.dir, &self.earlier] {
+            if let Ok(place) = place_of(dir, run_id) {
+                discard(&place);
+            }
+        }
+    }
+
+    fn remove_unneeded(&self, engine: &dyn Engine, name: &str) {
+        for dir in [&self.dir, &self.earlier] {
+            for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+                let (id, place) = (entry.file_name(), entry.path());
+                let Some(id) = id.to_str() else { continue };
+                if id.starts_with(REMOVED) {
+                    let _ = fs::remove_dir_all(&place);
+                    continue;
+                }
+                // Earlier versions did not note whose run it is.
+                let is_earlier = *dir == self.earlier;
+                let is_own = is_earlier || fs::read(place.join(OWNER)).is_ok_and(|owner| owner == name.as_bytes());
+                if !is_own || !run_id::is_id(id) {
+                    continue;
+                }
+                match engine.row(id) {
+                    Ok(row) if row.state.is_final() => discard(&place),
+                    Err(Error::Unknown(_)) if !is_earlier || is_old(&place) => discard(&place),
+                    Ok(_) | Err(Error::Unknown(_)) => {}
+                    // Another look finds the rest.
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        let made = private::create_dir_all(&self.dir).and_then(|()| tempfile::tempfile_in(&self.dir));
+        made.map(drop).map_err(|error| {
+            let message = format!("the apps of runs cannot be unpacked in `{}`: {error}", self.dir.display());
+            Problem::environment(message).hint(paths::WRITABLE)
+        })
+    }
+}
+
+/// The place of a run's copies.
+fn place_of(dir: &Path, run_id: &str) -> Result<PathBuf, String> {
+    // Others write the database, and this is the name of a directory that is made and removed.
+    if !run_id::is_id(run_id) {
+        return Err(format!("`{run_id}` is no id of a run"));
+    }
+    Ok(dir.join(run_id))
+}
+
+/// Removes a directory. Under its name it is there as a whole, or not at all: another attempt at the run finds no half of an app.
+fn discard(place: &Path) {
+    let removed = place.with_file_name(format!("{REMOVED}{}", run_id::new()));
+    if fs::rename(place, &removed).is_ok() {
+        // What stays is removed later.
+        let _ = fs::remove_dir_all(removed);
+    }
+}
+
+fn is_old(place: &Path) -> bool {
+    let modified = fs::metadata(place).and_then(|found| found.modified()).ok();
+    modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > EARLIER_LIFETIME)
 }
 
 /// The bundle as a directory in `dir`.
-fn unpacked(engine: &dyn Engine, digest: Digest, dir: PathBuf) -> Result<PathBuf, Unusable> {
+fn unpacked(engine: &dyn Engine, digest: Digest, dir: &Path) -> Result<PathBuf, Unusable> {
     let app = dir.join("app");
     if app.is_dir() {
         return Ok(app);
     }
     let failed = |why: &dyn std::fmt::Display| format!("the bundle {digest} cannot be used: {why}");
     let bundle = Bundle::read(super::bytes(engine, digest)?).map_err(|error| failed(&error))?;
-    etude_files::private::create_dir_all(&dir).map_err(|error| failed(&error))?;
+    private::create_dir_all(dir).map_err(|error| failed(&error))?;
     // A copy that is not whole is none.
     let part = dir.join(format!("part-{}", run_id::new()));
     bundle.unpack(&part).map_err(|error| failed(&error))?;
@@ -51,30 +182,142 @@ fn unpacked(engine: &dyn Engine, digest: Digest, dir: PathBuf) -> Result<PathBuf
     Ok(app)
 }
 
-/// Removes the directory of a run that is over.
-pub(crate) fn remove(run_id: &str) {
-    // What stays is a copy, which may be removed at any time.
-    let _ = place_of(run_id).map(fs::remove_dir_all);
-}
-
-fn place_of(run_id: &str) -> Result<PathBuf, String> {
-    // Others write the database, and this is the name of a directory that is made and removed.
-    if !run_id::is_id(run_id) {
-        return Err(format!("`{run_id}` is no id of a run"));
-    }
-    Ok(paths::cache_dir()?.join("fleet").join("runs").join(run_id))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use etude_runtime::blob::{self, FileBlobs};
+    use etude_runtime::engine::{Placement, RunState};
+    use etude_runtime::memory::MemoryEngine;
+
     use super::*;
+
+    /// An engine that has the bundle of an app, with places for copies.
+    struct World {
+        dir: tempfile::TempDir,
+        engine: MemoryEngine,
+        copies: Copies,
+        bundle: Digest,
+    }
+
+    impl World {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().expect("a directory");
+            let app = dir.path().join("app");
+            fs::create_dir(&app).expect("a directory");
+            fs::write(app.join("SKILL.md"), "x").expect("a file");
+            let engine = MemoryEngine::new(Arc::new(FileBlobs::new(dir.path().join("blobs"), false)));
+            let bundle = Bundle::pack(&app).expect("a bundle");
+            blob::put(&*engine.bundles(), bundle.bytes()).expect("it is kept");
+            let copies =
+                Copies { dir: dir.path().join("state/fleet/runs"), earlier: dir.path().join("cache/fleet/runs") };
+            Self { dir, engine, copies, bundle: bundle.digest() }
+        }
+
+        /// A run that a session has, or that has come to this state.
+        fn run(&self, state: Option<RunState>) -> String {
+            let id = run_id::new();
+            let run = NewRun {
+                id: id.clone(),
+                app: "/app".to_owned(),
+                target: "p".to_owned(),
+                abi: 1,
+                created_at_ms: 0,
+                header: "{}".to_owned(),
+                placement: Placement::default(),
+            };
+            crate::runtime::block_on(async {
+                let session = self.engine.create(&run).await.expect("a run");
+                if let Some(state) = state {
+                    session.set_state(state, Some("{}")).await.expect("it ends");
+                }
+            })
+            .expect("a runtime");
+            id
+        }
+
+        fn make(&self, name: &str, run_id: &str) -> PathBuf {
+            self.copies.make(&self.engine, name, run_id, self.bundle).expect("a copy")
+        }
+    }
 
     /// SECURITY.md: what a database names as a run names no other directory.
     #[test]
     fn only_ids_of_runs_name_directories() {
+        let dir = Path::new("/state");
         for id in ["", ".", "..", "../../state", "/etc", "8dmwnz5ebmypx8x0/..", "8DMWNZ5EBMYPX8X0"] {
-            assert!(place_of(id).is_err(), "{id}");
+            assert!(place_of(dir, id).is_err(), "{id}");
         }
-        assert!(place_of(&run_id::new()).is_ok_and(|place| place.ends_with(place.file_name().expect("a name"))));
+        assert!(place_of(dir, &run_id::new()).is_ok_and(|place| place.parent() == Some(dir)));
+    }
+
+    /// K-49: what lives in the cache is no run. A copy is there once, and again after its run was over.
+    #[test]
+    fn copies_of_runs_are_not_in_the_cache() {
+        let world = World::new();
+        let id = world.run(None);
+        let app = world.make("x", &id);
+        assert!(app.starts_with(&world.copies.dir) && app.join("SKILL.md").is_file());
+        assert!(!world.dir.path().join("cache").exists());
+        fs::write(app.join("left"), "x").expect("a file");
+        assert_eq!(world.make("x", &id), app);
+        assert!(app.join("left").is_file());
+        world.copies.remove(&id);
+        assert_eq!(fs::read_dir(&world.copies.dir).expect("a directory").count(), 0);
+        assert!(!world.make("x", &id).join("left").exists());
+    }
+
+    /// What a killed process has left goes once its run is over or unknown; another engine's is left alone.
+    #[test]
+    fn copies_that_no_run_needs_are_removed() {
+        let world = World::new();
+        let (live, ended, waiting) =
+            (world.run(None), world.run(Some(RunState::Failed)), world.run(Some(RunState::Waiting)));
+        let (unknown, other, foreign) = (run_id::new(), run_id::new(), world.run(Some(RunState::Failed)));
+        let all = [&live, &ended, &waiting, &unknown].map(|id| world.make("x", id));
+        let others = [&other, &foreign].map(|id| world.make("y", id));
+        let half = world.copies.dir.join(format!("{REMOVED}{}", run_id::new()));
+        fs::create_dir(&half).expect("a directory");
+        world.copies.remove_unneeded(&world.engine, "x");
+        assert_eq!(all.map(|app| app.exists()), [true, false, true, false]);
+        assert_eq!(others.map(|app| app.exists()), [true, true]);
+        assert!(!half.exists());
+    }
+
+    /// After an update: the copies of earlier versions were in the cache. What steps have left there stays with a run that goes on.
+    #[test]
+    fn earlier_copies_move_or_go() {
+        let world = World::new();
+        let digits = &world.bundle.to_string()[..DIGITS];
+        let (waiting, live, ended) =
+            (world.run(Some(RunState::Waiting)), world.run(None), world.run(Some(RunState::Succeeded)));
+        let (unknown, fresh) = (run_id::new(), run_id::new());
+        let earlier = |id: &String| world.copies.earlier.join(id);
+        for id in [&waiting, &live, &ended, &unknown, &fresh] {
+            let app = earlier(id).join(digits).join("app");
+            fs::create_dir_all(&app).expect("a directory");
+            fs::write(app.join("left"), "x").expect("a file");
+        }
+        let old = std::time::SystemTime::now() - EARLIER_LIFETIME - Duration::from_secs(60);
+        let place = fs::File::open(earlier(&unknown)).expect("a directory");
+        place.set_modified(old).expect("it is ours");
+        world.copies.remove_unneeded(&world.engine, "x");
+        assert_eq!(
+            [&waiting, &live, &ended, &unknown, &fresh].map(|id| earlier(id).exists()),
+            [true, true, false, false, true]
+        );
+        assert!(world.make("x", &waiting).join("left").is_file());
+        assert!(!earlier(&waiting).exists());
+    }
+
+    /// A worker that could unpack no app says so when it starts, and fails no run.
+    #[test]
+    fn a_place_that_cannot_be_written_is_reported() {
+        let world = World::new();
+        assert!(world.copies.check().is_ok());
+        fs::write(world.dir.path().join("file"), "x").expect("a file");
+        let copies = Copies { dir: world.dir.path().join("file/runs"), earlier: world.copies.earlier.clone() };
+        let refused = copies.check().expect_err("it is a file");
+        assert_eq!((refused.exit as i32, &refused.hints[..]), (4, &[paths::WRITABLE.to_owned()][..]));
     }
 }

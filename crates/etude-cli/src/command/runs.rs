@@ -112,7 +112,7 @@ pub(crate) fn definition_of_run(
 fn definition_to_drive(context: &Context, engine: &dyn Engine, run: &NewRun) -> Result<(Disk, Definition), Refused> {
     #[cfg(feature = "postgres")]
     if let Some(bundle) = run.placement.bundle.filter(|_| !engine.is_shared()) {
-        let dir = crate::bundles::workspace::make(engine, run, bundle).map_err(Problem::from)?;
+        let dir = crate::bundles::workspace::make(&context.global, engine, run, bundle).map_err(Problem::from)?;
         return definition_of(context, &dir, run);
     }
     definition_of_run(context, engine, run)

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use super::serve::{apps, clock};
 use crate::args;
+use crate::bundles::workspace;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
@@ -27,6 +28,9 @@ use crate::{engine, paths, signals, stdout};
 
 /// Between two looks at object storage that does not answer.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// Between two looks for copies that no run needs.
+const LOOK_FOR_COPIES: Duration = Duration::from_secs(60 * 60);
 
 /// Runs at once for each core, if `--places` does not say.
 const PLACES_PER_CORE: usize = 64;
@@ -55,6 +59,7 @@ impl Voice {
 fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
     super::engine::check_named(context)?;
     engine::settings(&context.global)?;
+    workspace::check()?;
     let voice = Voice { is_json: context.is_json(), is_quiet: context.global.quiet };
     block_on(async {
         let mut stop = signals::listen()?;
@@ -80,6 +85,7 @@ fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
             crate::render::say!("{warning}");
         }
         let name = engine.worker().unwrap_or_default();
+        remove_copies(&engine, engine::name(&context.global)?);
         let server = server(context, args, &profile, engine)?;
         subject.set(&server);
         if health.is_some() {
@@ -91,6 +97,19 @@ fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
         }));
         Ok(until_stopped(server, stop, voice).await)
     })?
+}
+
+/// Removes the copies that workers of this machine have left behind, now and then. A thread of its own: the end of the worker waits neither for
+/// the disk nor for the database.
+fn remove_copies(engine: &Arc<dyn Engine>, name: String) {
+    let engine = Arc::downgrade(engine);
+    std::thread::spawn(move || {
+        while let Some(engine) = engine.upgrade() {
+            workspace::remove_unneeded(&*engine, &name);
+            drop(engine);
+            std::thread::sleep(LOOK_FOR_COPIES);
+        }
+    });
 }
 
 /// What this worker says of itself.

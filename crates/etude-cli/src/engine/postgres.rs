@@ -9,7 +9,7 @@ use etude_postgres::{Address, AddressError, Credentials, Postgres, Settings, Tim
 use etude_process::ENGINE_VARIABLE;
 use etude_runtime::engine::Engine;
 
-use super::{settings, url};
+use super::{EMBEDDED, settings, url};
 use crate::args::Global;
 use crate::paths;
 use crate::problem::Problem;
@@ -51,6 +51,11 @@ pub(crate) fn address(global: &Global) -> Result<Option<Address>, Problem> {
         address.or_password_of(&text);
     }
     Ok(Some(address))
+}
+
+/// The name of the engine for people and files: its address without a password, or `embedded`.
+pub(crate) fn name(global: &Global) -> Result<String, Problem> {
+    Ok(address(global)?.map_or_else(|| EMBEDDED.to_owned(), |address| address.to_string()))
 }
 
 /// The file that libpq takes if a variable is not set, if it is there. A certificate without its key is none.

@@ -45,9 +45,9 @@ fn runs_of_an_untrusted_queue_see_nothing_of_each_other() {
     let of =
         |test: Test, role: &str| test.env("ETUDE_ENGINE", &server.url("etude").replace("etude@", &format!("{role}@")));
     let worker = of(Test::new(), "carrier");
-    let cache = worker.path("cache");
-    let worker = worker.env("XDG_CACHE_HOME", &cache.display().to_string());
-    let runs = cache.join("etude/fleet/runs").display().to_string();
+    let state = worker.path("state");
+    let worker = worker.env("XDG_STATE_HOME", &state.display().to_string());
+    let runs = state.join("etude/fleet/runs").display().to_string();
     // The word is in a command line alone, and in none of the spy's.
     let word = format!("canary-{}-end", std::process::id());
     let waits = r#"until [ -e "$ROOT/go" ]; do sleep 0.05; done; echo "{\"output\": 1}""#;

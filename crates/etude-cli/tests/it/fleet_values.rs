@@ -78,6 +78,42 @@ fn values_and_bundles_are_in_object_storage() {
     worker.finish().exit(0);
 }
 
+/// K-49: the whole cache of a worker is removed while a step has printed half of a large value. The run goes on: its app is elsewhere, and
+/// earlier values are fetched again.
+#[test]
+fn a_cache_that_is_removed_fails_no_run() {
+    let Some(server) = Server::start() else { return };
+    let half = "head -c 300000 /dev/zero | tr '\\0' x";
+    let slow = format!(
+        "cat >/dev/null; printf '{{\"output\":\"'; {half}; until [ -e \"$ROOT/go\" ]; do sleep 0.05; done; {half}; printf '\"}}'; {}",
+        noting("slow")
+    );
+    let size = format!(
+        "grep -c {} >/dev/null && cat \"$ETUDE_APP_DIR/helper.txt\" >> \"$LEDGER\"; {}",
+        "x".repeat(100),
+        printing("true")
+    );
+    let test = Test::new()
+        .file("helper.txt", "packed\n")
+        .pipeline("p", |p| p.sh("large", &large("large")).sh("slow", &slow).sh("size", &size))
+        .pipeline("_destructor", |p| p.note("end", "1"));
+    let test = fleet(&server, test);
+    let id = test.run(&["run", "-p", "p", "--detach", "--format", "json"]).exit(0).id();
+    let test = elsewhere(test, "second");
+    let worker = test.start(&WORKER);
+    wait_until("half of a value", || !test.files_below("second/cache/etude/fleet/tmp").is_empty());
+    fs::remove_dir_all(test.path("second/cache")).expect("it is there");
+    test.put("go", "");
+    wait_until("the end of the run", || {
+        let status = status(&test);
+        status != "queued" && status != "running"
+    });
+    test.run(&["runs", "show", &id, "--format", "json"]).exit(0).has("/status", "succeeded").has("/output", true);
+    assert_eq!(test.ledger(), ["large", "slow", "packed", "end"]);
+    worker.terminate();
+    worker.finish().exit(0);
+}
+
 /// K-45: a worker that is killed in an upload to object storage, or between the upload and the record, leaves no record without its value.
 /// Another worker ends the run, whose output is whole.
 #[test]

@@ -70,7 +70,7 @@ fn a_worker_drives_what_another_machine_has_submitted() {
         .has("/output", "done");
     assert_eq!(elsewhere.ledger(), ["packed"]);
     assert!(!elsewhere.path("app/left").exists(), "the submitter's files are its own");
-    assert!(!elsewhere.path("second/cache/etude/fleet/runs").join(&id).exists(), "the copy is gone");
+    assert!(!elsewhere.path("second/state/etude/fleet/runs").join(&id).exists(), "the copy is gone");
     let kept = server.sql("select string_agg(encode(body, 'escape'), '') from etude.chunks");
     assert!(!kept.contains("canary"), "no key leaves the machine");
 }

@@ -118,7 +118,7 @@ impl Apps for Configured {
     fn place(&self, run: &NewRun) -> Result<PathBuf, NotLoaded> {
         match run.placement.bundle {
             Some(digest) => {
-                let made = crate::bundles::workspace::make(&*self.engine, run, digest);
+                let made = crate::bundles::workspace::make(&self.global, &*self.engine, run, digest);
                 made.map_err(|unusable| match unusable {
                     Unusable::Damaged(why) => NotLoaded::Unreadable(why),
                     Unusable::Unreachable(why) => NotLoaded::Unreachable(why),
