@@ -1,5 +1,7 @@
 //! Questions of runs: as forms where they only ask, as links where they authorize something.
 
+use std::collections::BTreeMap;
+
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
@@ -7,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::api::{Api, Reply, Request};
 use crate::call::escaped;
-use crate::result::{Run, ToolResult, sentence};
+use crate::result::{Run, sentence};
 use crate::service::{Context, Service, Transport};
 use crate::settings::Approvals;
 use crate::wire::{Params, Revision, RpcError, raw};
@@ -51,9 +53,19 @@ struct Form {
     authorizes: bool,
 }
 
-fn questions(context: &Context, run: &Run) -> Vec<Question> {
+/// Faults of a client's answers, by the digests of their questions.
+pub(crate) type Faults = BTreeMap<String, String>;
+
+/// The open questions of a run. The fault of an earlier answer is said before the message.
+fn questions(context: &Context, run: &Run, faults: &Faults) -> Vec<Question> {
     let approvals = context.settings(run.app.as_deref().unwrap_or_default()).approvals;
-    run.waiting.iter().filter_map(|waiting| question(approvals, waiting)).collect()
+    let mut open: Vec<Question> = run.waiting.iter().filter_map(|waiting| question(approvals, waiting)).collect();
+    for question in &mut open {
+        if let Some(fault) = faults.get(&question.digest) {
+            question.message = format!("{fault}\n{}", question.message);
+        }
+    }
+    open
 }
 
 fn question(approvals: Approvals, waiting: &Value) -> Option<Question> {
@@ -197,11 +209,16 @@ fn example(schema: &Value, depth: usize) -> Value {
 }
 
 /// The open questions as requests to the client, by key, and as a message.
-pub(crate) fn requests(service: &Service, context: &Context, run: &Run) -> (Map<String, Value>, String) {
+pub(crate) fn requests(
+    service: &Service,
+    context: &Context,
+    run: &Run,
+    faults: &Faults,
+) -> (Map<String, Value>, String) {
     let url = run.url(&*service.api);
     let mut requests = Map::new();
     let mut links = Vec::new();
-    for question in questions(context, run) {
+    for question in questions(context, run, faults) {
         if let Some(params) = elicitation(context, &question, url.as_deref()) {
             requests.insert(question.digest.clone(), json!({"method": "elicitation/create", "params": params}));
         }
@@ -210,31 +227,33 @@ pub(crate) fn requests(service: &Service, context: &Context, run: &Run) -> (Map<
     (requests, links.join("\n"))
 }
 
-/// Asks the client, or says where a person decides.
+/// Asks the client, or says where a person decides. `repeated` has the faults of the answers with which a request is repeated.
 pub(crate) async fn ask(
     service: &Service,
     context: &Context,
     run: &Run,
     news: &mut watch::Receiver<()>,
     deadline: Instant,
-    is_repeated: bool,
+    repeated: Option<&Faults>,
 ) -> Result<Asked, RpcError> {
     if run.status != "waiting" {
         return Ok(Asked::Nothing);
     }
-    let (url, open) = (run.url(&*service.api), questions(context, run));
+    let none = Faults::new();
+    let faults = repeated.unwrap_or(&none);
+    let (url, open) = (run.url(&*service.api), questions(context, run, faults));
     let Some(first) = open.first() else { return Ok(Asked::Nothing) };
-    let links = || format!("Run {} waits for a person.\n{}", run.run_id, requests(service, context, run).1);
+    let links = || format!("Run {} waits for a person.\n{}", run.run_id, requests(service, context, run, faults).1);
     if is_decided(&*service.api, first).await {
         // The run is about to continue.
         return Ok(if Instant::now() < deadline { Asked::Nothing } else { Asked::Link(links()) });
     }
     if context.revision == Revision::July2026 {
-        let (requests, _) = requests(service, context, run);
+        let (requests, _) = requests(service, context, run, faults);
         if requests.is_empty() {
             return Ok(Asked::Link(links()));
         }
-        if is_repeated && first.form.is_none() {
+        if repeated.is_some_and(Faults::is_empty) && first.form.is_none() {
             // The person has only opened the page.
             let decided = tokio::time::timeout_at(deadline, elsewhere(&*service.api, first, news)).await;
             return Ok(if decided.is_ok() { Asked::Continue } else { Asked::Link(links()) });
@@ -309,33 +328,42 @@ async fn decide(service: &Service, context: &Context, question: &Question, answe
     if reply.status == 200 { Ok(()) } else { Err(reply) }
 }
 
-/// Records `inputResponses` to the open questions of a run. A response to a question that was not asked as a form decides nothing.
-pub(crate) async fn answered(service: &Service, context: &Context, run: &Run, params: &Params) -> Result<(), Reply> {
+/// Records `inputResponses` to the open questions of a run, and returns the refused ones by the digests of their questions. A response to
+/// a question that was not asked as a form decides nothing.
+pub(crate) async fn answered(
+    service: &Service,
+    context: &Context,
+    run: &Run,
+    params: &Params,
+) -> BTreeMap<String, Reply> {
     let responses = params.members.get("inputResponses").and_then(Value::as_object);
-    for question in questions(context, run) {
+    let mut refused = BTreeMap::new();
+    for question in questions(context, run, &Faults::new()) {
         let Some(response) = responses.and_then(|responses| responses.get(&question.digest)) else { continue };
-        if response["action"] == "accept" {
-            decide(service, context, &question, response).await?;
+        if response["action"] == "accept"
+            && let Err(reply) = decide(service, context, &question, response).await
+        {
+            refused.insert(question.digest, reply);
         }
     }
-    Ok(())
+    refused
 }
 
-/// The run of a request that is repeated with answers. The inner error is a result for the model.
+/// The run of a request that is repeated with answers, and the faults of those answers: the run waits on, and is asked about again.
 pub(crate) async fn resumed(
     service: &Service,
     context: &Context,
     state: &Value,
     params: &Params,
-) -> Result<Result<String, ToolResult>, RpcError> {
+) -> Result<(String, Faults), RpcError> {
     let refused = || RpcError::params("`requestState` is not the one that this server sent");
     let facts = state.as_str().and_then(|state| service.seal.open(state)).ok_or_else(refused)?;
     let run_id = facts["run"].as_str().filter(|_| facts["caller"] == service.api.caller()).ok_or_else(refused)?;
     let run = crate::call::read(&*service.api, run_id).await?;
-    Ok(match answered(service, context, &run, params).await {
-        Ok(()) => Ok(run_id.to_owned()),
-        Err(reply) => Err(ToolResult::problem(&reply, true)),
-    })
+    let refused = answered(service, context, &run, params).await.into_iter();
+    // What another person has decided meanwhile is no fault: the run goes on, or asks something else.
+    let faults = refused.filter(|(_, reply)| reply.status != 409).map(|(digest, reply)| (digest, sentence(&reply)));
+    Ok((run_id.to_owned(), faults.collect()))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 pub(crate) use self::progress::Progress;
 use crate::api::{Api, Reply, Request};
-use crate::ask::{self, Asked};
+use crate::ask::{self, Asked, Faults};
 use crate::catalog::{Catalog, MAX_RUNS, Target, Tool};
 use crate::command;
 use crate::find;
@@ -313,19 +313,16 @@ async fn run(
         let (unfinished, api, on_cancel) = (Arc::clone(&service.unfinished), Arc::clone(api), settings.on_cancel);
         move |run_id| Abandoned { unfinished, api, on_cancel, key: Some(key), run_id }
     };
-    let mut abandoned = match params.members.get("requestState") {
-        Some(state) => match ask::resumed(service, context, state, params).await? {
-            Ok(run_id) => care(run_id),
-            Err(refused) => return Ok(refused.to_raw()?),
-        },
-        None => match begin(service, target, arguments, &key, care).await {
-            Ok(abandoned) => abandoned,
-            Err(reply) => return Err(Failed::Refused(reply)),
-        },
+    let (mut abandoned, repeated) = match params.members.get("requestState") {
+        Some(state) => {
+            let (run_id, faults) = ask::resumed(service, context, state, params).await?;
+            (care(run_id), Some(faults))
+        }
+        None => (begin(service, target, arguments, &key, care).await.map_err(Failed::Refused)?, None),
     };
     let run_id = abandoned.run_id.clone();
     let limit = if context.has_tasks() { TASK } else { settings.answer_within };
-    let followed = follow(service, context, &run_id, limit, params.members.contains_key("requestState")).await?;
+    let followed = follow(service, context, &run_id, limit, repeated.as_ref()).await?;
     match followed {
         Followed::Task(run) => {
             abandoned.key = None;
@@ -414,14 +411,14 @@ enum Followed {
     Result { result: ToolResult, is_over: bool },
 }
 
-/// Follows a run until it ends, waits for an answer that the client cannot give now, or takes longer than `limit`. `is_repeated`: the
-/// client has been asked before.
+/// Follows a run until it ends, waits for an answer that the client cannot give now, or takes longer than `limit`. `repeated`: the
+/// client has been asked before, and these of its answers were faulty.
 async fn follow(
     service: &Service,
     context: &Context,
     run_id: &str,
     limit: Duration,
-    is_repeated: bool,
+    repeated: Option<&Faults>,
 ) -> Result<Followed, RpcError> {
     let api = &*service.api;
     let mut news = api.news(run_id);
@@ -441,7 +438,7 @@ async fn follow(
             if context.has_tasks() {
                 return Ok(Followed::Task(Box::new(run)));
             }
-            let asked = ask::ask(service, context, &run, &mut news, deadline, is_repeated).await?;
+            let asked = ask::ask(service, context, &run, &mut news, deadline, repeated).await?;
             let note = match asked {
                 Asked::Continue => continue,
                 Asked::Result(result) => return Ok(Followed::Asks(result)),

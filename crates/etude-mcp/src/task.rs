@@ -45,8 +45,8 @@ pub(crate) async fn get(service: &Service, context: &Context, params: &Params) -
 /// `tasks/update`: answers to questions.
 pub(crate) async fn update(service: &Service, context: &Context, params: &Params) -> Outcome {
     let run = own(service, params).await?;
-    if let Err(refused) = ask::answered(service, context, &run, params).await {
-        return Err(RpcError::params(sentence(&refused)));
+    if let Some(refused) = ask::answered(service, context, &run, params).await.values().next() {
+        return Err(RpcError::params(sentence(refused)));
     }
     raw(&json!({}))
 }
@@ -96,7 +96,7 @@ fn document(service: &Service, context: &Context, run: &Run) -> Result<Map<Strin
         "ttlMs": null, "pollIntervalMs": poll,
     });
     if status == "input_required" {
-        let (requests, message) = ask::requests(service, context, run);
+        let (requests, message) = ask::requests(service, context, run, &ask::Faults::new());
         task["inputRequests"] = requests.into();
         task["statusMessage"] = message.into();
     }

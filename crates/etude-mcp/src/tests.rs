@@ -263,6 +263,45 @@ fn started(run: Value) -> [(&'static str, (u16, Value)); 3] {
     [("/v1/apps", apps()), ("POST /v1/runs", (201, run.clone())), ("/v1/runs/r1", (200, run))]
 }
 
+/// Section 9: a client whose answer does not fit is asked again about the same run, with the fault, until one fits.
+#[tokio::test]
+async fn a_client_is_asked_again_after_a_faulty_answer() {
+    let schema = json!({"type": "object", "properties": {"color": {"type": "string", "enum": ["red"]}}});
+    let question = json!({
+        "id": "r1:one/ask", "kind": "Ask", "payload": {"message": "Which?", "schema": schema, "approvers": [], "question": "d"},
+    });
+    let open = [("/v1/decisions/r1%3Aone%2Fask", (200, json!({})))];
+    let waiting = run("waiting", &json!({"waiting": [question]}));
+    let client = Client::new(false, started(waiting).into_iter().chain(open)).await;
+    let own = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+    });
+    let mut params = json!({"name": "one", "arguments": {"n": 1}, "_meta": own});
+    let asked = client.request("tools/call", &params).await["result"].clone();
+    assert_eq!(asked["inputRequests"]["d"]["params"]["message"], "Which?", "{asked}");
+
+    let of = |status: u16, reply: Value| {
+        let mut replies = client.api.replies.lock().expect("no panic");
+        replies.insert("POST /v1/decisions/r1%3Aone%2Fask", (status, reply));
+    };
+    let detail = "the answer does not fit: /color: `green` is not one of: red";
+    of(422, json!({"code": "input_invalid", "detail": detail}));
+    params["requestState"] = asked["requestState"].clone();
+    params["inputResponses"] = json!({"d": {"action": "accept", "content": {"color": "green"}}});
+    let again = client.request("tools/call", &params).await["result"].clone();
+    assert_eq!(again["resultType"], "input_required", "{again}");
+    assert_eq!(again["inputRequests"]["d"]["params"]["message"], format!("{detail}\nWhich?"));
+
+    of(200, json!({}));
+    let ended = (200, run("succeeded", &json!({"output": 7})));
+    client.api.replies.lock().expect("no panic").insert("/v1/runs/r1", ended);
+    params["requestState"] = again["requestState"].clone();
+    let result = client.request("tools/call", &params).await["result"].clone();
+    assert_eq!(result["structuredContent"]["output"], 7, "{result}");
+    assert_eq!(result["structuredContent"]["run_id"], "r1");
+}
+
 /// S-155: a definition that has errors is not a tool, and every answer that misses it says why.
 #[tokio::test]
 async fn a_broken_definition_is_named() {
