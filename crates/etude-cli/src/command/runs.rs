@@ -23,11 +23,12 @@ pub(crate) mod watch;
 
 use std::path::{Path, PathBuf};
 
-use etude::Disk;
-use etude::definition::Definition;
+use etude::definition::{Configuration, Definition};
+use etude::{App, Disk};
 use etude_process::blob::Watched;
 use etude_runs::document::Document;
 use etude_runs::pins;
+use etude_runs::story::Pinned;
 use etude_runs::target::Target;
 use etude_runtime::engine::{Engine, Error, NewRun, Record, RunView};
 use serde_json::Value;
@@ -36,6 +37,7 @@ use super::run::{load_target, print};
 use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::paths;
 use crate::problem::{Problem, Refused};
 use crate::render::stopped::of_engine;
 
@@ -116,6 +118,30 @@ fn definition_to_drive(context: &Context, engine: &dyn Engine, run: &NewRun) -> 
         return definition_of(context, &dir, run);
     }
     definition_of_run(context, engine, run)
+}
+
+/// The definition with which a run was made, for what only shows the run: the one of today if it is the same, else that of the files
+/// that its journal keeps. If they were too large to be kept, the one of today.
+pub(crate) fn definition_as_pinned(context: &Context, engine: &dyn Engine, view: &RunView) -> Option<Definition> {
+    let now = definition_of_run(context, engine, &view.run).ok();
+    let pins = pins::Pins::of_records(&view.records);
+    let holds = |(disk, _): &(Disk, Definition)| pins.as_ref().is_none_or(|pins| pins.hold(disk));
+    if now.as_ref().is_some_and(holds) {
+        return now.map(|(_, definition)| definition);
+    }
+    let then = || {
+        let scratch = paths::scratch("run").ok()?;
+        let dir = scratch.path().join("app");
+        let pinned = Pinned::write(&view.records, &*engine.blobs(), &dir).ok().flatten()?;
+        let app = place_of(context, &view.run.app);
+        // Its configuration is not kept with it.
+        let settings = context.settings(&app).ok();
+        let configuration = settings.map(|of| Configuration { machines: of.machines, agent: of.agent });
+        let then = App::new(Disk::open(pinned.dir()).ok()?, configuration.unwrap_or_default());
+        let definition = then.load(&Target::parse(&view.run.target)).ok()?;
+        Some(Definition { app, ..definition })
+    };
+    then().or_else(|| now.map(|(_, definition)| definition))
 }
 
 /// Where the app of a run is: where it was, or, if nothing is there, where the command line says that it was moved to.

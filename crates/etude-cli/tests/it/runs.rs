@@ -161,6 +161,25 @@ fn a_run_is_followed_with_the_events_of_its_journal() {
     assert!(text.err().contains("✗ b") && text.err().contains("exited with status 3"), "{}", text.err());
 }
 
+/// S-77: after an edit a run is shown as it was, whole: its journal keeps the files that define it. So it is without its pipeline.
+#[test]
+fn an_edit_changes_no_event_of_an_earlier_run() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1").note("b", "2"));
+    let id = test.run_json("p").exit(0).id();
+    let watch = || test.run(&["runs", "watch", &id, "--format", "jsonl"]).exit(0);
+    let before = watch();
+    let stdin = || test.run(&["runs", "show", &id, "--stream", "p/b/stdin"]).exit(0).raw;
+    let stdin_before = stdin();
+    let path = "pipelines/p/pipeline.yaml";
+    test.put(path, &test.read(path).replace("name: a", "name: z"));
+    let after = watch();
+    assert_eq!(after.out(), before.out(), "{}", after.err());
+    assert!(!after.err().contains("not shown"), "{}", after.err());
+    assert_eq!(stdin(), stdin_before);
+    std::fs::remove_dir_all(test.path("pipelines/p")).expect("removed");
+    assert_eq!(watch().out(), before.out());
+}
+
 /// cli: statistics count runs by pipeline; a dry prune names what would go and removes nothing; two runs are compared.
 #[test]
 fn runs_are_counted_compared_and_weighed() {

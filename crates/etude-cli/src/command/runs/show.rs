@@ -17,7 +17,7 @@ use etude_runtime::engine::{Engine, RunState, RunView};
 use serde_json::{Value, json};
 
 use super::find::find;
-use super::{away, definition_of_run, document_of, pinned, step};
+use super::{away, definition_as_pinned, document_of, pinned, step};
 use crate::args::{self, Format};
 use crate::command::learn::shadow_usage;
 use crate::context::Context;
@@ -53,9 +53,9 @@ pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Pro
     Ok(Exit::Done)
 }
 
-/// What follows from the journal with the definition as it is now; `None` if that is not what the run was made with.
+/// What follows from the journal with the definition of the run; `None` if that is neither there nor kept.
 fn replayed(context: &Context, engine: &Arc<dyn Engine>, view: &RunView) -> Result<Option<Replayed>, Problem> {
-    let Ok((_, definition)) = definition_of_run(context, &**engine, &view.run) else { return Ok(None) };
+    let Some(definition) = definition_as_pinned(context, &**engine, view) else { return Ok(None) };
     let blobs = Watched::new(engine.blobs());
     let replayed = match view.row.state == RunState::Queued && view.row.started_at_ms.is_none() {
         true => {
@@ -287,8 +287,8 @@ pub(super) fn read(
     let blobs = Watched::new(engine.blobs());
     let bytes = match stream {
         Stream::Stdin => {
-            let (_, definition) = definition_of_run(context, &**engine, &view.run).map_err(|_| {
-                Problem::environment("stdin is made again from the definition, which no longer holds")
+            let definition = definition_as_pinned(context, &**engine, view).ok_or_else(|| {
+                Problem::environment("stdin is made again from the definition, which can neither be read nor was kept")
                     .hint("etude check")
             })?;
             let store: Arc<dyn BlobStore> = Arc::new(blobs.clone());

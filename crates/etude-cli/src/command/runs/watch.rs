@@ -16,7 +16,7 @@ use etude_runtime::engine::{RunState, RunView};
 use etude_runtime::record;
 use serde_json::Value;
 
-use super::{definition_of_run, document_of, find, pace};
+use super::{definition_as_pinned, document_of, find, pace};
 use crate::command::run::print;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -38,13 +38,10 @@ pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
     let engine = context.engine(false)?;
     let mut view = find::find(context, &*engine, id)?;
     let id = view.row.id.clone();
-    let definition = match definition_of_run(context, &*engine, &view.run) {
-        Ok((_, definition)) => Some(definition),
-        Err(_) => {
-            note(context, "the definition of this run cannot be read: its steps are not shown");
-            None
-        }
-    };
+    let definition = definition_as_pinned(context, &*engine, &view);
+    if definition.is_none() {
+        note(context, "the definition of this run cannot be read: its steps are not shown");
+    }
     let mut follower = Follower::new(context, engine.blobs(), &view, definition.as_ref());
     let mut since = Instant::now();
     loop {
