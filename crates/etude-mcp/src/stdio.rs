@@ -1,11 +1,14 @@
 //! The protocol over a pair of streams: one message a line.
 
+mod long;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -52,9 +55,12 @@ pub async fn serve(
             break;
         }
         if length as u64 == MAX_LINE && line.last() != Some(&b'\n') {
+            // The calls that are open meanwhile go on.
+            let id = long::skip(&std::mem::take(&mut line), &mut input).await?;
+            let id = id.and_then(|id| RawValue::from_string(id).ok());
             let error = RpcError::new(RpcError::INVALID_REQUEST, format!("a message has at most {MAX_LINE} bytes"));
-            client.send(Service::refuse(None, error).text);
-            break;
+            client.send(Service::refuse(id.as_deref(), error).text);
+            continue;
         }
         while requests.try_join_next().is_some() {}
         client.take(&line, &mut requests).await;

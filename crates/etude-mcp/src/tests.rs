@@ -435,6 +435,25 @@ async fn message(sent: &mut mpsc::UnboundedReceiver<String>) -> Value {
     serde_json::from_str(&sent.recv().await.expect("a message")).expect("JSON")
 }
 
+/// Section 9: a message that is too long is refused by its id, and those after it are served as before.
+#[tokio::test]
+async fn a_message_that_is_too_long_ends_no_connection() {
+    let (_, service, _, _) = connected();
+    let long = format!(
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"ping\",\"params\":{{\"x\":\"{}\"}},\"id\":5}}\n",
+        "x".repeat(17 << 20)
+    );
+    let next = "{\"jsonrpc\":\"2.0\",\"id\":6,\"method\":\"ping\"}\n";
+    let (output, mut read) = tokio::io::duplex(1 << 16);
+    let input = std::io::Cursor::new(format!("{long}{next}"));
+    crate::stdio::serve(service, input, output).await.expect("served");
+    let mut text = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut read, &mut text).await.expect("read");
+    let responses: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!((&responses[0]["id"], &responses[0]["error"]["code"]), (&json!(5), &json!(-32600)), "{text}");
+    assert_eq!((&responses[1]["id"], responses[1]["result"].is_object()), (&json!(6), true), "{text}");
+}
+
 /// S-155: a client of `initialize` that has listed the tools is notified of each change of them, and of nothing else.
 #[tokio::test]
 async fn a_client_is_notified_that_the_tools_have_changed() {

@@ -245,7 +245,8 @@ pub fn parse(text: &str) -> Result<Incoming, (Option<Box<RawValue>>, RpcError)> 
     })
 }
 
-fn is_id(text: &str) -> bool {
+/// True for the JSON text of a string or an integer.
+pub(crate) fn is_id(text: &str) -> bool {
     text.starts_with('"') || text.parse::<i64>().is_ok()
 }
 
