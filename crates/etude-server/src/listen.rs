@@ -17,6 +17,7 @@ pub(crate) mod socket;
 mod tls;
 
 pub use socket::inherited;
+pub(crate) use tls::Renewal;
 pub use tls::Tls;
 
 /// The port without `--port`.

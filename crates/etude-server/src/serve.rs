@@ -30,7 +30,7 @@ use crate::api::login::is_below;
 use crate::client;
 use crate::door;
 use crate::forwarded;
-use crate::listen::{Listening, Peer};
+use crate::listen::{Listening, Peer, Renewal};
 use crate::local::{Entered, Failed, failed};
 use crate::log::LogLine;
 use crate::mcp;
@@ -47,6 +47,7 @@ use crate::token::Caller;
 use crate::unread::Unread;
 use crate::unsent::Unsent;
 use crate::work;
+use crate::work::event::Event;
 
 /// Connections over the socket at once. They are the owner's, and no one on the network can take their places.
 const MAX_OWN: usize = 256;
@@ -130,6 +131,9 @@ fn accept(server: &Arc<Server>, listening: Listening) -> (JoinSet<()>, Connectio
                 let handle = match tls.clone() {
                     None => tokio::spawn(connection(server, stream, peer, permit)),
                     Some(tls) => tokio::spawn(async move {
+                        if let Some(renewal) = tls.renew().await {
+                            server.works().observer.say(&event_of(renewal));
+                        }
                         // A client without TLS is none.
                         if let Ok(stream) = tls.accept(stream).await {
                             connection(server, stream, peer, permit).await;
@@ -153,6 +157,14 @@ fn accept(server: &Arc<Server>, listening: Listening) -> (JoinSet<()>, Connectio
         }
     });
     (loops, connections)
+}
+
+/// A renewed certificate, or one that cannot be used, as it is reported.
+fn event_of(renewal: Renewal) -> Event {
+    match renewal {
+        Renewal::Done { file } => Event::CertificateRenewed { file },
+        Renewal::Failed { file, why } => Event::CertificateUnusable { file, message: why },
+    }
 }
 
 /// Serves one connection.

@@ -91,6 +91,18 @@ pub enum Event {
         /// The issuer, as configured.
         issuer: String,
     },
+    /// The files of the certificate were written, and what they have cannot be used: that of before is.
+    CertificateUnusable {
+        /// The file of the certificate, as configured.
+        file: String,
+        /// Why, as one line.
+        message: String,
+    },
+    /// The certificate that the files have is used from now on.
+    CertificateRenewed {
+        /// The file of the certificate, as configured.
+        file: String,
+    },
 }
 
 impl Event {
@@ -120,6 +132,10 @@ impl Event {
                 json!({"event": "issuer_unreachable", "issuer": issuer, "message": message})
             }
             Self::IssuerReachable { issuer } => json!({"event": "issuer_reachable", "issuer": issuer}),
+            Self::CertificateUnusable { file, message } => {
+                json!({"event": "certificate_unusable", "file": file, "message": message})
+            }
+            Self::CertificateRenewed { file } => json!({"event": "certificate_renewed", "file": file}),
         }
     }
 
