@@ -295,7 +295,8 @@ pub(crate) fn fire(schedules: &Arc<Schedules>, found: Found, given: Option<Diges
     }
 }
 
-/// Begins the runs of the ticks from `from` to before `to` that have none, and returns their times.
+/// Takes the ticks from `from` to before `to` that have no run, and returns their times. Each was asked for, so `overlap` neither skips nor
+/// cancels one: unless the schedule allows runs side by side, a tick waits until the run of the one before has ended.
 pub(crate) fn backfill(schedules: &Arc<Schedules>, found: Found, from: i64, to: i64) -> Result<Vec<String>, Problem> {
     let found = sound(found)?;
     let timing = found.schedule().timing.clone();
@@ -304,9 +305,11 @@ pub(crate) fn backfill(schedules: &Arc<Schedules>, found: Found, from: i64, to: 
     if ticks.len() > MAX_BACKFILL {
         return Err(Problem::invalid("/to", format!("there are more than {MAX_BACKFILL} ticks in between")));
     }
-    let mut times = Vec::new();
+    let (mut times, mut has_waiting) = (Vec::new(), false);
     for at_ms in ticks {
-        if tick::backfill(schedules, &found, at_ms)? {
+        let taken = tick::backfill(schedules, &found, at_ms, has_waiting)?;
+        has_waiting |= taken == tick::Backfilled::Waits;
+        if taken != tick::Backfilled::Other {
             times.push(rfc3339(at_ms));
         }
     }

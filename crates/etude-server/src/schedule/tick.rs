@@ -22,6 +22,12 @@ use crate::work;
 /// Skipped ticks that are looked at for a missing notice.
 const MAX_REPORTED: u32 = 200;
 
+/// The state of a tick that waits for the end of an earlier run.
+const WAITING: &str = "waiting";
+
+/// The kind of a tick that a person has asked for later.
+const BACKFILL: &str = "backfill";
+
 /// A tick that is taken.
 #[derive(Debug, Clone)]
 pub(super) struct Tick {
@@ -56,7 +62,9 @@ impl Tick {
     fn entry(&self, found: &Found, state: &str, reason: Option<&str>) -> Entry {
         let body = json!({"kind": self.kind, "reason": reason, "due_ms": self.due_ms, "late_ms": self.late_ms});
         let (book, key) = (found.book(), self.key.clone());
-        Entry { book, key, at_ms: self.at_ms, state: state.to_owned(), body: body.to_string(), ..Entry::default() }
+        // By this time those that wait are found, however old they are.
+        let due_ms = (self.kind == BACKFILL && state == WAITING).then_some(self.at_ms);
+        Entry { book, key, at_ms: self.at_ms, state: state.to_owned(), due_ms, body: body.to_string(), run_id: None }
     }
 }
 
@@ -78,7 +86,7 @@ pub(super) fn take(schedules: &Arc<Schedules>, found: &Found, tick: &Tick) -> Re
         Taken::Ran(run_id) if overlap == Overlap::Cancel => cancel_others(schedules, found, &run_id),
         Taken::Ran(_) | Taken::Other => Ok(()),
         Taken::Busy if overlap == Overlap::Queue && !has_waiting(schedules, found)? => {
-            note(schedules, found, tick, "waiting", None).map(drop)
+            note(schedules, found, tick, WAITING, None).map(drop)
         }
         Taken::Busy => skip(schedules, found, tick, "overlap"),
         Taken::Full(full) => skip(schedules, found, tick, full.reason()),
@@ -129,9 +137,16 @@ fn label(schedules: &Schedules, found: &Found) -> String {
     if schedules.context.settings().apps.len() > 1 { format!("{}/{name}", found.app.slug) } else { name.clone() }
 }
 
-/// The tick that waits for the end of an earlier run.
+/// The tick of the pattern that waits for the end of an earlier run.
 pub(super) fn waiting(schedules: &Schedules, found: &Found) -> Result<Option<Entry>, Problem> {
-    let query = EntryQuery { book: found.book(), state: Some("waiting".to_owned()), ..EntryQuery::default() };
+    let query = EntryQuery { book: found.book(), state: Some(WAITING.to_owned()), ..EntryQuery::default() };
+    Ok(schedules.ledger.entries(&query)?.into_iter().rfind(|entry| entry.due_ms.is_none()))
+}
+
+/// The oldest tick of a backfill that waits for the end of an earlier run.
+pub(super) fn backfilled(schedules: &Schedules, found: &Found, now_ms: i64) -> Result<Option<Entry>, Problem> {
+    let (state, due_ms) = (Some(WAITING.to_owned()), Some(now_ms));
+    let query = EntryQuery { book: found.book(), state, due_ms, ..EntryQuery::default() };
     Ok(schedules.ledger.entries(&query)?.pop())
 }
 
@@ -141,33 +156,55 @@ fn has_waiting(schedules: &Schedules, found: &Found) -> Result<bool, Problem> {
 
 /// Begins the run of a waiting tick if the earlier ones have ended. True if it still waits.
 pub(super) fn promote(schedules: &Arc<Schedules>, found: &Found, entry: &Entry) -> Result<bool, Problem> {
+    let is_alone = found.schedule().overlap != Overlap::Allow;
+    if is_alone && is_busy(schedules, found)? {
+        return Ok(true);
+    }
     let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
     let tick = Tick {
         key: entry.key.clone(),
+        kind: if body["kind"] == BACKFILL { BACKFILL } else { "tick" },
         expected: Expected::Entry { state: entry.state.clone(), due_ms: entry.due_ms },
         late_ms: body["late_ms"].as_i64(),
         ..Tick::nominal(entry.at_ms, body["due_ms"].as_i64().unwrap_or(entry.at_ms))
     };
-    match begin(schedules, found, &tick, true)? {
+    match begin(schedules, found, &tick, is_alone)? {
         Taken::Busy | Taken::Full(_) => Ok(true),
         Taken::Invalid(_) => skip(schedules, found, &tick, "definition_invalid").map(|()| false),
         Taken::Ran(_) | Taken::Other => Ok(false),
     }
 }
 
-/// Begins the run of a tick that has none. False if it has one or waits for one.
-pub(super) fn backfill(schedules: &Arc<Schedules>, found: &Found, at_ms: i64) -> Result<bool, Problem> {
+/// What became of a tick that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Backfilled {
+    Ran,
+    /// For the end of an earlier run.
+    Waits,
+    /// It has a run, or waits for one already.
+    Other,
+}
+
+/// Begins the run of a tick that has none, or lets it wait: behind those of the same backfill that do, and for a run that has not ended.
+pub(super) fn backfill(
+    schedules: &Arc<Schedules>,
+    found: &Found,
+    at_ms: i64,
+    has_waiting: bool,
+) -> Result<Backfilled, Problem> {
     let query = EntryQuery { book: found.book(), key: Some(at_ms.to_string()), ..EntryQuery::default() };
     let entry = schedules.ledger.entries(&query)?.pop();
     let expected = match entry {
         None => Expected::Nothing,
         Some(entry) if entry.state == "skipped" => Expected::Entry { state: entry.state, due_ms: entry.due_ms },
-        Some(_) => return Ok(false),
+        Some(_) => return Ok(Backfilled::Other),
     };
-    let tick = Tick { kind: "backfill", expected, ..Tick::nominal(at_ms, at_ms) };
-    match begin(schedules, found, &tick, false)? {
-        Taken::Ran(_) => Ok(true),
-        Taken::Busy | Taken::Other => Ok(false),
+    let tick = Tick { kind: BACKFILL, expected, ..Tick::nominal(at_ms, at_ms) };
+    let is_alone = found.schedule().overlap != Overlap::Allow;
+    match if has_waiting { Taken::Busy } else { begin(schedules, found, &tick, is_alone)? } {
+        Taken::Ran(_) => Ok(Backfilled::Ran),
+        Taken::Busy if note(schedules, found, &tick, WAITING, None)? == Written::Done => Ok(Backfilled::Waits),
+        Taken::Busy | Taken::Other => Ok(Backfilled::Other),
         Taken::Full(full) => Err(full.problem(&schedules.admissions)),
         Taken::Invalid(problem) => Err(*problem),
     }
@@ -205,6 +242,13 @@ pub(super) fn begin(schedules: &Arc<Schedules>, found: &Found, tick: &Tick, is_a
         Written::Held { run_id } => Taken::Full(Full::Pipeline(run_id)),
         Written::Other(_) | Written::Repeated { .. } => Taken::Other,
     })
+}
+
+/// True if a run of the schedule has not ended, and a server continues it.
+fn is_busy(schedules: &Schedules, found: &Found) -> Result<bool, Problem> {
+    let query = EntryQuery { book: found.book(), is_unfinished: true, ..EntryQuery::default() };
+    let runs: Vec<String> = schedules.ledger.entries(&query)?.into_iter().filter_map(|entry| entry.run_id).collect();
+    Ok(!runs.is_empty() && !are_left_alone(schedules, &runs)?)
 }
 
 /// True if no server continues any of these runs by itself.

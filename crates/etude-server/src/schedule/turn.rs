@@ -33,6 +33,8 @@ pub(super) struct Look {
     next_ms: Option<i64>,
     /// A tick waits for the end of a run.
     has_waiting: bool,
+    /// So does one of a backfill.
+    has_backfilled: bool,
 }
 
 /// Takes ticks until the server stops.
@@ -95,7 +97,7 @@ impl Look {
     /// The time until the next look at this schedule.
     fn pause(&self, now_ms: i64) -> Duration {
         let until_due = self.next_ms.map(|next_ms| Duration::from_millis(u64::try_from(next_ms - now_ms).unwrap_or(0)));
-        let most = if self.has_waiting { SHORT } else { LOOK };
+        let most = if self.has_waiting || self.has_backfilled { SHORT } else { LOOK };
         until_due.unwrap_or(LOOK).clamp(LEAST, most)
     }
 }
@@ -112,6 +114,11 @@ fn look_at(schedules: &Arc<Schedules>, found: &Found, look: &mut Look) -> Result
             None => false,
         };
     }
+    // The present goes before the past.
+    look.has_backfilled = match tick::backfilled(schedules, found, now_ms)? {
+        Some(entry) => tick::promote(schedules, found, &entry).map(|_| true)?,
+        None => false,
+    };
     let pattern = schedule.pattern();
     let is_set_back = look.at_ms.is_some_and(|last| now_ms < last);
     if look.pattern.is_empty() {
@@ -119,8 +126,7 @@ fn look_at(schedules: &Arc<Schedules>, found: &Found, look: &mut Look) -> Result
     }
     if look.pattern != pattern || is_set_back {
         let last_look_ms = look.at_ms.filter(|last| *last <= now_ms);
-        let Look { has_failed, has_waiting, .. } = *look;
-        *look = Look { pattern: pattern.clone(), at_ms: last_look_ms, has_failed, has_waiting, ..Look::default() };
+        *look = Look { pattern: pattern.clone(), at_ms: last_look_ms, settled_ms: None, next_ms: None, ..*look };
     }
     if look.next_ms.is_some_and(|next| now_ms < next) {
         look.at_ms = Some(now_ms);
