@@ -84,6 +84,9 @@ pub(crate) async fn pause(call: Call) -> Respond {
         etude_runtime::clock::from_rfc3339(&text).ok_or_else(|| members.invalid("until", "`until` is an RFC 3339 time"))
     };
     let (reason, until_ms) = (members.text("reason")?, until.map(time).transpose()?);
+    if until_ms.is_some_and(|until_ms| until_ms <= call.server.clock().now_ms()) {
+        return Err(members.invalid("until", "`until` is over; a pause ends later than now"));
+    }
     moved(&call, move |kept| kept.paused(reason.clone(), until_ms)).await
 }
 

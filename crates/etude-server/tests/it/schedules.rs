@@ -210,6 +210,18 @@ fn a_pause_survives_a_restart() {
     assert_eq!(brief(&ticks(&second, "a", 2))[0], "12:00 ran -");
 }
 
+/// S-107: a pause that is over when it begins would be none, and is refused with its member.
+#[test]
+fn a_pause_ends_later_than_now() {
+    let server = server("  a: {pipeline: p, every: 1h}\n");
+    seen(&server, "a");
+    let body = json!({"until": "2030-07-15T10:29:59Z"});
+    let refused = server.send("POST", "/v1/schedules/demo/a/pause", Some(&body));
+    assert_eq!(refused.problem(), (422, "input_invalid".to_owned()));
+    assert_eq!(refused.json()["errors"][0]["pointer"], "/until");
+    assert_eq!(server.send("GET", "/v1/schedules/demo/a", None).json()["paused"], false);
+}
+
 /// S-107: a tick of a pause is skipped, also by a server that sees it after the end of the pause.
 #[test]
 fn a_tick_of_a_pause_is_skipped_after_its_end() {
