@@ -188,7 +188,7 @@ pub(crate) fn automation(global: &Global, app: &Path, known: Option<Known<'_>>) 
     let Some((path, text)) = texts(global, app)?.into_iter().find(|(path, _)| is_wanted(path)) else {
         return Ok(Automation::default());
     };
-    let mut automation = automation::read(&SourceFile::new(shown(&path, app), text), known);
+    let mut automation = automation::read_expanded(&SourceFile::new(shown(&path, app), text), known, &expanded);
     automation.diagnostics = automation.diagnostics.into_iter().map(without_keys).collect();
     Ok(automation)
 }
@@ -267,7 +267,6 @@ pub(crate) fn serve(global: &Global, app: &Path, is_only: bool) -> Result<(Serve
 }
 
 /// A text of the configuration with its `${env:NAME}` replaced. `None` if a variable is not set.
-#[cfg(feature = "serve")]
 pub(crate) fn expanded(text: &str) -> Option<String> {
     let expanded = secrets::expand(text, &mut Vec::new());
     let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !value.is_empty());

@@ -110,10 +110,25 @@ struct Entry<'e, 'n> {
     /// Where diagnostics of the whole entry point to.
     at: Span,
     known: Option<Known<'e>>,
+    expand: Expand<'e>,
 }
+
+/// A text with the values of its variables; `None` if one is not known.
+type Expand<'e> = &'e dyn Fn(&str) -> Option<String>;
 
 /// Reads the three sections of a configuration file. Names of targets are compared with `known`, if that is given.
 pub fn read(file: &Arc<SourceFile>, known: Option<Known<'_>>) -> Automation {
+    read_expanded(file, known, &|text| (!text.contains("${env:")).then(|| text.to_owned()))
+}
+
+/// The same where variables have values: `expand` makes a text with those of its `${env:NAME}`, or `None` if one is not known. Secrets are
+/// looked at with them.
+pub fn read_expanded(
+    file: &Arc<SourceFile>,
+    known: Option<Known<'_>>,
+    expand: &dyn Fn(&str) -> Option<String>,
+) -> Automation {
+    let around = Around { known, expand };
     let mut automation = Automation::default();
     let (root, mut faults) = yaml::parse(file);
     let Some(root) = root else {
@@ -130,16 +145,16 @@ pub fn read(file: &Arc<SourceFile>, known: Option<Known<'_>>) -> Automation {
     let section = |name: &str| sections.get(name).and_then(Node::as_map).into_iter().flat_map(Entries::iter);
     let mut found = Findings::new(file);
     for (name, key, node) in section("schedules") {
-        let read = entry(&mut found, &tables::SCHEDULE, (name, key.span, node), known, schedule::read);
+        let read = entry(&mut found, &tables::SCHEDULE, (name, key.span, node), around, schedule::read);
         automation.schedules.extend(read);
     }
     for (name, key, node) in section("webhooks") {
-        let read = entry(&mut found, &tables::WEBHOOK, (name, key.span, node), known, webhook::read);
+        let read = entry(&mut found, &tables::WEBHOOK, (name, key.span, node), around, webhook::read);
         automation.webhooks.extend(read);
     }
     for node in sections.get("notices").and_then(Node::as_seq).unwrap_or_default() {
         let name = node.as_map().and_then(|entries| text(entries, "name")).map_or("", |name| name.text);
-        let read = entry(&mut found, &tables::NOTICE, (name, node.span, node), known, notice::read);
+        let read = entry(&mut found, &tables::NOTICE, (name, node.span, node), around, notice::read);
         automation.notices.extend(read);
     }
     for (key, node) in SECTIONS.iter().filter_map(|key| sections.entry(key)) {
@@ -184,12 +199,19 @@ fn unknown_tools(found: &mut Findings<'_>, sections: &Entries<'_>, known: Known<
     }
 }
 
+/// What entries are read with.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    known: Option<Known<'a>>,
+    expand: Expand<'a>,
+}
+
 /// Checks one entry against its table, then reads it. Its errors go to the entry and to `found`.
 fn entry<T>(
     found: &mut Findings<'_>,
     table: &'static Object,
     (name, key, node): (&str, Span, &Node<'_>),
-    known: Option<Known<'_>>,
+    Around { known, expand }: Around<'_>,
     read: impl FnOnce(&mut Entry<'_, '_>) -> T,
 ) -> Option<T>
 where
@@ -210,7 +232,8 @@ where
         let rule = "a name is `[A-Za-z0-9._-]{1,64}`";
         found.push(values::bad_name(found.file, key, table.name, name, rule));
     }
-    let mut value = read(&mut Entry { found, name, entries, at: if key.is_empty() { at } else { key }, known });
+    let at = if key.is_empty() { at } else { key };
+    let mut value = read(&mut Entry { found, name, entries, at, known, expand });
     let errors = found.list[before..].iter().filter(|diagnostic| diagnostic.is_error()).cloned().collect();
     value.set_broken(errors);
     Some(value)

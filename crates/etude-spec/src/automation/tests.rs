@@ -127,6 +127,31 @@ fn an_unsigned_webhook_is_refused() {
     assert_eq!(whole.webhooks[0].when.len(), 2);
 }
 
+/// Section 16.2: the secret of `standard` is `whsec_` and base64. One that no sender can sign with is an error if no other one may fit.
+#[test]
+fn a_secret_of_standard_webhooks_has_its_form() {
+    let found = |secrets: &str, value: Option<&str>| {
+        let text = format!("webhooks:\n  a: {{pipeline: review, verify: {{kind: standard, secrets: [{secrets}]}}}}\n");
+        let expand =
+            |text: &str| if text.contains("${env:") { value.map(str::to_owned) } else { Some(text.to_owned()) };
+        let read = read_expanded(&SourceFile::new("etude.yaml", text), None, &expand);
+        let faults = read.diagnostics.iter().map(|found| (found.is_error(), found.message.replace('`', "")));
+        (faults.collect::<Vec<_>>(), read.webhooks[0].broken.len())
+    };
+    let wrong = |is_error| (is_error, "a secret of the webhook a is not whsec_ and base64".to_owned());
+    let bare = (false, "a secret of the webhook a does not begin with whsec_".to_owned());
+    for secret in ["s3cret", "whsec_", "whsec_s3cret", "whsec_AAB=", "whsec_A===", "whsec_AAAA="] {
+        assert_eq!(found(secret, None), (vec![wrong(true)], 1), "{secret}");
+        assert_eq!(found("\"${env:HOOK}\"", Some(secret)), (vec![wrong(true)], 1), "{secret}");
+        assert_eq!(found(&format!("{secret}, whsec_AAAA"), None), (vec![wrong(false)], 0), "{secret}");
+        assert_eq!(found(&format!("{secret}, \"${{env:HOOK}}\""), None), (vec![wrong(false)], 0), "{secret}");
+    }
+    for secret in ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_AAA=", "whsec_AA==", "\"${env:HOOK}\""] {
+        assert_eq!(found(secret, None), (vec![], 0), "{secret}");
+    }
+    assert_eq!(found("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", None), (vec![bare], 0));
+}
+
 #[test]
 fn a_notice_goes_to_https() {
     let one =

@@ -108,6 +108,9 @@ fn verify(entry: &mut Entry<'_, '_>) -> Option<Verify> {
     if secrets.is_empty() && entries.get("secrets").is_none_or(|node| node.as_seq().is_some_and(<[_]>::is_empty)) {
         entry.found.push(diagnose::not_verified(file, key.span, entry.name, "has no `verify.secrets`"));
     }
+    if kind == VerifyKind::Standard {
+        standard_secrets(entry, entries);
+    }
     let word = |field: &str| text(entries, field).map(|text| text.text.to_owned());
     let header = |field: &str| word(field).map(|name| name.to_ascii_lowercase());
     if kind == VerifyKind::Hmac && entries.get("header").is_none() {
@@ -122,4 +125,46 @@ fn verify(entry: &mut Entry<'_, '_>) -> Option<Verify> {
         prefix: word("prefix").unwrap_or_default(),
         id_header: header("id_header"),
     })
+}
+
+/// Secrets of Standard Webhooks that no sender signs with. One that has a variable without a value is not looked at.
+fn standard_secrets(entry: &mut Entry<'_, '_>, entries: &Entries<'_>) {
+    let nodes = entries.get("secrets").and_then(Node::as_seq).unwrap_or_default();
+    let secrets: Vec<_> =
+        nodes.iter().map(|node| (node.span, node.as_text().and_then(|text| (entry.expand)(text)))).collect();
+    let is_key = |secret: &str| is_base64(secret.strip_prefix("whsec_").unwrap_or(secret));
+    // While one may fit, the webhook accepts deliveries.
+    let may_fit = secrets.iter().any(|(_, secret)| secret.as_deref().is_none_or(is_key));
+    for (at, secret) in &secrets {
+        let Some(secret) = secret.as_deref().filter(|secret| !(secret.starts_with("whsec_") && is_key(secret))) else {
+            continue;
+        };
+        let fault = diagnose::no_standard_secret(entry.found.file, *at, entry.name, is_key(secret), may_fit);
+        entry.found.push(fault);
+    }
+}
+
+/// True for standard base64 of at least one byte, with its padding.
+fn is_base64(text: &str) -> bool {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let digits = text.trim_end_matches('=');
+    let last = digits.bytes().last().and_then(digit).unwrap_or_default();
+    // The last digit has bits that no byte takes.
+    let unused = match text.len() - digits.len() {
+        0 => 0,
+        1 => last % 4,
+        2 => last % 16,
+        _ => return false,
+    };
+    !digits.is_empty()
+        && text.len().is_multiple_of(4)
+        && unused == 0
+        && digits.bytes().all(|byte| digit(byte).is_some())
 }

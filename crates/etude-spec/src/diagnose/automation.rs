@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::code::Code;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::source::{SourceFile, Span};
 use crate::wording::{list, meant, plain, quoted};
 
@@ -93,6 +93,16 @@ pub(crate) fn not_verified(file: &File, at: Span, name: &str, why: &str) -> Diag
     Diagnostic::error(Code::NotVerified, file, at, format!("the webhook {} {why}", quoted(name)))
         .label("anybody could begin runs")
         .hint("for example: `verify: {kind: github, secrets: [\"${env:HOOK_SECRET}\"]}`")
+}
+
+/// A secret that is not `whsec_` and base64. `is_key`: it is base64 alone, so it may still fit. `may_fit`: another one may.
+pub(crate) fn no_standard_secret(file: &File, at: Span, name: &str, is_key: bool, may_fit: bool) -> Diagnostic {
+    let what = if is_key { "does not begin with `whsec_`" } else { "is not `whsec_` and base64" };
+    let message = format!("a secret of the webhook {} {what}", quoted(name));
+    let found = Diagnostic::error(Code::NotVerified, file, at, message)
+        .label(if is_key { "is taken for the base64 after `whsec_`" } else { "no delivery can be signed with it" })
+        .hint("copy the whole secret from the sender: `whsec_` and what follows it");
+    if may_fit { found.severity(Severity::Warning) } else { found }
 }
 
 pub(crate) fn no_signature_header(file: &File, at: Span, name: &str) -> Diagnostic {
