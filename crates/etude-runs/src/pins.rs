@@ -39,7 +39,7 @@ pub struct Change {
     pub path: String,
     /// `changed`, `added` or `removed`.
     pub what: &'static str,
-    /// A unified diff, where both contents are text and known.
+    /// A unified diff, where both contents are text and known. An added file is compared with nothing, and so is a removed one.
     pub diff: Option<String>,
 }
 
@@ -183,6 +183,7 @@ impl Pins {
     /// that needs one names it in a file that is pinned. But what is found without being named is one: a destructor, and
     /// files of `layers`.
     pub fn changes(&self, now: &Self, layers: &[String], sources: &dyn Sources, store: &dyn BlobStore) -> Vec<Change> {
+        let text_now = |path: &str| String::from_utf8(sources.read(path, KEPT).ok()?).ok();
         let mut changes = Vec::new();
         for old in &self.0 {
             let new = now.0.iter().find(|new| new.path == old.path);
@@ -193,7 +194,7 @@ impl Pins {
             };
             let before = old.is_kept.then(|| kept_text(store, old.digest)).flatten();
             let after = match new {
-                Some(_) => sources.read(&old.path, KEPT).ok().and_then(|bytes| String::from_utf8(bytes).ok()),
+                Some(_) => text_now(&old.path),
                 None => Some(String::new()),
             };
             let diff = before.zip(after).map(|(before, after)| unified(&old.path, &before, &after));
@@ -201,7 +202,8 @@ impl Pins {
         }
         let is_found = |path: &String| is_pipeline(path) || layers.contains(path);
         for new in now.0.iter().filter(|new| !self.has(&new.path) && is_found(&new.path)) {
-            changes.push(Change { path: new.path.clone(), what: "added", diff: None });
+            let diff = text_now(&new.path).map(|after| unified(&new.path, "", &after));
+            changes.push(Change { path: new.path.clone(), what: "added", diff });
         }
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         changes
@@ -292,5 +294,23 @@ mod tests {
                 ("added", "skills/layer.md"),
             ]
         );
+    }
+
+    /// Section 16.3: who accepts a change reads all of it, of a file that is new or gone as well.
+    #[test]
+    fn added_and_removed_files_are_compared_with_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in [("pipelines/p/pipeline.yaml", "steps: []\n"), ("skills/gone.md", "Hello\n")] {
+            std::fs::create_dir_all(dir.path().join(path).parent().unwrap()).unwrap();
+            std::fs::write(dir.path().join(path), text).unwrap();
+        }
+        let (sources, store) =
+            (etude_tools::disk::Disk::open(dir.path()).unwrap(), FileBlobs::new(dir.path().join("blobs"), false));
+        let take = |path: &str| Pins::take(&sources, &[path.to_owned()], &store).unwrap();
+        let (before, now) = (take("skills/gone.md"), take("pipelines/p/pipeline.yaml"));
+        let changes = before.changes(&now, &[], &sources, &store);
+        let diffs: Vec<&str> = changes.iter().map(|change| change.diff.as_deref().expect("a diff")).collect();
+        assert!(diffs[0].ends_with("@@ -0,0 +1 @@\n+steps: []\n"), "{diffs:?}");
+        assert!(diffs[1].ends_with("@@ -1 +0,0 @@\n-Hello\n"), "{diffs:?}");
     }
 }
