@@ -9,7 +9,9 @@ use etude_core::effect::EffectId;
 use etude_core::outcome::Decision;
 use etude_process::blob::BlobStore;
 use etude_runtime::clock;
-use etude_runtime::engine::{DEFAULT_TENANT, Engine, Error, Query, RunRow, RunState, RunView, Signal};
+use etude_runtime::engine::{
+    DEFAULT_TENANT, Engine, Entry, EntryQuery, Error, Query, RunRow, RunState, RunView, Signal,
+};
 use etude_runtime::record;
 use serde_json::{Value, json};
 
@@ -24,6 +26,9 @@ pub const LATEST: &str = "latest";
 
 /// The book of the ledger with the verdicts of users on runs: `good` or `bad`, by the run's id.
 pub const JUDGED: &str = "judged";
+
+/// The book of the ledger with what tokens of servers have done.
+pub const ACTIONS: &str = "actions";
 
 /// The status of a run that is `running` although no process executes it.
 pub const INTERRUPTED: &str = "interrupted";
@@ -43,6 +48,29 @@ pub fn resolve(engine: &dyn Engine, app: Option<&str>, text: &str) -> Result<Opt
         ..Query::default()
     })?;
     Ok(newest.into_iter().next().map(|row| row.id))
+}
+
+/// What tokens of servers have done to a run, oldest first: `{"at", "by", "action"}`.
+///
+/// # Errors
+/// The store fails.
+pub fn actions(engine: &dyn Engine, run_id: &str) -> Result<Vec<Value>, Error> {
+    let (book, run_id) = (ACTIONS.to_owned(), Some(run_id.to_owned()));
+    let entries = engine.entries(&EntryQuery { book, run_id, ..EntryQuery::default() })?;
+    let brief = |entry: &Entry| {
+        let action = action_json(entry);
+        json!({"at": action["at"], "by": action["by"], "action": action["action"]})
+    };
+    Ok(entries.iter().rev().map(brief).collect())
+}
+
+/// An entry of [`ACTIONS`] as a document. `about` has the parameters of the path that was called.
+pub fn action_json(entry: &Entry) -> Value {
+    let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+    json!({
+        "at": clock::rfc3339(entry.at_ms), "by": body["by"], "action": body["action"], "run_id": entry.run_id,
+        "about": body["about"],
+    })
 }
 
 /// The status of a run in listings.

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use axum::response::Response;
+use etude_runs::listing::ACTIONS;
 use etude_runtime::engine::{Entry, Expected, Write};
 use serde_json::{Map, json};
 
@@ -20,6 +21,8 @@ use crate::token::Scope;
 pub(crate) struct Action {
     server: Arc<Server>,
     body: String,
+    /// The run that it is about, if it is about one.
+    run_id: Option<String>,
 }
 
 impl Action {
@@ -37,7 +40,8 @@ impl Action {
             _ => route.path.rsplit('/').find(|segment| !segment.starts_with('{')).unwrap_or_default(),
         };
         let body = json!({"by": call.caller.as_ref()?.name, "action": action, "about": about});
-        Some(Self { server: Arc::clone(&call.server), body: body.to_string() })
+        let run_id = route.path.starts_with("/v1/runs/{id}").then(|| call.param("id").to_owned());
+        Some(Self { server: Arc::clone(&call.server), body: body.to_string(), run_id })
     }
 
     /// Notes that it was accepted. What was done is done, also where a journal that fails now has no note of it.
@@ -47,11 +51,12 @@ impl Action {
 
     fn write(self) -> Result<(), Problem> {
         let entry = Entry {
-            book: book::ACTIONS.to_owned(),
+            book: ACTIONS.to_owned(),
             key: etude_runtime::run_id::new(),
             at_ms: self.server.clock().now_ms(),
             state: book::DONE.to_owned(),
             body: self.body,
+            run_id: self.run_id,
             ..Entry::default()
         };
         let write = Write { entry, expected: Expected::Nothing, submission: None, is_alone: false };

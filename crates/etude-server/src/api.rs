@@ -2,6 +2,7 @@
 
 pub(crate) mod about;
 pub(crate) mod act;
+pub(crate) mod action;
 pub(crate) mod again;
 pub(crate) mod app;
 pub(crate) mod decision;

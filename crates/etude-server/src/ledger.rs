@@ -14,6 +14,9 @@ use crate::metrics::Metrics;
 use crate::problem::{Problem, engine_failed};
 use crate::query::{Query, invalid};
 
+/// Entries that are read at once where most of them are not wanted.
+const MANY: usize = 500;
+
 /// Reads and writes the books of the journal, and measures the writes.
 pub(crate) struct Ledger {
     context: Arc<Context>,
@@ -57,9 +60,30 @@ impl Page {
 
     /// Its entries, newest first, and the cursor of the next page.
     pub(crate) fn read(self, ledger: &Ledger, book: String) -> Result<(Vec<Entry>, Option<String>), Problem> {
-        let Self { limit, after } = self;
-        let size = Some(u32::try_from(limit + 1).unwrap_or(u32::MAX));
-        let mut entries = ledger.entries(&EntryQuery { book, after, limit: size, ..EntryQuery::default() })?;
+        self.read_of(ledger, &EntryQuery { book, ..EntryQuery::default() }, |_| true)
+    }
+
+    /// The same of the entries of `query` that are wanted.
+    pub(crate) fn read_of(
+        self,
+        ledger: &Ledger,
+        query: &EntryQuery,
+        is_wanted: impl Fn(&Entry) -> bool,
+    ) -> Result<(Vec<Entry>, Option<String>), Problem> {
+        let Self { limit, mut after } = self;
+        let (mut entries, mut size) = (Vec::new(), limit + 1);
+        loop {
+            let part = EntryQuery { after, limit: Some(u32::try_from(size).unwrap_or(u32::MAX)), ..query.clone() };
+            let read = ledger.entries(&part)?;
+            let is_last = read.len() < size;
+            after = read.last().map(|entry| (entry.at_ms, entry.key.clone()));
+            entries.extend(read.into_iter().filter(&is_wanted));
+            if is_last || entries.len() > limit {
+                break;
+            }
+            // Those that are wanted may be few.
+            size = MANY;
+        }
         let has_more = entries.len() > limit;
         entries.truncate(limit);
         let next = entries.last().filter(|_| has_more).map(|entry| format!("{}.{}", entry.at_ms, entry.key));

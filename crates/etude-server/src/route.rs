@@ -166,6 +166,7 @@ const TABLE: &[Route] = table! {
     POST "/v1/schedules/{app}/{name}/fire" Run [] Json(BODY) => api::schedule::fire;
     POST "/v1/schedules/{app}/{name}/backfill" Run [] Json(BODY) => api::schedule::backfill;
     POST "/in/{app}/{name}" none [] Bytes(api::webhook::BODY) => api::webhook::receive;
+    GET "/v1/actions" Read ["run", "app", "schedule", "limit", "cursor"] Nothing => api::action::list;
     GET "/v1/webhooks" Read [] Nothing => api::webhook::list;
     GET "/v1/webhooks/{app}/{name}/deliveries" Read ["limit", "cursor"] Nothing => api::webhook::deliveries;
     GET "/v1/notices" Read [] Nothing => api::notice::list;

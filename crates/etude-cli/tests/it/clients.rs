@@ -257,6 +257,14 @@ fn a_failed_run_continues_on_the_server() {
     on(&["runs", "cancel", run]).exit(2).stderr_has("is over: succeeded");
     let again = raw(&on(&["runs", "retry", run, "--from", "first", "--format", "json"]).exit(0));
     assert_eq!(again["attempt"], 3);
+    // Section 4: who did it is with the run, there and here.
+    let show = ["runs", "show", run, "--format", "json"];
+    let (there, here) = (raw(&on(&show).exit(0)), raw(&test.run(&show).exit(0)));
+    let actions: Vec<Value> =
+        there["actions"].as_array().expect("actions").iter().map(|one| json!([one["by"], one["action"]])).collect();
+    assert_eq!(actions, [json!(["owner", "resume"]), json!(["owner", "retry"])]);
+    assert_eq!(here["actions"], there["actions"]);
+    assert!(on(&show[..3]).exit(0).out().contains("\nactions   resume by owner at "));
     let removed = raw(&on(&["runs", "delete", run, "--format", "json"]).exit(0));
     assert_eq!(removed, json!({"removed": 1}));
     on(&["runs", "show", run]).exit(2);

@@ -16,9 +16,6 @@ pub(crate) const FREE: &str = "free";
 /// All states of an entry of [`responses`].
 pub(crate) const RESPONSES: &[&str] = &[BEGUN, DONE, FREE];
 
-/// The book of what tokens have done.
-pub(crate) const ACTIONS: &str = "actions";
-
 /// The books of responses: to requests about one run, whose entries go with it, and to others.
 pub(crate) fn responses() -> [String; 2] {
     [format!("{OF_RUN}responses"), "responses".to_owned()]

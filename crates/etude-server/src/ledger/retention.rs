@@ -1,10 +1,11 @@
 //! Entries of the ledger that are not needed any more: the clock loop looks for them once an hour.
 //!
 //! An entry lives as long as its run, and at least 90 days: a tick longer than its schedule catches up, a delivery as long as its repetition
-//! must find the first one. Who did what is kept for 90 days. The response to a request with an idempotency key lives for a day.
+//! must find the first one, and so does who did what. The response to a request with an idempotency key lives for a day.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use etude_runs::listing::ACTIONS;
 use etude_runtime::engine::{KEY_LIFE_MS, OldEntries};
 use etude_spec::automation::{Automation, Schedule};
 
@@ -52,7 +53,7 @@ impl Ledger {
                 let _ = self.remove(&book, states, before_ms);
             }
         }
-        let _ = self.remove(book::ACTIONS, &[book::DONE], now_ms.saturating_sub(KEPT_MS));
+        let _ = self.remove(ACTIONS, &[book::DONE], now_ms.saturating_sub(KEPT_MS));
         let before_ms = now_ms.saturating_sub(KEY_LIFE_MS);
         for book in book::responses() {
             let _ = self.remove(&book, book::RESPONSES, before_ms);

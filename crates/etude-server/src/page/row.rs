@@ -30,6 +30,12 @@ pub(super) fn tokens_of(usage: &Value) -> Option<u64> {
     Some(usage["input_tokens"].as_u64()? + usage["output_tokens"].as_u64()?)
 }
 
+/// What a token has done, with its name and the time.
+pub(super) fn action(shell: &Shell, action: &Value) -> Markup {
+    let text = |name: &str| visible(action[name].as_str().unwrap_or_default());
+    html! { (text("action")) " by " (text("by")) ", " span.dim { (shell.zone.moment(&action["at"])) } }
+}
+
 /// The row of a run in a list of runs.
 pub(super) fn row(shell: &Shell, run: &Value) -> Markup {
     let status = run["status"].as_str().unwrap_or_default();

@@ -21,6 +21,8 @@ const MAX_SHOWN: u64 = super::json::MAX_SHOWN as u64;
 /// A run's document, and the beginnings of its input and output, which keep their digits.
 pub(super) struct Shown {
     pub(super) run: Value,
+    /// What tokens have done to it last, the newest first.
+    actions: Vec<Value>,
     input: Beginning,
     output: Beginning,
 }
@@ -50,8 +52,9 @@ impl Shown {
     async fn read(call: &Call, id: &str) -> Result<Self, Problem> {
         let path = format!("/v1/runs/{}", segment(id));
         let run = source::get(call, &format!("{path}?brief=true")).await?;
+        let actions = source::actions(call, &format!("run={}", segment(id))).await?;
         let input = Beginning::read(call, format!("{path}/input")).await?;
-        Ok(Self { run, input, output: Beginning::read(call, format!("{path}/output")).await? })
+        Ok(Self { run, actions, input, output: Beginning::read(call, format!("{path}/output")).await? })
     }
 
     pub(super) fn id(&self) -> &str {
@@ -161,6 +164,7 @@ fn facts(shell: &Shell, shown: &Shown) -> Markup {
             @if let Some(again) = run["again_of"].as_str() { div.more { dt { "Again of" } dd { a href=(shell.link(&format!("/runs/{}", segment(again)))) { code { (row::short(again)) } } } } }
             @if let Some(position) = run["queue"]["position"].as_u64() { div { dt { "Queue" } dd { "position " (position) span.dim { ", " (waits_for(shell, run)) } } } }
             @if run["labels"].as_object().is_some_and(|labels| !labels.is_empty()) { div.more { dt { "Labels" } dd { (row::labels(shell, run)) } } }
+            @if !shown.actions.is_empty() { div.more { dt { "Actions" } dd { @for action in &shown.actions { p { (row::action(shell, action)) } } } } }
         }
     }
 }

@@ -194,6 +194,8 @@ pub(crate) async fn show(call: Call) -> Respond {
     let strip = source::get(&call, &format!("{base}/ticks?limit={STRIP}")).await?;
     let cursor = call.query.get("cursor").map(|cursor| format!("?cursor={}", segment(cursor))).unwrap_or_default();
     let ticks = source::get(&call, &format!("{base}/ticks{cursor}")).await?;
+    let of = format!("app={}&schedule={}", segment(call.param("app")), segment(call.param("name")));
+    let actions = source::actions(&call, &of).await?;
     let title = text(&schedule, "name").to_owned();
     let body = html! {
         (head(&shell, &schedule))
@@ -214,6 +216,12 @@ pub(crate) async fn show(call: Call) -> Respond {
                     ul.rows { @for at in list_of(&next, "times") { li { span.grow { (zone(&schedule).tick(at)) } (yours(&shell, &schedule, at)) } } }
                 }
                 (settings(&shell, &schedule))
+                @if !actions.is_empty() {
+                    section.card id="actions" data-live {
+                        header { h2 { "Actions" } }
+                        ul.rows { @for action in &actions { li { span { (row::action(&shell, action)) } } } }
+                    }
+                }
             }
         } }
     };

@@ -63,6 +63,12 @@ pub(super) async fn decisions(call: &Call) -> Result<Vec<Value>, Problem> {
     }
 }
 
+/// The last actions of tokens that a query selects, the newest first.
+pub(super) async fn actions(call: &Call, query: &str) -> Result<Vec<Value>, Problem> {
+    let mut page = get(call, &format!("/v1/actions?{query}&limit=5")).await?;
+    Ok(page["actions"].as_array_mut().map(std::mem::take).unwrap_or_default())
+}
+
 /// Bytes, from `from` to `to` at most, and how many there are in all.
 pub(super) async fn range(call: &Call, path: &str, from: u64, to: u64) -> Result<(Vec<u8>, u64), Problem> {
     let range = format!("bytes={from}-{}", to.saturating_sub(1).max(from));

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::Running;
+use crate::support::{Reply, Running};
 use etude_runtime::engine::{EntryQuery, Ledger as _};
 use etude_server::token::{Scope, Tokens};
 use etude_server::{Needs, routes};
@@ -184,7 +184,27 @@ fn actions_are_in_the_journal_under_the_name_of_their_token() {
     assert_eq!(act("/v1/schedules/demo/daily/pause", &json!({})), 200);
     assert_eq!(server.raw("GET", "/v1/runs", &[("Authorization", &bearer)], None).status, 200);
     server.until(id, &["cancelled"]);
+    let read = |path: &str| server.raw("GET", path, &[("Authorization", &bearer), ("Accept", "text/html")], None);
+    let listed = |reply: Reply| {
+        let actions = reply.json()["actions"].as_array().cloned().unwrap_or_default();
+        actions.iter().map(|one| json!([one["by"], one["action"], one["run_id"]])).collect::<Vec<_>>()
+    };
+    let on_run = format!("/v1/actions?run={id}");
+    assert_eq!(listed(read(&on_run)), [json!(["alice", "cancel", id])]);
+    assert_eq!(listed(read("/v1/actions?app=demo&schedule=daily")), [json!(["alice", "pause", null])]);
+    assert_eq!(read("/v1/actions").problem(), (403, "forbidden_scope".to_owned()));
+    for wrong in ["/v1/actions?app=demo", "/v1/actions?schedule=daily", "/v1/actions?run=x&app=demo"] {
+        assert_eq!(read(wrong).problem(), (422, "input_invalid".to_owned()), "{wrong}");
+    }
+    assert!(read(&format!("/runs/{id}")).text().contains("cancel by alice"));
+    assert!(read("/schedules/demo/daily").text().contains("pause by alice"));
     assert_eq!(server.send("DELETE", &format!("/v1/runs/{id}"), None).status, 204);
+    assert_eq!(read(&on_run).problem(), (404, "not_found".to_owned()), "S-63");
+    let all = |query: &str| server.send("GET", &format!("/v1/actions{query}"), None).json();
+    assert_eq!(all("")["actions"].as_array().map(Vec::len), Some(3));
+    let first = all("?limit=1");
+    let rest = all(&format!("?limit=2&cursor={}", first["next"].as_str().expect("a cursor")));
+    assert_eq!((rest["actions"].as_array().map(Vec::len), &rest["next"]), (Some(2), &Value::Null));
     let settings = etude_sqlite::Settings { dir: server.dir().to_owned(), sync: etude_sqlite::Sync::Normal };
     let journal = etude_sqlite::Sqlite::open(settings).expect("a journal");
     let query = EntryQuery { book: "actions".to_owned(), ..EntryQuery::default() };

@@ -71,13 +71,13 @@ pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) ->
     if context.is_json() {
         let document = String::from_utf8_lossy(&bytes);
         let open = document.trim_end().strip_suffix('}').unwrap_or_default();
-        let extra = beside(&run).to_string();
+        let extra = beside(remote, &run).to_string();
         let input = &run.input;
         stdout::documents(|out| writeln!(out, r#"{open},"input":{input},{}"#, &extra[1..]));
         return Ok(Exit::Done);
     }
     let mut facts: Value = serde_json::from_slice(&bytes).map_err(|e| Problem::environment(e.to_string()))?;
-    if let (Value::Object(facts), Value::Object(more)) = (&mut facts, beside(&run)) {
+    if let (Value::Object(facts), Value::Object(more)) = (&mut facts, beside(remote, &run)) {
         facts.extend(more);
     }
     facts["input"] = serde_json::from_str(run.input.get()).unwrap_or_default();
@@ -99,7 +99,7 @@ pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) ->
 }
 
 /// What `runs show` adds to the result document.
-fn beside(run: &RunDocument) -> Value {
+fn beside(remote: &Remote, run: &RunDocument) -> Value {
     let member = |name: &str| run.members.get(name).cloned().unwrap_or_default();
     let target = match (&run.document.pipeline, &run.document.machine) {
         (Some(name), _) => Target::Pipeline(name.clone()),
@@ -107,10 +107,18 @@ fn beside(run: &RunDocument) -> Value {
         (None, None) => Target::Skill(String::new()),
     };
     json!({
-        "started_at": member("started_at"), "changed_at": member("changed_at"), "app": member("app"),
+        "actions": actions(remote, &run.id), "started_at": member("started_at"), "changed_at": member("changed_at"), "app": member("app"),
         "target": target.to_string(), "cause": member("cause"), "by": member("by"), "labels": member("labels"),
         "queue": member("queue"), "limits": member("limits"), "links": member("links"),
     })
+}
+
+/// What tokens have done to a run, oldest first. Servers of earlier versions do not say.
+fn actions(remote: &Remote, id: &str) -> Vec<Value> {
+    let query = [("run", id.to_owned()), ("limit", PAGE.to_string())];
+    let page = remote.get("/v1/actions", &query).unwrap_or_default();
+    let brief = |action: &Value| json!({"at": action["at"], "by": action["by"], "action": action["action"]});
+    page["actions"].as_array().into_iter().flatten().rev().map(brief).collect()
 }
 
 fn stream(remote: &Remote, run: &RunDocument, name: &str) -> Result<Exit, Problem> {

@@ -191,6 +191,7 @@ fn beside(engine: &dyn Engine, view: &RunView) -> Value {
     let effects = inspect::effects(view, &*engine.blobs());
     let mut beside = json!({
         "decisions": decisions(engine, view),
+        "actions": listing::actions(engine, &view.row.id).unwrap_or_default(),
         "judged": super::judge::verdict(engine, &view.row.id).ok(),
         "started_at": view.row.started_at_ms.map(clock::rfc3339),
         "changed_at": clock::rfc3339(view.row.changed_at_ms),

@@ -27,6 +27,9 @@ pub(crate) const MAX_OUTPUT: usize = 6;
 /// Lines of the input that are shown.
 const MAX_INPUT: usize = 2;
 
+/// Actions of tokens that are shown: the last ones.
+const MAX_ACTIONS: usize = 5;
+
 /// What is shown besides the document.
 #[derive(Debug, Default)]
 pub(crate) struct Extra {
@@ -97,6 +100,11 @@ fn head(out: &mut String, document: &Value, extra: &Extra) {
         line("reason", &harmless(reason));
     }
     line("started", &extra.started);
+    let actions = document["actions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for (nth, action) in actions[actions.len().saturating_sub(MAX_ACTIONS)..].iter().enumerate() {
+        let [what, by, at] = ["action", "by", "at"].map(|name| member(action, name));
+        line(if nth == 0 { "actions" } else { "" }, &format!("{what} by {by} at {at}"));
+    }
     line("app", &member(document, "app"));
     if !document["input"].is_null() {
         let input = document["input"].to_string();
