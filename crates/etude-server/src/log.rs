@@ -1,5 +1,7 @@
 //! The request log.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 /// A line of the request log.
@@ -19,8 +21,8 @@ pub struct LogLine {
     pub code: Option<&'static str>,
     /// The name of its token.
     pub token: Option<String>,
-    /// The time until the response began, in milliseconds.
-    pub duration_ms: u64,
+    /// The time until the response began.
+    pub took: Duration,
 }
 
 impl LogLine {
@@ -28,7 +30,8 @@ impl LogLine {
     pub fn to_json(&self) -> Value {
         let mut line = json!({
             "at": etude_runtime::clock::rfc3339(self.at_ms), "request_id": self.request_id, "method": self.method,
-            "route": self.route, "status": self.status, "token": self.token, "duration_ms": self.duration_ms,
+            "route": self.route, "status": self.status, "token": self.token,
+            "duration_ms": u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX),
         });
         if let Some(code) = self.code {
             line["code"] = code.into();

@@ -24,7 +24,8 @@ use crate::token::Caller;
 /// The numbers that only this process has.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    requests: Mutex<BTreeMap<(&'static str, u16), Requests>>,
+    /// By route and status.
+    requests: Mutex<BTreeMap<(&'static str, u16), Histogram>>,
     ended: Mutex<Ended>,
     ticks: Mutex<BTreeMap<(String, &'static str), u64>>,
     tick_lag: Mutex<Histogram>,
@@ -32,19 +33,11 @@ pub(crate) struct Metrics {
     journal_writes: Mutex<Histogram>,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
-struct Requests {
-    count: u64,
-    ms: u64,
-}
-
 impl Metrics {
     /// Counts a request. Its path is its pattern: no label has the id of a run.
     pub(crate) fn count(&self, line: &LogLine) {
-        let mut requests = lock(&self.requests);
-        let entry = requests.entry((line.route.unwrap_or("none"), line.status)).or_default();
-        entry.count += 1;
-        entry.ms += line.duration_ms;
+        let key = (line.route.unwrap_or("none"), line.status);
+        lock(&self.requests).entry(key).or_default().observe(line.took.as_secs_f64());
     }
 
     /// Counts a tick of a schedule. `lag` is the time after which it was taken.
@@ -106,14 +99,12 @@ impl Metrics {
         }
         let requests = lock(&self.requests).clone();
         text.family("etude_http_requests", Kind::Counter, "Requests by route and status.")?;
-        for ((route, status), requests) in &requests {
-            text.sample(&[("route", route), ("status", &status.to_string())], requests.count as f64)?;
+        for ((route, status), times) in &requests {
+            text.sample(&[("route", route), ("status", &status.to_string())], times.count() as f64)?;
         }
-        text.family("etude_http_seconds", Kind::Summary, "Time to the responses.")?;
-        for ((route, status), requests) in &requests {
-            let labels: [(&str, &str); 2] = [("route", route), ("status", &status.to_string())];
-            text.part("_sum", &labels, requests.ms as f64 / 1_000.0)?;
-            text.part("_count", &labels, requests.count as f64)?;
+        text.family("etude_http_seconds", Kind::Histogram, "Time to the responses.")?;
+        for ((route, status), times) in &requests {
+            text.times(&[("route", route), ("status", &status.to_string())], times)?;
         }
         Ok(())
     }

@@ -245,7 +245,7 @@ pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Bo
         status: response.status().as_u16(),
         code,
         token: reader.map(|reader| reader.name),
-        duration_ms: u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
+        took: since.elapsed(),
     });
     response
 }

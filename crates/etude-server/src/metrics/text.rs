@@ -23,6 +23,11 @@ impl Histogram {
         self.count += 1;
         self.sum += seconds;
     }
+
+    /// How many times it has.
+    pub(super) const fn count(&self) -> u64 {
+        self.count
+    }
 }
 
 /// The kind of a family.
@@ -30,7 +35,6 @@ impl Histogram {
 pub(crate) enum Kind {
     Gauge,
     Counter,
-    Summary,
     Histogram,
 }
 
@@ -39,7 +43,6 @@ impl Kind {
         match self {
             Self::Gauge => "gauge",
             Self::Counter => "counter",
-            Self::Summary => "summary",
             Self::Histogram => "histogram",
         }
     }
@@ -75,7 +78,7 @@ impl Text {
     }
 
     /// A sample whose name has an ending.
-    pub(super) fn part(&mut self, ending: &str, labels: &[(&str, &str)], value: f64) -> Result<(), Error> {
+    fn part(&mut self, ending: &str, labels: &[(&str, &str)], value: f64) -> Result<(), Error> {
         write!(self.out, "{}{ending}", self.name)?;
         for (nth, (name, value)) in labels.iter().enumerate() {
             let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
@@ -87,15 +90,20 @@ impl Text {
     /// A whole family of times.
     pub(super) fn histogram(&mut self, name: &str, help: &str, times: &Histogram) -> Result<(), Error> {
         self.family(name, Kind::Histogram, help)?;
+        self.times(&[], times)
+    }
+
+    /// Times of the present family that have these labels.
+    pub(super) fn times(&mut self, labels: &[(&str, &str)], times: &Histogram) -> Result<(), Error> {
         let mut below = 0;
         for (bound, count) in BOUNDS.iter().zip(times.counts) {
             below += count;
             // A bound is a number with a point in OpenMetrics.
-            self.part("_bucket", &[("le", &format!("{bound:?}"))], below as f64)?;
+            self.part("_bucket", &[labels, &[("le", &format!("{bound:?}"))]].concat(), below as f64)?;
         }
-        self.part("_bucket", &[("le", "+Inf")], times.count as f64)?;
-        self.part("_sum", &[], times.sum)?;
-        self.part("_count", &[], times.count as f64)
+        self.part("_bucket", &[labels, &[("le", "+Inf")]].concat(), times.count as f64)?;
+        self.part("_sum", labels, times.sum)?;
+        self.part("_count", labels, times.count as f64)
     }
 
     /// The whole text.

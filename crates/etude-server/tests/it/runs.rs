@@ -606,6 +606,10 @@ fn metrics_have_no_run_ids() {
         text.contains("etude_http_requests_total{route=\"/v1/runs/{id}\",status=\"200\"} 1\n") && !text.contains(&id),
         "{text}"
     );
+    let of_route = "{route=\"/v1/runs/{id}\",status=\"200\"";
+    assert!(text.contains(&format!("etude_http_seconds_bucket{of_route},le=\"+Inf\"}} 1\n")), "{text}");
+    let sum = text.lines().find_map(|line| line.strip_prefix(&format!("etude_http_seconds_sum{of_route}}} ")));
+    assert!(sum.is_some_and(|sum| sum.parse::<f64>().is_ok_and(|sum| sum > 0.0)), "{sum:?}");
     let ended = "etude_runs_ended_total{pipeline=\"p\",status=\"succeeded\",cause=\"api\"} 1\n";
     assert!(text.contains(ended) && text.contains("etude_run_seconds_count 1\n"), "{text}");
     assert!(text.contains("etude_journal_write_seconds_count 1\n"), "{text}");

@@ -117,7 +117,7 @@ mod tests {
             status: 200,
             code: None,
             token: None,
-            duration_ms: 1,
+            took: std::time::Duration::from_millis(1),
         };
         (0..2 * MAX_LINES).for_each(|_| log.log(&line));
         drop(go);
