@@ -147,8 +147,7 @@ impl Remote {
 
     fn unreachable(&self, error: &reqwest::Error) -> Problem {
         let why = etude_http::root_cause(error);
-        Problem::environment(format!("{} cannot be reached: {why}", self.way().address))
-            .hint("start a server: etude serve")
+        Problem::environment(format!("{} cannot be reached: {why}", self.way().address)).hint(problem::way_out(&why))
     }
 
     async fn body(&self, mut response: Response) -> Result<Vec<u8>, Problem> {

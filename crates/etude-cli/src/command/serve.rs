@@ -281,7 +281,7 @@ fn allowed(origin: &str) -> Result<String, Problem> {
 fn served(context: &Context, args: &args::Serve) -> Result<Vec<ServedApp>, Problem> {
     let given: Vec<(Option<&str>, PathBuf)> = match args.apps.is_empty() {
         true => vec![(None, context.app_dir()?)],
-        false => args.apps.iter().map(|text| named(text)).collect(),
+        false => args.apps.iter().map(|text| named(text)).collect::<Result<_, _>>()?,
     };
     apps_of(given, false)
 }
@@ -337,11 +337,18 @@ fn one_app(context: &Context) -> Result<ServedApp, Problem> {
     apps.pop().ok_or_else(|| Problem::usage("there is no app to serve"))
 }
 
-/// A directory, with its slug if one is given.
-fn named(text: &str) -> (Option<&str>, PathBuf) {
+/// A directory, with its slug if one is given. A directory may have the sign in its name.
+fn named(text: &str) -> Result<(Option<&str>, PathBuf), Problem> {
     match text.split_once('=') {
-        Some((slug, dir)) if !slug.is_empty() && slug == slug_of(slug) => (Some(slug), dir.into()),
-        _ => (None, text.into()),
+        Some((slug, dir)) if !slug.is_empty() && slug == slug_of(slug) => Ok((Some(slug), dir.into())),
+        Some((slug, dir)) if !slug.contains(std::path::is_separator) && !Path::new(text).exists() => {
+            let rule = "it has lower-case letters, digits, and single `-` between them";
+            let problem = Problem::usage(format!("`{}` is not a slug: {rule}", visible(slug)));
+            let near = slug_of(slug);
+            let near = if near.is_empty() { "SLUG" } else { &near };
+            Err(problem.hint(format!("name the app: etude serve {near}={}", visible(dir))))
+        }
+        _ => Ok((None, text.into())),
     }
 }
 
@@ -429,7 +436,16 @@ mod tests {
         for (name, slug) in [("My App", "my-app"), ("a__b", "a-b"), ("-x-", "x"), ("Ünicode", "nicode"), ("___", "")] {
             assert_eq!(slug_of(name), slug, "{name}");
         }
-        assert_eq!(named("shop=dir/x"), (Some("shop"), PathBuf::from("dir/x")));
-        assert_eq!(named("a b=c"), (None, PathBuf::from("a b=c")));
+        assert_eq!(named("shop=dir/x").ok(), Some((Some("shop"), PathBuf::from("dir/x"))));
+        assert_eq!(named("dir/a b=c").ok(), Some((None, PathBuf::from("dir/a b=c"))));
+        let dir = tempfile::tempdir().expect("a directory");
+        let at = dir.path().join("A=b");
+        std::fs::create_dir(&at).expect("made");
+        let at = at.to_str().expect("UTF-8");
+        assert_eq!(named(at).ok(), Some((None, PathBuf::from(at))));
+        for (text, hint) in [("My App=x", "etude serve my-app=x"), ("=x", "etude serve SLUG=x")] {
+            let problem = named(text).expect_err(text);
+            assert!(problem.hints.iter().any(|given| given.contains(hint)), "{text}: {:?}", problem.hints);
+        }
     }
 }

@@ -50,6 +50,22 @@ pub(super) fn of(address: &impl Display, status: u16, document: &Value) -> Probl
     }
 }
 
+/// What to do about a server that cannot be reached for this cause: one that speaks, but not as it was spoken to, is there.
+pub(super) fn way_out(cause: &str) -> &'static str {
+    let is = |part: &str| cause.contains(part);
+    if is("UnknownIssuer") {
+        "trust its certificate: name a file with all issuers to trust in `SSL_CERT_FILE`"
+    } else if is("peer certificate") {
+        "use the name that its certificate has, and look whether the certificate is valid today"
+    } else if is("corrupt message") || is("handshake") || is("fatal alert") || is("peer is incompatible") {
+        "it may serve without TLS there: use http:// and its port"
+    } else if is("invalid HTTP") {
+        "it may serve with TLS there: use https://"
+    } else {
+        "start a server: etude serve"
+    }
+}
+
 /// The first decision counts: it is in the error (K-38).
 fn decided(document: &Value, detail: &str) -> Problem {
     let mut problem = Problem::usage(detail);
@@ -115,6 +131,21 @@ mod tests {
 
     fn refused(document: &Value) -> Problem {
         of(&"http://127.0.0.1:1", 409, document)
+    }
+
+    /// A server with which TLS fails has been started.
+    #[test]
+    fn a_fault_of_tls_has_its_own_way_out() {
+        for (cause, part) in [
+            ("Connection refused (os error 111)", "etude serve"),
+            ("invalid peer certificate: UnknownIssuer", "`SSL_CERT_FILE`"),
+            ("invalid peer certificate: certificate not valid for name \"a\"", "the name"),
+            ("received corrupt message of type InvalidContentType", "http://"),
+            ("tls handshake eof", "http://"),
+            ("invalid HTTP version parsed", "https://"),
+        ] {
+            assert!(way_out(cause).contains(part), "{cause}");
+        }
     }
 
     /// A failed routing on a server has the phase that one here has.

@@ -142,13 +142,33 @@ pub(crate) async fn command(call: Call) -> Respond {
     };
     match ran.await? {
         Ran::Ended(envelope) => Ok(text_response(http::StatusCode::OK, envelope)),
-        Ran::Unconfirmed(envelope) => {
-            refused(Code::ConfirmationRequired, &envelope, "a person must confirm the command: etude apps run")
-        }
+        Ran::Unconfirmed(envelope) => Err(unconfirmed(&envelope)),
         Ran::Unknown(envelope) => refused(Code::NotFound, &envelope, "there is no such application or command"),
         Ran::Invalid(envelope) => refused(Code::DefinitionInvalid, &envelope, "the application has errors"),
         Ran::NotTrusted(envelope) => {
             refused(Code::NotTrusted, &envelope, "the application is not trusted: etude trust")
         }
+    }
+}
+
+/// The problem of a command that a person must confirm first, with what confirms it.
+fn unconfirmed(envelope: &str) -> Problem {
+    let envelope = serde_json::from_str::<Value>(envelope).unwrap_or_default();
+    let id = envelope["confirmation"]["id"].as_str().map(|id| format!(": etude approve {id}")).unwrap_or_default();
+    Problem::new(Code::ConfirmationRequired, format!("a person must confirm the command{id}"))
+        .with("envelope", envelope)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What confirms a command is in the sentence that people see first.
+    #[test]
+    fn a_command_to_be_confirmed_names_its_question() {
+        let detail = |envelope: &str| unconfirmed(envelope).to_json("", "r")["detail"].clone();
+        let asked = r#"{"status": "confirmation_required", "confirmation": {"id": "ask-7"}}"#;
+        assert_eq!(detail(asked), "a person must confirm the command: etude approve ask-7");
+        assert_eq!(detail("{}"), "a person must confirm the command");
     }
 }

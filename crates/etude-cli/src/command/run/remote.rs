@@ -129,9 +129,9 @@ pub(super) fn body(
             Ok(with_input(&head, Some(&input.text().unwrap_or_default())))
         }
         (None, None) => {
-            let names = names(remote, &remote.app()?, "pipelines")?.join(", ");
+            let names = names(remote, &remote.app()?, "pipelines")?;
             let problem = Problem::usage("say what you want in words, or name a pipeline with `--pipeline NAME`");
-            Err(problem.hint(format!("pipelines of this app: {names}")))
+            Err(problem.hint(of_app("pipelines", &names)))
         }
     }
 }
@@ -217,8 +217,17 @@ fn unknown(remote: &Remote, app: &str, kind: &str, name: &str) -> Result<Problem
     let problem = Problem::usage(format!("there is no {} `{name}`", kind.trim_end_matches('s')));
     Ok(match did_you_mean(name, known.iter().map(String::as_str)) {
         Some(near) => problem.hint(format!("did you mean `{near}`?")),
-        None => problem.hint(format!("{kind} of this app: {}", known.join(", "))),
+        None => problem.hint(of_app(kind, &known)),
     })
+}
+
+/// The names that an app has, for a hint.
+fn of_app(kind: &str, names: &[String]) -> String {
+    match (names, kind) {
+        ([], "machines") => "this app has no machines: they lie in machines/NAME/machine.yaml".to_owned(),
+        ([], _) => "this app has no pipelines; make one with `etude new NAME`".to_owned(),
+        (names, kind) => format!("{kind} of this app: {}", names.join(", ")),
+    }
 }
 
 /// The names of the app's pipelines or machines.
@@ -255,5 +264,18 @@ pub(super) fn detached(context: &Context, run_id: &str, is_replayed: bool) {
     stdout::line(run_id);
     if !context.global.quiet {
         crate::render::say!("hint: follow it with: etude runs watch {run_id}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// cli: an app without a machine has no list of them to choose from.
+    #[test]
+    fn an_app_without_any_says_so() {
+        assert_eq!(of_app("machines", &["a".to_owned(), "b".to_owned()]), "machines of this app: a, b");
+        assert!(of_app("machines", &[]).starts_with("this app has no machines"));
+        assert!(of_app("pipelines", &[]).starts_with("this app has no pipelines"));
     }
 }
