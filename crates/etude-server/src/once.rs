@@ -32,8 +32,8 @@ enum Repeated {
 fn repeated(path: &str) -> Repeated {
     match path {
         "/v1/runs" | "/v1/runs/{id}/again" => Repeated::OfRoute,
-        // The response to the first is a secret, the second changes nothing, and after the third no server is left.
-        "/v1/server/links" | "/v1/apps/{app}/route" | "/v1/server/drain" => Repeated::OfRoute,
+        // The response to the first is a secret, and after the second no server is left.
+        "/v1/server/links" | "/v1/server/drain" => Repeated::OfRoute,
         "/v1/apps/{app}/commands/{slug}" | "/v1/runs/{id}/resume" | "/v1/runs/{id}/retry" => Repeated::Refused,
         path if path.ends_with("/deliveries/{delivery}/again") => Repeated::Refused,
         _ => Repeated::Done,

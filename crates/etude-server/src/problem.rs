@@ -266,8 +266,13 @@ pub(crate) fn no_run() -> Problem {
 }
 
 /// The problem of a body that is not JSON, with the place (S-27).
-pub(crate) fn malformed(error: &serde_json::Error) -> Problem {
-    let (line, column) = (error.line().max(1), error.column().max(1));
+pub(crate) fn malformed(error: &serde_json::Error, body: &[u8]) -> Problem {
+    let line = error.line().max(1);
+    // The reader counts bytes, and people characters.
+    let of_line = body.split(|byte| *byte == b'\n').nth(line - 1).unwrap_or_default();
+    let before = &of_line[..error.column().min(of_line.len())];
+    let beyond = error.column().saturating_sub(of_line.len());
+    let column = (String::from_utf8_lossy(before).chars().count() + beyond).max(1);
     let text = error.to_string();
     let why = text.split(" at line ").next().unwrap_or(&text).to_owned();
     Problem::new(Code::Malformed, format!("the body is not JSON: {why}")).with("line", line).with("column", column)

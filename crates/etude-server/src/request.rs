@@ -29,6 +29,9 @@ mod wire;
 /// The largest form without a token.
 pub(crate) const FORM: usize = 16 * 1024;
 
+/// The whole number below which an `f64` has each.
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
+
 /// What a handler returns.
 pub(crate) type Respond = Result<Response, Problem>;
 
@@ -141,7 +144,7 @@ impl Members {
         if bytes.is_empty() {
             bytes = b"{}".to_vec();
         }
-        wire::check(&bytes).map_err(|error| malformed(&error))?;
+        wire::check(&bytes).map_err(|error| malformed(&error, &bytes))?;
         Self::of(
             std::str::from_utf8(&bytes).map_err(|_| Problem::new(Code::Malformed, "the body is no UTF-8"))?,
             "",
@@ -188,9 +191,13 @@ impl Members {
         self.typed(name, "`true` or `false`")
     }
 
-    /// A whole number.
+    /// A whole number, also one that is written with a point, as `2.0`: JSON Schema's `integer`.
     pub(crate) fn integer(&self, name: &str) -> Result<Option<i64>, Problem> {
-        self.typed(name, "an integer")
+        let is_whole = |number: &f64| number.fract() == 0.0 && number.abs() < MAX_EXACT;
+        match self.raw(name).and_then(|text| serde_json::from_str::<f64>(text).ok()).filter(is_whole) {
+            Some(number) => Ok(Some(number as i64)),
+            None => self.typed(name, "an integer"),
+        }
     }
 
     /// The member `name` as an array of strings; `None`: it is absent.
@@ -233,9 +240,12 @@ mod tests {
     /// S-27: malformed JSON has line and column, and duplicate keys are malformed at any depth.
     #[test]
     fn malformed_json_is_located() {
-        for (text, line, column) in
-            [("{\n  \"input\": x}", 2, 12), ("{\"input\": {\"a\": 1,\n\"a\": 2}}", 2, 3), ("[1", 1, 2)]
-        {
+        for (text, line, column) in [
+            ("{\n  \"input\": x}", 2, 12),
+            ("{\"input\": {\"a\": 1,\n\"a\": 2}}", 2, 3),
+            ("[1", 1, 2),
+            ("{\"input\": \"äö\" x}", 1, 16),
+        ] {
             let problem = parse(text).expect_err(text);
             let document = problem.to_json("", "r");
             assert_eq!(document["code"], "malformed", "{text}");
@@ -253,6 +263,21 @@ mod tests {
         assert_eq!(document["hint"], "did you mean `pipeline`?");
         let limits = parse(r#"{"limits": {"max_cost": 1}}"#).expect("known").object("limits", &["max_cost_usd"]);
         assert_eq!(limits.expect_err("unknown").to_json("", "r")["errors"][0]["pointer"], "/limits/max_cost");
+    }
+
+    /// openapi.json says `integer`, which is any whole number, however it is written.
+    #[test]
+    fn whole_numbers_are_integers() {
+        let integer = |text: &str| {
+            let members = parse(&format!("{{\"input\": {text}}}")).expect("JSON");
+            members.integer("input").ok().flatten()
+        };
+        for (text, wanted) in [("2", 2), ("2.0", 2), ("-2e0", -2), ("20e-1", 2), ("9223372036854775807", i64::MAX)] {
+            assert_eq!(integer(text), Some(wanted), "{text}");
+        }
+        for text in ["2.5", "1e300", "\"2\"", "true", "9223372036854775808"] {
+            assert_eq!(integer(text), None, "{text}");
+        }
     }
 
     /// S-33: a number beyond 2^53 keeps its digits.

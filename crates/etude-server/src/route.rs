@@ -199,6 +199,22 @@ pub(crate) fn is_public(method: &Method, path: &str) -> bool {
     })
 }
 
+/// The pattern of the route that has `path`. Of several, the one with a text where the others have a parameter.
+pub(crate) fn pattern(path: &str) -> Option<&'static str> {
+    let fits = |pattern: &'static str| {
+        let mut given = path.split('/');
+        let mut texts = Vec::new();
+        for part in pattern.split('/') {
+            let is_text = !part.starts_with('{');
+            let has = given.next().filter(|given| if is_text { *given == part } else { !given.is_empty() });
+            has?;
+            texts.push(is_text);
+        }
+        given.next().is_none().then_some((texts, pattern))
+    };
+    TABLE.iter().filter_map(|route| fits(route.path)).max().map(|(_, pattern)| pattern)
+}
+
 /// The router, made once: a clone shares it.
 pub(crate) fn router() -> Router {
     static ROUTER: OnceLock<Router> = OnceLock::new();
@@ -288,4 +304,32 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
         action.note().await;
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Section 10: a path is logged as its pattern, that of the route to which the router would bring it.
+    #[test]
+    fn a_path_has_the_pattern_of_its_route() {
+        for route in TABLE {
+            let path = route.path.replace('{', "a{").replace(['{', '}'], "");
+            assert_eq!(pattern(&path), Some(route.path));
+        }
+        let given = [
+            "/v1/runs/counts", "/v1/runs/x", "/v1/runs/x%2Fy/cancel", "/runs/x/cancel", "/v1/runs/", "/v1/runs/x/",
+            "/v1/x",
+        ];
+        let wanted = [
+            Some("/v1/runs/counts"),
+            Some("/v1/runs/{id}"),
+            Some("/v1/runs/{id}/cancel"),
+            Some("/runs/{id}/{action}"),
+            None,
+            None,
+            None,
+        ];
+        assert_eq!(given.map(pattern), wanted);
+    }
 }

@@ -366,6 +366,10 @@ async fn refused(server: &Server, peer: &Peer, request: Request<Body>, problem: 
     let is_page = is_page(below_base(server, peer, request.uri().path()).unwrap_or_default());
     let is_without_session = is_page && problem.code() == Code::Unauthenticated;
     let mut response = failed(problem);
+    // The log and the metrics know the route of what did not come to it, too.
+    if let Some(pattern) = below_base(server, peer, request.uri().path()).and_then(route::pattern) {
+        response.extensions_mut().insert(Matched(pattern));
+    }
     if is_without_session
         && accepts_html(request.headers())
         && let Some(unsent) = Unsent::of(server, peer, request).await
@@ -394,7 +398,8 @@ fn is_page(path: &str) -> bool {
 }
 
 fn accepts_html(headers: &http::HeaderMap) -> bool {
-    headers.get(ACCEPT).and_then(|value| value.to_str().ok()).is_some_and(|value| value.contains("text/html"))
+    let accepts = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    accepts.is_some_and(|kinds| kinds.to_ascii_lowercase().contains("text/html"))
 }
 
 /// The origin of a request, if pages of it may read what they get.

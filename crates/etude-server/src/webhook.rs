@@ -196,7 +196,7 @@ fn deliver(
     };
     let body = match parsed {
         Ok(body) => Some(body),
-        Err(error) if needs_json(webhook) => return Err(malformed(&error)),
+        Err(error) if needs_json(webhook) => return Err(malformed(&error, &incoming.bytes)),
         Err(_) => None,
     };
     let holds = |(path, wanted): &(String, Comparand)| {

@@ -28,7 +28,7 @@ pub(crate) async fn show(call: Call) -> Respond {
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let schedules = blocking(move || schedule::states(server.schedules(), &caller)).await?;
     let accepts = call.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_open = accepts.contains("application/openmetrics-text");
+    let is_open = accepts.to_ascii_lowercase().contains("application/openmetrics-text");
     let mut text = Text::new(is_open);
     // Writing to a string does not fail.
     let _ = call.server.metrics().write(

@@ -88,7 +88,7 @@ enum Form {
 }
 
 fn form(headers: &HeaderMap, has_page: bool) -> Result<Form, Problem> {
-    let accepts = headers.get(ACCEPT).map_or("*/*", |value| value.to_str().unwrap_or_default());
+    let accepts = headers.get(ACCEPT).map_or("*/*", |value| value.to_str().unwrap_or_default()).to_ascii_lowercase();
     let kinds: Vec<&str> = accepts.split(',').filter_map(|kind| kind.split(';').next()).map(str::trim).collect();
     if kinds.contains(&"text/event-stream") || !has_page && kinds.contains(&"*/*") {
         return Ok(Form::Stream);
@@ -313,6 +313,18 @@ mod tests {
     use super::*;
     use crate::server::tests::server;
     use crate::token::{NewToken, Scope};
+
+    /// RFC 9110, section 8.3.1: the names of media types have no case.
+    #[test]
+    fn media_types_are_compared_without_case() {
+        let form = |accept: &'static str, has_page| {
+            let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accept))]);
+            form(&headers, has_page).ok()
+        };
+        assert_eq!(form("TEXT/Event-Stream", false), Some(Form::Stream));
+        assert_eq!(form("Application/JSON;q=0.5, text/html", true), Some(Form::Page));
+        assert_eq!(form("text/html", true), None);
+    }
 
     /// A stream that always has something to send.
     struct Backlog(Permit);

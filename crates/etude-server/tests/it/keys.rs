@@ -134,6 +134,18 @@ fn a_backfill_with_its_key_again_is_the_first_one() {
     assert_eq!((second.status, is_replayed(&second), second.json()), (202, true, first.json()));
 }
 
+/// S-46: every `POST` takes a key, also one that starts nothing.
+#[test]
+fn a_request_that_was_routed_keeps_its_key() {
+    let server = Running::start();
+    let path = "/v1/apps/demo/route";
+    let first = post(&server, path, &json!({"request": "a"}));
+    let second = post(&server, path, &json!({"request": "a"}));
+    assert_eq!((first.status, is_replayed(&first), is_replayed(&second)), (200, false, true), "{}", first.text());
+    assert_eq!(second.json(), first.json());
+    assert_eq!(post(&server, path, &json!({"request": "b"})).problem(), (422, "key_reused".to_owned()));
+}
+
 /// A command runs once for each key: it is refused while it is at work, and has its response later. A refused one leaves no key.
 #[test]
 fn a_command_runs_once_for_its_key() {

@@ -71,7 +71,10 @@ impl Apps for Disks {
     fn route(&self, app: &Path, request: &str) -> Result<(Value, Usage), etude_server::Problem> {
         let is_there = app.join("pipelines").join(request).is_dir();
         let usage = Usage { calls: 1, input_tokens: 10, output_tokens: 2, ..Usage::default() };
-        Ok((json!({"pipeline": is_there.then_some(request), "candidates": [], "input": {}}), usage))
+        Ok((
+            json!({"pipeline": is_there.then_some(request), "score": 1, "margin": 1, "candidates": [], "input": {}}),
+            usage,
+        ))
     }
 
     fn learned(&self, app: &Path) -> Result<Value, etude_server::Problem> {

@@ -19,8 +19,11 @@ fn routes_need_a_token() {
         let reply = server.raw(route.method, &path, &[("Origin", &origin)], None);
         assert_eq!(reply.problem(), (401, "unauthenticated".to_owned()), "{route:?}");
         assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
+        let line = server.log().pop().expect("a line");
+        assert_eq!((&line["status"], &line["route"]), (&json!(401), &json!(route.path)), "section 10");
     }
     assert_eq!(server.raw("GET", "/v1/nothing", &[], None).status, 401);
+    assert_eq!(server.log().pop().expect("a line")["route"], Value::Null);
     let public: Vec<String> =
         routes().iter().filter(|route| route.needs == Needs::Nothing).map(|route| format!("{route:?}")).collect();
     assert_eq!(
