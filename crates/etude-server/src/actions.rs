@@ -11,11 +11,12 @@ use serde_json::{Map, json};
 
 use crate::blocking::blocking;
 use crate::ledger::book;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
 use crate::route::{Needs, Route};
 use crate::server::Server;
 use crate::token::Scope;
+use crate::work::Sending;
 
 /// An action that is asked for.
 pub(crate) struct Action {
@@ -44,9 +45,20 @@ impl Action {
         Some(Self { server: Arc::clone(&call.server), body: body.to_string(), run_id })
     }
 
-    /// Notes that it was accepted. What was done is done, also where a journal that fails now has no note of it.
-    pub(crate) async fn note(self) {
-        let _ = blocking(move || self.write()).await;
+    /// Handles the action and notes that it was accepted, as one task: a client that leaves meanwhile ends neither.
+    pub(crate) async fn done(self, handled: impl Future<Output = Respond> + Send + 'static) -> Respond {
+        // The server does not end before it.
+        let sending = Sending::new(self.server.works());
+        let task = tokio::spawn(async move {
+            let _sending = sending;
+            let response = handled.await;
+            if is_done(&response) {
+                // What was done is done, also where a journal that fails now has no note of it.
+                let _ = blocking(move || self.write()).await;
+            }
+            response
+        });
+        task.await.unwrap_or_else(|_| Err(Problem::new(Code::Bug, "a handler panicked")))
     }
 
     fn write(self) -> Result<(), Problem> {
@@ -65,7 +77,43 @@ impl Action {
 }
 
 /// True if a response says that something was done just now.
-pub(crate) fn is_done(response: &Respond) -> bool {
+fn is_done(response: &Respond) -> bool {
     let is_new = |response: &Response| !response.headers().contains_key("idempotency-replayed");
     response.as_ref().is_ok_and(|response| response.status().is_success() && is_new(response))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use etude_runtime::engine::EntryQuery;
+    use futures_util::FutureExt as _;
+    use http::StatusCode;
+
+    use super::*;
+    use crate::response::text_response;
+    use crate::server::tests::server;
+
+    /// Section 4: an action whose client leaves is done, and noted.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_action_whose_client_leaves_is_noted() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let server = server(dir.path());
+        let action = Action { server: Arc::clone(&server), body: json!({"by": "ci", "action": "cancel"}).to_string() };
+        let (go, gone) = mpsc::channel::<()>();
+        let handled = async move {
+            blocking(move || gone.recv().map_err(|_| Problem::new(Code::Bug, "the test has ended"))).await?;
+            Ok(text_response(StatusCode::ACCEPTED, "{}".to_owned()))
+        };
+        let mut doing = Box::pin(action.done(handled));
+        assert!((&mut doing).now_or_never().is_none());
+        drop(doing);
+        go.send(()).expect("the handler goes on");
+        // A server that ends waits for it.
+        let ended = crate::work::drain(server.works(), std::time::Duration::from_secs(60));
+        ended.await;
+        let query = EntryQuery { book: book::ACTIONS.to_owned(), ..EntryQuery::default() };
+        let entries = server.ledger().entries(&query).expect("entries");
+        assert_eq!(entries.len(), 1);
+    }
 }

@@ -15,7 +15,7 @@ pub struct LogLine {
     pub method: String,
     /// The pattern of its route; `None` if no route has its path.
     pub route: Option<&'static str>,
-    /// The status of the response.
+    /// The status of the response; 499: the client left before there was one.
     pub status: u16,
     /// The code of the problem that is the response, if it is one.
     pub code: Option<&'static str>,

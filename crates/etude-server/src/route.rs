@@ -10,12 +10,12 @@ use axum::routing::any;
 use http::{Method, Request};
 use tokio::sync::Mutex;
 
-use crate::actions::{self, Action};
+use crate::actions::Action;
 use crate::blocking::reading;
 use crate::local::{Entered, failed};
 use crate::problem::{Code, Problem};
 use crate::query::Query;
-use crate::request::{self, Call, FORM, Responding};
+use crate::request::{self, Call, FORM, Respond, Responding};
 use crate::token::Scope;
 use crate::{api, key, mcp, once, page};
 
@@ -294,16 +294,18 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
     let is_repeated = false;
     let call =
         Call { server, router, caller, peer, cause, readings, params, query, headers, limit, body, taken, is_repeated };
-    let action = Action::of(route, &call);
-    let response = match route.method {
+    let Some(action) = Action::of(route, &call) else { return handled(*route, call).await };
+    // A client that leaves before it has asked for all has asked for nothing.
+    let body = if route.takes == Nothing { Body::empty() } else { Body::from(call.bytes().await?) };
+    action.done(handled(*route, Call { body: Mutex::new(Some(body)), ..call })).await
+}
+
+async fn handled(route: Route, call: Call) -> Respond {
+    match route.method {
         "GET" => reading((route.handler)(call)).await,
         "POST" if route.path.starts_with("/v1/") => once::once(route.path, route.handler, call).await,
         _ => (route.handler)(call).await,
-    };
-    if let Some(action) = action.filter(|_| actions::is_done(&response)) {
-        action.note().await;
     }
-    response
 }
 
 #[cfg(test)]

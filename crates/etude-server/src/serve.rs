@@ -209,45 +209,87 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 
 /// The response to a request, logged.
 pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Body>) -> Response {
-    let (at_ms, since) = (server.clock().now_ms(), Instant::now());
-    let request_id = etude_runtime::run_id::new();
-    let (method, headers) = (request.method().clone(), request.headers());
+    let headers = request.headers();
     let is_html = is_page(request.uri().path()) && accepts_html(headers);
     let peer = match forwarded::client(server.settings(), headers) {
         Some(address) if peer != Peer::Socket => Peer::Forwarded(address),
         _ => peer,
     };
+    let mut logged = Logged::new(&server, &peer, &request);
     let allowed_origin = allowed_origin(&server, headers).cloned();
     let came_from = is_html.then(|| Way::of(&server, &peer, &request));
-    let mut reader = None;
-    let checked = AssertUnwindSafe(checked(&server, peer, request, &mut reader)).catch_unwind().await;
+    let checked = AssertUnwindSafe(checked(&server, peer, request, &mut logged.reader)).catch_unwind().await;
     let mut response =
         checked.unwrap_or_else(|_| failed(Problem::new(Code::Bug, "the server has panicked; see its messages")));
-    let matched = response.extensions_mut().remove::<Matched>();
+    logged.route = response.extensions_mut().remove::<Matched>().map(|Matched(path)| path);
     let unsent = response.extensions_mut().remove::<Unsent>();
-    let mut code = None;
     if let Some(Failed(problem)) = response.extensions_mut().remove::<Failed>() {
-        code = Some(problem.code().word());
+        logged.code = Some(problem.code().word());
+        let request_id = &logged.request_id;
         response = match came_from {
-            Some(way) => way.failed(&server, reader.clone(), &problem, (&request_id, unsent.as_ref())),
-            None => problem.to_response(&server.settings().base_path, &request_id),
+            Some(way) => way.failed(&server, logged.reader.clone(), &problem, (request_id, unsent.as_ref())),
+            None => problem.to_response(&server.settings().base_path, request_id),
         };
         if problem.code() == Code::Unauthenticated {
             response.headers_mut().insert(http::header::WWW_AUTHENTICATE, problem.bearer());
         }
     }
-    finish(allowed_origin, &mut response, &request_id);
-    server.log(&LogLine {
-        at_ms,
-        request_id,
-        method: method.as_str().to_owned(),
-        route: matched.map(|Matched(path)| path),
-        status: response.status().as_u16(),
-        code,
-        token: reader.map(|reader| reader.name),
-        took: since.elapsed(),
-    });
+    finish(allowed_origin, &mut response, &logged.request_id);
+    logged.status = response.status().as_u16();
     response
+}
+
+/// The status in the log where the client left before the response.
+const CLIENT_LEFT: u16 = 499;
+
+/// What the log says of a request. The line is written when this is dropped: with the response, or with a request whose client left.
+struct Logged {
+    server: Arc<Server>,
+    since: Instant,
+    at_ms: i64,
+    request_id: String,
+    method: Method,
+    /// The path below the base path.
+    path: Option<String>,
+    route: Option<&'static str>,
+    status: u16,
+    code: Option<&'static str>,
+    reader: Option<Caller>,
+}
+
+impl Logged {
+    fn new(server: &Arc<Server>, peer: &Peer, request: &Request<Body>) -> Self {
+        Self {
+            server: Arc::clone(server),
+            since: Instant::now(),
+            at_ms: server.clock().now_ms(),
+            request_id: etude_runtime::run_id::new(),
+            method: request.method().clone(),
+            path: below_base(server, peer, request.uri().path()).map(str::to_owned),
+            route: None,
+            status: CLIENT_LEFT,
+            code: None,
+            reader: None,
+        }
+    }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        if self.status == CLIENT_LEFT {
+            self.route = self.path.as_deref().and_then(route::pattern);
+        }
+        self.server.log(&LogLine {
+            at_ms: self.at_ms,
+            request_id: std::mem::take(&mut self.request_id),
+            method: self.method.as_str().to_owned(),
+            route: self.route,
+            status: self.status,
+            code: self.code,
+            token: self.reader.take().map(|reader| reader.name),
+            took: self.since.elapsed(),
+        });
+    }
 }
 
 /// Where the reader of a page that failed wanted to go.
@@ -434,7 +476,7 @@ fn finish(allowed_origin: Option<HeaderValue>, response: &mut Response, request_
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::tests::server;
+    use crate::server::tests::{logging, server};
 
     /// S-34: a handler that panics is 500 `bug`, and the server continues.
     #[tokio::test]
@@ -449,5 +491,29 @@ mod tests {
         };
         assert_eq!(status("/panic").await, StatusCode::INTERNAL_SERVER_ERROR);
         assert_eq!(status("/v1/me").await, StatusCode::OK);
+    }
+
+    /// Section 10: a request whose client leaves has its line, with its route and the name of its token.
+    #[tokio::test]
+    async fn a_request_whose_client_leaves_is_logged() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (lines, seen) = std::sync::mpsc::channel();
+        let server = logging(dir.path(), Box::new(move |line| drop(lines.send(line.to_json()))));
+        let owner = server.tokens().owner().expect("a token");
+        // A body that never comes.
+        let body = Body::new(http_body_util::StreamBody::new(futures_util::stream::pending::<
+            Result<hyper::body::Frame<axum::body::Bytes>, Infallible>,
+        >()));
+        let request = Request::post("/v1/runs/r-1/cancel").header("authorization", format!("Bearer {owner}"));
+        let request = request.header(CONTENT_TYPE, "application/json").body(body).expect("a request");
+        let mut responding = Box::pin(respond(Arc::clone(&server), Peer::Socket, request));
+        assert!((&mut responding).now_or_never().is_none());
+        drop(responding);
+        let line = seen.try_recv().expect("a line");
+        assert_eq!(
+            (&line["status"], &line["route"], &line["token"]),
+            (&499.into(), &"/v1/runs/{id}/cancel".into(), &"owner".into())
+        );
+        assert!(seen.try_recv().is_err());
     }
 }

@@ -321,10 +321,14 @@ pub(crate) mod tests {
 
     /// A server without apps and addresses, with its state in `dir`.
     pub(crate) fn server(dir: &Path) -> Arc<Server> {
+        logging(dir, Box::new(|_| ()))
+    }
+
+    /// The same with a request log.
+    pub(crate) fn logging(dir: &Path, log: Log) -> Arc<Server> {
         let journal = etude_sqlite::Settings { dir: dir.to_owned(), sync: etude_sqlite::Sync::Normal };
         let engine = Arc::new(etude_sqlite::Sqlite::open(journal).expect("a journal"));
         let settings = Settings::new(dir, Vec::new());
-        let log = Box::new(|_: &LogLine| ());
         Server::new(settings, engine, Box::new(NoApps), Addresses::default(), Clock::default(), log)
     }
 }
