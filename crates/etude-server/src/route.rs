@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use crate::actions::Action;
 use crate::blocking::reading;
 use crate::local::{Entered, failed};
+use crate::oauth::resource;
 use crate::problem::{Code, Problem};
 use crate::query::Query;
 use crate::request::{self, Call, FORM, Respond, Responding};
@@ -267,7 +268,10 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
     if let Needs::Scope(scope) = route.needs
         && !caller.as_ref().is_some_and(|caller| caller.may(scope))
     {
-        return Err(Problem::new(Code::ForbiddenScope, format!("the route needs the scope `{}`", scope.word())));
+        let problem = Problem::new(Code::ForbiddenScope, format!("the route needs the scope `{}`", scope.word()));
+        let Some(caller) = &caller else { return Err(problem) };
+        let base = resource::base(&server, &peer, &parts.headers);
+        return Err(resource::insufficient(problem, scope, caller, base.as_deref()));
     }
     let limit = match route.takes {
         Nothing => 0,

@@ -7,7 +7,7 @@ use crate::forwarded;
 use crate::listen::Peer;
 use crate::problem::{Code, Problem};
 use crate::server::Server;
-use crate::token::Scope;
+use crate::token::{Caller, Scope};
 
 /// The path of the metadata. Below it, in the path of a resource, are those of that resource.
 const METADATA: &str = "/.well-known/oauth-protected-resource";
@@ -45,6 +45,21 @@ pub(crate) fn challenged(
     }
     if headers.contains_key(AUTHORIZATION) {
         challenge.push_str(", error=\"invalid_token\"");
+    }
+    problem.challenge(challenge)
+}
+
+/// The problem of a request whose valid token lacks the scope that its route needs. The client of an issuer learns which one to ask for
+/// (RFC 6750, 3.1): its own and the missing one, since a new token with that alone lacks the others.
+pub(crate) fn insufficient(problem: Problem, needed: Scope, caller: &Caller, base: Option<&str>) -> Problem {
+    // A token of the server has the scopes that it has. The owner of the process has all.
+    if caller.token.is_some() {
+        return problem;
+    }
+    let scopes: Vec<&str> = caller.scopes.iter().copied().chain([needed]).map(Scope::word).collect();
+    let mut challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{}\"", scopes.join(" "));
+    if let Some(base) = base {
+        challenge.push_str(&format!(", resource_metadata=\"{base}{METADATA}\""));
     }
     problem.challenge(challenge)
 }

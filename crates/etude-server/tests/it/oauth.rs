@@ -327,6 +327,24 @@ fn clients_find_the_issuer() {
     assert_eq!(me(&without, &issuer.token(&without, "read")), 401);
 }
 
+/// RFC 6750, 3.1: who lacks a scope learns which ones to ask for: those of its token, and the missing one. A token of the server can get
+/// no other.
+#[test]
+fn clients_learn_which_scope_they_lack() {
+    let issuer = Issuer::start();
+    let server = issuer.server();
+    let token = issuer.token(&server, "read");
+    let challenge = |token: &str| {
+        let reply = server.raw("POST", "/v1/runs", &[("Authorization", &format!("Bearer {token}"))], Some("{}".into()));
+        assert_eq!(reply.problem(), (403, "forbidden_scope".to_owned()));
+        reply.header("www-authenticate").map(str::to_owned)
+    };
+    let metadata = format!("http://{}{METADATA}", server.address);
+    let expected = format!("Bearer error=\"insufficient_scope\", scope=\"read run\", resource_metadata=\"{metadata}\"");
+    assert_eq!(challenge(&token), Some(expected));
+    assert_eq!(challenge(&server.token("ci", &[Scope::Read], &[], None)), None);
+}
+
 /// RFC 9728, behind a proxy: the metadata name what the client asked for.
 #[test]
 fn behind_a_proxy_the_resource_has_its_name() {
