@@ -136,6 +136,11 @@ pub(crate) fn wrong_token(server: &Server, peer: &Peer) -> Problem {
     if server.throttle().note(&peer.address(), Instant::now()) {
         return Problem::new(Code::TooManyRequests, "too many wrong tokens from this address").retry_after(60);
     }
+    refused_token()
+}
+
+/// The problem of a token that is not accepted.
+pub(crate) fn refused_token() -> Problem {
     Problem::new(Code::Unauthenticated, "the token is wrong, expired or revoked")
 }
 

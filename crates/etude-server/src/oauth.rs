@@ -178,7 +178,10 @@ pub(crate) async fn caller(server: &Server, issuer: &Arc<Issuer>, peer: &Peer, t
             Err(Problem::new(Code::JournalUnavailable, detail)
                 .hint("tokens of the server itself are accepted meanwhile"))
         }
-        Err(Refusal::Fault(fault)) => Err(door::wrong_token(server, peer).hint(fault.to_string())),
+        Err(Refusal::Fault(fault)) => {
+            let refused = if fault.is_guess() { door::wrong_token(server, peer) } else { door::refused_token() };
+            Err(refused.hint(fault.to_string()))
+        }
     }
 }
 

@@ -58,6 +58,25 @@ pub(super) enum Fault {
     Bound,
 }
 
+impl Fault {
+    /// True if anyone can make such a token. The others are signed by the issuer, which is no guess: clients whose tokens have expired
+    /// do not shut out their address.
+    pub(super) const fn is_guess(self) -> bool {
+        match self {
+            Self::Size | Self::Form | Self::Algorithm | Self::Type | Self::Critical | Self::Key | Self::Signature => {
+                true
+            }
+            Self::Claims
+            | Self::Issuer
+            | Self::Audience
+            | Self::Expired
+            | Self::Early
+            | Self::Subject
+            | Self::Bound => false,
+        }
+    }
+}
+
 /// A token whose header is acceptable. Its signature is not verified yet.
 pub(super) struct Signed<'t> {
     pub(super) algorithm: Algorithm,
