@@ -63,6 +63,21 @@ impl Held {
         Some((Arc::clone(keys), age(self.read_ms, now_ms) >= REFRESH_MS))
     }
 
+    /// The refusal of a token that came at `now_ms`, whose key is not among these, and which says that it was made at `claimed_ms`.
+    ///
+    /// Its key may be newer than the keys, which must not be read again yet or could not be: then it is no guess, and its client comes
+    /// again. A token that is older than the keys names one that is gone, so that its client gets a new one at once, however often
+    /// others have the keys read. The time that it says is not verified. One that lies gains the milder refusal and nothing else: no
+    /// signature can be guessed, the keys are read no more often, and none of it is kept.
+    fn unknown(&self, claimed_ms: Option<i64>, now_ms: i64) -> Refusal {
+        let may_be_newer = claimed_ms.is_some_and(|at_ms| at_ms.saturating_add(LEEWAY_MS) >= self.read_ms);
+        if self.read_ms >= now_ms || !may_be_newer {
+            return Refusal::Fault(Fault::Key);
+        }
+        let since_ms = self.asked_ms.map_or(PAUSE_MS, |asked_ms| age(asked_ms, now_ms).min(PAUSE_MS));
+        Refusal::Unread { rest_s: (PAUSE_MS - since_ms).unsigned_abs().div_ceil(1_000).max(1) }
+    }
+
     fn may_ask(&self, now_ms: i64) -> bool {
         self.asked_ms.is_none_or(|asked_ms| age(asked_ms, now_ms) >= PAUSE_MS)
     }
@@ -84,6 +99,8 @@ enum Refusal {
     Fault(Fault),
     /// There are no keys.
     Away,
+    /// Its key may be newer than the keys, which can be read again after this time.
+    Unread { rest_s: u64 },
 }
 
 impl fmt::Debug for Issuer {
@@ -132,11 +149,15 @@ impl Issuer {
         }
         // A task of its own: a client that leaves does not end it for the others.
         let _ = tokio::spawn(Arc::clone(self).read(now_ms)).await;
-        let Some((keys, _)) = self.held().current(now_ms) else { return Err(Refusal::Away) };
+        let (known, unknown) = {
+            let held = self.held();
+            (held.current(now_ms), held.unknown(signed.claimed_ms(), now_ms))
+        };
+        let Some((keys, _)) = known else { return Err(Refusal::Away) };
         match ask(&keys) {
             Verdict::Valid => Ok(()),
             Verdict::Wrong => Err(Refusal::Fault(Fault::Signature)),
-            Verdict::Unknown => Err(Refusal::Fault(Fault::Key)),
+            Verdict::Unknown => Err(unknown),
         }
     }
 
@@ -178,6 +199,11 @@ pub(crate) async fn caller(server: &Server, issuer: &Arc<Issuer>, peer: &Peer, t
             Err(Problem::new(Code::JournalUnavailable, detail)
                 .hint("tokens of the server itself are accepted meanwhile"))
         }
+        Err(Refusal::Unread { rest_s }) => {
+            let detail =
+                "the key of the access token is not known, and the keys of its issuer were asked for a moment ago";
+            Err(Problem::new(Code::JournalUnavailable, detail).retry_after(rest_s))
+        }
         Err(Refusal::Fault(fault)) => {
             let refused = if fault.is_guess() { door::wrong_token(server, peer) } else { door::refused_token() };
             Err(refused.hint(fault.to_string()))
@@ -207,6 +233,13 @@ mod tests {
         assert_eq!([due(HOLD_MS - 1), due(HOLD_MS), due(-PAUSE_MS - 1)], [Some(true), None, None]);
         let may = |after_ms: i64| held.may_ask(at + after_ms);
         assert_eq!([may(-1), may(PAUSE_MS - 1), may(PAUSE_MS), may(-PAUSE_MS - 1)], [false, false, true, true]);
+        // A token that may be newer than the keys can come again after the pause; an older one, or one that had them read, is wrong.
+        let unknown = |claimed_ms: i64, after_ms: i64| held.unknown(Some(at + claimed_ms), at + after_ms);
+        let (wrong, unread) = (Refusal::Fault(Fault::Key), |rest_s| Refusal::Unread { rest_s });
+        assert_eq!([unknown(0, 1), unknown(-LEEWAY_MS, 29_001)], [unread(30), unread(1)]);
+        assert_eq!([unknown(0, 0), unknown(-LEEWAY_MS - 1, 1), held.unknown(None, at + 1)], [wrong; 3]);
+        // The last reading has failed.
+        assert_eq!(Held { asked_ms: Some(at + 90_000), ..held }.unknown(Some(at), at + 90_000), unread(30));
         assert!(Held::default().may_ask(at) && Held::default().current(at).is_none());
     }
 }

@@ -118,6 +118,12 @@ pub(super) fn parse(token: &str) -> Result<Signed<'_>, Fault> {
 }
 
 impl Signed<'_> {
+    /// When the token says that it was made, in milliseconds since 1970. Its signature need not be verified: it may say anything.
+    pub(super) fn claimed_ms(&self) -> Option<i64> {
+        let claims: Claims = serde_json::from_slice(&self.claims).ok()?;
+        milliseconds(claims.iat?).ok()
+    }
+
     /// The owner of the token, whose signature has been verified.
     pub(super) fn caller(&self, auth: &Auth, now_ms: i64) -> Result<Caller, Fault> {
         let claims: Claims = serde_json::from_slice(&self.claims).map_err(|_| Fault::Claims)?;
