@@ -99,7 +99,8 @@ mod tests {
     async fn an_action_whose_client_leaves_is_noted() {
         let dir = tempfile::tempdir().expect("a directory");
         let server = server(dir.path());
-        let action = Action { server: Arc::clone(&server), body: json!({"by": "ci", "action": "cancel"}).to_string() };
+        let body = json!({"by": "ci", "action": "cancel"}).to_string();
+        let action = Action { server: Arc::clone(&server), body, run_id: None };
         let (go, gone) = mpsc::channel::<()>();
         let handled = async move {
             blocking(move || gone.recv().map_err(|_| Problem::new(Code::Bug, "the test has ended"))).await?;
@@ -112,7 +113,7 @@ mod tests {
         // A server that ends waits for it.
         let ended = crate::work::drain(server.works(), std::time::Duration::from_secs(60));
         ended.await;
-        let query = EntryQuery { book: book::ACTIONS.to_owned(), ..EntryQuery::default() };
+        let query = EntryQuery { book: ACTIONS.to_owned(), ..EntryQuery::default() };
         let entries = server.ledger().entries(&query).expect("entries");
         assert_eq!(entries.len(), 1);
     }
