@@ -118,7 +118,8 @@ const KEEPS_ENTRY: u32 = 10;
 /// in one call; that sends the images of all of them; and that says which of them has used up the retries (L-49).
 const JOINS_QUESTIONS: u32 = 11;
 
-/// The first version of the interpreter that names the first of a list of stages, where several have failed (B-P12).
+/// The first version of the interpreter that names the first of a list of stages, where several have failed, and lets those that are
+/// looked through for secrets come to their gates (B-P12).
 const NAMES_FIRST_SIBLING: u32 = 11;
 
 /// Which attempt at a run this is, and which one its scope began with.

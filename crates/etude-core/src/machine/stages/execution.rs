@@ -64,8 +64,10 @@ pub(super) struct Execution {
     /// Its exit is done: it has a result, and only what comes next is still to be said.
     has_left: bool,
     stopped: Option<Failure>,
-    /// What its script came to by itself, although it was stopped.
+    /// What it came to by itself, although it was stopped.
     failed: Option<Failure>,
+    /// It was stopped while its prompt was looked through for secrets: it goes on with what takes no time of its own (B-P12).
+    is_settling: bool,
 }
 
 #[derive(Debug)]
@@ -148,6 +150,7 @@ impl Execution {
             has_left: false,
             stopped: None,
             failed: None,
+            is_settling: false,
         }
     }
 
@@ -222,6 +225,9 @@ impl Execution {
 
     /// Ends with a failure: whatever phase was open is closed, and the row says what became of it.
     fn fail(&mut self, cx: &mut Cx, shared: &mut Shared, failure: Failure) -> Failure {
+        if self.is_settling && failure.kind != FailureKind::Cancelled {
+            self.failed = Some(failure.clone());
+        }
         let failure = match &self.stopped {
             Some(why) => self.own_failure(cx, why).unwrap_or(why).clone(),
             None => failure,
@@ -237,7 +243,7 @@ impl Execution {
         row.status = match row.status {
             _ if is_cancelled => StageStatus::Cancelled,
             // A sibling: its fan-out cannot wait for it (B-G7).
-            StageStatus::Suspended if self.stopped.is_none() => StageStatus::Suspended,
+            StageStatus::Suspended if self.stopped.is_none() || self.is_settling => StageStatus::Suspended,
             _ => StageStatus::Failed,
         };
         let outcome = if is_cancelled { "cancelled" } else { "failed" };
@@ -248,16 +254,28 @@ impl Execution {
 
     /// What it came to by itself in the same instant in which a sibling failed (B-P12).
     fn own_failure(&self, cx: &Cx, why: &Failure) -> Option<&Failure> {
-        let is_beside = self.must_succeed && why.message == SIBLING_FAILED && cx.facts.abi >= NAMES_FIRST_SIBLING;
-        self.act.as_ref().and_then(Act::failed).or(self.failed.as_ref()).filter(|_| is_beside)
+        let failed = self.act.as_ref().and_then(Act::failed).or(self.failed.as_ref());
+        failed.filter(|_| self.is_beside(cx, why))
+    }
+
+    /// A sibling's failure is why it is stopped, and the first of the list is the one to name.
+    fn is_beside(&self, cx: &Cx, why: &Failure) -> bool {
+        self.must_succeed && why.message == SIBLING_FAILED && cx.facts.abi >= NAMES_FIRST_SIBLING
     }
 
     /// Asks it to end soon; it is polled on until whatever it has started is gone.
     pub(super) fn stop(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View, why: &Failure) {
         if self.stopped.is_some() {
+            // What stops the run outranks a sibling (B-P11).
+            if let State::Init(part) = self.state
+                && std::mem::take(&mut self.is_settling)
+            {
+                cx.abandon(&self.scan_id(part));
+            }
             return;
         }
         self.stopped = Some(why.clone());
+        self.is_settling = matches!(self.state, State::Init(_)) && self.is_beside(cx, why);
         match &self.state {
             State::Setup(Some(hook))
             | State::Gate(Some(hook))
@@ -267,7 +285,7 @@ impl Execution {
             State::Suspended(id) | State::Backoff(id, _) => cx.forget(id),
             State::Asking(asking) => cx.forget(&asking.id),
             State::Act => self.stop_acting(cx, shared, view, why),
-            State::Init(part) => cx.abandon(&self.scan_id(*part)),
+            State::Init(part) if !self.is_settling => cx.abandon(&self.scan_id(*part)),
             _ => {}
         }
     }
@@ -275,6 +293,11 @@ impl Execution {
     /// The failure that ends it, if it was stopped and nothing of it is under way.
     fn check_stop(&self) -> Result<(), Failure> {
         self.stopped.clone().map_or(Ok(()), Err)
+    }
+
+    /// The same before what may take no time of its own: rules and values that etude itself reads. One that settles still does that.
+    fn check_stop_before(&self, takes_no_time: bool) -> Result<(), Failure> {
+        if takes_no_time && self.is_settling { Ok(()) } else { self.check_stop() }
     }
 
     /// The process that ran the run is gone: an execution that was at work restarts at Setup, with the same id (B-ST6,

@@ -4,6 +4,7 @@
 //! |----------|------------------------------------------|----------------------------------------------------|
 //! | siblings | one does not succeed                     | the others are stopped; when all are gone, telling |
 //! | siblings | one had failed when it was stopped       | the first of the list is the one that has failed   |
+//! | siblings | one is looked through when it is stopped | it goes on until its gate has decided             |
 //! | siblings | all succeeded                            | joining, or over                                   |
 //! | reporting | the machine's `onFailure` has been reported  | over, with the failure                             |
 //! | joining  | the join has gone through all its phases | over, with what comes next                         |
@@ -18,7 +19,7 @@ use super::fault::{HOST, cause, fault};
 use super::hook::Hook;
 use super::shared::{Shared, View};
 use super::walk::{Walk, begin};
-use crate::data::overlaid;
+use crate::data::{Json, overlaid};
 use crate::failure::{Failure, FailureKind};
 use crate::machine::{Cx, NAMES_FIRST_SIBLING};
 use crate::plan::stages::Next;
@@ -170,11 +171,15 @@ impl Siblings {
     }
 
     /// Takes the end of a branch. The first that does not succeed stops the others; of those that have failed by themselves by the time
-    /// at which all are gone the first of the list counts (B-P12).
+    /// at which all are gone the first of the list counts (B-P12). A secret scan takes no time of its own: what follows from one that
+    /// was under way is of the same instant.
     fn note(&mut self, cx: &mut Cx, shared: &mut Shared, at: usize, end: Result<(), Failure>) {
         let branch = &mut self.branches[at];
         let has_failed = end.is_err() || branch.walk.has_failed();
-        let by_itself = end.as_ref().is_err_and(|failure| failure.kind != FailureKind::Cancelled);
+        let by_itself = match &end {
+            Ok(()) => has_failed,
+            Err(failure) => failure.kind != FailureKind::Cancelled,
+        };
         branch.end = Some(end);
         let State::Running { failed } = &mut self.state else { return };
         if !has_failed || self.stopped.is_some() {
@@ -207,6 +212,10 @@ impl Siblings {
             }
             _ => {
                 let result = branch.walk.last().map(|(_, result)| result.clone()).unwrap_or_default();
+                if cx.facts.abi >= NAMES_FIRST_SIBLING {
+                    // Another one may have come to its end since.
+                    cx.stages.last = Some(Json::of(&result));
+                }
                 let reason = result["reason"].as_str().unwrap_or("no reason was given");
                 let why = format!("its verdict is {}: {reason}", result["verdict"].as_str().unwrap_or("?"));
                 (why, json!({"verdict": result["verdict"], "reason": result.get("reason")}))

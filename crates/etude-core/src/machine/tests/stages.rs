@@ -468,3 +468,70 @@ fn of_two_failures_the_first_of_the_list_is_named() {
         assert_eq!(named(&case, &both), says("b", ["cancelled", "failed"]));
     }
 }
+
+/// B-P12: the secret scans of a prompt take no time of their own. Of siblings whose gates are closed the first of the list is named,
+/// whichever scan is recorded first; no script and no question begins for it. A stop of the run does not wait for scans (B-P11).
+#[test]
+fn a_sibling_that_is_looked_through_fails_in_the_same_instant() {
+    let gate = |at: usize| {
+        Gate::Rules(vec![Rule { when: Vec::new(), then: GateOutcome::Block, reason: Some(format!("closed {at}")) }])
+    };
+    let case = |resolution: Resolution, a: fn(Stage) -> Stage| {
+        let mut machine = forking(|| Setup::Set(Vec::new()));
+        for (at, change) in [(1, a), (2, (|stage| stage) as fn(Stage) -> Stage)] {
+            let sibling = Stage { gate: gate(at), resolution, ..(*machine.stages[at]).clone() };
+            machine.stages[at] = Arc::new(change(sibling));
+        }
+        pipeline([goes_through(machine)])
+    };
+    let named = |case: &Case, then: &str| -> (String, Vec<&'static str>) {
+        let world = play(case, &format!("p/x/one#1/turn1 calls done {{}}\n{then}"));
+        let result = world.machine.result().expect("a result");
+        let details = result.errors[0].details.as_ref().expect("details").value().expect("a value");
+        let rows = result.stages.rows.iter().map(|row| row.status.word()).collect();
+        assert!(!world.log.contains("!confirm") && !world.log.contains("#1/exit"), "{}", world.log);
+        if let Some(last) = &result.stages.last {
+            assert_eq!(
+                last.value().expect("a value")["reason"],
+                details["context"]["cause"]["reason"],
+                "of the one that is named"
+            );
+        }
+        (details["context"]["failedSiblingId"].as_str().unwrap_or_default().to_owned(), rows)
+    };
+    let says = |name: &str, rows: [&'static str; 2]| (name.to_owned(), [&["completed"], &rows[..]].concat());
+    let scans = |stage: &str, parts: &[u8]| -> String {
+        parts.iter().map(|part| format!("p/x/{stage}#1!scan{part} clean\n")).collect()
+    };
+    let same: fn(Stage) -> Stage = |stage| stage;
+    // What was looked through when the other failed: nothing of it, or one of two parts.
+    for parts in [&[1, 2][..], &[2]] {
+        let before = if parts.len() == 1 { scans("a", &[1]) } else { String::new() };
+        let both = format!("{before}{}{}", scans("b", &[1, 2]), scans("a", parts));
+        for (resolution, ends) in
+            [(Resolution::Fail, "completed"), (Resolution::Skip, "completed"), (Resolution::RetryLater, "parked")]
+        {
+            assert_eq!(named(&case(resolution, same), &both), says("a", [ends, ends]), "{resolution:?}");
+        }
+        let in_order = format!("{before}{}{}", scans("a", parts), scans("b", &[1, 2]));
+        assert_eq!(named(&case(Resolution::Fail, same), &in_order), says("a", ["completed", "completed"]));
+        let mut earlier = case(Resolution::Fail, same);
+        earlier.start.abi = 10;
+        let stopped = format!("{before}{}", scans("b", &[1, 2]));
+        assert_eq!(named(&earlier, &stopped), says("b", ["cancelled", "completed"]));
+        // What would begin something is cancelled instead.
+        for begins in [
+            (|stage| Stage { gate: Gate::Rules(Vec::new()), ..stage }) as fn(Stage) -> Stage,
+            |stage| Stage { gate: Gate::Script(script("gate")), ..stage },
+            |stage| Stage { exit: Exit::Script(script("exit")), ..stage },
+            |stage| Stage { resolution: Resolution::Ask, ..stage },
+        ] {
+            assert_eq!(named(&case(Resolution::Fail, begins), &both), says("b", ["cancelled", "completed"]));
+        }
+    }
+    let stopped = format!("p/x/one#1/turn1 calls done {{}}\n{}cancel\np/x/a#1!scan1 abandoned", scans("b", &[1, 2]));
+    let world = play(&case(Resolution::Fail, same), &stopped);
+    let result = world.machine.result().expect("a result");
+    assert_eq!(result.status.word(), "cancelled", "{}", world.log);
+    assert!(world.log.contains("abandon p/x/a#1!scan1"), "{}", world.log);
+}

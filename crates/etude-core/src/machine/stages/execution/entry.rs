@@ -135,7 +135,8 @@ impl Execution {
         let scan = || Effect::Scan(Box::new(Scan { text: text(act), typed: shared.typed.to_string() }));
         let Poll::Ready(done) = cx.run_effect(&id, scan) else { return Ok(Step::Waits) };
         cx.book(shared.ledger, &id, &done);
-        self.check_stop()?;
+        let is_scanned = matches!(done.outcome, Outcome::Scanned(_));
+        self.check_stop_before(is_scanned)?;
         let Outcome::Scanned(secrets) = done.outcome else { return Err(not_an_answer(&id)) };
         if let Some(secret) = secrets.first() {
             let failure = leak(&self.stage_context.stage.id, name, secret);
@@ -193,7 +194,7 @@ impl Execution {
 
     pub(super) fn gate(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View) -> Result<Step, Failure> {
         if !self.has_hook() {
-            self.check_stop()?;
+            self.check_stop_before(matches!(self.stage_context.stage.gate, Gate::Rules(_)))?;
             self.enter(cx, shared, Phase::CheckGate);
             match &self.stage_context.stage.gate {
                 Gate::Rules(rules) => {
@@ -243,7 +244,10 @@ impl Execution {
             _ => match self.answer_of_entry(shared.abi).or(shared.yolo.then_some(true)) {
                 Some(true) => self.state = State::Act,
                 Some(false) => self.pass_over(Verdict::Fail, reason),
-                None => self.confirm(cx, shared, reason),
+                None => {
+                    self.check_stop()?;
+                    self.confirm(cx, shared, reason);
+                }
             },
         }
         Ok(Step::GoesOn)

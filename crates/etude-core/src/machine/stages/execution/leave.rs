@@ -125,7 +125,7 @@ impl Execution {
 
     pub(super) fn exit(&mut self, cx: &mut Cx, shared: &mut Shared, view: &mut View) -> Result<Step, Failure> {
         if !self.has_hook() {
-            self.check_stop()?;
+            self.check_stop_before(matches!(self.stage_context.stage.exit, Exit::Values { .. }))?;
             self.enter(cx, shared, Phase::Exit);
             self.stage_context.result = Some(self.draft());
             match &self.stage_context.stage.exit {
