@@ -209,13 +209,26 @@ pub(crate) fn engine(global: &Global) -> Result<Option<EngineSettings>, Problem>
     }
 }
 
-/// The file that `--config` names, or the user's own, as a whole, with what only those may say of a fleet. `check_blobs` says why a text
-/// is no place for large values.
+/// The file that `--config` names, or the user's own, as a whole.
+///
+/// # Errors
+/// It cannot be used.
+#[cfg(feature = "postgres")]
+pub(crate) fn of_user(global: &Global) -> Result<Config, Problem> {
+    checked_of_user(global, |_| Vec::new())
+}
+
+/// The same with what only those files may say of a fleet. `check_blobs` says why a text is no place for large values.
 ///
 /// # Errors
 /// It cannot be used.
 #[cfg(feature = "postgres")]
 pub(crate) fn to_apply(global: &Global, check_blobs: &dyn Fn(&str) -> Result<(), String>) -> Result<Config, Problem> {
+    checked_of_user(global, |file| config::fleet::not_to_apply(file, check_blobs))
+}
+
+#[cfg(feature = "postgres")]
+fn checked_of_user(global: &Global, check: impl Fn(&SourceFile) -> Vec<Diagnostic>) -> Result<Config, Problem> {
     let file = global.config.clone().or_else(|| paths::user_config().filter(|path| path.exists()));
     let Some(path) = file else { return Ok(Config::default()) };
     let text = etude_files::regular::read_text(&path, MAX_SIZE).map_err(|e| {
@@ -224,7 +237,7 @@ pub(crate) fn to_apply(global: &Global, check_blobs: &dyn Fn(&str) -> Result<(),
     })?;
     let file = SourceFile::new(path.display().to_string(), text);
     let (config, mut diagnostics) = config::read(&file);
-    diagnostics.extend(config::fleet::not_to_apply(&file, check_blobs));
+    diagnostics.extend(check(&file));
     match diagnostics.iter().any(Diagnostic::is_error) {
         true => Err(refused(&diagnostics)),
         false => Ok(config),

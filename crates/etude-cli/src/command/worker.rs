@@ -24,7 +24,7 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
-use crate::{engine, paths, signals, stdout};
+use crate::{engine, paths, settings, signals, stdout};
 
 /// Between two looks at object storage that does not answer.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -58,7 +58,8 @@ impl Voice {
 
 fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
     super::engine::check_named(context)?;
-    engine::settings(&context.global)?;
+    // With a fault in any part of it every run would fail here, and fail fast: the worker would empty its queues.
+    settings::of_user(&context.global)?;
     workspace::check()?;
     let voice = Voice { is_json: context.is_json(), is_quiet: context.global.quiet };
     block_on(async {

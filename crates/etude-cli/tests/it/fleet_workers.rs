@@ -136,6 +136,19 @@ fn workers_need_a_database_and_have_queues() {
     assert!(ran.out().contains("claimed"), "{}", ran.out());
 }
 
+/// A worker whose configuration has a fault, in whichever part, is not ready and claims nothing: its runs would only fail. It does not wait
+/// for the database to say so.
+#[test]
+fn a_worker_with_a_faulty_configuration_does_not_start() {
+    let url = format!("postgres://etude@{}/etude", free_address());
+    let test = Test::new().user_config("router: {mode: local}\n").file("named.yaml", "limits:\n  budget: x\n");
+    let named = test.path("app/named.yaml").display().to_string();
+    let worker = |more: &[&str]| test.run(&[&WORKER[..], &["--engine", &url], more].concat());
+    let ran = worker(&[]).exit(3).stderr_has("config.yaml").stderr_has("line 1");
+    assert!(!ran.out().contains("ready"), "{}", ran.out());
+    worker(&["--config", &named]).exit(3).stderr_has("named.yaml");
+}
+
 /// Times so short that a test need not wait long for a death.
 const SHORT: &str = "engine: {lease: 12s, beat: 1s, grace: 1s, poll: 100ms, max_crashes: 2}\n";
 
