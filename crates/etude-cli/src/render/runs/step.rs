@@ -91,7 +91,7 @@ fn listing(out: &mut String, document: &Value, shown: usize, width: usize) {
     if hidden > 0 {
         let _ = writeln!(out, "  {DIM}… {hidden} earlier{DIM:#}");
     }
-    if shown == 0 {
+    if shown == 0 && is_fan_out {
         let number = worth_it.iter().find_map(|effect| effect["element"].as_u64()).unwrap_or(0);
         let _ = writeln!(out, "\nnext      {command} {number}  {DIM}one element, by its index{DIM:#}");
     }
@@ -133,6 +133,17 @@ mod tests {
 next      etude runs show 9x0db7 extract 7  one element, by its index
 "
         );
+    }
+
+    /// An approval has no streams to show, and no elements to choose from.
+    #[test]
+    fn an_effect_that_is_no_element_has_no_index() {
+        let document = json!({
+            "run_id": "9x0db7nsqx7cyhbh", "step": "gate", "effects": [{"place": "attempt 1", "summary": "approved by ada"}],
+            "row": {"name": "gate", "type": "approval", "status": "succeeded", "attempts": 1, "duration_ms": 900},
+        });
+        let shown = plain(&document, &[]);
+        assert!(shown.contains("attempt 1  approved by ada") && !shown.contains("next"), "{shown}");
     }
 
     #[test]
