@@ -173,6 +173,8 @@ fn actions_are_in_the_journal_under_the_name_of_their_token() {
     let server = Running::start();
     server.pipeline("ask", "", &["approval: message: Go on?"]);
     server.configure("schedules:\n  daily: {pipeline: ask, cron: '0 0 * * *', timezone: UTC}\n");
+    // The file may have been read a moment ago.
+    server.poll("/v1/schedules", |document| document["schedules"][0].is_object());
     let token = server.token("alice", &[Scope::Run, Scope::Read], &[], None);
     let bearer = format!("Bearer {token}");
     let run = server.run(&json!({"pipeline": "ask"}));
