@@ -228,7 +228,7 @@ pub(crate) fn to_apply(global: &Global, check_blobs: &dyn Fn(&str) -> Result<(),
 }
 
 #[cfg(feature = "postgres")]
-fn checked_of_user(global: &Global, check: impl Fn(&SourceFile) -> Vec<Diagnostic>) -> Result<Config, Problem> {
+fn checked_of_user(global: &Global, check: impl Fn(&Arc<SourceFile>) -> Vec<Diagnostic>) -> Result<Config, Problem> {
     let file = global.config.clone().or_else(|| paths::user_config().filter(|path| path.exists()));
     let Some(path) = file else { return Ok(Config::default()) };
     let text = etude_files::regular::read_text(&path, MAX_SIZE).map_err(|e| {

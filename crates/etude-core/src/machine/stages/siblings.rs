@@ -4,7 +4,7 @@
 //! |----------|------------------------------------------|----------------------------------------------------|
 //! | siblings | one does not succeed                     | the others are stopped; when all are gone, telling |
 //! | siblings | one had failed when it was stopped       | the first of the list is the one that has failed   |
-//! | siblings | one is looked through when it is stopped | it goes on until its gate has decided             |
+//! | siblings | one is looked through when it is stopped | it goes on until its gate has decided              |
 //! | siblings | all succeeded                            | joining, or over                                   |
 //! | reporting | the machine's `onFailure` has been reported  | over, with the failure                             |
 //! | joining  | the join has gone through all its phases | over, with what comes next                         |
