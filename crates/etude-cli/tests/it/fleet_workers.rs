@@ -141,12 +141,12 @@ fn workers_need_a_database_and_have_queues() {
 #[test]
 fn a_worker_with_a_faulty_configuration_does_not_start() {
     let url = format!("postgres://etude@{}/etude", free_address());
-    let test = Test::new().user_config("router: {mode: local}\n").file("named.yaml", "limits:\n  budget: x\n");
+    let test = Test::new().user_config("router: {mode: local}\n").file("named.yaml", "colour: red\n");
     let named = test.path("app/named.yaml").display().to_string();
     let worker = |more: &[&str]| test.run(&[&WORKER[..], &["--engine", &url], more].concat());
-    let ran = worker(&[]).exit(3).stderr_has("config.yaml").stderr_has("line 1");
+    let ran = worker(&[]).exit(3).stderr_has("config.yaml:1:");
     assert!(!ran.out().contains("ready"), "{}", ran.out());
-    worker(&["--config", &named]).exit(3).stderr_has("named.yaml");
+    worker(&["--config", &named]).exit(3).stderr_has("named.yaml:1:");
 }
 
 /// Times so short that a test need not wait long for a death.
