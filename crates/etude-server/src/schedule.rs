@@ -296,7 +296,7 @@ pub(crate) fn fire(schedules: &Arc<Schedules>, found: Found, given: Option<Diges
 }
 
 /// Takes the ticks from `from` to before `to` that have no run, and returns their times. Each was asked for, so `overlap` neither skips nor
-/// cancels one: unless the schedule allows runs side by side, a tick waits until the run of the one before has ended.
+/// cancels one. With `overlap: queue`, a tick waits until the run of the one before has ended.
 pub(crate) fn backfill(schedules: &Arc<Schedules>, found: Found, from: i64, to: i64) -> Result<Vec<String>, Problem> {
     let found = sound(found)?;
     let timing = found.schedule().timing.clone();

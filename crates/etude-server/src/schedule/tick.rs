@@ -185,7 +185,8 @@ pub(super) enum Backfilled {
     Other,
 }
 
-/// Begins the run of a tick that has none, or lets it wait: behind those of the same backfill that do, and for a run that has not ended.
+/// Begins the run of a tick that has none. With `overlap: queue` it waits behind those of the same backfill that do, and for a run that has not
+/// ended.
 pub(super) fn backfill(
     schedules: &Arc<Schedules>,
     found: &Found,
@@ -200,7 +201,7 @@ pub(super) fn backfill(
         Some(_) => return Ok(Backfilled::Other),
     };
     let tick = Tick { kind: BACKFILL, expected, ..Tick::nominal(at_ms, at_ms) };
-    let is_alone = found.schedule().overlap != Overlap::Allow;
+    let is_alone = found.schedule().overlap == Overlap::Queue;
     match if has_waiting { Taken::Busy } else { begin(schedules, found, &tick, is_alone)? } {
         Taken::Ran(_) => Ok(Backfilled::Ran),
         Taken::Busy if note(schedules, found, &tick, WAITING, None)? == Written::Done => Ok(Backfilled::Waits),

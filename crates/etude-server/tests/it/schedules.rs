@@ -344,35 +344,39 @@ fn a_backfill_makes_each_tick_once() {
     assert_eq!(server.send("POST", "/v1/schedules/demo/a/backfill", Some(&wide)).problem().0, 422);
 }
 
-/// S-112, S-104: what was asked for is neither skipped nor cancelled: the ticks of a backfill run one after another, oldest first.
+/// S-112, S-104: what was asked for is neither skipped nor cancelled. With `overlap: queue` the ticks of a backfill run one after another,
+/// oldest first.
 #[test]
-fn the_ticks_of_a_backfill_wait_for_each_other() {
-    let names = ["skip", "queue", "cancel"];
+fn the_ticks_of_a_backfill_queue_where_the_schedule_does() {
+    let names = ["skip", "cancel", "allow", "queue"];
     let schedules = names.map(|overlap| format!("  {overlap}: {{pipeline: ask, every: 1h, overlap: {overlap}}}\n"));
     let server = server(&schedules.concat());
-    seen(&server, "cancel");
     let range = json!({"from": "2030-07-15T05:00:00Z", "to": "2030-07-15T08:00:00Z"});
+    let path = |name: &str| format!("/v1/schedules/demo/{name}/ticks");
+    let all = |document: &Value| document["ticks"].as_array().cloned().expect("ticks");
     for name in names {
         seen(&server, name);
         let backfill = || server.send("POST", &format!("/v1/schedules/demo/{name}/backfill"), Some(&range));
         let reply = backfill();
         assert_eq!((reply.status, reply.json()["ticks"].as_array().map(Vec::len)), (202, Some(3)), "{}", reply.text());
         assert_eq!(backfill().json()["ticks"], json!([]));
-        for ran in 1..=3 {
-            let wanted = [
-                ["07:00 waiting -", "06:00 waiting -", "05:00 ran -"],
-                ["07:00 waiting -", "06:00 ran -", "05:00 ran -"],
-                ["07:00 ran -", "06:00 ran -", "05:00 ran -"],
-            ][ran - 1];
-            let path = format!("/v1/schedules/demo/{name}/ticks");
-            let all = |document: &Value| document["ticks"].as_array().cloned().expect("ticks");
-            let found = all(&server.poll(&path, |document| brief(&all(document)) == wanted));
-            assert!(found.iter().all(|tick| tick["kind"] == "backfill"), "{found:?}");
-            let run = found[3 - ran]["run_id"].as_str().expect("a run");
-            server.until(run, &["waiting"]);
-            assert_eq!(server.send("POST", &format!("/v1/runs/{run}/cancel"), Some(&json!({}))).status, 202);
-            server.until(run, &["cancelled"]);
+        if name != "queue" {
+            let found = all(&server.send("GET", &path(name), None).json());
+            assert_eq!(brief(&found), ["07:00 ran -", "06:00 ran -", "05:00 ran -"], "{name}");
         }
+    }
+    for ran in 1..=3 {
+        let wanted = [
+            ["07:00 waiting -", "06:00 waiting -", "05:00 ran -"],
+            ["07:00 waiting -", "06:00 ran -", "05:00 ran -"],
+            ["07:00 ran -", "06:00 ran -", "05:00 ran -"],
+        ][ran - 1];
+        let found = all(&server.poll(&path("queue"), |document| brief(&all(document)) == wanted));
+        assert!(found.iter().all(|tick| tick["kind"] == "backfill"), "{found:?}");
+        let run = found[3 - ran]["run_id"].as_str().expect("a run");
+        server.until(run, &["waiting"]);
+        assert_eq!(server.send("POST", &format!("/v1/runs/{run}/cancel"), Some(&json!({}))).status, 202);
+        server.until(run, &["cancelled"]);
     }
 }
 
