@@ -106,11 +106,16 @@ fn beside(remote: &Remote, run: &RunDocument) -> Value {
         (None, Some(name)) => Target::Machine(name.clone()),
         (None, None) => Target::Skill(String::new()),
     };
-    json!({
-        "actions": actions(remote, &run.id), "started_at": member("started_at"), "changed_at": member("changed_at"), "app": member("app"),
+    let mut beside = json!({
+        "started_at": member("started_at"), "changed_at": member("changed_at"), "app": member("app"),
         "target": target.to_string(), "cause": member("cause"), "by": member("by"), "labels": member("labels"),
         "queue": member("queue"), "limits": member("limits"), "links": member("links"),
-    })
+    });
+    let actions = actions(remote, &run.id);
+    if !actions.is_empty() {
+        beside["actions"] = actions.into();
+    }
+    beside
 }
 
 /// What tokens have done to a run, oldest first. Servers of earlier versions do not say.

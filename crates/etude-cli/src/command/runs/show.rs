@@ -191,7 +191,6 @@ fn beside(engine: &dyn Engine, view: &RunView) -> Value {
     let effects = inspect::effects(view, &*engine.blobs());
     let mut beside = json!({
         "decisions": decisions(engine, view),
-        "actions": listing::actions(engine, &view.row.id).unwrap_or_default(),
         "judged": super::judge::verdict(engine, &view.row.id).ok(),
         "started_at": view.row.started_at_ms.map(clock::rfc3339),
         "changed_at": clock::rfc3339(view.row.changed_at_ms),
@@ -207,6 +206,10 @@ fn beside(engine: &dyn Engine, view: &RunView) -> Value {
         (engine.worker().is_some(), beside.as_object_mut(), listing::placement_json(&view.row))
     {
         members.extend(more);
+    }
+    let actions = listing::actions(engine, &view.row.id).unwrap_or_default();
+    if !actions.is_empty() {
+        beside["actions"] = actions.into();
     }
     beside
 }
