@@ -4,7 +4,7 @@ mod due;
 mod tick;
 mod turn;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -44,6 +44,8 @@ pub(crate) struct Schedules {
     works: Arc<Works>,
     admissions: Arc<Admissions>,
     looks: Mutex<BTreeMap<(PathBuf, String), turn::Look>>,
+    /// Schedules with a backfill whose ticks wait, which the clock loop has not looked at.
+    backfilled: Mutex<BTreeSet<(PathBuf, String)>>,
     /// The last look of the clock loop.
     turned: Mutex<Option<Instant>>,
 }
@@ -66,6 +68,7 @@ impl Schedules {
             works: Arc::clone(works),
             admissions: Arc::clone(admissions),
             looks: Mutex::default(),
+            backfilled: Mutex::default(),
             turned: Mutex::default(),
         }
     }
@@ -312,6 +315,10 @@ pub(crate) fn backfill(schedules: &Arc<Schedules>, found: Found, from: i64, to: 
         if taken != tick::Backfilled::Other {
             times.push(rfc3339(at_ms));
         }
+    }
+    if has_waiting {
+        let key = (found.app.dir.clone(), found.schedule().name.clone());
+        schedules.backfilled.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
     }
     Ok(times)
 }

@@ -156,8 +156,8 @@ fn has_waiting(schedules: &Schedules, found: &Found) -> Result<bool, Problem> {
 
 /// Begins the run of a waiting tick if the earlier ones have ended. True if it still waits.
 pub(super) fn promote(schedules: &Arc<Schedules>, found: &Found, entry: &Entry) -> Result<bool, Problem> {
-    let is_alone = found.schedule().overlap != Overlap::Allow;
-    if is_alone && is_busy(schedules, found)? {
+    // Asked four times a second: a question to the journal is less than a run that is prepared in vain.
+    if is_busy(schedules, found)? {
         return Ok(true);
     }
     let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
@@ -168,7 +168,7 @@ pub(super) fn promote(schedules: &Arc<Schedules>, found: &Found, entry: &Entry) 
         late_ms: body["late_ms"].as_i64(),
         ..Tick::nominal(entry.at_ms, body["due_ms"].as_i64().unwrap_or(entry.at_ms))
     };
-    match begin(schedules, found, &tick, is_alone)? {
+    match begin(schedules, found, &tick, true)? {
         Taken::Busy | Taken::Full(_) => Ok(true),
         Taken::Invalid(_) => skip(schedules, found, &tick, "definition_invalid").map(|()| false),
         Taken::Ran(_) | Taken::Other => Ok(false),

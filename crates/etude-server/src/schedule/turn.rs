@@ -31,10 +31,8 @@ pub(super) struct Look {
     settled_ms: Option<i64>,
     /// Nothing is due before.
     next_ms: Option<i64>,
-    /// A tick waits for the end of a run.
+    /// A tick of the pattern or of a backfill waits for the end of a run, or may do.
     has_waiting: bool,
-    /// So does one of a backfill.
-    has_backfilled: bool,
 }
 
 /// Takes ticks until the server stops.
@@ -76,6 +74,7 @@ fn turn(schedules: &Arc<Schedules>) -> (Duration, Option<Problem>) {
             let looks = || schedules.looks.lock().unwrap_or_else(PoisonError::into_inner);
             let mut look = looks().get(&key).cloned().unwrap_or_else(|| Look { has_waiting: true, ..Look::default() });
             let at_ms = look.at_ms;
+            look.has_waiting |= schedules.backfilled.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
             match look_at(schedules, &found, &mut look) {
                 Ok(()) => look.has_failed = false,
                 // Everything is looked at again. This server was there, so a moment without the journal makes ticks late, and misses none.
@@ -97,7 +96,7 @@ impl Look {
     /// The time until the next look at this schedule.
     fn pause(&self, now_ms: i64) -> Duration {
         let until_due = self.next_ms.map(|next_ms| Duration::from_millis(u64::try_from(next_ms - now_ms).unwrap_or(0)));
-        let most = if self.has_waiting || self.has_backfilled { SHORT } else { LOOK };
+        let most = if self.has_waiting { SHORT } else { LOOK };
         until_due.unwrap_or(LOOK).clamp(LEAST, most)
     }
 }
@@ -113,12 +112,12 @@ fn look_at(schedules: &Arc<Schedules>, found: &Found, look: &mut Look) -> Result
             Some(entry) => tick::promote(schedules, found, &entry)?,
             None => false,
         };
+        // The present goes before the past.
+        if let Some(entry) = tick::backfilled(schedules, found, now_ms)? {
+            tick::promote(schedules, found, &entry)?;
+            look.has_waiting = true;
+        }
     }
-    // The present goes before the past.
-    look.has_backfilled = match tick::backfilled(schedules, found, now_ms)? {
-        Some(entry) => tick::promote(schedules, found, &entry).map(|_| true)?,
-        None => false,
-    };
     let pattern = schedule.pattern();
     let is_set_back = look.at_ms.is_some_and(|last| now_ms < last);
     if look.pattern.is_empty() {
