@@ -1,5 +1,7 @@
 //! One incoming webhook.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use etude_core::exact::Comparand;
 use serde_json::{Map, Value};
 
@@ -146,25 +148,5 @@ fn standard_secrets(entry: &mut Entry<'_, '_>, entries: &Entries<'_>) {
 
 /// True for standard base64 of at least one byte, with its padding.
 fn is_base64(text: &str) -> bool {
-    let digit = |byte: u8| match byte {
-        b'A'..=b'Z' => Some(byte - b'A'),
-        b'a'..=b'z' => Some(byte - b'a' + 26),
-        b'0'..=b'9' => Some(byte - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    };
-    let digits = text.trim_end_matches('=');
-    let last = digits.bytes().last().and_then(digit).unwrap_or_default();
-    // The last digit has bits that no byte takes.
-    let unused = match text.len() - digits.len() {
-        0 => 0,
-        1 => last % 4,
-        2 => last % 16,
-        _ => return false,
-    };
-    !digits.is_empty()
-        && text.len().is_multiple_of(4)
-        && unused == 0
-        && digits.bytes().all(|byte| digit(byte).is_some())
+    STANDARD.decode(text).is_ok_and(|key| !key.is_empty())
 }
