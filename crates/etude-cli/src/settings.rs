@@ -218,7 +218,7 @@ pub(crate) fn of_user(global: &Global) -> Result<Config, Problem> {
     checked_of_user(global, |_| Vec::new())
 }
 
-/// The same with what only those files may say of a fleet. `check_blobs` says why a text is no place for large values.
+/// The same with what only those files may say of a fleet. `check_blobs` says why large values cannot be kept there.
 ///
 /// # Errors
 /// It cannot be used.

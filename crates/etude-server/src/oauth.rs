@@ -65,8 +65,8 @@ impl Held {
 
     /// The refusal of a token that came at `now_ms`, whose key is not among these, and which says that it was made at `claimed_ms`.
     ///
-    /// Its key may be newer than the keys, which must not be read again yet or could not be: then it is no guess, and its client comes
-    /// again. A token that is older than the keys names one that is gone, so that its client gets a new one at once, however often
+    /// Its key may be newer than the keys, which must not be read again yet or could not be: then it does not count as a guess, and its client
+    /// comes again. A token that is older than the keys names one that is gone, so that its client gets a new one at once, however often
     /// others have the keys read. The time that it says is not verified. One that lies gains the milder refusal and nothing else: no
     /// signature can be guessed, the keys are read no more often, and none of it is kept.
     fn unknown(&self, claimed_ms: Option<i64>, now_ms: i64) -> Refusal {

@@ -251,7 +251,7 @@ mod tests {
         assert!(place_of(dir, &run_id::new()).is_ok_and(|place| place.parent() == Some(dir)));
     }
 
-    /// K-49: what lives in the cache is no run. A copy is there once, and again after its run was over.
+    /// K-49: the cache has nothing that a live run needs. A copy is there once, and again after its run was over.
     #[test]
     fn copies_of_runs_are_not_in_the_cache() {
         let world = World::new();

@@ -45,7 +45,7 @@ pub(super) struct Choice<'w> {
     pub(super) is_ambiguous: bool,
 }
 
-/// Reads a whole word as a choice; `None`: it is none.
+/// Reads a whole word as a choice; `None`: it is something else.
 pub(super) fn choice(word: &str) -> Option<Choice<'_>> {
     let found = CHOICE.as_ref()?.captures(word)?;
     let words = [2, 3, 4].into_iter().find_map(|group| found.get(group))?.as_str();
@@ -62,7 +62,7 @@ pub(super) fn end_of_choice(text: &str) -> Option<usize> {
     choice(&text[..end]).is_some().then_some(end)
 }
 
-/// The name of an option such as `--mode`; `None`: the word is no option.
+/// The name of an option such as `--mode`; `None`: the word is something else.
 pub(super) fn flag(word: &str) -> Option<&str> {
     FLAG.as_ref()?.is_match(word).then(|| word.trim_start_matches('-'))
 }

@@ -59,7 +59,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// True if anyone can make such a token. The others are signed by the issuer, which is no guess: clients whose tokens have expired
+    /// True if anyone can make such a token. The others are signed by the issuer, and do not count as guesses: clients whose tokens have expired
     /// do not shut out their address.
     pub(super) const fn is_guess(self) -> bool {
         match self {

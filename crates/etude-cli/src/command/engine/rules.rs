@@ -45,7 +45,7 @@ pub(super) fn apply(context: &Context) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// Why `engine.blobs` is no place for large values.
+/// Why large values cannot be kept in `engine.blobs`.
 fn check_blobs(given: &str) -> Result<(), String> {
     let url = settings::secrets_in(given);
     if url == IN_DATABASE { Ok(()) } else { Location::parse(&url).map(drop) }
