@@ -6,6 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Once;
+use std::thread;
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Resource, Rlimit, WaitOptions, set_dumpable_behavior};
@@ -68,24 +70,30 @@ pub(super) fn widen(pipe: &OwnedFd, bytes: usize) {
     let _ = rustix::pipe::fcntl_setpipe_size(pipe, bytes);
 }
 
-/// How often processes are looked for again because one ended while they were looked for.
+/// How often processes are looked for again because one began or ended while they were looked for.
 const LOOKS: usize = 64;
+
+/// The pause before each of them but the first two: one that begins needs the processor for it.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Everything alive that belongs to `family`. Dead members that are our children are waited for.
 pub(super) fn members(family: &mut Family) -> Vec<Member> {
-    for _ in 0..LOOKS {
-        let (members, one_ended) = look(family);
-        // The children of one that has just ended became ours after our children were listed.
-        if !members.is_empty() || !one_ended {
+    for earlier in 0..LOOKS {
+        if earlier > 1 {
+            thread::sleep(PAUSE);
+        }
+        let (members, is_unsettled) = look(family);
+        if !members.is_empty() || !is_unsettled {
             return members;
         }
     }
     Vec::new()
 }
 
-/// What [`members`] says, and whether a member ended meanwhile.
+/// What [`members`] says, and whether another look may say more: the children of a process that has just ended became ours after
+/// our children were listed, and one that is just being started shows no environment.
 fn look(family: &mut Family) -> (Vec<Member>, bool) {
-    let mut one_ended = false;
+    let mut is_unsettled = false;
     let us = rustix::process::getpid();
     let (roots, exempted) = match family.scope {
         Scope::Everywhere => (all_of_this_user(), lineage(us)),
@@ -100,11 +108,17 @@ fn look(family: &mut Family) -> (Vec<Member>, bool) {
             continue;
         }
         let Some(stat) = Stat::of(root) else {
-            one_ended = true;
+            is_unsettled = true;
             continue;
         };
-        if family.scope != Scope::Children && !is_member(family, root, &stat) {
-            continue;
+        if family.scope != Scope::Children && !is_known(family, root, &stat) {
+            match environment_of(root) {
+                Some(environment) if has_all(&environment, &family.marks) => {}
+                environment => {
+                    is_unsettled |= environment.is_some_and(|shown| shown.is_empty()) && stat.is_starting(root);
+                    continue;
+                }
+            }
         }
         open.push(root);
         while let Some(pid) = open.pop() {
@@ -112,12 +126,12 @@ fn look(family: &mut Family) -> (Vec<Member>, bool) {
                 continue;
             }
             let Some(stat) = Stat::of(pid) else {
-                one_ended = true;
+                is_unsettled = true;
                 continue;
             };
             if stat.is_dead {
                 // It is somebody else's child if this fails, and then theirs to wait for.
-                one_ended |= rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).is_ok();
+                is_unsettled |= rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).is_ok();
                 continue;
             }
             family.seen.insert(pid, stat.start);
@@ -125,13 +139,12 @@ fn look(family: &mut Family) -> (Vec<Member>, bool) {
             open.extend(children_of(pid));
         }
     }
-    (members, one_ended)
+    (members, is_unsettled)
 }
 
-fn is_member(family: &Family, pid: Pid, stat: &Stat) -> bool {
-    stat.group.is_some_and(|group| family.groups.contains(&group))
-        || family.seen.get(&pid) == Some(&stat.start)
-        || is_marked(pid, &family.marks)
+/// True if a process is a member, whatever its environment.
+fn is_known(family: &Family, pid: Pid, stat: &Stat) -> bool {
+    stat.group.is_some_and(|group| family.groups.contains(&group)) || family.seen.get(&pid) == Some(&stat.start)
 }
 
 /// The facts of `/proc/PID/stat` that matter here.
@@ -141,12 +154,23 @@ struct Stat {
     group: Option<Pid>,
     /// When the process was started: with its id, what tells it from every other process.
     start: u64,
+    /// The address at which its environment ends: 0 before that is known, which may be after the call that started it has
+    /// returned, and where we may not read it.
+    environment_end: u64,
 }
 
 impl Stat {
     fn of(pid: Pid) -> Option<Self> {
         let text = fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
         Self::parse(&text)
+    }
+
+    /// True if `pid`, which showed no environment after this was read, may have one: its program is just being put in its place.
+    /// Threads of the kernel and the dead have none.
+    fn is_starting(&self, pid: Pid) -> bool {
+        let has_one = !self.is_dead && self.group.is_some();
+        let is_settled = |now: &Self| self.environment_end != 0 && now.environment_end == self.environment_end;
+        has_one && !Self::of(pid).is_some_and(|now| is_settled(&now))
     }
 
     /// The second field is the program's name in parentheses and may contain anything.
@@ -162,7 +186,9 @@ impl Stat {
         };
         // Field 22 of the line, where the group is field 5.
         let start = fields.nth(16)?.parse().ok()?;
-        Some(Self { is_dead: matches!(state, "Z" | "X"), parent, group, start })
+        // Field 51.
+        let environment_end = fields.nth(28).and_then(|end| end.parse().ok()).unwrap_or_default();
+        Some(Self { is_dead: matches!(state, "Z" | "X"), parent, group, start, environment_end })
     }
 }
 
@@ -171,10 +197,13 @@ fn pid(text: &str) -> Option<Pid> {
     text.parse().ok().filter(|id| *id > 0).and_then(Pid::from_raw)
 }
 
-/// True if the environment of `pid` at its start had all entries of `marks`.
-fn is_marked(pid: Pid, marks: &[String]) -> bool {
-    let environ = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
-    marks.iter().all(|mark| environ.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()))
+/// The environment of `pid` at its start, if we may read it.
+fn environment_of(pid: Pid) -> Option<Vec<u8>> {
+    fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()
+}
+
+fn has_all(environment: &[u8], marks: &[String]) -> bool {
+    marks.iter().all(|mark| environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes()))
 }
 
 /// The children of all threads of `parent`.
@@ -240,6 +269,23 @@ mod tests {
         let dead = Stat::parse(b"7 (a) Z 0 6 7 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 9").expect("parsed");
         assert!(dead.is_dead && dead.parent.is_none());
         assert!(Stat::parse(b"").is_none());
+        let line = format!("7 (a) R 5 6{} 51 0", " 9".repeat(45));
+        assert_eq!(Stat::parse(line.as_bytes()).expect("parsed").environment_end, 51);
+    }
+
+    /// K-5: the kernel shows no environment of a process whose program has just been put in its place.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "no host attends a child of a test")]
+    fn process_that_was_just_started_is_found_by_its_mark() {
+        let name = format!("just-started-{}", std::process::id());
+        for _ in 0..20 {
+            let mut child = Command::new("sleep").arg("600").env("ETUDE_RUN_ID", &name).spawn().expect("sleep");
+            let marks = vec![format!("ETUDE_RUN_ID={name}")];
+            let found = members(&mut Family::new(HashSet::new(), marks, Scope::Marked));
+            child.kill().expect("killed");
+            child.wait().expect("ended");
+            assert_eq!(found.len(), 1);
+        }
     }
 
     #[test]
