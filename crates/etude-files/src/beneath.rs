@@ -1,9 +1,9 @@
 //! Paths resolved beneath open directories, name by name.
 //!
-//! A path is resolved once. The result is an open directory and the names that are left, which later calls use as they
-//! are: nothing between the check of a path and its use is looked up by name again. Symbolic links are read and followed
-//! here, never by the kernel, so the path without links is a by-product, and a link that leads out of the roots is seen
-//! as one (ADR 0055).
+//! A path is resolved once. The result is an open directory and the remaining names, and later calls use these as they
+//! are: no name is looked up a second time between the check of a path and its use. Symbolic links are read and
+//! followed here, never by the kernel. So the path without links is a by-product, and a link that leads out of the
+//! roots is detected (ADR 0055).
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -25,13 +25,13 @@ use os::Step;
 pub use os::{Dir, Kind, Status};
 pub use os::{Handle, identity};
 
-/// How many symbolic links one path may lead through, as in Linux.
+/// Maximum number of symbolic links on the way of one path, as in Linux.
 const MAX_LINKS: usize = 40;
 
-/// How often a root is opened again whose name leads elsewhere meanwhile.
+/// Maximum number of attempts to open a root while its name changes its target.
 const RETRIES: u32 = 64;
 
-/// A directory that paths are resolved beneath.
+/// A root directory: paths are resolved beneath it.
 #[derive(Debug)]
 pub struct Root {
     given: PathBuf,
@@ -40,10 +40,10 @@ pub struct Root {
 }
 
 impl Root {
-    /// Opens the directory `path`, links followed: the user has named it.
+    /// Opens the directory `path` and follows links: the user has named it.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The directory cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         let describe = |error: io::Error| io::Error::new(error.kind(), format!("`{}`: {error}", path.display()));
         let given = lexical(&std::path::absolute(path).map_err(describe)?);
@@ -79,18 +79,20 @@ impl Root {
         &self.dir
     }
 
-    /// Opens the regular file `below` for reading, with its metadata, if no symbolic link is on the way. `None` says only
-    /// that it takes [`resolve`] to know more. Most files are opened so: in one system call in place of three a name.
+    /// Opens the regular file `below` for reading, with its metadata, if there is no symbolic link on the way. `None`
+    /// only means that [`resolve`] must decide. Most files are opened like this: with one system call instead of three
+    /// per name.
     pub fn open_straight(&self, below: &Path) -> Option<(File, Metadata)> {
         if is_plain(below) { self.dir.open_straight(below) } else { None }
     }
 
-    /// What `below` is, in one system call or two, or why it is not there. `None` as for [`Self::open_straight`].
+    /// Status of the file at `below`, in one or two system calls, or the error that it does not exist. `None` as for
+    /// [`Self::open_straight`].
     pub fn status_straight(&self, below: &Path) -> Option<io::Result<Status>> {
         if is_plain(below) { self.dir.status_straight(below) } else { None }
     }
 
-    /// The rest of `path` after the name of this root, and how long that name is.
+    /// The rest of `path` after the name of this root, and the number of components of that name.
     fn strip<'p>(&self, path: &'p Path) -> Option<(usize, &'p Path)> {
         let names = [&self.real, &self.given].into_iter();
         let found = names.filter_map(|name| Some((name.components().count(), path.strip_prefix(name).ok()?)));
@@ -102,7 +104,7 @@ fn is_plain(below: &Path) -> bool {
     below.components().all(|component| matches!(component, Component::Normal(_)))
 }
 
-/// A path that was resolved: an open directory, and names below it that are no directories.
+/// A resolved path: an open directory, and names below it that are not directories.
 #[derive(Debug, Clone)]
 pub struct Spot {
     root: usize,
@@ -112,26 +114,26 @@ pub struct Spot {
     kind: Option<Kind>,
 }
 
-/// Why a path was not resolved.
+/// Reason why a path was not resolved.
 #[derive(Debug)]
 pub enum Unresolved {
-    /// It leads out of the roots, to here.
+    /// The path leads out of the roots, to this path.
     Outside(PathBuf),
     /// A symbolic link on the way leads to nothing.
     Dangling,
-    /// Something on the way is no directory.
+    /// A name on the way is not a directory.
     NotADirectory,
-    /// It leads through too many symbolic links.
+    /// The path leads through too many symbolic links.
     Loop,
-    /// The file system refused it for another reason.
+    /// The file system refused the path for another reason.
     Failed(io::Error),
 }
 
-/// Resolves the absolute path `path`: its links are followed, from root to root as well. What is missing at its end is no
-/// error.
+/// Resolves the absolute path `path` and follows its links, also from one root to another. Missing names at its end are
+/// not an error.
 ///
 /// # Errors
-/// It leads out of the roots, or cannot be resolved.
+/// The path leads out of the roots, or cannot be resolved.
 pub fn resolve(roots: &[Root], path: &Path) -> Result<Spot, Unresolved> {
     let (root, todo) = enter(roots, path, usize::MAX).ok_or_else(|| Unresolved::Outside(path.to_owned()))?;
     let mut walk = Walk { roots, root, stack: Vec::new(), rest: Vec::new(), leaf: None, todo, links: Vec::new() };
@@ -146,10 +148,10 @@ pub fn resolve(roots: &[Root], path: &Path) -> Result<Spot, Unresolved> {
     Ok(Spot { root, below, dir: Arc::clone(dir), rest, kind })
 }
 
-/// Opens the regular file at the absolute path `path` for reading, and says where it is without links.
+/// Opens the regular file at the absolute path `path` for reading. Returns it with its path without links.
 ///
 /// # Errors
-/// It leads out of the roots, cannot be resolved, or is not a regular file.
+/// The path leads out of the roots, cannot be resolved, or does not lead to a regular file.
 pub fn open_file(roots: &[Root], path: &Path) -> Result<(File, PathBuf), Unresolved> {
     let spot = resolve(roots, path)?;
     let file = spot.open().map_err(Unresolved::Failed)?;
@@ -168,12 +170,12 @@ impl fmt::Display for Unresolved {
     }
 }
 
-/// One name of a path that is still to be resolved.
+/// A name of a path that is not resolved yet.
 #[derive(Debug)]
 struct Part {
-    /// `None` is `..`.
+    /// `None` means `..`.
     name: Option<OsString>,
-    /// It stands in the path itself, not in a link on its way.
+    /// True if the name comes from the path itself, not from a link on its way.
     is_own: bool,
 }
 
@@ -181,11 +183,11 @@ struct Walk<'r> {
     roots: &'r [Root],
     root: usize,
     stack: Vec<(OsString, Arc<Dir>)>,
-    /// Names after the last directory: one that is no directory, or those that are missing.
+    /// Names after the last directory: a single name that is not a directory, or missing names.
     rest: Vec<OsString>,
     leaf: Option<Kind>,
     todo: VecDeque<Part>,
-    /// The links that it has followed, each with its directory: a path may lead through one of them again and again.
+    /// The followed links, each with its directory: a path may lead through the same link repeatedly.
     links: Vec<Link>,
 }
 
@@ -201,7 +203,7 @@ impl Walk<'_> {
             return Err(Unresolved::NotADirectory);
         }
         let Some(name) = part.name else {
-            // What is missing has no links.
+            // A missing name has no links.
             if self.rest.pop().is_some() || self.stack.pop().is_some() {
                 return Ok(());
             }
@@ -249,7 +251,7 @@ impl Walk<'_> {
         end
     }
 
-    /// Goes on at the absolute path `path`, if that lies in a root.
+    /// Continues at the absolute path `path`, if that lies in a root.
     fn leave(&mut self, path: PathBuf) -> Result<(), Unresolved> {
         let own = self.todo.iter().filter(|part| part.is_own).count();
         let whole = self.todo.drain(..).fold(path, |path, part| path.join(part.name.unwrap_or_else(|| "..".into())));
@@ -261,22 +263,22 @@ impl Walk<'_> {
     }
 }
 
-/// The deepest root that `path` begins with, and what follows.
+/// The deepest root that `path` begins with, and the names after it.
 fn enter(roots: &[Root], path: &Path, own: usize) -> Option<(usize, VecDeque<Part>)> {
     let found = roots.iter().enumerate().filter_map(|(at, root)| Some((at, root.strip(path)?)));
-    // The first of several with the same name.
+    // The first root wins if several have the same name.
     let (at, (_, rest)) = found.rev().max_by_key(|(_, (length, _))| *length)?;
     Some((at, parts(rest, own).into()))
 }
 
-/// A path outside of the roots that may lead into one by links of others. It is a proposal: what it names is resolved
-/// again from the root.
+/// The real path of a path outside of the roots, which may lead into a root through links in others' directories. It is
+/// only a proposal: its names are resolved again from the root.
 fn deepest_existing(path: &Path) -> Option<PathBuf> {
     let (there, real) = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)))?;
     Some(real.join(path.strip_prefix(there).ok()?))
 }
 
-/// The names of a path, the last `own` of which stand in the path that was asked for.
+/// The names of a path. The last `own` of them come from the requested path, the others from a link.
 fn parts(path: &Path, own: usize) -> Vec<Part> {
     let name = |component| match component {
         Component::Normal(name) => Some(Some(OsStr::to_owned(name))),
@@ -289,7 +291,7 @@ fn parts(path: &Path, own: usize) -> Vec<Part> {
 }
 
 impl Spot {
-    /// Which of the roots it lies in.
+    /// Index of the root that holds the path.
     pub fn root(&self) -> usize {
         self.root
     }
@@ -299,17 +301,17 @@ impl Spot {
         &self.below
     }
 
-    /// What is there; `None` if nothing is.
+    /// Type of the file; `None` if it does not exist.
     pub fn kind(&self) -> Option<Kind> {
         self.kind
     }
 
-    /// The directory, if it is one.
+    /// The directory, if the path leads to one.
     pub fn as_dir(&self) -> Option<&Arc<Dir>> {
         self.rest.is_empty().then_some(&self.dir)
     }
 
-    /// The directory that it is in and its name in there, if the directory is there.
+    /// The parent directory and the name in it, if the parent exists.
     pub fn entry(&self) -> Option<(&Dir, &OsStr)> {
         match self.rest.as_slice() {
             [name] => Some((&self.dir, name)),
@@ -317,10 +319,10 @@ impl Spot {
         }
     }
 
-    /// Opens it for reading.
+    /// Opens the file for reading.
     ///
     /// # Errors
-    /// It is no regular file, or cannot be opened.
+    /// The path does not lead to a regular file, or the file cannot be opened.
     pub fn open(&self) -> io::Result<File> {
         match self.entry() {
             Some((dir, name)) => dir.open_file(name),
@@ -329,10 +331,10 @@ impl Spot {
         }
     }
 
-    /// Opens whatever it is, for rules about it.
+    /// Opens the entry, whatever its type, for rules about it.
     ///
     /// # Errors
-    /// There is nothing, or it cannot be opened.
+    /// Nothing exists there, or it cannot be opened.
     pub fn open_any(&self) -> io::Result<Handle> {
         match self.entry() {
             Some((dir, name)) => dir.open_leaf(name),
@@ -341,19 +343,19 @@ impl Spot {
         }
     }
 
-    /// The directory that it is in, made with all above it where they are missing, and its name in there.
+    /// The parent directory and the name in it. Missing directories on the way are created.
     ///
     /// # Errors
-    /// It is a directory, or one above it cannot be made.
+    /// The path is a directory, or a directory above it cannot be created.
     pub fn make_parent(&self) -> io::Result<(Arc<Dir>, &OsStr)> {
         let (name, above) = self.rest.split_last().ok_or_else(|| io::Error::other("it is a directory"))?;
         Ok((self.make(above)?, name))
     }
 
-    /// The directory, made where it is missing.
+    /// The directory, which is created if it is missing.
     ///
     /// # Errors
-    /// It is no directory, or cannot be made.
+    /// Something else is there, or the directory cannot be created.
     pub fn make_dir(&self) -> io::Result<Arc<Dir>> {
         self.make(&self.rest)
     }
@@ -367,7 +369,7 @@ impl Spot {
     }
 }
 
-/// A path without `.` and `..`, by its name alone.
+/// Removes `.` and `..` from a path lexically, without looking at the file system.
 pub fn lexical(path: &Path) -> PathBuf {
     let mut clean = PathBuf::new();
     for part in path.components() {

@@ -11,10 +11,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Opens a regular file without blocking. The open file is what is checked, so nothing can be put in its place in between.
+/// Opens a regular file without blocking. The check is made on the open file, so the file cannot be swapped in between.
 ///
 /// # Errors
-/// It cannot be opened, or is not a regular file.
+/// The path cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = os::open(path)?;
     if file.metadata()?.is_file() {
@@ -26,7 +26,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// The bytes of a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// It cannot be read, is not a regular file, or is larger.
+/// The file cannot be read, is not a regular file, or is larger.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_from(open(path)?, limit)
 }
@@ -34,7 +34,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// The text of a regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// It cannot be read, is not a regular file, is larger, or is not UTF-8.
+/// The file cannot be read, is not a regular file, is larger, or is not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     text(read(path, limit)?)
 }
@@ -42,9 +42,9 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 /// The bytes of an open file of at most `limit` bytes.
 ///
 /// # Errors
-/// It cannot be read, or is larger.
+/// The file cannot be read, or is larger.
 pub fn read_from(file: File, limit: u64) -> io::Result<Vec<u8>> {
-    // Without room for all of it, it is read in pieces that begin with 32 bytes.
+    // Without this capacity the file is read in pieces that begin with 32 bytes.
     let length = file.metadata().map_or(0, |known| known.len()).min(limit);
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1);
     file.take(limit + 1).read_to_end(&mut bytes)?;
@@ -54,10 +54,10 @@ pub fn read_from(file: File, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `bytes` as text.
+/// Converts `bytes` to text.
 ///
 /// # Errors
-/// They are not UTF-8.
+/// The bytes are not UTF-8.
 pub fn text(bytes: Vec<u8>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }

@@ -1,4 +1,4 @@
-//! Directories that other users of the machine can put files into.
+//! Directories into which other users of the machine can put files.
 
 #[cfg(unix)]
 #[path = "shared/unix.rs"]
@@ -9,8 +9,8 @@ mod os;
 
 use std::path::Path;
 
-/// True if what `dir`, at or above `start`, holds may be of other users of the machine: no one who works in `start` has named
-/// it. In `/tmp` for one anybody can put an app.
+/// True if the content of `dir`, which is `start` or above it, may come from other users of the machine, unknown to the
+/// user who works in `start`. In `/tmp`, for example, anyone can put an app.
 pub fn is_of_others(dir: &Path, start: &Path) -> bool {
     os::is_of_others(dir, start)
 }

@@ -1,5 +1,5 @@
-//! Files that are there as a whole or not at all: written beside their place, then renamed to it. A reader has the old content
-//! or the new one, whatever happens meanwhile.
+//! Files that appear as a whole or not at all: written beside their place, then renamed to it. A reader sees the old
+//! content or the new one, even during a replacement.
 
 #[cfg(unix)]
 #[path = "whole/unix.rs"]
@@ -25,26 +25,26 @@ pub enum Access {
     Mask,
 }
 
-/// What a new file outlives.
+/// Events that a new file survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// The end of the process. The system writes it to the disk when it likes.
+    /// The end of the process. The system writes the file to the disk at a time of its choice.
     Process,
-    /// A loss of power: its content and its name are on the disk.
+    /// A loss of power: the file's content and name are on the disk.
     Power,
 }
 
-/// Puts `content` in the place of the file `place`, or creates that. A symbolic link is replaced, not followed.
+/// Replaces the file `place` by one with `content`, or creates it. A symbolic link is replaced, not followed.
 ///
 /// # Errors
-/// It cannot be written. What was there is there.
+/// The file cannot be written. The old file is unchanged, unless only the last sync of the directory failed.
 pub fn replace(place: &Path, content: &[u8], access: Access, durability: Durability) -> io::Result<()> {
     let part = Part::beside(place, access)?;
     part.file().write_all(content)?;
     part.put_in_place(durability)
 }
 
-/// Brings the names of the files in a directory to the disk, where the system can do that.
+/// Writes the names of the files in a directory to the disk, where the system can do that.
 ///
 /// # Errors
 /// The disk fails.
@@ -52,8 +52,8 @@ pub fn sync_dir(path: &Path) -> io::Result<()> {
     os::sync_dir(path)
 }
 
-/// A new file beside its place, which goes away unless it is put there. Its name begins with a dot and the name of the place,
-/// and is no one else's.
+/// A new file beside its place, which is removed unless it is put there. Its name begins with a dot and the name of the
+/// place, and is unique.
 #[derive(Debug)]
 pub struct Part<'p> {
     file: File,
@@ -63,10 +63,10 @@ pub struct Part<'p> {
 }
 
 impl<'p> Part<'p> {
-    /// Creates an empty one, in the directory of `place`.
+    /// Creates an empty file in the directory of `place`.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The file cannot be created, or `place` has no file name.
     pub fn beside(place: &'p Path, access: Access) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it names no file");
@@ -83,22 +83,22 @@ impl<'p> Part<'p> {
             };
             match made {
                 Ok(file) => return Ok(Self { file, path, place, is_in_place: false }),
-                // A process that had this id has left it behind, or one of another machine has it.
+                // A dead process with this id has left it behind, or a process of another machine uses it.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// The file, to be written.
+    /// The file to write to.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Gives it the name of its place. What was there is gone.
+    /// Renames the file to its place. The old file there is gone.
     ///
     /// # Errors
-    /// The disk fails, or a directory is there.
+    /// The disk fails, or a directory has that name.
     pub fn put_in_place(mut self, durability: Durability) -> io::Result<()> {
         if durability == Durability::Power {
             self.file.sync_all()?;
@@ -115,7 +115,7 @@ impl<'p> Part<'p> {
 impl Drop for Part<'_> {
     fn drop(&mut self) {
         if !self.is_in_place {
-            // What cannot be removed is hidden, and no one reads it.
+            // A file that cannot be removed is hidden, and no one reads it.
             let _ = fs::remove_file(&self.path);
         }
     }

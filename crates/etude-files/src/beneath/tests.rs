@@ -3,7 +3,7 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// `app` and `shared` are roots, `secret` is not.
+/// Three directories: `app` and `shared` are roots, `secret` is not.
 struct Disk {
     _dir: tempfile::TempDir,
     real: PathBuf,
@@ -48,7 +48,7 @@ fn err(text: &str) -> Result<String, String> {
     Err(text.to_owned())
 }
 
-/// the result has no links, whichever way the path was written.
+/// the result has no links, however the path was written.
 #[test]
 fn a_path_is_resolved_to_the_place_without_links() {
     let disk = Disk::new();
@@ -73,7 +73,7 @@ fn a_path_is_resolved_to_the_place_without_links() {
     }
 }
 
-/// what leads out, to nothing or in circles is refused, and said to be so.
+/// a path that leads out of the roots, to nothing or in circles is refused with that reason.
 #[test]
 fn a_path_that_leaves_the_roots_is_refused() {
     let disk = Disk::new();
@@ -117,7 +117,7 @@ fn what_was_resolved_is_used_without_looking_up_a_name_of_a_directory_again() {
     assert!(at_end.open().is_err());
 }
 
-/// a pipe does not block, and links are no files and no directories.
+/// a pipe does not block, and links do not count as files or directories.
 #[test]
 fn only_regular_files_and_real_directories_are_opened() {
     let disk = Disk::new();
@@ -138,7 +138,7 @@ fn only_regular_files_and_real_directories_are_opened() {
     assert_eq!(dir.entries(2).expect("read").len(), 2);
 }
 
-/// what is opened in one call is what resolving the path finds, and nothing that needs a link.
+/// opening a file in one call finds the same file as resolving its path, and refuses every path with a link.
 #[test]
 fn a_file_is_opened_straight_only_without_links() {
     let disk = Disk::new();

@@ -21,7 +21,7 @@ const WALKABLE: OFlags = READABLE.union(OFlags::PATH);
 #[cfg(not(target_os = "linux"))]
 const WALKABLE: OFlags = READABLE;
 
-/// What a leaf is opened with that need not be read.
+/// Flags to open a leaf that need not be read.
 #[cfg(target_os = "linux")]
 const LEAF: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 #[cfg(not(target_os = "linux"))]
@@ -31,7 +31,7 @@ const LEAF: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLL
 #[derive(Debug)]
 pub struct Dir(OwnedFd);
 
-/// What a name in a directory stands for.
+/// Type of the file behind a name in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A regular file.
@@ -64,22 +64,22 @@ pub(super) enum Step {
     Missing,
 }
 
-/// Something open, whatever it is.
+/// An open file of any type.
 pub type Handle = OwnedFd;
 
-/// How often a name is looked at again that changes between two system calls.
+/// Maximum number of looks at a name that changes between two system calls.
 const RETRIES: u32 = 64;
 
 impl Dir {
-    /// Opens the directory `path`, links followed: for paths that the user has named.
+    /// Opens the directory `path` and follows links: for paths that the user has named.
     ///
     /// # Errors
-    /// It cannot be opened, or is no directory.
+    /// The path cannot be opened, or is not a directory.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(rustix::fs::open(path, WALKABLE, Mode::empty())?))
     }
 
-    /// The same directory once more.
+    /// A second descriptor of the same directory.
     ///
     /// # Errors
     /// There are too many open descriptors.
@@ -87,7 +87,7 @@ impl Dir {
         Ok(Self(self.0.try_clone()?))
     }
 
-    /// What `name` is, opened if it is a directory.
+    /// Type of `name`; a directory is opened, the target of a link is read.
     pub(super) fn step(&self, name: &OsStr) -> io::Result<Step> {
         for _ in 0..RETRIES {
             match rustix::fs::openat(&self.0, name, WALKABLE | OFlags::NOFOLLOW, Mode::empty()) {
@@ -97,7 +97,7 @@ impl Dir {
                 Err(error) => return Err(error.into()),
             }
             match self.status(name) {
-                // It has become one since.
+                // The name has become a directory since.
                 Ok(Status { kind: Kind::Dir, .. }) => {}
                 Ok(Status { kind: Kind::Link, .. }) => match self.read_link(name) {
                     Ok(target) => return Ok(Step::Link(target)),
@@ -112,18 +112,18 @@ impl Dir {
         Err(io::Error::other("it keeps changing"))
     }
 
-    /// The status of `name`.
+    /// Status of the entry `name`; a link is not followed.
     ///
     /// # Errors
-    /// There is nothing of that name, or it cannot be looked at.
+    /// No entry has that name, or its status cannot be read.
     pub fn status(&self, name: &OsStr) -> io::Result<Status> {
         Ok(status(&rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
-    /// Where the symbolic link `name` leads, as it is written.
+    /// Target of the symbolic link `name`, as it is written.
     ///
     /// # Errors
-    /// It is no symbolic link, or is gone.
+    /// The entry is not a symbolic link, or is gone.
     pub fn read_link(&self, name: &OsStr) -> io::Result<PathBuf> {
         let target = rustix::fs::readlinkat(&self.0, name, Vec::new())?;
         Ok(OsString::from_vec(target.into_bytes()).into())
@@ -132,15 +132,15 @@ impl Dir {
     /// Opens the directory `name`.
     ///
     /// # Errors
-    /// It is no directory (a symbolic link is none), or cannot be opened.
+    /// The entry is not a directory (a symbolic link does not count), or cannot be opened.
     pub fn open_dir(&self, name: &OsStr) -> io::Result<Self> {
         Ok(Self(rustix::fs::openat(&self.0, name, WALKABLE | OFlags::NOFOLLOW, Mode::empty()).map_err(in_words)?))
     }
 
-    /// Opens the regular file `name` for reading. A pipe or a device does not hold the caller, and is refused.
+    /// Opens the regular file `name` for reading. A pipe or a device does not block the caller, and is refused.
     ///
     /// # Errors
-    /// It is no regular file (a symbolic link is none), or cannot be opened.
+    /// The entry is not a regular file (a symbolic link does not count), or cannot be opened.
     pub fn open_file(&self, name: &OsStr) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.0, name, flags, Mode::empty()).map_err(in_words)?;
@@ -148,8 +148,8 @@ impl Dir {
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
     }
 
-    /// Opens the regular file at `below`, in one call. `None` where a symbolic link is in the
-    /// way, the kernel cannot be asked for this, or anything else is amiss: resolving the path name by name tells.
+    /// Opens the regular file at `below`, in one call. `None` if a symbolic link is on the way, the kernel does not
+    /// support the call, or anything else fails: resolving the path name by name then shows the reason.
     #[cfg(target_os = "linux")]
     pub(super) fn open_straight(&self, below: &Path) -> Option<(File, Metadata)> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -164,7 +164,7 @@ impl Dir {
         None
     }
 
-    /// What is at `below`, or that nothing is. `None` as for [`Self::open_straight`].
+    /// Status of the file at `below`, or the error that it does not exist. `None` as for [`Self::open_straight`].
     #[cfg(target_os = "linux")]
     pub(super) fn status_straight(&self, below: &Path) -> Option<io::Result<Status>> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -175,7 +175,7 @@ impl Dir {
             }
             Err(_) => return None,
         };
-        // The last name may be a link, which is not followed.
+        // The last name may be a link, which must not be followed here.
         (found.kind != Kind::Link).then_some(Ok(found))
     }
 
@@ -184,26 +184,26 @@ impl Dir {
         None
     }
 
-    /// Opens whatever `name` is without the right to read it: for rules about it.
+    /// Opens the entry `name`, whatever its type, without the right to read it: for rules about it.
     ///
     /// # Errors
-    /// It is a symbolic link, or cannot be opened.
+    /// The entry is a symbolic link, or cannot be opened.
     pub(super) fn open_leaf(&self, name: &OsStr) -> io::Result<OwnedFd> {
         let leaf = rustix::fs::openat(&self.0, name, LEAF, Mode::empty())?;
-        // With these flags a link is opened itself.
+        // With these flags the link itself is opened.
         match status(&rustix::fs::fstat(&leaf)?).kind {
             Kind::Link => Err(in_words(Errno::LOOP)),
             _ => Ok(leaf),
         }
     }
 
-    /// Names and kinds of what is in the directory, in no order, at most `limit` of them.
+    /// Names and types of the directory's entries, in no order, at most `limit` of them.
     ///
     /// # Errors
     /// It cannot be read.
     pub fn entries(&self, limit: usize) -> io::Result<Vec<(OsString, Kind)>> {
         let mut found = Vec::new();
-        // One that is open for walking cannot be read.
+        // A descriptor that is open for walking cannot be read.
         let readable = rustix::fs::openat(&self.0, c".", READABLE, Mode::empty())?;
         for entry in rustix::fs::Dir::new(readable)? {
             let entry = entry?;
@@ -212,7 +212,7 @@ impl Dir {
                 continue;
             }
             let kind = match entry.file_type() {
-                // Some file systems do not say.
+                // Some file systems do not report the type.
                 FileType::Unknown => match self.status(name) {
                     Ok(status) => status.kind,
                     Err(_) => continue,
@@ -227,10 +227,10 @@ impl Dir {
         Ok(found)
     }
 
-    /// Opens the directory `name`, which is made if it is missing.
+    /// Opens the directory `name`, which is created if it is missing.
     ///
     /// # Errors
-    /// It can neither be made nor opened.
+    /// The directory can neither be created nor opened.
     pub fn make_dir(&self, name: &OsStr) -> io::Result<Self> {
         match rustix::fs::mkdirat(&self.0, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => self.open_dir(name),
@@ -238,15 +238,16 @@ impl Dir {
         }
     }
 
-    /// Makes the file `name` for writing, which must not exist. `mode` are its exact permissions.
+    /// Creates the file `name` for writing; it must not exist. `mode` is its exact permissions, `None` means those of
+    /// the process mask.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The file exists, or cannot be created.
     pub fn create_new(&self, name: &OsStr, mode: Option<u32>) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.0, name, flags, Mode::from_raw_mode(0o666))?;
         if let Some(mode) = mode {
-            // Whatever the mask of this process is.
+            // Set explicitly, because the mask of this process may have removed bits.
             rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
         }
         Ok(File::from(file))
@@ -255,16 +256,16 @@ impl Dir {
     /// Renames `from` to `to` within the directory; a file `to` is replaced.
     ///
     /// # Errors
-    /// It cannot be renamed.
+    /// The file cannot be renamed.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?)
     }
 
-    /// Puts `content` in the place of the file `name`, or makes it: all of it or nothing, whatever happens meanwhile. A file that was
-    /// there gives its permissions.
+    /// Replaces the content of the file `name`, or creates it: completely or not at all, even on a crash. The
+    /// permissions of an existing file are kept.
     ///
     /// # Errors
-    /// It cannot be written, or something else than a file is in its place.
+    /// The file cannot be written, or something other than a regular file has its name.
     pub fn replace(&self, name: &OsStr, content: &[u8]) -> io::Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mode = match self.status(name) {
@@ -282,7 +283,7 @@ impl Dir {
         });
         let result = written.and_then(|()| self.rename(&temporary, name));
         if result.is_err() {
-            // The first error counts; what is left behind is hidden and harmless.
+            // The first error counts; a file left behind is hidden and harmless.
             let _ = self.remove(&temporary);
         }
         result
@@ -299,7 +300,7 @@ impl Dir {
     /// Removes the file `name`.
     ///
     /// # Errors
-    /// It cannot be removed.
+    /// The file cannot be removed.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
     }
@@ -307,15 +308,15 @@ impl Dir {
     /// Removes the empty directory `name`.
     ///
     /// # Errors
-    /// It cannot be removed.
+    /// The directory cannot be removed.
     pub fn remove_dir(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// Makes the symbolic link `name` to `target`.
+    /// Creates the symbolic link `name` to `target`.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The link cannot be created.
     pub fn symlink(&self, target: &Path, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::symlinkat(target, &self.0, name)?)
     }
@@ -323,17 +324,17 @@ impl Dir {
     /// Sets the permission bits of this directory.
     ///
     /// # Errors
-    /// It cannot be read, or belongs to somebody else.
+    /// The directory cannot be read, or belongs to another user.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        // One that is open for walking cannot be changed.
+        // The mode of a descriptor that is open for walking cannot be changed.
         let readable = rustix::fs::openat(&self.0, c".", READABLE, Mode::empty())?;
         Ok(rustix::fs::fchmod(readable, Mode::from_raw_mode(mode))?)
     }
 
-    /// What tells this directory from every other one.
+    /// Device and inode number, which identify this directory.
     ///
     /// # Errors
-    /// It cannot be looked at.
+    /// The status cannot be read.
     pub fn identity(&self) -> io::Result<(u64, u64)> {
         identity(&self.0)
     }
@@ -351,7 +352,7 @@ impl From<Dir> for OwnedFd {
     }
 }
 
-/// What tells the file of a descriptor from every other one.
+/// Device and inode number, which identify the file of a descriptor.
 pub fn identity(fd: impl AsFd) -> io::Result<(u64, u64)> {
     let stat = rustix::fs::fstat(fd)?;
     Ok((stat.st_dev as u64, stat.st_ino))
@@ -375,13 +376,13 @@ fn kind_of(kind: FileType) -> Kind {
     }
 }
 
-/// A name that was there a moment ago is gone or something else.
+/// True if an entry that existed a moment ago is gone or has another type now.
 fn has_changed(error: &io::Error) -> bool {
     let changed = [Errno::NOENT, Errno::INVAL].map(Errno::raw_os_error);
     error.raw_os_error().is_some_and(|errno| changed.contains(&errno))
 }
 
-/// The refusal of a symbolic link in words that say what happened.
+/// Turns the refusal of a symbolic link into a readable message.
 fn in_words(error: Errno) -> io::Error {
     match error {
         Errno::LOOP | Errno::MLINK => io::Error::other("it is a symbolic link now, which is not followed"),

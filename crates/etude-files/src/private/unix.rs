@@ -1,4 +1,4 @@
-//! Modes of Unix.
+//! File modes on Unix.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -32,7 +32,7 @@ fn is_open_to_others(meta: &Metadata) -> bool {
     (meta.is_dir() || meta.is_file()) && meta.permissions().mode() & 0o077 != 0
 }
 
-/// Only the owner can change a mode: what another user shares stays shared.
+/// Ignores the refusal to change a mode: only the owner can change it, and files that another user shares stay shared.
 fn of_another_user_too(changed: io::Result<()>) -> io::Result<()> {
     changed.or_else(|error| if error.kind() == io::ErrorKind::PermissionDenied { Ok(()) } else { Err(error) })
 }
@@ -53,7 +53,7 @@ mod tests {
         fs::set_permissions(path, Permissions::from_mode(mode)).expect("a mode");
     }
 
-    /// SECURITY.md: the user's files are the user's alone from the start, and those that were not become so.
+    /// SECURITY.md: the user's files are private from the start, and existing files become private.
     #[test]
     fn files_and_directories_are_for_their_owner() {
         let root = tempfile::tempdir().expect("a directory");

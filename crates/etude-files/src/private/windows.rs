@@ -1,4 +1,4 @@
-//! On Windows the user's profile keeps others out.
+//! File permissions on Windows, where the user's profile keeps others out.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! Opening files that may be something else, on Unix.
+//! Opening paths that may not be regular files, on Unix.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens a file for reading. A pipe without a writer does not hold the caller.
+/// Opens a file for reading. A pipe without a writer does not block the caller.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits();
     File::options().read(true).custom_flags(flags.cast_signed()).open(path)

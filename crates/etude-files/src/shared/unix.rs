@@ -1,16 +1,16 @@
-//! Who can put files into a directory, on Unix.
+//! Write access of other users to a directory, on Unix.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Writable for everybody.
+/// Permission bit: writable for every user.
 const WORLD: u32 = 0o002;
 
-/// Shared: in such a directory each user has files of their own.
+/// Permission bit of a shared directory, in which each user has files of their own.
 const STICKY: u32 = 0o1000;
 
-/// True for a shared directory, and for one above `start` that everybody may write or that belongs to somebody else.
+/// True for a shared directory, and for one above `start` that every user may write or that belongs to another user.
 pub(super) fn is_of_others(dir: &Path, start: &Path) -> bool {
     let (Ok(meta), Ok(own)) = (fs::metadata(dir), fs::metadata(start)) else { return true };
     let is_world_writable = meta.mode() & WORLD != 0;

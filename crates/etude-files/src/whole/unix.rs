@@ -1,4 +1,4 @@
-//! Directories as Unix has them.
+//! Directories on disk, on Unix.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ mod tests {
 
     use super::super::{Access, Durability, replace};
 
-    /// SECURITY.md: what replaces a file of the user's is for the user alone, whatever the old file was.
+    /// SECURITY.md: a replacement of a user's file is for the user alone, whatever the mode of the old file.
     #[test]
     fn a_private_file_is_private_from_the_start() {
         let dir = tempfile::tempdir().expect("a directory");

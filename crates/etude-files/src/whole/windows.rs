@@ -1,4 +1,4 @@
-//! On Windows names are in the file system's own journal.
+//! Directories on disk, on Windows, where names are in the file system's own journal.
 
 use std::io;
 use std::path::Path;
