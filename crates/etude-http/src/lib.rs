@@ -1,4 +1,4 @@
-//! The HTTP clients of the program: what all of them have in common.
+//! HTTP clients of the program, with their common settings.
 
 pub mod sse;
 
@@ -8,33 +8,33 @@ use std::sync::Once;
 use etude_core::service_url::is_loopback;
 use reqwest::{Client, ClientBuilder, Url, redirect};
 
-/// What helps a system that trusts no one, such as a minimal container.
+/// Hint for a system without trusted certificates, such as a minimal container.
 const NO_CERTIFICATES: &str =
     "; install the package `ca-certificates`, or name a file of certificates in `SSL_CERT_FILE`";
 
-/// Chooses the TLS implementation of the process. Clients do it by themselves; what speaks TLS in another way calls it
-/// first. Calling it again does nothing.
+/// Chooses the TLS implementation of the process. Clients do it themselves; code that speaks TLS in another way calls
+/// this function first. A second call does nothing.
 pub fn init_tls() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // An error means that the program has chosen before, which is just as good.
+        // An error means that the program has already chosen, which is just as good.
         drop(rustls::crypto::ring::default_provider().install_default());
     });
 }
 
-/// A client for `url`, with what `settings` adds: time limits, a socket.
+/// Builds a client for `url` with additional `settings`, such as time limits or a socket.
 ///
-/// It follows no redirect, which would carry keys in headers to wherever it points, and says nowhere where it comes from.
-/// This machine is never behind a proxy. Certificates are loaded only where they can be needed: that takes milliseconds,
-/// and a system without any, such as a minimal container, reaches servers without TLS all the same.
+/// The client follows no redirect, which would carry keys in headers to any target, and sends no `Referer`. It uses no
+/// proxy for this machine. Certificates are loaded only where they can be needed, because loading takes milliseconds.
+/// So a system without any, such as a minimal container, still reaches servers without TLS.
 ///
 /// # Errors
-/// Why the client cannot be made, on one line.
+/// The reason why the client cannot be built, on one line.
 pub fn client(url: &Url, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, String> {
     init_tls();
     let make = || settings(builder(is_loopback(url)));
     match (url.scheme(), is_loopback(url)) {
-        // Should a call ask for TLS all the same, it is refused.
+        // A call that asks for TLS all the same is refused.
         ("http", true) => built(make().tls_certs_only([])),
         // Only a proxy could need certificates.
         ("http", false) => built(make()).or_else(|_| built(make().tls_certs_only([]))),
@@ -57,7 +57,7 @@ fn built(builder: ClientBuilder) -> Result<Client, String> {
     })
 }
 
-/// An error with what caused it, each cause once.
+/// An error with its causes, each cause once.
 pub fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -71,7 +71,7 @@ pub fn causes(error: &dyn Error) -> String {
     text
 }
 
-/// The innermost cause of an error: the outer ones of an HTTP client repeat the URL.
+/// The innermost cause of an error: the outer causes of an HTTP client repeat the URL.
 pub fn root_cause(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
@@ -108,8 +108,8 @@ mod tests {
         assert_eq!(root_cause(&outer), "connection refused");
     }
 
-    /// cli: a system without certificates reaches servers without TLS; for others, the way out is named. The variable that makes
-    /// this such a system holds for a whole process, so the test runs in one of its own.
+    /// cli: a system without certificates reaches servers without TLS; for other servers the error names the fix. The
+    /// variable that simulates such a system holds for a whole process, so the test runs in a process of its own.
     #[cfg(target_os = "linux")]
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test starts itself")]

@@ -1,30 +1,30 @@
-//! Server-sent events, from bytes that may be cut anywhere.
+//! Server-sent events, decoded from bytes that may be cut anywhere.
 
-/// A larger event is none of a model or a server.
+/// Limit of one event, in bytes; no model or server sends a larger one.
 const MAX_EVENT_BYTES: usize = 64 * 1024 * 1024;
 
-/// An event that has come whole.
+/// A complete event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Event {
-    /// Its id, if it has one.
+    /// The `id` field of this event; an id does not carry over to later events.
     pub id: Option<String>,
-    /// Its type; empty if none was given.
+    /// The event type (`event` field); empty if none was given.
     pub name: String,
     /// The lines of `data`, joined by line breaks.
     pub data: String,
 }
 
-/// An event that is larger than any answer.
+/// Error: an event exceeds the size limit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// Takes bytes and gives events. Lines may end in any of the three ways; comments and unknown fields are passed over,
-/// and so are events without data.
+/// Decoder of an event stream: takes bytes and yields events. Lines may end in any of the three ways. Comments, unknown
+/// fields and events without data are skipped.
 #[derive(Debug, Default)]
 pub struct Events {
-    /// The line that has begun. Text is decoded by whole lines: a character that was cut apart is together again.
+    /// The unfinished line. Text is decoded line by line, so a character that was cut apart is complete again.
     line: Vec<u8>,
-    /// The last byte was a carriage return; a line feed right after it ends no further line.
+    /// True if the last byte was a carriage return; a line feed right after it does not end another line.
     is_after_return: bool,
     is_past_first_line: bool,
     event: Event,
@@ -32,10 +32,10 @@ pub struct Events {
 }
 
 impl Events {
-    /// Takes more bytes and hands on each event that they complete.
+    /// Takes more bytes and passes each completed event to `take`.
     ///
     /// # Errors
-    /// The first one of `take`, and an event that is too large.
+    /// The first error of `take`, or an event that is too large.
     pub fn push<E: From<TooLarge>>(
         &mut self,
         mut bytes: &[u8],
@@ -62,7 +62,7 @@ impl Events {
         Ok(())
     }
 
-    /// The event that was not closed by an empty line: some servers do without the last one.
+    /// The last event, if no empty line closed it: some servers omit that line.
     pub fn end(mut self) -> Option<Event> {
         if !self.line.is_empty() {
             self.end_line();
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(events(&[text.as_bytes()]), named(&[("one", "a\nb\n"), ("", " x")]));
     }
 
-    /// Whatever ends the lines and wherever the bytes are cut, also inside a character, the events are the same.
+    /// The events are the same for every line ending and every cut of the bytes, also inside a character.
     #[test]
     fn events_do_not_depend_on_line_ends_or_cuts() {
         let expected = named(&[("é", "日本"), ("", "1\n2")]);
