@@ -1,4 +1,4 @@
-//! Conditions of `when` and `require` (L-46): comparisons of one value with a written one, and nothing more; in a
+//! Conditions of `when` and `require` (L-46): comparisons of one value with a literal, and nothing more. In a
 //! `require` also with another value of the run.
 
 use std::cmp::Ordering;
@@ -14,7 +14,8 @@ use crate::template::{Scope, Unresolved};
 /// and objects by value.
 const COMPARES_DIGITS: u32 = 8;
 
-/// The first version of the interpreter that says which value cannot be looked into; for earlier ones there was none.
+/// The first version of the interpreter that names the value that cannot be looked into; earlier versions had no such
+/// value.
 pub(crate) const NAMES_UNREADABLE: u32 = 8;
 
 /// Decides whether a step runs, or may run.
@@ -22,7 +23,7 @@ pub(crate) const NAMES_UNREADABLE: u32 = 8;
 pub enum Condition {
     /// True unless the value is `false`, `null`, `0`, `""`, `[]` or `{}`.
     Truthy(Binding),
-    /// A value compared with a written one.
+    /// A value compared with a literal.
     Compare {
         /// The left side: a value of the run, read when the step is about to start.
         value: Binding,
@@ -48,13 +49,13 @@ pub enum Condition {
     Not(Box<Self>),
 }
 
-/// Why it is not known whether a condition holds.
+/// Reason why a condition cannot be evaluated.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ConditionError {
     /// A reference has no value.
     #[error(transparent)]
     Unresolved(#[from] Unresolved),
-    /// There is a value, which cannot be read or looked into.
+    /// The value exists, but cannot be read or looked into.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
 }
@@ -63,7 +64,7 @@ pub enum ConditionError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{}: {why}", .binding.as_reference().unwrap_or_default())]
 pub struct Unreadable {
-    /// What stands for the value.
+    /// Reference or template of the value.
     pub binding: Binding,
     /// The store's reason, or the reason why the value cannot be looked into.
     pub why: ReadError,
@@ -81,7 +82,7 @@ crate::words! {
         In = "in",
         /// No element of the written array.
         NotIn = "not_in",
-        /// There is such a value (`true`) or there is none (`false`).
+        /// The value exists (`true`) or does not (`false`).
         Exists = "exists",
         /// A string that the written regular expression finds.
         Matches = "matches",
@@ -97,7 +98,7 @@ crate::words! {
 }
 
 impl Binding {
-    /// The reference as it is written, if it is one.
+    /// The reference as it is written in the definition; `None` for templates and literals.
     pub fn as_reference(&self) -> Option<String> {
         match self {
             Self::Reference(reference) => Some(format!("`{{{{{reference}}}}}`")),
@@ -105,7 +106,7 @@ impl Binding {
         }
     }
 
-    /// The value in this run.
+    /// The binding's value in this run.
     ///
     /// # Errors
     /// A reference has no value.
@@ -119,7 +120,7 @@ impl Binding {
 }
 
 impl Condition {
-    /// Whether the condition holds.
+    /// Evaluates the condition.
     ///
     /// # Errors
     /// A reference has no value (except under `exists`), or its value cannot be read or looked into.
@@ -141,11 +142,11 @@ impl Condition {
         }
     }
 
-    /// Whether it holds and every reference in it has a value, except under `exists`: a missing value makes the whole
-    /// condition false, also where `any` or `not` would not look at it (L-46).
+    /// True if the condition holds and every reference in it has a value, except under `exists`. A missing value makes
+    /// the whole condition false, also where `any` or `not` would not look at it (L-46).
     ///
     /// # Errors
-    /// A value cannot be read or looked into. In runs of earlier versions that made the condition false as well.
+    /// A value cannot be read or looked into. In runs of earlier versions this made the condition false as well.
     pub fn is_met(&self, scope: &dyn Scope) -> Result<bool, ConditionError> {
         match self.has_values(scope).then(|| self.holds(scope)) {
             Some(Err(ConditionError::Unreadable(why))) if scope.abi() >= NAMES_UNREADABLE => {
@@ -167,7 +168,7 @@ impl Condition {
         }
     }
 
-    /// The first condition of a list that is not met; the condition itself if it is no list.
+    /// The first condition of a list that is not met; the condition itself if it is not a list.
     pub fn first_unmet(&self, scope: &dyn Scope) -> &Self {
         let is_unmet = |one: &&Self| !one.is_met(scope).unwrap_or(false);
         match self {
@@ -176,7 +177,7 @@ impl Condition {
         }
     }
 
-    /// Every value in it, those of nested conditions included, in order.
+    /// Every value in the condition, those of nested conditions included, in order.
     pub fn bindings(&self) -> Vec<&Binding> {
         match self {
             Self::Truthy(value) | Self::Compare { value, .. } => vec![value],
@@ -196,7 +197,7 @@ fn comparand(binding: &Binding, scope: &dyn Scope) -> Result<Comparand, Conditio
     value.map_err(|why| Unreadable { binding: binding.clone(), why }.into())
 }
 
-/// Of what may be large the beginning tells: whether there are any rows can be asked of a table of any size.
+/// Reads only the beginning of a value that may be large, so a table of any size can be tested for rows.
 fn is_truthy(binding: &Binding, scope: &dyn Scope) -> Result<bool, ConditionError> {
     let unreadable = |why| Unreadable { binding: binding.clone(), why };
     let text = binding.resolve(scope)?.text().map_err(unreadable)?;
@@ -209,7 +210,7 @@ fn is_truthy(binding: &Binding, scope: &dyn Scope) -> Result<bool, ConditionErro
     })
 }
 
-/// A value as comparisons see it.
+/// A value in the form that comparisons need.
 trait Operand: Sized {
     fn is_same(&self, other: &Self) -> bool;
     fn order(&self, other: &Self) -> Option<Ordering>;
@@ -268,8 +269,8 @@ impl Operand for Exact {
 }
 
 impl Op {
-    /// Whether `value` compares so with the written `literal`, in a run that version `abi` of the interpreter began.
-    /// [`Op::Exists`] always does: there is a value.
+    /// Compares `value` with the literal, in a run that version `abi` of the interpreter began. [`Op::Exists`] is
+    /// always true: there is a value.
     pub fn compare(self, value: &Value, literal: &Value, abi: u32) -> bool {
         match self {
             _ if abi >= COMPARES_DIGITS => self.holds(value, literal),
@@ -281,7 +282,7 @@ impl Op {
         }
     }
 
-    /// The same with a value that may have long numbers.
+    /// Like [`Self::compare`], for a value that may have long numbers.
     fn compare_with(self, value: &Comparand, literal: &Literal, abi: u32) -> bool {
         match (value, literal.exact()) {
             (Comparand::Plain(value), exact) if exact.is_none() || abi < COMPARES_DIGITS => {
@@ -295,7 +296,7 @@ impl Op {
         }
     }
 
-    /// The same with two values of the run.
+    /// Like [`Self::compare`], for two values of the run.
     fn relate(self, value: &Comparand, right: &Comparand, abi: u32) -> bool {
         if let (Comparand::Plain(value), Comparand::Plain(right)) = (value, right) {
             return self.compare(value, right, abi);
@@ -323,7 +324,7 @@ impl Op {
     }
 }
 
-/// As versions before [`COMPARES_DIGITS`] compared: numbers by value, but those within lists and objects by their form.
+/// Comparison of versions before [`COMPARES_DIGITS`]: numbers by value, but numbers within lists and objects by their form.
 fn is_same_outside(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(x), Value::Number(y)) => compare_numbers(x, y) == Some(Ordering::Equal),
@@ -331,7 +332,8 @@ fn is_same_outside(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The order of two numbers of trees by value: of whole ones to the last digit, which floating point does not have of an id.
+/// The order of two numbers of trees by value. Whole numbers are compared to the last digit, which a double does not
+/// keep of a long id.
 pub fn compare_numbers(a: &Number, b: &Number) -> Option<Ordering> {
     match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => Some(a.cmp(&b)),

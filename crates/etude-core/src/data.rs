@@ -12,7 +12,7 @@ use crate::digest::Digest;
 use crate::exact::Comparand;
 use crate::tree;
 
-/// `object` with the members of `more` laid over its own. What is no object lays nothing over anything.
+/// `object` with the members of `more` laid over its own; unchanged if either is not an object.
 pub(crate) fn overlaid(mut object: Value, more: Value) -> Value {
     if let (Some(members), Value::Object(more)) = (object.as_object_mut(), more) {
         members.extend(more);
@@ -38,29 +38,29 @@ enum Repr {
 pub struct Stored {
     /// Hash of the whole blob: its address in the store.
     pub blob: Digest,
-    /// Where the value starts in the blob, in bytes.
+    /// Start of the value in the blob, in bytes.
     pub offset: u64,
-    /// How long the value is, in bytes.
+    /// Length of the value, in bytes.
     pub len: u64,
     /// Hash of the value's own text.
     pub digest: Digest,
-    /// The blob itself.
+    /// The store's handle to read the blob.
     pub source: Arc<dyn Blob>,
 }
 
-/// Bytes that somebody else keeps. Implemented outside this crate, which does no IO.
+/// Bytes that are kept outside this crate, which does no IO.
 pub trait Blob: Send + Sync + fmt::Debug {
-    /// Reads up to `into.len()` bytes from `offset` on; returns how many were read (0 at the end).
+    /// Reads up to `into.len()` bytes from `offset` on; returns the number of bytes read (0 at the end).
     ///
     /// # Errors
-    /// A sentence fragment that says why the bytes is not available.
+    /// A sentence fragment that says why the bytes are not available.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, String>;
 }
 
-/// Why a JSON value could not be read.
+/// Reason why a JSON value could not be read.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ReadError {
-    /// The store could not give the bytes.
+    /// The store could not provide the bytes.
     #[error("the stored value {blob} cannot be read: {why}")]
     Store {
         /// Address of the blob.
@@ -68,11 +68,11 @@ pub enum ReadError {
         /// The error of the store, as a sentence fragment.
         why: String,
     },
-    /// The bytes are not the JSON text they were.
+    /// The bytes differ from the JSON text that was stored.
     #[error("the stored value {0} is damaged")]
     Damaged(Digest),
-    /// The value can be passed on, but not looked into: it is nested too deeply, has too many
-    /// values, or has text that is no Unicode.
+    /// The value can be passed on, but not looked into: it is nested too deeply, has too many values, or has text that
+    /// is not Unicode.
     #[error("the value cannot be looked into: {0}")]
     Opaque(String),
 }
@@ -86,7 +86,7 @@ impl Json {
     /// Checks that `text` is exactly one JSON value (blanks around it are dropped) and keeps it as written.
     ///
     /// # Errors
-    /// What is wrong and where, in the words of `serde_json`.
+    /// The fault and its position, in the words of `serde_json`.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         let raw: &RawValue = serde_json::from_str(text)?;
         Ok(Self::trusted(raw.get()))
@@ -97,7 +97,7 @@ impl Json {
         Self(Repr::Inline(text.into()))
     }
 
-    /// A value that lies in a store.
+    /// A value that is kept in a store.
     pub fn stored(stored: Stored) -> Self {
         Self(Repr::Stored(Arc::new(stored)))
     }
@@ -120,7 +120,7 @@ impl Json {
         }
     }
 
-    /// Where the value lies, if it is stored.
+    /// Location of the value in its store; `None` if the value is held in memory.
     pub fn as_stored(&self) -> Option<&Stored> {
         match &self.0 {
             Repr::Inline(_) => None,
@@ -149,10 +149,10 @@ impl Json {
         }
     }
 
-    /// The text, read from the store if need be.
+    /// The text, read from the store if necessary.
     ///
     /// # Errors
-    /// The store cannot give it, or gives something else.
+    /// The store cannot provide the text, or provides other bytes.
     pub fn text(&self) -> Result<Arc<str>, ReadError> {
         match &self.0 {
             Repr::Inline(text) => Ok(Arc::clone(text)),
@@ -160,26 +160,27 @@ impl Json {
         }
     }
 
-    /// The value as a tree. Integers beyond 64 bits and floats lose precision here: use it to decide, not to pass on.
+    /// The value as a tree. Integers beyond 64 bits and floats lose precision: the tree is for decisions, not for
+    /// passing on.
     ///
     /// # Errors
-    /// As [`Json::text`]; or the value is nested deeper than 127 levels, has more than [`tree::MAX_VALUES`] values, or a lone
-    /// surrogate.
+    /// As [`Json::text`]. Also if the value is nested deeper than 127 levels, has more than [`tree::MAX_VALUES`]
+    /// values, or a lone surrogate.
     pub fn value(&self) -> Result<serde_json::Value, ReadError> {
         let text = self.text()?;
         tree::of(&text).map_err(|error| ReadError::Opaque(error.to_string()))
     }
 }
 
-/// The text of a JSON string with half a character, which JSON can write and no text can have: the sign for a missing one
-/// stands in its place.
+/// The text of a JSON string. A lone surrogate, which JSON can write but no Rust string can hold, becomes the
+/// replacement character.
 pub(crate) fn unicode(string: &str) -> String {
     let bytes = serde_json::Deserializer::from_str(string).deserialize_bytes(StringBytes).unwrap_or_default();
     let half = |chunk: &[u8]| if chunk.first() == Some(&0xED) { "\u{fffd}" } else { "" };
     bytes.utf8_chunks().flat_map(|chunk| [chunk.valid(), half(chunk.invalid())]).collect()
 }
 
-/// Takes a JSON string as the bytes that `serde_json` makes of it: a lone surrogate is three that are no UTF-8.
+/// Takes a JSON string as the bytes that `serde_json` makes of it: a lone surrogate becomes three bytes that are not UTF-8.
 struct StringBytes;
 
 impl Visitor<'_> for StringBytes {
@@ -194,10 +195,10 @@ impl Visitor<'_> for StringBytes {
     }
 }
 
-/// The members of the object that is written in `text`, in order, also those that have the same name.
+/// The members of the JSON object in `text`, in order; members with the same name are all kept.
 ///
 /// # Errors
-/// It is no JSON object.
+/// The text is not a JSON object.
 pub fn every_member(text: &str) -> Result<Vec<(String, Box<RawValue>)>, serde_json::Error> {
     let mut from = serde_json::Deserializer::from_str(text);
     let members = from.deserialize_map(EveryMember)?;
@@ -224,10 +225,10 @@ impl<'de> Visitor<'de> for EveryMember {
 }
 
 impl Json {
-    /// The value to compare with others, to the last digit of its numbers.
+    /// The value in a form that compares numbers to the last digit.
     ///
     /// # Errors
-    /// As [`Json::value`], but for numbers that are out of the range of a tree.
+    /// As [`Json::value`], except for numbers that are out of the range of a tree.
     pub fn comparand(&self) -> Result<Comparand, ReadError> {
         let text = self.text()?;
         Comparand::of(&text).map_err(|error| ReadError::Opaque(error.to_string()))

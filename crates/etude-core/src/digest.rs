@@ -1,4 +1,4 @@
-//! Content hashes.
+//! Content hashes (BLAKE3).
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ pub fn hex(bytes: &[u8]) -> String {
 pub struct Hasher(blake3::Hasher);
 
 impl Hasher {
-    /// A hasher for one kind of thing; `domain` keeps hashes of different kinds apart.
+    /// A hasher for one kind of content; `domain` keeps hashes of different kinds apart.
     pub fn new(domain: &str) -> Self {
         let mut hasher = Self::default();
         hasher.field(domain.as_bytes());

@@ -1,4 +1,4 @@
-//! What a run asks of the world. Plain data.
+//! Effects: the requests of a run to the outside world, as plain data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,36 +31,36 @@ impl fmt::Display for EffectId {
     }
 }
 
-/// Something to be done outside the machine.
+/// An operation outside the machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Run a process.
     Process(Box<ProcessCall>),
-    /// Ask a model.
+    /// Call a model.
     Model(Box<Request>),
     /// Find the tools that an agent may call.
     Open(Arc<ToolSelection>),
     /// One call that an agent or a tool step makes, through the tool port.
     Tool(Box<ToolCall>),
-    /// Look for secrets in what a model is about to receive (B-IS2).
+    /// Scan a model's input for secrets (B-IS2).
     Scan(Box<Scan>),
     /// Let time pass.
     Sleep {
-        /// How long, in milliseconds.
+        /// Duration in milliseconds.
         ms: u64,
-        /// A deadline that goes on counting while the run waits outside any process.
+        /// True for a deadline, which goes on counting while the run waits outside any process.
         deadline: bool,
     },
-    /// Wait until somebody decides. Nothing runs meanwhile: the run may leave its process.
+    /// Wait for a person's decision. Nothing runs meanwhile: the run may leave its process.
     Gate(Gate),
-    /// Look for the output of an earlier run.
+    /// Look up the output of an earlier run.
     Recall {
         /// Hash of everything the output depends on.
         key: Digest,
-        /// How old it may be, in milliseconds; `None`: any age.
+        /// Maximum age in milliseconds; `None`: any age.
         ttl_ms: Option<u64>,
     },
-    /// Keep an output for later runs.
+    /// Keep an output in the cache for later runs.
     Remember {
         /// Hash of everything the output depends on.
         key: Digest,
@@ -78,57 +78,58 @@ pub struct ProcessCall {
     pub dir: String,
     /// Variables beyond those that every script gets, in order.
     pub env: Vec<(String, String)>,
-    /// The idempotency key: what `ETUDE_EFFECT_ID` shows, without the run's id. The same for every attempt of a step.
+    /// The idempotency key: the value of `ETUDE_EFFECT_ID` without the run's id. The same for every attempt of a step.
     pub key: String,
-    /// Which attempt this is, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// What goes to its stdin.
+    /// Content of stdin.
     pub stdin: Stdin,
-    /// How its stdout is read.
+    /// Form that stdout must have.
     pub protocol: Protocol,
-    /// In what it runs.
+    /// Environment of the process: worker, variables and sandbox.
     pub setting: Setting,
 }
 
-/// In what a process runs. By default in nothing: a new process that may do what the user may.
+/// The environment that a process runs in. By default a new process with all permissions of the user.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Setting {
-    /// The warm interpreter that runs it where it can. What the process does is the same with and without.
+    /// The warm interpreter that runs the process where possible. The result is the same with and without one.
     pub worker: Option<Worker>,
-    /// Variables with the name of the variable of etude's own environment that gives each its value. The values are looked
-    /// up where the process starts, and are in no digest and no record: they may be keys.
+    /// Pairs of a variable's name and the name of the variable in etude's own environment that provides its value. The
+    /// values are looked up when the process starts, and are in no digest and no record, because they may be keys
+    ///
     pub env_from: Vec<(String, String)>,
-    /// What it may reach. Where that cannot be enforced the process does not start.
+    /// Access rights of the process. If they cannot be enforced, the process does not start.
     pub sandbox: Option<Box<Sandbox>>,
-    /// What it has of the variables of etude's own environment. It is in no digest either.
+    /// Variables that the process inherits from etude's own environment; not part of the digest either.
     pub inherits: Inherits,
 }
 
-/// The variables of etude's own environment that a process has. Keys are in none of them.
+/// The variables of etude's own environment that a process inherits. Keys are never among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Inherits {
-    /// All of them: it acts for the user.
+    /// All of them: the process acts for the user.
     #[default]
     All,
-    /// Those by which programs are found, started, and know their user's language and directories (B-20.4).
+    /// The variables by which programs are found and started, and learn their user's language and directories (B-20.4).
     Basics,
 }
 
 /// A warm interpreter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Worker {
-    /// Python: a process forked from one that has started already.
+    /// Python: the process is forked from a started interpreter.
     Python,
 }
 
-/// What a sandboxed process may reach besides the app, the system's programs and a directory of its own run.
+/// Access of a sandboxed process beyond the app, the system's programs and a directory of its own run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sandbox {
-    /// It may use the network.
+    /// True if the process may use the network.
     pub network: bool,
-    /// Files and directories that it may read, from its working directory; `~/` is the user's home.
+    /// Files and directories that the process may read, relative to its working directory; `~/` is the user's home.
     pub read: Vec<String>,
-    /// Files and directories that it may read and write.
+    /// Files and directories that the process may read and write.
     pub write: Vec<String>,
 }
 
@@ -144,7 +145,7 @@ pub enum Command {
     Script(String),
 }
 
-/// A line for people. Quotes are left out: it may not be the line that was written.
+/// The command on one line, for people. Quotes are left out, so it may differ from the line in the definition.
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -161,11 +162,11 @@ pub enum Protocol {
     Step,
     /// One JSON value.
     Document,
-    /// UTF-8 text: a string, without the line break that ends it.
+    /// UTF-8 text: a string, without the line break at its end.
     Text,
 }
 
-/// The bytes of a process's stdin: pieces that are written one after the other, never joined.
+/// The content of a process's stdin: pieces that are written one after the other, never joined.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Stdin(pub Vec<Chunk>);
 
@@ -174,46 +175,47 @@ pub struct Stdin(pub Vec<Chunk>);
 pub enum Chunk {
     /// Text that is written as UTF-8.
     Text(Arc<str>),
-    /// Bytes of the user's, which need not be text.
+    /// Bytes of the user, which need not be text.
     Bytes(Arc<[u8]>),
-    /// A JSON value that is kept elsewhere.
+    /// A JSON value, which may be kept in a store.
     Json(Json),
 }
 
-/// A text in which no secret may stand.
+/// A text to search for secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scan {
     /// The texts that the model is about to receive, joined by line breaks.
     pub text: String,
-    /// What the user has typed: a secret in it was meant for the model.
+    /// Text that the user has typed: a secret in it was meant for the model.
     pub typed: String,
 }
 
 /// A question to people (X-3 `approval`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gate {
-    /// The question, rendered: people read it as it stands here.
+    /// The question, rendered as people read it.
     pub message: String,
     /// JSON Schema of a structured answer.
     pub schema: Option<Arc<serde_json::Value>>,
-    /// Who may answer; empty: anybody.
+    /// Names of the people who may decide; empty: anyone.
     pub approvers: Vec<String>,
-    /// What kind of question it is, and what it is about.
+    /// Kind and topic of the question.
     pub subject: Subject,
 }
 
-/// What a question is about.
+/// Topic of a question.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Subject {
     /// A step of type `approval`.
     #[default]
     Approval,
-    /// The same, before steps that change the outside world. What they are called does not make it another question.
+    /// A step of type `approval` before steps that change the outside world. The names of those steps are not part of
+    /// the question's digest.
     Before {
-        /// The names of these steps.
+        /// The names of the steps that change the outside world.
         effects: Vec<String>,
     },
-    /// Something else, by the word in `waiting[].kind`, with its facts.
+    /// Another question, with its word in `waiting[].kind` and its facts.
     Other {
         /// `tool`, `grantStageTool`, `Confirm`, `parked`.
         kind: &'static str,
@@ -250,7 +252,7 @@ impl Effect {
         }
     }
 
-    /// Hash of what is asked. A record in the journal answers an effect only if this hash is the one it was made for.
+    /// Hash of the request. A record in the journal answers an effect only if it was made for the same hash.
     pub fn digest(&self) -> Digest {
         let mut hasher = Hasher::new(self.kind());
         match self {
@@ -286,7 +288,7 @@ impl Effect {
 }
 
 impl ProcessCall {
-    /// The digest of the effect that this call is, for somebody who knows the hash of its stdin.
+    /// The digest of this call as an effect, for callers that know the hash of its stdin.
     pub(crate) fn digest_with(&self, stdin: Digest) -> Digest {
         let mut hasher = Hasher::new(Effect::PROCESS);
         self.hash(stdin, &mut hasher);
@@ -316,7 +318,7 @@ impl ProcessCall {
             hasher.field(b"from").field(name.as_bytes()).field(source.as_bytes());
         }
         hasher.field(stdin.as_bytes());
-        // Where a process runs is no part of what is asked. What it may reach is.
+        // The worker of a process is not part of the request. Its sandbox is.
         if let Some(sandbox) = &self.setting.sandbox {
             hasher.field(&[u8::from(sandbox.network)]);
             for paths in [&sandbox.read, &sandbox.write] {
@@ -326,7 +328,7 @@ impl ProcessCall {
                 }
             }
         }
-        // Digests of the other protocols are as they were before there was this one.
+        // Digests of the other protocols stay as they were before this protocol existed.
         if self.protocol == Protocol::Text {
             hasher.field(b"text");
         }
@@ -355,7 +357,7 @@ impl ToolCall {
     }
 }
 
-/// The hash of a stdin that is put together piece by piece. A clone goes on by itself: what many steps are given alike is
+/// Hash of a stdin that is built piece by piece. A clone continues on its own, so the common beginning of many steps is
 /// hashed once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StdinHash(blake3::Hasher);
@@ -388,14 +390,14 @@ impl StdinHash {
 }
 
 impl Stdin {
-    /// Hash of the pieces. Where text is cut into pieces does not matter, where stored values stand does.
+    /// Hash of the pieces. The boundaries between pieces of text do not matter, the positions of stored values do.
     pub fn digest(&self) -> Digest {
         let mut hash = StdinHash::default();
         self.0.iter().for_each(|chunk| hash.chunk(chunk));
         hash.finish()
     }
 
-    /// How many bytes there are in all.
+    /// Total size in bytes.
     pub fn len(&self) -> u64 {
         self.0
             .iter()

@@ -1,6 +1,7 @@
-//! Values that are compared to the last digit. A tree of `serde_json` keeps 64 bits of a whole number and a double of any
-//! other, so that two ids of 20 digits are one number there. Only where a text has such numbers are they looked at as they
-//! are written; all other values are compared as trees.
+//! Values that are compared to the last digit.
+//!
+//! A tree of `serde_json` keeps 64 bits of a whole number and a double of any other, so two ids of 20 digits can be the
+//! same number there. Texts with such numbers are compared as they are written; all other values are compared as trees.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,28 +13,28 @@ use serde_json::{Number, Value};
 use crate::data::{Json, ReadError};
 use crate::tree::{self, TreeError};
 
-/// Deepest nesting of a value that is compared: that of trees.
+/// Maximum nesting of a compared value, as for trees.
 const MAX_DEPTH: usize = 127;
 
-/// Longest whole number, in bytes, that a tree keeps whatever its sign.
+/// Maximum length in bytes of a whole number that a tree keeps exactly, with either sign.
 const MAX_WHOLE: usize = 19;
 
-/// Longest number with a fraction, in bytes, that a double tells from every other one as long.
+/// Maximum length in bytes of a number with a fraction that a double distinguishes from all others of that length.
 const MAX_FRACTION: usize = 16;
 
-/// Whole doubles below it are the whole numbers that they are written as; from it on they may stand for others.
+/// Limit of exact whole doubles: below it each is the number as it is written; from it on it may stand for several.
 pub const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A value that is compared with another one.
+/// One side of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Comparand {
-    /// A tree keeps all of it.
+    /// A value that a tree keeps completely.
     Plain(Value),
-    /// With numbers that a tree does not keep.
+    /// A value with numbers that a tree does not keep.
     Exact(Exact),
 }
 
-/// A JSON value with its numbers as they are written.
+/// A JSON value with all digits of its numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exact {
     /// The JSON value `null`.
@@ -53,16 +54,16 @@ pub enum Exact {
 /// A number of any size and precision, equal and ordered by value.
 #[derive(Debug, Clone)]
 pub struct Decimal {
-    /// As it is written.
+    /// The number as it is written.
     text: String,
     is_negative: bool,
-    /// The digits behind `0.`, without zeros at either end; none for zero.
+    /// The digits after `0.`, without zeros at either end; empty for zero.
     digits: String,
-    /// The power of ten that they are multiplied with.
+    /// The power of ten that the digits are multiplied with.
     exponent: i64,
 }
 
-/// A written value to compare others with.
+/// A value of a definition that others are compared with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Literal {
     json: Json,
@@ -74,7 +75,7 @@ impl Comparand {
     /// The value of a JSON text.
     ///
     /// # Errors
-    /// As [`tree::of`], but for numbers that are out of its range.
+    /// As [`tree::of`], except for numbers that are out of its range.
     pub fn of(text: &str) -> Result<Self, TreeError> {
         match is_long(text) {
             false => tree::of(text).map(Self::Plain),
@@ -82,7 +83,7 @@ impl Comparand {
         }
     }
 
-    /// What `pointer` (RFC 6901) leads to.
+    /// The value at `pointer` (RFC 6901); `None` if there is none.
     pub fn pointer(&self, pointer: &str) -> Option<Self> {
         match self {
             Self::Plain(value) => value.pointer(pointer).cloned().map(Self::Plain),
@@ -90,7 +91,7 @@ impl Comparand {
         }
     }
 
-    /// Whether both are the same JSON value: numbers by value, so that `1` equals `1.0`.
+    /// True if both are the same JSON value: numbers by value, so that `1` equals `1.0`.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Plain(a), Self::Plain(b)) => same(a, b),
@@ -98,7 +99,7 @@ impl Comparand {
         }
     }
 
-    /// With its numbers as they are written.
+    /// The value with all digits of its numbers.
     pub(crate) fn exact(&self) -> Option<Exact> {
         match self {
             Self::Plain(value) => Exact::of(&value.to_string()).ok(),
@@ -111,7 +112,7 @@ impl Exact {
     /// The value of a JSON text.
     ///
     /// # Errors
-    /// As [`tree::of`], but for numbers that are out of its range.
+    /// As [`tree::of`], except for numbers that are out of its range.
     pub fn of(text: &str) -> Result<Self, TreeError> {
         tree::check_size(text)?;
         let raw: &RawValue = serde_json::from_str(text)?;
@@ -139,7 +140,7 @@ impl Exact {
         }
     }
 
-    /// As a tree, with the largest double in the place of what is out of its range.
+    /// The value as a tree, with the largest double in place of a number that is out of its range.
     fn rounded(&self) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -177,7 +178,7 @@ impl Exact {
 }
 
 impl Decimal {
-    /// The value of a JSON number. An exponent beyond 64 bits is taken for the outermost of 64 bits.
+    /// The value of a JSON number. An exponent beyond 64 bits becomes the largest or smallest of 64 bits.
     fn of(text: &str) -> Self {
         let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
         let exponent: i64 = exponent.parse().unwrap_or(if exponent.starts_with('-') { i64::MIN } else { i64::MAX });
@@ -200,7 +201,7 @@ impl Decimal {
         i64::try_from(self.digits.len()).is_ok_and(|count| count <= self.exponent)
     }
 
-    /// Whether a tree has the same value.
+    /// True if a tree keeps the same value.
     fn is_kept(&self) -> bool {
         serde_json::from_str::<Number>(&self.text).is_ok_and(|number| Self::of(&number.to_string()) == *self)
     }
@@ -251,7 +252,7 @@ impl fmt::Display for Comparand {
     }
 }
 
-/// Compact JSON.
+/// Compact JSON, with numbers as they are written.
 impl fmt::Display for Exact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -276,7 +277,7 @@ impl fmt::Display for Exact {
 }
 
 impl Literal {
-    /// The written value.
+    /// The literal of a JSON value in a definition.
     ///
     /// # Errors
     /// As [`Json::comparand`].
@@ -288,12 +289,12 @@ impl Literal {
         Ok(Self { json: json.clone(), tree, exact })
     }
 
-    /// The value as a tree: all that a run of an earlier version compares with.
+    /// The value as a tree, which is all that runs of earlier versions compare with.
     pub fn tree(&self) -> &Value {
         &self.tree
     }
 
-    /// The value with its numbers as they are written, if a tree does not keep them.
+    /// The value with all digits of its numbers, if a tree does not keep them.
     pub(crate) fn exact(&self) -> Option<&Exact> {
         self.exact.as_ref()
     }
@@ -326,7 +327,8 @@ pub fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// A value in which every whole number is written as one, so that values that are the [`same`] are equal and have one text.
+/// A value in which every whole number is written as an integer: values that are the [`same`] become equal and have one
+/// text.
 pub fn canonical(value: &Value) -> Value {
     match value {
         Value::Number(number) => match number.as_f64().filter(|_| number.is_f64()) {
@@ -339,7 +341,8 @@ pub fn canonical(value: &Value) -> Value {
     }
 }
 
-/// The first whole number of a JSON text that a tree would round, as it is written. `None` if there is none, or the text is no JSON.
+/// The first whole number of a JSON text that a tree would round, as it is written. `None` if there is none, or the
+/// text is not JSON.
 pub fn rounded_whole(text: &str) -> Option<String> {
     if !is_long(text) {
         return None;
@@ -348,7 +351,8 @@ pub fn rounded_whole(text: &str) -> Option<String> {
     value.rounded_whole().map(|number| number.text.clone())
 }
 
-/// Whether JSON has a number that a tree may not keep. It looks at the length of each alone, which no number of usual size has.
+/// True if a JSON text has a number that a tree may not keep. Only the length of each number is checked; numbers of
+/// usual size are short.
 pub(crate) fn is_long(text: &str) -> bool {
     let bytes = text.as_bytes();
     let mut at = 0;

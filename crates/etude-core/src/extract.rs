@@ -1,4 +1,4 @@
-//! Finds the JSON in a model's answer (A-4.3): strictly if it is JSON, else tolerantly.
+//! Extraction of JSON from a model's response (A-4.3): strict if the whole text is JSON, else tolerant.
 
 use serde_json::value::RawValue;
 
@@ -9,8 +9,8 @@ pub fn json(text: &str) -> Option<&str> {
     whole(text).or_else(|| fenced(text)).or_else(|| embedded(text))
 }
 
-/// The JSON value in `text` that `fits`: the last that does, because models reason first and answer last. If none does, what
-/// [`json`] finds.
+/// The last JSON value in `text` that `fits`, because models reason first and answer last. If none fits, the result of
+/// [`json`].
 pub fn fitting(text: &str, fits: impl Fn(&str) -> bool) -> Option<&str> {
     let text = text.trim_start_matches('\u{feff}').trim();
     whole(text)
@@ -28,7 +28,7 @@ fn fenced(text: &str) -> Option<&str> {
     fences(text).pop()
 }
 
-/// The values that fill a code fence, in their order.
+/// The JSON values that fill a code fence, in order.
 fn fences(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -43,14 +43,14 @@ fn fences(text: &str) -> Vec<&str> {
     found
 }
 
-/// The longest object or array; the first of them, if several are.
+/// The longest object or array; the first of several with that length.
 fn embedded(text: &str) -> Option<&str> {
     values(text).into_iter().reduce(|best, value| if value.len() > best.len() { value } else { best })
 }
 
-/// The objects and arrays that start where one can start, in their order; brackets in prose that do not parse are skipped.
+/// The objects and arrays in `text`, in order; brackets in prose that do not parse are skipped.
 fn values(text: &str) -> Vec<&str> {
-    // Every start costs a parse up to its first error; the bound keeps hostile answers from costing a square.
+    // Every start costs a parse up to its first error; the bound keeps hostile responses from costing quadratic time.
     const MAX_STARTS: usize = 64;
     let mut found = Vec::new();
     let mut skip_to = 0;
@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// A-4.3: a draft before the answer is not taken for it, however long it is.
+    /// A-4.3: a draft before the answer is not taken for the answer, even if it is longer.
     #[test]
     fn the_last_value_that_fits_is_the_answer() {
         let draft = r#"Maybe {"a": 1, "note": "a first draft"} but no. {"a": 2} as [1] says."#;

@@ -1,11 +1,11 @@
 //! The pure half of `etude`: plans, templates, schemas, and the machine that interprets a plan.
 //!
-//! Nothing here does IO, reads a clock or the environment, or draws a random number: the [`machine`] is given
-//! outcomes and answers with commands, so that the same plan and the same outcomes in the same order always give
-//! the same commands. That is what makes a run resumable.
+//! Nothing here does IO, reads a clock or the environment, or draws a random number. The [`machine`] takes outcomes and
+//! returns commands: the same plan and the same outcomes in the same order always yield the same commands. This makes a
+//! run resumable.
 //!
-//! Read in this order: [`plan`] (what is run), [`effect`] and [`outcome`] (what crosses the border),
-//! [`machine`] (how one follows from the other), [`report`] (what comes out).
+//! Read in this order: [`plan`] (definition of a run), [`effect`] and [`outcome`] (exchange with the outside world),
+//! [`machine`] (from outcomes to the next effects), [`report`] (events and results).
 
 pub mod condition;
 pub mod data;

@@ -1,12 +1,13 @@
 //! The interpreter: a pure state machine over effects.
 //!
-//! [`Machine::poll`] says what to start and what to give up; [`Machine::complete`] tells what became of an effect.
+//! [`Machine::poll`] returns the effects to start and to abandon; [`Machine::complete`] takes the outcome of an effect.
 //! There is no clock, no randomness and no IO, so a run is replayed by feeding the recorded outcomes in their order.
 //!
-//! Inside, every construct is a [`Task`]: a value that is polled until it is ready, as a future would be, but without
-//! an executor. A task asks for an effect through [`Cx::perform`], which starts it the first time and gives its
-//! outcome once it has arrived. One file per construct: `code`, `llm`, `agent`, `application`, `fan_out`, `sub_pipeline`, `pipeline_tool`,
-//! `approval`, `stages`. A construct names no other construct; `scope`, `sequence`, `step` and `cached` put them together.
+//! Inside, every construct is a [`Task`]: a value that is polled until it is ready, like a future, but without an
+//! executor. A task requests an effect through [`Cx::run_effect`], which starts it the first time and returns its
+//! outcome once that has arrived. One file per construct: `code`, `llm`, `agent`, `fan_out`, `sub_pipeline`,
+//! `pipeline_tool`, `approval`, `stages`. A construct names no other construct; `scope`, `sequence`, `step` and
+//! `cached` combine them.
 
 mod agent;
 mod approval;
@@ -53,27 +54,34 @@ use scope::ScopeTask;
 pub use stages::guard;
 pub use values::stdin_for_first_step;
 
-/// Version of the interpreter's meaning: it grows whenever the same plan and outcomes would give other commands.
-/// A journal is replayed only where [`replays`] says so.
+/// Version of the interpreter's semantics. It grows whenever the same plan and outcomes would yield other commands. A
+/// journal is replayed only if [`replays`] returns true.
 pub const ABI: u32 = 11;
 
-/// True if a run that was begun by version `abi` of the interpreter can be gone on with by this one. Version 2 changed how
-/// models that call tools are led, by what name a step calls an application, and how many faults of an answer a model is
-/// shown: 100 at most. That last one is let pass: an llm step that was shown more is asked for its correction again.
-/// Version 3 gave each element of a fan-out a cache entry of its own. Version 4 changed what the text of an agent with a
-/// schema means. Version 5 added `run.attempt` to the stdin of constructor and destructor: see [`Attempt::new`]. Version 6 keeps
-/// what a stage was allowed while its calls wait for another answer, fails a group with the first failure of its plan, and gives an approval
-/// that timed out no time. Version 7 rejects `none` beside other choices,
-/// and ends a run whose budget routing has exceeded. Version 8 takes the last value in an answer that fits the schema, where it
-/// took the longest; ends an agent whose answers are cut off again and again, and names the limit; compares numbers to the last
-/// digit and at every depth; keeps the digits of a chosen element; inserts every string bare; asks again after an empty answer; and
-/// says whose value cannot be looked into. Version 9 calls a pipeline only where the list of tools has it as one, and refuses the
-/// agent that takes over a call that a person has denied, and one that was made with its numbers written in another way. Version 10
-/// deviates where a question has something else than a list to choose from, counts the responses of models as the attempts of an
-/// agent that calls pipelines and of a pipeline as a step, leaves long arguments of older calls out of what a model is sent, asks
-/// once whether a stage shall run although its gate is not open, and warns of a `join` that a script gives without `parallel`. Version 11
-/// asks more questions in one call, also those of a group, and says which of them has used up the retries; of stages that fail side by
-/// side it names the first of their list. Runs of earlier ones go on as they were: see [`Start::abi`].
+/// True if this version of the interpreter can continue a run that version `abi` began. Runs of earlier versions behave
+/// as they did: see [`Start::abi`]. The versions differ as follows.
+///
+/// - Version 2 changed the instructions for models that call tools, the name under which a step calls an application,
+///   and the number of faults of a response that a model is shown: 100 at most. The last change is accepted: an llm
+///   step that was shown more is asked for its correction again.
+/// - Version 3 gave each element of a fan-out its own cache entry.
+/// - Version 4 changed the meaning of the text of an agent with a schema.
+/// - Version 5 added `run.attempt` to the stdin of constructor and destructor: see [`Attempt::new`].
+/// - Version 6 keeps the permissions of a stage while its calls wait for another answer, fails a group with the first
+///   failure of its plan, and counts no time for an approval that timed out.
+/// - Version 7 rejects `none` beside other choices, and ends a run if routing has exceeded its budget.
+/// - Version 8 takes the last value in a response that fits the schema, instead of the longest. It ends an agent whose
+///   responses are cut off repeatedly, and names the limit. It compares numbers to the last digit and at every depth,
+///   keeps the digits of a chosen element, and inserts every string bare. It asks again after an empty response, and
+///   names the value that cannot be looked into.
+/// - Version 9 calls a pipeline only if the tool list has it as a pipeline. It refuses the agent that takes over a call
+///   that a person has denied, and a call that was already made with its numbers written in another way.
+/// - Version 10 deviates if the list to choose from is not a list. It counts the responses of models as the attempts of
+///   an agent that calls pipelines and of a pipeline as a step. It leaves long arguments of older calls out of a
+///   model's request, asks once whether a stage may run although its gate is not open, and warns of a `join` that a
+///   script gives without `parallel`.
+/// - Version 11 asks more questions in one call, also those of a group, and reports which of them has used up the
+///   retries. If several stages fail side by side, it names the first of their list.
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,
@@ -84,50 +92,51 @@ pub fn replays(abi: u32, plan: &Plan) -> bool {
     }
 }
 
-/// The first version of the interpreter that ends a run whose budget was exceeded before it began.
+/// The first version of the interpreter that ends a run whose budget was already exceeded at its start.
 const COUNTS_ROUTING: u32 = 7;
 
-/// The first version of the interpreter that takes the last value in an answer that fits its schema.
+/// The first version of the interpreter that takes the last value in a response that fits its schema.
 pub(crate) const TAKES_LAST: u32 = 8;
 
-/// The first version of the interpreter that ends an agent whose answers are cut off again and again, and names the limit.
+/// The first version of the interpreter that ends an agent whose responses are cut off repeatedly, and names the limit.
 const NAMES_LIMIT: u32 = 8;
 
-/// The first version of the interpreter whose lists of tools say which of them are pipelines.
+/// The first version of the interpreter whose tool lists mark pipelines.
 const MARKS_PIPELINES: u32 = 9;
 
-/// The first version of the interpreter that keeps the calls that a person has denied from the agent that takes over.
+/// The first version of the interpreter that refuses the agent that takes over the calls that a person has denied.
 const KEEPS_DENIALS: u32 = 9;
 
 /// The first version of the interpreter that compares calls by the values of their arguments (L-69).
 const COMPARES_CALLS: u32 = 9;
 
-/// The first version of the interpreter that counts responses of models where a pipeline is called.
+/// The first version of the interpreter that counts responses of models if a pipeline is called.
 const COUNTS_RESPONSES: u32 = 10;
 
-/// The first version of the interpreter that leaves long arguments of older calls out of what a model is sent.
+/// The first version of the interpreter that leaves long arguments of older calls out of a model's request.
 const TRIMS_ARGUMENTS: u32 = 10;
 
 /// The first version of the interpreter that warns of a `join` without `parallel` from a script.
 const WARNS_OF_JOIN: u32 = 10;
 
-/// The first version of the interpreter that keeps the answer to the question of a gate.
+/// The first version of the interpreter that keeps the answer to the question at a gate.
 const KEEPS_ENTRY: u32 = 10;
 
-/// The first version of the interpreter that asks questions with a `when` or a `require` together with others, and questions of a group
-/// in one call; that sends the images of all of them; and that says which of them has used up the retries (L-49).
+/// The first version of the interpreter that asks questions with a `when` or a `require` together with others, and
+/// questions of a group in one call. It also sends the images of all of them, and reports which of them has used up the
+/// retries (L-49).
 const JOINS_QUESTIONS: u32 = 11;
 
-/// The first version of the interpreter that names the first of a list of stages, where several have failed, and lets those that are
-/// looked through for secrets come to their gates (B-P12).
+/// The first version of the interpreter that names the first stage of a list if several have failed. It also lets
+/// stages whose texts are searched for secrets reach their gates (B-P12).
 const NAMES_FIRST_SIBLING: u32 = 11;
 
-/// Which attempt at a run this is, and which one its scope began with.
+/// Number of an attempt at a run, and of the attempt that began its scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
-    /// From 1; every continuation of a run that had ended adds one.
+    /// Counted from 1; every continuation of an ended run adds one.
     pub number: u32,
-    /// The attempt whose constructor opened the current scope: a scope that has not ended is not opened again.
+    /// The attempt whose constructor opened the current scope: an open scope is not opened again.
     pub scope: u32,
 }
 
@@ -144,36 +153,36 @@ impl Default for Attempt {
     }
 }
 
-/// What a machine is given besides its plan.
+/// Parameters of a run besides its plan.
 #[derive(Debug, Clone)]
 pub struct Start {
-    /// The run's id, shown to constructor and destructor.
+    /// The run's id, passed to constructor and destructor.
     pub run_id: String,
-    /// The version of the interpreter that began the run: what it did differently is replayed as it was.
+    /// The version of the interpreter that began the run: its differences are replayed.
     pub abi: u32,
     /// The business pipeline's input: a JSON object.
     pub input: Json,
     /// The request in the user's words, if there was one.
     pub request: Option<String>,
-    /// What the run may cost.
+    /// Budget of the run: cost, tokens and time.
     pub limits: Limits,
-    /// What has been spent on it already: on routing, and in earlier attempts.
+    /// Earlier spending on the run: by routing, and by earlier attempts.
     pub spent: Usage,
     /// The number of this attempt and of the one that opened its scope.
     pub attempt: Attempt,
-    /// The app's directory, which machines show to their scripts; nothing is looked for in it here.
+    /// The app's directory, which machines pass to their scripts; this crate does not read it.
     pub app_dir: String,
-    /// Questions of machines are answered with yes (B-HL2).
+    /// True if the questions of machines are answered with yes automatically (B-HL2).
     pub yolo: bool,
-    /// The forms of the slots of its machines when it began, if those are not the plan's (B-ST3).
+    /// Slot forms of the run's machines when it began, if they differ from the plan's (B-ST3).
     pub slots: SlotForms,
-    /// The parts of the pipeline that earlier attempts have started again, as beginnings of effect ids, each with the last attempt
-    /// that did: what was answered together with an older question is asked for again (A-5.6, L-49).
+    /// Parts of the pipeline that earlier attempts have restarted, as prefixes of effect ids, each with the last
+    /// attempt that did. Answers that came together with an older question are asked for again (A-5.6, L-49).
     pub restarts: BTreeMap<String, u32>,
 }
 
 impl Start {
-    /// A first attempt without input, limits and earlier costs.
+    /// A first attempt without input, limits and earlier spending.
     pub fn new(run_id: String) -> Self {
         Self {
             run_id,
@@ -191,19 +200,19 @@ impl Start {
     }
 }
 
-/// What a run may cost.
+/// Budget of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Limits {
-    /// US dollars of all model calls together; `None`: any sum.
+    /// Maximum cost of all model calls together, in US dollars; `None`: unlimited.
     pub max_cost_usd: Option<f64>,
-    /// Tokens read and written.
+    /// Maximum number of tokens read and written; `None`: unlimited.
     pub max_tokens: Option<u64>,
-    /// Milliseconds until constructor and pipeline are stopped; the destructor runs after that.
+    /// Time in milliseconds until constructor and pipeline are stopped; the destructor runs after that.
     pub timeout_ms: Option<u64>,
 }
 
 impl Limits {
-    /// Why a run that has spent `usage` is at its end, if `is_over` says so of what it has spent and may spend.
+    /// The limit that a run with spending `usage` has reached, as a message. `is_over` compares the spending with a limit.
     fn exceeded(&self, usage: &Usage, is_over: impl Fn(f64, f64) -> bool) -> Option<String> {
         let tokens = usage.input_tokens + usage.output_tokens;
         if let Some(limit) = self.max_tokens.filter(|limit| is_over(tokens as f64, *limit as f64)) {
@@ -214,16 +223,16 @@ impl Limits {
     }
 }
 
-/// What a model call cost that is not an effect of the run: one of its layers, or a confirmation.
+/// A model call of a run that is not an effect: of its middleware, or for a confirmation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Aside {
-    /// Tokens and US dollars of the call; nothing where it was not made.
+    /// Tokens and US dollars of the call; zero if it was refused.
     pub usage: Usage,
-    /// It was not made, because the budget was used up.
+    /// True if the call was not made, because the budget was used up.
     pub is_refused: bool,
 }
 
-/// What a run has spent, and what it may spend.
+/// Spending of a run, with its limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Budget {
     spent: Usage,
@@ -232,7 +241,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Why nothing more may be spent after this.
+    /// The limit that is used up after `more` is spent, as a message; `None` if there is budget left.
     pub fn used_up_with(&self, more: &Usage) -> Option<String> {
         let mut spent = self.spent;
         spent.add(more);
@@ -240,47 +249,47 @@ impl Budget {
     }
 }
 
-/// The effect of the time budget of a run.
+/// Id of the timer effect for the time budget of a run.
 pub fn time_budget(plan: &Plan) -> EffectId {
     Path::root(&plan.body.name).aside("timeout")
 }
 
-/// What the machine wants done.
+/// A request of the machine to its driver.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// Start an effect and, in time, complete it.
+    /// Start an effect and report its completion later.
     Start(EffectId, Effect),
-    /// Give an effect up. It must still be completed, with [`crate::outcome::Outcome::Abandoned`] or whatever else
-    /// became of it, once everything it had started is gone. A timer or a question leaves nothing behind: the machine
-    /// does not wait for its end, and ignores it.
+    /// Abandon an effect. Its end must still be reported, with [`crate::outcome::Outcome::Abandoned`] or its real
+    /// outcome, once everything it had started is gone. A timer or a question leaves nothing behind: the machine does
+    /// not wait for its end, and ignores it.
     Abandon(EffectId),
     /// Notify the observer.
     Emit(Event),
 }
 
-/// One run, in the current state.
+/// The current state of one run.
 #[derive(Debug)]
 pub struct Machine {
     root: ScopeTask,
     cx: Cx,
-    /// What the machine was given since it was last polled.
+    /// Inputs since the last poll.
     inbox: VecDeque<Input>,
     result: Option<RunResult>,
-    /// The forms of the slots of the plan's machines.
+    /// Slot forms of the plan's machines.
     slots: SlotForms,
 }
 
-/// When an outcome was paid for.
+/// The attempt that paid for an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paid {
-    /// In this attempt.
+    /// This attempt.
     Now,
-    /// In an earlier one.
+    /// An earlier attempt.
     Before,
 }
 
-/// Something that the machine is given. Each is dealt with before the next one is looked at, so that it makes no
-/// difference after how many of them the machine is polled: a replay may poll more often than the first run did.
+/// An input of the machine. Inputs are handled one by one, so the number of inputs between two polls makes no
+/// difference: a replay may poll more often than the first run did.
 #[derive(Debug)]
 enum Input {
     Completed(EffectId, Completed, Paid),
@@ -291,7 +300,7 @@ enum Input {
 }
 
 impl Machine {
-    /// A run that has not begun.
+    /// A run before its first step. It is already cancelled if routing has exceeded its budget.
     pub fn new(plan: &Plan, start: Start) -> Self {
         let mut cx = Cx::new(start.limits, start.spent);
         let slots = plan.slots();
@@ -315,8 +324,8 @@ impl Machine {
         Self { root, cx, inbox: VecDeque::new(), result: None, slots }
     }
 
-    /// Advances until it waits and returns what it wants done, in a fixed order. What the machine was given meanwhile
-    /// takes effect here, one thing after the other.
+    /// Advances until the machine waits, and returns its commands in a fixed order. Inputs since the last poll take
+    /// effect here, one after the other.
     pub fn poll(&mut self) -> Vec<Command> {
         loop {
             match self.inbox.pop_front() {
@@ -335,7 +344,7 @@ impl Machine {
                 None => {}
             }
             if matches!(self.inbox.front(), Some(Input::Kill(_))) {
-                // A kill lets nothing begin, not even what would follow from the cancellation before it.
+                // Nothing may begin before a kill, not even the consequences of a cancellation right before it.
                 continue;
             }
             if self.result.is_none()
@@ -349,14 +358,14 @@ impl Machine {
         }
     }
 
-    /// Tells what became of an effect. Effects that were never started, are already complete or were given up for
-    /// good are ignored, so that telling twice does no harm.
+    /// Reports the outcome of an effect. Effects that were never started, are already complete or were abandoned for
+    /// good are ignored, so a second report does no harm.
     pub fn complete(&mut self, id: &EffectId, completed: Completed) {
         self.take(id, completed, Paid::Now);
     }
 
-    /// The same for an outcome of an earlier attempt: [`Start::spent`] has what it cost already, and no budget is held
-    /// against it.
+    /// Like [`Self::complete`], for an outcome of an earlier attempt: [`Start::spent`] already includes its cost, and
+    /// it counts against no budget.
     pub fn complete_kept(&mut self, id: &EffectId, completed: Completed) {
         self.take(id, completed, Paid::Before);
     }
@@ -367,49 +376,52 @@ impl Machine {
         }
     }
 
-    /// Outcomes of earlier attempts are still to come: what the pipeline asks for may have been paid for already.
+    /// Announces whether outcomes of earlier attempts are still to come: the pipeline's next effects may already be
+    /// paid for.
     pub fn expect_kept(&mut self, is_expected: bool) {
         self.cx.expects_kept = is_expected;
     }
 
-    /// Books a model call that is not an effect. One that exceeds the budget, or that it has refused, ends the run.
+    /// Books a model call that is not an effect. A call that exceeds the budget, or was refused because of it, ends the
+    /// run.
     pub fn spend(&mut self, aside: Aside) {
         self.inbox.push_back(Input::Spent(aside));
     }
 
-    /// What was spent so far, and what may be.
+    /// The spending so far, with the limits that apply now.
     pub fn budget(&self) -> Budget {
         self.cx.budget()
     }
 
-    /// Stops constructor or pipeline; the destructor still runs, and is not cut short.
+    /// Stops constructor or pipeline; the destructor still runs to its end.
     pub fn cancel(&mut self, reason: &str) {
         self.inbox.push_back(Input::Cancel(Failure::new(FailureKind::Cancelled, reason)));
     }
 
-    /// Stops everything, the destructor as well.
+    /// Stops everything, including the destructor.
     pub fn kill(&mut self, reason: &str) {
         self.inbox.push_back(Input::Kill(Failure::new(FailureKind::Cancelled, reason)));
     }
 
-    /// True if it makes a difference to what is at work that a run goes on in another process: to stages, which then
-    /// restart (B-ST6), and to slots whose form has changed since (B-ST3).
+    /// True if the work in progress depends on the process that runs it: stages restart in another process (B-ST6), and
+    /// the form of a slot may have changed since (B-ST3).
     pub fn handles_resumption(&self) -> bool {
         self.result.is_none() && (self.cx.machines > 0 || self.cx.facts.slots != self.slots)
     }
 
-    /// The forms of the slots of the plan's machines: what [`Machine::resume`] receives when a run goes on with it.
+    /// Slot forms of the plan's machines: the argument of [`Machine::resume`] when the run continues with this plan.
     pub fn slots(&self) -> &SlotForms {
         &self.slots
     }
 
-    /// The process that ran the run is gone, and it goes on elsewhere, with machines whose slots have these forms. Stages that
-    /// were at work restart.
+    /// Reports that the run continues in another process, with machines whose slots have these forms. Stages that were
+    /// at work restart.
     pub fn resume(&mut self, slots: SlotForms) {
         self.inbox.push_back(Input::Resumed(slots));
     }
 
-    /// Why a machine of the plan cannot go on with a slot that was kept in `stored`, if it cannot (B-ST3).
+    /// The failure of a machine of the plan that cannot continue with its slot as it is in `stored` (B-ST3); `None` if
+    /// all can.
     pub fn refused_drift(plan: &Plan, stored: &SlotForms) -> Option<Failure> {
         plan.machines().into_iter().find_map(|machine| {
             let kept = stored.get(&machine.id)?;
@@ -419,8 +431,8 @@ impl Machine {
         })
     }
 
-    /// The machine at work that cannot go on with what it keeps in its slot, and why, if there is one (B-ST3): others have
-    /// ended, or begin with a slot of the new form.
+    /// Id and failure of the machine at work that cannot continue with its slot (B-ST3). Other machines have ended, or
+    /// begin with a slot of the new form.
     pub fn refused_slot(&self) -> Option<(&str, Failure)> {
         self.cx.kept.iter().find_map(|id| {
             let (then, now) = (self.cx.facts.slots.get(id)?, self.slots.get(id)?);
@@ -429,17 +441,18 @@ impl Machine {
         })
     }
 
-    /// Why a machine cannot work with a model that claims `claim`, if it cannot (B-CN3). One that has to be tried may.
+    /// The failure of a machine that cannot work with a model of capability `claim` (B-CN3); `None` if it can. A model
+    /// whose capability must be tried is accepted.
     pub fn refused_model(machine: &StageMachine, model: &str, claim: ToolCalling) -> Option<Failure> {
         stages::refused_model(machine, model, claim)
     }
 
-    /// The result, once there is one.
+    /// The result; `None` while the run is unfinished.
     pub fn result(&self) -> Option<&RunResult> {
         self.result.as_ref()
     }
 
-    /// How far the run has come: its result, or what a run that waits can say so far.
+    /// The state of the run: its result, or the parts of it that a waiting run already has.
     pub fn snapshot(&self) -> RunResult {
         self.result.clone().unwrap_or_else(|| RunResult {
             status: Status::Waiting,
@@ -455,8 +468,8 @@ impl Machine {
         })
     }
 
-    /// True once the constructor is over and the pipeline has begun, or if there is no constructor. Outcomes of the
-    /// pipeline from earlier attempts answer from here on.
+    /// True once the constructor is over and the pipeline has begun, or if there is no constructor. Outcomes of earlier
+    /// attempts apply to the pipeline from here on.
     pub fn is_past_constructor(&self) -> bool {
         self.root.is_past_constructor()
     }
@@ -470,40 +483,41 @@ impl Machine {
         self.inbox.iter().any(|input| matches!(input, Input::Completed(reported, ..) if reported == id))
     }
 
-    /// The hash of what was asked of an effect that was started and is not complete.
+    /// Hash of the request of an effect that was started and is not complete.
     pub fn request(&self, id: &EffectId) -> Option<Digest> {
         self.cx.request(id).filter(|_| !self.is_reported(id))
     }
 
-    /// The effects that were started and are not complete, with the hash of what was asked, in the order of their ids.
+    /// The effects that were started and are not complete, with the hash of their requests, in the order of their ids.
     pub fn outstanding(&self) -> impl Iterator<Item = (&EffectId, Digest)> {
         self.cx.outstanding().filter(|(id, _)| !self.is_reported(id))
     }
 }
 
-/// Something that is polled until it is over.
+/// A construct of the plan that is polled until it is over.
 pub(crate) trait Task: fmt::Debug + Send {
-    /// Advances until it waits.
+    /// Advances until the task waits.
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>>;
 
-    /// Asks it to end soon, with `why`. It is polled on until everything that it has started is gone.
+    /// Asks the task to end soon, with failure `why`. It is polled until everything that it has started is gone.
     fn stop(&mut self, cx: &mut Cx, why: &Failure);
 
-    /// The process that ran the run is gone: what cannot go on in the middle restarts. Most tasks can.
+    /// Handles the move of the run to another process: work that cannot continue in the middle restarts. Most tasks can
+    /// continue.
     fn resumed(&mut self, _cx: &mut Cx) {}
 
-    /// True if its output came from an earlier run.
+    /// True if the task's output came from an earlier run.
     fn is_cached(&self) -> bool {
         false
     }
 
-    /// False if its output must not stand in for that of a later run, although it ended well.
+    /// False if the task's output must not be cached for later runs, although it succeeded.
     fn may_be_remembered(&self) -> bool {
         true
     }
 }
 
-/// A part of an effect id: where a task stands in its run.
+/// A prefix of effect ids: the position of a task in its run.
 #[derive(Debug, Clone)]
 pub(crate) struct Path(Arc<str>);
 
@@ -512,27 +526,27 @@ impl Path {
         Self(name.into())
     }
 
-    /// A step below.
+    /// The path of a step below this one.
     pub(crate) fn child(&self, name: &str) -> Self {
         Self(format!("{}/{name}", self.0).into())
     }
 
-    /// An element of a `for_each`.
+    /// The path of an element of a `for_each`.
     pub(crate) fn item(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0).into())
     }
 
-    /// The same place, once more from the beginning.
+    /// The same path in a later incarnation of its task.
     pub(crate) fn again(&self, incarnation: u32) -> Self {
         if incarnation == 1 { self.clone() } else { Self(format!("{}@{incarnation}", self.0).into()) }
     }
 
-    /// The effect of a step's try, counted from 1.
+    /// Id of the step's effect in an attempt, counted from 1.
     pub(crate) fn attempt(&self, attempt: u32) -> EffectId {
         if attempt == 1 { EffectId::new(Arc::clone(&self.0)) } else { EffectId::new(format!("{}#{attempt}", self.0)) }
     }
 
-    /// An effect beside the step's own work: a timer, the cache.
+    /// Id of an effect beside the step's own work, such as a timer or the cache.
     pub(crate) fn aside(&self, name: &str) -> EffectId {
         EffectId::new(format!("{}!{name}", self.0))
     }

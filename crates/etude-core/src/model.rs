@@ -1,4 +1,4 @@
-//! What is asked of a model and what it answers, without any provider's wire format.
+//! Requests to a model and its responses, without any provider's wire format.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ impl fmt::Display for Tier {
     }
 }
 
-/// One call of a model: a whole conversation, statelessly.
+/// A model call, with the whole conversation: calls are stateless.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Request {
-    /// The capability that is needed; the configuration names the models of a tier.
+    /// Capability level of the model; the configuration names the models of a tier.
     pub tier: Tier,
-    /// The system prompt; `None`: none is sent.
+    /// The system prompt; `None` if there is none.
     pub system: Option<String>,
     /// The conversation so far; never empty, and the last message is not the assistant's.
     pub messages: Vec<Message>,
-    /// The answer must be JSON that satisfies this schema.
+    /// Schema of the response, which must then be JSON.
     pub schema: Option<ResponseSchema>,
     /// Tools the model may call.
     pub tools: Vec<Tool>,
@@ -40,13 +40,13 @@ pub struct Request {
     pub must_call: Option<String>,
     /// Sampling temperature; `None`: the provider's default.
     pub temperature: Option<f64>,
-    /// Most tokens the answer may have.
+    /// Maximum number of tokens of the response.
     pub max_tokens: Option<u32>,
-    /// Ask the provider to cache the unchanging start of the conversation.
+    /// True to ask the provider to cache the unchanging start of the conversation.
     pub cache_prompt: bool,
 }
 
-/// The JSON Schema of a structured answer.
+/// The JSON Schema of a structured response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResponseSchema {
     /// A name for the provider: `[A-Za-z0-9_-]{1,64}`.
@@ -58,9 +58,9 @@ pub struct ResponseSchema {
 /// A tool that a model may call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tool {
-    /// `[A-Za-z0-9_-]{1,64}`.
+    /// Name for the provider: `[A-Za-z0-9_-]{1,64}`.
     pub name: String,
-    /// What it does, for the model.
+    /// Description of the tool, for the model.
     pub description: String,
     /// JSON Schema (an object) of its arguments.
     pub parameters: Arc<serde_json::Value>,
@@ -71,7 +71,7 @@ pub struct Tool {
 pub struct Message {
     /// The side that the message is from.
     pub role: Role,
-    /// What is said, in order.
+    /// Content of the message, in order.
     pub parts: Vec<Part>,
 }
 
@@ -87,10 +87,10 @@ impl Message {
     }
 }
 
-/// Who speaks in a conversation.
+/// Sender of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The one who asks.
+    /// The user, or etude on the user's behalf.
     User,
     /// The model, with text and calls of tools.
     Assistant,
@@ -105,45 +105,45 @@ pub enum Part {
     Text(String),
     /// An image file inside the app, as a path relative to the app's directory.
     Image {
-        /// Relative to the app's directory; the file is read when the request is sent.
+        /// Path relative to the app's directory; the file is read when the request is sent.
         path: String,
     },
-    /// The model wants a tool called.
+    /// A tool call that the model requests.
     ToolCall {
         /// The provider's id for the call.
         id: String,
-        /// The tool's name as the model wrote it: it may be none of [`Request::tools`].
+        /// The tool's name as the model wrote it: it may not be in [`Request::tools`].
         name: String,
         /// Arguments as the model wrote them: JSON text, not checked.
         arguments: String,
     },
     /// The result of a call that the model made in an earlier message.
     ToolResult {
-        /// The provider's id of the call that this answers.
+        /// The provider's id of the call with this result.
         id: String,
         /// The result, for the model to read.
         content: String,
     },
-    /// What the model thought before and between the rest of the message.
+    /// The model's reasoning before and between the rest of the message.
     Reasoning(Reasoning),
 }
 
-/// What a model thought, in the form of its provider. No one reads it but the model that wrote it, to which it is sent back
+/// Reasoning of a model, in the format of its provider. Only the model that wrote it can read it, and receives it back
 /// unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reasoning {
-    /// `provider/model`, as configured: the only one that it is sent to.
+    /// `provider/model`, as configured; the reasoning is sent to no other model.
     pub model: String,
-    /// JSON text that only the wire format of the provider knows.
+    /// JSON text that only the provider's wire format interprets.
     pub json: Arc<str>,
 }
 
-/// A whole response, streamed or not.
+/// A complete response, streamed or not.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelResponse {
-    /// The text of the answer; empty if there was none.
+    /// The text of the response; empty if there was none.
     pub text: String,
-    /// Tools the model wants called, in order.
+    /// Tool calls that the model requests, in order.
     pub tool_calls: Vec<ToolCall>,
     /// The reason why the response ended.
     pub stop: Stop,
@@ -151,19 +151,19 @@ pub struct ModelResponse {
     pub usage: Usage,
     /// `provider/model`, as configured.
     pub model: String,
-    /// What the model wants back with the next turn of the conversation.
+    /// Reasoning that the model needs back with the next turn of the conversation.
     pub reasoning: Option<Reasoning>,
-    /// Failed tries before this answer, as sentences.
+    /// Failed attempts before this response, as sentences.
     pub transport_failures: Vec<String>,
 }
 
-/// What receives an answer while it comes. It is for people who wait: the [`Answer`] itself comes whole, and does
-/// not depend on what was shown of it.
+/// An event while a response arrives, for people who wait. The [`ModelResponse`] itself arrives as a whole, and does
+/// not depend on the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// More of its text, as the provider writes it.
+    /// The next piece of the response's text, as the provider writes it.
     Text(&'a str),
-    /// The model is asked again, and what was reported so far counts for nothing.
+    /// The model is asked again, and the text received so far is void.
     Restarted,
     /// The transport waits before its next attempt.
     Waiting(&'a TransportWait),
@@ -174,22 +174,22 @@ pub enum Piece<'a> {
 pub struct TransportWait {
     /// HTTP status of the failed attempt, if it had one.
     pub status: Option<u16>,
-    /// Why the attempt failed, as a sentence without secrets.
+    /// Reason of the failure, as a sentence without secrets.
     pub reason: String,
     /// Length of the wait in milliseconds.
     pub wait_ms: u64,
     /// Number of the attempt that follows; the first attempt is 1.
     pub attempt: u32,
-    /// Most attempts of the call.
+    /// Maximum number of attempts of the call.
     pub max_attempts: u32,
 }
 
-/// A tool call of an answer.
+/// A tool call of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
     /// The provider's id for the call.
     pub id: String,
-    /// The tool's name as the model wrote it: it may be none of those available.
+    /// The tool's name as the model wrote it: it may not be among the available tools.
     pub name: String,
     /// Arguments as the model wrote them: JSON text, not checked.
     pub arguments: String,
@@ -198,20 +198,20 @@ pub struct ToolCall {
 /// The reason why a response ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// The model had said what it wanted to say.
+    /// The model finished its response.
     End,
     /// The model waits for its tool calls.
     ToolCalls,
-    /// The answer was cut off at its longest allowed length.
+    /// The response was cut off at its maximum length.
     Length,
     /// The model or its provider declined; the reason as given, if any.
     Refusal(String),
 }
 
-/// Tokens and money.
+/// Tokens and cost of model calls.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Usage {
-    /// Answers of a model, rejected ones included.
+    /// Number of responses of models, rejected ones included.
     pub calls: u64,
     /// Tokens read, those from a cache included.
     pub input_tokens: u64,
@@ -221,13 +221,12 @@ pub struct Usage {
     pub cached_tokens: u64,
     /// Tokens of `output_tokens` that were reasoning.
     pub reasoning_tokens: u64,
-    /// US dollars, where the price of the model is known.
+    /// Cost in US dollars; `None` if the price of the model is unknown.
     pub cost_usd: Option<f64>,
 }
 
 impl Usage {
-    /// Adds what another call cost. A sum is known only if its parts are: unknown costs count as nothing,
-    /// and a sum without any known cost stays unknown.
+    /// Adds the usage of another call. An unknown cost counts as zero, and a sum without any known cost stays unknown.
     pub fn add(&mut self, other: &Self) {
         self.calls += other.calls;
         self.input_tokens += other.input_tokens;
@@ -241,7 +240,7 @@ impl Usage {
     }
 }
 
-/// Why a model gave no answer.
+/// Reason why a model call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallFailure {
     /// The class, which decides the kind of the run's failure.
@@ -250,16 +249,16 @@ pub struct CallFailure {
     pub message: String,
     /// `provider/model`, if a model was chosen.
     pub model: Option<String>,
-    /// Every try before the last, as sentences.
+    /// The failed attempts before the last, as sentences.
     pub transport_failures: Vec<String>,
 }
 
 /// Kinds of [`CallFailure`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallFailureKind {
-    /// The user's surroundings are at fault: no key, a refused key (401), no model configured, no one listening.
+    /// The user's environment is at fault: no key, a refused key (401), no model configured, no server listening.
     Environment,
-    /// The provider refused the request or kept failing: 400, 403, 404, tries exhausted, an unreadable answer.
+    /// The provider refused the request or kept failing: 400, 403, 404, attempts exhausted, an unreadable response.
     Model,
     /// A recorded model has no recording that fits; the message names the first differing field.
     NotRecorded,

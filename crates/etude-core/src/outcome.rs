@@ -1,4 +1,4 @@
-//! What became of an effect. Failures are data.
+//! Outcomes of effects. Failures are data.
 
 use crate::data::Json;
 use crate::model::{CallFailure, ModelResponse};
@@ -9,83 +9,83 @@ use crate::tool::{ToolList, ToolReply};
 pub struct Completed {
     /// The result, or the reason why there is none.
     pub outcome: Outcome,
-    /// How long it took, in milliseconds.
+    /// Duration of the effect, in milliseconds.
     pub elapsed_ms: u64,
 }
 
-/// What became of an effect.
+/// The result of an effect, one variant per kind of effect and of end.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// A process was started and has ended, or could not be started.
     Process(ProcessEnd),
-    /// A model answered.
+    /// A model responded.
     Response(Box<ModelResponse>),
-    /// A model gave no answer.
+    /// A model call failed.
     CallFailed(CallFailure),
-    /// The tools that an agent may call.
+    /// The tools that an agent may call were listed.
     Opened(Box<ToolList>),
-    /// A tool was called, or must not be before somebody was asked.
+    /// A tool was called, or a person must approve the call first.
     Tool(Box<ToolReply>),
-    /// A text was looked through: the names of the secrets in it.
+    /// A text was searched for secrets: the names of the secrets in it.
     Scanned(Vec<String>),
-    /// The time was up.
+    /// The time is up.
     Slept,
     /// A person or a policy decided the gate.
     Decided(Decision),
-    /// A cached output was looked up.
+    /// A cached output was looked up; `None` if there is none that fits.
     Recalled(Option<Json>),
     /// An output was put into the cache.
     Remembered,
-    /// The effect was given up, as asked; whatever it had started is gone.
+    /// The effect was abandoned on request; everything it had started is gone.
     Abandoned,
-    /// The same of a process that had printed this on stderr by then.
+    /// A process was abandoned on request; it had printed this on stderr.
     Stopped(Stderr),
 }
 
 /// The end of a process, with its output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProcessEnd {
-    /// Exit status, signal, or the reason why it never started.
+    /// Exit status, signal, or the reason why the process never started.
     pub exit: Exit,
-    /// What it printed on stdout.
+    /// Output on stdout.
     pub stdout: Stdout,
-    /// What it printed on stderr.
+    /// Output on stderr.
     pub stderr: Stderr,
-    /// What it ran under: sandbox and interpreter.
+    /// Execution environment of the process: sandbox and interpreter.
     pub conditions: Conditions,
 }
 
-/// Under what a process ran, where something was asked for.
+/// The execution environment of a process, if a special one was requested.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Conditions {
-    /// Whether a warm interpreter ran it; `None`: none was asked for.
+    /// Use of a warm interpreter; `None` if none was requested.
     pub worker: Option<Warmth>,
-    /// What was enforced, in words: `no network; read …`; `None`: nothing.
+    /// The enforced sandbox rules in words: `no network; read …`; `None` if there are none.
     pub sandbox: Option<String>,
 }
 
-/// Whether a warm interpreter ran a process.
+/// Use of a warm interpreter for a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Warmth {
-    /// A fork of the warm interpreter ran it.
+    /// The process was forked from the warm interpreter.
     Warm,
-    /// A new interpreter had to; why.
+    /// The process ran in a new interpreter, for this reason.
     Cold(String),
 }
 
-/// The end of a process, seen from outside.
+/// The end of a process, as its parent observes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exit {
-    /// By itself, with this status.
+    /// The process ended with this status.
     Status(i32),
-    /// Killed by a signal that it did not handle.
+    /// A signal ended the process, which did not handle it.
     Signal {
         /// The signal's number on the system that ran the process.
         number: i32,
-        /// Its name, such as `SIGKILL`.
+        /// The signal's name, such as `SIGKILL`.
         name: String,
     },
-    /// It was never started; why.
+    /// The process was never started, for this reason.
     NotStarted(String),
 }
 
@@ -95,8 +95,8 @@ impl Exit {
         *self == Self::Status(0)
     }
 
-    /// Why the signal `name` ended a process, to follow the name in a sentence; empty where the name says it. A process that
-    /// the terminal stops is ended by its host.
+    /// Explanation of the signal `name` that ended a process, to follow the name in a sentence; empty if the name is
+    /// enough. Only the signals that stop a process at the terminal have one: its host then ends it.
     pub fn why_signal(name: &str) -> &'static str {
         match name {
             "SIGTTIN" | "SIGTTOU" => ", because it asked for input at the terminal, which it does not have",
@@ -105,55 +105,55 @@ impl Exit {
     }
 }
 
-/// What a process printed on stdout, read as the protocol of its effect demands.
+/// Stdout of a process, parsed by the protocol of its effect.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Stdout {
-    /// For a code step the value of `output`; for a validator the whole document.
+    /// The value of `output` for a code step, the whole document for a validator.
     Value(Json),
-    /// Not what the protocol demands.
+    /// The output breaks the protocol.
     Unusable {
-        /// What is wrong, as a sentence fragment: `stdout is empty`, `text after the JSON document`.
+        /// The fault, as a sentence fragment: `stdout is empty`, `text after the JSON document`.
         problem: String,
-        /// The beginning (or the offending part) of what was printed, made printable; empty if nothing was.
+        /// The beginning (or the faulty part) of the output, made printable; empty if there was no output.
         found: String,
     },
 }
 
 impl Stdout {
-    /// The problem of a process that printed not one byte.
+    /// The problem of a process without any output.
     pub const EMPTY: &str = "stdout is empty";
-    /// The problem of one that printed blanks alone.
+    /// The problem of a process with blanks as its only output.
     pub const BLANK: &str = "stdout holds nothing but blanks";
 
-    /// True if nothing was printed that could be meant. An output that was lost is not that.
+    /// True if the process printed nothing but blanks. Output that was lost does not count.
     pub fn is_nothing(&self) -> bool {
         matches!(self, Self::Unusable { problem, .. } if [Self::EMPTY, Self::BLANK].contains(&problem.as_str()))
     }
 }
 
-/// What a process printed on stderr.
+/// Stderr of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stderr {
     /// The last lines, at most 8 KiB, with invalid UTF-8 replaced.
     pub tail: String,
-    /// How many lines there were in all.
+    /// Total number of lines.
     pub lines: u64,
-    /// How many bytes there were in all.
+    /// Total size in bytes.
     pub bytes: u64,
-    /// Where all of it is kept, if it is longer than `tail`.
+    /// Digest of the blob with all of stderr, if it is longer than `tail`.
     pub blob: Option<crate::digest::Digest>,
 }
 
-/// The answer to a gate.
+/// The decision at a gate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// Approved or denied.
+    /// True if approved, false if denied.
     pub approved: bool,
     /// A structured answer, or `null`.
     pub answer: Json,
-    /// The person as the front end names them, such as a token's name.
+    /// The person, as the front end names them, such as by a token's name.
     pub by: String,
-    /// When, as RFC 3339 in UTC.
+    /// Time of the decision, as RFC 3339 in UTC.
     pub at: String,
     /// The reason given for a denial.
     pub reason: Option<String>,

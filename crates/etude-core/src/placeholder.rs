@@ -18,14 +18,14 @@ enum Part {
     Placeholder(Placeholder),
 }
 
-/// What stands between double braces.
+/// A reference between double braces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placeholder {
-    /// Which of the two namespaces (B-T2).
+    /// The namespace (B-T2).
     pub space: Space,
-    /// The way into it; at least one segment, the first of them a name.
+    /// Path into the namespace; at least one segment, and the first is a name.
     pub path: Vec<Segment>,
-    /// Where it stands in the body, in bytes, braces included.
+    /// Position in the body, in bytes, braces included.
     pub range: Range<usize>,
 }
 
@@ -38,17 +38,17 @@ pub enum Space {
     Stage,
 }
 
-/// Text in double braces that is no placeholder.
+/// Text in double braces that is not a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
-    /// Where it stands in the body, in bytes, braces included.
+    /// Position in the body, in bytes, braces included.
     pub range: Range<usize>,
-    /// What stands between the braces, without the blanks around it.
+    /// The text between the braces, without surrounding blanks.
     pub text: String,
 }
 
 impl Placeholder {
-    /// The name that it begins with, behind its namespace.
+    /// The first name after the namespace.
     pub fn name(&self) -> &str {
         match self.path.first() {
             Some(Segment::Field(name)) => name,
@@ -72,8 +72,8 @@ impl Placeholder {
 }
 
 impl Body {
-    /// Parses `text` by the grammar of B-T11. What is no placeholder is kept as text and returned besides; `{{` without
-    /// `}}` is text.
+    /// Parses `text` by the grammar of B-T11. Malformed placeholders are kept as text and returned separately; `{{`
+    /// without `}}` is text.
     pub fn parse(text: &str) -> (Self, Vec<Malformed>) {
         let mut parts = Vec::new();
         let mut malformed = Vec::new();
@@ -112,7 +112,8 @@ impl Body {
         })
     }
 
-    /// The placeholders that name a result of a predecessor behind the last of `count`, each once (B-T10).
+    /// The placeholders that refer to a predecessor's result although there are only `count` predecessors, each once
+    /// (B-T10).
     pub fn beyond(&self, count: usize) -> Vec<String> {
         let mut paths = Vec::new();
         for placeholder in self.placeholders().filter(|placeholder| placeholder.space == Space::Ctx) {
@@ -137,8 +138,8 @@ impl Body {
         names
     }
 
-    /// The body with every placeholder replaced by its value (B-T8). What is inserted is not scanned again (B-T9);
-    /// what has no value is replaced by nothing (B-T10).
+    /// The body with every placeholder replaced by its value (B-T8). Inserted values are not scanned again (B-T9), and
+    /// missing values become empty (B-T10).
     pub fn render(&self, ctx: &Value, stage: &Value) -> String {
         let mut out = String::new();
         for part in &self.parts {
@@ -159,7 +160,7 @@ impl Body {
     }
 }
 
-/// The value that a path leads to.
+/// The value at a path; `None` if there is none.
 pub fn follow<'v>(root: &'v Value, path: &[Segment]) -> Option<&'v Value> {
     path.iter().try_fold(root, |value, segment| match segment {
         Segment::Field(name) => value.get(name),
@@ -167,7 +168,7 @@ pub fn follow<'v>(root: &'v Value, path: &[Segment]) -> Option<&'v Value> {
     })
 }
 
-/// Strings as they are, nothing for `null`, everything else as compact JSON.
+/// Appends a value: strings as they are, nothing for `null`, everything else as compact JSON.
 fn push(out: &mut String, value: &Value) {
     match value {
         Value::Null => {}
@@ -187,7 +188,7 @@ fn path(text: &str) -> Option<(Space, Vec<Segment>)> {
     matches!(segments.first(), Some(Segment::Field(_))).then_some((space, segments))
 }
 
-/// The segments of `.name[0].other`; `None` if it is not of that form.
+/// Parses the segments of `.name[0].other`; `None` if the text has another form.
 pub fn segments(mut text: &str) -> Option<Vec<Segment>> {
     let mut segments = Vec::new();
     while !text.is_empty() {
@@ -222,7 +223,7 @@ mod tests {
         Body::parse(text).0.render(&ctx, &json!({"id": "outline", "name": "Outline"}))
     }
 
-    /// B-T1, B-T3, B-T8, B-T10: values by their kind, nothing for what is missing.
+    /// B-T1, B-T3, B-T8, B-T10: values are formatted by their kind, and missing values become empty.
     #[test]
     fn values_are_formatted_by_their_kind() {
         assert_eq!(
@@ -233,7 +234,7 @@ mod tests {
         assert_eq!(render("{{ctx.meta.k[1]}}"), "2");
     }
 
-    /// B-T10: results that are not there are named, each once; other values may be missing.
+    /// B-T10: references to missing results are reported, each once; other values may be missing.
     #[test]
     fn results_that_are_not_there_are_named() {
         let (body, _) =
@@ -243,7 +244,7 @@ mod tests {
         assert!(body.beyond(2).is_empty());
     }
 
-    /// B-T9: what is inserted is not scanned again.
+    /// B-T9: inserted values are not scanned again.
     #[test]
     fn substitution_is_not_recursive() {
         assert_eq!(render("{{ctx.brace}}{{ctx.task}}"), "{{ctx.task}}T1");
@@ -257,7 +258,7 @@ mod tests {
         }
     }
 
-    /// B-T6, B-T11: no logic, no filters, no other form.
+    /// B-T6, B-T11: logic, filters and other forms are malformed.
     #[test]
     fn what_is_no_path_is_malformed() {
         for text in [
@@ -268,7 +269,7 @@ mod tests {
         }
     }
 
-    /// B-T12: distinct names in the order of their first use.
+    /// B-T12: distinct names are listed in the order of their first use.
     #[test]
     fn names_are_listed_once_in_order() {
         let (body, _) = Body::parse("{{ctx.b}}{{ctx.a.x}}{{ctx.b}}{{stage.id}}{{env.Z}}");

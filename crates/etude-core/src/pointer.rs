@@ -1,11 +1,11 @@
 //! Keys in JSON pointers (RFC 6901).
 
-/// A key as it stands in a JSON pointer.
+/// Escapes a key for use in a JSON pointer.
 pub fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// The key that a part of a JSON pointer stands for.
+/// Unescapes the key in a segment of a JSON pointer.
 pub fn unescaped(part: &str) -> String {
     part.replace("~1", "/").replace("~0", "~")
 }

@@ -1,4 +1,4 @@
-//! What a run has to say: events while it goes on, a result when it is over.
+//! Reports of a run: events while it is in progress, and a result when it is over.
 
 use crate::data::Json;
 use crate::effect::EffectId;
@@ -12,44 +12,44 @@ pub use items::{Item, Items};
 pub use json::{error_json, fell_back_json, items_json, result_json, usage_json};
 
 crate::words! {
-    /// How a run ended, or that it has not.
+    /// State or end of a run.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Status {
-        /// It waits for a decision.
+        /// The run waits for a decision.
         Waiting = "waiting",
-        /// It waits for a time, and needs no process until then (K-43).
+        /// The run waits for a time, and needs no process until then (K-43).
         Sleeping = "sleeping",
         /// Everything worked.
         Succeeded = "succeeded",
-        /// Something did not.
+        /// Something failed.
         Failed = "failed",
-        /// Somebody stopped it.
+        /// The run was cancelled.
         Cancelled = "cancelled",
     }
 }
 
-/// How a run ended, with all that its result document says.
+/// The result of a run, with all content of its result document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunResult {
-    /// The state in which the run is: it also waits or sleeps.
+    /// State of the run; an unfinished run waits or sleeps.
     pub status: Status,
-    /// The pipeline's output; kept where only the destructor failed.
+    /// The pipeline's output; kept even if the destructor failed.
     pub output: Option<Json>,
-    /// What went wrong, the business failure first; empty on success.
+    /// The failures, the business failure first; empty on success.
     pub errors: Vec<Failure>,
     /// A row per step of the plan, in plan order.
     pub steps: Vec<StepRow>,
     /// Tokens and money of the whole run.
     pub usage: Usage,
-    /// What became of the stages of machines.
+    /// Executions of the stages of machines.
     pub stages: Stages,
-    /// Which attempt it is, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// What another attempt has to do.
+    /// Work left for another attempt.
     pub remains: Remains,
-    /// The run has left its pipeline and continued in skill mode.
+    /// Set if the run has left its pipeline and continued in skill mode.
     pub fell_back: Option<FellBack>,
-    /// Pipelines that its agents called as tools and that deviated, in order (L-79).
+    /// Pipelines that the run's agents called as tools and that deviated, in order (L-79).
     pub deviations: Vec<CallDeviation>,
 }
 
@@ -60,11 +60,11 @@ pub struct CallDeviation {
     pub pipeline: String,
     /// The step that deviated; empty if the pipeline has none.
     pub step: String,
-    /// Why: the word of a reason, or of a kind of failure.
+    /// The word of a deviation reason, or of a kind of failure.
     pub reason: &'static str,
 }
 
-/// How a run came from its pipeline into skill mode (L-67).
+/// The transition of a run from its pipeline into skill mode (L-67).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FellBack {
     /// The name of the pipeline that the run began with.
@@ -73,16 +73,16 @@ pub struct FellBack {
     pub step: String,
     /// The class of the deviation (L-50).
     pub reason: Reason,
-    /// How many calls of the pipeline have changed something, or may have.
+    /// Number of calls of the pipeline that have changed something, or may have.
     pub writes_done: usize,
 }
 
-/// What another attempt at a run has to do.
+/// Work left for another attempt at a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Remains {
-    /// The parts of the pipeline that began and did not succeed, as beginnings of effect ids: see [`Remains::covers`].
+    /// The parts of the pipeline that began and did not succeed, as prefixes of effect ids: see [`Remains::covers`].
     pub unfinished: Vec<String>,
-    /// The scope has ended: its constructor did not succeed, or its destructor has begun.
+    /// True if the scope has ended: its constructor did not succeed, or its destructor has begun.
     pub is_scope_over: bool,
 }
 
@@ -93,12 +93,12 @@ impl Remains {
     }
 }
 
-/// True if the effect `id` is that of `part` or of something inside it.
+/// True if the effect `id` is `part` itself or inside it.
 pub fn is_below(id: &str, part: &str) -> bool {
     id.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '#', '!', '@', '[']))
 }
 
-/// What became of the stages of machines, in the order of their execution.
+/// Executions of the stages of machines, in order.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Stages {
     /// A row per execution.
@@ -107,68 +107,68 @@ pub struct Stages {
     pub last: Option<Json>,
 }
 
-/// What became of one execution of a stage.
+/// The state of one execution of a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageRow {
     /// The stage's id in its machine.
     pub stage_id: String,
     /// The id of the execution, `RUN/STAGE#N` for the Nth visit of the stage (B-ID2).
     pub stage_execution_id: String,
-    /// How far it has come.
+    /// State of the execution.
     pub status: StageStatus,
-    /// The final verdict, once there is one.
+    /// The final verdict; `None` before there is one.
     pub verdict: Option<&'static str>,
-    /// The last attempt ended at the turn cap.
+    /// True if the last attempt ended at the turn cap.
     pub cap_hit: bool,
-    /// How many attempts there were.
+    /// Number of attempts.
     pub attempt_count: u32,
 }
 
 crate::words! {
-    /// How far an execution of a stage has come.
+    /// State of a stage's execution.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum StageStatus {
-        /// It is at work.
+        /// The stage is in progress.
         Running = "running",
-        /// It came to its exit.
+        /// The stage reached its exit.
         Completed = "completed",
-        /// Its gate said not now.
+        /// The stage's gate is not open.
         Suspended = "parked",
-        /// It waits for an answer.
+        /// The stage waits for an answer.
         Halted = "halted",
-        /// It ended with an error.
+        /// The stage ended with an error.
         Failed = "failed",
-        /// It was stopped.
+        /// The stage was cancelled.
         Cancelled = "cancelled",
     }
 }
 
-/// What became of one step.
+/// State of one step, as a row of the report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepRow {
     /// Constructor, business or destructor.
     pub phase: Phase,
     /// The step's name in its pipeline.
     pub name: String,
-    /// Its `type`.
+    /// The step's `type`.
     pub kind: &'static str,
-    /// The state of the step; with elements that of all together.
+    /// State of the step; with `for_each`, of all elements together.
     pub status: StepStatus,
-    /// How many attempts there were, of all elements together.
+    /// Number of attempts, of all elements together.
     pub attempts: u32,
-    /// How many of these repeated one that was rejected or had failed.
+    /// Number of attempts that followed a rejected or failed one.
     pub retries: u32,
-    /// For how long it was at work, in milliseconds: effects that ran at the same time count once.
+    /// Time that the step was at work, in milliseconds: effects that ran at the same time count once.
     pub duration_ms: u64,
-    /// Its output came from an earlier run; of a `for_each`, that of every element.
+    /// True if the output came from an earlier run; with `for_each`, the output of every element.
     pub cached: bool,
-    /// The elements of its `for_each`, if it has one and did begin.
+    /// The elements of the step's `for_each`; `None` without one, or before it began.
     pub items: Option<Items>,
     /// Tokens and money of the step.
     pub usage: Usage,
-    /// The model that answered last, as `provider/model`.
+    /// The model that responded last, as `provider/model`.
     pub model: Option<String>,
-    /// Its effects, in the order in which they ended.
+    /// Ids of the step's effects, in the order in which they ended.
     pub effects: Vec<EffectId>,
 }
 
@@ -193,25 +193,25 @@ impl StepRow {
 }
 
 crate::words! {
-    /// What became of a step.
+    /// State of a step.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum StepStatus {
-        /// It never started.
+        /// The step never started.
         NotStarted = "not_started",
-        /// It is at work.
+        /// The step is in progress.
         Running = "running",
-        /// It ended well.
+        /// The step succeeded.
         Succeeded = "succeeded",
-        /// It ended with a failure, after all its attempts.
+        /// The step failed, after all its attempts.
         Failed = "failed",
-        /// Its condition did not hold.
+        /// The step's condition did not hold.
         Skipped = "skipped",
-        /// It was stopped.
+        /// The step was cancelled.
         Cancelled = "cancelled",
     }
 }
 
-/// Something worth telling while a run goes on. The same run gives the same events, also when it is replayed.
+/// A progress event of a run. The same run yields the same events, also when it is replayed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// A phase begins.
@@ -220,41 +220,41 @@ pub enum Event {
     FellBack {
         /// The pipeline, the step that deviated, and the reason.
         fell_back: FellBack,
-        /// What went wrong, as a sentence fragment.
+        /// The failure, as a sentence fragment.
         message: String,
     },
     /// A step begins.
     StepStarted {
-        /// Its row in [`RunResult::steps`].
+        /// Index of the step in [`RunResult::steps`].
         row: usize,
     },
     /// An attempt of a step was rejected and is repeated.
     AttemptRejected {
-        /// Row of the step, or of the one that calls its pipeline.
+        /// Row of the step, or of the step that calls its pipeline.
         row: usize,
-        /// The element that it works on.
+        /// The element that the attempt works on.
         item: Option<Item>,
-        /// Which attempt, from 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
-        /// How many attempts there are at most.
+        /// Maximum number of attempts.
         max_attempts: u32,
-        /// Schema, validator or transport.
+        /// The schema, validator or transport that rejected the attempt.
         rejected_by: RejectedBy,
         /// One sentence per fault; the model receives them with the next attempt.
         reasons: Vec<String>,
     },
     /// A step is over.
     StepEnded {
-        /// Its row in [`RunResult::steps`].
+        /// Index of the step in [`RunResult::steps`].
         row: usize,
     },
-    /// A model that calls tools has said something.
+    /// A model that calls tools has responded.
     AgentText {
         /// Row of the step.
         row: usize,
-        /// Which of its answers, from 1.
+        /// Number of the response, from 1.
         turn: u32,
-        /// What it said besides its calls; may be empty.
+        /// The response's text besides its calls; may be empty.
         text: String,
     },
     /// A tool is about to be called.
@@ -265,7 +265,7 @@ pub enum Event {
         effect: EffectId,
         /// The tool's name.
         name: String,
-        /// Its arguments as the model wrote them.
+        /// The arguments as the model wrote them.
         arguments: String,
     },
     /// A tool call is over.
@@ -276,57 +276,57 @@ pub enum Event {
         effect: EffectId,
         /// The tool's name.
         name: String,
-        /// What went wrong, if something did: `class/code: message`.
+        /// Error of the call as `class/code: message`; `None` on success.
         error: Option<String>,
-        /// How long it took, in milliseconds.
+        /// Duration of the call, in milliseconds.
         elapsed_ms: u64,
     },
-    /// A step went another way than its definition asks for, with the same result.
+    /// A step could not run as its definition asks, and ran in another way with the same result.
     Detour {
         /// Row of the step.
         row: usize,
-        /// Why, as a sentence.
+        /// The reason, as a sentence.
         why: String,
     },
-    /// Tools of an agent are missing: it continues without them and is notified.
+    /// Tools of an agent are missing: it continues without them and is informed.
     ToolsMissing {
         /// Row of the step.
         row: usize,
-        /// Why, one sentence for each source of tools.
+        /// Reasons, one sentence for each source of tools.
         problems: Vec<String>,
     },
-    /// Older results and arguments were left out of what the model is sent, to keep within its window.
+    /// Older results and arguments were left out of the model's request, to keep it within the context window.
     ContextTrimmed {
         /// Row of the step.
         row: usize,
-        /// How many of them are left out by now.
+        /// Total number left out so far.
         left_out: usize,
     },
-    /// Something happened in a machine of stages (`b-stages` §17).
+    /// An event of a stage machine (`b-stages` §17).
     Stage {
         /// The name of the event.
         name: &'static str,
-        /// What there is to tell: a JSON object.
+        /// Facts of the event: a JSON object.
         payload: Json,
     },
     /// An element of a `for_each` begins.
     ItemStarted {
         /// Row of the step.
         row: usize,
-        /// The element by its place.
+        /// The element by its index.
         item: Item,
     },
     /// An element of a `for_each` is over.
     ItemEnded {
         /// Row of the step.
         row: usize,
-        /// The element by its place.
+        /// The element by its index.
         item: Item,
-        /// The state in which it ended.
+        /// The final state of the element.
         status: StepStatus,
-        /// Its output came from an earlier run.
+        /// True if the output came from an earlier run.
         cached: bool,
-        /// Why it failed, if it did.
+        /// Reason of the failure; `None` on success.
         error: Option<String>,
         /// Number of elements that are over, this one included.
         done: usize,
@@ -361,7 +361,7 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
-/// A text, or the beginning of a long one: at most `max` characters with the mark of the cut.
+/// Shortens a text to at most `max` characters, with an ellipsis as the mark of a cut.
 pub fn clip(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
         Some(_) => text.chars().take(max.saturating_sub(1)).chain(['…']).collect(),

@@ -1,6 +1,6 @@
-//! Scalars of the YAML that etude writes.
+//! Scalars of the YAML that etude writes, on one line.
 
-/// A text as a scalar on one line: plain if every reader takes it for that text, else in double quotes.
+/// Writes a text as a YAML scalar: plain if every reader takes it for that text, else in double quotes.
 pub fn of(text: &str) -> String {
     const KEYWORDS: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan"];
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.');
@@ -8,7 +8,7 @@ pub fn of(text: &str) -> String {
     if starts && text.chars().all(is_word) && !KEYWORDS.contains(&text.to_ascii_lowercase().as_str()) {
         return text.to_owned();
     }
-    // A JSON string is a YAML string, except for characters that YAML wants escaped.
+    // A JSON string is a YAML string, except for characters that must be escaped in YAML.
     serde_json::Value::from(text).to_string().chars().map(escaped).collect()
 }
 
@@ -32,7 +32,7 @@ mod tests {
             assert_eq!(of(text), format!("\"{text}\""));
         }
         assert_eq!(of("a\"\n"), r#""a\"\n""#);
-        // L-12: what YAML does not allow in a quoted scalar.
+        // L-12: characters that YAML does not allow in a quoted scalar are escaped.
         assert_eq!(of("a\u{7f}b\u{85}c\u{9b}\u{2028}\u{feff}"), r#""a\u007fb\u0085c\u009b\u2028\ufeff""#);
     }
 }

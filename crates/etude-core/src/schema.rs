@@ -1,4 +1,4 @@
-//! JSON Schemas, compiled once and kept.
+//! JSON Schemas, compiled once on first use.
 
 pub mod root;
 mod weight;
@@ -17,7 +17,7 @@ pub struct Schema {
     compiled: OnceLock<Result<jsonschema::Validator, String>>,
 }
 
-/// The word for the type of a value in a JSON Schema. A number without a fraction is an integer.
+/// The JSON Schema type of a value, as a word. A number is an integer only if it is written without fraction and exponent.
 pub fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -30,12 +30,12 @@ pub fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// One fault of a value.
+/// A violation of a schema by a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// JSON pointer of the faulty part; empty for the whole value.
     pub pointer: String,
-    /// What is wrong with it.
+    /// Description of the fault.
     pub message: String,
 }
 
@@ -50,16 +50,16 @@ impl fmt::Display for Violation {
 }
 
 impl Schema {
-    /// A schema that is compiled at its first use. `name` is what people know it by, such as its file; `resources`
-    /// are documents that it may refer to, by URI.
+    /// A schema that is compiled at its first use. `name` identifies it for people, such as its file; `resources` are
+    /// documents that it may refer to, by URI.
     pub fn lazy(name: impl Into<String>, document: Value, resources: BTreeMap<String, Value>) -> Self {
         Self { name: name.into(), document: Arc::new(document), resources, compiled: OnceLock::new() }
     }
 
-    /// A schema that is known to be one.
+    /// Compiles a schema, so that it is known to be valid.
     ///
     /// # Errors
-    /// Why `document` is no JSON Schema.
+    /// The reason why `document` is not a JSON Schema.
     pub fn compile(
         name: impl Into<String>,
         document: Value,
@@ -72,12 +72,12 @@ impl Schema {
         }
     }
 
-    /// What people know the schema by.
+    /// Name of the schema for people, such as its file.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The schema itself.
+    /// The schema's own document, without the documents it refers to.
     pub fn document(&self) -> &Arc<Value> {
         &self.document
     }
@@ -87,7 +87,7 @@ impl Schema {
         &self.resources
     }
 
-    /// The schema as one document: what it refers to stands in its `$defs`. For those who take a schema as data.
+    /// The schema as one document: the documents it refers to are in its `$defs`. For consumers that take a schema as data.
     pub fn bundled(&self) -> Arc<Value> {
         if self.resources.is_empty() {
             return Arc::clone(&self.document);
@@ -108,10 +108,10 @@ impl Schema {
         Arc::new(document)
     }
 
-    /// The faults of `value`, in the order of its parts, 100 at most; none if it satisfies the schema.
+    /// The faults of `value`, in the order of its parts, at most 100; empty if it satisfies the schema.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
         match self.validator() {
-            // Most values hold, and that is said without looking at what each fault would be called.
+            // Most values are valid, and checking that alone builds no messages.
             Ok(validator) if validator.is_valid(value) => Vec::new(),
             Ok(validator) => validator
                 .iter_errors(value)
@@ -128,7 +128,7 @@ impl Schema {
         }
     }
 
-    /// The same as sentences.
+    /// The faults of `value` as sentences: see [`Self::violations`].
     pub fn faults(&self, value: &Value) -> Vec<String> {
         self.violations(value).iter().map(ToString::to_string).collect()
     }
@@ -138,10 +138,10 @@ impl Schema {
     }
 }
 
-/// A list of a million wrong elements is as wrong as one of a hundred.
+/// Maximum number of reported faults: more do not help to correct a value.
 const MAX_VIOLATIONS: usize = 100;
 
-/// A fault quotes the value it found; a long one would drown the reason.
+/// Shortens a fault that quotes a long value, which would drown the reason.
 fn shorten(message: &str) -> String {
     const LIMIT: usize = 500;
     if message.chars().count() <= LIMIT {
@@ -159,7 +159,7 @@ impl fmt::Debug for Schema {
 }
 
 fn build(document: &Value, resources: &BTreeMap<String, Value>) -> Result<jsonschema::Validator, String> {
-    // A back-tracking pattern could hang the run on a hostile answer; the linear engine cannot.
+    // A back-tracking pattern could hang the run on a hostile response; the linear engine cannot.
     let options =
         jsonschema::options().with_pattern_options(jsonschema::PatternOptions::regex()).should_validate_formats(true);
     let uri = uri_of(document)?;
@@ -183,11 +183,11 @@ fn build(document: &Value, resources: &BTreeMap<String, Value>) -> Result<jsonsc
         return Err(too_heavy());
     }
     let validator = options.with_registry(&registry).build(document).map_err(|e| e.to_string())?;
-    // What leads nowhere is refused by the validator, too, which says so better.
+    // The validator refuses dangling references, too, with a better message.
     whole.map(|_| validator).map_err(|e| e.to_string())
 }
 
-/// The URI that the validator knows a schema by.
+/// The URI of a schema in the validator.
 fn uri_of(document: &Value) -> Result<jsonschema::Uri<String>, String> {
     let draft = jsonschema::Draft::default().detect(document);
     let resource = draft.create_resource_ref(document);

@@ -1,14 +1,14 @@
-//! URLs of services that may hold credentials: compared by their origin, and shown without what they may hide.
+//! URLs of services that may hold credentials: compared by their origin, and shown without secrets.
 
 use std::fmt;
 
 use percent_encoding::percent_decode_str;
 use url::{Host, Url};
 
-/// What stands for a secret.
+/// Replacement for a secret.
 const HIDDEN: &str = "***";
 
-/// A shorter text is no secret: it would be found everywhere.
+/// Minimum length of a secret: shorter texts occur everywhere.
 const SHORTEST_SECRET: usize = 6;
 
 /// Words in the names of query parameters that hold secrets.
@@ -16,8 +16,8 @@ const SECRET_NAMES: [&str; 4] = ["key", "token", "secret", "sig"];
 
 /// The URL of a service, such as a provider or an MCP server.
 ///
-/// `Display` and `Debug` leave out user, password, query, fragment, and parts of the path that look like keys, so a URL
-/// that is put into a message shows none of them. Only [`ServiceUrl::expose`] gives all of it.
+/// `Display` and `Debug` leave out user, password, query, fragment, and parts of the path that look like keys. So a URL
+/// in a message shows none of them. Only [`ServiceUrl::expose`] returns the whole URL.
 ///
 /// ```
 /// use etude_core::service_url::ServiceUrl;
@@ -38,17 +38,17 @@ pub struct Origin {
 }
 
 impl ServiceUrl {
-    /// A URL as it is configured; whether it is one shows when it is used.
+    /// A URL as it is configured; it is not checked before its use.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// All of it, for a request.
+    /// The whole URL, for a request.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Where requests go; `None` if the URL has no host.
+    /// Target of requests; `None` if the URL has no host.
     pub fn origin(&self) -> Option<Origin> {
         let url = Url::parse(&self.0).ok()?;
         let host = url.host_str()?.trim_end_matches('.').to_ascii_lowercase();
@@ -60,8 +60,8 @@ impl ServiceUrl {
         Some(Origin { scheme: url.scheme().to_owned(), host, port: url.port_or_known_default(), is_loopback })
     }
 
-    /// What no answer, result or output may hold: the password, or the user where there is none, and values of the query and
-    /// parts of the path that are named or look like keys; each as it is written, and decoded.
+    /// Secrets that no response, result or output may hold. These are the password, or the user if there is none, and
+    /// values of the query and parts of the path that are named or look like keys; each as written, and decoded.
     pub fn secrets(&self) -> Vec<String> {
         self.hidden(|name, value| {
             let name = name.to_lowercase();
@@ -84,8 +84,8 @@ impl ServiceUrl {
         found
     }
 
-    /// A text about this URL, such as an error of a library, without what the URL hides. Every other URL in it is shown as
-    /// this type shows it.
+    /// Redacts a text about this URL, such as an error of a library: removes the URL's secrets, and shows every other
+    /// URL in it as this type does.
     pub fn redact(&self, text: &str) -> String {
         let mut text = text.replace(&self.0, &self.to_string());
         for secret in self.hidden(|_, _| true) {
@@ -130,7 +130,7 @@ impl fmt::Debug for ServiceUrl {
 }
 
 impl Origin {
-    /// Host and port, the port only where it is not the scheme's own.
+    /// Host and port; the port only if it differs from the scheme's default.
     pub fn host(&self) -> String {
         match (self.port, self.scheme.as_str()) {
             (None, _) | (Some(443), "https") | (Some(80), "http") => self.host.clone(),
@@ -138,8 +138,8 @@ impl Origin {
         }
     }
 
-    /// Whether it is this machine: a loopback address, or `localhost`. A name that resolves to one is not taken for it,
-    /// since that is for its owner to change.
+    /// True for this machine: a loopback address, or `localhost`. A name that resolves to one does not count, because
+    /// its owner can change that.
     pub fn is_loopback(&self) -> bool {
         self.is_loopback
     }
@@ -151,7 +151,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A text whose URLs show what [`ServiceUrl`] shows of them.
+/// Redacts the URLs in a text: each is shown as [`ServiceUrl`] shows it.
 pub fn redact(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     each_url(text, |piece| match piece {
@@ -161,7 +161,8 @@ pub fn redact(text: &str) -> String {
     out
 }
 
-/// The same for source lines, whose marks must still fit: what a URL hides becomes as many asterisks.
+/// Redacts the URLs in a source line, but keeps its width, so that marks below it still fit: each hidden character
+/// becomes an asterisk.
 pub fn mask(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     each_url(text, |piece| match piece {
@@ -186,7 +187,7 @@ fn each_url<'t>(text: &'t str, mut take: impl FnMut(Piece<'t>)) {
         let end = after.find(|c: char| c.is_whitespace() || "\"'`<>".contains(c)).unwrap_or(after.len());
         let end = mark + 3 + after[..end].trim_end_matches([')', ']', '}', ',', '.', ';', ':', '!']).len();
         take(Piece::Text(&rest[..scheme]));
-        // A message that names a scheme alone, such as `https://`, has no URL there.
+        // A message that names only a scheme, such as `https://`, has no URL there.
         match scheme == mark || end == mark + 3 {
             true => take(Piece::Text(&rest[scheme..end])),
             false => take(Piece::Url(&rest[scheme..end])),
@@ -199,7 +200,7 @@ fn each_url<'t>(text: &'t str, mut take: impl FnMut(Piece<'t>)) {
 fn masked(url: &str) -> String {
     let start = url.find("://").map_or(0, |at| at + 3);
     let authority_end = url[start..].find(['/', '?', '#']).map_or(url.len(), |at| start + at);
-    // The last `@` ends the user: a password may hold one.
+    // The last `@` ends the user, because a password may hold one.
     let host = url[start..authority_end].rfind('@').map_or(start, |at| start + at);
     let query = url[authority_end..].find(['?', '#']).map_or(url.len(), |at| authority_end + at + 1);
     let stars = |text: &str| "*".repeat(text.chars().count());
@@ -210,7 +211,7 @@ fn masked(url: &str) -> String {
     out
 }
 
-/// True for an address of this machine.
+/// True for a loopback address of this machine, or `localhost`.
 pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -220,7 +221,7 @@ pub fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Keys are long, of one piece, and have letters and digits.
+/// True if a part looks like a key: long, in one piece, with letters and digits.
 fn looks_like_a_key(part: &str) -> bool {
     const SHORTEST: usize = 20;
     let has = |wanted: fn(&u8) -> bool| part.as_bytes().iter().any(wanted);
@@ -231,7 +232,7 @@ fn looks_like_a_key(part: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// A-3.7: no form of a URL in a message shows what the URL hides.
+    /// A-3.7: no form of a URL in a message shows its secrets.
     #[test]
     fn a_url_is_shown_without_what_it_may_hide() {
         for (url, shown) in [
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(redact("a :// b"), "a :// b");
     }
 
-    /// A-3.7: what a URL hides is redacted elsewhere too; words that stand in it by chance are not.
+    /// A-3.7: the credentials of a URL are redacted elsewhere too; its ordinary words are not.
     #[test]
     fn only_credentials_of_a_url_are_secrets() {
         let secrets = |text: &str| ServiceUrl::new(text).secrets();
@@ -295,7 +296,7 @@ mod tests {
         for other in ["http://api.example.com", "https://api.example.com:444", "https://api.example.com.evil.net"] {
             assert_ne!(origin("https://api.example.com"), origin(other), "{other}");
         }
-        // The host is what stands after the last `@`, however the rest looks.
+        // The host follows the last `@`, whatever the rest looks like.
         assert_eq!(origin("https://api.example.com@evil.net/v1").map(|origin| origin.host()), Some("evil.net".into()));
         assert_eq!(origin("https://api.example.com\\@evil.net").map(|o| o.host()), Some("api.example.com".into()));
         assert_eq!(origin("nothing"), None);

@@ -1,25 +1,26 @@
-//! Words of shell text.
+//! Words of shell command lines.
 
 use serde_json::Value;
 
 /// The tool that runs command lines.
 pub const TOOL: &str = "Bash";
-/// Its argument that is the command line.
+/// The argument of the tool that holds the command line.
 pub const COMMAND: &str = "command";
-/// What its arguments begin with that are positional parameters of the command line, which only steps may give: `argument_1` is
-/// `"$1"` (L-33).
+/// Prefix of the arguments that are positional parameters of the command line: `argument_1` is `"$1"`. Only steps may
+/// give them (L-33).
 pub const ARGUMENT: &str = "argument_";
 
 /// A word of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineWord {
-    /// Where it begins, in bytes.
+    /// Start, as a byte offset into the line.
     pub start: usize,
-    /// Where it ends, in bytes.
+    /// End, as a byte offset into the line (exclusive).
     pub end: usize,
     /// The word as the program receives it, without quotes and escapes.
     pub text: String,
-    /// An argument may take its place: whatever it is, it stays one argument, which is not run or evaluated (L-33).
+    /// True if an argument may replace the word: the argument, whatever its text, stays one argument and is not run or
+    /// evaluated (L-33).
     pub takes_value: bool,
 }
 
@@ -34,31 +35,31 @@ pub fn arguments(call: &Value) -> Vec<String> {
     texts.collect()
 }
 
-/// A text as one word of a POSIX shell, in single quotes.
+/// Quotes a text as one word of a POSIX shell, in single quotes.
 pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// A text as one word of a shell: in quotes only if a shell would divide or change it.
+/// Writes a text as one word of a shell, in quotes only if a shell would divide or change it.
 pub fn word(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
-    // At its start, some shells take `=` for the path of a program.
+    // Some shells take `=` at the start of a word for the path of a program.
     let needs_no_quotes = !text.is_empty() && !text.starts_with('=') && text.chars().all(is_plain);
     if needs_no_quotes { text.to_owned() } else { quoted(text) }
 }
 
-/// Words as a command line.
+/// Joins words to a command line.
 pub fn line<S: AsRef<str>>(words: &[S]) -> String {
     words.iter().map(|text| word(text.as_ref())).collect::<Vec<_>>().join(" ")
 }
 
-/// A command line with positional parameters put in: each `"$1"` of the line is the first of `arguments` as one word, and so on. For
-/// judging and comparing only: what is executed is the line, with the arguments beside it (L-33).
+/// A command line with its positional parameters inserted: each `"$1"` becomes the first of `arguments` as one word,
+/// and so on. For judging and comparing only: the line itself is executed, with the arguments beside it (L-33).
 pub fn with_arguments<S: AsRef<str>>(line: &str, arguments: &[S]) -> String {
     with_words(line, arguments, &word)
 }
 
-/// Whether two command lines with their positional parameters are the same, however their words are quoted.
+/// True if two command lines with their positional parameters are the same, however their words are quoted.
 pub fn is_same_line<S: AsRef<str>>(one: (&str, &[S]), other: (&str, &[S])) -> bool {
     let in_double = |text: &str| format!("\"{text}\"");
     let forms = |(line, arguments): (&str, &[S])| {
@@ -98,7 +99,7 @@ fn with_words<S: AsRef<str>>(line: &str, arguments: &[S], written: &dyn Fn(&str)
 mod tests {
     use super::*;
 
-    /// L-33: a parameter is one word wherever it stands, and nothing else is one.
+    /// L-33: a parameter is one word at any position, and other texts are not parameters.
     #[test]
     fn parameters_are_put_in_as_words() {
         let put = |line: &str| with_arguments(line, &["v1", "a b; c", "\"$1\""]);

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use crate::data::{Json, unicode};
 
-/// Longest text that a template makes, in bytes: pipelines that hand a text on twice each could double it without end.
+/// Maximum length of a rendered text, in bytes: without it, pipelines that each insert a text twice could double it
+/// without end.
 pub const MAX_RENDERED: usize = 16 << 20;
 
 /// Text with references to values of the run.
@@ -20,27 +21,27 @@ enum Part {
     Reference(Reference, Range<usize>),
 }
 
-/// What stands between double braces.
+/// A reference between double braces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference {
     /// `{{input.NAME.…}}`: a parameter of the pipeline.
     Input {
-        /// The parameter, then the way into it: never empty.
+        /// The parameter, then the path into its value: never empty.
         path: Vec<Segment>,
     },
     /// `{{STEP.output.…}}`: the output of an earlier step.
     Output {
         /// The name of the step in its pipeline.
         step: String,
-        /// The way into its output.
+        /// Path into the step's output.
         path: Vec<Segment>,
     },
     /// `{{item.…}}`: the element of a `for_each` (X-1).
     Item {
-        /// The way into it.
+        /// Path into the element.
         path: Vec<Segment>,
     },
-    /// `{{index}}`: the place of the element, from 0 (X-1).
+    /// `{{index}}`: the index of the element, from 0 (X-1).
     Index,
     /// `{{run.request}}`: the request that the run was started with, in the user's words (L-49).
     Request,
@@ -55,52 +56,52 @@ pub enum Segment {
     Index(usize),
 }
 
-/// Something in double braces that is no reference.
+/// Text in double braces that is not a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it stands in the template, in bytes.
+    /// Position in the template, as a byte range.
     pub range: Range<usize>,
     /// The fault, by which the diagnostic is chosen.
     pub kind: ProblemKind,
 }
 
-/// What is wrong with a template.
+/// Kind of fault in a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProblemKind {
     /// `{{` without `}}`.
     Unclosed,
-    /// Not of the form that a reference has.
+    /// Text that does not have the form of a reference.
     NotAReference {
-        /// What stands between the braces, without the blanks around it.
+        /// The text between the braces, without surrounding blanks.
         text: String,
     },
 }
 
-/// A reference that has no value in this run.
+/// Error: a reference that has no value in this run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{{{{{reference}}}}}` has no value: {why}")]
 pub struct Unresolved {
     /// The reference as written.
     pub reference: String,
-    /// Why there is no value, as a sentence fragment.
+    /// Reason, as a sentence fragment.
     pub why: String,
 }
 
-/// Where a template's references find their values.
+/// Source of the values of a template's references.
 pub trait Scope {
     /// The value that `reference` names, without its path.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason why there is no value.
     fn root(&self, reference: &Reference) -> Result<Json, String>;
 
-    /// The version of the interpreter that began the run: what it did differently is done as it did. Without a run, the newest.
+    /// The version of the interpreter that began the run, whose behaviour is kept. Without a run, the newest.
     fn abi(&self) -> u32 {
         u32::MAX
     }
 }
 
-/// Parses `text`. What is no reference is left out of the template and returned as a problem.
+/// Parses `text`. Malformed references are left out of the template and returned as problems.
 ///
 /// `\{{` writes a literal `{{`.
 pub fn parse(text: &str) -> (Template, Vec<Problem>) {
@@ -155,7 +156,7 @@ impl Template {
         Self { parts: vec![Part::Reference(reference, 0..0)] }
     }
 
-    /// The references, each with its place in the text, in bytes, braces included.
+    /// The references, each with its byte range in the text, braces included.
     pub fn references(&self) -> impl Iterator<Item = (&Reference, Range<usize>)> {
         self.parts.iter().filter_map(|part| match part {
             Part::Text(_) => None,
@@ -198,8 +199,8 @@ impl Template {
         Ok(text)
     }
 
-    /// As [`Template::render`], with references that have no value yet left as they were written: for dry runs. The text is
-    /// cut after `limit` bytes.
+    /// As [`Template::render`], but references that have no value yet stay as they are written: for dry runs. The text
+    /// is cut after `limit` bytes.
     pub fn render_partly(&self, scope: &dyn Scope, limit: usize) -> String {
         let mut text = String::new();
         for part in &self.parts {
@@ -220,10 +221,10 @@ impl Template {
     }
 }
 
-/// The first version of the interpreter that inserts every string bare, also one that is no Unicode.
+/// The first version of the interpreter that inserts every string bare, even if it is not Unicode.
 const INSERTS_BARE: u32 = 8;
 
-/// The text that stands for `value` in a template.
+/// The text of `value` inside a template.
 fn insertable(value: &Json, abi: u32) -> String {
     let Ok(text) = value.text() else { return String::new() };
     if !text.starts_with('"') {
@@ -256,7 +257,7 @@ pub fn compact(text: &str) -> String {
 }
 
 impl Reference {
-    /// The way into the value.
+    /// Path into the referenced value.
     pub fn path(&self) -> &[Segment] {
         match self {
             Self::Input { path } | Self::Output { path, .. } | Self::Item { path } => path,
@@ -264,10 +265,10 @@ impl Reference {
         }
     }
 
-    /// The value in this run.
+    /// The value of the reference in this run, path included.
     ///
     /// # Errors
-    /// There is none.
+    /// The reference has no value.
     pub fn resolve(&self, scope: &dyn Scope) -> Result<Json, Unresolved> {
         let unresolved = |why| Unresolved { reference: self.to_string(), why };
         let mut value = scope.root(self).map_err(unresolved)?;
@@ -291,7 +292,7 @@ impl Reference {
     }
 }
 
-/// The member or element of `value` that `segment` names; in errors `{it}` stands for the value.
+/// The member or element of `value` that `segment` names. In errors, `{it}` is the placeholder of the value.
 fn step_into(value: &Json, segment: &Segment) -> Result<Json, String> {
     use serde_json::value::RawValue;
     let text = value.text().map_err(|e| e.to_string())?;
@@ -332,7 +333,7 @@ fn kind_word(first: Option<u8>) -> &'static str {
     }
 }
 
-/// A text that is no reference.
+/// Error: a text is not a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotAReference;
 

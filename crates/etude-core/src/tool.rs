@@ -1,4 +1,4 @@
-//! What an agent asks of its tools and what they give back, without knowing where a tool comes from.
+//! Requests of an agent to its tools and their results, independent of the tools' origin.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,55 +9,55 @@ use crate::data::Json;
 use crate::model::{Tier, Tool};
 use crate::tree;
 
-/// The name under which a step calls a command of an application. No model is offered it.
+/// The name under which a step calls a command of an application. It is in no model's tool list.
 pub const APPLICATION_CALL: &str = "!application";
 
-/// Which tools an agent asks for. The host knows where they come from: built in, the app's `tools/`, MCP servers.
+/// The tools that an agent asks for. The host knows their origin: built in, the app's `tools/`, or MCP servers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolSelection {
-    /// Patterns as `allowed-tools` lists them, which narrow what is in reach; `None`: all of it.
+    /// Patterns as in `allowed-tools`, which narrow the available tools; `None`: all of them.
     pub allowed: Option<Vec<String>>,
-    /// Skills in reach are offered by name and description, to be read on demand.
+    /// True to list the available skills by name and description, so that the model can read them on demand.
     pub lists_skills: bool,
-    /// What can be activated is listed in the descriptions of tools: the caller shows its model no text but its own
-    /// (B-A2).
+    /// True to list skills and applications in the descriptions of tools: the caller's model receives no text but the
+    /// caller's own (B-A2).
     pub lists_in_tools: bool,
-    /// Which model will call them.
+    /// Tier of the model that will call the tools.
     pub tier: Tier,
-    /// The directory of the skill whose agent this is, relative to the app's: it may be read.
+    /// The directory of the agent's skill, relative to the app's; the agent may read it.
     pub dir: String,
 }
 
-/// What the host found for a [`ToolSelection`].
+/// The host's reply to a [`ToolSelection`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ToolList {
-    /// The tools, in the order in which a model shall see them.
+    /// The tools, in the order in which the model receives them.
     pub tools: Vec<AvailableTool>,
-    /// What an agent is given besides its own instructions: the catalogs of what it can activate.
+    /// Text for the agent besides its own instructions: the catalogs of skills and applications that it can activate.
     pub context: String,
-    /// How many tokens the model that will answer takes in all, where that is known.
+    /// Context window of the model that will respond, in tokens; `None` if unknown.
     pub window_tokens: Option<u64>,
-    /// Why some tools are missing, one sentence each.
+    /// Reasons why some tools are missing, one sentence each.
     pub problems: Vec<String>,
-    /// The model that will answer, as `provider/model`; empty if that is not known.
+    /// The model that will respond, as `provider/model`; empty if unknown.
     pub model: String,
-    /// How surely that model calls tools.
+    /// Reliability of that model's tool calls.
     pub tool_calling: ToolCalling,
 }
 
 crate::words! {
-    /// How surely a model calls tools: in a form that differs from text, and with faults that can be reported back to it
-    /// (B-CN2, B-CN5).
+    /// Reliability of a model's tool calls: calls in a form that differs from text, and with faults that can be
+    /// reported back to it (B-CN2, B-CN5).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum ToolCalling {
-        /// Guaranteed.
+        /// Tool calls are guaranteed.
         #[default]
         Hard = "hard",
-        /// Has to be tried.
+        /// Tool calls must be probed.
         Probed = "probed",
-        /// Usually.
+        /// The model usually calls tools.
         Preferred = "preferred",
-        /// Not at all.
+        /// The model cannot call tools.
         Absent = "absent",
     }
 }
@@ -67,78 +67,79 @@ crate::words! {
 pub struct AvailableTool {
     /// Name, description and schema, as the model receives them.
     pub tool: Tool,
-    /// It is a learned pipeline, which the machine runs itself (L-77).
+    /// True for a learned pipeline, which the machine runs itself (L-77).
     pub is_pipeline: bool,
-    /// Its calls change things: they run one after the other and never beside another call of the same turn.
+    /// True if calls change things: they run one after the other and never beside another call of the same turn.
     pub is_exclusive: bool,
-    /// Its results stay in the conversation whatever happens: activated skills and contracts.
+    /// True if results always stay in the conversation: activated skills and contracts.
     pub is_kept: bool,
-    /// What answers about its calls are known by, as a text with `{{args.name}}` in it; `None`: its name.
+    /// Template for the key that approvals of calls are kept under, with `{{args.name}}` as placeholders; `None`: the
+    /// tool's name.
     pub approval_key: Option<String>,
 }
 
 /// A call of a tool, as the tool port receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
-    /// What the agent was offered.
+    /// The selection that the agent works with.
     pub tool_selection: Arc<ToolSelection>,
-    /// The tool's name as the model or the step wrote it; it may be none of `tool_selection`.
+    /// The tool's name as the model or the step wrote it; it may not be in the tool list.
     pub name: String,
     /// Arguments as the model wrote them: JSON text, not checked.
     pub arguments: String,
     /// The model's id for the call.
     pub id: String,
-    /// The idempotency key of whatever the call starts: the effect's path, without the run's id.
+    /// The idempotency key of everything that the call starts: the effect's path, without the run's id.
     pub key: String,
-    /// It may be done without asking the policy: somebody has been asked, or the envelope of a stage allows it.
+    /// True if the call needs no approval by the policy: a person has approved it, or the envelope of a stage allows it.
     pub is_approved: bool,
-    /// A person has said yes to this very call, which was held for it.
+    /// True if a person has confirmed exactly this call, which waited for that.
     pub is_confirmed: bool,
-    /// The key of the question that a person has said yes to: the call must still be that one.
+    /// The key of the question that a person has approved: the call must still have that key.
     pub approved_key: Option<String>,
-    /// Which execution of a stage calls, if one does (B-ID1).
+    /// Id of the stage execution that makes the call, if a stage does (B-ID1).
     pub stage_execution: Option<String>,
 }
 
 impl ToolCall {
-    /// True if a step of type `tool` makes the call, and no model (L-43).
+    /// True if a step of type `tool` makes the call, not a model (L-43).
     pub fn is_of_step(&self) -> bool {
         self.id == self.key && self.name != APPLICATION_CALL
     }
 }
 
-/// What became of a call.
+/// The tool port's reply to a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolReply {
-    /// It is over.
+    /// The call is over.
     Done(ToolResult),
-    /// Nothing was done: somebody has to be asked first.
+    /// Nothing was done: a person must decide first.
     Held {
-        /// The same for calls that one answer may cover.
+        /// Approval key, equal for all calls that one decision may cover.
         key: String,
-        /// The question for a person, as it is shown.
+        /// The question as the person sees it.
         question: String,
-        /// The answer is for this one call: a confirmation, which no earlier answer and no policy stands in for
-        /// (C-1.14).
+        /// True if the decision is for this one call: a confirmation, which no earlier decision and no policy can
+        /// replace (C-1.14).
         is_once: bool,
     },
 }
 
-/// The end of a call, with text for the model in any case.
+/// The result of a call, which always has text for the model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ToolResult {
     /// Text for the model.
     pub content: String,
-    /// What went wrong, if something did.
+    /// The error; `None` on success.
     pub error: Option<ToolError>,
-    /// What was enforced on the program that did it, in words; `None`: nothing, or no program did.
+    /// The enforced sandbox rules of the called program, in words; `None` without rules or without a program.
     pub sandbox: Option<String>,
 }
 
-/// What went wrong with a call: to be matched by class and code, never by text (`b-stages` §18).
+/// The error of a call. Callers match on class and code, never on the text (`b-stages` §18).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolError {
-    /// Whether the same call may succeed later; callers decide by it whether to repeat.
+    /// Class of the error, by which callers decide whether to repeat the call.
     pub class: ErrorClass,
     /// A word such as `InputInvalid`.
     pub code: String,
@@ -147,7 +148,7 @@ pub struct ToolError {
 }
 
 crate::words! {
-    /// The classes of errors that a call of a tool may have (`b-stages` §18).
+    /// The classes of errors of tool calls (`b-stages` §18).
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum ErrorClass {
         /// The same call would fail again.
@@ -170,13 +171,13 @@ impl ToolError {
         Self { class: ErrorClass::ToolTransient, code: code.to_owned(), message: message.into() }
     }
 
-    /// `Cancellation/ToolCancelled`.
+    /// The error `Cancellation/ToolCancelled`.
     pub fn cancelled() -> Self {
         let message = "the call was given up".to_owned();
         Self { class: ErrorClass::Cancellation, code: "ToolCancelled".to_owned(), message }
     }
 
-    /// `ToolTerminal/ToolExecutionFailed`: the tool ran and failed.
+    /// The error `ToolTerminal/ToolExecutionFailed`: the tool ran and failed.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::terminal("ToolExecutionFailed", message)
     }
@@ -195,7 +196,7 @@ impl From<ToolError> for ToolResult {
 }
 
 impl ToolResult {
-    /// A call that did what was asked.
+    /// A successful call.
     pub fn ok(content: impl Into<String>) -> Self {
         Self { content: content.into(), ..Self::default() }
     }
@@ -205,12 +206,13 @@ impl ToolResult {
         Self { content, error: Some(error), sandbox: None }
     }
 
-    /// A call that was refused, as the model reads it.
+    /// A refused call, with the text that the model reads.
     pub fn denied(message: &str) -> Self {
         Self::terminal("ApprovalDenied", message)
     }
 
-    /// A call that a person has denied. `key`: what was asked about; `None`: a stage asked before the call of `tool` was begun.
+    /// A call that a person has denied. `key` is the approval key of the question; `None`: a stage asked before the
+    /// call of `tool` began.
     pub fn denied_by_user(tool: &str, key: Option<&str>, reason: Option<&str>) -> Self {
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         match key {
@@ -219,7 +221,7 @@ impl ToolResult {
         }
     }
 
-    /// The code of a call that a model has not confirmed (L-64).
+    /// The error code of a call that a model has not confirmed (L-64).
     pub const NOT_CONFIRMED: &str = "NotConfirmed";
 
     /// A call that was cancelled.
@@ -228,18 +230,18 @@ impl ToolResult {
         Self::failed_with(error.message.clone(), error)
     }
 
-    /// A call that would fail again.
+    /// A failed call that would fail again.
     pub fn terminal(code: &str, message: &str) -> Self {
         ToolError::terminal(code, message).into()
     }
 
-    /// The call did not do what was asked.
+    /// True if the call failed.
     pub fn is_error(&self) -> bool {
         self.error.is_some()
     }
 }
 
-/// The arguments of a call as a value; `None` if they are no JSON object. No text means no arguments.
+/// The arguments of a call as a JSON object; `None` if they are not one. An empty text means no arguments.
 pub fn arguments(text: &str) -> Option<Json> {
     match text.trim() {
         "" => Some(Json::trusted("{}")),
@@ -247,8 +249,8 @@ pub fn arguments(text: &str) -> Option<Json> {
     }
 }
 
-/// The arguments of a call as they are reported to people and programs: as JSON, or as the text that they are if they are
-/// none. No text means no arguments.
+/// The arguments of a call as people and programs see them: as JSON, or as the plain text if they are not JSON. An
+/// empty text means no arguments.
 pub fn shown_arguments(text: &str) -> Value {
     match text.trim() {
         "" => Value::Object(Map::new()),
@@ -256,7 +258,7 @@ pub fn shown_arguments(text: &str) -> Value {
     }
 }
 
-/// An approval key with its `{{args.x}}` filled in; what is missing is left empty (`b-stages` §20.5).
+/// Fills in the `{{args.x}}` of an approval key; missing arguments become empty (`b-stages` §20.5).
 pub fn approval_key(template: &str, args: &Map<String, Value>) -> String {
     let mut text = String::new();
     let mut rest = template;
@@ -274,13 +276,13 @@ pub fn approval_key(template: &str, args: &Map<String, Value>) -> String {
     text + rest
 }
 
-/// The argument at `key`: a path such as `files[0].name` into one, or the name of one. A name that looks like a path hides nothing:
-/// a call could have an argument of that name beside the one that its tool reads.
+/// The argument at `key`: a path into an argument, such as `files[0].name`, or the name of one. A path wins over an
+/// argument whose name looks like it, because a call could carry both, and its tool reads only the one at the path.
 pub fn argument_at<'a>(args: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     readings(args, key).next()
 }
 
-/// All that `key` can mean in a call: what is at the path, and the argument of that name.
+/// All meanings of `key` in a call: the value at the path, and the argument of that name.
 pub fn readings<'a>(args: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a Value> {
     let is_path = key.contains(['.', '[']);
     let found = if is_path { at_path(args, key) } else { None };

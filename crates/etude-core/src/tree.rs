@@ -1,28 +1,30 @@
-//! Texts of others as trees, but not as trees of any size: a value that is looked into takes up to 65 times its
-//! text in memory, so that a limit of bytes alone is none.
+//! JSON texts of others as trees of bounded size.
+//!
+//! A tree takes up to 65 times its text in memory, so a limit of bytes alone is not enough.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Most values of a text of which a tree is made. An array of a million rows of eight columns is below it; the worst that
-/// can be said with as many takes 2.3 GiB.
+/// Maximum number of values in a text that becomes a tree. An array of a million rows of eight columns is below it; the
+/// worst text of that number of values takes 2.3 GiB.
 pub const MAX_VALUES: usize = 10_000_000;
 
-/// Most values of what a model or its provider says, which is never a table of a database.
+/// Maximum number of values in a response of a model or its provider, which is never a database table.
 pub const MAX_RESPONSE_VALUES: usize = 1_000_000;
 
-/// Why a text is not made a tree.
+/// Reason why a text does not become a tree.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeError {
-    /// It has too many values.
+    /// The text has too many values.
     #[error("it has more than {} million values; at most as many are looked into", .0 / 1_000_000)]
     TooMany(usize),
-    /// It is no JSON, is nested deeper than 127 levels, or has text that is no Unicode.
+    /// The text is not JSON, is nested deeper than 127 levels, or has text that is not Unicode.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
 }
 
-/// The tree of a JSON text. Integers beyond 64 bits and floats lose precision: use it to decide, not to pass on.
+/// The tree of a JSON text. Integers beyond 64 bits and floats lose precision: the tree is for decisions, not for
+/// passing on.
 ///
 /// # Errors
 /// `text` has more than [`MAX_VALUES`] values, or is not JSON that can be looked into.
@@ -30,7 +32,7 @@ pub fn of(text: &str) -> Result<Value, TreeError> {
     of_bytes(text.as_bytes(), MAX_VALUES)
 }
 
-/// The tree of what a model or its provider says.
+/// The tree of a response of a model or its provider.
 ///
 /// # Errors
 /// `text` has more than [`MAX_RESPONSE_VALUES`] values, or is not JSON that can be looked into.
@@ -38,15 +40,15 @@ pub fn of_answer(text: impl AsRef<[u8]>) -> Result<Value, TreeError> {
     of_bytes(text.as_ref(), MAX_RESPONSE_VALUES)
 }
 
-/// Whether `text` is JSON, of which a tree can perhaps not be made all the same.
+/// True if `text` is JSON. It may still be too large or too deep for a tree.
 pub fn is_json(text: &str) -> bool {
     serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
-/// Whether `text` has as many values as are looked into.
+/// Checks the number of values in `text`.
 ///
 /// # Errors
-/// It has more than [`MAX_VALUES`].
+/// `text` has more than [`MAX_VALUES`].
 pub(crate) fn check_size(text: &str) -> Result<(), TreeError> {
     if exceeds(text.as_bytes(), MAX_VALUES) { Err(TreeError::TooMany(MAX_VALUES)) } else { Ok(()) }
 }
@@ -58,10 +60,11 @@ fn of_bytes(text: &[u8], most: usize) -> Result<Value, TreeError> {
     Ok(serde_json::from_slice(text)?)
 }
 
-/// Whether the JSON in `text` has more than `most` values: texts, numbers, words, arrays and objects, each with all that
-/// is in it. In what is no JSON, whatever looks like a value counts, after the first fault as well.
+/// True if the JSON in `text` has more than `most` values: strings, numbers, literals, arrays and objects, and all
+/// values inside them. In a text that is not JSON everything that looks like a value counts, also after the first
+/// fault.
 pub fn exceeds(text: &[u8], most: usize) -> bool {
-    // Between two values lies at least one byte, so that nearly every text is done with here.
+    // In JSON every value but the first takes at least two bytes, so nearly every text is decided here.
     if text.len() / 2 < most {
         return false;
     }
@@ -85,7 +88,7 @@ pub fn exceeds(text: &[u8], most: usize) -> bool {
     false
 }
 
-/// Where the string ends whose first character is at `at`.
+/// The offset after the end of the string whose first character is at `at`.
 pub(crate) fn end_of_string(text: &[u8], mut at: usize) -> usize {
     while let Some(byte) = text.get(at) {
         match byte {

@@ -1,12 +1,12 @@
-//! Whether a text contains a value word for word: the comparison behind the origins of values and the digests of requests
+//! Verbatim occurrence of a value in a text: the comparison behind the origins of values and the digests of requests
 //! (`learn.md` 2.1).
 
 use crate::digest::Digest;
 
-/// Hexadecimal digits of a request's digest.
+/// Length of a request's digest, in hexadecimal digits.
 const DIGEST_DIGITS: usize = 16;
 
-/// A text as it is compared: without case, with `_`, `#` and runs of blanks as one blank, and none at its ends.
+/// Normalizes a text for comparison: lower case, with `_`, `#` and runs of blanks as one blank, and none at its ends.
 pub fn normal(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     for c in text.chars().flat_map(char::to_lowercase) {
@@ -26,12 +26,12 @@ fn push_blank(text: &mut String) {
     }
 }
 
-/// The words of a text: its runs of letters and digits.
+/// The words of a text: runs of letters and digits.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-/// Whether `text` contains `value` at the bounds of words and of numbers. Both are [`normal`].
+/// True if `text` contains `value` at the boundaries of words and numbers. Both must be [`normal`].
 pub fn holds(text: &str, value: &str) -> bool {
     text.match_indices(value).any(|(at, _)| {
         let (before, after) = (&text[..at], &text[at + value.len()..]);
@@ -45,22 +45,22 @@ pub fn holds(text: &str, value: &str) -> bool {
     })
 }
 
-/// `left` ends in a point after a digit, and `right` begins with a digit: `12.|5`.
+/// True if `left` ends in a point after a digit, and `right` begins with a digit: `12.|5`.
 fn is_number_joined(left: &str, right: &str) -> bool {
     let head = left.strip_suffix('.');
     head.is_some_and(|head| head.ends_with(|c: char| c.is_ascii_digit()))
         && right.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// `left` ends in a digit, and `right` begins with a point before a digit: `12|.5`.
+/// True if `left` ends in a digit, and `right` begins with a point before a digit: `12|.5`.
 fn is_number_joined_after(left: &str, right: &str) -> bool {
     let tail = right.strip_prefix('.');
     left.ends_with(|c: char| c.is_ascii_digit())
         && tail.is_some_and(|tail| tail.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// The digest of what a user said, 16 hexadecimal digits: the request and the later messages (`learn.md` 1.4). Requests with
-/// the same digest are the same request.
+/// The digest of a user's texts, 16 hexadecimal digits: the request and the later messages (`learn.md` 1.4). Requests
+/// with the same digest count as the same request.
 pub fn request_digest<'t>(said: impl IntoIterator<Item = &'t str>) -> String {
     let joined = said.into_iter().collect::<Vec<_>>().join("\n");
     let mut digits = Digest::of(normal(&joined).as_bytes()).to_string();
@@ -72,7 +72,7 @@ pub fn request_digest<'t>(said: impl IntoIterator<Item = &'t str>) -> String {
 mod tests {
     use super::*;
 
-    /// L-40: case, blanks, `_` and `#` make no other request; a later message does.
+    /// L-40: case, blanks, `_` and `#` do not change the digest of a request; a later message does.
     #[test]
     fn a_digest_names_what_the_user_said() {
         let digest = |said: &[&str]| request_digest(said.iter().copied());

@@ -33,14 +33,14 @@ macro_rules! words {
             /// Every value, in order.
             pub const ALL: [Self; [$($word),+].len()] = [$(Self::$value),+];
 
-            /// The word in documents.
+            /// The word for the value in documents.
             pub const fn word(self) -> &'static str {
                 match self {
                     $(Self::$value => $word,)+
                 }
             }
 
-            /// The value that `word` names.
+            /// The value of a word; `None` if there is none.
             pub fn from_word(word: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.word() == word)
             }

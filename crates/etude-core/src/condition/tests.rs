@@ -2,7 +2,7 @@ use super::*;
 use crate::template::Reference;
 use serde_json::json;
 
-/// The version that these comparisons are of.
+/// The version of the comparisons in these tests.
 const ABI: u32 = COMPARES_DIGITS;
 
 struct Outputs(Value);
@@ -70,7 +70,7 @@ impl Scope for Texts {
     }
 }
 
-/// A-3.3: beyond 64 bits as well, and for runs that earlier versions began as they compared.
+/// A-3.3: numbers beyond 64 bits are compared to the last digit; runs of earlier versions compare as they did.
 #[test]
 fn numbers_of_any_size_are_compared_to_the_last_digit() {
     let text = r#"{"a": 123456789012345678901, "b": 123456789012345678902, "l": [123456789012345678901]}"#;
@@ -91,7 +91,7 @@ fn numbers_of_any_size_are_compared_to_the_last_digit() {
     assert!(compares("a.output.a", Op::NotEquals, "1", ABI) && compares("a.output.a", Op::Gt, "7", ABI));
 }
 
-/// JSON equality is by value at every depth; earlier versions looked at the form of a number within a list.
+/// JSON equality is by value at every depth; earlier versions compared the form of a number within a list.
 #[test]
 fn numbers_in_lists_and_objects_are_compared_by_value() {
     let holds = |value: Value, op: Op, literal: Value, abi: u32| op.compare(&value, &literal, abi);
@@ -119,7 +119,7 @@ fn exists(path: &str, wanted: bool) -> Condition {
     Condition::Compare { value: reference(path), op: Op::Exists, literal: json!(wanted).into() }
 }
 
-/// L-46: a missing value makes a whole `require` false, wherever it stands; `exists` asks for it.
+/// L-46: a missing value makes a whole `require` false, at any place in it; `exists` tests for it.
 #[test]
 fn a_requirement_with_a_missing_value_is_not_met() {
     let scope = Outputs(json!({"ok": true}));
@@ -138,7 +138,7 @@ fn a_requirement_with_a_missing_value_is_not_met() {
     assert!(!exists("a.output.x", true).is_met(&scope).unwrap());
 }
 
-/// L-46: two values of the run compare as a value with a written one.
+/// L-46: two values of the run compare like a value and a literal.
 #[test]
 fn two_values_of_the_run_are_compared() {
     let scope = Outputs(json!({"a": 1, "b": 1.0, "c": 2, "list": [3, 1]}));
@@ -156,7 +156,7 @@ fn a_missing_value_is_an_error_not_false() {
     assert!(condition.holds(&Outputs(json!({"k": 1}))).is_err());
 }
 
-/// A-3.4: what passes as an output is no missing value, only because it cannot be looked into.
+/// A-3.4: an output that cannot be looked into is reported as such, not as a missing value.
 #[test]
 fn a_value_that_cannot_be_looked_into_is_said_to_be_one() {
     let compare = Condition::Compare { value: reference("a.output"), op: Op::Equals, literal: json!(1).into() };

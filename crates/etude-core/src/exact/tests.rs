@@ -6,7 +6,7 @@ fn same(a: &str, b: &str) -> bool {
     a.is_same(&b)
 }
 
-/// A-3.3: numbers of any size differ in any digit, and are the same however they are written.
+/// A-3.3: numbers of any size differ in any digit, and are the same in every notation.
 #[test]
 fn numbers_are_the_same_by_value() {
     for (a, b) in [
@@ -74,7 +74,7 @@ fn a_literal_keeps_its_text_and_is_a_tree_as_well() {
     assert_eq!(literal("[1,  2]").to_string(), "[1,2]");
 }
 
-/// Pointers lead where those of trees do.
+/// Pointers into exact values lead to the same places as in trees.
 #[test]
 fn pointers_lead_into_exact_values() {
     let value = Comparand::of(r#"{"a/b": [10, {"~": 1e400}], "": 2}"#).unwrap();
@@ -86,7 +86,7 @@ fn pointers_lead_into_exact_values() {
     assert_eq!(value.to_string(), r#"{"":2,"a/b":[10,{"~":1e400}]}"#);
 }
 
-/// A-3.3: whole numbers that a tree would round are found, wherever they are.
+/// A-3.3: whole numbers that a tree would round are found at any depth.
 #[test]
 fn whole_numbers_that_a_tree_rounds_are_found() {
     for text in ["123456789012345678901", "18446744073709551617", "-9223372036854775809", "1.23456789012345678901e20"] {

@@ -1,4 +1,4 @@
-//! An agent as a step (A-7, X-3 `skill`): its tools are found, then a model is asked and calls them until it is done.
+//! An agent as a step (A-7, X-3 `skill`): its tools are listed, then a model is asked and calls them until it is done.
 //!
 //! Stages use the same `conversation` with other settings.
 
@@ -24,7 +24,7 @@ use crate::report::Event;
 use crate::schema::{Schema, root};
 use crate::tool::{AvailableTool, ToolList, ToolResult};
 
-/// The tool through which an agent gives an answer that has a schema.
+/// The tool with which an agent submits an answer that has a schema.
 const ANSWER_TOOL: &str = "submit_answer";
 
 #[derive(Debug)]
@@ -38,21 +38,21 @@ pub(super) struct AgentTask {
     stopped: Option<Failure>,
 }
 
-/// Lets through what was offered; the host then asks the policy.
+/// Gatekeeper that admits calls of the listed tools; the host then applies the policy.
 #[derive(Debug)]
 struct AvailableTools {
-    /// Their names, each with whether it is a pipeline.
+    /// Names of the tools, each with true for a pipeline.
     names: BTreeMap<String, bool>,
-    /// With what pipelines that are called as tools begin (L-77).
+    /// The pipelines that the agent may call as tools (L-77).
     pipelines: Vec<Arc<PipelineTool>>,
     step_context: StepContext,
     values: Values,
     request: String,
-    /// The most calls, what is left of them, and the turn in which one was refused for that.
+    /// The limit on tool calls, if there is one.
     steps: Option<Steps>,
 }
 
-/// The calls that an agent may make in all (D-14).
+/// Budget of tool calls of an agent (D-14): the maximum, the rest, and the turn whose calls first exceeded it.
 #[derive(Debug)]
 struct Steps {
     most: u32,
@@ -61,7 +61,8 @@ struct Steps {
 }
 
 impl Steps {
-    /// Counts a call; `Some` for one too many, and then a failure if the turn is a later one than that of the first such.
+    /// Counts a call. Returns an error result for a call beyond the limit, or a failure if an earlier turn has exceeded
+    /// it already.
     fn count(&mut self, call: &Proposal) -> Option<Result<ToolResult, Failure>> {
         if let Some(left) = self.left.checked_sub(1) {
             self.left = left;
@@ -90,7 +91,7 @@ impl Gatekeeper for AvailableTools {
             return Poll::Ready(Ok(Admission::Refuse(refusal)));
         }
         let is_available = self.names.contains_key(&call.name);
-        // A tool may have the name of a pipeline that is not in the list.
+        // A tool may have the same name as a pipeline that is not in the list.
         let is_pipeline = is_available && (self.names[&call.name] || cx.facts.abi < MARKS_PIPELINES);
         let pipeline = self.pipelines.iter().find(|pipeline| is_pipeline && pipeline.tool.name == call.name);
         if let Some(pipeline) = pipeline {
@@ -129,7 +130,7 @@ impl AgentTask {
         self.step_context.path.child("tools").attempt(1)
     }
 
-    /// Begins the conversation with what the host has found.
+    /// Begins the conversation with the tools that the host has listed.
     fn begin(&mut self, tool_list: ToolList) -> Conversation {
         let agent = agent_of(&self.step);
         let of = |available: &AvailableTool| (available.tool.name.clone(), available.is_pipeline);
@@ -221,7 +222,7 @@ impl Task for AgentTask {
             return Poll::Pending;
         };
         if matches!(end, Ok(End::Cap | End::Leak(_))) {
-            // The turns so far lead nowhere else: another attempt begins the conversation again.
+            // The turns so far are a dead end: another attempt begins the conversation again.
             cx.open_work.begin(self.step_context.path.as_str());
         }
         Poll::Ready(end.and_then(|end| self.end(end)))
@@ -243,7 +244,7 @@ fn agent_of(step: &Step) -> &Agent {
     }
 }
 
-/// The tool for an answer with a schema. Arguments are an object, so any other answer is the member of one.
+/// The tool for an answer with a schema. Arguments are an object, so an answer that is not an object is wrapped in one.
 fn answer_channel(schema: &Arc<Schema>) -> Completion {
     let parameters = schema.bundled();
     let is_wrapped = !root::is_plain_object(&parameters);

@@ -1,4 +1,4 @@
-//! A question to people (X-3). The run waits outside any process until somebody answers.
+//! A question to people (X-3). The run waits outside any process until a person answers.
 
 use std::task::Poll;
 
@@ -48,7 +48,8 @@ impl ApprovalTask {
         })
     }
 
-    /// `abi` is the version that began the run: until the sixth, a decision without a time had an empty one.
+    /// Turns a decision into the step's output. `abi` is the version that began the run: before version 6, a decision
+    /// without a time had an empty string instead.
     fn decide(&self, decision: &Decision, abi: u32) -> Result<Json, Failure> {
         if !decision.approved && !self.continue_on_deny {
             let reason = decision.reason.as_ref().map(|r| format!(": {r}")).unwrap_or_default();
@@ -59,7 +60,7 @@ impl ApprovalTask {
         Ok(Json::trusted(format!(r#"{{"approved":{},"answer":{answer},"by":{by},"at":{at}}}"#, decision.approved)))
     }
 
-    /// What an approval that no one answered in time comes to.
+    /// Result of an approval that no one answered in time.
     fn without_answer(&self, why: &Failure, abi: u32) -> Result<Json, Failure> {
         let approved = match (why.kind, self.on_timeout) {
             (FailureKind::StepTimeout, OnTimeout::Approve) => true,
@@ -67,7 +68,7 @@ impl ApprovalTask {
             _ => return Err(why.clone()),
         };
         let reason = Some("no one answered in time".to_owned());
-        // There is no clock here: a decision that no one made has no time either.
+        // There is no clock here, so a decision by timeout has no time.
         let (by, at) = ("timeout".to_owned(), String::new());
         self.decide(&Decision { approved, answer: Json::null(), by, at, reason }, abi)
     }
@@ -92,7 +93,7 @@ impl Task for ApprovalTask {
 
     fn stop(&mut self, cx: &mut Cx, why: &Failure) {
         self.stopped = Some(why.clone());
-        // A question that is taken back leaves nothing to wait for.
+        // A withdrawn question leaves nothing to wait for.
         cx.forget(&self.id);
     }
 }

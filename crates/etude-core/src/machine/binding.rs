@@ -10,7 +10,7 @@ use crate::plan::Binding;
 use crate::schema::Schema;
 use crate::template::{Reference, Scope, Unresolved};
 
-/// The input that a step gives to a pipeline or a machine, checked against what that takes.
+/// The input that a step passes to a pipeline or a machine, checked against the schema.
 pub(super) fn bind(
     step: &str,
     taker: &str,
@@ -36,7 +36,7 @@ pub(super) fn bind(
     Err(Failure::new(FailureKind::InputInvalid, message).because(Reason::FieldType))
 }
 
-/// Bound values as the text of a JSON object.
+/// The bound values as the text of a JSON object.
 pub(super) fn members(bound: &[(String, Binding)], values: &Values) -> Result<String, Failure> {
     let broken = |why: serde_json::Error| Failure::new(FailureKind::Internal, why.to_string());
     let mut members = indexmap::IndexMap::new();
@@ -48,8 +48,8 @@ pub(super) fn members(bound: &[(String, Binding)], values: &Values) -> Result<St
     serde_json::to_string(&members).map_err(broken)
 }
 
-/// The failure for a value that cannot be read or looked into: the latter is the fault of who made it. In runs of earlier
-/// versions it was one of the kind `before`.
+/// The failure for a value that cannot be read or looked into. A value that cannot be looked into is the fault of its
+/// maker, with the failure kind `kind`. In runs of earlier versions the kind was `before`.
 pub(super) fn unreadable(what: &str, why: &ReadError, kind: FailureKind, before: FailureKind, abi: u32) -> Failure {
     match why {
         _ if abi < NAMES_UNREADABLE => Failure::new(before, why.to_string()),
@@ -58,7 +58,7 @@ pub(super) fn unreadable(what: &str, why: &ReadError, kind: FailureKind, before:
     }
 }
 
-/// What a value is, for [`unreadable`]: an input of the pipeline, or something that a step has made.
+/// The failure kind for [`unreadable`]: for an input of the pipeline, or for the output of a step.
 pub(super) fn kind_of_maker(binding: &Binding) -> FailureKind {
     match binding {
         Binding::Reference(Reference::Input { .. }) => FailureKind::InputInvalid,
@@ -66,7 +66,7 @@ pub(super) fn kind_of_maker(binding: &Binding) -> FailureKind {
     }
 }
 
-/// The failure of a step whose condition `word` cannot be decided.
+/// The failure of a step whose condition, under the keyword `word`, cannot be evaluated.
 pub(super) fn undecided(step: &str, word: &str, why: &ConditionError, values: &Values) -> Failure {
     match why {
         ConditionError::Unresolved(why) => unresolved(why),

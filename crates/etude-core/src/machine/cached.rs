@@ -1,4 +1,4 @@
-//! One run of a step's work, or the output of an earlier run in its place (X-1 `cache`).
+//! One execution of a step's work, or the output of an earlier run in its place (X-1 `cache`).
 //!
 //! | state       | event                        | next                              |
 //! |-------------|------------------------------|-----------------------------------|
@@ -8,7 +8,7 @@
 //! | working     | anything else                | over                              |
 //! | remembering | stored                       | over                              |
 //!
-//! A fan-out has one of these per element, so that one changed element is one element's work.
+//! A fan-out has one of these tasks per element, so a changed element repeats only its own work.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -45,7 +45,7 @@ enum State {
     Remembering { id: EffectId, output: Json },
 }
 
-/// The work of one step, once: with its cache if it has one.
+/// The task for one execution of a step's work: with the cache if the step has one.
 pub(super) fn single(
     step: &Arc<Step>,
     step_context: &StepContext,
@@ -64,8 +64,8 @@ pub(super) fn single(
     }))
 }
 
-/// Hash of everything that the output depends on. A `key` that names the element stands for it; any other key stands for
-/// the rest, and the element counts as well.
+/// Hash of everything that the output depends on. A `key` that refers to the element replaces it; with any other key
+/// the element counts as well.
 fn key(cache: &Cache, values: &Values) -> Result<Digest, Failure> {
     let mut hasher = Hasher::new("cache");
     hasher.field(cache.fingerprint.as_bytes());

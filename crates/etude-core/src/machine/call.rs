@@ -1,4 +1,5 @@
-//! A step that is one call of a tool (L-43) or of a command of an Agent Application. It waits where a person has to confirm it.
+//! A step that is one call of a tool (L-43) or of a command of an Agent Application. It waits if a person must
+//! confirm the call.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,13 +26,13 @@ pub(super) struct CallTask {
     batch: Batch,
     batch_context: BatchContext,
     stopped: Option<Failure>,
-    /// It was running when it was stopped.
+    /// True if the call was running when the step was stopped.
     is_cut_off: bool,
-    /// What is kept of the call of a tool.
+    /// Record of a tool call, for an agent that takes over.
     kept: Option<Call>,
 }
 
-/// The pipeline's author wrote the call down; whether it may be made is for the host to say.
+/// Gatekeeper for a call that the pipeline's author wrote: it always admits the call, and the host decides on approval.
 #[derive(Debug)]
 struct Written;
 
@@ -41,17 +42,17 @@ impl Gatekeeper for Written {
     }
 }
 
-/// How the text of a result becomes the output of the step.
+/// Conversion of a result's text into the step's output.
 #[derive(Debug, Clone, Copy)]
 enum Reads {
-    /// It is JSON.
+    /// The text must be JSON.
     Document,
-    /// One JSON object or array is that value, anything else a string.
+    /// A JSON object or array becomes that value, any other text a string.
     Value,
 }
 
 impl CallTask {
-    /// A command of an application.
+    /// The task for a command of an application.
     pub(super) fn of_application(
         application: &Application,
         step_context: &StepContext,
@@ -134,7 +135,7 @@ impl CallTask {
     /// Keeps the call for an agent that takes over.
     fn keep(&mut self, cx: &mut Cx, result: &ToolResult) {
         let Some(call) = self.kept.take() else { return };
-        // Without an answer in time, what the call has done is not known either.
+        // If no answer arrived in time, the effects of the call are unknown.
         let has_no_answer =
             |error: &ToolError| ["ExecutionTimeout", "ServerUnavailable"].contains(&error.code.as_str());
         cx.keep_call(Call {
@@ -146,7 +147,8 @@ impl CallTask {
     }
 }
 
-/// The value that a tool gave (`result` of a trace): text that is one JSON object or array stands for that.
+/// The value that a tool returned (`result` of a trace): text that is one JSON object or array is parsed, other text
+/// becomes a string.
 pub(super) fn value_of(content: &str) -> Json {
     let is_structure = content.trim_start().starts_with(['{', '[']);
     let value = is_structure.then(|| Json::parse(content).ok()).flatten();

@@ -4,8 +4,8 @@
 //! |----------|--------------------------------|----------------------------------------------|
 //! | running  | allowed exit, usable output    | over, with the output                        |
 //! | running  | anything else, retry left      | waiting                                      |
-//! | running  | anything else                  | over, with the failure and every try         |
-//! | waiting  | time is up                     | running, next try                            |
+//! | running  | anything else                  | over, with the failure and every attempt     |
+//! | waiting  | time is up                     | running, next attempt                        |
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -29,7 +29,7 @@ pub(super) struct CodeTask {
     step: Arc<Step>,
     step_context: StepContext,
     call: ProcessCall,
-    /// The digest of the effect.
+    /// Digest of the process effect.
     request: Digest,
     attempt: u32,
     /// The pause before the next attempt, and its length in milliseconds.
@@ -56,7 +56,7 @@ impl CodeTask {
             protocol: code.protocol,
             setting: setting(code, values)?,
         };
-        // It does not depend on the attempt.
+        // The digest does not depend on the attempt.
         let request = call.digest_with(values.stdin_digest());
         debug_assert_eq!(request, Effect::Process(Box::new(call.clone())).digest());
         Ok(Self {
@@ -102,7 +102,7 @@ impl CodeTask {
         Err(Failure::new(FailureKind::StepOutputInvalid, message))
     }
 
-    /// The wait before the next try, if there is one.
+    /// The wait before the next attempt, in milliseconds; `None` if there is none.
     fn next_pause(&self, failure: &Failure, end: &ProcessEnd) -> Option<u64> {
         let retry = code_of(&self.step).retry.as_ref()?;
         let is_retried = failure.kind == FailureKind::StepFailed && !matches!(end.exit, Exit::NotStarted(_));
@@ -110,7 +110,7 @@ impl CodeTask {
             .then(|| retry.pause(self.attempt, self.step_context.path.as_str()))
     }
 
-    /// Ends because it was stopped; what was tried before may say why it took so long.
+    /// Ends after a stop. The earlier attempts are kept, because they may explain why the step took so long.
     fn give_up(&mut self, mut why: Failure) -> Poll<Result<Json, Failure>> {
         why.attempts = std::mem::take(&mut self.attempts);
         Poll::Ready(Err(why))
@@ -201,7 +201,7 @@ impl Task for CodeTask {
     }
 }
 
-/// In what the step's process runs, paths filled in.
+/// The environment of the step's process, with rendered paths.
 fn setting(code: &Code, values: &Values) -> Result<Setting, Failure> {
     let filled = |paths: &[Template]| {
         paths.iter().map(|path| path.render(values).map_err(|e| unresolved(&e))).collect::<Result<Vec<_>, _>>()
@@ -246,8 +246,8 @@ impl CodeRetry {
             })
     }
 
-    /// The wait after that try, in milliseconds. Jitter takes off up to half of it, by a fraction that depends on the
-    /// step alone: the same on every replay, another one for every step.
+    /// The wait after an attempt, in milliseconds. Jitter takes off up to half of it, by a fraction that depends on the
+    /// step and the attempt alone: the same on every replay, another one for every step.
     fn pause(&self, attempt: u32, path: &str) -> u64 {
         let capped = growing(self.backoff_ms, self.factor, self.max_backoff_ms, attempt);
         if !self.jitter {

@@ -1,19 +1,19 @@
-//! A model that goes on calling tools: turns, their tool calls, and how it ends.
+//! A conversation with a model that calls tools: turns, their tool calls, and the end.
 //!
 //! | state   | event                                        | next                                          |
 //! |---------|----------------------------------------------|-----------------------------------------------|
-//! | asking  | a secret stands in the text to send        | over, and nothing is sent                     |
-//! | asking  | no answer, refusal                           | over, with that failure                       |
+//! | asking  | a secret is in the text to send              | over, and nothing is sent                     |
+//! | asking  | no response, refusal                         | over, with that failure                       |
 //! | asking  | text alone                                   | over; a stage is steered, asking              |
 //! | asking  | text alone of an agent with a channel        | over, if it fits the schema; else asking, and |
 //! |         |                                              | the model must call the channel               |
 //! | asking  | an agent's answer that does not fit, 3 times | over, with the faults of the last one         |
-//! | asking  | the channel alone, with what fits its schema | over, with that                               |
-//! | asking  | the channel otherwise                        | asking; the model is shown why, nothing runs   |
+//! | asking  | the channel alone, with fitting arguments    | over, with these                              |
+//! | asking  | the channel otherwise                        | asking; the model gets the reason             |
 //! | asking  | tool calls                                   | calling                                       |
 //! | calling | all calls are over                           | asking, with the results                      |
-//! | asking  | an agent's calls are cut off, 3 times        | over: a truncated answer                      |
-//! | any     | the most turns are used up                   | over: the cap is hit                          |
+//! | asking  | an agent's calls are cut off, 3 times        | over: a truncated response                    |
+//! | any     | the maximum of turns is used up              | over: the cap is hit                          |
 
 pub(super) mod batch;
 mod message;
@@ -37,10 +37,10 @@ use crate::report::Event;
 use crate::schema::Schema;
 use crate::tool::{AvailableTool, ToolResult, ToolSelection};
 
-/// What a conversation is held with.
+/// Parameters of a conversation.
 #[derive(Debug, Clone)]
 pub(in crate::machine) struct Settings {
-    /// Who speaks, for messages: ``skill `x` ``, ``stage `y` ``.
+    /// Name of the agent, for messages: ``skill `x` ``, ``stage `y` ``.
     pub(in crate::machine) who: String,
     pub(in crate::machine) tier: Tier,
     pub(in crate::machine) system: String,
@@ -48,33 +48,33 @@ pub(in crate::machine) struct Settings {
     /// The tools that the model sees, in this order; the channel comes after them.
     pub(in crate::machine) manifest: Vec<AvailableTool>,
     pub(in crate::machine) completion: Completion,
-    /// Most turns of one entry.
+    /// Maximum number of turns per entry.
     pub(in crate::machine) turn_cap: u32,
     pub(in crate::machine) max_tokens: Option<u32>,
-    /// How many tokens the model takes in all.
+    /// Context window of the model, in tokens; `None` if unknown.
     pub(in crate::machine) window_tokens: Option<u64>,
     /// The `stageExecutionId`, if the conversation is the act of a stage.
     pub(in crate::machine) stage_execution: Option<String>,
-    /// What the user has typed, if whatever the model is given must be scanned for secrets before (B-IS2).
+    /// Text that the user has typed; set if the model's input must be scanned for secrets (B-IS2).
     pub(in crate::machine) typed: Option<Arc<str>>,
 }
 
-/// How a conversation comes to its end.
+/// Condition that ends a conversation.
 #[derive(Debug, Clone)]
 pub(in crate::machine) enum Completion {
-    /// With the first answer that calls no tool.
+    /// The first response that calls no tool.
     Text,
-    /// With a call of this tool, alone in its answer, whose arguments fit the schema; their only member does, if they
-    /// wrap it.
+    /// A call of this tool, alone in its response, whose arguments fit the schema. If `is_wrapped`, their only member
+    /// must fit.
     Channel { tool: Tool, schema: Arc<Schema>, is_wrapped: bool },
 }
 
-/// How a conversation ended.
+/// The end of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::machine) enum End {
-    /// With a response that calls no tool; never empty.
+    /// A response that calls no tool; never empty.
     Text(String),
-    /// Through the channel, with this.
+    /// The answer that was submitted through the channel.
     Completed(Json),
     /// All turns are used up.
     Cap,
@@ -82,16 +82,16 @@ pub(in crate::machine) enum End {
     Leak(String),
 }
 
-/// Number of empty answers in a row that ends an agent: a provider that says nothing is not going to say more.
+/// Number of empty responses in a row that ends an agent: a silent provider will not say more.
 const MAX_SILENT_TURNS: u32 = 3;
 
-/// Number of answers in a row that were cut off within their calls that ends an agent: the next one would be as long.
+/// Number of responses in a row, cut off within their calls, that ends an agent: the next one would be as long.
 const MAX_CUT_ANSWERS: u32 = 3;
 
-/// Number of answers in a row without a match for the schema that ends an agent.
+/// Number of responses in a row without a match for the schema that ends an agent.
 const MAX_MISFITS: u32 = 3;
 
-/// What stands for a second activation of what is active already.
+/// Replacement for the content of something that is activated a second time.
 const ALREADY_SHOWN: &str = "This is active already, unchanged: see above.";
 
 #[derive(Debug)]
@@ -101,24 +101,24 @@ pub(in crate::machine) struct Conversation {
     batch_context: BatchContext,
     window: Window,
     transcript: Vec<Message>,
-    /// How many messages have been looked through for secrets.
+    /// Number of messages that have been scanned for secrets.
     scanned: usize,
-    /// Answers so far; effects are named after it.
+    /// Responses so far; effects are named by it.
     answers: u32,
-    /// Answers since the last entry.
+    /// Responses since the last entry.
     turns: u32,
-    /// The last answers that had nothing in them.
+    /// Number of the last responses in a row that were empty.
     silent: u32,
-    /// The last answers that were cut off within their calls.
+    /// Number of the last responses in a row that were cut off within their calls.
     cut: u32,
-    /// The last answers of an agent that did not fit its schema.
+    /// Number of the last responses of an agent in a row that did not fit its schema.
     misfits: u32,
-    /// The next answer must call the channel.
+    /// True if the next response must call the channel.
     is_forced: bool,
     state: State,
     parse_error: Option<String>,
     stopped: Option<Failure>,
-    /// What its last call came to by itself, although it was stopped.
+    /// Failure of the last call by itself, although it was stopped.
     failed: Option<Failure>,
 }
 
@@ -129,8 +129,8 @@ enum State {
 }
 
 impl Conversation {
-    /// A conversation that begins with `opening`. Its effects are named below `path` and booked on `ledger`; events
-    /// name `row`.
+    /// A conversation that begins with `opening`. Its effects get paths below `path` and are booked on `ledger`; its
+    /// events name `row`.
     pub(in crate::machine) fn new(
         settings: Settings,
         opening: Message,
@@ -148,7 +148,7 @@ impl Conversation {
         let window = Window::new(settings.window_tokens);
         let state = State::Asking { sent_bytes: None };
         let (transcript, parse_error, stopped) = (vec![opening], None, None);
-        // What the caller opens with is the caller's to look through.
+        // Scanning the opening is the caller's task.
         let (scanned, answers, turns, silent, cut, misfits) = (transcript.len(), 0, 0, 0, 0, 0);
         Self {
             settings,
@@ -170,12 +170,12 @@ impl Conversation {
         }
     }
 
-    /// Everything that was assistant_message, tools and corrections included.
+    /// All messages so far, including tool results and corrections.
     pub(in crate::machine) fn transcript(&self) -> &[Message] {
         &self.transcript
     }
 
-    /// The tools as the model sees them.
+    /// The tools as the model receives them.
     pub(in crate::machine) fn manifest(&self) -> Vec<Tool> {
         let mut tools: Vec<Tool> = self.settings.manifest.iter().map(|available| available.tool.clone()).collect();
         if let Completion::Channel { tool, .. } = &self.settings.completion {
@@ -184,22 +184,22 @@ impl Conversation {
         tools
     }
 
-    /// Its instructions.
+    /// The system prompt.
     pub(in crate::machine) fn system(&self) -> &str {
         &self.settings.system
     }
 
-    /// Answers since the last entry.
+    /// Responses since the last entry.
     pub(in crate::machine) fn turns(&self) -> u32 {
         self.turns
     }
 
-    /// Why the channel's arguments were rejected last, since the last entry.
+    /// Reason of the last rejection of the channel's arguments, since the last entry.
     pub(in crate::machine) fn parse_error(&self) -> Option<&str> {
         self.parse_error.as_deref()
     }
 
-    /// Enters the conversation again after its end, with `reason` as the user's next words (B-R4, B-R5).
+    /// Enters the conversation again after its end, with `reason` as the user's next message (B-R4, B-R5).
     pub(in crate::machine) fn reenter(&mut self, reason: &str) {
         let open: Vec<Part> = match self.transcript.last() {
             Some(Message { role: Role::Assistant, parts }) => parts.iter().filter_map(received).collect(),
@@ -214,7 +214,7 @@ impl Conversation {
         self.state = State::Asking { sent_bytes: None };
     }
 
-    /// Advances until it waits.
+    /// Advances until the conversation waits.
     pub(in crate::machine) fn poll(&mut self, cx: &mut Cx, gate: &mut dyn Gatekeeper) -> Poll<Result<End, Failure>> {
         loop {
             let end = match &mut self.state {
@@ -240,7 +240,7 @@ impl Conversation {
         }
     }
 
-    /// Asks it to end soon; it is polled on until whatever it has started is gone.
+    /// Asks the conversation to end soon; it is polled until everything that it has started is gone.
     pub(in crate::machine) fn stop(&mut self, cx: &mut Cx, gate: &mut dyn Gatekeeper, why: &Failure) {
         self.stopped = Some(why.clone());
         match &mut self.state {
@@ -255,12 +255,12 @@ impl Conversation {
         }
     }
 
-    /// The failure of its last call, if that had failed by itself when the conversation was stopped.
+    /// The failure of the last call, if it failed by itself when the conversation was stopped.
     pub(in crate::machine) fn failed(&self) -> Option<&Failure> {
         self.failed.as_ref()
     }
 
-    /// Abandons what died with the process that ran it. The conversation is not polled again.
+    /// Abandons the effects that died with their process. The conversation is not polled again.
     pub(in crate::machine) fn forget(&self, cx: &mut Cx) {
         match &self.state {
             State::Asking { .. } => {
@@ -283,7 +283,7 @@ impl Conversation {
         self.turn_path().aside("scan")
     }
 
-    /// Looks through what the model has not been shown yet: the secret in it, if there is one.
+    /// Scans the messages that the model has not received yet, and returns the name of a secret in them.
     fn scan(&mut self, cx: &mut Cx) -> Poll<Result<Option<String>, Failure>> {
         let Some(typed) = &self.settings.typed else { return Poll::Ready(Ok(None)) };
         let id = self.scan_id();
@@ -305,7 +305,7 @@ impl Conversation {
         }
     }
 
-    /// One turn: `Ready(None)` means that the conversation goes on.
+    /// One turn: `Ready(None)` means that the conversation continues.
     fn ask(&mut self, cx: &mut Cx) -> Result<Poll<Option<End>>, Failure> {
         let State::Asking { sent_bytes } = self.state else { return Ok(Poll::Ready(None)) };
         let id = self.turn_id();
@@ -342,7 +342,7 @@ impl Conversation {
             return Err(why.clone());
         }
         if let (Err(failure), Outcome::Response(_)) = (&charged, &done.outcome) {
-            // The answer is there and paid for: with a higher budget the conversation continues with it.
+            // The response is there and paid for: with a higher budget the conversation continues with it.
             cx.open_work.succeed(id.as_str());
             return Err(failure.clone());
         }
@@ -380,7 +380,7 @@ impl Conversation {
         (request, bytes)
     }
 
-    /// The channel, where the last answer should have called it.
+    /// The channel's name, if the last response should have called it.
     fn must_call(&self) -> Option<String> {
         match &self.settings.completion {
             Completion::Channel { tool, .. } if self.is_forced => Some(tool.name.clone()),
@@ -388,7 +388,7 @@ impl Conversation {
         }
     }
 
-    /// What an answer means.
+    /// Handles a response: the end of the conversation, or `None` if it continues.
     fn receive(&mut self, cx: &mut Cx, answer: ModelResponse) -> Result<Option<End>, Failure> {
         let turn = self.turn_path();
         self.answers += 1;
@@ -412,7 +412,7 @@ impl Conversation {
             return self.receive_text(cx, answer);
         }
         if answer.stop == Stop::Length {
-            // What was cut off may be a call's arguments: nothing of it can be believed.
+            // The arguments of a call may be cut off, so no part of the response can be trusted.
             let message = "Your answer was cut off. Nothing was run; make fewer or shorter calls.";
             self.push_results(answer.tool_calls.iter().map(|call| (call.id.clone(), message.to_owned())));
             return Ok(None);
@@ -439,8 +439,7 @@ impl Conversation {
         }
     }
 
-    /// Ends an agent whose model says nothing again and again. A stage has a cap of its own, and a verdict after it
-    /// (B-A14).
+    /// Ends an agent whose model repeatedly responds with nothing. A stage has its own cap, and a verdict after it (B-A14).
     fn handle_silence(&mut self, answer: &ModelResponse) -> Result<(), Failure> {
         let is_silent = answer.text.trim().is_empty() && answer.tool_calls.is_empty() && answer.stop != Stop::Length;
         self.silent = if is_silent && self.settings.stage_execution.is_none() { self.silent + 1 } else { 0 };
@@ -454,7 +453,7 @@ impl Conversation {
         Err(Failure::new(FailureKind::ModelError, message))
     }
 
-    /// Ends an agent whose answers are cut off within their calls again and again. A stage has a cap of its own, and a verdict
+    /// Ends an agent whose responses are repeatedly cut off within their calls. A stage has its own cap, and a verdict
     /// after it (B-A14).
     fn handle_cut(&mut self, cx: &Cx, answer: &ModelResponse) -> Result<(), Failure> {
         let is_cut = answer.stop == Stop::Length && !answer.tool_calls.is_empty();
@@ -510,7 +509,7 @@ impl Conversation {
         }
     }
 
-    /// Counts an answer that does not fit the schema; a stage has a cap of its own.
+    /// Counts a response that does not fit the schema; a stage has its own cap instead.
     fn misfit(&mut self, fault: &str) -> Result<(), Failure> {
         self.misfits += 1;
         if self.settings.stage_execution.is_some() || self.misfits < MAX_MISFITS {
@@ -523,7 +522,7 @@ impl Conversation {
         Err(Failure::new(FailureKind::ValidationExhausted, message))
     }
 
-    /// A call of the channel, alone in its answer.
+    /// Handles a call of the channel, alone in its response.
     fn complete(&mut self, call: &ToolCall) -> Result<Option<End>, Failure> {
         let Completion::Channel { schema, tool, is_wrapped } = &self.settings.completion else { return Ok(None) };
         let fault = match payload(&call.arguments) {
@@ -547,7 +546,7 @@ impl Conversation {
     fn propose(&self, turn: &Path, calls: Vec<ToolCall>) -> Vec<Proposal> {
         let propose = |(n, call): (usize, ToolCall)| {
             let available = self.settings.manifest.iter().find(|available| available.tool.name == call.name);
-            // A name that no one offered is a model's text: it must not become part of a path.
+            // A name that is not in the tool list is a model's text, which must not become part of a path.
             let name = available.map_or("unknown", |available| available.tool.name.as_str());
             let path = turn.child(name).item(n);
             let is_exclusive = available.is_none_or(|available| available.is_exclusive);
@@ -564,7 +563,7 @@ impl Conversation {
             let is_kept = manifest.iter().any(|available| available.is_kept && available.tool.name == proposal.name);
             let is_shown_here = || (0..n).any(|n| self.window.keeps(at, n) && reported[n].1 == result.content);
             if is_kept && result.error.is_none() && (self.was_shown(&result.content) || is_shown_here()) {
-                // One copy of what was activated is enough (C-1.17, C-2.8).
+                // One copy of an activated skill or contract is enough (C-1.17, C-2.8).
                 reported.push((proposal.id, ALREADY_SHOWN.to_owned()));
                 continue;
             }
@@ -581,7 +580,7 @@ impl Conversation {
         self.state = State::Asking { sent_bytes: None };
     }
 
-    /// True if a result with exactly this text stands in the conversation, and stays.
+    /// True if the conversation has a result with exactly this text, which is always kept.
     fn was_shown(&self, text: &str) -> bool {
         let is_it = |part: &Part| matches!(part, Part::ToolResult { content, .. } if content == text);
         self.transcript.iter().enumerate().any(|(at, message)| {

@@ -1,4 +1,4 @@
-//! What all tasks of a machine share: the border to the outside, the rows of the report, and the budget.
+//! State that all tasks of a machine share: effects in progress, the rows of the report, and the budget.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Poll;
@@ -21,70 +21,69 @@ pub(crate) struct Cx {
     started: BTreeMap<EffectId, Started>,
     arrived: BTreeMap<EffectId, (Completed, Paid)>,
     pub(crate) rows: Vec<StepRow>,
-    /// When each row was at work.
+    /// The time at which each row was at work.
     spans: Vec<Span>,
-    /// The run's own time, in milliseconds since it began: what its effects took. It stands still while nothing is under
-    /// way, and is the same in every replay.
+    /// The run's own time, in milliseconds since it began: the time that its effects took. It stands still while no
+    /// effect is in progress, and is the same in every replay.
     now_ms: u64,
     pub(crate) usage: Usage,
     limits: Limits,
-    /// The budget does not hold in the destructor: it is a guarantee.
+    /// False in the destructor, where the budget does not hold: the destructor is guaranteed to run.
     pub(crate) is_limited: bool,
-    /// Outcomes of earlier attempts are still to come.
+    /// True while outcomes of earlier attempts are still to come.
     pub(crate) expects_kept: bool,
-    /// The constructor is at work: nothing of it comes from earlier attempts.
+    /// True while the constructor runs: none of its outcomes comes from earlier attempts.
     pub(crate) is_constructing: bool,
-    /// The outcome that was taken last was paid for in an earlier attempt.
+    /// True if an earlier attempt paid for the outcome that was taken last.
     is_paid: bool,
     pub(crate) facts: Facts,
-    /// What became of the stages of machines.
+    /// Executions of the stages of machines.
     pub(crate) stages: Stages,
     /// The parts of the run that began and did not succeed.
     pub(crate) open_work: OpenWork,
-    /// Answers to closed questions that were asked with an earlier one, by the path of their step (L-49); a failure if the model
-    /// gave none that counts.
+    /// Answers to closed questions that were asked together with an earlier one, by the path of their step (L-49); a
+    /// failure if the model gave no valid answer.
     pub(crate) answers: BTreeMap<String, Result<serde_json::Value, Box<Failure>>>,
-    /// Closed questions of groups that an earlier one is asking now, by the path of their step.
+    /// Closed questions of groups that an earlier question is asking now, by the path of their step.
     pub(crate) asked: BTreeSet<String>,
     /// The calls of tool steps so far, if an agent may take over (L-68).
     pub(crate) calls: Vec<Call>,
     pub(crate) keeps_calls: bool,
-    /// Calls of the pipeline that the agent which has taken over must not make again (L-69).
+    /// Calls of the pipeline that the agent that has taken over must not repeat (L-69).
     pub(crate) written: Vec<Call>,
-    /// Calls of the pipeline that were not let through, which that agent must not make either (L-69).
+    /// Calls of the pipeline that were denied, which that agent must not make either (L-69).
     pub(crate) denied: Vec<Call>,
     /// Pipelines that agents called as tools and that deviated.
     pub(crate) deviations: Vec<CallDeviation>,
-    /// How many machines are at work.
+    /// Number of stage machines at work.
     pub(crate) machines: u32,
-    /// The ids of those of them that keep something in their slots.
+    /// Ids of those machines at work that keep data in their slots.
     pub(crate) kept: Vec<String>,
 }
 
-/// What machines of stages are given about their run.
+/// Facts about the run for its tasks.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) run_id: String,
     /// The version of the interpreter that began the run.
     pub(crate) abi: u32,
-    /// The app's directory.
     pub(crate) app_dir: String,
-    /// Questions are answered with yes.
+    /// True if questions are answered with yes automatically.
     pub(crate) yolo: bool,
-    /// The forms of the slots of the machines that the run has now (B-ST3).
+    /// Slot forms of the machines that the run has now (B-ST3).
     pub(crate) slots: SlotForms,
-    /// The parts that were started again, each with the last attempt that did.
+    /// The restarted parts of the pipeline, each with the last attempt that restarted it.
     pub(crate) restarts: BTreeMap<String, u32>,
 }
 
 impl Facts {
-    /// The last attempt that started `part` again, by itself or with what it is in; 0: none.
+    /// The last attempt that restarted `part`, alone or with a part around it; 0 if none did.
     pub(crate) fn restarted(&self, part: &str) -> u32 {
         self.restarts.iter().filter(|(above, _)| is_below(part, above)).map(|(_, attempt)| *attempt).max().unwrap_or(0)
     }
 }
 
-/// An effect under way.
+/// An effect in progress.
 #[derive(Debug)]
 struct Started {
     request: Digest,
@@ -92,17 +91,17 @@ struct Started {
     at_ms: u64,
 }
 
-/// When a row was at work. Children of a group that runs once per element share a row, several of them at a time.
+/// Working time of a row. Children of a group that runs once per element share a row, several of them at a time.
 #[derive(Debug, Default)]
 struct Span {
-    /// How many tasks of the row are at work.
+    /// Number of tasks of the row at work.
     active: u32,
-    /// Start of the current stretch in which `active` is not 0, in milliseconds since 1970.
+    /// Start of the current period in which `active` is not 0, in milliseconds of the run's own time.
     since_ms: u64,
-    /// How many are over, and how many of these took the output of an earlier run.
+    /// Number of tasks that are over, and how many of them used the output of an earlier run.
     ended: u32,
     cached: u32,
-    /// Its one attempt stands for steps of its pipeline, and for no response of a model yet.
+    /// True if the row's one attempt stands for steps of its pipeline, and no model has responded yet.
     has_no_response: bool,
 }
 
@@ -136,7 +135,7 @@ impl Cx {
         }
     }
 
-    /// Starts the effect the first time it is asked for, and is ready with its outcome once that has arrived.
+    /// Starts the effect on the first call, and is ready with its outcome once that has arrived.
     pub(crate) fn run_effect(&mut self, id: &EffectId, effect: impl FnOnce() -> Effect) -> Poll<Completed> {
         self.run_known_effect(id, || {
             let effect = effect();
@@ -145,7 +144,7 @@ impl Cx {
         })
     }
 
-    /// The same, for a task that knows the effect's digest.
+    /// Like [`Self::run_effect`], for a task that knows the effect's digest.
     pub(crate) fn run_known_effect(
         &mut self,
         id: &EffectId,
@@ -162,7 +161,7 @@ impl Cx {
         Poll::Pending
     }
 
-    /// The outcome of an effect that has been started, once it has arrived.
+    /// The outcome of a started effect, once it has arrived.
     pub(crate) fn take(&mut self, id: &EffectId) -> Poll<Completed> {
         let Some((completed, paid)) = self.arrived.remove(id) else {
             return Poll::Pending;
@@ -172,7 +171,7 @@ impl Cx {
         Poll::Ready(completed)
     }
 
-    /// Gives an effect up. The task still has to wait for it, with [`Cx::perform`].
+    /// Abandons an effect. The task must still wait for it, with [`Cx::run_effect`].
     pub(crate) fn abandon(&mut self, id: &EffectId) {
         if self.arrived.contains_key(id) {
             return;
@@ -183,7 +182,7 @@ impl Cx {
         }
     }
 
-    /// Gives an effect up and never asks for it again: for timers and questions, which leave nothing behind.
+    /// Abandons an effect for good: for timers and questions, which leave nothing behind.
     pub(crate) fn forget(&mut self, id: &EffectId) {
         self.abandon(id);
         self.started.remove(id);
@@ -206,12 +205,12 @@ impl Cx {
         self.started.contains_key(id) && !self.arrived.contains_key(id)
     }
 
-    /// True from the moment an effect is asked for until its outcome is taken.
+    /// True from the start of an effect until its outcome is taken.
     pub(crate) fn is_started(&self, id: &EffectId) -> bool {
         self.started.contains_key(id)
     }
 
-    /// The hash of what an effect under way was asked.
+    /// Hash of the request of an effect in progress.
     pub(crate) fn request(&self, id: &EffectId) -> Option<Digest> {
         self.started.get(id).filter(|_| !self.arrived.contains_key(id)).map(|started| started.request)
     }
@@ -231,8 +230,8 @@ impl Cx {
         }
     }
 
-    /// Holds an agent to what the calls of a pipeline have come to: those that have written are not made again, and those that
-    /// were denied are not made at all (L-69).
+    /// Restricts an agent by the calls of a pipeline: calls that have written must not be repeated, and denied calls
+    /// must not be made at all (L-69).
     pub(crate) fn hold_to(&mut self, calls: Vec<Call>) {
         let keeps_denials = self.facts.abi >= KEEPS_DENIALS;
         for call in calls {
@@ -244,7 +243,7 @@ impl Cx {
         }
     }
 
-    /// Why a call that an agent proposes is not made: the pipeline has made it, or it was denied.
+    /// The refusal of a call that an agent proposes: the pipeline has already made it, or it was denied.
     pub(crate) fn refusal(&self, tool: &str, arguments: &str) -> Option<ToolResult> {
         let is_in = |calls: &[Call]| calls.iter().any(|call| call.is_same(tool, arguments, self.facts.abi));
         if is_in(&self.written) {
@@ -262,8 +261,8 @@ impl Cx {
         self.rows.len() - 1
     }
 
-    /// Notes how far a step has come. Where a group runs once per element, its children share a row: it keeps the
-    /// worst that became of them.
+    /// Records the state of a step. If a group runs once per element, its children share a row, which keeps the worst
+    /// of their states.
     pub(crate) fn set_status(&mut self, row: usize, status: StepStatus) {
         let rank = |status| match status {
             StepStatus::NotStarted => 0,
@@ -279,7 +278,7 @@ impl Cx {
         }
     }
 
-    /// A task of the row begins to work.
+    /// Records that a task of the row begins its work.
     pub(crate) fn enter(&mut self, row: usize) {
         self.set_status(row, StepStatus::Running);
         let span = &mut self.spans[row];
@@ -289,7 +288,7 @@ impl Cx {
         span.active += 1;
     }
 
-    /// A task of the row that had begun to work is over.
+    /// Records that a task of the row has ended its work.
     pub(crate) fn leave(&mut self, row: usize, is_cached: bool) {
         let (span, row) = (&mut self.spans[row], &mut self.rows[row]);
         span.active = span.active.saturating_sub(1);
@@ -301,7 +300,7 @@ impl Cx {
         row.cached = span.cached == span.ended;
     }
 
-    /// The rows as they are now, with the time so far of those at work.
+    /// The rows as they are now. Rows at work include their time so far.
     pub(crate) fn rows_so_far(&self) -> Vec<StepRow> {
         let mut rows = self.rows.clone();
         for (row, span) in rows.iter_mut().zip(&self.spans).filter(|(_, span)| span.active > 0) {
@@ -319,8 +318,9 @@ impl Cx {
         }
     }
 
-    /// Books an execution of a step without a model. If it has no row of its own, the row is that of a step or agent that called its
-    /// pipeline, whose attempts are the responses of models in it: one if there are none.
+    /// Books an execution of a step without a model. A step without its own row counts for the step or agent that
+    /// called its pipeline. The attempts of that caller are the responses of models in the pipeline, or one if there
+    /// are none.
     pub(crate) fn count_execution(&mut self, row: Option<usize>, ledger: Option<usize>, attempt: u32) {
         let called = ledger.filter(|_| row.is_none() && self.facts.abi >= COUNTS_RESPONSES);
         let Some(caller) = called else { return self.count_attempt(ledger, attempt) };
@@ -330,7 +330,7 @@ impl Cx {
         }
     }
 
-    /// Books an effect of a step that came to its end.
+    /// Books an effect of a step that has ended.
     pub(crate) fn book(&mut self, row: Option<usize>, id: &EffectId, completed: &Completed) {
         let Some(row) = row else { return };
         let row = &mut self.rows[row];
@@ -340,10 +340,10 @@ impl Cx {
         }
     }
 
-    /// Books what the model call whose outcome was taken last cost.
+    /// Books the cost of the model call whose outcome was taken last.
     ///
     /// # Errors
-    /// The run has now cost more than it may.
+    /// The run has now exceeded its budget.
     pub(crate) fn charge(&mut self, row: Option<usize>, usage: &Usage) -> Result<(), Failure> {
         if let Some(row) = row {
             self.rows[row].usage.add(usage);
@@ -355,10 +355,10 @@ impl Cx {
         self.check_budget(|spent, limit| spent > limit)
     }
 
-    /// Refuses a further model call when the budget is used up.
+    /// Refuses a further model call if the budget is used up.
     ///
     /// # Errors
-    /// It is.
+    /// The budget is used up.
     pub(crate) fn may_spend(&self) -> Result<(), Failure> {
         if self.expects_kept && !self.is_constructing {
             return Ok(());
@@ -366,10 +366,10 @@ impl Cx {
         self.check_budget(|spent, limit| spent >= limit)
     }
 
-    /// Refuses to begin a run that has already cost more than it may.
+    /// Refuses to begin a run that has already exceeded its budget.
     ///
     /// # Errors
-    /// It has.
+    /// The budget is exceeded.
     pub(crate) fn may_begin(&self) -> Result<(), Failure> {
         self.check_budget(|spent, limit| spent > limit)
     }
@@ -377,7 +377,7 @@ impl Cx {
     /// Books a model call that is not an effect.
     ///
     /// # Errors
-    /// The run has now cost more than it may, or the call was refused because of that.
+    /// The run has now exceeded its budget, or the call was refused because the budget was used up.
     pub(crate) fn spend(&mut self, aside: &Aside) -> Result<(), Failure> {
         self.usage.add(&aside.usage);
         self.check_budget(|spent, limit| spent > limit || aside.is_refused && spent >= limit)

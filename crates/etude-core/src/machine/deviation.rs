@@ -1,4 +1,4 @@
-//! A guard that does not hold: the run leaves its pipeline there (L-50).
+//! Deviations: a `require` that does not hold, or a choice with no result. The run leaves its pipeline there (L-50).
 
 use serde_json::json;
 
@@ -8,10 +8,10 @@ use crate::data::Json;
 use crate::failure::{Failure, FailureKind, Reason};
 use crate::plan::{Binding, Requirement};
 
-/// The answer to the question whether a write is allowed: a `require` that reads it has a reason of its own.
+/// Reference to the answer of a permission question: a `require` that reads it has its own reason.
 const PERMISSION: &str = "allowed.output.allowed";
 
-/// The output with the values that nothing determines: the same.
+/// Prefix of the reference to values of unknown source: a `require` that reads it has its own reason.
 const OPEN_HOLE: &str = "open_hole.output";
 
 /// The deviation of a step whose `require` is not met.
@@ -33,7 +33,7 @@ fn reads(condition: &Condition, is_it: impl Fn(&str) -> bool) -> bool {
     condition.bindings().iter().any(is_read)
 }
 
-/// The deviation of a step that cannot choose from `list`, or whose answer is that nothing fits (L-47).
+/// The deviation of a step that cannot choose from `list`, or whose answer is that no element fits (L-47).
 pub(super) fn of_choice(step: &str, list: &Binding, reason: Reason, why: &str) -> Failure {
     let mut failure = Failure::new(FailureKind::Deviated, format!("step `{step}` has nothing to choose: {why}"));
     let condition = match list {

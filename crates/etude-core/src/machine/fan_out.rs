@@ -1,7 +1,8 @@
 //! Several tasks at once: the children of a `parallel` group, or the elements of a `for_each`.
 //!
-//! Which child ends first may differ from run to run; the result does not: outputs stand in the order of the plan or
-//! of the input, and of several failures the one that was journaled first is reported.
+//! The order in which children end may differ from run to run, but outputs have the order of the plan or of the input.
+//! The failure that stops the others is the one that was journaled first. With `on_failure: wait`, the first failure in
+//! the order of the plan is the group's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,21 +27,21 @@ pub(super) struct FanOut {
     max_parallel: usize,
     next: usize,
     active: BTreeMap<usize, Box<dyn Task>>,
-    /// How the elements at work are named.
+    /// Labels of the elements at work.
     named: BTreeMap<usize, Item>,
     ended: BTreeMap<usize, Result<Json, Failure>>,
-    /// The failure of which of them is that of the step: the first in the order of the plan. For runs that an earlier version than
-    /// the sixth began, the one that came first.
+    /// Index of the child whose failure is the step's failure: the first in the order of the plan. In runs that a
+    /// version before the sixth began, the failure that came first.
     first_failure: Option<usize>,
-    /// How many took the output of an earlier run.
+    /// Number of children that used the output of an earlier run.
     cached: usize,
-    /// The output of one of them must not stand in for that of a later run.
+    /// True if the output of any child must not be cached for later runs.
     is_partial: bool,
-    /// The failure that ends all the others.
+    /// The failure that ends all other children.
     fatal: Option<Failure>,
     stop_on_failure: bool,
     stopped: Option<Failure>,
-    /// No one answered these approvals in time: each comes to what its `on_timeout` says.
+    /// The timeout of approvals that no one answered in time: each resolves as its `on_timeout` says.
     unanswered: Option<Failure>,
 }
 
@@ -140,7 +141,7 @@ impl FanOut {
                 Ok(Box::new(StepTask::new(Arc::clone(step), step_context.clone(), Arc::clone(values))))
             }
             Shape::Items { step, step_context, values, items, rest, .. } => {
-                // An element is needed once: a long array is not kept twice.
+                // Moved out, because an element is needed once: a long array is not kept twice.
                 let element = std::mem::replace(&mut items[index], Json::null());
                 let item = Item::of(index, &element);
                 self.named.insert(index, item.clone());
@@ -177,7 +178,7 @@ impl FanOut {
         self.ended.insert(index, result);
     }
 
-    /// Counts an element that is over in the step's row, and tells of it.
+    /// Counts an element that is over in the step's row, and emits its event.
     fn emit_item(&mut self, cx: &mut Cx, index: usize, result: &Result<Json, Failure>, is_stopped: bool, cached: bool) {
         let (Some(row), Some(item)) = (self.row, self.named.remove(&index)) else { return };
         let (status, error) = match result {
@@ -191,12 +192,12 @@ impl FanOut {
         cx.emit(Event::ItemEnded { row, item, status, cached, error, done: self.ended.len() + 1, total: self.total });
     }
 
-    /// False for a `for_each` inside another one: its elements have no places of their own in the report.
+    /// False for a `for_each` inside another one: its elements have no entries of their own in the report.
     fn is_outermost(&self) -> bool {
         matches!(&self.shape, Shape::Items { step_context, .. } if step_context.item.is_none())
     }
 
-    /// Says which element failed.
+    /// Adds the index of the failed element to a failure.
     fn place(&self, index: usize, mut failure: Failure) -> Failure {
         if let Shape::Items { step, step_context, .. } = &self.shape
             && failure.kind != FailureKind::Cancelled
@@ -296,7 +297,7 @@ impl Task for FanOut {
                     Err(failure) => self.end(cx, index, Err(failure), false),
                 }
             }
-            // A failure must stop the others before they are polled, so that none of them starts anything more.
+            // A failure must stop the others before they are polled, so that none of them starts another effect.
             let mut has_ended = false;
             let active: Vec<usize> = self.active.keys().copied().collect();
             for index in active {
@@ -328,14 +329,14 @@ impl Task for FanOut {
             }
             Shape::Group { .. } => {
                 self.stopped = Some(why.clone());
-                // The group's timeout is not that of its children.
+                // The group's timeout is not a timeout of its children.
                 let why = Failure::new(FailureKind::Cancelled, why.message.clone());
                 self.active.values_mut().for_each(|task| task.stop(cx, &why));
             }
         }
     }
 
-    /// A later run must try again what failed here.
+    /// False if a child failed, because a later run must repeat its work.
     fn may_be_remembered(&self) -> bool {
         self.first_failure.is_none() && !self.is_partial
     }
@@ -345,19 +346,19 @@ impl Task for FanOut {
     }
 }
 
-/// True for a failure that is not the element's or the child's alone: a budget is the run's, and where it is used up
-/// nothing may go on; a missing key would fail every element alike; a defect of ours or a damaged journal is no
-/// result to be collected.
+/// True for a failure that concerns more than one element or child. A used-up budget belongs to the run, and nothing
+/// may continue. A missing key would fail every element alike. An internal error or a damaged journal is not a
+/// result to collect.
 fn ends_the_run(failure: &Failure) -> bool {
     matches!(failure.kind, FailureKind::BudgetExceeded | FailureKind::Environment | FailureKind::Internal)
 }
 
-/// True if an output of the step, or of a child of the group that it is, may be stored.
+/// True if an output of the step, or of a child if the step is a group, may be cached.
 fn is_cached(step: &Step) -> bool {
     step.cache.is_some() || matches!(&step.kind, StepKind::Parallel(group) if group.steps.iter().any(|s| is_cached(s)))
 }
 
-/// True for an approval that comes to a decision when no one answers in time.
+/// True for an approval with a default decision if no one answers in time.
 fn decides_by_itself(step: &Step) -> bool {
     matches!(&step.kind, StepKind::Approval(approval) if approval.on_timeout != OnTimeout::Fail)
 }

@@ -1,12 +1,12 @@
-//! An llm step: call, structural validation, content validation, and the conversation that repeats them.
+//! An llm step: model call, structural validation, content validation, and the conversation that repeats them.
 //!
 //! | state      | event                                   | next                                    |
 //! |------------|-----------------------------------------|-----------------------------------------|
-//! | asking     | no answer, refusal, cut off             | over, with that failure                 |
-//! | asking     | empty answer, retry left                | rejected                                |
-//! | asking     | empty answer, none left                 | over, with that failure                 |
-//! | asking     | answer breaks the schema                | rejected                                |
-//! | asking     | answer satisfies the schema             | checking, or over if no validator       |
+//! | asking     | no response, refusal, cut off           | over, with that failure                 |
+//! | asking     | empty response, retry left              | rejected                                |
+//! | asking     | empty response, none left               | over, with that failure                 |
+//! | asking     | response breaks the schema              | rejected                                |
+//! | asking     | response satisfies the schema           | checking, or over if no validator       |
 //! | checking   | `{"valid": true}` and exit 0            | over, with the output                   |
 //! | checking   | errors                                  | rejected                                |
 //! | checking   | neither                                 | over: the validator is broken           |
@@ -40,10 +40,10 @@ use crate::schema::Schema;
 use crate::template::{Scope, Template};
 use crate::tree;
 
-/// The first version of the interpreter that asks again after an empty answer where there is no schema, too.
+/// The first version of the interpreter that asks again after an empty response even if there is no schema.
 const ASKS_AGAIN: u32 = 8;
 
-/// Why an answer is rejected where any text would do.
+/// Reason to reject a response if any text is allowed.
 const EMPTY: &str = "the answer is empty";
 
 #[derive(Debug)]
@@ -52,13 +52,13 @@ pub(super) struct LlmTask {
     step_context: StepContext,
     values: Arc<Values>,
     request: Request,
-    /// What the answer must satisfy.
+    /// Schema of the response.
     schema: Option<Arc<Schema>>,
-    /// The members of the answer that are lists of choices, where `none` excludes all others (L-47).
+    /// The members of the response that are lists of choices, where `none` excludes all others (L-47).
     choices: Vec<String>,
     attempt: u32,
     attempts: Vec<Attempt>,
-    /// The answer that was rejected last, once no retry is left.
+    /// The response that was rejected last, once no retry is left.
     rejected: Option<String>,
     state: State,
     stopped: Option<Failure>,
@@ -70,7 +70,7 @@ enum State {
     Checking { answer: LlmAttempt, output: Json },
 }
 
-/// What is known of the answer that is being checked.
+/// The response that is being checked, with its time and tokens.
 #[derive(Debug, Clone)]
 struct LlmAttempt {
     text: String,
@@ -84,12 +84,12 @@ impl LlmTask {
         Self::asking(step, step_context, values, schema, &[])
     }
 
-    /// The same call, which rejects `none` beside other choices in these members of the answer.
+    /// The same call, but it rejects `none` beside other choices in these members of the response.
     fn excluding_none(self, choices: Vec<String>) -> Self {
         Self { choices, ..self }
     }
 
-    /// The same with another schema, and with the prompts and images of further steps in the same message.
+    /// A call with another schema, and with the prompts and images of further steps in the same message.
     fn asking(
         step: Arc<Step>,
         step_context: StepContext,
@@ -104,7 +104,7 @@ impl LlmTask {
             parts.push(Part::Text(format!("\n\n{text}")));
             if values.abi() >= JOINS_QUESTIONS {
                 let images = images(llm, &step_context, &values)?;
-                // What the model is shown already is not sent twice.
+                // An image that is already in the message is not sent twice.
                 let further: Vec<Part> = images.into_iter().filter(|image| !parts.contains(image)).collect();
                 parts.extend(further);
             }
@@ -127,13 +127,14 @@ impl LlmTask {
         })
     }
 
-    /// What the answer says that was rejected last, once no retry is left.
+    /// The JSON of the response that was rejected last, once no retry is left.
     fn rejected(&self) -> Option<Value> {
         let found = extract::fitting(self.rejected.as_deref()?, |_| false)?;
         tree::of_answer(found).ok()
     }
 
-    /// The failure of step `name`, whose answers were rejected until no retry was left, the last one for these reasons.
+    /// The failure of step `name`, whose responses were rejected until no retry was left, the last one for these
+    /// reasons.
     fn exhausted(&self, name: &str, reasons: &[String]) -> Failure {
         let last = reasons.join("; ");
         let tries = match llm_of(&self.step).retry {
@@ -181,7 +182,7 @@ impl LlmTask {
         self.receive(cx, done)
     }
 
-    /// Judges what came back.
+    /// Judges the outcome of a model call.
     fn receive(&mut self, cx: &mut Cx, done: Completed) -> Poll<Result<Json, Failure>> {
         let answer = match done.outcome {
             Outcome::Response(answer) => answer,
@@ -217,13 +218,13 @@ impl LlmTask {
         }
     }
 
-    /// Nothing was said where any text would do.
+    /// True if the response is empty although any text is allowed.
     fn is_empty(&self, answer: &ModelResponse) -> bool {
         let is_whole = !matches!(answer.stop, Stop::Refusal(_) | Stop::Length);
         is_whole && answer.text.trim().is_empty() && self.request.schema.is_none()
     }
 
-    /// A refusal, a truncated or an empty answer is reported as what it is.
+    /// Turns a refusal, or a truncated or empty response, into its specific failure.
     fn check_stop(&self, cx: &Cx, answer: &ModelResponse) -> Result<(), Failure> {
         let name = &self.step.name;
         let model = &answer.model;
@@ -255,7 +256,7 @@ impl LlmTask {
         Err(self.with_attempts(failure))
     }
 
-    /// Structural validation: the output, or every fault.
+    /// Structural validation: returns the output, or every fault.
     fn check_structure(&self, text: &str, abi: u32) -> Result<Json, Vec<String>> {
         let Some(schema) = &self.schema else {
             return Ok(Json::string(text));
@@ -306,7 +307,7 @@ impl LlmTask {
         }
     }
 
-    /// It is asked for only where there is one.
+    /// The validator's command; only called if the step has a validator.
     fn validator(&self) -> Command {
         llm_of(&self.step).validate.clone().unwrap_or(Command::Script(String::new()))
     }
@@ -324,7 +325,7 @@ impl LlmTask {
         }
     }
 
-    /// Goes on with the conversation, or ends it.
+    /// Continues the conversation, or ends it.
     fn reject(
         &mut self,
         cx: &mut Cx,
@@ -344,7 +345,7 @@ impl LlmTask {
             let reasons = reasons.clone();
             cx.emit(Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons });
         }
-        // Providers refuse an empty message; the model is shown what it said.
+        // Providers refuse an empty message, and the model must see its previous response.
         let said = if answer.text.trim().is_empty() { "(empty answer)" } else { answer.text.trim_end() };
         self.request.messages.push(Message::assistant(said));
         self.request.messages.push(Message::user(correction(&reasons)));
@@ -372,7 +373,7 @@ impl Task for LlmTask {
             if ready.is_ready() {
                 return ready;
             }
-            // Pending because an effect is under way, or because the state has just changed.
+            // Pending either because an effect is in progress, or because the state has just changed.
             let is_same = match &self.state {
                 State::Asking { is_started } => *is_started && self.call_id() == id,
                 State::Checking { .. } => self.check_id() == id,
@@ -422,7 +423,7 @@ fn request(
     })
 }
 
-/// The images that the model is shown.
+/// The images of an llm step, as parts of its message.
 fn images(llm: &Llm, step_context: &StepContext, values: &Values) -> Result<Vec<Part>, Failure> {
     let image = |path: &Template| {
         let path = path.render(values).map_err(|e| unresolved(&e))?;
@@ -431,21 +432,21 @@ fn images(llm: &Llm, step_context: &StepContext, values: &Values) -> Result<Vec<
     llm.images.iter().map(image).collect()
 }
 
-/// What the model is given about a rejected answer.
+/// Message to the model about its rejected response.
 fn correction(reasons: &[String]) -> String {
     let list: String = reasons.iter().map(|reason| format!("- {reason}\n")).collect();
     format!("Your last answer was rejected:\n\n{list}\nAnswer again, in full, with these faults corrected.")
 }
 
-/// A call that was tried more than once and never answered, as an entry of `attempts`; a try that was not repeated is
-/// shown by the failure itself.
+/// A call with several attempts and no response, as an entry of `attempts`. A call with a single attempt is not one:
+/// the failure itself has its reason.
 fn transport_attempt(failure: &CallFailure, elapsed_ms: u64) -> Option<Attempt> {
     let earlier = Some(&failure.transport_failures).filter(|tries| !tries.is_empty())?;
     let errors = earlier.iter().chain([&failure.message]).cloned().collect();
     Some(Attempt { rejected_by: RejectedBy::Transport, errors, elapsed_ms, tokens: 0 })
 }
 
-/// What a content validator says: no errors, errors, or that it is broken.
+/// Evaluates a content validator: no errors, its errors, or the failure of a broken validator.
 fn judge_validator(name: &str, end: &ProcessEnd) -> Result<Vec<String>, Failure> {
     let broken = |why: String| {
         let mut failure = Failure::new(FailureKind::ValidatorBroken, format!("validator `{name}` {why}"));

@@ -1,7 +1,7 @@
-//! The parts of a run that began and did not succeed: what another attempt starts again.
+//! The parts of a run that began and did not succeed: another attempt restarts them.
 //!
-//! A part is named by the beginning of its effects' ids. A leaf (a process, a model step, a question, a stage) starts again
-//! as a whole; a group, a `for_each` or a pipeline as a step has parts of its own, and of it only the timer.
+//! A part is named by the prefix of its effects' ids. A leaf (a process, a model step, a question, a stage) restarts as
+//! a whole. A group, a `for_each` or a pipeline as a step consists of such parts; only its timer is a part of its own.
 
 use std::collections::BTreeSet;
 use std::task::Poll;
@@ -16,23 +16,23 @@ use crate::report::is_below;
 pub(crate) struct OpenWork(BTreeSet<String>);
 
 impl OpenWork {
-    /// Notes that `part` begins.
+    /// Records that `part` begins.
     pub(crate) fn begin(&mut self, part: &str) {
         self.0.insert(part.to_owned());
     }
 
-    /// Notes that `part` succeeded, whatever became of the parts inside it.
+    /// Records that `part` succeeded, whatever the state of the parts inside it.
     pub(crate) fn succeed(&mut self, part: &str) {
         self.0.retain(|open| !is_below(open, part));
     }
 
-    /// The parts below `root`, in the order of their names.
+    /// The open parts below `root`, in the order of their names.
     pub(crate) fn below(&self, root: &str) -> Vec<String> {
         self.0.iter().filter(|open| is_below(open, root)).cloned().collect()
     }
 }
 
-/// The work of a step that starts again as a whole.
+/// The work of a step that restarts as a whole.
 #[derive(Debug)]
 pub(super) struct AtomicTask<T> {
     work: T,
@@ -55,7 +55,7 @@ impl<T: Task> Task for AtomicTask<T> {
         let polled = self.work.poll(cx);
         match &polled {
             Poll::Ready(Ok(_)) => cx.open_work.succeed(self.path.as_str()),
-            // Also if every effect of it did what was asked.
+            // Applies even if all its effects succeeded.
             Poll::Ready(Err(_)) => cx.open_work.begin(self.path.as_str()),
             Poll::Pending => {}
         }

@@ -1,4 +1,4 @@
-//! Failures that follow from the outcome of an effect, whatever construct started it.
+//! Failures that follow from the outcome of an effect, independent of the construct that started it.
 
 use super::{Cx, NAMES_LIMIT};
 use crate::effect::EffectId;
@@ -6,12 +6,12 @@ use crate::failure::{Failure, FailureKind};
 use crate::model::{CallFailure, CallFailureKind, Usage};
 use crate::outcome::{Exit, ProcessEnd};
 
-/// An outcome that no effect of this kind can have: a damaged journal or a defect of ours.
+/// The failure for an outcome of the wrong kind: the journal is damaged, or there is an internal error.
 pub(super) fn not_an_answer(id: &EffectId) -> Failure {
     Failure::new(FailureKind::Internal, format!("the outcome of `{id}` is of another kind than the effect"))
 }
 
-/// Says how a process ended, if that is a failure.
+/// Turns the end of a process into a failure, unless its exit status is allowed.
 pub(super) fn check_exit(what: &str, end: &ProcessEnd, allowed: &[i32]) -> Result<(), Failure> {
     let mut failure = match &end.exit {
         Exit::Status(status) if allowed.contains(status) => return Ok(()),
@@ -33,7 +33,7 @@ pub(super) fn check_exit(what: &str, end: &ProcessEnd, allowed: &[i32]) -> Resul
     Err(failure)
 }
 
-/// What a call without an answer comes to for the caller that wanted one.
+/// The failure of the caller of a model call that failed.
 pub(super) fn call_failed(who: &str, failure: &CallFailure) -> Failure {
     let kind = match failure.kind {
         CallFailureKind::Environment => FailureKind::Environment,
@@ -42,7 +42,8 @@ pub(super) fn call_failed(who: &str, failure: &CallFailure) -> Failure {
     Failure::new(kind, format!("{who} got no answer: {}", failure.message))
 }
 
-/// At how many tokens an answer was cut off, and which `max_tokens` decides on that. Earlier runs were not shown it.
+/// The number of tokens at which a response was cut off, with the owner of the `max_tokens` that decides. Empty in
+/// earlier runs.
 pub(super) fn limit(cx: &Cx, usage: &Usage, of: &str) -> String {
     let count = match usage.output_tokens {
         _ if cx.facts.abi < NAMES_LIMIT => return String::new(),

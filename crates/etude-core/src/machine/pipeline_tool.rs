@@ -1,5 +1,7 @@
-//! A learned pipeline that an agent calls as a tool (L-77): its steps run as they would if the request had been routed to it, and ask
-//! what they would ask. A deviation is an error of the tool, with what has been read so far.
+//! A learned pipeline that an agent calls as a tool (L-77).
+//!
+//! Its steps run as if the request had been routed to it, and ask the same questions. A deviation is an error of the
+//! tool, with the results so far.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -19,10 +21,10 @@ use crate::report::{CallDeviation, is_below};
 use crate::tool::ToolResult;
 use crate::tree;
 
-/// Most bytes of an output that a model receives.
+/// Maximum size of an output for the model, in bytes.
 const MAX_OUTPUT: usize = 64 * 1024;
 
-/// A call under way.
+/// A call in progress.
 #[derive(Debug)]
 pub(super) struct PipelineCall {
     name: String,
@@ -32,10 +34,10 @@ pub(super) struct PipelineCall {
 }
 
 impl PipelineCall {
-    /// The call that a model proposes. `request` is what its agent was asked.
+    /// The call that a model proposes. `request` is the prompt of its agent.
     ///
     /// # Errors
-    /// The arguments do not fit: what the model receives.
+    /// The arguments do not fit the parameters. The error is the result for the model.
     pub(super) fn new(
         pipeline: &PipelineTool,
         proposal: &Proposal,
@@ -52,12 +54,12 @@ impl PipelineCall {
         })
     }
 
-    /// Advances until it waits.
+    /// Advances until the call waits.
     ///
     /// # Errors
-    /// A failure that ends the run: of its budget, its cancellation, its environment.
+    /// A failure that ends the run: of its budget, its cancellation, its environment, or an internal error.
     pub(super) fn poll(&mut self, cx: &mut Cx) -> Poll<Result<ToolResult, Failure>> {
-        // Nothing runs beside it, so that these are its calls.
+        // No other call runs beside this one, so all calls kept meanwhile are its own.
         let kept_before = std::mem::replace(&mut cx.keeps_calls, true);
         let polled = self.sequence.poll(cx);
         cx.keeps_calls = kept_before;
@@ -73,7 +75,7 @@ impl PipelineCall {
             Err(failure) if self.is_stopped || ends_the_run(&failure) => Err(failure),
             Err(mut failure) => {
                 failure.step = failure.step.or_else(|| self.sequence.last_step().map(str::to_owned));
-                // The agent goes on: another attempt at the run gives the same outcomes to the same steps.
+                // The agent continues: another attempt at the run yields the same outcomes for the same steps.
                 cx.open_work.succeed(self.path.as_str());
                 cx.deviations.push(CallDeviation {
                     pipeline: self.name.clone(),
@@ -88,7 +90,7 @@ impl PipelineCall {
         })
     }
 
-    /// Asks it to end soon. It is polled on until what it has started is gone.
+    /// Asks the call to end soon. It is polled until everything that it has started is gone.
     pub(super) fn stop(&mut self, cx: &mut Cx, why: &Failure) {
         if !self.is_stopped {
             self.is_stopped = true;
@@ -97,7 +99,7 @@ impl PipelineCall {
     }
 }
 
-/// The input in the arguments that a model wrote, with the defaults of what is left out.
+/// The input from the arguments that a model wrote, with defaults for missing members.
 fn input(pipeline: &PipelineTool, arguments: &str) -> Result<Json, ToolResult> {
     let name = &pipeline.tool.name;
     let invalid = |why: String| ToolResult::terminal("InputInvalid", &format!("the arguments of `{name}` {why}"));
@@ -121,13 +123,13 @@ fn input(pipeline: &PipelineTool, arguments: &str) -> Result<Json, ToolResult> {
     }
 }
 
-/// An output as a model reads it: a text as it is, everything else as JSON.
+/// An output for the model: a string as plain text, everything else as JSON.
 fn shown(text: &str) -> String {
     let plain = serde_json::from_str::<String>(text);
     cut(plain.as_deref().unwrap_or(text), MAX_OUTPUT)
 }
 
-/// No other tool helps against it.
+/// True for a failure that no other tool can avoid.
 fn ends_the_run(failure: &Failure) -> bool {
     matches!(
         failure.kind,

@@ -33,18 +33,18 @@ pub(super) struct ScopeTask {
     attempt: Attempt,
     before: Option<Part>,
     body: Part,
-    /// Skill mode after a deviation, with what the pipeline does.
+    /// Skill mode after a deviation, with the pipeline's description.
     fallback: Option<(Part, String)>,
     after: Option<Part>,
     timeout: Option<(EffectId, u64)>,
     phase: Phase,
-    /// What reports call the business phase.
+    /// Phase of the body in reports.
     body_phase: Phase,
     current: Option<SequenceTask>,
     outcome: Option<Result<Json, Failure>>,
     stopped: Option<Failure>,
     killed: Option<Failure>,
-    /// The run has continued in skill mode, with this for its agent.
+    /// Set if the run has continued in skill mode, with the first message to its agent.
     fallen: Option<(FellBack, Arc<str>)>,
 }
 
@@ -108,7 +108,7 @@ impl ScopeTask {
                 failure
             });
             match (self.phase, result) {
-                // A constructor that has done its work has its destructor, also if it was to be stopped meanwhile.
+                // A completed constructor needs its destructor, even if the run was cancelled meanwhile.
                 (Phase::Constructor, Ok(_)) if self.killed.is_none() => self.phase = Phase::Business,
                 (Phase::Constructor, result) => {
                     self.outcome = Some(Err(self.blame(result.err())));
@@ -130,7 +130,7 @@ impl ScopeTask {
         }
     }
 
-    /// The phase as reports call it.
+    /// The current phase in reports.
     fn reported_phase(&self) -> Phase {
         match self.phase {
             Phase::Business if self.fallen.is_some() => Phase::Skill,
@@ -139,13 +139,13 @@ impl ScopeTask {
         }
     }
 
-    /// Why the pipeline deviates with this failure, if the run then continues in skill mode.
+    /// The reason of the deviation, if the run continues in skill mode because of this failure.
     fn deviates(&self, failure: &Failure) -> Option<Reason> {
         let is_open = self.phase == Phase::Business && self.fallen.is_none() && self.stopped.is_none();
         failure.reason.filter(|_| is_open && self.fallback.is_some())
     }
 
-    /// Leaves the pipeline: what it has done stays done, and an agent goes on from there (L-68).
+    /// Leaves the pipeline: its effects remain, and an agent continues from there (L-68).
     fn fall_back(&mut self, cx: &mut Cx, failure: &Failure, reason: Reason, ended: &SequenceTask) {
         let Some((_, description)) = &self.fallback else { return };
         // Another attempt deviates in the same way, with the same outcomes.
@@ -172,12 +172,12 @@ impl ScopeTask {
         self.fallen = Some((fell_back, text));
     }
 
-    /// How the run came into skill mode, if it did.
+    /// The transition into skill mode; `None` if there was none.
     pub(super) fn fell_back(&self) -> Option<&FellBack> {
         self.fallen.as_ref().map(|(fell_back, _)| fell_back)
     }
 
-    /// The rows of a report: skill mode after a deviation has one only if there was one.
+    /// The rows of the report. Skill mode has a row only after a deviation.
     pub(super) fn shown(&self, mut rows: Vec<StepRow>) -> Vec<StepRow> {
         if let (Some((part, _)), None) = (&self.fallback, &self.fallen) {
             rows.remove(part.first_row);
@@ -185,7 +185,7 @@ impl ScopeTask {
         rows
     }
 
-    /// Stops the constructor or the pipeline. The destructor is a guarantee and goes on.
+    /// Stops the constructor or the pipeline. The destructor is guaranteed to run, and is not stopped.
     pub(super) fn cancel(&mut self, cx: &mut Cx, why: &Failure) {
         if self.phase == Phase::Destructor || self.stopped.is_some() {
             return;
@@ -196,14 +196,14 @@ impl ScopeTask {
         }
     }
 
-    /// The process that ran the run is gone, and it goes on elsewhere.
+    /// Handles the move of the run to another process.
     pub(super) fn resumed(&mut self, cx: &mut Cx) {
         if let (Some(current), None) = (&mut self.current, &self.stopped) {
             current.resumed(cx);
         }
     }
 
-    /// Stops whatever runs, and lets nothing begin.
+    /// Stops the current phase, and starts nothing more.
     pub(super) fn kill(&mut self, cx: &mut Cx, why: &Failure) {
         self.killed = Some(why.clone());
         self.stopped.get_or_insert_with(|| why.clone());
@@ -221,7 +221,7 @@ impl ScopeTask {
         }
     }
 
-    /// Neither the time budget nor the others hold in the destructor.
+    /// Lifts the time budget and the other limits, which do not hold in the destructor.
     fn leave_limits(&mut self, cx: &mut Cx) {
         cx.is_limited = false;
         cx.written.clear();
@@ -239,7 +239,7 @@ impl ScopeTask {
             _ => self.after.clone(),
         };
         let Some(part) = part else { return };
-        // Keys of effects differ from attempt to attempt, but not in the pipeline: what succeeded there is kept.
+        // Effect ids differ between attempts, except in the pipeline: outcomes that succeeded there are kept.
         let (run, attempt) = match self.phase {
             Phase::Business => (String::new(), 1),
             Phase::Constructor => (format!(r#","run":{}"#, self.facts(self.attempt.scope)), self.attempt.scope),
@@ -259,21 +259,21 @@ impl ScopeTask {
             _ => (Path::root(&part.sequence.name).again(attempt), values.with_request(request)),
         };
         let mut task = SequenceTask::new(part.sequence, part.first_row, path, values);
-        // A stop that came before anything ran must still keep the constructor or the pipeline from running.
+        // A stop before the first step must still keep the constructor or the pipeline from running.
         if let Some(why) = self.stopped.as_ref().filter(|_| self.phase != Phase::Destructor) {
             task.stop(cx, why);
         }
         self.current = Some(task);
     }
 
-    /// The request; without one, what the pipeline does and its input (L-49).
+    /// The request; without one, the pipeline's description with its input (L-49).
     fn request(&self, description: &str) -> String {
         let input = || self.input.text().map(|text| compact(&text)).unwrap_or_default();
         self.request.clone().unwrap_or_else(|| format!("{description}\n{}", input()))
     }
 
-    /// The facts about the run that constructor and destructor see. The number of the attempt is there from the second one
-    /// on: the first has the form of A-5.1 exactly (A-5.6).
+    /// The facts about the run for constructor and destructor. They include the number of the attempt from the second
+    /// one on: the first has the exact form of A-5.1 (A-5.6).
     fn facts(&self, attempt: u32) -> String {
         let mut run = json!({"id": self.run_id, "pipeline": self.body.sequence.name});
         if attempt > 1 {
@@ -282,7 +282,7 @@ impl ScopeTask {
         run.to_string()
     }
 
-    /// What the destructor is given about the run (A-5.1).
+    /// Status and error of the run, for the destructor (A-5.1).
     fn verdict(&self) -> String {
         match &self.outcome {
             Some(Err(failure)) => {
@@ -293,12 +293,12 @@ impl ScopeTask {
         }
     }
 
-    /// Why the run was stopped, with what is known about the step that was stopped.
+    /// The failure of a stopped run, with the step that was stopped if it is known.
     fn blame(&self, failure: Option<Failure>) -> Failure {
         match (&self.stopped, failure) {
             (None, Some(failure)) => failure,
             (Some(why), Some(failure)) if failure.kind == why.kind => failure,
-            // The step failed for a reason of its own just before it was stopped: the stop is what the run ends with.
+            // The step failed for another reason just before the stop: the run ends with the reason of the stop.
             (Some(why), failure) => {
                 let mut why = why.clone();
                 why.phase = Some(self.reported_phase());
@@ -347,7 +347,7 @@ impl ScopeTask {
         self.phase != Phase::Constructor
     }
 
-    /// What another attempt has to do.
+    /// Work left for another attempt.
     pub(super) fn remains(&self, cx: &Cx) -> Remains {
         let is_scope_over = matches!(self.phase, Phase::Constructor | Phase::Destructor);
         Remains { unfinished: cx.open_work.below(&self.body.sequence.name), is_scope_over }
@@ -364,7 +364,8 @@ impl Part {
     }
 }
 
-/// A row for the step, then one for each child of a group: the order in which [`Step::rows`](crate::plan::Step::rows) counts.
+/// Adds a row for the step, then one for each child of a group: the order in which
+/// [`Step::rows`](crate::plan::Step::rows) counts.
 fn add_rows(step: &Step, phase: Phase, cx: &mut Cx) {
     cx.add_row(phase, &step.name, step.kind.word());
     if let StepKind::Parallel(group) = &step.kind {

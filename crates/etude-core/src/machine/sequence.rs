@@ -1,4 +1,4 @@
-//! Steps that are done one after the other.
+//! Steps that run one after the other.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -17,9 +17,9 @@ use crate::template::{Reference, Segment};
 #[derive(Debug)]
 pub(super) struct SequenceTask {
     sequence: Arc<Sequence>,
-    /// Row of the first step, if the steps have rows.
+    /// Row of the first step; `None` if the steps have no rows.
     row: Option<usize>,
-    /// Row of the step that calls this pipeline, if its steps have none.
+    /// Row of the step that calls this pipeline, if the steps have no rows of their own.
     ledger: Option<usize>,
     path: Path,
     /// The element that the calling step works on.
@@ -28,7 +28,7 @@ pub(super) struct SequenceTask {
     next: usize,
     current: Option<StepTask>,
     stopped: Option<Failure>,
-    /// The output of one of the steps must not stand in for that of a later run.
+    /// True if the output of any step must not be cached for later runs.
     is_partial: bool,
 }
 
@@ -50,13 +50,13 @@ impl SequenceTask {
         }
     }
 
-    /// The steps of a sub-pipeline have no rows: they are booked on that of the step that calls it.
+    /// A sequence whose steps have no rows, as in a sub-pipeline: they are booked on the row of the calling step.
     pub(super) fn without_rows(sequence: Arc<Sequence>, caller: &StepContext, values: Values) -> Self {
         let (ledger, item) = (caller.ledger, caller.item.clone());
         Self { row: None, ledger, item, ..Self::new(sequence, 0, caller.path.clone(), values) }
     }
 
-    /// The steps that ended well, by their paths, with their outputs.
+    /// The steps that succeeded, by their paths, with their outputs.
     pub(super) fn outputs(&self) -> Vec<(String, Json)> {
         let known = self.values.outputs();
         known.map(|(step, output)| (self.path.child(step).as_str().to_owned(), output.clone())).collect()
@@ -124,7 +124,7 @@ impl Task for SequenceTask {
             let Some(step) = self.sequence.steps.get(self.next) else {
                 return Poll::Ready(self.output());
             };
-            // A pipeline whose last step has ended well is not stopped any more.
+            // A pipeline whose last step has succeeded cannot be stopped.
             if let Some(why) = &self.stopped {
                 return Poll::Ready(Err(why.clone()));
             }

@@ -1,10 +1,9 @@
-//! State machines of stages (system B): the machine owns the order, and a model works inside each stage only.
+//! State machines of stages (system B): the machine decides on the order, and a model works only inside each stage.
 //!
-//! `walk` goes from stage to stage, `siblings` does several at once, `execution` is one stage with its seven phases,
-//! `envelope` decides about its tool calls; what people and rules
-//! allow is in `allowed` until it is used. Scripts are `hook`s; what they receive is made in `stage_context`, what they
-//! answer is read in `reply`, and `declared` stands in for them where a machine has none. Events go out through
-//! `audit`, faults are made in `fault`.
+//! `walk` goes from stage to stage, `siblings` runs several at once, and `execution` is one stage with its seven
+//! phases. `envelope` decides on a stage's tool calls; `allowed` keeps permissions of people and rules until they are
+//! used. Scripts are `hook`s: `stage_context` builds their input, `reply` parses their output, and `declared` replaces
+//! scripts that a machine does not have. `audit` emits the events, and `fault` builds the failures.
 
 mod allowed;
 mod audit;
@@ -48,7 +47,7 @@ use crate::outcome::Outcome;
 use crate::plan::stages::StageMachine;
 use crate::plan::{MachineCall, MachineInput};
 
-/// A machine that goes through its stages.
+/// The run of one stage machine.
 #[derive(Debug)]
 pub(super) struct MachineTask {
     machine: Arc<StageMachine>,
@@ -56,9 +55,9 @@ pub(super) struct MachineTask {
     step_context: StepContext,
     may_skip: bool,
     state: State,
-    /// What has to be done before the stages go on in this process.
+    /// Work that must be done before the stages can continue in this process.
     resumption: Option<Resumption>,
-    /// How often it has gone on in another process.
+    /// Number of moves to another process.
     resumptions: u32,
     stopped: Option<Failure>,
 }
@@ -140,7 +139,7 @@ impl MachineTask {
         }
     }
 
-    /// Does what comes before the stages go on. If that fails, what waits is given up with that failure.
+    /// Completes the work before the stages continue. If that fails, the waiting stages are stopped with that failure.
     fn return_to_work(&mut self, cx: &mut Cx) -> Poll<()> {
         let (State::Walking(walk, shared, view), Some(resumption)) = (&mut self.state, &mut self.resumption) else {
             return Poll::Ready(());
@@ -180,7 +179,7 @@ impl MachineTask {
         Ok(())
     }
 
-    /// What the machine comes to: the result of the stage that finished last.
+    /// The output of the machine: the result of the stage that finished last.
     fn end(&self) -> Result<Json, Failure> {
         let State::Walking(walk, ..) = &self.state else {
             return Err(Failure::new(FailureKind::Internal, "a machine ended that never began"));
@@ -203,7 +202,8 @@ impl MachineTask {
     }
 }
 
-/// What comes before the stages, at the start or on the return of that number: another attempt does it again if it fails.
+/// Ids of the work before the stages, at the start or at the resumption of that number: another attempt repeats it if
+/// it fails.
 fn parts(path: &Path, resumptions: u32) -> [String; 3] {
     let tools = path.child("tools").attempt(resumptions + 1).as_str().to_owned();
     let probe = path.child("probe").again(resumptions + 1).as_str().to_owned();

@@ -1,4 +1,4 @@
-//! What all steps have in common: `when`, `require`, `for_each`, `timeout`, `cache`, and their row in the report.
+//! The common frame of all steps: `when`, `require`, `for_each`, `timeout`, `cache`, and their row in the report.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -24,7 +24,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::plan::{Step, StepKind};
 use crate::report::{Event, StepStatus, duration};
 
-/// A step with everything around it.
+/// A step with its conditions, its timeout and its row.
 #[derive(Debug)]
 pub(super) struct StepTask {
     step: Arc<Step>,
@@ -33,9 +33,9 @@ pub(super) struct StepTask {
     state: State,
     timer: Option<EffectId>,
     stopped: Option<Failure>,
-    /// It was stopped by its own timeout, not from outside.
+    /// True if the step's own timeout stopped it, not its surroundings.
     is_timed_out: bool,
-    /// Its start was reported.
+    /// True if the start of the step was reported.
     has_begun: bool,
 }
 
@@ -64,7 +64,7 @@ impl StepTask {
             match when.holds(&*self.values) {
                 Ok(true) => {}
                 Ok(false) => {
-                    // With all that is in it.
+                    // All children are skipped as well.
                     let rows = self.step_context.row.into_iter().flat_map(|row| row..row + self.step.rows());
                     rows.for_each(|row| cx.set_status(row, StepStatus::Skipped));
                     self.emit_end(cx);
@@ -94,7 +94,7 @@ impl StepTask {
         Poll::Pending
     }
 
-    /// The step's work: once, or once per element. The cache is that of each element.
+    /// The task for the step's work: once, or once per element. The cache applies to each element.
     fn whole(&self) -> Result<Box<dyn Task>, Failure> {
         match &self.step.for_each {
             None => single(&self.step, &self.step_context, &self.values),
@@ -143,7 +143,7 @@ impl StepTask {
         }
     }
 
-    /// Notes the end in the report and says whose failure it is.
+    /// Records the end in the report, and adds the step to its failure.
     fn end(&mut self, cx: &mut Cx, result: Result<Json, Failure>) -> Result<Json, Failure> {
         if let Some(id) = self.timer.take() {
             cx.forget(&id);
@@ -151,7 +151,7 @@ impl StepTask {
         let result = result.map_err(|failure| self.sign(failure));
         match &result {
             Ok(_) => {
-                // Also if elements of it failed and were collected.
+                // Applies even if elements failed and were collected.
                 cx.open_work.succeed(self.step_context.path.as_str());
                 self.set_status(cx, StepStatus::Succeeded);
             }
@@ -165,8 +165,8 @@ impl StepTask {
         result
     }
 
-    /// The innermost step with a row is named as the one at fault, and the innermost definition as the place; the
-    /// pipelines in between are reported in the message.
+    /// Adds step and origin to a failure, unless they are set: so the innermost step with a row and the innermost
+    /// definition are named. The message names the pipelines in between.
     fn sign(&self, mut failure: Failure) -> Failure {
         if self.step_context.row.is_some() && failure.step.is_none() {
             failure.step = Some(self.step.name.clone());
@@ -191,11 +191,11 @@ impl Task for StepTask {
         self.watch_timer(cx);
         match self.advance(cx) {
             Poll::Pending => {
-                // The timer of a step that has only just begun.
+                // Starts the timer of a step that has only just begun.
                 self.watch_timer(cx);
                 Poll::Pending
             }
-            // Skipped: the report says so.
+            // A skipped step: its row is already set.
             Poll::Ready(Ok(output)) if matches!(self.state, State::New) => Poll::Ready(Ok(output)),
             Poll::Ready(result) => Poll::Ready(self.end(cx, result)),
         }
@@ -223,7 +223,7 @@ impl Task for StepTask {
     }
 }
 
-/// The work of one step, once.
+/// The task for one execution of a step's work, without cache.
 pub(super) fn body(
     step: &Arc<Step>,
     step_context: &StepContext,

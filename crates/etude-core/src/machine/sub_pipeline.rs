@@ -1,4 +1,4 @@
-//! Another pipeline's steps, without its constructor and destructor.
+//! A pipeline as a step, without its constructor and destructor.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -15,7 +15,6 @@ use crate::plan::SubPipeline;
 #[derive(Debug)]
 pub(super) struct SubPipelineTask {
     sequence: SequenceTask,
-    /// The pipeline's name.
     name: String,
     stopped: Option<Failure>,
 }
@@ -65,7 +64,7 @@ impl Task for SubPipelineTask {
 
     fn stop(&mut self, cx: &mut Cx, why: &Failure) {
         self.stopped = Some(why.clone());
-        // The calling step's timeout is not that of the steps below.
+        // The calling step's timeout is not a timeout of the steps below.
         self.sequence.stop(cx, &Failure::new(FailureKind::Cancelled, why.message.clone()));
     }
 }

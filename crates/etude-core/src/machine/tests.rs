@@ -1,9 +1,10 @@
-//! Tests of the interpreter: a plan, a script of what the world does, and the log that must come of it.
+//! Tests of the interpreter: a plan, a script of the outside world, and the expected log.
 //!
-//! A plan is built with the functions of `build`. A script has one line per thing that happens: `p/a exit 2` ends the
-//! effect `p/a`, `cancel` and `kill` stop the run, `resume` has it go on in another process, `reach p/b` goes on until `p/b` has started, `pause` stops telling
-//! the machine to go on until the next line. Whatever the script leaves out goes well, oldest effect first; only
-//! deadlines and gates wait for the script. A log has one line per command, outcome and row of the result.
+//! A plan is built with the functions of `build`. A script has one line per event: `p/a exit 2` ends the effect `p/a`,
+//! `cancel` and `kill` stop the run, `resume` continues it in another process, `reach p/b` continues until `p/b` has
+//! started, and `pause` stops polling the machine until the next line. Effects that the script leaves out succeed,
+//! oldest effect first; only deadlines and gates wait for the script. A log has one line per command, outcome and row
+//! of the result.
 //!
 //! Whole logs are inline snapshots: `UPDATE_EXPECT=1 cargo test -p etude-core --lib machine` writes those that differ. All
 //! tests must run in one process for that, so not with nextest.
@@ -34,8 +35,8 @@ use build::Case;
 use expect_test::Expect;
 use world::World;
 
-/// Runs the case as the script says and compares the whole log. Every run is also replayed from its outcomes, each
-/// of them delivered twice: the same commands and the same result must come of it.
+/// Runs the case by the script and compares the whole log. Every run is also replayed from its outcomes, each of them
+/// delivered twice, and must yield the same commands and the same result.
 #[track_caller]
 fn check(case: Case, script: &str, expected: Expect) {
     let world = play(&case, script);
@@ -51,7 +52,7 @@ fn updates_in_many_processes() -> bool {
     ["UPDATE_EXPECT", "NEXTEST"].iter().all(|name| std::env::var_os(name).is_some())
 }
 
-/// The step `b` after a step `a` with this output: what it starts.
+/// Asserts on the process that the step `b` starts after a step `a` with this output.
 #[track_caller]
 fn starts_after(output: &str, b: crate::plan::Step, process: &str) {
     let world = play(&build::pipeline([build::code("a"), b]), &format!("p/a output {output}"));
@@ -62,7 +63,7 @@ fn starts_after(output: &str, b: crate::plan::Step, process: &str) {
     assert!(world.log.ends_with(end), "{}", world.log);
 }
 
-/// Runs the case as the script says, to its end or to a gate that the script does not answer.
+/// Runs the case by the script, to its end or to a gate that the script does not answer.
 #[track_caller]
 fn play(case: &Case, script: &str) -> World {
     let mut world = World::new(case);

@@ -1,28 +1,28 @@
-//! What content validators say, of answers of llm steps and of the work of stages: one protocol.
+//! Verdicts of content validators on responses of llm steps and on the work of stages: one protocol.
 //!
 //! | exit   | prints                                 | means                                    |
 //! |--------|----------------------------------------|------------------------------------------|
-//! | 0      | `{"valid": true}`                      | it is good                               |
-//! | any    | `{"valid": false, "errors": […]}`      | it is not, for these reasons             |
+//! | 0      | `{"valid": true}`                      | valid                                    |
+//! | any    | `{"valid": false, "errors": […]}`      | invalid, for these reasons               |
 //! | not 0  | `{"errors": […]}`                      | the same                                 |
 //! | not 0  | `{"valid": true}`                      | the validator contradicts itself         |
 //! | any    | anything else                          | there is no verdict                      |
 
 use serde_json::Value;
 
-/// What a validator says.
+/// Verdict of a validator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     Good,
-    /// It is not; why, at least one reason.
+    /// The content is invalid, for at least one reason.
     Bad(Vec<String>),
-    /// It is said to be good by a program that ended badly.
+    /// The content is valid according to a validator that exited with an error.
     Contradiction,
-    /// Nothing that is a verdict.
+    /// The output is not a verdict.
     Missing,
 }
 
-/// The verdict in what a validator printed, if that is JSON. `ended_well`: with exit status 0.
+/// The verdict in a validator's output, if that is JSON. `ended_well` is true for exit status 0.
 pub(super) fn verdict(printed: Option<&Value>, ended_well: bool) -> Verdict {
     let Some(says) = printed.and_then(Value::as_object) else { return Verdict::Missing };
     match says.get("valid").and_then(Value::as_bool) {
@@ -34,10 +34,10 @@ pub(super) fn verdict(printed: Option<&Value>, ended_well: bool) -> Verdict {
     }
 }
 
-/// How many reasons go back to the model.
+/// Maximum number of reasons that go back to the model.
 const MAX_REASONS: usize = 100;
 
-/// How long each of them may be, in characters.
+/// Maximum length of a reason, in characters.
 const MAX_REASON: usize = 4000;
 
 fn reasons(errors: Option<&Value>) -> Vec<String> {
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(verdict(None, false), Verdict::Missing);
     }
 
-    /// a validator that has a million reasons does not drown the model.
+    /// a validator with a million reasons does not flood the model.
     #[test]
     fn reasons_go_back_in_bounds() {
         let found = reasons(Some(&json!(vec!["é".repeat(10_000); 1000])));

@@ -7,15 +7,15 @@ use crate::digest::{Digest, Hasher};
 use crate::effect::{Chunk, Stdin, StdinHash};
 use crate::template::{Reference, Scope, Segment};
 
-/// The values that a step can see. Cheap to clone; growing a shared one copies its lists, not its values.
+/// The values that a step can see. Cheap to clone; pushing to a shared one copies its lists, not its values.
 #[derive(Debug, Clone)]
 pub(crate) struct Values {
     input: Json,
     outputs: Vec<(Arc<str>, Json)>,
-    /// The members of `steps` as they stand in stdin, in pieces that are never copied again once they are full.
+    /// The members of `steps` for stdin, in pieces that are never copied again once they are full.
     frozen: Vec<Chunk>,
     growing: String,
-    /// The hash of stdin up to here, so that the thousandth step does not hash again what the first ones printed.
+    /// Hash of stdin up to here, so that a late step does not hash the outputs of all earlier ones again.
     hash: StdinHash,
     item: Option<Element>,
     /// Further members of stdin: `,"run":{…}`.
@@ -31,15 +31,15 @@ pub(crate) struct Values {
 struct Element {
     value: Json,
     index: usize,
-    /// The hash of everything else, where an output of its own is stored.
+    /// Hash of everything but the element, if the element's output is cached.
     rest: Option<Digest>,
 }
 
-/// A piece of stdin is closed when it has grown to this size: small enough to copy per step, large enough that a
-/// thousand steps make few pieces.
+/// Size at which a piece of stdin is closed, in bytes: small enough to copy per step, large enough that a thousand
+/// steps make few pieces.
 const PIECE: usize = 8 * 1024;
 
-/// What stands between the input and the first member of `steps`.
+/// Text between the input and the first member of `steps`.
 const STEPS: &str = r#","steps":{"#;
 
 impl Values {
@@ -61,17 +61,17 @@ impl Values {
         }
     }
 
-    /// Those of a run that this version of the interpreter began.
+    /// The same values, in a run that version `abi` of the interpreter began.
     pub(crate) fn begun_by(self, abi: u32) -> Self {
         Self { abi, ..self }
     }
 
-    /// With the request that steps refer to.
+    /// The same values, with the request that steps refer to.
     pub(crate) fn with_request(self, request: Option<Arc<str>>) -> Self {
         Self { request, ..self }
     }
 
-    /// What a sub-pipeline sees: its own input and nothing of the caller but the run.
+    /// The values of a sub-pipeline: its own input, and of the caller only the run and the request.
     pub(crate) fn for_sub_pipeline(&self, input: Json) -> Self {
         Self::new(input, Arc::clone(&self.tail)).with_request(self.request.clone()).begun_by(self.abi)
     }
@@ -85,8 +85,8 @@ impl Values {
         self.item.as_ref().map(|element| &element.value)
     }
 
-    /// The digest of what an output depends on, for its cache key (X-1). An element counts in the place of the arrays that
-    /// it came from, so that its key is the same when others have changed; its index counts where it is used.
+    /// Digest of the values that an output depends on, for its cache key (X-1). An element replaces the arrays that it
+    /// came from, so its key stays the same when other elements change. Its index counts only if it is used.
     pub(crate) fn cache_digest(&self, uses_index: bool) -> Digest {
         let digest = self.digest_of_inputs(uses_index);
         let Some(request) = &self.request else { return digest };
@@ -107,7 +107,7 @@ impl Values {
         hasher.finish()
     }
 
-    /// The digest of these values without those that `left_out` leads to.
+    /// Digest of these values without the ones that `left_out` refers to.
     pub(crate) fn digest_without(&self, left_out: &[Reference]) -> Digest {
         let mut hasher = Hasher::new("rest");
         let of_input = |path: &Reference| matches!(path, Reference::Input { .. });
@@ -177,14 +177,14 @@ impl Values {
         self.stdin_after("{")
     }
 
-    /// The digest of [`Values::stdin`], without going through all of it.
+    /// The digest of [`Values::stdin`], without hashing all of it.
     pub(crate) fn stdin_digest(&self) -> Digest {
         let mut hash = self.hash.clone();
         self.ending().iter().for_each(|chunk| hash.chunk(chunk));
         hash.finish()
     }
 
-    /// The stdin of a content validator (A-4.7): the same with `output` first.
+    /// The stdin of a content validator (A-4.7): that of a code step, with `output` first.
     pub(crate) fn validator_stdin(&self, output: &Json) -> Stdin {
         let Stdin(rest) = self.stdin_after(",");
         let mut chunks = vec![Chunk::Text(r#"{"output":"#.into()), Chunk::Json(output.clone())];
@@ -210,7 +210,7 @@ impl Values {
         Stdin(chunks)
     }
 
-    /// What follows the last member of `steps`.
+    /// The end of stdin after the last member of `steps`.
     fn ending(&self) -> Vec<Chunk> {
         let tail = &self.tail;
         match &self.item {
@@ -251,7 +251,7 @@ impl Scope for Values {
     }
 }
 
-/// The digest of a value without what these references lead to.
+/// Digest of a value without the parts that these references point to.
 fn without<'r>(json: &Json, left_out: impl Iterator<Item = &'r Reference>) -> Digest {
     let mut left_out = left_out.peekable();
     if left_out.peek().is_none() {
@@ -274,7 +274,7 @@ fn without<'r>(json: &Json, left_out: impl Iterator<Item = &'r Reference>) -> Di
     Digest::of(tree.to_string().as_bytes())
 }
 
-/// What the first code step of a pipeline gets on stdin: for dry runs.
+/// The stdin of a pipeline's first code step, for dry runs.
 pub fn stdin_for_first_step(input: &Json) -> Stdin {
     Values::new(input.clone(), "".into()).stdin()
 }

@@ -1,4 +1,4 @@
-//! An agent: a model that goes on calling tools until it is done; and applications, which agents and steps call.
+//! Agents, which are models that call tools until they are done, and applications, which agents and steps call.
 
 use std::sync::Arc;
 
@@ -9,54 +9,54 @@ use crate::schema::Schema;
 use crate::template::Template;
 use crate::tool::ToolSelection;
 
-/// An agent with tools and a most number of turns. Skill mode and steps of type `skill` are agents.
+/// An agent with tools and a turn limit. Skill mode and steps of type `skill` are agents.
 #[derive(Debug, Clone)]
 pub struct Agent {
-    /// The skill whose instructions it follows.
+    /// Name of the skill whose instructions the agent follows.
     pub skill: String,
-    /// The capability that is needed.
+    /// Capability level of the model.
     pub tier: Tier,
-    /// Its instructions: the skill's body.
+    /// The instructions: the skill's body.
     pub system: Template,
-    /// What it is asked to do.
+    /// The task, as the first message to the model.
     pub prompt: Template,
-    /// The tools that its skill allows; the others are not shown to the model.
+    /// The tools that the skill allows; the model does not receive any others.
     pub tool_selection: Arc<ToolSelection>,
-    /// Schema of the answer; without one the answer is text.
+    /// Schema of the answer; `None`: the answer is text.
     pub schema: Option<Arc<Schema>>,
-    /// Most answers of the model, those that only call tools included.
+    /// Maximum number of responses of the model, including those that only call tools.
     pub turn_cap: u32,
-    /// Most calls of tools; without it turns alone bound them (D-14).
+    /// Maximum number of tool calls; `None`: only turns are limited (D-14).
     pub step_cap: Option<u32>,
-    /// Most tokens of one answer.
+    /// Maximum number of tokens of one response.
     pub max_tokens: Option<u32>,
-    /// Learned pipelines that it may call, those of them that the host offers as tools (L-77).
+    /// Learned pipelines that the agent may call if the host lists them as tools (L-77).
     pub pipelines: Vec<Arc<PipelineTool>>,
 }
 
 /// A learned pipeline as a tool of an agent (L-77).
 #[derive(Debug, Clone)]
 pub struct PipelineTool {
-    /// What the model sees: the pipeline's name and description, its parameters as the schema.
+    /// The tool as the model receives it: the pipeline's name and description, with its parameters as the schema.
     pub tool: Tool,
-    /// The pipeline's steps; their effects stand below the agent's call.
+    /// The pipeline's steps; their effect ids are below the agent's call.
     pub sequence: Arc<Sequence>,
-    /// The JSON Schema of the whole input object, against which arguments of a call are checked.
+    /// The JSON Schema of the whole input object; arguments of a call are checked against it.
     pub input: Arc<Schema>,
     /// Values of parameters that a call leaves out.
     pub defaults: Vec<(String, Json)>,
 }
 
-/// A call of a tool that the pipeline's author wrote down: the call that an agent would make (L-43).
+/// A tool call that the pipeline's author wrote, like one that an agent would make (L-43).
 #[derive(Debug, Clone)]
 pub struct ToolStep {
     /// The name of the tool, as agents know it.
     pub tool: String,
-    /// Arguments by name, each a value of the run or a written one.
+    /// Arguments by name, each a value of the run or a literal.
     pub args: Vec<(String, Binding)>,
-    /// What may be called: the tools that the app's skill allows.
+    /// The tools that the app's skill allows; the step can call only these.
     pub tool_selection: Arc<ToolSelection>,
-    /// The tool changes something, or it is not known that it does not.
+    /// True if the tool changes something, or may.
     pub writes: bool,
 }
 
@@ -67,6 +67,6 @@ pub struct Application {
     pub application: String,
     /// The declared command; may be several words.
     pub command: String,
-    /// Its arguments: each is one argument, whatever it holds.
+    /// Templates of the arguments: each yields exactly one argument, whatever its text.
     pub args: Vec<Template>,
 }

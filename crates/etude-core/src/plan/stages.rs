@@ -23,95 +23,95 @@ pub use next::{FanOutFault, Next, NextCase, NextRule};
 pub use slot::{Drift, Slot, SlotForm, SlotForms};
 pub use value::{Path, Root, Rule, Source, Test};
 
-/// A machine: its stages, and who decides between them (B-M2).
+/// A stage machine: its stages, and the rules for the order between them (B-M2).
 #[derive(Debug, Clone)]
 pub struct StageMachine {
-    /// Its id, which is the name of its directory.
+    /// The machine's id, which is the name of its directory.
     pub id: String,
-    /// Its directory, relative to the app's: where its scripts run.
+    /// Directory relative to the app's; the machine's scripts run there.
     pub dir: String,
-    /// The model that all its stages ask.
+    /// Tier of the model for all stages.
     pub tier: Tier,
     /// The stage that runs first.
     pub entry: String,
-    /// In the order of `machine.yaml`; they run as their `next` says.
+    /// The stages in the order of `machine.yaml`; they run in the order of their `next`.
     pub stages: Vec<Arc<Stage>>,
-    /// Its state slot (B-ST1).
+    /// The machine's state slot (B-ST1).
     pub slot: Slot,
-    /// What its model must be able to do besides calling tools (B-CN6).
+    /// Capabilities that the model must have besides calling tools (B-CN6).
     pub requires: Vec<String>,
-    /// Who decides about calls outside a stage's envelope before a person is asked (B-GT3).
+    /// Rules for calls outside a stage's envelope, applied before a person is asked (B-GT3).
     pub grants: Grants,
-    /// Programs that may deny a call that was approved (B-H1).
+    /// Programs that may deny an approved call (B-H1).
     pub guards: Vec<Guard>,
-    /// Is notified when a fan-out was aborted (B-P10).
+    /// Script that is informed of an aborted fan-out (B-P10).
     pub on_failure: Option<Script>,
-    /// More executions than this end the run (B-N8).
+    /// Maximum number of stage executions; more end the run (B-N8).
     pub max_executions: u32,
-    /// What its scripts are shown as `machine.config`.
+    /// Value of `machine.config` for scripts.
     pub config: Json,
-    /// What the user's configuration says about all machines.
+    /// The user's configuration of all machines.
     pub policy: Policy,
     /// File and line of `machine.yaml`, for failures.
     pub origin: Origin,
 }
 
 impl StageMachine {
-    /// The stage with this id, which is unique in the machine; `None`: there is none.
+    /// The stage with this id, which is unique in the machine; `None` if there is none.
     pub fn stage(&self, id: &str) -> Option<&Arc<Stage>> {
         self.stages.iter().find(|stage| stage.id == id)
     }
 }
 
-/// What the user's configuration says about all machines.
+/// The user's configuration of all machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Policy {
-    /// A join may stand outside the list that it joins (B-P5).
+    /// True if a join may be outside the list that it joins (B-P5).
     pub join_outside_next_stages: bool,
-    /// Scripts do not see the outputs of all earlier stages (B-20.4).
+    /// True if scripts do not receive the outputs of all earlier stages (B-20.4).
     pub strict_upstream: bool,
 }
 
 /// One stage (B-F2).
 #[derive(Debug, Clone)]
 pub struct Stage {
-    /// Its id (B-F10).
+    /// The stage's id (B-F10).
     pub id: String,
-    /// Its name for people (B-F11).
+    /// The stage's name for people (B-F11).
     pub name: String,
-    /// What it is for (B-F20).
+    /// The stage's purpose (B-F20).
     pub description: String,
     /// Words for authors' filters (B-F22).
     pub tags: Vec<String>,
-    /// The tools it may call, each once (B-F12).
+    /// The tools that the stage may call, each once (B-F12).
     pub allowed_tools: Vec<String>,
-    /// The name of its completion channel (B-F13).
+    /// The name of the stage's completion channel (B-F13).
     pub completion_tool: String,
-    /// What a completion must be (B-F14).
+    /// Schema of a completion (B-F14).
     pub completion_schema: Arc<Schema>,
-    /// What each predecessor's result must be (B-F21).
+    /// Schema of each predecessor's result (B-F21).
     pub inputs_schema: Option<Arc<Schema>>,
-    /// Most attempts, the first one included (B-F15).
+    /// Maximum number of attempts, the first one included (B-F15).
     pub max_attempts: u32,
     /// The wait before another attempt.
     pub backoff: Backoff,
-    /// Most model turns of an attempt (B-F16).
+    /// Maximum number of model turns per attempt (B-F16).
     pub turn_cap: u32,
-    /// What `defer` and `block` cause (B-F17).
+    /// Effect of the gate outcomes `defer` and `block` (B-F17).
     pub resolution: Resolution,
-    /// Its frontmatter, with the members that placeholders `{{stage.…}}` need.
+    /// The stage's frontmatter, with the members that placeholders `{{stage.…}}` need.
     pub front: Value,
     /// The prompt, with placeholders that `ctx` and the frontmatter fill.
     pub body: Body,
-    /// Decides what the prompt's fields are.
+    /// Source of the values for the prompt's fields.
     pub setup: Setup,
-    /// Decides whether the stage runs now.
+    /// Decision whether the stage runs now.
     pub gate: Gate,
-    /// Judges the work.
+    /// Judgement of the work.
     pub assert: Assert,
-    /// Says what the stage hands on.
+    /// Source of the output for later stages.
     pub exit: Exit,
-    /// Says what comes next.
+    /// Choice of the next stages.
     pub next: NextRule,
     /// File and line of the stage, for failures.
     pub origin: Origin,
@@ -120,26 +120,26 @@ pub struct Stage {
 /// The wait between attempts (B-R6), in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Backoff {
-    /// The first wait; 0: none.
+    /// First wait; 0: none.
     pub initial_ms: u64,
-    /// Each further wait is longer by this factor.
+    /// Factor by which each further wait is longer.
     pub factor: f64,
-    /// The longest wait.
+    /// Maximum wait.
     pub max_ms: u64,
 }
 
 impl Backoff {
-    /// The wait after that attempt, counted from 1.
+    /// The wait after an attempt, counted from 1, in milliseconds.
     pub fn after(&self, attempt: u32) -> u64 {
         growing(self.initial_ms, self.factor, self.max_ms, attempt) as u64
     }
 }
 
 crate::words! {
-    /// What the gate outcomes `defer` and `block` cause (B-G5).
+    /// Effect of the gate outcomes `defer` and `block` (B-G5).
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Resolution {
-        /// The stage waits for another try.
+        /// The stage waits for another attempt.
         RetryLater = "retry-later",
         /// The stage is skipped.
         Skip = "skip",
@@ -153,9 +153,9 @@ crate::words! {
 /// A program that a machine runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
-    /// What is run, in the machine's directory.
+    /// The program to run, in the machine's directory.
     pub command: Command,
-    /// Longest time, in milliseconds.
+    /// Maximum time, in milliseconds.
     pub timeout_ms: u64,
 }
 
@@ -164,7 +164,7 @@ pub struct Script {
 pub struct Guard {
     /// The program, which reads a proposal and may deny it.
     pub script: Script,
-    /// Where, relative to the app's directory.
+    /// Working directory of the program, relative to the app's.
     pub dir: String,
 }
 
@@ -172,7 +172,7 @@ pub struct Guard {
 mod tests {
     use super::*;
 
-    /// B-R6: without jitter, growing, and never longer than its longest.
+    /// B-R6: waits grow without jitter, up to their maximum.
     #[test]
     fn waits_grow_up_to_their_longest() {
         let fixed = Backoff { initial_ms: 250, factor: 1.0, max_ms: 250 };

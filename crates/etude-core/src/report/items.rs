@@ -1,4 +1,4 @@
-//! The elements of a `for_each` in reports: how they are named, and what became of them.
+//! Elements of a `for_each` in reports: their labels and their states.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,26 +9,26 @@ use serde_json::value::RawValue;
 use crate::data::Json;
 use crate::report::StepStatus;
 
-/// Longest label of an element, in characters.
+/// Maximum length of an element's label, in characters.
 const MAX_LABEL: usize = 40;
 
-/// Larger elements are not looked into for a name, in bytes.
+/// Maximum size of an element that is searched for a name, in bytes.
 const MAX_NAMED: usize = 64 * 1024;
 
-/// Members of an element that name it, the best first.
+/// Members that can name an element, in order of preference.
 const NAMING: [&str; 4] = ["name", "id", "path", "title"];
 
-/// An element of a `for_each` as reports name it.
+/// An element of a `for_each`, with its label for reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// Its place in the array, from 0.
+    /// Index in the array, from 0.
     pub index: usize,
-    /// What the element itself offers as a name: a short string, a number, or its `name`, `id`, `path` or `title`.
+    /// The element's own name: a short string, a number, or its `name`, `id`, `path` or `title`.
     pub label: Option<Arc<str>>,
 }
 
 impl Item {
-    /// The name of the element `value` at `index`.
+    /// The label of the element `value` at `index`.
     pub fn of(index: usize, value: &Json) -> Self {
         let text = value.inline().filter(|text| text.len() <= MAX_NAMED);
         Self { index, label: text.and_then(label).map(Arc::from) }
@@ -51,7 +51,7 @@ fn label(text: &str) -> Option<String> {
     NAMING.iter().find_map(|name| scalar(members.get(*name)?.get()))
 }
 
-/// A string of one line, shortened, or a number.
+/// The label of a scalar: a string of one line, shortened, or a number.
 fn scalar(text: &str) -> Option<String> {
     if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
         return Some(text.trim_end().to_owned());
@@ -70,16 +70,16 @@ fn scalar(text: &str) -> Option<String> {
     })
 }
 
-/// What became of the elements of a `for_each` so far.
+/// Progress of the elements of a `for_each`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Items {
     /// Number of elements of the array.
     pub total: usize,
     /// Number of elements that ended without a failure.
     pub succeeded: usize,
-    /// How many of these took the output of an earlier run.
+    /// Number of succeeded elements that used the output of an earlier run.
     pub cached: usize,
-    /// The places of those that failed, in order.
+    /// Indexes of the failed elements, in order.
     pub failed: Vec<usize>,
 }
 
@@ -101,7 +101,7 @@ impl Items {
 }
 
 impl fmt::Display for Items {
-    /// `50 of 51, 1 failed: [7]`, with the first failed elements by their places.
+    /// Formats as `50 of 51, 1 failed: [7]`, with the indexes of the first failed elements.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 10;
         write!(f, "{} of {}", self.succeeded, self.total)?;
@@ -118,7 +118,7 @@ impl fmt::Display for Items {
 mod tests {
     use super::*;
 
-    /// elements are named by themselves where they are short, or by a member that names them.
+    /// an element is named by itself if it is short, or by a member with its name.
     #[test]
     fn elements_are_named_by_what_they_hold() {
         let long_path = format!("\"a/{}/invoice-7.pdf\"", "b".repeat(60));
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(Item::of(0, &Json::string(&"x".repeat(1000))).label, None);
     }
 
-    /// a collected fan-out says how many elements failed, and which.
+    /// a collected fan-out reports the number of failed elements, and their indexes.
     #[test]
     fn failed_elements_are_listed_in_order_and_in_bounds() {
         let mut items = Items { total: 51, ..Items::default() };

@@ -1,6 +1,6 @@
 //! The published form of results and failures: the documents of `etude run --format json`.
 //!
-//! Written by hand, field by field, because this form is a promise and the types behind it are not.
+//! Written by hand, field by field: this form is a promise, and the types behind it are not.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::failure::{Attempt, Failure, FailureKind};
 use crate::model::Usage;
 use crate::report::{CallDeviation, FellBack, Items, RunResult, StageRow, StepRow, StepStatus};
 
-/// One entry of `errors`; also what a destructor is given.
+/// One entry of `errors`; also the `error` of a destructor's input.
 pub fn error_json(failure: &Failure) -> Value {
     let mut out = Map::new();
     out.insert("code".into(), failure.kind.code().into());
@@ -41,8 +41,8 @@ pub fn error_json(failure: &Failure) -> Value {
         let is_of_stages = failure.kind == FailureKind::StageFailed || details.get("class").is_some();
         let is_decided = failure.kind == FailureKind::InputInvalid && details.get("decision").is_some();
         match details {
-            // System B has words of its own, which stand in the place of ours; a deviation adds `reason` and `condition`, a question
-            // that has its answer the `decision`.
+            // System B has its own facts, which are members of the error itself. A deviation adds `reason` and
+            // `condition`, and a rejected answer to a question the `decision`.
             Value::Object(members) if is_of_stages || is_decided || failure.kind == FailureKind::Deviated => {
                 out.extend(members);
             }
@@ -61,7 +61,7 @@ fn attempt_json(attempt: &Attempt) -> Value {
     })
 }
 
-/// The form of `usage`.
+/// The published form of `usage`.
 pub fn usage_json(usage: &Usage) -> Value {
     json!({
         "calls": usage.calls,
@@ -73,7 +73,7 @@ pub fn usage_json(usage: &Usage) -> Value {
     })
 }
 
-/// US dollars without the noise of sums of binary fractions.
+/// Rounds US dollars to remove the noise of sums of binary fractions.
 fn whole_billionths(usd: f64) -> f64 {
     (usd * 1e9).round() / 1e9
 }
@@ -83,8 +83,8 @@ fn step_json(row: &StepRow) -> Value {
     out.insert("phase".into(), row.phase.word().into());
     out.insert("name".into(), row.name.clone().into());
     out.insert("type".into(), row.kind.into());
-    // The published words know no step that is under way: in a run that waits, what is not over counts as not started,
-    // and what has begun is marked.
+    // The published words have no running step: in a waiting run, an unfinished step counts as not started, and a step
+    // that has begun is marked.
     let status = if row.status == StepStatus::Running { StepStatus::NotStarted } else { row.status };
     out.insert("status".into(), status.word().into());
     if row.status == StepStatus::Running {
@@ -110,7 +110,7 @@ fn step_json(row: &StepRow) -> Value {
     Value::Object(out)
 }
 
-/// The form of `items`: the elements of a `for_each`.
+/// The published form of `items`: the elements of a `for_each`.
 pub fn items_json(items: &Items) -> Value {
     let mut out = json!({"total": items.total, "succeeded": items.succeeded, "failed": items.failed});
     if items.cached > 0 {
@@ -119,8 +119,8 @@ pub fn items_json(items: &Items) -> Value {
     out
 }
 
-/// The members of a result document that follow from the run alone, without `output`, which may be too large to be
-/// parsed: `status`, `errors`, `steps`, `usage`, `stages`, `fell_back`, and `deviations` if there are some.
+/// The members of a result document that follow from the run alone: `status`, `errors`, `steps`, `usage`, `stages`,
+/// `fell_back`, and `deviations` if there are any. Without `output`, which may be too large to be parsed.
 pub fn result_json(result: &RunResult) -> Map<String, Value> {
     let mut out = Map::new();
     out.insert("status".into(), result.status.word().into());
@@ -139,7 +139,7 @@ fn deviation_json(deviation: &CallDeviation) -> Value {
     json!({"pipeline": deviation.pipeline, "step": deviation.step, "reason": deviation.reason})
 }
 
-/// The form of `fell_back` (L-67).
+/// The published form of `fell_back` (L-67).
 pub fn fell_back_json(fell_back: &FellBack) -> Value {
     json!({
         "pipeline": fell_back.pipeline,

@@ -1,4 +1,4 @@
-//! The root of a schema that a provider is given: tools and structured outputs take objects only.
+//! Root schemas for providers, which accept only objects for tools and structured outputs.
 
 use indexmap::IndexMap;
 use serde_json::value::RawValue;
@@ -7,22 +7,22 @@ use serde_json::{Value, json};
 /// The member that holds a value that is not an object.
 const MEMBER: &str = "value";
 
-/// What providers refuse beside `type` at the root.
+/// Keywords that providers refuse beside `type` at the root.
 const REFUSED_AT_ROOT: &[&str] = &["anyOf", "oneOf", "allOf", "not", "enum"];
 
-/// Keywords whose value is data, not schemas.
+/// Keywords with data as their value, not schemas.
 const DATA: &[&str] = &["enum", "const", "default", "examples", "required"];
 
-/// True for a schema of an object that providers take as a root.
+/// True for an object schema that providers accept as a root.
 pub fn is_plain_object(schema: &Value) -> bool {
     let is_object = schema.get("type").and_then(Value::as_str) == Some("object");
     is_object && REFUSED_AT_ROOT.iter().all(|keyword| schema.get(keyword).is_none())
 }
 
-/// `inner` below the property `value` of an object. Definitions stay at the root, where references find them; other
-/// references into the root follow it to its new place.
+/// Wraps `inner` below the property `value` of an object. Definitions stay at the root, where references find them;
+/// other references into the root are redirected to its new place.
 pub fn wrapped(mut inner: Value) -> Value {
-    // References in a schema with an address of its own start from there, wherever it stands.
+    // In a schema with an address of its own, references are relative to that address.
     let has_address = |schema: &Value| schema.get("$id").is_some();
     if has_address(&inner) {
         return object_of(inner);
@@ -39,7 +39,7 @@ pub fn wrapped(mut inner: Value) -> Value {
     root
 }
 
-/// The value below `value`, as it was written; `None` if `text` has another form.
+/// The value below `value`, with its text unchanged; `None` if `text` has another form.
 pub fn unwrapped(text: &str) -> Option<Box<RawValue>> {
     let mut members: IndexMap<String, Box<RawValue>> = serde_json::from_str(text).ok()?;
     if members.len() == 1 { members.shift_remove(MEMBER) } else { None }
@@ -80,7 +80,7 @@ fn redirect(schema: &mut Value) {
 mod tests {
     use super::*;
 
-    /// D-14, A-4.3: references lead where they led before the schema was put below `value`.
+    /// D-14, A-4.3: references have the same targets after the schema was put below `value`.
     #[test]
     fn references_follow_a_schema_below_its_member() {
         let schema = json!({
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(wrapped(schema), expected);
     }
 
-    /// D-14: what is taken out of its member stays as it was written.
+    /// D-14: an unwrapped value keeps its text.
     #[test]
     fn an_unwrapped_value_keeps_its_text() {
         let text = |text| unwrapped(text).map(|raw| raw.get().to_owned());

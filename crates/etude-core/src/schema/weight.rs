@@ -1,9 +1,9 @@
-//! How much a schema asks of one value: `allOf` of ten references to `allOf` of ten references, thirty times, is a page of
-//! text and more work than there is time.
+//! Cost of a schema for one value: `allOf` of ten references to `allOf` of ten references, thirty times, is a page of
+//! text and more work than any machine can do.
 //!
-//! References are followed by the validator's own registry. So no spelling of one (percent-encoded, an anchor, an `$id`,
-//! another path to the same file) takes the validator to a place that is not weighed here. Where it depends on the way to
-//! a reference what it leads to, the heaviest of all that it may lead to counts.
+//! References are followed by the validator's own registry. So no spelling of a reference (percent-encoded, an anchor,
+//! an `$id`, another path to the same file) takes the validator to a schema that is not weighed here. If the target of
+//! a reference depends on the way to it, the heaviest possible target counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -12,24 +12,24 @@ use std::sync::Arc;
 use jsonschema::{Registry, Uri};
 use serde_json::{Map, Value};
 
-/// How many schemas may be applied to the same value, references followed. Generated schemas of whole APIs have some
-/// thousands.
+/// Maximum number of schemas that may be applied to the same value, references followed. Generated schemas of whole
+/// APIs have a few thousand.
 pub(super) const MAX_COUNT: u64 = 100_000;
 
-/// How many schemas may be applied to the same value, each by the one before it. A validator is as deep in calls as this
-/// times the depth of the value, which is 128 at most; a thread's stack of 2 MiB has to hold that.
+/// Maximum length of a chain of schemas that apply each other to the same value. A validator's call depth is this times
+/// the depth of the value, which is at most 128; a thread's stack of 2 MiB must hold that.
 pub(super) const MAX_DEPTH: usize = 100;
 
-/// Keywords whose schema, or each of whose schemas, is applied to the value itself.
+/// Keywords with one or more schemas that apply to the value itself.
 const IN_PLACE: &[&str] = &["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"];
 
-/// Keywords that name a schema that is applied to the value itself.
+/// Keywords that refer to a schema that applies to the value itself.
 const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// What a schema of the validator's own counts for: those of the drafts are finite.
+/// Weight of a built-in schema of the validator: those of the drafts are finite.
 const BUILT_IN: Weight = Weight { schemas: 100, depth: 10, leads_to: usize::MAX };
 
-/// True if something in it may be a reference.
+/// True if some part may be a reference.
 pub(super) fn refers(part: &Value) -> bool {
     match part {
         Value::Object(members) => {
@@ -41,9 +41,9 @@ pub(super) fn refers(part: &Value) -> bool {
     }
 }
 
-/// True if some part of these documents applies more than [`MOST`] schemas to one value, or more than [`DEEPEST`] one
-/// through the other. A reference that leads back to where it came from adds nothing. The documents are what `registry`
-/// borrows them as; each is known by its URI. Without a registry no reference is followed.
+/// True if some part of these documents applies more than [`MAX_COUNT`] schemas to one value, or a chain of more than
+/// [`MAX_DEPTH`]. A reference back to a schema on its way adds nothing. `registry` borrows the same documents, each by
+/// its URI. Without a registry no reference is followed.
 pub(super) fn is_too_heavy<'s>(documents: &[(Uri<String>, &'s Value)], registry: Option<&'s Registry<'s>>) -> bool {
     let mut scale = Scale {
         registry,
@@ -63,32 +63,32 @@ pub(super) fn is_too_heavy<'s>(documents: &[(Uri<String>, &'s Value)], registry:
     documents.iter().any(|(_, document)| scale.has_too_heavy(document))
 }
 
-/// The URIs that references may count from: that of the document and those of every `$id` around.
+/// The base URIs of references: that of the document and those of every `$id` around.
 type Bases = Rc<[Arc<Uri<String>>]>;
 
-/// What a schema applies to its value, itself included.
+/// Number of schemas that a schema applies to its value, itself included.
 #[derive(Debug, Clone, Copy)]
 struct Weight {
     schemas: u64,
-    /// How many of them one through the other.
+    /// Length of the longest chain of schemas that apply each other.
     depth: usize,
-    /// The place, on the way to it, of the outermost schema that it leads back to.
+    /// Position, on the current path, of the outermost schema that a reference leads back to.
     leads_to: usize,
 }
 
 struct Scale<'s> {
     registry: Option<&'s Registry<'s>>,
     bases: BTreeMap<usize, Bases>,
-    /// Schemas by their `$dynamicAnchor`, wherever they stand.
+    /// Schemas by their `$dynamicAnchor`, anywhere in the documents.
     dynamic: BTreeMap<&'s str, Vec<&'s Value>>,
     /// Schemas with a `$recursiveAnchor`.
     recursive: Vec<&'s Value>,
-    /// Weights by the address of a schema, of those whose weight is the same whatever led to them.
+    /// Weights by the address of a schema, for schemas whose weight does not depend on the path to them.
     known: BTreeMap<usize, Weight>,
     seen: BTreeSet<usize>,
-    /// Schemas that are being weighed: each was led to by the one before.
+    /// Schemas that are being weighed, with their position on the current path.
     path: BTreeMap<usize, usize>,
-    /// How often a schema had to be weighed that had been weighed on another way.
+    /// Number of times that a schema was weighed again on another path.
     repeated: u64,
 }
 
@@ -96,12 +96,12 @@ impl Weight {
     const NONE: Self = Self { schemas: 0, depth: 0, leads_to: usize::MAX };
     const TOO_MUCH: Self = Self { schemas: MAX_COUNT + 1, depth: MAX_DEPTH + 1, leads_to: usize::MAX };
 
-    /// Of both, one beside the other.
+    /// Combined weight of two schemas that both apply.
     fn and(self, other: Self) -> Self {
         Self { schemas: self.schemas.saturating_add(other.schemas), ..self.or(other) }
     }
 
-    /// Of the heavier one.
+    /// Weight of the heavier of two schemas.
     fn or(self, other: Self) -> Self {
         Self {
             schemas: self.schemas.max(other.schemas),
@@ -112,7 +112,7 @@ impl Weight {
 }
 
 impl<'s> Scale<'s> {
-    /// Notes of every schema in `part` what its references count from, and where dynamic ones may lead.
+    /// Records the base URIs of every schema in `part`, and the targets of dynamic references.
     fn survey(&mut self, part: &'s Value, bases: &Bases) {
         match part {
             Value::Object(members) => {
@@ -131,7 +131,7 @@ impl<'s> Scale<'s> {
         }
     }
 
-    /// What references inside count from. An id that the validator does not heed is no resource of the registry.
+    /// The base URIs inside a schema. An id that the validator ignores is not a resource of the registry.
     fn within(&self, members: &Map<String, Value>, bases: &Bases) -> Bases {
         let mut all: Vec<_> = bases.to_vec();
         let ids = ["$id", "id"].into_iter().filter_map(|keyword| members.get(keyword)?.as_str());
@@ -144,7 +144,7 @@ impl<'s> Scale<'s> {
         if all.len() == bases.len() { Rc::clone(bases) } else { all.into() }
     }
 
-    /// True if a schema in `part` weighs too much. Whatever is an object is taken for one: what is none refers to nothing.
+    /// True if a schema in `part` is too heavy. Every object counts as a schema: other objects have no references.
     fn has_too_heavy(&mut self, part: &'s Value) -> bool {
         match part {
             Value::Object(members) => {
@@ -186,14 +186,15 @@ impl<'s> Scale<'s> {
         total.depth += 1;
         self.path.remove(&address);
         if total.leads_to >= at {
-            // Nothing before it is led back to: it weighs the same wherever it is led to from.
+            // No schema before it is led back to, so its weight does not depend on the path.
             total.leads_to = usize::MAX;
             self.known.insert(address, total);
         }
         total
     }
 
-    /// The heaviest of what a reference in the schema at `address` may lead to; what leads nowhere weighs nothing.
+    /// Weight of the heaviest possible target of a reference in the schema at `address`; a dangling reference weighs
+    /// nothing.
     fn weigh_target(&mut self, keyword: &str, reference: &str, address: usize) -> Weight {
         let Some(registry) = self.registry else { return Weight::NONE };
         let bases = self.bases.get(&address).cloned().unwrap_or_else(|| Rc::from([]));
@@ -214,7 +215,7 @@ impl<'s> Scale<'s> {
     }
 }
 
-/// The schemas that a schema itself applies to its value.
+/// The subschemas that a schema applies to the same value.
 fn in_place(members: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     IN_PLACE.iter().flat_map(|keyword| match members.get(*keyword) {
         Some(Value::Array(all)) => all.iter().collect(),

@@ -48,7 +48,7 @@ fn escaped_braces_are_literal() {
     assert_eq!(render(r"\{{input.q}} {{input.q}}", &[("input", r#"{"q": 1}"#)]).unwrap(), "{{input.q}} 1");
 }
 
-/// A-4.1: a reference that has no value is an error that names it.
+/// A-4.1: a reference without a value is an error that names the reference.
 #[test]
 fn missing_values_are_named() {
     let values = [("a.output", r#"{"k": [1], "s": "x"}"#)];
@@ -62,7 +62,7 @@ fn missing_values_are_named() {
     assert_eq!(error("{{b.output}}"), "`{{b.output}}` has no value: it did not run");
 }
 
-/// A-4.1: text in double braces that is no reference is a problem with its place.
+/// A-4.1: text in double braces that is not a reference is a problem with its position.
 #[test]
 fn other_text_in_braces_is_a_problem() {
     for text in [

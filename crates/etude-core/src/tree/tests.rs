@@ -1,6 +1,6 @@
 use super::*;
 
-/// The values of a tree, counted by going through it.
+/// The number of values in a tree, counted recursively.
 fn count(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(count).sum(),
@@ -9,7 +9,8 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// A text is refused at its first value too many, and not before: commas, brackets and quotes in texts are none.
+/// A text is refused at its first value beyond the limit, and not before: commas, brackets and quotes in strings do not
+/// count.
 #[test]
 fn values_are_counted_as_a_parser_makes_them() {
     for text in [
@@ -26,14 +27,14 @@ fn values_are_counted_as_a_parser_makes_them() {
         "[ 1 , 2 , [ ] , { } ]",
     ] {
         let values = count(&serde_json::from_str(text).expect("it is JSON"));
-        // Long enough that it is counted at all.
+        // The padding makes the text long enough to be counted.
         let padded = format!("{text}{}", " ".repeat(64));
         assert!(!exceeds(padded.as_bytes(), values), "{text}");
         assert!(exceeds(padded.as_bytes(), values - 1), "{text}");
     }
 }
 
-/// What is too short to have as many values is not looked through, and has not as many.
+/// The length check does not mistake the densest text of N values for a smaller one.
 #[test]
 fn the_densest_text_is_not_taken_for_short() {
     let dense = format!("[{}0]", "0,".repeat(98));
@@ -43,7 +44,7 @@ fn the_densest_text_is_not_taken_for_short() {
     assert!(exceeds(deep.as_bytes(), 99) && !exceeds(deep.as_bytes(), 100));
 }
 
-/// A table of a million rows of eight columns is what a program may well print.
+/// A table of a million rows of eight columns is allowed, because a program may well print one.
 #[test]
 fn a_million_rows_are_looked_into() {
     let rows = "[1,2,3,4,5,6,7,8],".repeat(1_000_000);
@@ -51,7 +52,7 @@ fn a_million_rows_are_looked_into() {
     assert!(exceeds(format!("[{rows}{rows}0]").as_bytes(), MAX_VALUES));
 }
 
-/// What is no JSON ends somewhere, and is for the parser to refuse.
+/// A text that is not JSON is counted to its end, and left to the parser.
 #[test]
 fn a_text_that_is_cut_off_is_counted_to_its_end() {
     for text in ["[1,2,\"abc", "[1,2,\"abc\\", "{\"", "[", "\\"] {

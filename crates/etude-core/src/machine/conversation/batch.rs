@@ -1,17 +1,17 @@
-//! The tool calls of one answer: each is let through or refused, in order, before any of them runs; then they run,
-//! side by side where they change nothing, and what they gave goes back in the order of the calls.
+//! The tool calls of one response. Each is admitted or refused, in order, before any of them runs. Then they run, side
+//! by side if they change nothing, and their results go back in the order of the calls.
 //!
 //! | state    | event                               | next                                   |
 //! |----------|-------------------------------------|----------------------------------------|
 //! | proposed | the gatekeeper refuses              | over, with the refusal                 |
-//! | proposed | the gatekeeper lets it through      | admitted                               |
+//! | proposed | the gatekeeper admits it            | admitted                               |
 //! | admitted | all calls are decided, it may start | running, or a pipeline                  |
 //! | pipeline | its steps are over                  | over                                   |
 //! | running  | a result                            | over                                   |
-//! | running  | somebody has to be asked            | held                                   |
+//! | running  | a person must decide                | held                                   |
 //! | held     | approved                            | running, with the approval             |
 //! | held     | denied                              | over, with the denial                  |
-//! | any      | the conversation is stopped         | over, once what was running is gone    |
+//! | any      | the conversation is stopped         | over, once all running calls are gone  |
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,59 +30,59 @@ use crate::outcome::{Decision, Outcome};
 use crate::report::Event;
 use crate::tool::{ToolCall, ToolError, ToolReply, ToolResult, ToolSelection, shown_arguments};
 
-/// A call that a model wants made.
+/// A call that a model proposes.
 #[derive(Debug, Clone)]
 pub(in crate::machine) struct Proposal {
     /// The model's id for the call.
     pub(in crate::machine) id: String,
     pub(in crate::machine) name: String,
-    /// As the model wrote them.
+    /// The arguments as the model wrote them.
     pub(in crate::machine) arguments: String,
-    /// Where the call stands in its run: `…/turn3/Read[0]`.
+    /// The call's position in its run: `…/turn3/Read[0]`.
     pub(in crate::machine) path: Path,
-    /// It must not run beside others.
+    /// True if the call must not run beside others.
     pub(in crate::machine) is_exclusive: bool,
 }
 
-/// What becomes of a proposal.
+/// Decision about a proposal.
 #[derive(Debug)]
 pub(in crate::machine) enum Admission {
-    /// It runs; the policy need not be asked if `is_approved`.
+    /// The call runs; the policy is not asked if `is_approved`.
     Run { is_approved: bool },
-    /// It is a pipeline, whose steps run (L-77). Nothing else runs beside it.
+    /// The call is a pipeline, whose steps run (L-77). No other call runs beside it.
     Pipeline(Box<PipelineCall>),
-    /// It does not run; the model receives this.
+    /// The call does not run; the model receives this result.
     Refuse(ToolResult),
 }
 
-/// Decides which calls of an agent run.
+/// Decides which calls of an agent may run.
 pub(in crate::machine) trait Gatekeeper: fmt::Debug + Send {
-    /// Decides about one call. Calls come in the order of their batch, each after the decision about the one before;
-    /// the gatekeeper is polled until it is ready and may perform effects meanwhile.
+    /// Decides about one call. Calls come in the order of their batch, each after the decision about the one before.
+    /// The gatekeeper is polled until it is ready, and may run effects meanwhile.
     fn admit(&mut self, cx: &mut Cx, call: &Proposal) -> Poll<Result<Admission, Failure>>;
 
-    /// Is notified that all calls of the batch are decided: those that may run begin. It may hear so more than once.
+    /// Called when all calls of the batch are decided and the admitted ones begin; possibly more than once.
     fn decided(&mut self) {}
 
-    /// Abandons every open question. It is polled on until that is gone.
+    /// Abandons every open question. The gatekeeper is polled until that is gone.
     fn stop(&mut self, _cx: &mut Cx, _why: &Failure) {}
 
-    /// Is notified that a call begins.
+    /// Called when a call begins.
     fn began(&mut self, _cx: &mut Cx, _call: &Proposal) {}
 
-    /// Receives what a call has come to.
+    /// Called with the result of a call.
     fn ended(&mut self, _cx: &mut Cx, _call: &Proposal, _result: &ToolResult, _elapsed_ms: u64) {}
 }
 
-/// What all batches of a conversation share.
+/// State that all batches of a conversation share.
 #[derive(Debug)]
 pub(in crate::machine) struct BatchContext {
     pub(in crate::machine) tool_selection: Arc<ToolSelection>,
     pub(in crate::machine) row: Option<usize>,
     pub(in crate::machine) ledger: Option<usize>,
-    /// The execution of a stage that calls. Its calls run side by side even if they change things (B-AP2).
+    /// Id of the stage execution that makes the calls. Its calls run side by side even if they change things (B-AP2).
     pub(in crate::machine) stage_execution: Option<String>,
-    /// Questions that were answered once for all.
+    /// Tool and approval key of questions that were answered once for all later calls.
     pub(in crate::machine) always: BTreeSet<(String, String)>,
 }
 
@@ -113,7 +113,7 @@ impl Batch {
         Self { calls: proposals.into_iter().map(|proposal| Call { proposal, state: State::Proposed }).collect() }
     }
 
-    /// Advances until it waits; ready with the results in the order of the calls.
+    /// Advances until the batch waits; ready with the results in the order of the calls.
     pub(in crate::machine) fn poll(
         &mut self,
         cx: &mut Cx,
@@ -158,7 +158,7 @@ impl Batch {
         Poll::Ready(Ok(results.collect()))
     }
 
-    /// Has every call decided, in order, before any of them runs.
+    /// Lets the gatekeeper decide on every call, in order, before any of them runs.
     fn admit(
         &mut self,
         cx: &mut Cx,
@@ -189,7 +189,7 @@ impl Batch {
         Poll::Ready(Ok(()))
     }
 
-    /// Lets those begin that may: what changes things runs alone, and in order.
+    /// Starts the calls that may begin: calls that change things run alone, and in order.
     fn start(&mut self, batch_context: &BatchContext) {
         let mut is_other_before = false;
         for call in &mut self.calls {
@@ -216,7 +216,7 @@ impl Batch {
         }
     }
 
-    /// Asks the first question that has not been answered; the others wait for their turn. True if it is answered.
+    /// Asks the first open question; the others wait for their turn. Returns true if it is answered.
     fn ask(
         &mut self,
         cx: &mut Cx,
@@ -264,7 +264,7 @@ impl Batch {
         Ok(true)
     }
 
-    /// Abandons what is under way.
+    /// Abandons effects in progress whose process is gone, without waiting for them.
     pub(super) fn forget(&self, cx: &mut Cx) {
         for call in &self.calls {
             match &call.state {
@@ -275,7 +275,7 @@ impl Batch {
         }
     }
 
-    /// Abandons what is under way.
+    /// Abandons effects in progress; their end must be awaited.
     pub(in crate::machine) fn stop(&mut self, cx: &mut Cx) {
         for call in &mut self.calls {
             match &call.state {
@@ -288,7 +288,7 @@ impl Batch {
 }
 
 impl Call {
-    /// Ends a call whose question no one will answer any more: it has begun, and gets an end event.
+    /// Ends a call whose question will not be answered: the call has begun, so it gets an end event.
     fn leave_held(&mut self, cx: &mut Cx, gate: &mut dyn Gatekeeper) {
         if matches!(self.state, State::Held { .. }) {
             gate.ended(cx, &self.proposal, &ToolResult::cancelled(), 0);
@@ -296,7 +296,7 @@ impl Call {
         }
     }
 
-    /// Looks after a call under way; true if it came to an end.
+    /// Advances a call in progress. Returns true if its state has changed.
     fn advance(
         &mut self,
         cx: &mut Cx,
@@ -314,7 +314,7 @@ impl Call {
             self.state = State::Over(ToolResult::default());
             return Ok(true);
         }
-        // A call that was held and then approved has begun before: it is reported once, under the name that it had then.
+        // An approved call has begun before it was held: it is reported once, under its first id.
         let first = self.proposal.path.attempt(1);
         if is_new {
             cx.open_work.begin(first.as_str());
@@ -357,7 +357,7 @@ impl Call {
 }
 
 impl Call {
-    /// The same for a pipeline.
+    /// Advances a pipeline in progress. Returns true if it ended.
     fn advance_pipeline(
         &mut self,
         cx: &mut Cx,
@@ -416,7 +416,7 @@ impl Proposal {
     }
 }
 
-/// The question whether a call may be done.
+/// The approval question about a call.
 fn question_about(call: &Proposal, key: &str, question: &str, is_once: bool) -> Gate {
     let payload = json!({"tool": call.name, "arguments": shown_arguments(&call.arguments), "key": key});
     Gate {
@@ -427,7 +427,7 @@ fn question_about(call: &Proposal, key: &str, question: &str, is_once: bool) -> 
     }
 }
 
-/// The answer `"always"` covers later calls of the run with the same key.
+/// True for the answer `"always"`, which covers later calls of the run with the same key.
 fn is_for_ever(decision: &Decision) -> bool {
     decision.answer.inline() == Some("\"always\"")
 }

@@ -8,7 +8,7 @@ use crate::model::{Message, ModelResponse, Part, Role};
 use crate::schema::{Schema, root};
 use crate::{extract, tree};
 
-/// What a message says to a model.
+/// The text of a message, without calls and reasoning.
 pub(super) fn text_of(message: &Message) -> String {
     let text = |part: &Part| match part {
         Part::Text(text) | Part::ToolResult { content: text, .. } => Some(text.clone()),
@@ -17,7 +17,7 @@ pub(super) fn text_of(message: &Message) -> String {
     message.parts.iter().filter_map(text).collect::<Vec<_>>().join("\n")
 }
 
-/// An answer as a message of the conversation.
+/// A response as a message of the conversation.
 pub(super) fn assistant_message(answer: &ModelResponse) -> Message {
     let mut parts: Vec<Part> = answer.reasoning.iter().cloned().map(Part::Reasoning).collect();
     if !answer.text.trim().is_empty() {
@@ -34,7 +34,7 @@ pub(super) fn assistant_message(answer: &ModelResponse) -> Message {
     Message { role: Role::Assistant, parts }
 }
 
-/// What a call that ended a conversation is answered with when the conversation goes on after all.
+/// The result of a call that ended a conversation, for a conversation that continues after all.
 pub(super) fn received(part: &Part) -> Option<Part> {
     match part {
         Part::ToolCall { id, .. } => Some(Part::ToolResult { id: id.clone(), content: "received".to_owned() }),
@@ -42,8 +42,8 @@ pub(super) fn received(part: &Part) -> Option<Part> {
     }
 }
 
-/// The value in a text that fits the schema: JSON in it, else the text itself; else why neither does. `abi` is the version
-/// that began the run.
+/// The value in a text that fits the schema: JSON in the text, or the text itself as a string. The error says why
+/// neither fits. `abi` is the version that began the run.
 pub(super) fn fitting(schema: &Schema, is_wrapped: bool, text: &str, abi: u32) -> Result<Json, String> {
     let fits = |found: &str| payload(found).is_ok_and(|found| checked(schema, is_wrapped, found).is_ok());
     let found = if abi < TAKES_LAST { extract::json(text) } else { extract::fitting(text, fits) };
@@ -62,8 +62,8 @@ pub(super) fn fitting(schema: &Schema, is_wrapped: bool, text: &str, abi: u32) -
     }
 }
 
-/// The value, if it fits the schema; else its faults. One that should be wrapped may also stand alone: a text has no
-/// tool that asks for more, and journals of earlier versions have it so.
+/// The value, if it fits the schema; else its faults. A value that should be wrapped may also stand alone: plain text
+/// has no tool that asks for the wrapper, and journals of earlier versions have it like this.
 pub(super) fn checked(schema: &Schema, is_wrapped: bool, found: (Json, Value)) -> Result<Json, Vec<String>> {
     let inner = if is_wrapped { found.0.inline().and_then(root::unwrapped) } else { None };
     let inner = inner.and_then(|raw| payload(raw.get()).ok());
@@ -78,7 +78,7 @@ pub(super) fn checked(schema: &Schema, is_wrapped: bool, found: (Json, Value)) -
     }
 }
 
-/// What a model passed to the channel. No text means no arguments.
+/// The JSON value of a channel call's arguments. An empty text means no arguments.
 pub(super) fn payload(arguments: &str) -> Result<(Json, Value), String> {
     let text = if arguments.trim().is_empty() { "{}" } else { arguments };
     let json = Json::parse(text).map_err(|e| e.to_string())?;
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::model::{Reasoning, Stop, Usage};
 
-    /// What a model thought goes back to it before what it said.
+    /// A model's reasoning goes back to it before its text.
     #[test]
     fn thoughts_stand_before_what_was_said() {
         let reasoning = Reasoning { model: "p/m".to_owned(), json: "[]".into() };

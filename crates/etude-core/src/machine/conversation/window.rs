@@ -1,38 +1,39 @@
-//! Keeping a conversation within what the model takes: older results of tools are left out of what is sent, the
-//! oldest first, then long texts in the arguments of older calls; instructions, what was asked, activated skills and the
-//! last turns always stay.
+//! The view of a conversation that fits the model's context window.
 //!
-//! The transcript itself is never cut: this is about the view of it that is sent.
+//! Older results of tools are left out first, the oldest before the others, then long texts in the arguments of older
+//! calls. Instructions, the task, activated skills and the last turns always stay.
+//!
+//! The transcript itself is never cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::{Message, Part, Role};
 use crate::tree;
 
-/// When so much of the window is used, in percent, results and arguments are left out …
+/// Fill level, in percent of the window, at which results and arguments are left out.
 const FULL: u64 = 85;
-/// … until no more than this is used: a prompt that changes at every turn would never be found in a cache.
+/// Fill level, in percent, at which leaving out stops: a prompt that changes at every turn would never be found in a cache.
 const ROOMY: u64 = 55;
-/// The last messages are sent as they are.
+/// Number of last messages that are always sent unchanged.
 const RECENT: usize = 4;
-/// A shorter text is not worth leaving out, in bytes.
+/// Minimum size of a text to be left out, in bytes.
 const SHORT: usize = 200;
-/// Most tokens that are kept free for the answer.
+/// Maximum number of tokens that are kept free for the response.
 const ANSWER: u64 = 8_192;
 
-/// Where a result or a call stands in a transcript: message, part.
+/// Position of a result or a call in a transcript: message, part.
 type Place = (usize, usize);
 
-/// What is sent of a transcript.
+/// The choice of the parts of a transcript that are sent.
 #[derive(Debug, Default)]
 pub(super) struct Window {
-    /// How many tokens the model takes in all; `None`: not known, and nothing is left out.
+    /// Context window of the model, in tokens; `None`: unknown, and nothing is left out.
     limit: Option<u64>,
     left_out: BTreeSet<Place>,
-    /// The arguments that are sent in place of those of a call.
+    /// Shortened arguments, which are sent instead of those of the call.
     shortened: BTreeMap<Place, String>,
     kept: BTreeSet<Place>,
-    /// Tokens per 1,024 bytes, as the last answer has shown.
+    /// Tokens per 1,024 bytes, estimated from the last response.
     density: Option<u64>,
 }
 
@@ -41,22 +42,22 @@ impl Window {
         Self { limit, ..Self::default() }
     }
 
-    /// That result stays whatever happens.
+    /// Marks a result that is never left out.
     pub(super) fn keep(&mut self, message: usize, part: usize) {
         self.kept.insert((message, part));
     }
 
-    /// True if that result stays.
+    /// True if the result is never left out.
     pub(super) fn keeps(&self, message: usize, part: usize) -> bool {
         self.kept.contains(&(message, part))
     }
 
-    /// How many results and arguments are left out.
+    /// Number of results and arguments that are left out.
     pub(super) fn left_out(&self) -> usize {
         self.left_out.len() + self.shortened.len()
     }
 
-    /// Learns from an answer how many tokens a request of that many bytes had.
+    /// Updates the density from a response: a request of `bytes` had `input_tokens`.
     pub(super) fn learn(&mut self, bytes: u64, input_tokens: u64) {
         if bytes > 0 && input_tokens > 0 {
             self.density = Some((input_tokens * 1024 / bytes).clamp(128, 1024));
@@ -67,8 +68,9 @@ impl Window {
         bytes * self.density.unwrap_or(1024 / 3) / 1024
     }
 
-    /// The messages to send, and how many bytes they and `fixed` bytes of instructions and tools have. Arguments are left out
-    /// only if that is wanted; what has once been left out stays out, so that the beginning of a prompt stays as it was.
+    /// The messages to send, with the size in bytes of these and the `fixed` bytes of instructions and tools. Arguments
+    /// are left out only if `with_arguments`. Parts that were left out once stay out, so that the beginning of a prompt
+    /// does not change.
     pub(super) fn view(&mut self, transcript: &[Message], fixed: u64, with_arguments: bool) -> (Vec<Message>, u64) {
         let bytes = fixed + transcript.iter().enumerate().map(|(at, message)| self.bytes(at, message)).sum::<u64>();
         let Some(limit) = self.limit else {
@@ -98,7 +100,7 @@ impl Window {
         (self.apply(transcript), bytes)
     }
 
-    /// Leaves out what can be of a part: how many bytes that saves.
+    /// Leaves out a part if possible, and returns the saved bytes.
     fn leave_out(&mut self, place: Place, part: &Part) -> u64 {
         match part {
             Part::ToolResult { content, .. } if content.len() > SHORT && !self.kept.contains(&place) => {
@@ -147,13 +149,13 @@ impl Window {
     }
 }
 
-/// What stands in for a result.
+/// Replacement for a result.
 fn stub(content: &str) -> String {
     format!("[{} bytes left out to save room; call the tool again if you need them]", content.len())
 }
 
-/// Arguments with a mark for each of their long texts, at any depth; nothing if they have none. Everything else stays as the
-/// model wrote it, digits of numbers among it.
+/// Arguments with a mark in place of each long text, at any depth; `None` if there is none. Everything else stays as
+/// the model wrote it, including the digits of numbers.
 fn shortened(arguments: &str) -> Option<String> {
     if !arguments.trim_start().starts_with('{') || !tree::is_json(arguments) {
         return None;
@@ -203,7 +205,7 @@ mod tests {
         matches!(&message.parts[..], [Part::ToolResult { content, .. }] if content.contains("left out"))
     }
 
-    /// context is kept within the window: old results go first, the last turns stay.
+    /// the context is kept within the window: old results are left out first, the last turns stay.
     #[test]
     fn the_oldest_results_are_left_out_first_and_the_last_ones_never() {
         let long = "x".repeat(3_000);
@@ -234,7 +236,7 @@ mod tests {
         assert_eq!(before[..8], after[..8]);
     }
 
-    /// what the model itself wrote into its calls is left out as well, once results are not enough.
+    /// long arguments of calls are left out as well, if leaving out results is not enough.
     #[test]
     fn long_arguments_of_older_calls_are_left_out() {
         let written = |calls: usize| {

@@ -1,22 +1,24 @@
-//! A closed question (L-47 to L-49): a model chooses among the elements of a list, and what it says is an element or nothing.
+//! A closed question (L-47 to L-49): a model chooses elements of a list, and any other answer is rejected.
 //!
 //! | list                                  | next                                                        |
 //! |---------------------------------------|-------------------------------------------------------------|
 //! | empty                                 | deviates: `choose_empty`                                    |
-//! | something else than a list            | deviates: `field_type`                                      |
-//! | two elements with the same answer     | deviates: `choose_ambiguous`                                |
+//! | not a list                            | deviates: `field_type`                                      |
+//! | two elements with the same label      | deviates: `choose_ambiguous`                                |
 //! | one element, neither `always` nor `many` | over, with that element                                  |
-//! | answered together with an earlier one | over, with what was chosen                                  |
-//! | a sibling in its group is asking it   | waits for that call; asks by itself if the sibling fails    |
-//! | anything else                         | asked, together with the questions after it that can be     |
+//! | answered together with an earlier one | over, with the chosen element                               |
+//! | a sibling in its group is asking it   | waits for that call; asks on its own if the sibling fails   |
+//! | anything else                         | asked, together with later questions if possible            |
 //!
-//! A question with a `when` or a `require` is asked with others if that holds, which is known by then. If the retries are used up,
-//! the first question without a good answer fails, as if it had been asked alone; those before it have theirs.
+//! A question with a `when` or a `require` is asked with others if the condition holds, which can be decided at that
+//! time. If the retries are used up, the first question without a valid answer fails, as if it had been asked alone;
+//! earlier ones keep theirs.
 //!
-//! A step that another attempt starts again asks by itself: what was said together with an older question does not count for it.
+//! A step that another attempt restarts asks on its own: answers that came together with an older question do not count
+//! for it.
 //!
-//! An answer outside the list breaks the schema, and `none` beside other choices contradicts itself: both are asked for again,
-//! as for every llm step.
+//! An answer outside the list breaks the schema, and `none` beside other choices is a contradiction. Both are rejected
+//! and asked again, as for every llm step.
 
 mod question;
 
@@ -38,7 +40,7 @@ use crate::template::Scope;
 
 pub(super) use self::question::contradictions;
 
-/// The first version of the interpreter that rejects `none` beside other choices; earlier ones passed over it.
+/// The first version of the interpreter that rejects `none` beside other choices; earlier ones ignored it.
 const EXCLUDES_NONE: u32 = 7;
 
 #[derive(Debug)]
@@ -54,19 +56,19 @@ pub(in crate::machine) struct ChooseTask {
 enum State {
     New,
     Asking {
-        /// The own question, then those that are asked with it.
+        /// The step's own question, then the questions that are asked with it.
         questions: Vec<Question>,
         call: Box<LlmTask>,
     },
 }
 
-/// What a question comes to beside another one.
+/// Treatment of a later question.
 enum Other {
-    /// It goes into the call.
+    /// The question goes into the call.
     IsAsked(Question),
-    /// Its step is skipped, or needs no call.
+    /// The question's step is skipped, or needs no call.
     IsNotAsked,
-    /// Its step will fail.
+    /// The question's step will fail.
     Fails,
 }
 
@@ -75,7 +77,7 @@ impl ChooseTask {
         Self { step, step_context, values, state: State::New, stopped: None }
     }
 
-    /// What is chosen without a call, or the call.
+    /// Starts the call, or returns a choice that needs none.
     fn begin(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
         if let Some(why) = &self.stopped {
             return Poll::Ready(Err(why.clone()));
@@ -111,12 +113,12 @@ impl ChooseTask {
         Poll::Pending
     }
 
-    /// The own question, then those that are asked with it.
+    /// The step's own question, then the questions that are asked with it.
     fn with_others(&self, cx: &Cx, own: Question) -> Vec<Question> {
         let choose = choose_of(&self.step);
         let mut questions = vec![own];
         if self.is_in_group(cx) {
-            // A child that starts again must not ask what a sibling has an answer to: it asks by itself.
+            // A restarted child must not ask a question that a sibling has an answer to, so it asks alone.
             let is_first = cx.facts.restarted(self.step_context.path.as_str()) == 0;
             let others = choose.beside.iter().flatten().filter(|_| is_first);
             questions.extend(others.filter_map(|step| match self.other(step) {
@@ -129,13 +131,13 @@ impl ChooseTask {
             if cx.facts.abi < JOINS_QUESTIONS && (is_guarded(&self.step) || is_guarded(step)) {
                 break;
             }
-            // An attempt that asks for one of them alone has the answers to the others.
+            // An attempt that repeats one of the questions already has the answers to the others.
             if cx.answers.contains_key(&self.key_of(&step.name)) {
                 continue;
             }
             match self.other(step) {
                 Other::IsAsked(question) => questions.push(question),
-                // What is wrong with a later question is that step's failure, and what comes after it is not needed.
+                // A fault of a later question is that step's failure, and questions after it are not needed.
                 Other::Fails if cx.facts.abi >= JOINS_QUESTIONS => break,
                 Other::IsNotAsked | Other::Fails => {}
             }
@@ -143,7 +145,7 @@ impl ChooseTask {
         questions
     }
 
-    /// What a later question comes to before anything is asked. Whatever it refers to is known.
+    /// Treatment of a later question, decided before the call. All values that it refers to are known.
     fn other(&self, step: &Arc<Step>) -> Other {
         let values = &*self.values;
         match step.when.as_ref().map(|when| when.holds(values)) {
@@ -166,17 +168,17 @@ impl ChooseTask {
         }
     }
 
-    /// It is asked with other children of its group, and not with the steps after it.
+    /// True if the question is asked with other children of its group, and not with the steps after it.
     fn is_in_group(&self, cx: &Cx) -> bool {
         cx.facts.abi >= JOINS_QUESTIONS && choose_of(&self.step).beside.is_some()
     }
 
-    /// True unless the question has been started again since it was asked here: it asks by itself then.
+    /// True unless the other question was restarted since it was asked here: it is then asked alone.
     fn is_of_this_call(&self, cx: &Cx, key: &str) -> bool {
         cx.facts.restarted(key) <= cx.facts.restarted(self.step_context.path.as_str())
     }
 
-    /// Gives each question what was said to it, and this step its own.
+    /// Distributes the answers to the questions of the call, and returns this step's own.
     fn hand_out(&self, cx: &mut Cx, end: Result<Json, Failure>) -> Result<Json, Failure> {
         let State::Asking { questions, call } = &self.state else { return end };
         let damaged = |why: String| Failure::new(FailureKind::Internal, why);
@@ -199,7 +201,7 @@ impl ChooseTask {
         };
         let chosen = own.chosen(&answers[self.step.name.as_str()]);
         if chosen.is_err() && self.is_in_group(cx) {
-            // What this one has failed with starts again with its call: a sibling must not depend on that.
+            // This failure is repeated with its call in another attempt, so a sibling must not depend on it.
             return chosen;
         }
         let mut has_failed = false;
@@ -208,7 +210,7 @@ impl ChooseTask {
             let faults = if is_exhausted { question.faults(&answers) } else { Vec::new() };
             let answer = match faults.is_empty() {
                 true => Ok(answers[name].clone()),
-                // The run ends with the first one; an attempt after it asks for the others.
+                // The run ends with the first failure; a later attempt asks the other questions.
                 false if has_failed && !self.is_in_group(cx) => continue,
                 false => Err(Box::new(call.exhausted(name, &faults).because(Reason::ChooseExhausted))),
             };
@@ -221,7 +223,7 @@ impl ChooseTask {
         chosen
     }
 
-    /// Where the answer to a question of the same pipeline is kept until its step begins.
+    /// Key of a step of the same pipeline, under which the answer to its question is kept until the step begins.
     fn key_of(&self, step: &str) -> String {
         let own = self.step_context.path.as_str();
         let above = own.strip_suffix(self.step.name.as_str()).unwrap_or(own);
@@ -248,13 +250,13 @@ impl Task for ChooseTask {
     }
 }
 
-/// True if the first question has a good answer, and another one has none.
+/// True if the first question has a valid answer, and another one has none.
 fn is_of_others(questions: &[Question], answers: &Value) -> bool {
     let mut is_good = questions.iter().map(|question| question.faults(answers).is_empty());
     is_good.next() == Some(true) && !is_good.all(|is_good| is_good)
 }
 
-/// The step may be skipped, or the run may deviate before it.
+/// True if the step may be skipped, or the run may deviate before it.
 fn is_guarded(step: &Step) -> bool {
     step.when.is_some() || step.require.is_some()
 }

@@ -1,4 +1,4 @@
-//! Events of system B, without secrets and without endless texts (`b-stages` §16, §17).
+//! Events of system B, without secrets and with texts of bounded length (`b-stages` §16, §17).
 
 use std::sync::OnceLock;
 
@@ -9,10 +9,10 @@ use crate::data::Json;
 use crate::machine::Cx;
 use crate::report::Event;
 
-/// Longest text of an event, in bytes (B-IS3).
+/// Maximum length of a text in an event, in bytes (B-IS3).
 const MAX_LENGTH: usize = 64 * 1024;
 
-/// Tells an event.
+/// Emits an event.
 pub(super) fn emit(cx: &mut Cx, name: &'static str, mut payload: Value) {
     clean(&mut payload);
     cx.emit(Event::Stage { name, payload: Json::of(&payload) });
@@ -31,7 +31,7 @@ fn clean(value: &mut Value) {
     }
 }
 
-/// The text without what looks like a key, and cut to its longest length; `None` if it stays as it is.
+/// The text with key-shaped parts redacted, cut to the maximum length; `None` if it stays unchanged.
 fn cleaned(text: &str) -> Option<String> {
     let without = keys().map(|keys| keys.replace_all(text, "<redacted>"));
     let without = without.as_deref().unwrap_or(text);
@@ -42,7 +42,7 @@ fn cleaned(text: &str) -> Option<String> {
     Some(format!("{}… [cut, {} bytes in all]", &without[..end], without.len()))
 }
 
-/// What keys of well-known services look like.
+/// Pattern of the keys of well-known services.
 fn keys() -> Option<&'static Regex> {
     static KEYS: OnceLock<Option<Regex>> = OnceLock::new();
     let forms = r"\b(?:sk-[A-Za-z0-9_-]{6,}|gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{20,}|xox[abprs]-[A-Za-z0-9-]{10,}|AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,})";
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// B-IS3: key-shaped texts are redacted and long ones are cut, wherever they stand.
+    /// B-IS3: key-shaped texts are redacted and long ones are cut, anywhere in the payload.
     #[test]
     fn events_hold_neither_keys_nor_endless_texts() {
         let mut payload = json!({"parsed": {"a": ["use sk-abc123 now"], "long": "é".repeat(40_000)}, "n": 1});

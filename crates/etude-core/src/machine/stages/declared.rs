@@ -6,21 +6,21 @@ use crate::condition::Op;
 use crate::placeholder::follow;
 use crate::plan::stages::{Path, Root, Rule, Source, Test};
 
-/// Finds what the roots of paths stand for.
+/// Source of the values for the roots of paths.
 pub(super) trait Roots {
     /// The version of the interpreter that began the run.
     fn abi(&self) -> u32;
 
-    /// The value; `None` if there is none.
+    /// The value of a root; `None` if there is none.
     fn root(&self, root: Root) -> Option<Value>;
 }
 
-/// The value that a path leads to.
+/// The value at a path; `None` if there is none.
 pub(super) fn at(roots: &dyn Roots, path: &Path) -> Option<Value> {
     follow(&roots.root(path.root)?, &path.segments).cloned()
 }
 
-/// Names with their values; `null` where there is none.
+/// Names with their values; `null` for a missing value.
 pub(super) fn members(roots: &dyn Roots, list: &[(String, Source)]) -> Map<String, Value> {
     list.iter().map(|(name, source)| (name.clone(), value(roots, source))).collect()
 }
@@ -32,7 +32,7 @@ pub(super) fn value(roots: &dyn Roots, source: &Source) -> Value {
     }
 }
 
-/// Whether all tests hold.
+/// True if all tests hold.
 pub(super) fn hold(roots: &dyn Roots, tests: &[Test]) -> bool {
     tests.iter().all(|test| {
         let found = at(roots, &test.path);
@@ -72,7 +72,7 @@ mod tests {
         Path { root, segments: names.iter().map(|name| Segment::Field((*name).to_owned())).collect() }
     }
 
-    /// B-20.3: a test about a value that is not there holds only for `notEquals` and `exists: false`.
+    /// B-20.3: a test of a missing value holds only for `notEquals` and `exists: false`.
     #[test]
     fn tests_about_missing_values_are_decided() {
         let given = Given(json!({"slot": {"n": 2, "s": "fix it"}}));
@@ -83,7 +83,7 @@ mod tests {
         assert!(!holds("x", Op::Equals, json!(null)) && !holds("n", Op::Exists, json!(false)));
     }
 
-    /// B-20.3: literals as written, `null` for what is not there.
+    /// B-20.3: literals are taken as written, and missing values become `null`.
     #[test]
     fn values_are_taken_from_their_sources() {
         let given = Given(json!({"input": {"task": "T1"}}));

@@ -1,19 +1,19 @@
-//! Which tool calls of a stage run (`b-stages` §11): its envelope, then grants, then guards.
+//! Admission of a stage's tool calls (`b-stages` §11): its envelope, then grants, then guards.
 //!
 //! | state    | event                                   | next                                           |
 //! |----------|-----------------------------------------|------------------------------------------------|
 //! | idle     | the tool is in `allowedTools`           | guarding                                       |
-//! | idle     | an answer for this very call is there   | guarding, or refused                           |
-//! | idle     | anything else                           | policy, or what a rule of it says              |
+//! | idle     | an answer for this exact call is there  | guarding, or refused                           |
+//! | idle     | anything else                           | policy, or the decision of one of its rules    |
 //! | policy   | approve                                 | guarding, with a grant that is used at once    |
 //! | policy   | deny, or it is broken                   | refused                                        |
 //! | policy   | defer                                   | asking; with `--yolo` guarding                 |
-//! | asking   | answered                                | the stage restarts, and finds the answer    |
+//! | asking   | answered                                | the stage restarts, and finds the answer       |
 //! | guarding | a guard denies, or is broken            | refused                                        |
 //! | guarding | no guard is left                        | it runs                                        |
 //!
-//! A batch uses up answers and rules when all its calls are decided. If one of them has to ask, nothing of the batch runs, and
-//! it gives them back.
+//! A batch uses up answers and rules when all its calls are decided. If one of the calls must ask, no call of the batch
+//! runs, and the batch returns them.
 
 use std::task::Poll;
 
@@ -43,9 +43,9 @@ use crate::tool::{ErrorClass, ToolResult, shown_arguments};
 #[derive(Debug, Default)]
 pub(super) struct Envelope {
     state: State,
-    /// What its calls were allowed, until a batch of them runs.
+    /// Permissions of the stage's calls, until a batch of them runs.
     allowed: Allowed,
-    /// A question was answered: the stage has to restart.
+    /// True if a question was answered: the stage must restart.
     pub(super) is_answered: bool,
     stopped: Option<Failure>,
 }
@@ -63,7 +63,7 @@ enum State {
     },
 }
 
-/// The envelope with what it decides by, as long as its conversation goes on.
+/// The envelope with the state that it decides by, while its conversation lasts.
 #[derive(Debug)]
 pub(super) struct Gatehouse<'a> {
     pub(super) envelope: &'a mut Envelope,
@@ -73,12 +73,12 @@ pub(super) struct Gatehouse<'a> {
 }
 
 impl Envelope {
-    /// True if it waits for a person.
+    /// True if the envelope waits for a person.
     pub(super) fn is_asking(&self) -> bool {
         matches!(self.state, State::Asking(_))
     }
 
-    /// Abandons what died with its process; the answers stay.
+    /// Abandons effects that died with their process; the answers stay.
     pub(super) fn forget(&mut self, cx: &mut Cx, shared: &mut Shared) {
         self.allowed.give_back(cx.facts.abi, &mut shared.rules_used);
         match &self.state {
@@ -112,7 +112,7 @@ impl Gatehouse<'_> {
         emit(cx, "Approval", self.stage_context.event(self.shared, payload));
     }
 
-    /// Says no; the stage goes on (B-AP3).
+    /// Refuses a call; the stage continues (B-AP3).
     fn refuse(&mut self, cx: &mut Cx, call: &Proposal, source: &str, why: &str) -> Admission {
         self.envelope.state = State::Idle;
         self.emit_approval(cx, call, "deny", source, Some(why));
@@ -131,13 +131,13 @@ impl Gatehouse<'_> {
         self.stage_context.event(self.shared, overlaid(own, more))
     }
 
-    /// Lets the guards speak, or the call run if there are none.
+    /// Starts the guards of a call; without guards the call runs.
     fn guard(&mut self, source: &'static str) {
         self.envelope.state = State::Guarding { source, at: 0, hook: None };
     }
 
-    /// A grant is issued and used up by the call that it was issued for (B-GT4, B-GT8).
-    /// `at` is when somebody said so; no one here knows the time, so a policy leaves it to the caller that emits the event.
+    /// Issues a grant and uses it up for the same call (B-GT4, B-GT8). `at` is the time of a person's answer. There is
+    /// no clock here, so for a policy the caller that emits the event adds the time.
     fn grant(&mut self, cx: &mut Cx, call: &Proposal, at: Option<&str>) -> Option<Admission> {
         let tuple = self.tuple(call);
         self.shared.grants.issue(&tuple);
@@ -152,7 +152,7 @@ impl Gatehouse<'_> {
         None
     }
 
-    /// The first look at a call.
+    /// Begins the decision about a call.
     fn begin(&mut self, cx: &mut Cx, call: &Proposal) -> Option<Admission> {
         if !self.shared.is_tool(&call.name) {
             let why = format!("there is no tool `{}`", call.name);
@@ -182,7 +182,7 @@ impl Gatehouse<'_> {
         self.follow(cx, call, rule)
     }
 
-    /// What the rules of the policy say (B-GT3).
+    /// Decision of the policy's rules (B-GT3).
     fn rule(&mut self, call: &Proposal) -> GrantDecision {
         let Grants::Rules(rules) = &self.shared.machine.grants else { return GrantDecision::Defer };
         for (at, rule) in rules.iter().enumerate() {
@@ -222,7 +222,7 @@ impl Gatehouse<'_> {
         }
     }
 
-    /// No one is here who could answer: the stage waits (B-HL1).
+    /// Halts the stage with a question, because no one is there to answer at once (B-HL1).
     fn halt(&mut self, cx: &mut Cx, call: &Proposal) {
         let id = call.path.aside("ask");
         self.stage_context.emit_raised(cx, self.shared, "grantStageTool", &id);
@@ -246,7 +246,7 @@ impl Gatehouse<'_> {
         Gate { message, schema: None, approvers: Vec::new(), subject }
     }
 
-    /// Waits for the answer, and notes it for when the stage proposes the call again.
+    /// Waits for the answer, and keeps it until the stage proposes the call again.
     fn wait(&mut self, cx: &mut Cx, call: &Proposal, id: &EffectId) -> Result<(), Failure> {
         let Poll::Ready(done) = cx.run_effect(id, || Effect::Gate(self.question(call))) else { return Ok(()) };
         cx.book(self.shared.ledger, id, &done);
@@ -265,7 +265,7 @@ impl Gatehouse<'_> {
         Ok(())
     }
 
-    /// One guard after the other (B-H1, B-H2).
+    /// The next guard: guards run one after the other (B-H1, B-H2).
     fn next_guard(&mut self, call: &Proposal, at: usize) -> Option<Hook> {
         let machine = std::sync::Arc::clone(&self.shared.machine);
         let guard = machine.guards.get(at)?;
@@ -302,7 +302,7 @@ impl Gatehouse<'_> {
         }
     }
 
-    /// Goes one step; `Ready(None)` means that there is another.
+    /// Takes one step; `Ready(None)` means that there are more.
     fn step(&mut self, cx: &mut Cx, call: &Proposal) -> Result<Poll<Option<Admission>>, Failure> {
         match &mut self.envelope.state {
             State::Idle if self.envelope.is_answered => Ok(Poll::Pending),
@@ -327,7 +327,7 @@ impl Gatehouse<'_> {
             State::Asking(id) => {
                 let id = id.clone();
                 self.wait(cx, call, &id)?;
-                // Also after an answer: the stage restarts, and nothing of this batch runs.
+                // Applies even after an answer: the stage restarts, and no call of this batch runs.
                 Ok(Poll::Pending)
             }
             State::Guarding { source, at, hook: None } => {

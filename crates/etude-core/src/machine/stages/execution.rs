@@ -7,12 +7,12 @@
 //! | CheckGate | proceed                  | Act                                                               |
 //! | CheckGate | defer, block             | as `resolutionPolicy` says: parked, Exit, or a question           |
 //! | Act       | completed, at the cap    | Assert                                                            |
-//! | Act       | a question was answered  | Setup, again                                                       |
-//! | any       | its script asks somebody | Setup, again, when it is answered; Next only goes on               |
+//! | Act       | a question was answered  | Setup, again                                                      |
+//! | any       | its script asks a person | Setup, again, when it is answered; Next only continues            |
 //! | Assert    | retry, attempts are left | Act, after a wait, in the same conversation                       |
 //! | Assert    | anything else            | Exit                                                              |
 //! | Exit      | well                     | Next                                                              |
-//! | any       | with a failure           | over; neither Exit nor Next runs after it                         |
+//! | any       | with a failure           | over, without Exit and Next                                       |
 
 mod act;
 mod asking;
@@ -46,39 +46,39 @@ pub(super) struct Execution {
     stage_context: StageContext,
     envelope: Envelope,
     state: State,
-    /// The phase whose end has not been reported.
+    /// The phase whose end has not been reported yet.
     open: Option<Phase>,
     act: Option<Act>,
     verdict: Verdict,
     reason: Option<String>,
-    /// The answer to the question of the gate. It holds until the stage is parked.
+    /// The answer to the question at the gate. It is valid until the stage is suspended.
     confirmed: Option<bool>,
-    /// Answers to what scripts asked. They hold as long as the execution does.
+    /// Answers to the questions of scripts. They are valid for the whole execution.
     answers: Vec<(Question, Value)>,
-    /// Its exit ends a turn of the session: it stands alone, or is a join (B-P14).
+    /// True if the exit ends a turn of the session: the stage stands alone, or is a join (B-P14).
     ends_turn: bool,
-    /// It is a sibling: any other verdict than `ok` ends it, and it cannot wait to be tried again (B-G7).
+    /// True for a sibling: any verdict other than `ok` ends it, and it cannot wait for another attempt (B-G7).
     must_succeed: bool,
-    /// What the gate said when it parked the stage.
+    /// The gate outcome that suspended the stage.
     suspended_by: GateOutcome,
-    /// Its exit is done: it has a result, and only what comes next is still to be said.
+    /// True after Exit: there is a result, and only Next is still missing.
     has_left: bool,
     stopped: Option<Failure>,
-    /// What it came to by itself, although it was stopped.
+    /// Failure of the stage itself, although it was stopped.
     failed: Option<Failure>,
-    /// It was stopped while its prompt was looked through for secrets: it goes on with what takes no time of its own (B-P12).
+    /// True if it was stopped during the scan of its prompt: it continues with work that takes no time of its own (B-P12).
     is_settling: bool,
 }
 
 #[derive(Debug)]
 enum State {
     Setup(Option<Hook>),
-    /// Number of scanned parts of what the model will receive.
+    /// Number of scanned parts of the model's input.
     Init(usize),
     Gate(Option<Hook>),
-    /// A person is asked something.
+    /// A person is asked.
     Asking(Box<Asking>),
-    /// It waits for somebody to go on with the run.
+    /// The stage waits until a person continues the run.
     Suspended(EffectId),
     Act,
     Assert(Option<Hook>),
@@ -87,20 +87,20 @@ enum State {
     Next(Option<Hook>),
 }
 
-/// How far a step of the work has come.
+/// Progress of one step of the work.
 enum Step {
-    /// It waits for an effect.
+    /// The step waits for an effect.
     Waits,
-    /// There is more to do.
+    /// There are more steps.
     GoesOn,
     /// All phases are over.
     Over(Next),
 }
 
-/// What became of a script.
+/// State of a script's reply.
 enum ScriptReply {
     Reply(Reply),
-    /// No reply yet, or a question.
+    /// No reply yet, or a question instead.
     Not(Step),
 }
 
@@ -154,7 +154,7 @@ impl Execution {
         }
     }
 
-    /// Its exit ends the compound turn that it belongs to.
+    /// Marks the exit of this stage as the end of its compound turn.
     pub(super) fn closes_turn(&mut self) {
         self.ends_turn = true;
     }
@@ -163,21 +163,21 @@ impl Execution {
         &self.stage_context.stage
     }
 
-    /// The beginning of the ids of its effects: another attempt at the run starts it again as a whole.
+    /// Prefix of the execution's effect ids: another attempt at the run restarts it as a whole.
     pub(super) fn part(&self) -> &str {
         self.stage_context.base.as_str()
     }
 
-    /// The StageResult, once Exit is done.
+    /// The StageResult; `None` before Exit is done.
     pub(super) fn result(&self) -> Option<&Value> {
         self.stage_context.result.as_ref()
     }
 
-    /// Advances until it waits; ready with what comes next.
+    /// Advances until the execution waits; ready with the next stages.
     pub(super) fn poll(&mut self, cx: &mut Cx, shared: &mut Shared, view: &mut View) -> Poll<Result<Next, Failure>> {
         loop {
             match self.step(cx, shared, view) {
-                // A sibling that did not succeed ends the fan-out at once: no one asks what comes next (B-P8).
+                // A failed sibling ends the fan-out at once, so its Next is not needed (B-P8).
                 Ok(Step::GoesOn) if self.is_lost() => return Poll::Ready(Ok(Next::Terminal)),
                 Ok(Step::GoesOn) => {}
                 Ok(Step::Waits) => return Poll::Pending,
@@ -206,7 +206,7 @@ impl Execution {
         }
     }
 
-    /// Tells that a phase begins, once.
+    /// Emits the start of a phase, once. Returns true the first time.
     fn enter(&mut self, cx: &mut Cx, shared: &Shared, phase: Phase) -> bool {
         if self.open == Some(phase) {
             return false;
@@ -216,14 +216,14 @@ impl Execution {
         true
     }
 
-    /// Tells that the phase is over, also when it failed.
+    /// Emits the end of the open phase, also after a failure.
     fn leave(&mut self, cx: &mut Cx, shared: &Shared) {
         if let Some(phase) = self.open.take() {
             emit(cx, "StagePostFired", self.stage_context.event(shared, json!({"phase": phase.word()})));
         }
     }
 
-    /// Ends with a failure: whatever phase was open is closed, and the row says what became of it.
+    /// Ends the execution with a failure: closes the open phase, and sets the status of the row.
     fn fail(&mut self, cx: &mut Cx, shared: &mut Shared, failure: Failure) -> Failure {
         if self.is_settling && failure.kind != FailureKind::Cancelled {
             self.failed = Some(failure.clone());
@@ -235,7 +235,7 @@ impl Execution {
         self.leave(cx, shared);
         let is_cancelled = failure.kind == FailureKind::Cancelled;
         if self.has_left {
-            // Its exit is done and reported: what failed is the machine's Next.
+            // Exit is done and reported: the failure is that of the machine's Next.
             return turn_cancelled(failure, &self.stage_context.stage.id);
         }
         shared.grants.expire(&self.stage_context.id);
@@ -252,21 +252,21 @@ impl Execution {
         turn_cancelled(failure, &self.stage_context.stage.id)
     }
 
-    /// What it came to by itself in the same instant in which a sibling failed (B-P12).
+    /// The failure of this stage itself in the same instant in which a sibling failed (B-P12).
     fn own_failure(&self, cx: &Cx, why: &Failure) -> Option<&Failure> {
         let failed = self.act.as_ref().and_then(Act::failed).or(self.failed.as_ref());
         failed.filter(|_| self.is_beside(cx, why))
     }
 
-    /// A sibling's failure is why it is stopped, and the first of the list is the one to name.
+    /// True if the stage was stopped because of a sibling's failure. The first failed stage of the list is reported.
     fn is_beside(&self, cx: &Cx, why: &Failure) -> bool {
         self.must_succeed && why.message == SIBLING_FAILED && cx.facts.abi >= NAMES_FIRST_SIBLING
     }
 
-    /// Asks it to end soon; it is polled on until whatever it has started is gone.
+    /// Asks the execution to end soon; it is polled until everything that it has started is gone.
     pub(super) fn stop(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View, why: &Failure) {
         if self.stopped.is_some() {
-            // What stops the run outranks a sibling (B-P11).
+            // A stop of the whole run outranks the failure of a sibling (B-P11).
             if let State::Init(part) = self.state
                 && std::mem::take(&mut self.is_settling)
             {
@@ -290,18 +290,19 @@ impl Execution {
         }
     }
 
-    /// The failure that ends it, if it was stopped and nothing of it is under way.
+    /// Returns the failure of a stopped execution that has no effect in progress.
     fn check_stop(&self) -> Result<(), Failure> {
         self.stopped.clone().map_or(Ok(()), Err)
     }
 
-    /// The same before what may take no time of its own: rules and values that etude itself reads. One that settles still does that.
+    /// Like [`Self::check_stop`], before work that may take no time of its own: rules and values that etude itself
+    /// reads. A settling execution still does that work.
     fn check_stop_before(&self, takes_no_time: bool) -> Result<(), Failure> {
         if takes_no_time && self.is_settling { Ok(()) } else { self.check_stop() }
     }
 
-    /// The process that ran the run is gone: an execution that was at work restarts at Setup, with the same id (B-ST6,
-    /// B-ID2). One that waits for an answer goes on waiting; one that has left goes on to what comes next.
+    /// Handles the loss of the run's process. An execution at work restarts at Setup, with the same id (B-ST6, B-ID2).
+    /// An execution that waits for an answer keeps waiting, and one after Exit continues with its Next.
     pub(super) fn resumed(&mut self, cx: &mut Cx, shared: &mut Shared) {
         let waits = matches!(self.state, State::Asking(_)) || self.envelope.is_asking();
         if waits || self.has_left || self.stopped.is_some() {
@@ -323,7 +324,7 @@ impl Execution {
         self.restart(cx);
     }
 
-    /// Begins again at Setup. Answers that were given stay.
+    /// Restarts at Setup. Answers stay valid.
     fn restart(&mut self, cx: &mut Cx) {
         self.stage_context.renew();
         self.act = None;
@@ -334,7 +335,7 @@ impl Execution {
         (row.status, row.attempt_count, row.cap_hit) = (StageStatus::Running, 0, false);
     }
 
-    /// A script of this execution, as effect `name` of this attempt.
+    /// A script of this execution, as effect `name` of the current attempt.
     fn hook(&self, shared: &Shared, view: &View, name: &str, script: &Script, more: Value) -> Hook {
         let stdin = self.stage_context.document(shared, view, name, more);
         let at = |path: &Path| match self.stage_context.attempt {
@@ -346,7 +347,7 @@ impl Execution {
         Hook::new(&path, key.as_str(), self.stage_context.incarnation, script, &shared.machine.dir, &stdin)
     }
 
-    /// Looks after the script of the current state: its reply, once there is one.
+    /// Advances the script of the current state, and returns its reply when there is one.
     fn reply(&mut self, cx: &mut Cx, shared: &Shared) -> Result<ScriptReply, Failure> {
         let (State::Setup(hook) | State::Gate(hook) | State::Assert(hook) | State::Exit(hook) | State::Next(hook)) =
             &mut self.state
@@ -358,7 +359,7 @@ impl Execution {
             *hook = Some(call);
             return Ok(ScriptReply::Not(Step::Waits));
         };
-        // What a judge of a result prints is a verdict, however it exits.
+        // The output of an Assert script is a verdict, whatever the exit status.
         if let (Some(Reply::Broken { why, .. }), Some(phase)) =
             (&reply, self.open.filter(|open| *open != Phase::Assert))
             && self.stopped.is_some()

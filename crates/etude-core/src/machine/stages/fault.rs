@@ -19,12 +19,12 @@ crate::words! {
     }
 }
 
-/// The class of faults in what was given.
+/// The class of faults in input.
 pub(super) const VALIDATION: &str = "Validation";
 /// The class of faults of a machine's own code and of the runner.
 pub(super) const HOST: &str = "ExtensionHost";
 
-/// The class of faults of what is kept between processes.
+/// The class of faults in data that is kept between processes.
 const SESSION: &str = "Session";
 
 /// A failure with the words of system B.
@@ -35,13 +35,13 @@ pub(super) fn fault(class: &str, code: &str, stage: &str, message: &str, context
     failure
 }
 
-/// A phase that crashed (B-5, `ExtensionHost/LifecycleFailure`).
+/// The failure of a phase that crashed (B-5, `ExtensionHost/LifecycleFailure`).
 pub(super) fn lifecycle(phase: Phase, stage: &str, message: &str, more: Map<String, Value>) -> Failure {
     let context = json!({"phase": phase.word(), "stageId": stage});
     fault(HOST, "LifecycleFailure", stage, message, overlaid(context, Value::Object(more)))
 }
 
-/// A secret in what a model is about to receive, which the user has not typed (B-IS2): nothing is sent.
+/// The failure for a secret in a model's input that the user has not typed (B-IS2): nothing is sent.
 pub(super) fn leak(stage: &str, part: &str, secret: &str) -> Failure {
     let what = match part {
         "systemPrompt" => "the prompt",
@@ -52,7 +52,7 @@ pub(super) fn leak(stage: &str, part: &str, secret: &str) -> Failure {
     fault(VALIDATION, "LLMContextLeak", stage, &message, json!({"secret": secret, "part": part}))
 }
 
-/// A slot of another version than the machine's, and the machine does not take it (B-ST3).
+/// The failure for a slot of another version than the machine's, if the machine rejects drift (B-ST3).
 pub(crate) fn drift_rejected(machine: &str, stored: &str, now: &str) -> Failure {
     let message = format!(
         "machine `{machine}` has a state slot of version {now}; the run keeps one of version {stored}, and `drift` is `reject`: put the slot back to {stored}, or set `drift` to `warn` or `migrate`"
@@ -61,14 +61,14 @@ pub(crate) fn drift_rejected(machine: &str, stored: &str, now: &str) -> Failure 
     fault(SESSION, "SlotDriftRejected", "", &message, context)
 }
 
-/// A slot that could not be brought to the machine's version (B-ST3).
+/// The failure for a slot that could not be migrated to the machine's version (B-ST3).
 pub(super) fn migration_failed(machine: &str, why: &str, more: Value) -> Failure {
     let message = format!("the state slot of machine `{machine}` could not be migrated: {why}");
     let context = overlaid(json!({"extId": machine}), more);
     fault(SESSION, "SlotMigrationFailed", "", &message, context)
 }
 
-/// A model that cannot do what a machine needs (B-CN4).
+/// The failure for a model without a capability that a machine needs (B-CN4).
 pub(super) fn incapable(machine: &str, model: &str, capability: &str, claim: &str) -> Failure {
     let message = match (capability, claim) {
         ("toolCalling", "probed") => format!(
@@ -83,7 +83,7 @@ pub(super) fn incapable(machine: &str, model: &str, capability: &str, claim: &st
     fault("ProviderCapability", "MissingCapability", "", &message, context)
 }
 
-/// Class and code of a failure, as a cause is reported.
+/// Class and code of a failure, for the `cause` of an event.
 pub(super) fn cause(failure: &Failure) -> Value {
     let details = failure.details.as_ref().and_then(|details| details.value().ok()).unwrap_or_default();
     if let (Some(class), Some(code)) = (details.get("class"), details.get("code")) {
@@ -101,7 +101,7 @@ pub(super) fn cause(failure: &Failure) -> Value {
     json!({"class": class, "code": code})
 }
 
-/// A cancellation as a machine reports it (B-K3).
+/// Adds the class and code of a cancelled turn to a cancellation (B-K3).
 pub(super) fn turn_cancelled(mut failure: Failure, stage: &str) -> Failure {
     if failure.kind == FailureKind::Cancelled && failure.details.is_none() {
         let stage = Some(stage).filter(|stage| !stage.is_empty());

@@ -1,4 +1,4 @@
-//! Grants: each lets one call through, once (B-GT4 to B-GT7).
+//! Grants: each permits one call, once (B-GT4 to B-GT7).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::digest::hex;
 use crate::tool::shown_arguments;
 
-/// The call that a grant is for.
+/// The five fields that bind a grant to its call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tuple {
     pub(super) stage_execution: String,
@@ -37,7 +37,7 @@ impl Tuple {
 /// The grants of a run.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// By key: the stage execution, and whether the grant is still good.
+    /// By key: the stage execution, and the state of the grant.
     issued: BTreeMap<String, (String, State)>,
 }
 
@@ -56,7 +56,7 @@ impl Ledger {
     /// Uses a grant up.
     ///
     /// # Errors
-    /// The code word: it was never issued, is used up, or its stage is over.
+    /// The code word: the grant was never issued, is used up, or its stage is over.
     pub(super) fn consume(&mut self, tuple: &Tuple) -> Result<(), &'static str> {
         let Some((_, state)) = self.issued.get_mut(&tuple.key()) else { return Err("GrantNotFound") };
         match state {
@@ -69,7 +69,7 @@ impl Ledger {
         }
     }
 
-    /// The stage execution is over, and its grants with it.
+    /// Expires the grants of a stage execution that is over.
     pub(super) fn expire(&mut self, stage_execution: &str) {
         for (execution, state) in self.issued.values_mut() {
             if execution == stage_execution {
@@ -79,8 +79,8 @@ impl Ledger {
     }
 }
 
-/// SHA-256 of the arguments as canonical JSON: members in the order of their names (B-GT5). Arguments that are no JSON
-/// stand for themselves.
+/// SHA-256 of the arguments as canonical JSON: members in the order of their names (B-GT5). Arguments that are not JSON
+/// are hashed as they are.
 pub(super) fn args_digest(arguments: &str) -> String {
     let mut text = String::new();
     canonical(&shown_arguments(arguments), &mut text);
@@ -122,7 +122,7 @@ mod tests {
         Tuple { stage_execution, attempt: 1, proposal, tool, args_digest }
     }
 
-    /// B-GT5, case 93: the order of members makes no difference, anything else does.
+    /// B-GT5, case 93: the order of members does not change the digest, any other difference does.
     #[test]
     fn the_digest_of_arguments_is_that_of_their_canonical_form() {
         let digest = args_digest(r#"{"a":1,"b":{"d":[1,2],"c":"x"}}"#);
@@ -132,7 +132,7 @@ mod tests {
         assert_ne!(args_digest("{bad"), args_digest("{bad2"));
     }
 
-    /// B-GT4, case 94: another value in any of the five fields is another grant.
+    /// B-GT4, case 94: another value in any of the five fields means another grant.
     #[test]
     fn every_field_of_the_tuple_binds() {
         let other = "x".to_owned();
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// B-GT6, B-GT7, case 94: once, and not after the exit of its own stage.
+    /// B-GT6, B-GT7, case 94: a grant is valid once, and not after the exit of its own stage.
     #[test]
     fn a_grant_is_used_once_and_ends_with_its_stage() {
         let mut ledger = Ledger::default();

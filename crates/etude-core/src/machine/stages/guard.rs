@@ -1,4 +1,4 @@
-//! What a guard says of a call (`b-stages` §11.3, §20.4): the same to a machine and to an agent.
+//! Verdicts of guards on calls (`b-stages` §11.3, §20.4): the same protocol for machines and agents.
 
 use serde_json::{Map, Value};
 
@@ -6,27 +6,27 @@ use super::hook::reply;
 use super::reply::{decision, text};
 use crate::outcome::ProcessEnd;
 
-/// Where a guard stands: the slot of its document.
+/// The value of `slot` in a guard's input.
 pub const SLOT: &str = "TOOL_CALL/pre";
 
-/// What a model reads where a guard is broken.
+/// Text for the model if a guard is broken.
 pub const UNDECIDED: &str = "a guard could not decide, so the call is denied";
 
-/// The words that a guard may answer with.
+/// The words that a guard may decide with.
 pub(super) const WORDS: &[&str] = &["allow", "deny"];
 
-/// What a guard says of a call.
+/// Verdict of a guard on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may be made.
+    /// The call may be made.
     Allow,
-    /// It may not: code and reason.
+    /// The call is denied, with code and reason as text.
     Deny(String),
-    /// It gave no answer that counts, and why. The call is denied (B-H3).
+    /// The guard gave no valid decision, for this reason. The call is denied (B-H3).
     Broken(String),
 }
 
-/// What the process of a guard said.
+/// The verdict in the output of a guard's process.
 pub fn verdict(end: &ProcessEnd) -> Verdict {
     match decision(reply(end), WORDS) {
         Ok((word, _)) if word == "allow" => Verdict::Allow,
@@ -45,7 +45,7 @@ pub(super) fn denial(members: &Map<String, Value>) -> (String, String) {
     (code, reason)
 }
 
-/// A denial as the model reads it.
+/// The text of a denial for the model.
 pub(super) fn denied(code: &str, reason: &str) -> String {
     format!("{code}: {reason}")
 }
@@ -64,7 +64,7 @@ mod tests {
         verdict(&ProcessEnd { exit, stdout, stderr: Stderr::default(), conditions: Default::default() })
     }
 
-    /// B-H3, B-20.4: a negative answer is one, and everything else but `allow` is a guard that is broken.
+    /// B-H3, B-20.4: a denial is a verdict, and every other output except `allow` means that the guard is broken.
     #[test]
     fn only_allow_lets_a_call_through() {
         let well = |stdout: &str| of(Exit::Status(0), stdout);

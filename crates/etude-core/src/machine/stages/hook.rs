@@ -1,4 +1,4 @@
-//! A script of a machine: one process, its time limit, and what it answered (`b-stages` §20.4).
+//! A script of a machine: one process, its time limit, and its reply (`b-stages` §20.4).
 
 use std::task::Poll;
 
@@ -11,7 +11,7 @@ use crate::outcome::{Exit, Outcome, ProcessEnd, Stdout};
 use crate::plan::stages::Script;
 use crate::report::duration;
 
-/// A script under way.
+/// A script in progress.
 #[derive(Debug)]
 pub(super) struct Hook {
     id: EffectId,
@@ -22,25 +22,25 @@ pub(super) struct Hook {
     is_answered: bool,
 }
 
-/// What a script said.
+/// Reply of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Reply {
-    /// Nothing but blanks, and that it is well.
+    /// No output or only blanks, with exit status 0.
     Nothing,
-    /// A JSON value, and that it is well.
+    /// A JSON value, with exit status 0.
     Value(Value),
-    /// It ended badly, or said something that is no JSON.
+    /// The script exited with an error, or printed something that is not JSON.
     Broken {
         why: String,
         exit_code: Option<i32>,
         stderr_tail: String,
-        /// What it printed, if that is JSON.
+        /// The output on stdout, if that is JSON.
         stdout: Option<Value>,
     },
 }
 
 impl Reply {
-    /// Why there is no answer, with the facts that go into the context of the failure.
+    /// Facts about a script's process, for the context of a failure.
     pub(super) fn facts(exit_code: Option<i32>, stderr_tail: &str) -> Map<String, Value> {
         let mut facts = Map::new();
         facts.insert("exitCode".to_owned(), json!(exit_code));
@@ -48,7 +48,7 @@ impl Reply {
         facts
     }
 
-    /// The same of this reply.
+    /// The facts about this reply's process.
     pub(super) fn fields(&self) -> Map<String, Value> {
         match self {
             Self::Broken { exit_code, stderr_tail, .. } => Self::facts(*exit_code, stderr_tail),
@@ -58,7 +58,7 @@ impl Reply {
 }
 
 impl Hook {
-    /// A script that runs as effect `path`. `key` is the same however often its stage restarts.
+    /// A script that runs as effect `path`. `key` stays the same if its stage restarts.
     pub(super) fn new(path: &Path, key: &str, attempt: u32, script: &Script, dir: &str, stdin: &Value) -> Self {
         let call = ProcessCall {
             command: script.command.clone(),
@@ -68,14 +68,14 @@ impl Hook {
             attempt,
             stdin: Stdin(vec![Chunk::Text(stdin.to_string().into())]),
             protocol: Protocol::Document,
-            // It decides, and needs nothing of the user for that (B-20.4).
+            // The script only decides, and needs nothing of the user for that (B-20.4).
             setting: Setting { inherits: Inherits::Basics, ..Setting::default() },
         };
         let (id, timer) = (path.attempt(1), path.aside("timeout"));
         Self { id, timer, call, timeout_ms: script.timeout_ms, is_late: false, is_answered: false }
     }
 
-    /// Ready with what the script said, or `None` if it was given up.
+    /// Ready with the script's reply, or `None` if it was abandoned.
     pub(super) fn poll(&mut self, cx: &mut Cx, ledger: Option<usize>) -> Poll<Option<Reply>> {
         let call = &self.call;
         if let Poll::Ready(done) = cx.run_effect(&self.id, || Effect::Process(Box::new(call.clone()))) {
@@ -95,7 +95,7 @@ impl Hook {
         Poll::Pending
     }
 
-    /// It did not end in time; what it had said by then may say why.
+    /// The reply of a script that did not end in time; its stderr may explain why.
     fn late(&self, outcome: Outcome) -> Reply {
         let stderr_tail = match outcome {
             Outcome::Stopped(stderr) | Outcome::Process(ProcessEnd { stderr, .. }) => stderr.tail,
@@ -105,7 +105,7 @@ impl Hook {
         Reply::Broken { why, exit_code: None, stderr_tail, stdout: None }
     }
 
-    /// The same script once more, with the answer to what it asked (B-20.4).
+    /// The same script again, with the answer to its question (B-20.4).
     pub(super) fn again(&self, answer: &Value) -> Self {
         let text: String = self.call.stdin.0.iter().filter_map(text_of).collect();
         let stdin = overlaid(serde_json::from_str(&text).unwrap_or_default(), json!({"answer": answer}));
@@ -117,27 +117,27 @@ impl Hook {
         Self { id, timer, call, timeout_ms: self.timeout_ms, is_late: false, is_answered: true }
     }
 
-    /// It was called with an answer.
+    /// True if the script was called with an answer.
     pub(super) fn is_answered(&self) -> bool {
         self.is_answered
     }
 
-    /// Which script it is, the same however often its stage restarts.
+    /// Identifies the script; stays the same if its stage restarts.
     pub(super) fn key(&self) -> &str {
         &self.call.key
     }
 
-    /// The effect of a question that it asks.
+    /// Id of the effect for a question of the script.
     pub(super) fn question_id(&self) -> EffectId {
         Path::root(self.id.as_str()).aside("ask")
     }
 
-    /// Abandons it; it is polled on until it is gone.
+    /// Abandons the script; it is polled until it is gone.
     pub(super) fn stop(&self, cx: &mut Cx) {
         cx.abandon(&self.id);
     }
 
-    /// Abandons it for good: its process died with the one that ran it.
+    /// Abandons the script for good: its process died with the run's process.
     pub(super) fn forget(&self, cx: &mut Cx) {
         cx.forget(&self.id);
         cx.forget(&self.timer);
@@ -152,7 +152,7 @@ fn text_of(chunk: &Chunk) -> Option<&str> {
     }
 }
 
-/// What the process of a script said.
+/// The reply in the output of a script's process.
 pub(super) fn reply(end: &ProcessEnd) -> Reply {
     let stdout = match &end.stdout {
         Stdout::Value(json) => json.value().ok(),

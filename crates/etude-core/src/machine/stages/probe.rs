@@ -1,4 +1,4 @@
-//! Whether the model can do what stages need (`b-stages` §12): calls of tools that arrive as such.
+//! Check of the model capability that stages need (`b-stages` §12): tool calls that arrive as such.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -19,13 +19,13 @@ use crate::outcome::Outcome;
 use crate::plan::stages::StageMachine;
 use crate::tool::{ToolCalling, ToolList};
 
-/// How old the answer to a probe may be: a week, in milliseconds.
+/// Maximum age of the result of a probe: a week, in milliseconds.
 const GOOD_FOR_MS: u64 = 7 * 24 * 3_600_000;
 
 /// The name of the tool that a probe asks for.
 const PROBE_TOOL: &str = "report_ready";
 
-/// Finds out whether the model calls tools.
+/// Test whether the model calls tools.
 #[derive(Debug)]
 pub(super) struct Probe {
     path: Path,
@@ -34,7 +34,7 @@ pub(super) struct Probe {
 
 #[derive(Debug)]
 enum State {
-    /// It can, or why that is not enough.
+    /// The model can call tools, or the failure that it cannot.
     Known(Result<(), Box<Failure>>),
     Recalling(EffectId),
     Asking(EffectId),
@@ -42,7 +42,7 @@ enum State {
 }
 
 impl Probe {
-    /// What is claimed decides, unless it has to be tried (B-CN5). Its effects are named below `path`.
+    /// A claim decides, unless the model must be probed (B-CN5). Effects get paths below `path`.
     pub(super) fn new(machine: &StageMachine, tool_list: &ToolList, path: Path) -> Self {
         let state = match refused_model(machine, &tool_list.model, tool_list.tool_calling) {
             Some(refused) => State::Known(Err(Box::new(refused))),
@@ -52,7 +52,7 @@ impl Probe {
         Self { path, state }
     }
 
-    /// Ready when it is known; a failure if the model cannot.
+    /// Ready when the capability is known; a failure if the model does not have it.
     pub(super) fn poll(
         &mut self,
         cx: &mut Cx,
@@ -93,7 +93,7 @@ impl Probe {
                 (State::Asking(_), Outcome::Response(answer)) => {
                     let can = matches!(&answer.tool_calls[..], [call]
                         if call.name == PROBE_TOOL && crate::tool::arguments(&call.arguments).is_some());
-                    // A failure may have been an accident: only what works is remembered.
+                    // A failure may have been an accident, so only a success is cached.
                     if can { State::Remembering(self.path.aside("remember")) } else { failed() }
                 }
                 (State::Asking(_), Outcome::CallFailed(failure)) => {
@@ -113,7 +113,7 @@ impl Probe {
         }
     }
 
-    /// Abandons what died with its process.
+    /// Abandons effects that died with their process.
     pub(super) fn forget(&self, cx: &mut Cx) {
         match &self.state {
             State::Recalling(id) | State::Asking(id) | State::Remembering(id) => cx.forget(id),
@@ -129,7 +129,8 @@ impl Probe {
     }
 }
 
-/// Why a machine cannot work with a model that claims `claim`, if it cannot (B-CN3). One that has to be tried may.
+/// The failure of a machine that cannot work with a model that claims `claim` (B-CN3); `None` if it can. A model that
+/// must be probed is accepted.
 pub(crate) fn refused_model(machine: &StageMachine, model: &str, claim: ToolCalling) -> Option<Failure> {
     if let Some(missing) = machine.requires.first() {
         return Some(incapable(&machine.id, model, missing, ToolCalling::Absent.word()));

@@ -1,4 +1,4 @@
-//! What scripts answer (`b-stages` §20.4): the words of each hook, and nothing else.
+//! Replies of scripts (`b-stages` §20.4): the words of each hook, and nothing else.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::machine::validator;
 use crate::plan::stages::{FanOutFault, GateOutcome, Next, StageMachine, Verdict};
 
-/// Which hook answers, for what is said about its answer.
+/// The hook that replies, for messages about its reply.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) phase: Phase,
@@ -36,7 +36,7 @@ impl Asked<'_> {
         self.broken(&format!("gave {found} as `{field}`; it must be {known}"), Reply::facts(Some(0), ""))
     }
 
-    /// The members of the answer.
+    /// The members of a reply, which must be an object.
     fn object(&self, reply: Reply) -> Result<Map<String, Value>, Failure> {
         let may_be_empty = matches!(self.phase, Phase::Setup | Phase::Exit);
         let members = match reply {
@@ -64,7 +64,7 @@ impl Asked<'_> {
         Ok(members)
     }
 
-    /// The fields of the context that a setup gives.
+    /// The fields of the context in a setup's reply.
     pub(super) fn setup(&self, reply: Reply) -> Result<Map<String, Value>, Failure> {
         match self.object(reply)?.shift_remove("ctx") {
             None => Ok(Map::new()),
@@ -77,7 +77,7 @@ impl Asked<'_> {
         }
     }
 
-    /// What a gate says, and why.
+    /// Outcome and reason in a gate's reply.
     pub(super) fn gate(&self, reply: Reply) -> Result<(GateOutcome, Option<String>), Failure> {
         let members = self.object(reply)?;
         let outcome = members.get("outcome").and_then(Value::as_str).and_then(GateOutcome::from_word);
@@ -86,7 +86,7 @@ impl Asked<'_> {
         Ok((outcome, text(&members, "reason")))
     }
 
-    /// What an assert says, and why.
+    /// Verdict and reason in an assert's reply.
     pub(super) fn assert(&self, reply: Reply) -> Result<(Verdict, Option<String>), Failure> {
         let members = self.object(reply)?;
         let verdict = members.get("verdict").and_then(Value::as_str).and_then(Verdict::from_word);
@@ -95,7 +95,7 @@ impl Asked<'_> {
         Ok((verdict, text(&members, "reason")))
     }
 
-    /// What a validator of pipelines says, as a verdict.
+    /// Verdict and reason in the reply of a content validator, whose protocol is that of pipelines.
     pub(super) fn validate(&self, reply: Reply) -> Result<(Verdict, Option<String>), Failure> {
         let (printed, ended_well) = match &reply {
             Reply::Value(value) => (Some(value), true),
@@ -118,14 +118,14 @@ impl Asked<'_> {
         }
     }
 
-    /// The output and the new data of the slot.
+    /// The output and the new data of the slot in an exit's reply.
     pub(super) fn exit(&self, reply: Reply) -> Result<(Option<Value>, Option<Value>), Failure> {
         let mut members = self.object(reply)?;
         let mut take = |name: &str| members.shift_remove(name).filter(|value| !value.is_null());
         Ok((take("output"), take("slot")))
     }
 
-    /// What comes next (B-N1 to B-N5), and whether there is a `join` that means nothing.
+    /// The next stages (B-N1 to B-N5). True with them if the reply has a `join` without effect.
     pub(super) fn next(&self, reply: Reply, machine: &StageMachine) -> Result<(Next, bool), Failure> {
         let mut members = self.object(reply)?;
         if let (Some(Value::Object(inner)), false) = (members.get("output"), members.contains_key("execution")) {
@@ -182,10 +182,10 @@ impl Asked<'_> {
     }
 }
 
-/// The word of a decision with the whole answer, or why there is none, with facts about that.
+/// The word of a decision with the whole reply, or the reason why there is none, with facts about that.
 pub(super) type Decided = Result<(String, Map<String, Value>), (String, Map<String, Value>)>;
 
-/// What a policy or a guard says.
+/// The decision in the reply of a policy or a guard.
 pub(super) fn decision(reply: Reply, known: &[&str]) -> Decided {
     let well = || Reply::facts(Some(0), "");
     match reply {

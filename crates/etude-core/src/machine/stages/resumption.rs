@@ -1,13 +1,12 @@
-//! What is done before the stages of a machine go on in another process: the session begins once more (`b-stages`
-//! §12, §14).
+//! Work before the stages of a machine continue in another process: the session begins again (`b-stages` §12, §14).
 //!
 //! | state     | ends                                      | next                                              |
 //! |-----------|-------------------------------------------|---------------------------------------------------|
-//! | opening   | the tools that there are now              | probing                                           |
+//! | opening   | the current tools                         | probing                                           |
 //! | probing   | the model calls tools                     | migrating, or over                                |
 //! | probing   | it does not                               | over, with that failure                           |
-//! | migrating | all data is of the machine's version      | over                                              |
-//! | migrating | the script failed, or gave something else | over, with that failure                           |
+//! | migrating | all data has the machine's version        | over                                              |
+//! | migrating | the script failed, or its reply is wrong  | over, with that failure                           |
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -26,12 +25,12 @@ use crate::machine::{Cx, Path};
 use crate::outcome::Outcome;
 use crate::plan::stages::{Drift, SlotForm};
 
-/// The return of a machine to its work.
+/// The return of a machine to its work in another process.
 #[derive(Debug)]
 pub(super) struct Resumption {
-    /// Which one it is, from 1.
+    /// Number of the return, from 1.
     number: u32,
-    /// The migration of an earlier one that its process did not live to end.
+    /// The unfinished migration of an earlier return, whose process died.
     broken_off: Option<Box<Migration>>,
     state: State,
 }
@@ -43,23 +42,23 @@ enum State {
     Migrating(Box<Migration>),
 }
 
-/// Slot data on its way to another version. Branches of a fan-out may have changed it in their own way, so there may
-/// be several.
+/// Migration of slot data to another version. Branches of a fan-out may have changed the data in different ways, so
+/// there may be several values.
 #[derive(Debug)]
 struct Migration {
-    /// The return that began it: its keys are the same however often it is gone on with.
+    /// Number of the return that began the migration: its keys stay the same if a later return continues it.
     since: u32,
-    /// As it was kept, with what became of it.
+    /// Stored values, each with its migrated value.
     done: Vec<(Value, Value)>,
-    /// What is still to be migrated, the next one last.
+    /// Values that are still to be migrated, the next one last.
     left: Vec<Value>,
     hook: Option<Hook>,
-    /// The version that it has to come to.
+    /// The target version.
     to: SlotForm,
 }
 
 impl Resumption {
-    /// A return after `before`, if that did not come to its end.
+    /// A return after `before`, if that one is unfinished.
     pub(super) fn new(number: u32, path: &Path, before: Option<Self>) -> Self {
         let broken_off = before.and_then(|before| match before.state {
             State::Migrating(migration) => Some(migration),
@@ -68,7 +67,7 @@ impl Resumption {
         Self { number, broken_off, state: State::Opening(path.child("tools").attempt(number + 1)) }
     }
 
-    /// Ready when the machine may go on; `slots` is all the data that it keeps.
+    /// Ready when the machine may continue; `slots` holds all the data that it keeps.
     pub(super) fn poll(
         &mut self,
         cx: &mut Cx,
@@ -97,7 +96,7 @@ impl Resumption {
                     can?;
                     let Some(to) = drifted(cx, shared)? else { return Poll::Ready(Ok(())) };
                     let migration = match self.broken_off.take() {
-                        // What it has migrated is not migrated again.
+                        // Values that are already migrated are not migrated again.
                         Some(before) if before.to == to => Migration { hook: None, ..*before },
                         _ => Migration::new(self.number, slots, to),
                     };
@@ -124,7 +123,7 @@ impl Resumption {
         }
     }
 
-    /// Abandons what died with its process.
+    /// Abandons effects that died with their process.
     pub(super) fn forget(&self, cx: &mut Cx) {
         match &self.state {
             State::Opening(id) => cx.forget(id),
@@ -134,10 +133,10 @@ impl Resumption {
     }
 }
 
-/// What the slot has to be migrated to, whose version may not be the machine's any more (B-ST3).
+/// The form that the slot must be migrated to, if its version differs from the machine's (B-ST3).
 fn drifted(cx: &mut Cx, shared: &mut Shared) -> Result<Option<SlotForm>, Failure> {
     let id = shared.machine.id.clone();
-    // What the machine was when the run went on: it may have changed again since.
+    // The form when the run was resumed: the machine may have changed again since.
     let Some(to) = cx.facts.slots.get(&id).cloned() else { return Ok(None) };
     if to.version == shared.slot_version {
         return Ok(None);
@@ -199,7 +198,7 @@ impl Migration {
         let machine = &shared.machine;
         let script = match (&self.to.script, &machine.slot.drift) {
             (Some(script), _) => script,
-            // A record of an earlier version of the program does not name it.
+            // Records of earlier versions of the program do not name the script.
             (None, Drift::Migrate(script)) => script,
             (None, Drift::Reject | Drift::Warn) => {
                 return Err(migration_failed(&machine.id, "the machine has no script for it any more", json!({})));
@@ -214,8 +213,8 @@ impl Migration {
         Ok(Hook::new(&path(number), path(self.since).as_str(), 1, script, &machine.dir, &stdin))
     }
 
-    /// The migrated data, which has to be of the version that was asked for, and to fit the schema of the machine, if
-    /// that is the one of this version: a migration of an earlier process is read once more, and the machine may have
+    /// The migrated data in a script's reply, which must have the requested version. It must also fit the machine's
+    /// schema, if that has this version: the reply may be read again in a later process, and the machine may have
     /// changed since.
     fn read(&self, shared: &Shared, reply: Reply) -> Result<Value, Failure> {
         let (id, wanted) = (&shared.machine.id, &self.to.version);

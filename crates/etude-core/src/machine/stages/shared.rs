@@ -1,4 +1,4 @@
-//! What all stage executions of a machine share.
+//! State that all stage executions of a machine share.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::plan::stages::StageMachine;
 use crate::report::{StageRow, StageStatus};
 use crate::tool::{ToolList, ToolSelection, approval_key, shown_arguments};
 
-/// What all stage executions of a machine share.
+/// State that all stage executions of a machine share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) machine: Arc<StageMachine>,
@@ -21,7 +21,7 @@ pub(super) struct Shared {
     /// The version of the interpreter that began the run.
     pub(super) abi: u32,
     pub(super) app_dir: String,
-    /// Questions are answered with yes (B-HL2).
+    /// True if questions are answered with yes automatically (B-HL2).
     pub(super) yolo: bool,
     pub(super) input: Value,
     /// Everything that the user has typed: secrets in it were meant for the model.
@@ -30,18 +30,18 @@ pub(super) struct Shared {
     pub(super) slot_version: String,
     pub(super) tool_selection: Arc<ToolSelection>,
     pub(super) tool_list: ToolList,
-    /// Row of the step that the machine is.
+    /// Row of the machine's step in the report.
     pub(super) ledger: Option<usize>,
     pub(super) path: Path,
     pub(super) grants: Ledger,
-    /// How often each rule of the grant policy has decided.
+    /// Number of decisions by each rule of the grant policy.
     pub(super) rules_used: BTreeMap<usize, u32>,
     visits: BTreeMap<String, u32>,
     executions: u32,
     compounds: u32,
 }
 
-/// What the executions of one branch can see of the past.
+/// Slot and outputs as the executions of one branch see them.
 #[derive(Debug, Clone)]
 pub(super) struct View {
     /// The data of the state slot.
@@ -55,7 +55,7 @@ impl View {
         Self { slot: json!({}), steps: Map::new() }
     }
 
-    /// Takes over what a branch has changed since it began at `before`.
+    /// Merges the changes of a branch since it began at `before`.
     pub(super) fn merge(&mut self, before: &Self, after: &Self) {
         if let (Some(now), Some(before), Some(after)) =
             (self.slot.as_object_mut(), before.slot.as_object(), after.slot.as_object())
@@ -105,25 +105,25 @@ impl Shared {
         }
     }
 
-    /// Takes the slot for one of the form that the run has now, while nothing is kept in it yet (B-ST3).
+    /// Adopts the slot version that the run has now, while the slot is still empty (B-ST3).
     pub(super) fn take_form(&mut self, cx: &Cx) {
         self.slot_version = slot_version(&self.machine, cx);
     }
 
-    /// Counts another execution; false if there have been as many as there may be (B-N8).
+    /// Counts an execution; false if the maximum is exceeded (B-N8).
     pub(super) fn count(&mut self) -> bool {
         self.executions += 1;
         self.executions <= self.machine.max_executions
     }
 
-    /// Which visit of the stage this is, from 1 (B-ID2).
+    /// Counts a visit of the stage, and returns its number, from 1 (B-ID2).
     pub(super) fn visit(&mut self, stage: &str) -> u32 {
         let visits = self.visits.entry(stage.to_owned()).or_default();
         *visits += 1;
         *visits
     }
 
-    /// The id of the next compound turn that the stage opens (B-P18).
+    /// The id of the next compound turn, opened by `stage` (B-P18).
     pub(super) fn compound(&mut self, stage: &str) -> String {
         self.compounds += 1;
         format!("{}:{stage}:compound:{}", self.run_id, self.compounds)
@@ -133,7 +133,7 @@ impl Shared {
         self.tool_list.tools.iter().any(|available| available.tool.name == name)
     }
 
-    /// What every script of the machine is given (`b-stages` §20.4); `more` goes over it.
+    /// The common input of every script of the machine (`b-stages` §20.4), with the members of `more` laid over it.
     pub(super) fn document(&self, hook: &str, slot: &Value, more: Value) -> Value {
         let base = json!({
             "protocol": "stage-hook/1", "hook": hook, "input": self.input,
@@ -143,7 +143,7 @@ impl Shared {
         overlaid(base, more)
     }
 
-    /// What answers about a call are known by: the tool's own key, or its name.
+    /// The approval key of a call: from the tool's template, or the tool's name.
     pub(super) fn approval_key(&self, name: &str, arguments: &str) -> String {
         let available = self.tool_list.tools.iter().find(|available| available.tool.name == name);
         match (available.and_then(|available| available.approval_key.as_ref()), shown_arguments(arguments)) {
@@ -152,29 +152,29 @@ impl Shared {
         }
     }
 
-    /// The payload of an event that is about no stage (`b-stages` §17).
+    /// The payload of an event that concerns no stage (`b-stages` §17).
     pub(super) fn event(&self, more: Value) -> Value {
         overlaid(json!({"sessionId": self.run_id, "workflowRunId": self.run_id}), more)
     }
 
-    /// Tells that the machine has its slot, and begins or goes on (B-M6).
+    /// Emits that the machine has its slot, and begins or continues (B-M6).
     pub(super) fn emit_attached(&self, cx: &mut Cx, is_resumed: bool) {
         let facts = json!({"smId": self.machine.id, "resumed": is_resumed, "sawSlot": true});
         emit(cx, "SMAttached", self.event(facts));
     }
 
-    /// Tells that what came before is kept (B-ST4).
+    /// Emits that the progress so far is stored (B-ST4).
     pub(super) fn emit_persisted(&self, cx: &mut Cx) {
         emit(cx, "SessionPersisted", self.event(json!({"storeId": "journal"})));
     }
 }
 
-/// The version of a slot that nothing is kept in yet.
+/// The version of an empty slot.
 fn slot_version(machine: &StageMachine, cx: &Cx) -> String {
     cx.facts.slots.get(&machine.id).map_or(&machine.slot.version, |form| &form.version).clone()
 }
 
-/// All texts of what was typed, each on a line.
+/// Collects all texts that the user has typed, each on a line.
 fn add_typed(value: &Value, out: &mut String) {
     match value {
         Value::String(text) => {

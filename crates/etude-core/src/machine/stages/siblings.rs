@@ -1,13 +1,13 @@
-//! A compound turn: stages at once, then possibly one that joins them (`b-stages` §10.1).
+//! A compound turn: stages that run at once, then possibly a join (`b-stages` §10.1).
 //!
 //! | state    | event                                    | next                                               |
 //! |----------|------------------------------------------|----------------------------------------------------|
-//! | siblings | one does not succeed                     | the others are stopped; when all are gone, telling |
-//! | siblings | one had failed when it was stopped       | the first of the list is the one that has failed   |
-//! | siblings | one is looked through when it is stopped | it goes on until its gate has decided              |
+//! | siblings | one does not succeed                     | the others are stopped; when all are gone, reporting |
+//! | siblings | one had failed when it was stopped       | the first failed one of the list counts            |
+//! | siblings | one is stopped during its secret scan    | it continues until its gate has decided            |
 //! | siblings | all succeeded                            | joining, or over                                   |
-//! | reporting | the machine's `onFailure` has been reported  | over, with the failure                             |
-//! | joining  | the join has gone through all its phases | over, with what comes next                         |
+//! | reporting | the machine's `onFailure` has ended     | over, with the failure                             |
+//! | joining  | the join has gone through all its phases | over, with the next stages                         |
 
 use std::task::Poll;
 
@@ -24,18 +24,18 @@ use crate::failure::{Failure, FailureKind};
 use crate::machine::{Cx, NAMES_FIRST_SIBLING};
 use crate::plan::stages::Next;
 
-/// Why the others are stopped.
+/// Message with which the other siblings are stopped.
 pub(super) const SIBLING_FAILED: &str = "stopped because a sibling failed";
 
-/// A compound turn under way.
+/// A compound turn in progress.
 #[derive(Debug)]
 pub(super) struct Siblings {
     id: String,
-    /// The stage that opened it.
+    /// Id of the stage that opened the turn.
     fork: String,
     branches: Vec<Branch>,
     join: Option<String>,
-    /// What there was when it began.
+    /// Slot and outputs when the turn began.
     before: View,
     state: State,
     stopped: Option<Failure>,
@@ -56,16 +56,16 @@ enum State {
     Joining(Box<Execution>),
 }
 
-/// What a compound turn came to.
+/// Result of a compound turn.
 #[derive(Debug)]
 pub(super) struct End {
-    /// The stages that finished, with their results.
+    /// The finished stages, with their results.
     pub(super) finished: Vec<(String, Value)>,
-    /// What the next stage of the chain gets as `ctx.upstream`.
+    /// The value of `ctx.upstream` for the next stage of the chain.
     pub(super) upstream: Vec<Value>,
-    /// The join, with what comes after it.
+    /// Id of the join, with the stages after it.
     pub(super) next: Option<(String, Next)>,
-    /// The beginning of the ids of the join's effects.
+    /// Prefix of the effect ids of the join.
     pub(super) join: Option<String>,
 }
 
@@ -115,7 +115,7 @@ impl Siblings {
                 State::Reporting(forwarding) => {
                     let (hook, failure) = &mut **forwarding;
                     let Poll::Ready(_) = hook.poll(cx, shared.ledger) else { return Poll::Pending };
-                    // What it prints is of no account (B-P10).
+                    // The output of the script is ignored (B-P10).
                     let failure = self.stopped.clone().unwrap_or_else(|| failure.clone());
                     return Poll::Ready(Err(failure));
                 }
@@ -136,7 +136,7 @@ impl Siblings {
         }
     }
 
-    /// Looks after the siblings, the first of the list first (B-P12).
+    /// Advances the siblings, in the order of the list (B-P12).
     fn run(&mut self, cx: &mut Cx, shared: &mut Shared, view: &mut View) -> Poll<Result<Option<End>, Failure>> {
         for at in 0..self.branches.len() {
             let branch = &mut self.branches[at];
@@ -146,7 +146,7 @@ impl Siblings {
             let Poll::Ready(end) = branch.walk.poll(cx, shared, &mut branch.view) else { continue };
             self.note(cx, shared, at, end);
         }
-        // Those that were stopped before their turn in this pass have to be looked at once more.
+        // Siblings that were stopped earlier in this pass must be polled again.
         for at in 0..self.branches.len() {
             let branch = &mut self.branches[at];
             if branch.end.is_none()
@@ -170,9 +170,9 @@ impl Siblings {
         }
     }
 
-    /// Takes the end of a branch. The first that does not succeed stops the others; of those that have failed by themselves by the time
-    /// at which all are gone the first of the list counts (B-P12). A secret scan takes no time of its own: what follows from one that
-    /// was under way is of the same instant.
+    /// Records the end of a branch. The first branch that does not succeed stops the others. When all are gone, the
+    /// first of the list among those that failed by themselves counts (B-P12). A secret scan takes no time of its own,
+    /// so failures after one that was in progress belong to the same instant.
     fn note(&mut self, cx: &mut Cx, shared: &mut Shared, at: usize, end: Result<(), Failure>) {
         let branch = &mut self.branches[at];
         let has_failed = end.is_err() || branch.walk.has_failed();
@@ -199,11 +199,12 @@ impl Siblings {
         }
     }
 
-    /// All are gone, and one did not succeed (B-P8, B-P9). The failure, unless it has to be reported to a script first.
+    /// Handles a failed sibling when all are gone (B-P8, B-P9). Returns the failure, unless it must be reported to a
+    /// script first.
     fn abort(&mut self, cx: &mut Cx, shared: &Shared, view: &View, at: usize) -> Option<Failure> {
         let branch = &self.branches[at];
         let (why, because) = match &branch.end {
-            // What ends the whole run is no matter between siblings.
+            // A failure that ends the whole run is not a failure of the fan-out.
             Some(end @ Err(failure)) if ends_the_run(end) => return Some(failure.clone()),
             Some(Err(failure)) => {
                 let mut because = cause(failure);
@@ -213,7 +214,7 @@ impl Siblings {
             _ => {
                 let result = branch.walk.last().map(|(_, result)| result.clone()).unwrap_or_default();
                 if cx.facts.abi >= NAMES_FIRST_SIBLING {
-                    // Another one may have come to its end since.
+                    // Another sibling may have ended since.
                     cx.stages.last = Some(Json::of(&result));
                 }
                 let reason = result["reason"].as_str().unwrap_or("no reason was given");
@@ -242,7 +243,7 @@ impl Siblings {
         None
     }
 
-    /// All succeeded: what they changed is put together in the order of the list, and the join begins (B-P7, B-P13).
+    /// Merges the changes of all siblings, which succeeded, in the order of the list, and begins the join (B-P7, B-P13).
     fn join(&mut self, cx: &mut Cx, shared: &mut Shared, view: &mut View) -> Result<Option<End>, Failure> {
         for branch in &self.branches {
             view.merge(&self.before, &branch.view);
@@ -274,7 +275,7 @@ impl Siblings {
         }
     }
 
-    /// The data of every slot that is kept.
+    /// The data of every slot in the turn.
     pub(super) fn slots(&mut self) -> Vec<&mut Value> {
         let mut found = vec![&mut self.before.slot];
         for branch in &mut self.branches {
@@ -284,7 +285,7 @@ impl Siblings {
         found
     }
 
-    /// The process that ran the run is gone. Siblings that have finished are not repeated.
+    /// Handles the loss of the run's process. Finished siblings are not repeated.
     pub(super) fn resumed(&mut self, cx: &mut Cx, shared: &mut Shared) {
         match &mut self.state {
             State::Running { .. } => {
@@ -297,7 +298,7 @@ impl Siblings {
     }
 }
 
-/// True for a failure that is not the sibling's alone.
+/// True for a failure that ends the whole run.
 fn ends_the_run(end: &Result<(), Failure>) -> bool {
     let kinds = [FailureKind::BudgetExceeded, FailureKind::Environment, FailureKind::Internal];
     end.as_ref().is_err_and(|failure| kinds.contains(&failure.kind))

@@ -1,4 +1,4 @@
-//! One stage execution as its hooks and events see it.
+//! The state of one stage execution, for its hooks and events.
 
 use std::sync::Arc;
 
@@ -15,36 +15,36 @@ use crate::outcome::Decision;
 use crate::plan::stages::{Root, Stage};
 use crate::tool::shown_arguments;
 
-/// What is known of a stage execution.
+/// The state of a stage execution.
 #[derive(Debug)]
 pub(super) struct StageContext {
     pub(super) stage: Arc<Stage>,
-    /// The `stageExecutionId`: the same however often the execution restarts (B-ID2).
+    /// The `stageExecutionId`, which stays the same if the execution restarts (B-ID2).
     pub(super) id: String,
     pub(super) base: Path,
-    /// How often it has begun, from 1.
+    /// Number of the start, from 1: each restart adds one.
     pub(super) incarnation: u32,
     pub(super) upstream: Vec<Value>,
-    /// The compound turn that it belongs to.
+    /// Id of the compound turn that the execution belongs to.
     pub(super) compound: Option<String>,
     pub(super) ctx: Map<String, Value>,
     pub(super) attempts: Vec<Value>,
-    /// Which attempt this is, from 1.
+    /// Number of the attempt, from 1.
     pub(super) attempt: u32,
     pub(super) parsed: Option<Value>,
     pub(super) cap_hit: bool,
     pub(super) result: Option<Value>,
-    /// Its row in the report.
+    /// The execution's row in the report.
     pub(super) row: usize,
 }
 
 impl StageContext {
-    /// Where its effects stand.
+    /// Path of the execution's effects.
     pub(super) fn path(&self) -> Path {
         self.base.again(self.incarnation)
     }
 
-    /// Forgets everything but what it is, to restart at Setup.
+    /// Resets the state for a restart at Setup.
     pub(super) fn renew(&mut self) {
         self.incarnation += 1;
         self.ctx = Map::new();
@@ -53,7 +53,7 @@ impl StageContext {
         (self.parsed, self.cap_hit, self.result) = (None, false, None);
     }
 
-    /// The context with what etude itself gives (`b-stages` §8).
+    /// The context, with the fields that etude itself adds (`b-stages` §8).
     pub(super) fn context(&self, shared: &Shared) -> Value {
         let mut ctx = Map::new();
         ctx.insert("workflowRunId".to_owned(), json!(shared.run_id));
@@ -71,7 +71,7 @@ impl StageContext {
         })
     }
 
-    /// What a script is given (`b-stages` §20.4), with further members of its own.
+    /// The input of a script (`b-stages` §20.4), with further members of its own.
     pub(super) fn document(&self, shared: &Shared, view: &View, hook: &str, more: Value) -> Value {
         let mut own = json!({
             "stage": {
@@ -85,7 +85,7 @@ impl StageContext {
         shared.document(hook, &view.slot, overlaid(own, more))
     }
 
-    /// What a script receives of the work. `transcript` is the conversation without its opening.
+    /// The `act` member of a script's input. `transcript` is the conversation without its opening.
     pub(super) fn act(&self, system: &str, transcript: &[Message]) -> Value {
         let mut act = Map::new();
         if let Some(parsed) = &self.parsed {
@@ -98,7 +98,7 @@ impl StageContext {
         Value::Object(act)
     }
 
-    /// A message as scripts read it (B-A4): each result of a tool is one of its own.
+    /// A message in the form for scripts (B-A4): each tool result becomes a message of its own.
     fn message(&self, at: usize, message: &Message) -> Vec<Value> {
         let id = format!("{}/message{}", self.id, at + 1);
         let text: String = message.parts.iter().filter_map(text_of).collect();
@@ -124,7 +124,7 @@ impl StageContext {
         }
     }
 
-    /// The payload of an event about it.
+    /// The payload of an event about the execution.
     pub(super) fn event(&self, shared: &Shared, more: Value) -> Value {
         let mut out = json!({
             "sessionId": shared.run_id, "workflowRunId": shared.run_id, "stageId": self.stage.id,
@@ -137,7 +137,7 @@ impl StageContext {
         overlaid(out, more)
     }
 
-    /// Tells that a person is asked, and that no one is here who could answer (B-HL1).
+    /// Emits that a person is asked, and that no one is there to answer at once (B-HL1).
     pub(super) fn emit_raised(&self, cx: &mut Cx, shared: &Shared, kind: &str, id: &EffectId) {
         let facts = json!({"kind": kind, "correlationId": id.as_str()});
         emit(cx, "InteractionRaised", self.event(shared, facts));
@@ -146,7 +146,7 @@ impl StageContext {
         emit(cx, "permission-required", self.event(shared, facts));
     }
 
-    /// Tells what was answered.
+    /// Emits the answer to a question.
     pub(super) fn emit_answered(&self, cx: &mut Cx, shared: &Shared, decided: &Decision) {
         let facts = json!({"winnerInteractorIndex": 0, "answeredAt": decided.at, "approved": decided.approved});
         emit(cx, "InteractionAnswered", self.event(shared, facts));
@@ -169,7 +169,7 @@ fn call_of(part: &Part) -> Option<Value> {
     }
 }
 
-/// The sources of a declarative hook.
+/// The values that a declarative hook can read.
 pub(super) struct Sources<'a> {
     pub(super) stage_context: &'a StageContext,
     pub(super) shared: &'a Shared,

@@ -1,7 +1,7 @@
-//! A chain of stages: each decides what comes after it (`b-stages` §10).
+//! A chain of stages, each of which chooses the next ones (`b-stages` §10).
 //!
-//! A list of several runs one after the other; what a stage of the list leads to runs before the next of the list
-//! (B-N6).
+//! A list of several stages runs one after the other. The stages that follow from one of the list run before the next
+//! of the list (B-N6).
 
 use std::task::Poll;
 
@@ -20,17 +20,17 @@ use crate::plan::stages::Next;
 pub(super) struct Walk {
     /// The stages that are still to run, the next one last.
     pending: Vec<String>,
-    /// What the next stage gets as `ctx.upstream`.
+    /// The value of `ctx.upstream` for the next stage.
     upstream: Vec<Value>,
     current: Option<Current>,
     /// The result of the first stage.
     first: Option<Value>,
     /// The stage that finished last, with its result.
     last: Option<(String, Value)>,
-    /// The execution that finished last, as long as nothing has followed from it: the one that starts again if the chain
-    /// fails with its verdict.
+    /// Prefix of the effect ids of the execution that finished last, while no stage has followed it: this execution
+    /// restarts if the chain fails with its verdict.
     unsettled: Option<String>,
-    /// It is a branch of this compound turn.
+    /// Id of the compound turn that the chain is a branch of.
     branch_of: Option<String>,
     stopped: Option<Failure>,
 }
@@ -56,7 +56,7 @@ impl Walk {
         }
     }
 
-    /// The result of its first stage.
+    /// The result of the first stage.
     pub(super) fn first(&self) -> Option<&Value> {
         self.first.as_ref()
     }
@@ -66,12 +66,12 @@ impl Walk {
         self.last.as_ref()
     }
 
-    /// True if its last stage did not succeed.
+    /// True if the last stage did not succeed.
     pub(super) fn has_failed(&self) -> bool {
         self.last.as_ref().is_some_and(|(_, result)| result["verdict"] != "ok")
     }
 
-    /// Advances until it waits.
+    /// Advances until the chain waits.
     pub(super) fn poll(&mut self, cx: &mut Cx, shared: &mut Shared, view: &mut View) -> Poll<Result<(), Failure>> {
         loop {
             match &mut self.current {
@@ -120,7 +120,7 @@ impl Walk {
         }
     }
 
-    /// Something follows from the execution that finished last: it is kept.
+    /// Marks the execution that finished last as settled, because a stage follows it or the chain has succeeded.
     fn settle(&mut self, cx: &mut Cx) {
         if let Some(part) = self.unsettled.take() {
             cx.open_work.succeed(&part);
@@ -164,7 +164,7 @@ impl Walk {
         }
     }
 
-    /// Asks it to end soon; it is polled on until whatever it has started is gone.
+    /// Asks the chain to end soon; it is polled until everything that it has started is gone.
     pub(super) fn stop(&mut self, cx: &mut Cx, shared: &mut Shared, view: &View, why: &Failure) {
         self.stopped = Some(why.clone());
         match &mut self.current {
@@ -174,7 +174,7 @@ impl Walk {
         }
     }
 
-    /// The data of every slot that its branches keep.
+    /// The data of every slot in the chain's branches.
     pub(super) fn slots(&mut self) -> Vec<&mut Value> {
         match &mut self.current {
             Some(Current::Siblings(siblings)) => siblings.slots(),
@@ -182,7 +182,7 @@ impl Walk {
         }
     }
 
-    /// The process that ran the run is gone.
+    /// Handles the loss of the run's process.
     pub(super) fn resumed(&mut self, cx: &mut Cx, shared: &mut Shared) {
         match &mut self.current {
             Some(Current::Stage(execution)) => execution.resumed(cx, shared),
@@ -192,7 +192,7 @@ impl Walk {
     }
 }
 
-/// Begins an execution of `stage`, unless there have been as many as there may be.
+/// Begins an execution of `stage`, unless the maximum number of executions is reached.
 pub(super) fn begin(
     stage: &str,
     upstream: Vec<Value>,

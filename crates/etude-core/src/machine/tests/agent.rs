@@ -7,7 +7,7 @@ use super::{check, play};
 use crate::effect::Effect;
 use crate::model::{Part, Role};
 
-/// A-7.1: the body is the system prompt, the request the first message; tools are found first, and an answer without
+/// A-7.1: the body is the system prompt, the request the first message; tools are listed first, and a response without
 /// tool calls is the output.
 #[test]
 fn an_answer_without_tool_calls_is_the_output() {
@@ -29,8 +29,8 @@ fn an_answer_without_tool_calls_is_the_output() {
     );
 }
 
-/// A-7.2: every model turn and tool call is an effect; reading calls of one answer run side by side, and what they
-/// gave goes back in the order of the calls.
+/// A-7.2: every model turn and tool call is an effect; reading calls of one response run side by side, and their
+/// results go back in the order of the calls.
 #[test]
 fn calls_that_only_read_run_side_by_side() {
     let world = play(
@@ -52,7 +52,7 @@ fn calls_that_only_read_run_side_by_side() {
     assert_eq!(last.parts.iter().map(said).collect::<Vec<_>>(), ["c1: first", "c2: second"]);
 }
 
-/// A-7.2: what changes things runs alone, after what was called before it and before what was called after it.
+/// A-7.2: a call that changes things runs alone, after the calls before it and before the calls after it.
 #[test]
 fn a_call_that_changes_things_runs_alone() {
     let script = r#"
@@ -94,7 +94,8 @@ fn a_call_that_changes_things_runs_alone() {
     );
 }
 
-/// A-7.3: a call that needs approval waits for it, and runs once it is given; it is reported to begin once and to end once.
+/// A-7.3: a call that needs approval waits for it, and runs once it is approved; its start and its end are reported
+/// once each.
 #[test]
 fn a_held_call_runs_after_it_was_approved() {
     check(
@@ -141,7 +142,7 @@ fn results(world: &super::World, turn: &str) -> Vec<String> {
     message.parts.iter().map(said).collect()
 }
 
-/// A-7.3: a denial is a result for the model, with the reason; the run goes on.
+/// A-7.3: a denial is a result for the model, with the reason; the run continues.
 #[test]
 fn a_denied_call_is_reported_to_the_model() {
     let script = r#"
@@ -157,7 +158,7 @@ fn a_denied_call_is_reported_to_the_model() {
     );
 }
 
-/// A-7.3: an answer once for all covers later calls of the same key, and no others.
+/// A-7.3: an answer for always covers later calls of the same key, and no others.
 #[test]
 fn an_answer_for_always_is_not_asked_again() {
     let script = r#"
@@ -175,7 +176,7 @@ fn an_answer_for_always_is_not_asked_again() {
     assert_eq!(asked, ["p/x/turn1/Write[0]!ask", "p/x/turn2/Write[0]!ask"]);
 }
 
-/// A-7.1: a tool that was not offered does not run, whatever a model calls it.
+/// A-7.1: a tool that is not in the list does not run, whatever name a model gives.
 #[test]
 fn a_tool_that_was_not_available_does_not_run() {
     let world = play(&pipeline([skill("x", "go")]), "p/x/turn1 calls ../../rm {}\np/x/turn2 answer ok");
@@ -188,7 +189,7 @@ fn a_tool_that_was_not_available_does_not_run() {
     assert!(!world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))));
 }
 
-/// A-7.2: bounded by turns; the model is shown when its last one has come, and the failure says what to change.
+/// A-7.2: bounded by turns; the model is informed of its last turn, and the failure names the setting to change.
 #[test]
 fn the_turn_cap_ends_an_agent() {
     let script = "p/x/turn1 calls Read 1\np/x/turn2 calls Read 2\np/x/turn3 calls Read 3";
@@ -201,7 +202,8 @@ fn the_turn_cap_ends_an_agent() {
     assert!(!world.started.iter().any(|(id, _)| id.as_str() == "p/x/turn4"));
 }
 
-/// D-14: bounded by tool calls: one too many is an error for the model, and another turn with calls ends the agent.
+/// D-14: bounded by tool calls: a call beyond the limit is an error for the model, and another turn with calls ends the
+/// agent.
 #[test]
 fn the_step_cap_ends_an_agent() {
     let capped = || {
@@ -231,7 +233,7 @@ fn the_budget_of_the_run_holds_for_agents() {
     assert!(!world.started.iter().any(|(id, _)| id.as_str() == "p/x/turn2"));
 }
 
-/// X-3: with a schema the answer goes through a tool of its own, is checked, and is repeated until it fits.
+/// X-3: with a schema the answer goes through its own tool, is checked, and is repeated until it fits.
 #[test]
 fn an_answer_with_a_schema_goes_through_a_channel() {
     let n = r#"{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}"#;
@@ -250,7 +252,7 @@ fn an_answer_with_a_schema_goes_through_a_channel() {
     assert!(!world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))), "nothing of that batch runs");
 }
 
-/// D-14, X-3: providers take arguments that are objects only, so another answer is the member `value` of them.
+/// D-14, X-3: providers accept only objects as arguments, so any other answer is their member `value`.
 #[test]
 fn an_answer_that_is_no_object_is_a_member_of_the_arguments() {
     let script = r#"
@@ -270,7 +272,7 @@ fn an_answer_that_is_no_object_is_a_member_of_the_arguments() {
 
 const N: &str = r#"{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}"#;
 
-/// X-3: a text that fits the schema is the answer, in a fence as well; where texts fit, the text itself.
+/// X-3: a text that fits the schema is the answer, also in a code fence; if strings fit, the text itself is the answer.
 #[test]
 fn a_text_that_fits_the_schema_is_the_answer() {
     let output = |schema: &str, answer: &str| {
@@ -285,7 +287,7 @@ fn a_text_that_fits_the_schema_is_the_answer() {
     assert_eq!(output(r#"{"type": "string"}"#, r#""two""#).as_deref(), Some(r#""two""#));
 }
 
-/// X-3: of several values in a text the last that fits is taken; a run that an earlier interpreter began goes on with the
+/// X-3: of several values in a text the last one that fits is taken; a run of an earlier interpreter still takes the
 /// longest.
 #[test]
 fn a_draft_in_a_text_is_not_the_answer() {
@@ -324,7 +326,7 @@ fn a_text_that_does_not_fit_forces_the_call_of_the_answer_tool() {
     assert!(result.errors[0].message.contains("3 answers in a row"), "{}", result.errors[0].message);
 }
 
-/// X-3: work in between begins the count of misfits again.
+/// X-3: other work between misfits resets their count.
 #[test]
 fn misfits_are_counted_in_a_row() {
     let script = r#"
@@ -343,7 +345,7 @@ fn misfits_are_counted_in_a_row() {
     assert_eq!(result.output.as_ref().and_then(|o| o.inline()), Some(r#"{"n": 5}"#));
 }
 
-/// A-7.2: an empty answer is no answer; the model is asked again, and the turn counts.
+/// A-7.2: an empty response does not count as an answer; the model is asked again, and the turn counts.
 #[test]
 fn an_empty_answer_is_asked_for_again() {
     let world = play(&pipeline([skill("x", "go")]), "p/x/turn1 answer \np/x/turn2 answer ok");
@@ -353,7 +355,7 @@ fn an_empty_answer_is_asked_for_again() {
     );
 }
 
-/// A-7.2: a model that says nothing three times in a row ends its agent whatever turns are left.
+/// A-7.2: three empty responses in a row end an agent, even if turns are left.
 #[test]
 fn a_silent_model_ends_its_agent_early() {
     let world = play(&pipeline([skill("x", "go")]), "p/x/turn1 answer \np/x/turn2 answer \np/x/turn3 answer ");
@@ -362,7 +364,7 @@ fn a_silent_model_ends_its_agent_early() {
     assert!(result.errors[0].message.contains("with nothing, 3 times in a row"), "{}", result.errors[0].message);
 }
 
-/// A-7.2: a cancelled agent ends its calls and starts no others.
+/// A-7.2: a cancelled agent waits for its calls to end and starts no others.
 #[test]
 fn a_cancelled_agent_waits_for_its_calls_to_end() {
     let script = "p/x/turn1 calls Read 1; Look 2\nreach p/x/turn1/Look[1]\ncancel\np/x/turn1/Read[0] abandoned\np/x/turn1/Look[1] abandoned";
@@ -372,7 +374,7 @@ fn a_cancelled_agent_waits_for_its_calls_to_end() {
     assert!(world.given_up.len() >= 2, "{:?}", world.given_up);
 }
 
-/// C-1.17, C-2.8, AA-36, SK-21: what is activated again unchanged is a note; one copy stays in the conversation.
+/// C-1.17, C-2.8, AA-36, SK-21: a second, unchanged activation is a note; one copy stays in the conversation.
 #[test]
 fn a_second_activation_is_a_note() {
     let script = r#"
@@ -389,7 +391,7 @@ fn a_second_activation_is_a_note() {
 
 const ACTIVE: &str = "This is active already, unchanged: see above.";
 
-/// Every result that the model was sent for that turn.
+/// Every tool result in the model's request for that turn.
 fn all_results(world: &super::World, turn: &str) -> Vec<String> {
     let parts = world.request(turn).messages.iter().flat_map(|message| &message.parts);
     let content = |part: &Part| match part {
@@ -399,7 +401,7 @@ fn all_results(world: &super::World, turn: &str) -> Vec<String> {
     parts.filter_map(content).collect()
 }
 
-/// C-1.17, C-2.8: the note stands for what stays in the conversation, and for nothing that may be left out of it.
+/// C-1.17, C-2.8: the note refers only to a copy that stays in the conversation, never to a result that may be left out.
 #[test]
 fn what_is_not_kept_is_no_activation() {
     let script = r#"
@@ -414,7 +416,7 @@ fn what_is_not_kept_is_no_activation() {
     assert_eq!(all_results(&world, "p/x/turn3"), ["the contract", "the contract"]);
 }
 
-/// C-1.17, C-2.8: two equal activations in one answer are one copy and a note.
+/// C-1.17, C-2.8: two equal activations in one response are one copy and a note.
 #[test]
 fn equal_activations_of_one_answer_are_one_copy() {
     let script = r#"
@@ -429,7 +431,7 @@ fn equal_activations_of_one_answer_are_one_copy() {
     assert_eq!(all_results(&world, "p/x/turn2"), ["the contract", "another", ACTIVE]);
 }
 
-/// A-7.2: what was cut off may be a call's arguments: nothing of such an answer runs.
+/// A-7.2: a cut-off response may have cut a call's arguments: none of its calls runs.
 #[test]
 fn calls_of_an_answer_that_was_cut_off_do_not_run() {
     let world = play(&pipeline([skill("x", "go")]), "p/x/turn1 cut_calls Write ; Read 1\np/x/turn2 answer ok");
@@ -437,7 +439,8 @@ fn calls_of_an_answer_that_was_cut_off_do_not_run() {
     assert!(results(&world, "p/x/turn2").iter().all(|reported| reported.contains("cut off")));
 }
 
-/// A-4.5: an agent whose answers are cut off again and again ends as truncated, with the limit; a run of earlier versions goes on.
+/// A-4.5: an agent whose responses are repeatedly cut off ends as truncated, with the limit; a run of earlier versions
+/// continues.
 #[test]
 fn answers_that_are_cut_off_again_and_again_end_the_agent() {
     let turn = |n: usize| format!("p/x/turn{n} {}", if n == 3 { "calls Read 1" } else { "cut_calls Write" });
@@ -459,8 +462,8 @@ fn answers_that_are_cut_off_again_and_again_end_the_agent() {
     assert!(log.contains("result succeeded"), "{log}");
 }
 
-/// L-77, L-68, L-69: a pipeline that an agent calls runs its steps alone; a deviation is an error with what was read, and a write that was
-/// made is not made again.
+/// L-77, L-68, L-69: a pipeline that an agent calls runs its steps alone; a deviation is an error with the results so
+/// far, and a write that was made is not made again.
 #[test]
 fn a_pipeline_that_is_called_runs_its_steps() {
     let steps = || {
@@ -501,8 +504,8 @@ fn a_pipeline_that_is_called_runs_its_steps() {
     assert!(said.contains("deviated at its step `b` (require)") && !said.contains(r#""changed":"#), "{said}");
 }
 
-/// L-77: a call goes to a pipeline only where the list has it as one; a tool of that name is the tool. Runs of earlier versions go
-/// on as they were.
+/// L-77: a call goes to a pipeline only if the tool list has it as one; a tool of that name is the tool. Runs of
+/// earlier versions behave as they did.
 #[test]
 fn a_tool_with_the_name_of_a_pipeline_is_the_tool() {
     let mut case = pipeline([offering(skill("x", "go"), sequence("look", [tool("t", "get", "{{input.id}}")]))]);

@@ -1,4 +1,4 @@
-//! Plans, outcomes and orders that no one thought of: many small random runs, and what must hold for each of them.
+//! Random plans, outcomes and orders: many small runs, and the invariants of all of them.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,7 +87,7 @@ fn any_approval(numbers: &mut Numbers, name: &str) -> Step {
     }
 }
 
-/// What becomes of an effect: mostly what should.
+/// A random outcome of an effect; mostly the usual one.
 fn any_outcome(numbers: &mut Numbers, id: &EffectId, effect: &Effect) -> String {
     let other: &[&str] = match effect {
         Effect::Process(call) if call.protocol == Protocol::Document => {
@@ -114,16 +114,16 @@ fn any_outcome(numbers: &mut Numbers, id: &EffectId, effect: &Effect) -> String 
     other[numbers.below(other.len())].to_owned()
 }
 
-/// Who is at work below what, and how many of them may be.
+/// Elements or children at work, by their group or `for_each` and its limit.
 type AtWork = BTreeMap<(String, usize), BTreeSet<String>>;
 
-/// Notes below which groups and which `for_each` the effect is, of which `rest` names what comes after `place`.
+/// Records the groups and `for_each`s around an effect; `rest` is its id after `place`.
 fn note(at_work: &mut AtWork, steps: &[Arc<Step>], place: &str, rest: &str) {
     let (word, below) = rest.split_once('/').unwrap_or((rest, ""));
     let (name, mark) = word.split_at(word.find(['[', '!', '#']).unwrap_or(word.len()));
     let Some(step) = steps.iter().find(|step| step.name == name) else { return };
     let mut here = format!("{place}/{name}");
-    // What has no number is the step's own timer.
+    // A mark without a number is the step's own timer.
     let element = mark.strip_prefix('[').and_then(|mark| Some(mark.split_once(']')?.0));
     if let (Some(each), Some(element)) = (&step.for_each, element) {
         at_work.entry((here.clone(), each.max_parallel)).or_default().insert(element.to_owned());
@@ -142,8 +142,7 @@ fn note(at_work: &mut AtWork, steps: &[Arc<Step>], place: &str, rest: &str) {
     }
 }
 
-/// no group and no `for_each` has more at work at once than it may, wherever it is. Returns the limits that are
-/// reached.
+/// every group and `for_each` keeps its limit of work at once, at any depth. Returns the limits that are reached.
 #[track_caller]
 fn keeps_its_limits(case: &Case, world: &World) -> Vec<usize> {
     let mut at_work = AtWork::new();
@@ -161,8 +160,8 @@ fn keeps_its_limits(case: &Case, world: &World) -> Vec<usize> {
     at_work.into_iter().filter(|((_, most), names)| names.len() == *most).map(|((_, most), _)| most).collect()
 }
 
-/// the limits of random plans are met, and each is reached somewhere: a machine that did one thing after the other
-/// would keep them as well.
+/// random plans keep their limits, and each limit is reached somewhere: a machine that ran everything in
+/// sequence would keep them as well.
 #[test]
 fn every_limit_is_reached_somewhere() {
     let reached = RefCell::new(BTreeSet::new());
@@ -177,11 +176,11 @@ fn every_limit_is_reached_somewhere() {
         }
     });
     let reached = reached.into_inner();
-    // A single seed is one that somebody looks at.
+    // A single seed is for debugging, and need not reach every limit.
     assert!(option_env!("ETUDE_SEEDS").is_some() || reached == BTreeSet::from([1, 2, 3]), "{reached:?}");
 }
 
-/// Runs a random case in a random order, sometimes cancelled, seldom killed.
+/// Runs a random case in a random order, sometimes cancelled, rarely killed.
 fn any_run(seed: u64) -> (Case, World, bool) {
     let mut numbers = Numbers::new(seed);
     let case = any_case(&mut numbers);
@@ -234,7 +233,7 @@ fn every_run_comes_to_an_end_and_leaves_nothing_behind() {
         for row in &result.steps {
             assert_ne!(row.status, StepStatus::Running, "seed {seed}: {}\n{log}", row.name);
         }
-        // Where several elements share a row, one of them may still be at work when another ends.
+        // If several elements share a row, one of them may still be at work when another ends.
         for (name, count) in lines_of(log, " started") {
             let ended: usize = ["succeeded", "failed", "cancelled", "running"]
                 .iter()
@@ -243,7 +242,7 @@ fn every_run_comes_to_an_end_and_leaves_nothing_behind() {
             assert!(ended >= count, "seed {seed}: {name} began {count} times and ended {ended} times\n{log}");
         }
         assert_eq!(result.status == Status::Succeeded, result.errors.is_empty(), "seed {seed}\n{log}");
-        // A group that waits for its children has a failure of each.
+        // A group that waits for its children reports a failure of each.
         let mut phases: Vec<_> = result.errors.iter().map(|failure| failure.phase).collect();
         phases.dedup();
         assert!(phases.len() <= 1 + usize::from(case.plan.after.is_some()), "seed {seed}\n{log}");
@@ -254,7 +253,7 @@ fn every_run_comes_to_an_end_and_leaves_nothing_behind() {
     });
 }
 
-/// How often each step is reported in that state.
+/// The number of reports of each step in that state.
 fn lines_of(log: &str, state: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     let events = log.lines().filter_map(|line| line.strip_prefix(super::log::EVENT));
@@ -264,7 +263,7 @@ fn lines_of(log: &str, state: &str) -> BTreeMap<String, usize> {
     found
 }
 
-/// the destructor begins exactly when the business pipeline's turn had come, unless the run was killed.
+/// the destructor begins exactly if the business pipeline was reached, unless the run was killed.
 #[test]
 fn the_destructor_begins_exactly_when_it_is_due() {
     for_seeds(SEEDS, |seed| {
@@ -276,7 +275,7 @@ fn the_destructor_begins_exactly_when_it_is_due() {
     });
 }
 
-/// what the rows say adds up to what the run says, also with sub-pipelines and elements, and every answer and
+/// the sums of the rows equal those of the run, also with sub-pipelines and elements, and every response and
 /// every process is booked once.
 #[test]
 fn the_rows_add_up_to_the_run() {
@@ -303,8 +302,8 @@ fn the_rows_add_up_to_the_run() {
     });
 }
 
-/// Same outcomes, same run, whether the machine is asked to go on after each of them or seldom, and whether each is
-/// reported once or twice.
+/// The same outcomes yield the same run, whether the machine is polled after each of them or rarely, and whether each
+/// is reported once or twice.
 #[test]
 fn every_run_can_be_replayed() {
     for_seeds(SEEDS, |seed| {
@@ -316,7 +315,7 @@ fn every_run_can_be_replayed() {
         often.emit(Input::Poll);
         for input in world.history.iter().filter(|input| !matches!(input, Input::Poll)) {
             often.emit(input.clone());
-            // What a kill cuts short is not written down: its place between the outcomes is not replayed.
+            // A kill is not recorded: its position between the outcomes is not replayed.
             if !is_killed {
                 often.emit(Input::Poll);
                 keeps_its_limits(&case, &often);
@@ -331,7 +330,7 @@ fn every_run_can_be_replayed() {
     });
 }
 
-/// a run that dies anywhere goes on where it was: nothing that had ended is started again, and it ends.
+/// a run that dies at any point continues where it stopped: no completed effect is started again, and the run ends.
 #[test]
 fn every_run_survives_a_crash() {
     for_seeds(SEEDS, |seed| {

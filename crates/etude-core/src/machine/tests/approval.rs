@@ -171,7 +171,7 @@ fn no_answer_arrives_and_it_counts_as_approved() {
     );
 }
 
-/// An answer in time forgets the timer.
+/// An answer in time abandons the timer.
 #[test]
 fn an_answer_in_time_gives_the_timer_up() {
     check(
@@ -193,7 +193,7 @@ fn an_answer_in_time_gives_the_timer_up() {
     );
 }
 
-/// A cancellation is no timeout: `on_timeout: approve` does not approve.
+/// A cancellation is not a timeout: `on_timeout: approve` does not approve.
 #[test]
 fn cancel_while_waiting_approves_nothing() {
     check(
@@ -226,7 +226,7 @@ fn cancel_while_waiting_approves_nothing() {
     );
 }
 
-/// The time budget of the run is no timeout of the step either.
+/// The time budget of the run is not a timeout of the step either.
 #[test]
 fn the_time_budget_approves_nothing() {
     check(
@@ -254,7 +254,7 @@ fn the_time_budget_approves_nothing() {
     );
 }
 
-/// Nor is the timeout of the group around it.
+/// The timeout of the group around an approval does not approve it.
 #[test]
 fn the_timeout_of_a_group_approves_nothing() {
     check(
@@ -282,7 +282,7 @@ fn the_timeout_of_a_group_approves_nothing() {
     );
 }
 
-/// Nor is that of the step that calls the pipeline.
+/// The timeout of the step that calls the pipeline does not approve it.
 #[test]
 fn the_timeout_of_a_calling_step_approves_nothing() {
     check(
@@ -307,7 +307,7 @@ fn the_timeout_of_a_calling_step_approves_nothing() {
     );
 }
 
-/// approvals work inside `for_each`; those that no one answered in time come to what `on_timeout` says.
+/// approvals work inside `for_each`; those without an answer in time resolve as `on_timeout` says.
 #[test]
 fn unanswered_elements_come_to_what_on_timeout_says() {
     check(
@@ -347,7 +347,7 @@ fn unanswered_elements_come_to_what_on_timeout_says() {
     );
 }
 
-/// where the step says `fail`, the timeout of a `for_each` is the step's.
+/// with `on_timeout: fail`, the timeout of a `for_each` is the step's failure.
 #[test]
 fn unanswered_elements_fail_the_step() {
     check(
@@ -379,7 +379,7 @@ fn unanswered_elements_fail_the_step() {
     );
 }
 
-/// approvals work inside a group; another child's work goes on meanwhile.
+/// approvals work inside a group; the work of other children continues meanwhile.
 #[test]
 fn a_group_goes_on_while_it_waits_for_an_approval() {
     check(
@@ -420,7 +420,7 @@ fn a_group_goes_on_while_it_waits_for_an_approval() {
     );
 }
 
-/// Two answers that came together count in the order in which they came.
+/// Two answers that arrived together count in the order of their arrival.
 #[test]
 fn the_first_of_two_answers_counts_first() {
     check(

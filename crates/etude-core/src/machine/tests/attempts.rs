@@ -1,5 +1,5 @@
-//! Further attempts (A-5.6): what succeeded in the pipeline is fed to a fresh machine, what did not starts again, and
-//! constructor and destructor run once per attempt of the scope.
+//! Further attempts (A-5.6): outcomes that succeeded in the pipeline are fed to a fresh machine, the others restart,
+//! and constructor and destructor run once per attempt of the scope.
 
 use super::build::*;
 use super::crash::{STORIES, Story, outcomes};
@@ -9,12 +9,12 @@ use crate::effect::{Chunk, Effect, EffectId};
 use crate::machine::{Attempt, Limits};
 use crate::report::{RunResult, Status};
 
-/// The result of a run that is over.
+/// The result of a finished run.
 fn ended(world: &World) -> RunResult {
     world.machine.result().cloned().expect("the run is over")
 }
 
-/// What another attempt keeps of a run.
+/// The outcomes that another attempt keeps of a run.
 fn kept(world: &World) -> Vec<Input> {
     let remains = ended(world).remains;
     let is_kept = |input: &&Input| match input {
@@ -30,7 +30,7 @@ fn is_of_pipeline(id: &str) -> bool {
     !id.starts_with("_c") && !id.starts_with("_d")
 }
 
-/// The next attempt at a run of `case`, up to where nothing of what is kept is left.
+/// The next attempt at a run of `case`, until all kept outcomes are used.
 fn next_attempt(case: &Case, number: u32, before: &World) -> World {
     let mut case = Case { plan: case.plan.clone(), start: case.start.clone() };
     case.start.limits = Limits::default();
@@ -55,15 +55,15 @@ fn started(world: &World) -> Vec<&str> {
     world.started.iter().map(|(id, _)| id.as_str()).collect()
 }
 
-/// The ids of what another attempt performed itself.
+/// The ids of the effects that another attempt executed itself.
 fn executed(world: &World, before: &World) -> Vec<String> {
     let kept = kept(before);
     let is_kept = |id: &EffectId| kept.iter().any(|input| matches!(input, Input::Complete(kept, _) if kept == id));
     world.started.iter().map(|(id, _)| id).filter(|id| !is_kept(id)).map(ToString::to_string).collect()
 }
 
-/// A-5.6: once the cause is gone, another attempt succeeds, whatever failed before and wherever the run was cancelled; it
-/// repeats nothing that succeeded, and opens and closes its scope under new keys.
+/// A-5.6: once the cause is gone, another attempt succeeds, whatever failed before and wherever the run was cancelled.
+/// It repeats no successful effect, and opens and closes its scope under new keys.
 #[test]
 fn a_further_attempt_at_any_run_succeeds_without_repeating_what_succeeded() {
     for story in STORIES {
@@ -96,7 +96,7 @@ fn continues(story: &Story, cancel_at: Option<usize>) {
     assert_eq!(again.iter().any(|id| id.starts_with("_d@2")), (story.case)().plan.after.is_some(), "{what}");
 }
 
-/// A-5.6: the step that failed starts again with its full retry budget; what succeeded before it does not.
+/// A-5.6: the step that failed restarts with its full retry budget; the steps before it do not.
 #[test]
 fn the_failed_step_has_its_full_retry_budget() {
     let case = || pipeline([code("a"), code("b").retry(1), code("c")]).before([code("open")]).after([code("close")]);
@@ -109,7 +109,7 @@ fn the_failed_step_has_its_full_retry_budget() {
     assert_eq!(started(&second), expected);
 }
 
-/// A-5.6: elements and children that succeeded are kept, those that failed or were stopped start again.
+/// A-5.6: elements and children that succeeded are kept; failed and stopped ones restart.
 #[test]
 fn of_a_fan_out_only_what_did_not_succeed_starts_again() {
     let case = || pipeline([code("e").for_each("{{input.l}}").max_parallel(2)]).input(r#"{"l":[1,2,3,4]}"#);
@@ -121,7 +121,7 @@ fn of_a_fan_out_only_what_did_not_succeed_starts_again() {
     assert_eq!(ended(&second).status, Status::Succeeded);
 }
 
-/// A-5.6: elements whose failures were collected belong to a step that succeeded, and are kept.
+/// A-5.6: collected failures of elements belong to a step that succeeded, and are kept.
 #[test]
 fn collected_failures_are_kept() {
     let each = || code("e").for_each("{{input.l}}").collect();
@@ -130,7 +130,7 @@ fn collected_failures_are_kept() {
     assert_eq!(ended(&first).remains.unfinished, ["p/z"]);
 }
 
-/// A-5.6: a scope that a kill left open is not opened again; it ends in its destructor.
+/// A-5.6: a scope that a kill left open is not opened again; its destructor ends it.
 #[test]
 fn a_scope_that_was_killed_is_still_open() {
     let case = || pipeline([code("a")]).before([code("open")]).after([code("close")]);
@@ -190,7 +190,7 @@ fn text(chunks: &[Chunk]) -> String {
     chunks.iter().map(piece).collect()
 }
 
-/// A-5.6: an agent keeps the turns and tool calls that came to their end, and the answer that exceeded the budget.
+/// A-5.6: an agent keeps its completed turns and tool calls, and the response that exceeded the budget.
 #[test]
 fn an_agent_keeps_its_completed_turns() {
     let case = || pipeline([skill("x", "Do it")]);
@@ -200,8 +200,8 @@ fn an_agent_keeps_its_completed_turns() {
     assert_eq!(ended(&over).remains.unfinished, Vec::<String>::new(), "{}", over.log);
 }
 
-/// A-5.6, L-49: a question that was answered together with an earlier one asks by itself when it starts again, and the earlier one keeps
-/// its answer; an answer that is not older than that counts.
+/// A-5.6, L-49: a question that was answered together with an earlier one is asked alone when it restarts, and the
+/// earlier one keeps its answer; an answer that is not older than the restart counts.
 #[test]
 fn a_question_of_a_joint_call_starts_again_by_itself() {
     let case = |restarts: &[(&str, u32)]| {

@@ -1,5 +1,6 @@
-//! Plans for tests, built from few words. The pipeline is called `p`, every process succeeds with its name unless a
-//! script says otherwise.
+//! Plans for tests, built from few words.
+//!
+//! The pipeline is called `p`, and every process succeeds with its name as output unless a script says otherwise.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::plan::{
 use crate::schema::Schema;
 use crate::template::{self, Template};
 
-/// A plan and what it is started with.
+/// A plan with its start parameters.
 pub(super) struct Case {
     pub(super) plan: Plan,
     pub(super) start: Start,
@@ -53,19 +54,19 @@ pub(super) fn pipeline(steps: impl IntoIterator<Item = Step>) -> Case {
 }
 
 impl Case {
-    /// With a constructor `_c`.
+    /// Adds a constructor `_c`.
     pub(super) fn before(mut self, steps: impl IntoIterator<Item = Step>) -> Self {
         self.plan.before = Some(Arc::new(sequence("_c", steps)));
         self
     }
 
-    /// With a destructor `_d`.
+    /// Adds a destructor `_d`.
     pub(super) fn after(mut self, steps: impl IntoIterator<Item = Step>) -> Self {
         self.plan.after = Some(Arc::new(sequence("_d", steps)));
         self
     }
 
-    /// With skill mode after a deviation, by the agent `agent`.
+    /// Adds skill mode after a deviation, with the agent `agent`.
     pub(super) fn fallback(mut self) -> Self {
         let sequence = Arc::new(sequence("skill", [skill("agent", "{{run.request}}")]));
         self.plan.fallback = Some(Arc::new(crate::plan::Fallback { sequence, description: "Does p.".to_owned() }));
@@ -82,7 +83,7 @@ impl Case {
         self
     }
 
-    /// The step that gives the pipeline its output.
+    /// Sets the step that gives the pipeline its output.
     pub(super) fn output(mut self, step: &str) -> Self {
         Arc::make_mut(&mut self.plan.body).output = OutputOf::Step(step.to_owned());
         self
@@ -98,7 +99,7 @@ impl Case {
         self
     }
 
-    /// The run's time budget in seconds.
+    /// Sets the run's time budget, in seconds.
     pub(super) fn run_timeout(mut self, seconds: u64) -> Self {
         self.start.limits.timeout_ms = Some(seconds * 1000);
         self
@@ -170,12 +171,12 @@ pub(super) fn choose_many(name: &str, prompt: &str, from: &str) -> Step {
     choose(name, prompt, from, None)
 }
 
-/// The same, where a member of an element stands for it.
+/// The same, with a member of each element as its label.
 pub(super) fn choose_by(name: &str, prompt: &str, from: &str, by: &str) -> Step {
     choose(name, prompt, from, Some(by.to_owned()))
 }
 
-/// The question `first`, which asks `second` in the same call; and `second`.
+/// Two questions: `first` asks `second` in the same call.
 pub(super) fn asked_together(mut first: Step, second: Step) -> [Step; 2] {
     if let StepKind::Llm(llm) = &mut first.kind
         && let Some(choose) = &mut llm.choose
@@ -194,19 +195,19 @@ fn choose(name: &str, prompt: &str, from: &str, by: Option<String>) -> Step {
     step
 }
 
-/// A group whose children run all at once and stop each other.
+/// A group whose children run all at once and stop each other on failure.
 pub(super) fn group(name: &str, steps: impl IntoIterator<Item = Step>) -> Step {
     let steps = steps.into_iter().map(Arc::new).collect();
     step(name, StepKind::Parallel(Parallel { steps, max_parallel: None, on_failure: OnFailure::Stop }))
 }
 
-/// A step that does the steps of another pipeline.
+/// A step that runs another pipeline.
 pub(super) fn call(name: &str, sequence: Sequence) -> Step {
     let sub = SubPipeline { sequence: Arc::new(sequence), input: Vec::new(), schema: schema("input", "{}") };
     step(name, StepKind::Pipeline(sub))
 }
 
-/// A question that no one in particular answers.
+/// An approval that anyone may answer.
 pub(super) fn approval(name: &str, message: &str) -> Step {
     let approval = Approval {
         effects: Vec::new(),
@@ -236,7 +237,7 @@ pub(super) fn skill(name: &str, prompt: &str) -> Step {
     step(name, StepKind::Skill(Box::new(agent)))
 }
 
-/// The agent may call these steps as the tool `Look`.
+/// Lets the agent call these steps as the tool `Look`.
 pub(super) fn offering(mut step: Step, sequence: Sequence) -> Step {
     if let StepKind::Skill(agent) = &mut step.kind {
         let tool = Tool { name: "Look".to_owned(), description: String::new(), parameters: Arc::new(Value::Null) };
@@ -280,20 +281,20 @@ pub(super) fn schema(name: &str, text: &str) -> Arc<Schema> {
 pub(super) trait Fields: Sized {
     /// Runs only if the value is truthy.
     fn when(self, text: &str) -> Self;
-    /// Runs only if there is such a value.
+    /// Runs only if the value exists.
     fn when_exists(self, text: &str) -> Self;
-    /// Starts only if this holds.
+    /// Starts only if the value is truthy.
     fn require(self, text: &str) -> Self;
     /// Starts only if the value equals this number.
     fn require_equal(self, text: &str, number: u64) -> Self;
-    /// Ends after that many seconds.
+    /// Ends after this number of seconds.
     fn timeout(self, seconds: u64) -> Self;
     /// Runs once per element, one at a time.
     fn for_each(self, text: &str) -> Self;
-    /// Number of elements or children at once.
+    /// Sets the maximum number of elements or children at once.
     fn max_parallel(self, n: usize) -> Self;
     fn max_items(self, n: usize) -> Self;
-    /// Puts failures of elements into the output.
+    /// Collects failures of elements in the output.
     fn collect(self) -> Self;
     /// Reuses earlier outputs.
     fn cached(self) -> Self;
@@ -375,27 +376,27 @@ impl Fields for Step {
 
 /// Fields of one type of step only.
 pub(super) trait Own: Sized {
-    /// Most retries; those of a code step wait 100 ms, twice as long each time.
+    /// Sets the maximum number of retries; those of a code step wait 100 ms, then twice as long each time.
     fn retry(self, max: u32) -> Self;
-    /// Failures that a code step retries.
+    /// Sets the failures that a code step retries.
     fn retry_on<const N: usize>(self, on: [RetryOn; N]) -> Self;
     fn jitter(self) -> Self;
     fn allow_exit<const N: usize>(self, allowed: [i32; N]) -> Self;
-    /// Stdout is text.
+    /// Sets `output: text`.
     fn text(self) -> Self;
     fn env(self, name: &str, value: &str) -> Self;
     fn sandbox(self, read: &str, write: &str) -> Self;
-    /// The schema of a step's output.
+    /// Sets the schema of a step's output.
     fn schema(self, text: &str) -> Self;
-    /// The content validator of an llm step.
+    /// Sets the content validator of an llm step.
     fn validate(self, script: &str) -> Self;
-    /// The content validator is this command.
+    /// Sets a command as the content validator.
     fn validate_with<const N: usize>(self, words: [&str; N]) -> Self;
-    /// The others of a group run to their end after a failure.
+    /// Sets `on_failure: wait`: the others of a group run to their end after a failure.
     fn wait(self) -> Self;
-    /// A parameter of a sub-pipeline.
+    /// Sets a parameter of a sub-pipeline.
     fn with(self, name: &str, value: &str) -> Self;
-    /// The schema of a sub-pipeline's input.
+    /// Sets the schema of a sub-pipeline's input.
     fn takes(self, text: &str) -> Self;
     fn on_timeout(self, on_timeout: OnTimeout) -> Self;
     fn continue_on_deny(self) -> Self;

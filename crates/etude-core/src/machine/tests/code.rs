@@ -7,7 +7,7 @@ use super::{check, play, starts_after};
 use crate::effect::{Effect, ProcessCall, Protocol, Sandbox, Setting, Worker};
 use crate::plan::{RetryOn, Step};
 
-/// One step whose program ends like this: the error with what is said about it, and nothing is tried again.
+/// Asserts that a step whose program ends like this fails with this error and these details, without a retry.
 #[track_caller]
 fn fails(a: Step, end: &str, kind: &str, error: &str, details: &[&str]) {
     let details: String = details.iter().map(|detail| format!("  {detail}\n")).collect();
@@ -53,7 +53,7 @@ fn a_signal_fails_the_step() {
     );
 }
 
-/// a process that the terminal stopped says why its host had to end it.
+/// the failure of a process that the terminal stopped says why its host had to end it.
 #[test]
 fn a_signal_of_the_terminal_says_what_it_means() {
     fails(
@@ -99,7 +99,7 @@ fn empty_stdout_is_an_error() {
     );
 }
 
-/// the exit status says more than an empty stdout.
+/// the exit status takes precedence over an empty stdout.
 #[test]
 fn the_exit_status_comes_before_the_output() {
     fails(code("a"), "exit 4 > 1", "step_failed", "code step `a` exited with status 4", &["exit 4"]);
@@ -135,7 +135,7 @@ fn an_allowed_exit_status_still_needs_an_output() {
     );
 }
 
-/// with `output: text` the message says what text must be.
+/// with `output: text` the message states the rule for text.
 #[test]
 fn a_text_step_fails_for_what_is_no_text() {
     fails(
@@ -147,13 +147,13 @@ fn a_text_step_fails_for_what_is_no_text() {
     );
 }
 
-/// what is not listed is a failure, 0 as well.
+/// an exit status that is not listed is a failure, even 0.
 #[test]
 fn exit_status_0_fails_where_it_is_not_allowed() {
     fails(code("a").allow_exit([1]), "output 1", "step_failed", "code step `a` exited with status 0", &["exit 0"]);
 }
 
-/// the output is validated as for llm steps; no retry.
+/// the output is validated as for llm steps, but without a retry.
 #[test]
 fn an_output_that_breaks_the_schema_fails_without_a_retry() {
     fails(
@@ -184,7 +184,7 @@ fn an_output_that_satisfies_the_schema_passes() {
     );
 }
 
-/// `retry` tries again after a growing pause, with ids that tell the tries apart.
+/// `retry` tries again after a growing pause, with an id per attempt.
 #[test]
 fn retries_wait_longer_each_time_up_to_the_limit() {
     check(
@@ -222,7 +222,7 @@ fn retries_wait_longer_each_time_up_to_the_limit() {
     );
 }
 
-/// `retry: N` is N retries; every try is in the error.
+/// `retry: N` is N retries; every attempt is in the error.
 #[test]
 fn exhausted_retries_carry_every_attempt() {
     check(
@@ -292,7 +292,7 @@ fn a_failure_that_is_not_listed_is_not_retried() {
     );
 }
 
-/// the idempotency key is the same for every try; the number of the try is not part of what is asked.
+/// the idempotency key is the same for every attempt; the number of the attempt is not part of the request's digest.
 #[test]
 fn every_attempt_has_the_same_key_and_digest() {
     let world = play(&pipeline([code("a").retry(1)]), "p/a exit 1");
@@ -305,7 +305,7 @@ fn every_attempt_has_the_same_key_and_digest() {
     assert_eq!(world.asked("p/a").digest(), world.asked("p/a#2").digest());
 }
 
-/// jitter takes off less than half of a pause, depends on step and try alone, and differs between steps.
+/// jitter takes off less than half of a pause, depends only on step and attempt, and differs between steps.
 #[test]
 fn jitter_is_bounded_and_the_same_on_every_run() {
     let pauses = |name: &str| {
@@ -330,7 +330,7 @@ fn jitter_is_bounded_and_the_same_on_every_run() {
     assert_ne!(pauses("a"), pauses("b"));
 }
 
-/// Cancellation during a pause ends the step at once: no further try begins.
+/// Cancellation during a pause ends the step at once: no further attempt begins.
 #[test]
 fn cancel_during_a_pause_starts_no_further_attempt() {
     check(
@@ -365,7 +365,7 @@ fn cancel_during_a_pause_starts_no_further_attempt() {
     );
 }
 
-/// the timeout covers all tries and their pauses.
+/// the timeout covers all attempts and their pauses.
 #[test]
 fn the_timeout_ends_a_step_that_waits_for_its_next_attempt() {
     check(
@@ -411,7 +411,7 @@ fn paths_of_a_sandbox_are_rendered() {
     );
 }
 
-/// a step whose warm interpreter is not available runs all the same, and the observer is shown why.
+/// a step whose warm interpreter is not available runs all the same, and the observer gets the reason.
 #[test]
 fn a_step_that_is_not_warm_is_reported() {
     check(
@@ -430,8 +430,8 @@ fn a_step_that_is_not_warm_is_reported() {
     );
 }
 
-/// the sandbox of a process, the names of the variables that it takes from the environment and `output: text` are in
-/// the digest. The worker is not.
+/// the digest includes the sandbox of a process, the names of its variables from the environment and
+/// `output: text`, but not the worker.
 #[test]
 fn a_sandbox_and_names_of_variables_count_for_the_digest_and_a_worker_does_not() {
     let call = |protocol: Protocol, setting: Setting| {
@@ -501,7 +501,7 @@ fn an_env_value_without_a_value_fails_before_anything_starts() {
     );
 }
 
-/// An outcome of another kind than the effect is a defect and says so.
+/// An outcome of another kind than the effect is an internal error, and is reported as such.
 #[test]
 fn an_outcome_of_the_wrong_kind_is_an_internal_failure() {
     fails(code("a"), "kept", "internal", "the outcome of `p/a` is of another kind than the effect", &[]);

@@ -1,5 +1,6 @@
-//! Crashes: a run is cut after every outcome, replayed into a fresh machine from what was written down, and goes on.
-//! Nothing that had ended is done again, and the result is the one of the run that was never cut.
+//! Crashes: a run is cut after every outcome and replayed into a fresh machine from its records.
+//!
+//! No completed effect is executed again, and the result is that of the uncut run.
 
 use super::build::*;
 use super::world::{Input, World, ends_by_itself};
@@ -7,7 +8,7 @@ use super::{Case, script};
 use crate::effect::{Effect, EffectId};
 use crate::failure::Phase;
 
-/// A plan, and what the world says where it does not say the usual. `hangs`: the effect ends only when given up.
+/// A plan with its unusual outcomes. `hangs` means that the effect ends only when it is abandoned.
 pub(super) struct Story {
     pub(super) name: &'static str,
     pub(super) case: fn() -> Case,
@@ -22,7 +23,7 @@ fn a_run_that_is_cut_after_any_outcome_ends_as_if_it_had_not_been() {
     }
 }
 
-/// A-5.3: the same for a run that is cancelled after any outcome: the cancellation is written down as well.
+/// A-5.3: a cancelled run also survives a crash after any outcome: the cancellation is recorded as well.
 #[test]
 fn a_cancelled_run_that_is_cut_after_any_outcome_ends_as_if_it_had_not_been() {
     for story in STORIES {
@@ -33,7 +34,7 @@ fn a_cancelled_run_that_is_cut_after_any_outcome_ends_as_if_it_had_not_been() {
     }
 }
 
-/// A-5.3: wherever a cancellation hits, a destructor that has begun is finished once; it begins unless the
+/// A-5.3: a destructor that has begun is finished once, whenever the cancellation comes; it begins unless the
 /// constructor had not ended (A-5.2).
 #[test]
 fn a_cancelled_run_runs_its_destructor_once() {
@@ -62,7 +63,7 @@ fn survives_every_crash(story: &Story, cancel_at: Option<usize>) {
             second.emit(Input::Poll);
             replay_record(&mut second, record);
         }
-        // Everything once more, after all of it is known.
+        // All records are delivered again after the first pass.
         for record in &records[..cut] {
             replay_record(&mut second, record);
         }
@@ -80,7 +81,7 @@ fn survives_every_crash(story: &Story, cancel_at: Option<usize>) {
     }
 }
 
-/// Tells an outcome a second time, which must change nothing.
+/// Reports an outcome a second time, which must change nothing.
 fn replay_record(world: &mut World, record: &Input) {
     if let Input::Complete(id, outcome) = record {
         world.machine.complete(id, script::outcome(outcome));
@@ -88,7 +89,7 @@ fn replay_record(world: &mut World, record: &Input) {
     }
 }
 
-/// What a journal would hold.
+/// The inputs that a journal would hold.
 pub(super) fn outcomes(history: &[Input]) -> impl Iterator<Item = &Input> {
     history.iter().filter(|input| !matches!(input, Input::Poll))
 }
@@ -101,7 +102,7 @@ fn completed(record: &Input) -> Option<&EffectId> {
 }
 
 impl Story {
-    /// A run that is never cut, and what was performed, sorted.
+    /// A run that is never cut, with its executed effects, sorted.
     pub(super) fn live(&self, cancel_at: Option<usize>) -> (World, Vec<EffectId>) {
         let mut world = World::new(&(self.case)());
         world.emit(Input::Poll);
@@ -111,12 +112,12 @@ impl Story {
         (world, executed)
     }
 
-    /// The same plan in a world in which everything works.
+    /// The same plan in a world in which every effect succeeds.
     pub(super) const fn repaired(&self) -> Self {
         Self { name: self.name, case: self.case, says: &[("p/x", r#"answer {"n": 1}"#), ("p/a", "output [1,2,3]")] }
     }
 
-    /// Performs what is under way, the oldest first and what was given up before all else, until the run is over.
+    /// Executes running effects, abandoned ones first and then the oldest, until the run is over.
     pub(super) fn proceed(&self, world: &mut World, cancel_at: Option<usize>) -> Vec<EffectId> {
         let mut executed = Vec::new();
         loop {
@@ -147,7 +148,7 @@ impl Story {
         }
     }
 
-    /// True if the constructor, if there is one, ended well.
+    /// True if the business pipeline was reached: the constructor succeeded, or there is none.
     fn case_has_begun_business(&self, world: &World) -> bool {
         (self.case)().plan.before.is_none() || world.has_begun(Phase::Business)
     }

@@ -16,7 +16,7 @@ fn first_message(world: &super::World) -> String {
     }
 }
 
-/// L-67, L-72: before any write, the run ends as its agent ends it; constructor and destructor run once.
+/// L-67, L-72: before any write, the run ends as its agent ends; constructor and destructor run once.
 #[test]
 fn a_deviation_continues_in_skill_mode() {
     check(
@@ -73,7 +73,7 @@ fn a_deviation_continues_in_skill_mode() {
     );
 }
 
-/// L-50: without `fallback` the same is a failure.
+/// L-50: without `fallback` a deviation is a failure.
 #[test]
 fn without_a_fallback_a_deviation_is_a_failure() {
     let world = play(&pipeline([tool("a", "get", "1")]).after([code("close")]), "p/a fails gone");
@@ -81,8 +81,8 @@ fn without_a_fallback_a_deviation_is_a_failure() {
     assert_eq!((result.status, result.fell_back.clone()), (Status::Failed, None));
 }
 
-/// L-68: the agent gets the request, the input, the results of calls and the outputs of steps, as data that no result can
-/// leave.
+/// L-68: the agent receives the request, the input, the results of calls and the outputs of steps, as data that no
+/// result can break out of.
 #[test]
 fn the_agent_gets_what_the_pipeline_has_read() {
     let case = || {
@@ -105,7 +105,7 @@ fn the_agent_gets_what_the_pipeline_has_read() {
     assert!(text.starts_with("Does p.\n\nInput: {\"n\":1}\n\n"), "{text}");
 }
 
-/// L-69: a write of the pipeline is not made again by the agent; other arguments are another call, and a read is made.
+/// L-69: the agent cannot repeat a write of the pipeline; other arguments are another call, and a read is made.
 #[test]
 fn a_write_of_the_pipeline_is_not_repeated() {
     let case = pipeline([tool("a", "Write", "1"), tool("b", "get", "2")]).fallback();
@@ -127,7 +127,7 @@ fn a_write_of_the_pipeline_is_not_repeated() {
     assert!(matches!(&last.parts[0], Part::ToolResult { content, .. } if content.contains("AlreadyMade")), "{last:?}");
 }
 
-/// L-69: neither is one whose numbers are written in another way.
+/// L-69: the agent cannot repeat a write with its numbers in another notation.
 #[test]
 fn a_write_with_its_number_written_differently_is_not_repeated() {
     let mut case =
@@ -149,7 +149,7 @@ fn a_write_with_its_number_written_differently_is_not_repeated() {
     assert_eq!(refused(&play(&case, script)), 0);
 }
 
-/// L-69: a call of the pipeline that a person has denied is not made by the agent either, whatever the policy allows it.
+/// L-69: the agent cannot make a call of the pipeline that a person has denied, whatever the policy allows.
 #[test]
 fn a_denied_write_is_not_made_by_the_agent() {
     let mut case = pipeline([tool("a", "Write", "1")]).fallback();
@@ -174,7 +174,7 @@ fn a_denied_write_is_not_made_by_the_agent() {
     assert_eq!(made(&play(&case, script)).len(), 2);
 }
 
-/// L-69: a write that was running when the pipeline deviated may have been made.
+/// L-69: a write that was running at the deviation may have been made.
 #[test]
 fn a_write_that_was_stopped_may_have_been_made() {
     let case = pipeline([group("g", [tool("a", "put", "1"), tool("b", "get", "2")])]).fallback();
@@ -184,7 +184,7 @@ fn a_write_that_was_stopped_may_have_been_made() {
     assert!(first_message(&world).contains("not known: it was stopped"), "{}", first_message(&world));
 }
 
-/// L-69: so may one whose tool did not answer in time; a read of that kind has changed nothing.
+/// L-69: a write whose tool did not answer in time may have been made; a read of that kind has changed nothing.
 #[test]
 fn a_write_without_an_answer_may_have_been_made() {
     let script = "p/a hangs too long\np@skill/agent/turn1 calls put {\"id\": \"1\"}\np@skill/agent/turn2 answer ok";
@@ -205,8 +205,8 @@ fn reason(case: &Case, script: &str) -> Option<Reason> {
     world.machine.result().and_then(|result| result.fell_back.clone()).map(|fell_back| fell_back.reason)
 }
 
-/// 1.4, L-45, L-70: tool errors, denied calls, and values that are missing or of another type deviate; a failing code step
-/// does not.
+/// 1.4, L-45, L-70: tool errors, denied calls, and values that are missing or of another type deviate; a failing code
+/// step does not.
 #[test]
 fn reasons_to_deviate() {
     let one = |step| pipeline([code("z"), step]).fallback();
@@ -221,7 +221,7 @@ fn reasons_to_deviate() {
     assert_eq!(reason(&constructor, "_c/a fails no"), None);
 }
 
-/// L-73: the budget is that of the run, and the failure of the agent is that of skill mode.
+/// L-73: the budget is that of the run, and the agent's failure has the phase of skill mode.
 #[test]
 fn both_modes_share_a_budget() {
     let case = pipeline([llm("x", "Hi"), tool("a", "get", "1")]).after([code("close")]).max_tokens(6).fallback();
@@ -244,7 +244,7 @@ fn both_modes_share_a_time_budget() {
     assert!(world.started.iter().any(|(id, _)| id.as_str() == "_d/close"), "{}", world.log);
 }
 
-/// L-68: long values are cut, so that what is handed over stays in bounds.
+/// L-68: long values are cut, so the handover is bounded.
 #[test]
 fn long_values_are_cut() {
     let case = pipeline([tool("a", "get", "1"), tool("b", "get", "2")]).fallback();
@@ -253,7 +253,7 @@ fn long_values_are_cut() {
     assert!(text.len() < 30_000 && text.contains("bytes in all)"), "{}", text.len());
 }
 
-/// L-67: skill mode after a deviation has a row only if there was one.
+/// L-67: skill mode has a row only after a deviation.
 #[test]
 fn a_run_without_a_deviation_has_no_row_for_it() {
     let world = play(&pipeline([tool("a", "get", "1")]).after([code("close")]).fallback(), "");

@@ -150,7 +150,7 @@ fn wait_lets_the_siblings_end() {
     );
 }
 
-/// X-3: a run that an earlier interpreter began fails with the failure that came first, as that one had it.
+/// X-3: a run of an earlier interpreter fails with the failure that came first.
 #[test]
 fn runs_of_earlier_interpreters_fail_with_what_came_first() {
     let mut case = pipeline([group("g", [code("a"), code("b")]).wait()]);
@@ -239,7 +239,7 @@ fn a_child_may_be_the_pipelines_output() {
     assert_eq!(format!("{:?}", world.machine.result().unwrap().output), r#"Some("b")"#);
 }
 
-/// X-1: a skipped step's output is `null`, and so is that of its children.
+/// X-1: the output of a skipped step is `null`, and so are the outputs of its children.
 #[test]
 fn the_output_of_a_child_of_a_skipped_group_is_null() {
     check(
@@ -255,7 +255,7 @@ fn the_output_of_a_child_of_a_skipped_group_is_null() {
     );
 }
 
-/// X-1: a skipped child stands as `null` in the group's output.
+/// X-1: a skipped child is `null` in the group's output.
 #[test]
 fn a_skipped_child_is_null() {
     check(
@@ -417,8 +417,8 @@ fn for_each_runs_once_per_element() {
     );
 }
 
-/// X-1: outputs stand in input order, whichever element ends first; `max_parallel` bounds how many run. The time of the
-/// step is wall time: three elements, two at a time, take as long as two.
+/// X-1: outputs are in input order, whichever element ends first; `max_parallel` bounds the number at once. The time of
+/// the step is wall time: three elements, two at a time, take as long as two.
 #[test]
 fn for_each_output_is_in_input_order() {
     check(
@@ -450,7 +450,7 @@ fn for_each_output_is_in_input_order() {
     );
 }
 
-/// X-1: `stop` cancels the rest and fails; the message and `details` say which element it was.
+/// X-1: `stop` cancels the rest and fails; the message and `details` name the element.
 #[test]
 fn a_failing_element_stops_the_rest() {
     check(
@@ -483,7 +483,7 @@ fn a_failing_element_stops_the_rest() {
     );
 }
 
-/// X-1: `collect` keeps going and gives `{"output"}` or `{"error"}` per element.
+/// X-1: `collect` continues and yields `{"output"}` or `{"error"}` per element.
 #[test]
 fn collect_keeps_going() {
     check(
@@ -551,7 +551,7 @@ fn collect_does_not_swallow_a_used_up_budget() {
     );
 }
 
-/// A missing key would fail every element alike: it ends the run, so that no one takes a list of errors for a result.
+/// A missing key would fail every element alike: it ends the run, so that a list of errors is not taken for a result.
 #[test]
 fn collect_does_not_swallow_a_missing_key() {
     check(
@@ -576,7 +576,7 @@ fn collect_does_not_swallow_a_missing_key() {
     );
 }
 
-/// A-4.9: nor does a group that waits for its children go on without a budget.
+/// A-4.9: a group that waits for its children does not continue without a budget.
 #[test]
 fn wait_does_not_outlast_a_used_up_budget() {
     check(
@@ -614,8 +614,8 @@ fn wait_does_not_outlast_a_used_up_budget() {
     );
 }
 
-/// X-1: 20,000 elements are worked on a few at a time: what is asked for at once, what is outstanding and what is reported per
-/// element does not grow with their number.
+/// X-1: 20,000 elements run a few at a time: the number of elements does not affect how many effects
+/// are requested at once, how many are outstanding, and how much is reported per element.
 #[test]
 fn twenty_thousand_elements_stay_bounded() {
     const COUNT: usize = 20_000;
@@ -741,7 +741,7 @@ fn item_and_index_exist_inside() {
     }
 }
 
-/// An element whose template has no value fails like any other.
+/// An element whose template has no value fails like any other element.
 #[test]
 fn an_element_without_the_field_fails_that_element() {
     check(
@@ -764,7 +764,7 @@ fn an_element_without_the_field_fails_that_element() {
     );
 }
 
-/// X-3: a group runs once per element, and its children see the element. Children share a row, which keeps the worst.
+/// X-3: a group runs once per element, and its children see the element. Children share a row, which keeps the worst state.
 #[test]
 fn a_group_per_element() {
     check(
@@ -878,7 +878,7 @@ fn the_timeout_covers_all_elements() {
     );
 }
 
-/// Retries work inside: an element's pause is given up when a sibling fails.
+/// Retries work inside: an element's pause is abandoned when a sibling fails.
 #[test]
 fn a_failing_element_ends_the_pause_of_another() {
     check(
@@ -912,7 +912,7 @@ fn a_failing_element_ends_the_pause_of_another() {
     );
 }
 
-/// Of two failures the one that came first is reported, also if both came before the machine was asked to go on.
+/// Of two failures the one that came first is reported, even if both arrived before the machine was polled.
 #[test]
 fn the_failure_that_came_first_is_the_groups() {
     check(
@@ -948,7 +948,7 @@ fn the_failure_that_came_first_is_the_groups() {
     );
 }
 
-/// A damaged journal is no result of an element.
+/// An outcome of a damaged journal is not collected as an element's result.
 #[test]
 fn collect_does_not_swallow_a_defect() {
     check(
@@ -971,7 +971,7 @@ fn collect_does_not_swallow_a_defect() {
     );
 }
 
-/// A-2.5: with `for_each` a group has a list of outputs, and no single one of its child.
+/// A-2.5: with `for_each` a group has a list of outputs, so its child has no single output.
 #[test]
 fn a_child_of_a_group_per_element_gives_no_output() {
     check(

@@ -25,7 +25,7 @@ fn choose_of(step: &mut Step) -> &mut Choose {
     llm_of(step).choose.as_mut().expect("a question")
 }
 
-/// Questions each of which goes into the call of any before it.
+/// Questions, each of which shares the call of an earlier one.
 fn in_a_row(mut steps: Vec<Step>) -> Vec<Step> {
     for at in (0..steps.len()).rev() {
         let after = steps[at + 1..].iter().cloned().map(Arc::new).collect();
@@ -48,7 +48,7 @@ fn case(steps: impl IntoIterator<Item = Step>) -> Case {
     pipeline(steps).input(r#"{"l": ["a", "b"], "yes": true, "no": false, "other": []}"#)
 }
 
-/// What was started, and the questions of each call.
+/// The started calls, with the questions of each.
 fn calls(world: &World) -> Vec<(String, Vec<String>)> {
     let call = |(id, effect): &(EffectId, Effect)| {
         let Effect::Model(request) = effect else { panic!("{id} is no model call") };
@@ -83,8 +83,8 @@ fn row(name: &str, status: &'static str) -> (String, &'static str) {
     (name.to_owned(), status)
 }
 
-/// L-49: a question with a `when` or a `require` shares a call, and one that is skipped is not in it. Runs of earlier versions ask
-/// each by itself.
+/// L-49: a question with a `when` or a `require` shares a call, and a skipped one is left out. Runs of earlier versions
+/// ask each alone.
 #[test]
 fn questions_with_conditions_share_a_call() {
     let steps = || {
@@ -107,7 +107,8 @@ fn questions_with_conditions_share_a_call() {
     assert_eq!((status(&world), calls(&world)), (Status::Succeeded, alone));
 }
 
-/// L-46, L-49, L-50: the run deviates where it would if each question were asked alone, and what would not be asked then is in no call.
+/// L-46, L-49, L-50: the run deviates as if each question were asked alone, and a question after the deviation is in no
+/// call.
 #[test]
 fn a_call_has_no_question_that_a_deviation_comes_before() {
     let open = choose_many("d", "Which?", "{{input.other}}").retry(0);
@@ -128,8 +129,8 @@ fn a_call_has_no_question_that_a_deviation_comes_before() {
     }
 }
 
-/// L-49: the question whose answers were not good is the one that fails; those before it have their answers. In runs of earlier
-/// versions it was the first one.
+/// L-49: the question without a valid answer is the one that fails; earlier ones keep their answers. In runs of earlier
+/// versions the first one failed.
 #[test]
 fn the_question_that_used_up_the_retries_fails() {
     let mut case = case(in_a_row(["c", "d", "e"].map(|name| question(name).retry(1)).into()));
@@ -144,7 +145,7 @@ fn the_question_that_used_up_the_retries_fails() {
     assert_eq!(found.origin.map(|origin| origin.file).as_deref(), Some("d.yaml"));
     assert_eq!(rows(&world), [row("c", "succeeded"), row("d", "failed"), row("e", "not_started")]);
     assert_eq!(world.machine.result().expect("a result").remains.unfinished, ["p/d"]);
-    // The last answer counts, and of several questions without a good answer the first.
+    // The last response counts, and of several questions without a valid answer the first.
     let last = "p/c#2 answer {\"c\": [\"none\", \"a\"], \"d\": [\"x\"], \"e\": [\"b\"]}";
     assert_eq!(failure(&play(&case, &format!("{}{last}", bad("p/c")))).step.as_deref(), Some("c"));
     let none = play(&case, "p/c answer I do not know.\np/c#2 answer Neither do I.");
@@ -155,7 +156,7 @@ fn the_question_that_used_up_the_retries_fails() {
     assert_eq!(rows(&earlier)[0], row("c", "failed"));
 }
 
-/// A-5.6, L-49: the question that used up the retries is asked by itself in the next attempt; the others keep their answers.
+/// A-5.6, L-49: the question that used up the retries is asked alone in the next attempt; the others keep their answers.
 #[test]
 fn a_question_without_a_good_answer_starts_again_by_itself() {
     let mut case = case(in_a_row(["c", "d", "e"].map(question).into()));
@@ -166,7 +167,7 @@ fn a_question_without_a_good_answer_starts_again_by_itself() {
     assert_eq!((status(&world), calls(&world)), (Status::Succeeded, expected), "{}", world.log);
 }
 
-/// L-49: the images of every question are sent, each once. Runs of earlier versions send those of the first.
+/// L-49: the images of every question are sent, each once. Runs of earlier versions send only those of the first.
 #[test]
 fn the_images_of_all_questions_are_sent() {
     let with_image = |name: &str, image: &str| {
@@ -190,7 +191,8 @@ fn the_images_of_all_questions_are_sent() {
     assert_eq!(images(&case), ["pipelines/p/1.png"]);
 }
 
-/// L-49: children of a group share a call, whatever stands between them. Runs of earlier versions ask each by itself.
+/// L-49: children of a group share a call, whatever other children are between them. Runs of earlier versions ask each
+/// alone.
 #[test]
 fn children_of_a_group_share_a_call() {
     let skipped = question("e").when("{{input.no}}");
@@ -207,7 +209,8 @@ fn children_of_a_group_share_a_call() {
     assert_eq!((status(&world), calls(&world)), (Status::Succeeded, alone));
 }
 
-/// L-49: a child whose call has failed takes no answer from the others; they ask by themselves, the first of them for the rest.
+/// L-49: a child whose call has failed takes no answer from the others; they ask on their own, the first of them for
+/// the rest.
 #[test]
 fn children_of_a_group_do_not_depend_on_each_other() {
     let case = case([in_a_group(["c", "d", "e"].map(question).into()).wait()]);
@@ -235,7 +238,8 @@ fn a_child_that_waits_for_a_siblings_call_is_stopped() {
     assert_eq!(rows(&world)[1..], [row("c", "cancelled"), row("d", "cancelled")], "{}", world.log);
 }
 
-/// A-5.6: a child of a group that starts again asks by itself, and what its siblings have an answer to is not asked again.
+/// A-5.6: a child of a group that restarts is asked alone, and questions that its siblings have answers to are not
+/// repeated.
 #[test]
 fn a_child_that_starts_again_asks_by_itself() {
     let restarted = |part: &str| {

@@ -56,7 +56,7 @@ fn a_prompt_that_cannot_be_rendered_calls_no_model() {
     );
 }
 
-/// A-4.3: leading prose is tolerated, the digits of numbers are kept.
+/// A-4.3: leading prose is tolerated, and the digits of numbers are kept.
 #[test]
 fn json_after_prose_is_an_answer() {
     check(
@@ -130,7 +130,7 @@ fn schema_and_validator_share_the_retries() {
     );
 }
 
-/// A-4.4: the conversation goes on: the rejected answer, then a message with all the errors.
+/// A-4.4: the conversation continues with the rejected response, then a message with all the errors.
 #[test]
 fn a_retry_continues_the_conversation() {
     let world = play(
@@ -166,14 +166,14 @@ fn a_retry_continues_the_conversation() {
     assert!(world.request("p/x#3").schema.is_some(), "the schema goes with every call");
 }
 
-/// Providers refuse empty messages: an empty answer is quoted as such.
+/// Providers refuse empty messages: an empty response is quoted as such.
 #[test]
 fn an_empty_answer_is_quoted_as_empty() {
     let world = play(&pipeline([schema_step()]), "p/x answer\np/x#2 answer {\"n\": 1}");
     assert_eq!(world.request("p/x#2").messages[1].parts, [Part::Text("(empty answer)".to_owned())]);
 }
 
-/// A-4.8: the error carries every attempt: who rejected it, why, time, tokens; the last reason leads.
+/// A-4.8: the error carries every attempt with its rejecter, reason, time and tokens; the last reason leads.
 #[test]
 fn exhausted_retries_carry_every_attempt() {
     check(
@@ -205,7 +205,7 @@ fn exhausted_retries_carry_every_attempt() {
     );
 }
 
-/// A-4.4: `0` is one call.
+/// A-4.4: `retry: 0` is one call.
 #[test]
 fn retry_0_is_one_call() {
     check(
@@ -227,7 +227,7 @@ fn retry_0_is_one_call() {
     );
 }
 
-/// A-4.5: a refusal is reported as what it is and costs no retry.
+/// A-4.5: a refusal is reported as a refusal and costs no retry.
 #[test]
 fn a_refusal_is_not_retried() {
     check(
@@ -248,7 +248,7 @@ fn a_refusal_is_not_retried() {
     );
 }
 
-/// A-4.5: a truncated answer is reported as what it is.
+/// A-4.5: a truncated response is reported as truncated.
 #[test]
 fn a_truncated_answer_is_not_retried() {
     check(
@@ -269,7 +269,7 @@ fn a_truncated_answer_is_not_retried() {
     );
 }
 
-/// A-4.4: an empty answer is rejected, with a schema or without. A run that an earlier interpreter began ends with it.
+/// A-4.4: an empty response is rejected, with a schema or without. A run of an earlier interpreter ends with it.
 #[test]
 fn an_empty_answer_without_a_schema_is_asked_for_again() {
     let mut case = pipeline([llm("x", "Hi")]);
@@ -305,7 +305,7 @@ fn empty_answers_alone_are_a_model_error() {
     );
 }
 
-/// A-4.5: transport failures are reported, and count as no attempt.
+/// A-4.5: transport failures are reported, and do not count as attempts.
 #[test]
 fn a_model_that_cannot_be_reached_fails_the_step() {
     check(
@@ -326,7 +326,7 @@ fn a_model_that_cannot_be_reached_fails_the_step() {
     );
 }
 
-/// cli contract: a key that is missing is a matter of the environment.
+/// cli contract: a missing key is a failure of the environment.
 #[test]
 fn a_missing_key_is_an_environment_failure() {
     check(
@@ -346,7 +346,7 @@ fn a_missing_key_is_an_environment_failure() {
     );
 }
 
-/// A refusal after a rejected answer still shows that attempt.
+/// A refusal after a rejected response still shows that attempt.
 #[test]
 fn attempts_before_a_refusal_are_kept() {
     check(
@@ -371,7 +371,7 @@ fn attempts_before_a_refusal_are_kept() {
     );
 }
 
-/// A-4.7, case by case: what the validator does, and what becomes of the step.
+/// A-4.7: case by case, the validator's output and exit decide the status of the step.
 #[test]
 fn what_a_validator_prints_and_how_it_exits_decide_together() {
     let cases = [
@@ -400,7 +400,7 @@ fn what_a_validator_prints_and_how_it_exits_decide_together() {
     }
 }
 
-/// A-4.7: a broken validator fails the step at once with that cause; no retry is spent.
+/// A-4.7: a broken validator fails the step at once with that cause; no retry is used.
 #[test]
 fn a_broken_validator_spends_no_retry() {
     check(
@@ -428,7 +428,7 @@ fn a_broken_validator_spends_no_retry() {
     );
 }
 
-/// A-4.7: the validator's stdin is `{"output","input","steps"}`, with the answer as it was written.
+/// A-4.7: the validator's stdin is `{"output","input","steps"}`, with the output as the model wrote it.
 #[test]
 fn the_validator_gets_output_input_and_steps() {
     let case = pipeline([code("a"), schema_step().validate("check.py")]).input(r#"{"k":"v"}"#);
@@ -437,7 +437,7 @@ fn the_validator_gets_output_input_and_steps() {
     assert_eq!(world.stdin("p/x/validate"), expected);
 }
 
-/// A-4.9: usage is summed per step and run, rejected answers included.
+/// A-4.9: usage is summed per step and run, rejected responses included.
 #[test]
 fn usage_is_summed_per_step_and_run() {
     check(
@@ -520,7 +520,7 @@ fn a_used_up_budget_refuses_the_next_call() {
     );
 }
 
-/// A-4.8, A-4.9: a retry that the budget refuses shows what was tried.
+/// A-4.8, A-4.9: a retry that the budget refuses shows the earlier attempts.
 #[test]
 fn a_retry_that_the_budget_refuses_keeps_its_attempts() {
     check(
@@ -543,7 +543,7 @@ fn a_retry_that_the_budget_refuses_keeps_its_attempts() {
     );
 }
 
-/// A-5.3: the destructor is a guarantee: it may still ask a model.
+/// A-5.3: the destructor is guaranteed to run, and may still ask a model.
 #[test]
 fn the_budget_does_not_hold_in_the_destructor() {
     check(
@@ -570,7 +570,7 @@ fn the_budget_does_not_hold_in_the_destructor() {
     );
 }
 
-/// What an answer cost counts, also if no one waits for it any more.
+/// The cost of a response counts, even after a cancellation.
 #[test]
 fn an_answer_that_comes_after_the_cancel_is_paid_for() {
     check(
@@ -648,7 +648,7 @@ fn the_timeout_covers_the_validator() {
     );
 }
 
-/// X-3, A-4.7: a validator may be a command with arguments; messages name all of it.
+/// X-3, A-4.7: a validator may be a command with arguments; messages show the whole command.
 #[test]
 fn a_validator_may_be_a_command() {
     check(
@@ -676,8 +676,8 @@ fn a_validator_may_be_a_command() {
     );
 }
 
-/// A-4.9: what routing has cost counts: a run that it took beyond its budget starts no step but those of the destructor.
-/// A run that an earlier interpreter began goes on as that one let it.
+/// A-4.9: the cost of routing counts: a run beyond its budget starts no step except those of the destructor. A run of
+/// an earlier interpreter continues as it did.
 #[test]
 fn routing_alone_can_exceed_the_budget() {
     let mut case = pipeline([code("a")]).after([code("close")]).max_tokens(10);
@@ -705,7 +705,7 @@ fn routing_alone_can_exceed_the_budget() {
     assert!(play(&earlier, "").log.contains("result succeeded"));
 }
 
-/// L-50: something else in the place of the list is a deviation, as an empty list is; for earlier interpreters it was a template
+/// L-50: a value that is not a list deviates, as an empty list does; earlier interpreters failed as for a template
 /// without a value.
 #[test]
 fn a_question_without_a_list_deviates() {
@@ -719,7 +719,7 @@ fn a_question_without_a_list_deviates() {
     assert_eq!((found.kind, found.reason), (FailureKind::TemplateUnresolved, Some(Reason::FieldType)), "{found:?}");
 }
 
-/// L-47: `none` beside other choices is an invalid answer; a run that an earlier interpreter began goes on as that one let it.
+/// L-47: `none` beside other choices is an invalid answer; a run of an earlier interpreter still accepts it.
 #[test]
 fn none_beside_other_choices_is_rejected() {
     let mut case = pipeline([choose_many("x", "Which?", "{{input.l}}")]).input(r#"{"l": ["a", "b"]}"#);
@@ -732,8 +732,8 @@ fn none_beside_other_choices_is_rejected() {
     assert!(log.contains("result succeeded [\"a\"]"), "{log}");
 }
 
-/// A-4.3: of several values in an answer the last that fits is taken; a run that an earlier interpreter began goes on with the
-/// longest.
+/// A-4.3: of several values in a response the last one that fits is taken; a run of an earlier interpreter still takes
+/// the longest.
 #[test]
 fn a_draft_before_the_answer_is_not_the_output() {
     let mut case = pipeline([llm("x", "Which?").schema(r#"{"type": "object", "required": ["a"]}"#)]);
@@ -743,7 +743,8 @@ fn a_draft_before_the_answer_is_not_the_output() {
     assert!(play(&case, answer).log.contains(r#"result succeeded {"a": 1, "#), "{}", play(&case, answer).log);
 }
 
-/// A-3.3, L-47: what is chosen is the element as it was written; in runs of earlier versions what a tree kept of it.
+/// A-3.3, L-47: the output is the chosen element as it was written; in runs of earlier versions it is what a tree kept
+/// of it.
 #[test]
 fn a_chosen_element_keeps_its_digits() {
     let list = r#"{"l": [{"id": "a", "n": 123456789012345678901}, {"id": "b", "n": [1.50, "\ud800", 1e400]}]}"#;
@@ -762,7 +763,7 @@ fn a_chosen_element_keeps_its_digits() {
     assert!(log.contains(r#"result succeeded [{"id":1.0,"n":1.2345678901234568e+20}]"#), "{log}");
 }
 
-/// A list that cannot be looked into is the fault of who gave it.
+/// A list that cannot be looked into is the fault of its maker.
 #[test]
 fn a_list_that_cannot_be_looked_into_is_the_fault_of_its_maker() {
     let mut case = pipeline([choose_many("x", "Which?", "{{input.l}}")]).input(r#"{"l": ["\ud800"]}"#);

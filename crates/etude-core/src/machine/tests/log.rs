@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::model::{Part, Request, Usage};
 use crate::report::{Event, RunResult, StepRow};
 
-/// What a line of an event begins with.
+/// Prefix of the lines of events.
 pub(super) const EVENT: &str = "emit";
 
 pub(super) fn effect(effect: &Effect) -> String {

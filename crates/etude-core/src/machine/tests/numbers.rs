@@ -2,9 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Tries `count` seeds from 0 on, and says which one it was that did not hold. Others are tried with
-/// `ETUDE_SEEDS=FIRST,COUNT cargo test -p etude-core`, which is read when the tests are built: nothing here looks at an
-/// environment.
+/// Tests `count` seeds from 0 on, and reports the seed that fails. Other seeds are tested with `ETUDE_SEEDS=FIRST,COUNT
+/// cargo test -p etude-core`. The variable is read at compile time, because this crate reads no environment.
 #[track_caller]
 pub(super) fn for_seeds(count: u64, holds: impl Fn(u64)) {
     let asked = option_env!("ETUDE_SEEDS").map(|text| {
@@ -21,7 +20,7 @@ pub(super) fn for_seeds(count: u64, holds: impl Fn(u64)) {
     }
 }
 
-/// A small generator of numbers that look random and are the same on every run.
+/// A small pseudo-random number generator, with the same numbers on every run.
 pub(super) struct Numbers(u64);
 
 impl Numbers {
@@ -36,7 +35,7 @@ impl Numbers {
         usize::try_from(self.0 >> 33).expect("31 bits") % limit
     }
 
-    /// True once in `n` times.
+    /// True in one of `n` cases.
     pub(super) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }

@@ -1,4 +1,4 @@
-//! Orders: effects end in any order. The same order gives the same commands, and no order gives another output.
+//! Orders in which effects end: the same order yields the same commands, and every order the same output.
 
 use super::build::*;
 use super::numbers::{Numbers, for_seeds};
@@ -10,7 +10,7 @@ use crate::report::StepStatus;
 
 const SEEDS: u64 = 60;
 
-/// Everything at once: groups, elements, sub-pipelines, retries, answers, approvals, caches, timers.
+/// A case with everything at once: groups, elements, sub-pipelines, retries, answers, approvals, caches, timers.
 fn busy() -> Case {
     let sub = || sequence("sub", [code("u"), group("h", [code("v"), llm("w", "{{u.output}}")]), code("x").timeout(5)]);
     let each = call("s", sub()).with("n", "{{item}}").for_each("{{input.l}}").max_parallel(2);
@@ -29,7 +29,7 @@ fn busy() -> Case {
     .run_timeout(600)
 }
 
-/// Runs the case, the effects ending in the order of the seed. `check` sees the world after every outcome.
+/// Runs the case with the effects ending in the order of the seed. `check` sees the world after every outcome.
 fn run(case: &Case, seed: u64, cancel_at: Option<usize>, check: impl Fn(&World)) -> World {
     let mut numbers = Numbers::new(seed);
     let mut world = World::new(case);
@@ -44,7 +44,7 @@ fn run(case: &Case, seed: u64, cancel_at: Option<usize>, check: impl Fn(&World))
             break;
         }
         let (id, effect) = ready.swap_remove(numbers.below(ready.len()));
-        // What was given up may still end well.
+        // An abandoned effect may still succeed.
         let is_lost = world.given_up.contains(&id) && numbers.below(2) == 0;
         let outcome = if is_lost { "abandoned".to_owned() } else { script::default(&id, &effect) };
         world.emit(Input::Complete(id, outcome));
@@ -62,7 +62,7 @@ fn run(case: &Case, seed: u64, cancel_at: Option<usize>, check: impl Fn(&World))
     world
 }
 
-/// What is under way and does not wait for a deadline.
+/// Running effects that do not wait for a deadline.
 fn can_end(world: &World) -> Vec<(EffectId, Effect)> {
     let can_end = |(id, effect): &&(EffectId, Effect)| {
         world.given_up.contains(id) || ends_by_itself(effect) || matches!(effect, Effect::Gate(_))
@@ -70,8 +70,8 @@ fn can_end(world: &World) -> Vec<(EffectId, Effect)> {
     world.running.iter().filter(can_end).cloned().collect()
 }
 
-/// Architecture: same plan and same outcomes in the same order give the same commands, however often the machine is
-/// asked to go on in between: a replay asks after every record.
+/// Architecture: the same plan and the same outcomes in the same order yield the same commands, however often the
+/// machine is polled in between: a replay polls after every record.
 #[test]
 fn the_same_order_gives_the_same_commands() {
     for_seeds(SEEDS, |seed| {
@@ -92,7 +92,7 @@ fn the_same_order_gives_the_same_commands() {
     });
 }
 
-/// Results do not depend on timing: where nothing fails, every order gives the same output, rows and usage.
+/// Results do not depend on timing: if nothing fails, every order yields the same output, rows and usage.
 #[test]
 fn every_order_gives_the_same_output() {
     let case = busy();
@@ -131,7 +131,7 @@ fn max_parallel_is_never_exceeded() {
     }
 }
 
-/// How many elements or children below `prefix` have an effect under way.
+/// The number of elements or children below `prefix` that have an effect in progress.
 fn active(world: &World, prefix: &str) -> usize {
     let below = |id: &EffectId| {
         let rest = id.as_str().strip_prefix(prefix)?;
@@ -141,8 +141,8 @@ fn active(world: &World, prefix: &str) -> usize {
     names.len()
 }
 
-/// after a cancellation at any point the destructor's effects run exactly once, and every step that had begun
-/// has come to an end.
+/// after a cancellation at any point the destructor's effects run exactly once, and every step that has begun
+/// has ended.
 #[test]
 fn after_a_cancel_anywhere_the_destructor_runs_once() {
     for_seeds(SEEDS, |seed| {

@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::build::*;
 use super::{check, play};
 
-/// one phase after the other; the business output is the run's.
+/// the phases run one after the other; the business output is the run's.
 #[test]
 fn the_phases_run_one_after_the_other() {
     check(
@@ -35,7 +35,7 @@ fn the_phases_run_one_after_the_other() {
     );
 }
 
-/// business does not run, destructor does not run, the constructor's error is returned.
+/// business and destructor do not run; the constructor's error is returned.
 #[test]
 fn constructor_failure_runs_neither_business_nor_destructor() {
     check(
@@ -150,7 +150,7 @@ fn destructor_failure_fails_a_good_run_and_keeps_its_output() {
     );
 }
 
-/// a cancelled constructor is a failed one.
+/// a cancelled constructor counts as failed.
 #[test]
 fn cancel_in_the_constructor_ends_the_run_without_destructor() {
     check(
@@ -178,7 +178,7 @@ fn cancel_in_the_constructor_ends_the_run_without_destructor() {
     );
 }
 
-/// whatever a finished constructor has set up, the destructor takes down, however late the cancellation came.
+/// the destructor runs after every finished constructor, however late the cancellation comes.
 #[test]
 fn cancel_after_the_constructors_last_outcome_still_reaches_the_destructor() {
     check(
@@ -255,7 +255,7 @@ fn cancel_in_business_stops_the_step_and_runs_the_destructor() {
     );
 }
 
-/// a step that ends well although it was asked to stop does not undo the cancellation.
+/// a step that succeeds although it was asked to stop does not undo the cancellation.
 #[test]
 fn a_step_that_ends_well_after_a_cancel_is_still_cancelled() {
     check(
@@ -282,7 +282,7 @@ fn a_step_that_ends_well_after_a_cancel_is_still_cancelled() {
     );
 }
 
-/// What arrived before the cancellation counts; what had not begun does not begin.
+/// Outcomes before the cancellation count; steps that have not begun do not begin.
 #[test]
 fn an_outcome_that_came_before_the_cancel_counts() {
     check(
@@ -315,7 +315,7 @@ fn an_outcome_that_came_before_the_cancel_counts() {
     );
 }
 
-/// A run whose last outcome is there cannot be cancelled any more.
+/// A run whose last outcome has arrived cannot be cancelled.
 #[test]
 fn a_cancel_after_the_last_outcome_comes_too_late() {
     check(
@@ -340,7 +340,7 @@ fn a_cancel_after_the_last_outcome_comes_too_late() {
     );
 }
 
-/// the destructor is a guarantee.
+/// the destructor is guaranteed to run to its end.
 #[test]
 fn cancel_in_the_destructor_changes_nothing() {
     check(
@@ -674,7 +674,7 @@ fn the_time_budget_is_given_up_when_the_constructor_fails() {
     );
 }
 
-/// The step failed for a reason of its own before the stop reached it: the stop is what the run ends with.
+/// The step failed for another reason before the stop reached it: the run ends with the stop as its reason.
 #[test]
 fn a_step_that_fails_while_it_is_stopped_leaves_the_stop_as_the_reason() {
     check(
@@ -730,7 +730,7 @@ fn the_destructor_receives_the_error() {
     );
 }
 
-/// a cancelled run is `cancelled`, one that ran out of time `failed`.
+/// a cancelled run is `cancelled`, a run beyond its time budget is `failed`.
 #[test]
 fn the_destructor_learns_whether_the_run_was_cancelled_or_failed() {
     let status = |script: &str| {
@@ -742,7 +742,7 @@ fn the_destructor_learns_whether_the_run_was_cancelled_or_failed() {
     assert_eq!(status("reach p/a\np!timeout over"), ("failed".to_owned(), "budget_exceeded".to_owned()));
 }
 
-/// A second signal may follow so closely that the machine sees both at once: the destructor does not begin.
+/// A second signal may follow so closely that the machine gets both at once: the destructor does not begin.
 #[test]
 fn kill_right_after_cancel_lets_no_destructor_begin() {
     check(
@@ -776,7 +776,7 @@ fn kill_right_after_cancel_lets_no_destructor_begin() {
     );
 }
 
-/// a constructor that has done its work before it could be stopped has its destructor; business does not run.
+/// a constructor that finished before it could be stopped has its destructor; business does not run.
 #[test]
 fn cancel_while_the_constructors_output_is_kept_still_reaches_the_destructor() {
     check(
@@ -811,7 +811,7 @@ fn cancel_while_the_constructors_output_is_kept_still_reaches_the_destructor() {
     );
 }
 
-/// What was killed has no destructor, however far the constructor had come.
+/// A killed run has no destructor, even if the constructor had finished its work.
 #[test]
 fn kill_while_the_constructors_output_is_kept_runs_nothing_more() {
     check(

@@ -7,15 +7,15 @@ use crate::model::{CallFailure, CallFailureKind, ModelResponse, Stop, Tool, Tool
 use crate::outcome::{Completed, Conditions, Decision, Exit, Outcome, ProcessEnd, Stderr, Stdout, Warmth};
 use crate::tool::{AvailableTool, ToolCalling, ToolError, ToolList, ToolReply, ToolResult};
 
-/// How long every effect takes, in milliseconds.
+/// Time that every effect takes, in milliseconds.
 pub(super) const ELAPSED_MS: u64 = 10;
 
-/// The outcome that `text` says.
+/// Parses the outcome in `text`.
 pub(super) fn outcome(text: &str) -> Completed {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     let outcome = match word {
         "output" => process(Exit::Status(0), Stdout::Value(json(rest)), ""),
-        // `exit 1` says nothing; `exit 1 text` on stderr; `exit 1 > JSON` on stdout.
+        // `exit 1` prints nothing; `exit 1 text` prints on stderr; `exit 1 > JSON` on stdout.
         "exit" => {
             let (status, rest) = rest.split_once(' ').unwrap_or((rest, ""));
             let status = Exit::Status(status.parse().expect("an exit status"));
@@ -24,7 +24,7 @@ pub(super) fn outcome(text: &str) -> Completed {
                 None => process(status, nothing(), rest),
             }
         }
-        // `cold WHY`: without the warm interpreter that was asked for.
+        // `cold WHY`: the requested warm interpreter was not used.
         "cold" => Outcome::Process(ProcessEnd {
             exit: Exit::Status(0),
             stdout: Stdout::Value(Json::null()),
@@ -60,15 +60,15 @@ pub(super) fn outcome(text: &str) -> Completed {
         "denied" => decision(false, "null", (!rest.is_empty()).then(|| rest.to_owned())),
         // `calls NAME ARGUMENTS; NAME ARGUMENTS`, with the ids c1, c2 …
         "calls" => calls(rest, Stop::ToolCalls),
-        // The same in an answer that was cut off.
+        // The same calls in a response that was cut off.
         "cut_calls" => calls(rest, Stop::Length),
-        // `offers NAME NAME! NAME* NAME^`: a name with `!` is exclusive, results of one with `*` are kept, one with `^` is a pipeline.
+        // `offers NAME NAME! NAME* NAME^`: `!` marks an exclusive tool, `*` a tool whose results are kept, `^` a pipeline.
         "offers" => tool_list_outcome(rest),
-        // The same, by a model that has to be tried.
+        // The same tools, for a model that must be probed.
         "doubtful" => doubtful(rest),
         "gives" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult::ok(rest)))),
         "fails" => Outcome::Tool(Box::new(ToolReply::Done(ToolResult::terminal("ToolExecutionFailed", rest)))),
-        // It took longer than it may.
+        // The call exceeded its time limit.
         "hangs" => {
             let error = ToolError::transient("ExecutionTimeout", rest);
             Outcome::Tool(Box::new(ToolReply::Done(error.into())))
@@ -92,7 +92,7 @@ pub(super) fn outcome(text: &str) -> Completed {
     Completed { outcome, elapsed_ms }
 }
 
-/// What an effect comes to if the script does not say: the words of [`outcome`].
+/// The usual outcome of an effect, in the words of [`outcome`].
 pub(super) fn default(id: &EffectId, effect: &Effect) -> String {
     let name = id.as_str().rsplit('/').next().unwrap_or_default();
     match effect {

@@ -1,5 +1,4 @@
-//! Machines of stages, tested with their interpreter alone (`b-stages`). What they do is reported in the
-//! product's tests, through the binary.
+//! Stage machines, tested with their interpreter alone (`b-stages`). The product's tests cover them through the binary.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ fn script(name: &str) -> Script {
     Script { command: crate::effect::Command::Direct(vec![name.to_owned()]), timeout_ms: 1000 }
 }
 
-/// A stage `one` that may call `Read`, is done with `done`, and has a script for its setup.
+/// A stage `one` with the tool `Read`, the completion tool `done`, and a script for its setup.
 fn stage() -> Stage {
     Stage {
         id: "one".to_owned(),
@@ -52,7 +51,7 @@ fn stage() -> Stage {
     }
 }
 
-/// A machine `m` of that stage, whose slot is of version 2.
+/// A machine `m` with that stage and a slot of version 2.
 fn machine() -> StageMachine {
     StageMachine {
         id: "m".to_owned(),
@@ -72,20 +71,20 @@ fn machine() -> StageMachine {
     }
 }
 
-/// A step `x` that goes through the machine.
+/// A step `x` that runs the machine.
 fn goes_through(machine: StageMachine) -> Step {
     let call = MachineCall { machine: Arc::new(machine), input: MachineInput::Same, is_stage: false, may_skip: false };
     Step { name: "x".to_owned(), kind: StepKind::Machine(Box::new(call)), ..code("x") }
 }
 
-/// What receives calls of tools, in order.
+/// The events of tool calls, in order.
 fn reported_to_tools(world: &World) -> Vec<&str> {
     let events = world.log.lines().filter_map(|line| line.strip_prefix(super::log::EVENT));
     events.filter_map(|event| event.strip_prefix(" ToolInvocation")?.split(' ').next()).collect()
 }
 
-/// X-3: runs that the first interpreter began go on where no tool is called: not by a skill, not in a machine, and not
-/// by a step, whose calls of applications had another name.
+/// X-3: runs of the first interpreter are replayed if no tool is called: not by a skill, not in a machine, and not by a
+/// step, whose calls of applications had another name.
 #[test]
 fn runs_of_the_first_interpreter_go_on_where_no_tool_is_called() {
     let application = Application { application: "a".to_owned(), command: "c".to_owned(), args: Vec::new() };
@@ -102,7 +101,7 @@ fn runs_of_the_first_interpreter_go_on_where_no_tool_is_called() {
     }
 }
 
-/// B-ST3: a machine that goes on elsewhere before its first stage begins with a slot of the form that there is now.
+/// B-ST3: a machine that moves to another process before its first stage begins with the current form of its slot.
 #[test]
 fn a_machine_that_has_not_begun_takes_the_form_of_its_slot_again() {
     let mut case = pipeline([goes_through(machine())]);
@@ -122,7 +121,8 @@ fn a_machine_that_has_not_begun_takes_the_form_of_its_slot_again() {
     }
 }
 
-/// The `attempts` of a machine in the result document are the responses of models, those of a probe and those that were rejected included.
+/// The `attempts` of a machine in the result document are the responses of models, including those of a probe and
+/// rejected ones.
 #[test]
 fn attempts_of_a_machine_are_responses() {
     let turns = "p/x/one#1/turn1 calls Read 1\np/x/one#1/turn2 answer hm\np/x/one#1/turn3 calls done {}";
@@ -134,7 +134,7 @@ fn attempts_of_a_machine_are_responses() {
     }
 }
 
-/// B-17, case 119: every event names the run, those of the session as well.
+/// B-17, case 119: every event names the run, also the events of the session.
 #[test]
 fn every_event_of_a_machine_names_its_run() {
     let mut case = pipeline([goes_through(machine())]);
@@ -151,7 +151,7 @@ fn every_event_of_a_machine_names_its_run() {
     }
 }
 
-/// B-A11: a call that was held has begun, and gets an end event however its question is answered, or if it never is.
+/// B-A11: a held call has begun, and gets an end event whether its question is answered in any way or never.
 #[test]
 fn a_held_call_of_a_stage_ends_in_the_audit() {
     let held = "p/x/one#1/turn1 calls Read {}\np/x/one#1/turn1/Read[0] held Read(a)";
@@ -181,7 +181,7 @@ fn held_calls_that_wait_for_their_turn_end_as_well() {
     );
 }
 
-/// B-CN4, B-CN5: what is said of a model depends on whether it claims too little or was tried.
+/// B-CN4, B-CN5: the message about a model differs between too weak a claim and a failed probe.
 #[test]
 fn a_model_that_was_tried_is_distinguished_from_one_that_claims_too_little() {
     let script = "p/x/tools doubtful Read\np/x/probe answer I am ready.";
@@ -202,7 +202,7 @@ fn a_model_that_was_tried_is_distinguished_from_one_that_claims_too_little() {
     assert!(why.contains("`vision`"), "{why}");
 }
 
-/// B-ST3: who cannot go on with a slot is shown what to do.
+/// B-ST3: the failure of a refused slot names the fix.
 #[test]
 fn a_refused_slot_says_what_to_do() {
     let refuses = StageMachine { slot: Slot { drift: Drift::Reject, ..machine().slot }, ..machine() };
@@ -212,7 +212,7 @@ fn a_refused_slot_says_what_to_do() {
     assert!(why.ends_with("put the slot back to 1, or set `drift` to `warn` or `migrate`"), "{why}");
 }
 
-/// B-ST3, X-4: a migration that died with its process is begun again under the same key.
+/// B-ST3, X-4: a migration that died with its process is repeated under the same key.
 #[test]
 fn a_migration_that_is_begun_again_keeps_its_key() {
     let drift = Drift::Migrate(script("migrate"));
@@ -238,7 +238,7 @@ fn a_migration_that_is_begun_again_keeps_its_key() {
     assert!(world.machine.refused_slot().is_none());
 }
 
-/// B-ST3: what refuses a slot is a machine that has something in it and is at work, not one that has yet to begin or is over.
+/// B-ST3: a slot is refused only by a machine at work that keeps data in it, not before it begins or after it ends.
 #[test]
 fn only_a_machine_at_work_refuses_its_slot() {
     let refuses = StageMachine { slot: Slot { drift: Drift::Reject, ..machine().slot }, ..machine() };
@@ -256,8 +256,8 @@ fn only_a_machine_at_work_refuses_its_slot() {
     assert_eq!(world.machine.refused_slot(), None, "it has ended: {}", world.log);
 }
 
-/// Plays a stage that proposes the same calls whenever it restarts, and is done once they have run: each of `asked` is the place of
-/// the call that is asked about next, and what is answered. The tools that ran.
+/// Plays a stage that proposes the same calls whenever it restarts, and completes once they have run. Each entry of
+/// `asked` is the index of the call in question, and the answer. Returns the tools that ran.
 fn proposed(case: &Case, calls: &str, asked: &[(usize, &str)]) -> Vec<String> {
     let path = |n: usize| if n == 0 { "p/x/one#1".to_owned() } else { format!("p/x/one#1@{}", n + 1) };
     let mut script = String::new();
@@ -276,8 +276,8 @@ fn proposed(case: &Case, calls: &str, asked: &[(usize, &str)]) -> Vec<String> {
     world.started.iter().filter_map(|(_, effect)| ran(effect)).collect()
 }
 
-/// B-GT4, B-0.1.1, B-0.1.5: when a call of a batch halts it, nothing of the batch runs, and the answers about its other calls are
-/// there for the next one: N calls are N questions, also if they are equal.
+/// B-GT4, B-0.1.1, B-0.1.5: when a call of a batch halts it, no call of the batch runs, and the answers about its other
+/// calls are kept for the next batch: N calls are N questions, even if they are equal.
 #[test]
 fn a_batch_that_halts_uses_up_no_answer() {
     let case = pipeline([goes_through(machine())]);
@@ -288,7 +288,7 @@ fn a_batch_that_halts_uses_up_no_answer() {
     assert_eq!(proposed(&case, "Look 1; Look 1", &[first, second]), ["Look 1", "Look 1"]);
 }
 
-/// B-0.1.1: a no is an answer as well, and stays that of its call.
+/// B-0.1.1: a denial is an answer as well, and stays with its call.
 #[test]
 fn a_batch_that_halts_uses_up_no_denial() {
     let case = pipeline([goes_through(machine())]);
@@ -296,7 +296,7 @@ fn a_batch_that_halts_uses_up_no_denial() {
     assert_eq!(proposed(&case, "Look 1; Look 1; Write 2", &answers), ["Look 1", "Write 2"]);
 }
 
-/// B-GT3, B-0.1.5: a rule that decides once has not done so in a batch that halted; in one that ran it has.
+/// B-GT3, B-0.1.5: a rule that decides once is not used up by a batch that halted, but by one that ran.
 #[test]
 fn a_batch_that_halts_uses_up_no_rule() {
     let rule = GrantRule { stage: None, tool: "Look".to_owned(), decision: GrantDecision::Approve, times: Some(1) };
@@ -306,7 +306,7 @@ fn a_batch_that_halts_uses_up_no_rule() {
     assert_eq!(proposed(&case, "Look 1; Look 2; Write 3", &answers), ["Look 1", "Look 2", "Write 3"]);
 }
 
-/// B-GT4: what lets a batch run is used up by it, also if a guard refuses the call.
+/// B-GT4: a batch that runs uses up its permissions, even if a guard refuses the call.
 #[test]
 fn a_batch_that_runs_uses_up_its_answers() {
     let guard = Guard { script: script("guard"), dir: "machines/m".to_owned() };
@@ -322,7 +322,8 @@ fn a_batch_that_runs_uses_up_its_answers() {
     assert!(!world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))), "{}", world.log);
 }
 
-/// B-0.1.1, B-ST6: a process that dies while a guard looks at a call leaves the answer about it to the restarted stage.
+/// B-0.1.1, B-ST6: if a process dies while a guard judges a call, the answer about the call is kept for the restarted
+/// stage.
 #[test]
 fn an_answer_outlives_the_process_that_decides_by_it() {
     let guard = Guard { script: script("guard"), dir: "machines/m".to_owned() };
@@ -342,8 +343,8 @@ fn an_answer_outlives_the_process_that_decides_by_it() {
     assert!(succeeded && world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_))), "{}", world.log);
 }
 
-/// B-G5: whether a stage shall run although its gate is not open is asked once in one execution, whatever restarts it then: a
-/// question about a call, or the end of the process. A run of an earlier interpreter asks after each restart.
+/// B-G5: the question whether to run although the gate is not open is asked once per execution, whatever restarts it
+/// later: a question about a call, or the end of the process. A run of an earlier interpreter asks after each restart.
 #[test]
 fn an_answer_to_the_gate_holds_as_long_as_the_execution() {
     let gate =
@@ -372,7 +373,7 @@ fn an_answer_to_the_gate_holds_as_long_as_the_execution() {
     );
 }
 
-/// B-N4: a script that gives a `join` without `parallel` is warned of it, as a definition is.
+/// B-N4: a script that prints a `join` without `parallel` causes a warning, as a definition does.
 #[test]
 fn a_join_of_a_script_without_parallel_is_warned_of() {
     let one = Stage { next: NextRule::Script(script("next")), setup: Setup::Set(Vec::new()), ..stage() };
@@ -388,7 +389,7 @@ fn a_join_of_a_script_without_parallel_is_warned_of() {
     assert!(!warns(&case, idle), "a run of an earlier interpreter goes on as it was");
 }
 
-/// B-20.4: scripts of a machine inherit the basics, whichever they are; steps of pipelines have what they had.
+/// B-20.4: all scripts of a machine inherit only the basics; steps of pipelines inherit as before.
 #[test]
 fn scripts_of_a_machine_inherit_the_basics() {
     let guard = Guard { script: script("guard"), dir: "machines/m".to_owned() };
@@ -411,7 +412,7 @@ fn scripts_of_a_machine_inherit_the_basics() {
     assert_eq!(scripts.len(), 5, "{scripts:?}");
 }
 
-/// B-R2: a judge whose word is none of the four is shown all of them.
+/// B-R2: an unknown verdict of a script is refused with a list of the four words.
 #[test]
 fn a_judge_is_shown_all_words() {
     let judged = Stage { assert: Assert::Script(script("judge")), ..stage() };
@@ -421,7 +422,7 @@ fn a_judge_is_shown_all_words() {
     assert!(message.ends_with(r#"gave "maybe" as `verdict`; it must be `ok`, `retry`, `fail` or `skip`"#), "{message}");
 }
 
-/// X-3: a run that an earlier interpreter began goes on as that one led it: it asks once more about what a batch lost.
+/// X-3: a run of an earlier interpreter asks again about the calls of a halted batch, as it did.
 #[test]
 fn runs_of_earlier_interpreters_ask_as_they_did() {
     let mut case = pipeline([goes_through(machine())]);
@@ -431,7 +432,7 @@ fn runs_of_earlier_interpreters_ask_as_they_did() {
     assert_eq!(proposed(&case, "Look 1; Write 2", &answers), ["Look 1", "Write 2"]);
 }
 
-/// A machine whose first stage opens a fan-out of `a` and `b`, which have this setup.
+/// A machine whose first stage opens a fan-out of `a` and `b`, both with this setup.
 fn forking(setup: impl Fn() -> Setup) -> StageMachine {
     let sibling = |id: &str| Arc::new(Stage { id: id.to_owned(), setup: setup(), ..stage() });
     let next = Next::Parallel { siblings: vec!["a".to_owned(), "b".to_owned()], join: None };
@@ -440,8 +441,9 @@ fn forking(setup: impl Fn() -> Setup) -> StageMachine {
     StageMachine { stages: vec![fork, sibling("a"), sibling("b")], ..machine() }
 }
 
-/// B-P12, B-P9: of two siblings that fail in the same instant the first of the list is named, whichever is recorded first; one that was
-/// stopped before it failed is not. Runs of earlier versions name what was recorded first.
+/// B-P12, B-P9: of two siblings that fail in the same instant the first of the list is named, whichever is recorded
+/// first; one that was stopped before its failure is not. Runs of earlier versions name the one that was recorded
+/// first.
 #[test]
 fn of_two_failures_the_first_of_the_list_is_named() {
     let named = |case: &Case, script: &str| -> (String, Vec<&'static str>) {
@@ -469,8 +471,9 @@ fn of_two_failures_the_first_of_the_list_is_named() {
     }
 }
 
-/// B-P12: the secret scans of a prompt take no time of their own. Of siblings whose gates are closed the first of the list is named,
-/// whichever scan is recorded first; no script and no question begins for it. A stop of the run does not wait for scans (B-P11).
+/// B-P12: the secret scans of a prompt take no time of their own. Of siblings whose gates are closed the first of the
+/// list is named, whichever scan is recorded first; no script and no question begins for it. A stop of the run does not
+/// wait for scans (B-P11).
 #[test]
 fn a_sibling_that_is_looked_through_fails_in_the_same_instant() {
     let gate = |at: usize| {
@@ -504,7 +507,7 @@ fn a_sibling_that_is_looked_through_fails_in_the_same_instant() {
         parts.iter().map(|part| format!("p/x/{stage}#1!scan{part} clean\n")).collect()
     };
     let same: fn(Stage) -> Stage = |stage| stage;
-    // What was looked through when the other failed: nothing of it, or one of two parts.
+    // Scans of the first sibling after the other has failed: both parts, or the second of two.
     for parts in [&[1, 2][..], &[2]] {
         let before = if parts.len() == 1 { scans("a", &[1]) } else { String::new() };
         let both = format!("{before}{}{}", scans("b", &[1, 2]), scans("a", parts));
@@ -519,7 +522,7 @@ fn a_sibling_that_is_looked_through_fails_in_the_same_instant() {
         earlier.start.abi = 10;
         let stopped = format!("{before}{}", scans("b", &[1, 2]));
         assert_eq!(named(&earlier, &stopped), says("b", ["cancelled", "completed"]));
-        // What would begin something is cancelled instead.
+        // Work that would begin an effect is cancelled instead.
         for begins in [
             (|stage| Stage { gate: Gate::Rules(Vec::new()), ..stage }) as fn(Stage) -> Stage,
             |stage| Stage { gate: Gate::Script(script("gate")), ..stage },

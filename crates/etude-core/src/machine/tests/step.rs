@@ -1,4 +1,4 @@
-//! What all steps have in common (X-1): `when`, `timeout`, `cache`.
+//! The common frame of all steps (X-1): `when`, `timeout`, `cache`.
 
 use expect_test::expect;
 
@@ -7,13 +7,13 @@ use super::{check, play, starts_after};
 use crate::effect::Effect;
 use crate::report::StepStatus;
 
-/// X-1: `when` holds: the step runs.
+/// X-1: a step whose `when` holds runs.
 #[test]
 fn a_step_whose_condition_holds_runs() {
     starts_after(r#"{"ok": true}"#, code("b").when("{{a.output.ok}}"), "b");
 }
 
-/// X-1: false: status `skipped`, output `null`, nothing runs.
+/// X-1: a step whose `when` is false has status `skipped` and output `null`, and nothing runs.
 #[test]
 fn a_step_whose_condition_does_not_hold_is_skipped() {
     check(
@@ -73,7 +73,7 @@ fn a_step_whose_requirement_is_met_runs() {
     starts_after(r#"{"ok": true}"#, code("b").require("{{a.output.ok}}"), "b");
 }
 
-/// L-46, L-50: one that does not hold, or has no value, is a failure of kind `deviated`; nothing of the step starts.
+/// L-46, L-50: a `require` that does not hold, or has no value, is a failure of kind `deviated`; the step starts nothing.
 #[test]
 fn a_step_whose_requirement_is_not_met_deviates() {
     for output in [r#"{"ok": false, "list": [1]}"#, r#"{"list": [1]}"#] {
@@ -94,7 +94,7 @@ fn a_step_whose_requirement_is_not_met_deviates() {
     }
 }
 
-/// L-46: `require` is evaluated after `when`: a skipped step has nothing to deviate from.
+/// L-46: `require` is evaluated after `when`: a skipped step does not deviate.
 #[test]
 fn a_skipped_step_does_not_deviate() {
     let b = code("b").when("{{a.output.ok}}").require("{{a.output.ok}}");
@@ -112,7 +112,7 @@ fn a_deviation_inside_an_element_keeps_its_reason() {
     assert_eq!((&error["kind"], &error["condition"]), (&"deviated".into(), &"{{input.n}}".into()));
 }
 
-/// L-46: a `require` that reads the answer to the question whether the write is allowed has the reason `not_allowed`.
+/// L-46: a `require` that reads the answer to a permission question deviates with the reason `not_allowed`.
 #[test]
 fn a_write_that_is_not_allowed_deviates_with_its_own_reason() {
     let case = pipeline([code("allowed"), code("b").require("{{allowed.output.allowed}}")]);
@@ -121,7 +121,7 @@ fn a_write_that_is_not_allowed_deviates_with_its_own_reason() {
     assert_eq!(error["reason"], "not_allowed");
 }
 
-/// X-1: except under `exists`.
+/// X-1: `exists` of a missing value is false, not an error.
 #[test]
 fn exists_of_a_missing_value_skips_the_step() {
     let case =
@@ -165,7 +165,7 @@ fn a_timeout_gives_the_process_up_and_waits_for_its_end() {
     );
 }
 
-/// What arrived before the time was up counts.
+/// Outcomes that arrive before the timeout count.
 #[test]
 fn an_outcome_that_came_before_the_timeout_counts() {
     check(
@@ -192,7 +192,7 @@ fn an_outcome_that_came_before_the_timeout_counts() {
     );
 }
 
-/// What arrives after the time was up does not.
+/// Outcomes that arrive after the timeout do not count.
 #[test]
 fn an_outcome_that_comes_after_the_timeout_does_not_count() {
     check(
@@ -221,7 +221,7 @@ fn an_outcome_that_comes_after_the_timeout_does_not_count() {
     );
 }
 
-/// A timer leaves nothing behind when its step ends.
+/// A timer is abandoned when its step ends.
 #[test]
 fn the_timer_is_given_up_when_the_step_ends() {
     check(
@@ -246,7 +246,7 @@ fn the_timer_is_given_up_when_the_step_ends() {
     );
 }
 
-/// A cancellation while a step is being given up does not change why it ends, but why the run does.
+/// A cancellation during a timeout does not change the step's failure, but the run's.
 #[test]
 fn cancel_after_a_timeout_is_what_the_run_ends_with() {
     check(
@@ -294,7 +294,7 @@ fn a_cached_output_is_reused() {
     );
 }
 
-/// X-1: after a miss the output is kept for later runs.
+/// X-1: after a miss the output is stored for later runs.
 #[test]
 fn a_cache_miss_runs_the_step_and_remembers_its_output() {
     check(
@@ -360,7 +360,7 @@ fn cancel_while_the_cache_is_asked_starts_nothing() {
     );
 }
 
-/// An output that is there is not lost because the run is stopped while it is being kept.
+/// A finished output is not lost if the run is stopped while it is being stored.
 #[test]
 fn cancel_while_an_output_is_kept_leaves_the_step_succeeded() {
     check(
@@ -423,7 +423,7 @@ fn the_cache_key_depends_on_what_the_output_depends_on() {
     assert_ne!(keyed(r#"{"k":1}"#), keyed(r#"{"k":2}"#));
 }
 
-/// X-1: each element has a cache entry of its own: what failed is not stored, what was stored is not done again.
+/// X-1: each element has its own cache entry: failures are not stored, and stored elements are not repeated.
 #[test]
 fn every_element_of_a_fan_out_is_cached_by_itself() {
     check(
@@ -470,7 +470,7 @@ fn a_fan_out_is_cached_if_all_of_its_elements_are() {
     assert_eq!((row.cached, row.attempts, row.items.as_ref().map(|items| items.cached)), (true, 0, Some(2)));
 }
 
-/// X-1: what an element's key depends on: the element, and everything but the arrays that it came from.
+/// X-1: an element's key depends on the element, and on everything except the arrays that it came from.
 #[test]
 fn one_changed_element_changes_one_key() {
     let keys = |case: super::Case, script: &str, effects: &[&str]| -> Vec<crate::digest::Digest> {
@@ -493,7 +493,7 @@ fn one_changed_element_changes_one_key() {
     assert_eq!(of_input(r#"{"l":[2,1],"k":1}"#), [first[1], first[0]], "the place of an element does not count");
     assert_ne!(of_input(r#"{"l":[1,2],"k":2}"#)[0], first[0], "the rest of the input counts");
 
-    // A list that a step makes, and elements that come from the elements of another fan-out.
+    // A list that a step makes, and elements that come from another fan-out's elements.
     let chained = |list: &str| {
         let mut check = code("check").for_each("{{read.output}}").cached();
         let chain = ["read.output", "list.output.files"].map(|text| text.parse().unwrap());
@@ -509,7 +509,7 @@ fn one_changed_element_changes_one_key() {
     assert_ne!(chained(r#"{"files":["a","b"],"rules":2}"#)[0], first[0], "what else the step printed counts");
 }
 
-/// X-1: a `key` that names the element stands for it; with any other key the element counts as well.
+/// X-1: a `key` that refers to the element replaces it; with any other key the element counts as well.
 #[test]
 fn a_key_without_the_element_does_not_make_elements_alike() {
     let keys = |key: &str, input: &str| {
@@ -526,7 +526,7 @@ fn a_key_without_the_element_does_not_make_elements_alike() {
     assert_eq!(one, two);
 }
 
-/// X-1: children of a group and steps of a pipeline that an element runs have entries of their own.
+/// X-1: children of a group and steps of a pipeline that an element runs have their own entries.
 #[test]
 fn caches_hold_inside_groups_and_sub_pipelines_of_elements() {
     let inner = sequence("inner", [code("x").cached()]);
@@ -543,7 +543,7 @@ fn caches_hold_inside_groups_and_sub_pipelines_of_elements() {
     assert!(!world.log.contains("start p/g[1]/a process"), "{}", world.log);
 }
 
-/// X-1: the output of a pipeline in which a collected fan-out lost elements is not stored.
+/// X-1: the output of a pipeline with collected failures is not stored.
 #[test]
 fn a_pipeline_with_collected_errors_is_not_remembered() {
     let inner = sequence("inner", [code("x").for_each("{{input.l}}").collect()]);

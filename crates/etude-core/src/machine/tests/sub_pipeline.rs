@@ -1,4 +1,4 @@
-//! Steps that do the steps of another pipeline (X-3).
+//! Steps that run another pipeline (X-3).
 
 use expect_test::expect;
 
@@ -7,7 +7,8 @@ use super::{check, log, play};
 use crate::machine::ABI;
 use crate::plan::Step;
 
-/// X-3: that pipeline's output; its effects are named below the step and booked on the step's row (A-4.9).
+/// X-3: the output is that of the pipeline; its effect ids are below the step, and they are booked on the step's row
+/// (A-4.9).
 #[test]
 fn a_sub_pipelines_steps_are_booked_on_the_calling_step() {
     let case = pipeline([
@@ -37,7 +38,7 @@ fn a_sub_pipelines_steps_are_booked_on_the_calling_step() {
     );
 }
 
-/// The effects of a sub-pipeline are found through the row of the step that calls it.
+/// The row of a calling step lists the effects of its sub-pipeline.
 #[test]
 fn the_row_of_the_calling_step_lists_the_effects_below() {
     let inner = sequence("inner", [code("x"), group("g", [code("y"), code("z")])]);
@@ -47,8 +48,8 @@ fn the_row_of_the_calling_step_lists_the_effects_below() {
     assert_eq!((row.attempts, row.duration_ms), (1, 20), "`y` and `z` run at the same time");
 }
 
-/// cli: the attempts of a pipeline as a step are the responses of models in it, those that were rejected included; one if there are
-/// none. Until version 9 they were all executions and responses below it.
+/// cli: the attempts of a pipeline as a step are the responses of models in it, rejected ones included, or one if there
+/// are none. Until version 9 they were all executions and responses in it.
 #[test]
 fn attempts_of_a_called_pipeline_are_responses() {
     let asks = || llm("y", "{{x.output}}").retry(2).schema("{\"type\": \"object\"}");
@@ -79,7 +80,7 @@ fn a_sub_pipeline_sees_its_own_input_only() {
     assert_eq!(call.dir, "pipelines/sub");
 }
 
-/// In constructor and destructor the run is known below as well (A-5.1).
+/// Sub-pipelines of constructor and destructor also receive the facts about the run (A-5.1).
 #[test]
 fn a_sub_pipeline_of_the_destructor_knows_the_run() {
     let world = play(&pipeline([code("a")]).after([call("s", sequence("sub", [code("x")]))]), "");
@@ -87,7 +88,7 @@ fn a_sub_pipeline_of_the_destructor_knows_the_run() {
     assert_eq!(world.stdin("_d/s/x"), format!(r#"{{"input":{{}},"steps":{{}},{run}}}"#));
 }
 
-/// A failure below names the calling step, the pipeline, and the place of the step that failed.
+/// A failure in a sub-pipeline names the calling step, the pipeline, and the definition of the failed step.
 #[test]
 fn a_failure_below_names_the_pipelines_in_between_once() {
     let inner = sequence("inner", [group("g", [code("x"), code("y")])]);
@@ -114,7 +115,7 @@ fn a_failure_below_names_the_pipelines_in_between_once() {
     );
 }
 
-/// Input that the pipeline does not take fails the step before anything runs.
+/// Input that does not fit the pipeline fails the step before anything runs.
 #[test]
 fn input_that_breaks_the_schema_fails_before_anything_runs() {
     let case = pipeline([
@@ -165,7 +166,7 @@ fn input_without_a_value_fails_before_anything_runs() {
     );
 }
 
-/// X-1: the calling step's timeout stops what is below, and is the calling step's failure.
+/// X-1: the calling step's timeout stops the steps below, and is the calling step's failure.
 #[test]
 fn the_timeout_of_the_calling_step_is_not_blamed_on_the_step_below() {
     check(
@@ -191,7 +192,7 @@ fn the_timeout_of_the_calling_step_is_not_blamed_on_the_step_below() {
     );
 }
 
-/// A timeout below is the failure of the step below.
+/// A timeout of a step below is that step's failure.
 #[test]
 fn a_timeout_below_is_reported_as_such() {
     check(

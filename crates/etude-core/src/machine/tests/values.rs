@@ -1,4 +1,4 @@
-//! stdin, byte for byte (A-3.3), and that what passes through is never rewritten.
+//! Stdin, byte for byte (A-3.3), and values that pass through unchanged.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn the_text_of_numbers_is_kept() {
     assert_eq!(format!("{:?}", world.machine.result().unwrap().output.as_ref().unwrap()), format!(r#"{{"c":{n}}}"#));
 }
 
-/// The pieces that stdin is cut into do not show, however many steps there are and however large their outputs.
+/// The boundaries of stdin's pieces do not show, with any number of steps and any size of outputs.
 #[test]
 fn stdin_of_many_steps_is_one_document() {
     let mut values = Values::new(json(r#"{"k":"v"}"#), "".into());
@@ -66,7 +66,7 @@ fn stdin_of_many_steps_is_one_document() {
     assert!(stdin.0.len() < 50, "{} pieces", stdin.0.len());
 }
 
-/// A-3.4: no copy per step: a large output is the same memory in the stdin of every later step.
+/// A-3.4: a large output is not copied per step: the stdin of every later step shares its memory.
 #[test]
 fn a_large_output_is_not_copied() {
     let big = Json::string(&"x".repeat(100_000));
@@ -93,7 +93,7 @@ impl Blob for Bytes {
     }
 }
 
-/// A-3.4: a stored value stands in stdin by reference, as input, output and element; a condition reads it.
+/// A-3.4: a stored value is in stdin by reference, as input, output and element; a condition reads it.
 #[test]
 fn stored_values_stand_where_they_belong() {
     let text = r#"{"output":[true,2]}"#;
@@ -119,7 +119,7 @@ fn stored_values_stand_where_they_belong() {
     assert_eq!(joined, r#"{"input":[true,2],"steps":{"a":{"output":[true,2]}},"item":[true,2],"index":3}"#);
 }
 
-/// The hash of what is asked follows its text alone.
+/// The digest of stdin depends only on its text.
 #[test]
 fn the_digest_of_stdin_depends_on_its_text_alone() {
     let digest = |input: &str, output: &str| {
@@ -134,8 +134,8 @@ fn the_digest_of_stdin_depends_on_its_text_alone() {
     assert_ne!(digest("{}", "1"), digest(r#"{"k":1}"#, "1"));
 }
 
-/// A-3.4: an output that cannot be looked into passes on. Where it has to be looked into, its maker is at fault, and `etude`
-/// never is. Runs of earlier versions failed in other ways.
+/// A-3.4: an output that cannot be looked into is passed on. If it must be looked into, the failure is its maker's
+/// fault, and never an internal error. Runs of earlier versions failed in other ways.
 #[test]
 fn an_output_that_cannot_be_looked_into_is_the_fault_of_its_maker() {
     let errors = |step: crate::plan::Step, abi: u32| {
@@ -167,7 +167,7 @@ fn an_output_with_a_schema_is_looked_into() {
     assert!(play(&case, r#"p/a output ["\ud800"]"#).log.contains("error environment business/a "));
 }
 
-/// A-4.1: strings are inserted bare, also one with half a character, which no text can have.
+/// A-4.1: strings are inserted bare, also with a lone surrogate, which no Rust string can hold.
 #[test]
 fn half_a_character_is_inserted_as_the_sign_for_one() {
     let mut case = pipeline([code("a"), llm("x", "<{{a.output}}>")]);
@@ -178,7 +178,7 @@ fn half_a_character_is_inserted_as_the_sign_for_one() {
     assert!(play(&case, name).log.contains(r#"model standard: <"f\ud800"#));
 }
 
-/// What a thousand elements of a `for_each` are given alike is not copied for each of them.
+/// The common input of a thousand elements of a `for_each` is not copied for each of them.
 #[test]
 fn a_large_input_is_shared() {
     let input = json(&format!("[{}]", ["17"; 10_000].join(",")));

@@ -1,4 +1,4 @@
-//! The world of a test: it does what the machine wants as a script says, and keeps the log.
+//! The world of a test: executes the machine's commands by a script, and keeps the log.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -12,15 +12,15 @@ use crate::model::Request;
 use crate::outcome::{Completed, Outcome};
 use crate::report::Event;
 
-/// Something that the machine is given.
+/// An input of the machine.
 #[derive(Debug, Clone)]
 pub(super) enum Input {
     Complete(EffectId, String),
     Cancel,
     Kill,
-    /// The run goes on in another process.
+    /// The run continues in another process.
     Resume,
-    /// The machine is asked what it wants.
+    /// The machine is polled.
     Poll,
 }
 
@@ -28,13 +28,13 @@ pub(super) struct World {
     pub(super) machine: Machine,
     pub(super) log: String,
     pub(super) history: Vec<Input>,
-    /// Everything that was ever started, in that order.
+    /// Every started effect, in order.
     pub(super) started: Vec<(EffectId, Effect)>,
-    /// What is under way, oldest first.
+    /// Effects in progress, oldest first.
     pub(super) running: Vec<(EffectId, Effect)>,
     pub(super) given_up: BTreeSet<EffectId>,
     is_over: bool,
-    /// Outcomes are reported, but the machine is not asked to go on.
+    /// True while outcomes are reported, but the machine is not polled.
     is_paused: bool,
 }
 
@@ -52,11 +52,11 @@ impl World {
         }
     }
 
-    /// Does what the script says, then whatever is left, the oldest first.
+    /// Executes the script, then the remaining effects, oldest first.
     #[track_caller]
     pub(super) fn run_effect(&mut self, script: &str) {
         let mut lines = script.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
-        // A run can be stopped before it was ever asked to go on.
+        // A run can be stopped before its first poll.
         if !lines.peek().is_some_and(|line| ["cancel", "kill"].contains(line)) {
             self.emit(Input::Poll);
         }
@@ -91,7 +91,7 @@ impl World {
         }
     }
 
-    /// Goes on until that effect is under way.
+    /// Continues until that effect is in progress.
     #[track_caller]
     pub(super) fn reach(&mut self, id: &str) {
         while !self.running.iter().any(|(i, _)| i.as_str() == id) {
@@ -115,7 +115,7 @@ impl World {
         self.log.lines().any(|logged| logged == line)
     }
 
-    /// Tells the machine the same once more. Every outcome is delivered twice.
+    /// Repeats the inputs of a run, with every outcome delivered twice.
     pub(super) fn repeat(&mut self, history: &[Input]) {
         for input in history {
             self.emit(input.clone());
@@ -154,7 +154,7 @@ impl World {
         }
     }
 
-    /// Does what the machine wants, until it wants nothing more.
+    /// Executes the machine's commands until there are none left.
     fn poll(&mut self) {
         loop {
             let commands = self.machine.poll();
@@ -184,7 +184,7 @@ impl World {
         self.running.push((id, effect));
     }
 
-    /// Gives an effect up. Timers and gates are gone at once; others still report their end.
+    /// Abandons an effect. Timers and gates are gone at once; others still report their end.
     fn abandon(&mut self, id: EffectId) {
         writeln!(self.log, "abandon {id}").expect("text");
         assert!(self.given_up.insert(id.clone()), "`{id}` is given up twice; log:\n{}", self.log);
@@ -195,14 +195,14 @@ impl World {
         }
     }
 
-    /// What was asked under that id.
+    /// The effect with this id.
     #[track_caller]
     pub(super) fn asked(&self, id: &str) -> &Effect {
         let found = self.started.iter().find(|(i, _)| i.as_str() == id);
         &found.unwrap_or_else(|| panic!("`{id}` was not started; log:\n{}", self.log)).1
     }
 
-    /// The whole stdin of a process.
+    /// The whole stdin of a process, as text.
     #[track_caller]
     pub(super) fn stdin(&self, id: &str) -> String {
         let Effect::Process(call) = self.asked(id) else { panic!("`{id}` is no process") };
@@ -222,7 +222,7 @@ impl World {
     }
 }
 
-/// False for what waits for the script: deadlines and gates.
+/// False for effects that wait for the script: deadlines and gates.
 pub(super) fn ends_by_itself(effect: &Effect) -> bool {
     !matches!(effect, Effect::Gate(_) | Effect::Sleep { deadline: true, .. })
 }

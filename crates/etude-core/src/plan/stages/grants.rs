@@ -1,11 +1,11 @@
-//! Who decides about calls outside a stage's envelope (`b-stages` §11.2).
+//! Policy for calls outside a stage's envelope (`b-stages` §11.2).
 
 use super::Script;
 
-/// Who decides about calls outside the envelope (B-GT3).
+/// Source of decisions about calls outside the envelope (B-GT3).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Grants {
-    /// The first rule that fits and is not used up; none: a person is asked.
+    /// The first rule that fits and is not used up decides; if there is none, a person is asked.
     Rules(Vec<GrantRule>),
     /// A script of the hook `grant`, which prints the decision (§20.4).
     Script(Script),
@@ -14,23 +14,23 @@ pub enum Grants {
 /// A rule about calls outside the envelope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantRule {
-    /// The stage's id; `None`: any.
+    /// The stage's id; `None`: any stage.
     pub stage: Option<String>,
-    /// The name of the tool that is called.
+    /// The name of the called tool; `*`: any tool.
     pub tool: String,
-    /// The answer to such a call.
+    /// Decision about such a call.
     pub decision: GrantDecision,
-    /// How often it decides in one run; `None`: always.
+    /// Maximum number of decisions in one run; `None`: unlimited.
     pub times: Option<u32>,
 }
 
 crate::words! {
-    /// What a policy says about a call.
+    /// Decision of a policy about a call.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum GrantDecision {
-        /// Once, yes.
+        /// The call is approved, once.
         Approve = "approve",
-        /// No.
+        /// The call is denied.
         Deny = "deny",
         /// A person decides.
         Defer = "defer",

@@ -1,8 +1,8 @@
-//! Who decides in a stage: setup, gate, assert and exit, written as rules or as scripts (`b-stages` §3, §20).
+//! The decisions in a stage: setup, gate, assert and exit, written as rules or as scripts (`b-stages` §3, §20).
 
 use super::{Rule, Script, Source};
 
-/// The rule or program that fills the context before the prompt is made.
+/// The rule or program that fills the context before the prompt is rendered.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Setup {
     /// These fields, each from a value of the run.
@@ -12,38 +12,38 @@ pub enum Setup {
 }
 
 crate::words! {
-    /// What a gate says (B-G1, B-G2).
+    /// Outcome of a gate (B-G1, B-G2).
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum GateOutcome {
         /// The stage runs.
         Proceed = "proceed",
-        /// Not now.
+        /// The stage cannot run now.
         Defer = "defer",
-        /// It must not.
+        /// The stage must not run.
         Block = "block",
     }
 }
 
-/// Who decides whether a stage runs.
+/// The rule or program that decides whether a stage runs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Gate {
-    /// The first rule that holds; none: it runs (B-G4).
+    /// The first rule that holds decides; if there is none, the stage runs (B-G4).
     Rules(Vec<Rule<GateOutcome>>),
     /// A script of the hook `gate`, which prints the outcome (§20.4).
     Script(Script),
 }
 
 crate::words! {
-    /// What becomes of a stage (B-R2).
+    /// Verdict on a stage (B-R2).
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Verdict {
-        /// The work is accepted, and the stage hands it on.
+        /// The work is accepted, and its output goes to the next stages.
         Ok = "ok",
-        /// Once more.
+        /// The stage must try again.
         Retry = "retry",
-        /// Its work is not good.
+        /// The work is rejected.
         Fail = "fail",
-        /// It was passed over.
+        /// The stage was skipped.
         Skip = "skip",
     }
 }
@@ -51,22 +51,22 @@ crate::words! {
 /// The rule or program that judges the work of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Assert {
-    /// The first rule that holds; none: `retry` after the cap, else `ok` (B-R3).
+    /// The first rule that holds decides; if there is none, `retry` after the cap, else `ok` (B-R3).
     Rules(Vec<Rule<Verdict>>),
-    /// A validator as llm steps have it.
+    /// A content validator as in llm steps.
     Validate(Script),
     /// A script of the hook `assert`, which prints the verdict (§20.4).
     Script(Script),
 }
 
-/// Who says what a stage hands on.
+/// The rule or program that provides a stage's output.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Exit {
-    /// Values of the run that `exit` lists.
+    /// Values of the run, as listed in `exit`.
     Values {
-        /// The result's `output`; `None`: the result has none.
+        /// The result's `output`; `None` if the result has none.
         output: Option<Output>,
-        /// Members that are laid over the slot's data.
+        /// Members to lay over the slot's data.
         slot: Vec<(String, Source)>,
     },
     /// A script of the hook `exit`, which prints `output` and the slot's new data (§20.4).

@@ -1,8 +1,8 @@
-//! What comes after a stage (`b-stages` §10).
+//! The stages after a stage (`b-stages` §10).
 
 use super::{Script, Test};
 
-/// Who says what comes next.
+/// The rule or program that chooses the next stages.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextRule {
     /// The first case that holds.
@@ -14,30 +14,30 @@ pub enum NextRule {
 /// A case of a declarative `next`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NextCase {
-    /// All must hold; none: always (`else`).
+    /// Tests that must all hold; empty: always (`else`).
     pub when: Vec<Test>,
-    /// The stage or stages that follow, or the end.
+    /// The next stage or stages, or the end.
     pub next: Next,
 }
 
-/// What comes after a stage (B-N1).
+/// The choice of the next stages (B-N1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
     /// The machine ends here.
     Terminal,
     /// These stages, one after the other.
     Sequential(Vec<String>),
-    /// These stages at once, then possibly one that joins them.
+    /// These stages at once, then possibly a join.
     Parallel {
         /// The siblings, in order, without the join.
         siblings: Vec<String>,
-        /// Runs if all siblings succeeded.
+        /// The join, which runs if all siblings succeeded.
         join: Option<String>,
     },
 }
 
 impl Next {
-    /// One word for the kind.
+    /// The word in `execution`.
     pub const fn word(&self) -> &'static str {
         match self {
             Self::Terminal => "terminate",
@@ -46,7 +46,7 @@ impl Next {
         }
     }
 
-    /// Every stage that it names, the join last.
+    /// Every named stage, the join last.
     pub fn targets(&self) -> Vec<&str> {
         match self {
             Self::Terminal => Vec::new(),
@@ -55,10 +55,10 @@ impl Next {
         }
     }
 
-    /// A fan-out from its list and its join, which stands in the list unless `outside` (B-P4, B-P5).
+    /// Builds a fan-out from its list and its join, which must be in the list unless `outside` (B-P4, B-P5).
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the fan-out.
     pub fn parallel(list: Vec<String>, join: Option<String>, outside: bool) -> Result<Self, FanOutFault> {
         let is_inside = join.as_ref().is_some_and(|join| list.contains(join));
         if join.is_some() && !is_inside && !outside {
@@ -75,12 +75,12 @@ impl Next {
     }
 }
 
-/// Why a fan-out makes no sense.
+/// Reason why a list and a join are not a valid fan-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FanOutFault {
-    /// It has fewer than two entries (B-P3).
+    /// The list has fewer than two entries (B-P3).
     TooFew,
-    /// Its join is not in its list (B-P4).
+    /// The join is not in the list (B-P4).
     DanglingJoin,
     /// A stage is named twice.
     Twice,
@@ -94,7 +94,7 @@ mod tests {
         list.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    /// B-P3, B-P4, B-P5: the join stands in the list and is no sibling; a list has at least two entries.
+    /// B-P3, B-P4, B-P5: the join is in the list and does not count as a sibling; a list has at least two entries.
     #[test]
     fn a_fan_out_is_built_only_if_it_makes_sense() {
         let parallel =

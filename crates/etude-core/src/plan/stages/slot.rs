@@ -1,4 +1,4 @@
-//! What a machine keeps between its runs (`b-stages` §14).
+//! State slots: data that a machine keeps while its run moves between processes (`b-stages` §14).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use crate::schema::Schema;
 /// The state slot of a machine (B-14).
 #[derive(Debug, Clone)]
 pub struct Slot {
-    /// The version of its form.
+    /// The version of the data's form.
     pub version: String,
-    /// What its data must be.
+    /// Schema of the data.
     pub schema: Arc<Schema>,
-    /// What happens to data of another version (B-ST3).
+    /// Treatment of data of another version (B-ST3).
     pub drift: Drift,
 }
 
-/// What happens to the data of an older slot.
+/// Treatment of slot data of another version.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Drift {
-    /// The run stops.
+    /// The run fails.
     Reject,
-    /// It is taken as it is.
+    /// The data is used unchanged, with a warning event.
     Warn,
-    /// A script changes it.
+    /// A script migrates the data.
     Migrate(Script),
 }
 
@@ -39,15 +39,15 @@ impl Drift {
     }
 }
 
-/// The form of the data that a machine keeps: what a run goes on with may be of another (B-ST3).
+/// The form of a slot's data; a resumed run may have data of another form (B-ST3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotForm {
     /// The `slotVersion` that the data was written with.
     pub version: String,
-    /// The word for what happens to data of another version.
+    /// The word for the treatment of data of another version.
     pub drift: String,
-    /// What migrates such data, if that is what happens to it: a later form may have another script, or none, when the
-    /// migration to this one is read once more.
+    /// The script that migrates data to this version, if `drift` is `migrate`. It is kept here, because a later form
+    /// may have another script or none when the migration to this form is replayed.
     pub script: Option<Script>,
 }
 
@@ -55,7 +55,7 @@ pub struct SlotForm {
 pub type SlotForms = BTreeMap<String, SlotForm>;
 
 impl Slot {
-    /// The part of the slot that a run keeps, to notice a change when it is resumed (B-ST3).
+    /// The form of the slot, which a run keeps to notice a change when it is resumed (B-ST3).
     pub fn form(&self) -> SlotForm {
         let script = match &self.drift {
             Drift::Migrate(script) => Some(script.clone()),

@@ -1,4 +1,4 @@
-//! What declarative hooks compare and take (`b-stages` §20.3).
+//! Values and tests of declarative hooks (`b-stages` §20.3).
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::condition::Op;
 use crate::template::Segment;
 
 crate::words! {
-    /// Where a declarative hook takes a value from (B-20.3).
+    /// Source of a value in a declarative hook (B-20.3).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Root {
         /// The run's input.
@@ -19,53 +19,53 @@ crate::words! {
         Upstream = "upstream",
         /// Ids of the run.
         Run = "run",
-        /// The completion's payload.
+        /// The completion's payload; missing without a completion.
         Parsed = "parsed",
         /// The stage's result.
         Result = "result",
-        /// What became of each attempt.
+        /// Outcome of each attempt, in order.
         Attempts = "attempts",
-        /// Whether the last attempt ended at the turn cap.
+        /// True if the last attempt ended at the turn cap.
         CapHit = "capHit",
     }
 }
 
-/// A way to a value: a root, then members and elements.
+/// A path to a value: a root, then members and elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
-    /// The part of the run's data in which the way begins.
+    /// Start of the path in the run's data.
     pub root: Root,
-    /// Members by name and elements by place, from the root on.
+    /// Members by name and elements by index, from the root on.
     pub segments: Vec<Segment>,
 }
 
 /// A value of a declarative hook.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// A value that stands in the rule as it is.
+    /// A literal of the rule.
     Literal(Value),
-    /// Taken from the run; `null` where there is none.
+    /// A value of the run; `null` if there is none.
     From(Path),
 }
 
-/// One comparison of `when`.
+/// A comparison in `when`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Test {
     /// The left side: a value of the run.
     pub path: Path,
-    /// The comparison; without a value only `notEquals` and `exists: false` hold (§20.3).
+    /// The comparison. Without a value, only `notEquals` and `exists: false` hold (§20.3).
     pub op: Op,
     /// The right side, as it is written in the rule.
     pub literal: Value,
 }
 
-/// A case of a declarative gate or assert: the first whose tests all hold decides.
+/// A rule of a declarative gate or assert: the first rule whose tests all hold decides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule<T> {
-    /// All must hold; none: always.
+    /// Tests that must all hold; empty: always.
     pub when: Vec<Test>,
     /// The outcome or verdict.
     pub then: T,
-    /// A sentence of the author's for results and logs; `None`: none was given.
+    /// The author's reason for results and logs, as a sentence; `None` if there is none.
     pub reason: Option<String>,
 }

@@ -19,7 +19,8 @@ fn is_too_much(document: &Value) -> bool {
     is_refused(document, &BTreeMap::new())
 }
 
-/// Floors that each apply the one below `each` times; `refer` says how a floor is referred to, `floor` what it is.
+/// A schema tower: each floor applies the floor below `each` times. `refer` makes the reference to a floor, `mark`
+/// marks a floor.
 fn built(floors: usize, each: usize, refer: impl Fn(usize) -> Value, mark: impl Fn(usize, &mut Value)) -> Value {
     let mut defs = serde_json::Map::new();
     for at in 0..=floors {
@@ -39,7 +40,7 @@ fn tower(floors: usize, each: usize) -> Value {
     built(floors, each, |at| json!({"$ref": format!("#/$defs/d{at}")}), |_, _| {})
 }
 
-/// schemas that refer to each other are schemas; those that multiply are more work than there is time.
+/// schemas that refer to each other are accepted; a tower that multiplies them is too heavy.
 #[test]
 fn towers_are_too_heavy_and_lists_are_not() {
     assert!(is_too_much(&tower(30, 10)));
@@ -47,7 +48,7 @@ fn towers_are_too_heavy_and_lists_are_not() {
     assert!(!is_too_much(&tower(40, 1)));
 }
 
-/// however a reference is spelled, it leads where it leads.
+/// a reference leads to the same schema in every spelling.
 #[test]
 fn towers_are_seen_however_their_floors_are_referred_to() {
     let to = |prefix: &str| {
@@ -72,7 +73,7 @@ fn towers_are_seen_however_their_floors_are_referred_to() {
     }
 }
 
-/// a dynamic reference leads to whatever the way to it makes of it.
+/// the heaviest possible target of a dynamic reference counts.
 #[test]
 fn dynamic_references_count_for_the_heaviest_they_may_lead_to() {
     let floor = |at: usize| json!({"$dynamicAnchor": format!("a{at}"), "allOf": vec![json!({"$ref": format!("stub#/$defs/u{}", at - 1)}); 10]});
@@ -84,7 +85,7 @@ fn dynamic_references_count_for_the_heaviest_they_may_lead_to() {
     assert!(is_too_much(&document));
 }
 
-/// schemas applied one through the other, too many for a thread's stack, are refused before they are.
+/// a chain of schemas that is too long for a thread's stack is refused.
 #[test]
 fn chains_of_references_have_an_end() {
     assert!(is_too_much(&tower(2 * MAX_DEPTH, 1)));
@@ -115,7 +116,7 @@ fn rings_that_multiply_are_seen() {
     assert!(!is_too_much(&ring(4)));
 }
 
-/// files are found by their whole path, from the file that refers to them.
+/// files are found by their whole path, relative to the referring file.
 #[test]
 fn towers_of_files_are_seen() {
     let floor = |below: &str| json!({"allOf": vec![json!({"$ref": below}); 100]});
@@ -126,7 +127,7 @@ fn towers_of_files_are_seen() {
         ("app:///schemas/d.json".to_owned(), json!({"type": "string"})),
     ]);
     let document = json!({"$id": "app:///schemas/s.json", "properties": {"k": {"$ref": "a.json"}}});
-    // One of the same name that weighs nothing, and is found first.
+    // A light schema with the same file name, which is found first.
     for light in ["app:///a/b.json", "app:///a/c.json"] {
         resources.insert(light.to_owned(), json!({"x": {}}));
     }

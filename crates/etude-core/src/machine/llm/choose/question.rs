@@ -1,4 +1,4 @@
-//! One closed question: its list, what may be answered, and what an answer means.
+//! A closed question: its list, the allowed answers, and the elements that an answer stands for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::schema::Schema;
 use crate::template::{Scope, compact};
 use crate::tree::{self, TreeError};
 
-/// The answer that stands for no element.
+/// The answer for no element.
 const NONE: &str = "none";
 
-/// The first version of the interpreter whose output is the element as it is written, with all its digits.
+/// The first version of the interpreter whose output has the element as it is written, with all its digits.
 const KEEPS_ELEMENTS: u32 = 8;
 
-/// The first version of the interpreter for which something else in the place of the list is a deviation like an empty list (L-50);
-/// for earlier ones it was a template without a value.
+/// The first version of the interpreter that deviates if the list is not a list, as for an empty list (L-50). Earlier
+/// ones failed as for a template without a value.
 const DEVIATES_WITHOUT_LIST: u32 = 10;
 
 /// A question with the elements that may be chosen.
@@ -33,14 +33,16 @@ const DEVIATES_WITHOUT_LIST: u32 = 10;
 pub(super) struct Question {
     pub(super) step: Arc<Step>,
     pub(super) many: bool,
-    /// Per element the answer that stands for it.
+    /// The elements, each with the answer that stands for it.
     elements: Vec<(Json, Value)>,
     abi: u32,
 }
 
 impl Question {
+    /// Reads the list and builds the question.
+    ///
     /// # Errors
-    /// The list has no value, is none, or cannot be asked about.
+    /// The list has no value, is not a list, or has elements that cannot be asked about.
     pub(super) fn of(step: &Arc<Step>, values: &Values) -> Result<Self, Failure> {
         let (name, choose) = (&step.name, choose_of(step));
         let list = choose.from.resolve(values).map_err(|e| unresolved(&e))?;
@@ -58,7 +60,7 @@ impl Question {
         if list.is_empty() {
             return Err(deviation::of_choice(name, &choose.from, Reason::ChooseEmpty, "the list is empty"));
         }
-        // As they are written: others made the list, and it may be long.
+        // Compared as they are written: the list may be long, and comes from outside.
         let mut known = BTreeSet::from([Value::from(NONE).to_string()]);
         for (_, answer) in &list {
             if !matches!(answer, Value::String(_) | Value::Number(_) | Value::Bool(_)) {
@@ -74,13 +76,13 @@ impl Question {
         Ok(Self { step: Arc::clone(step), many: choose.many, elements: list, abi: values.abi() })
     }
 
-    /// The element that is chosen without a question.
+    /// The only element, if it is chosen without asking.
     pub(super) fn only_element(&self) -> Option<&Json> {
         let is_asked = self.many || choose_of(&self.step).always;
         self.elements.first().filter(|_| self.elements.len() == 1 && !is_asked).map(|(element, _)| element)
     }
 
-    /// The schema of its answer.
+    /// The schema of the answer.
     fn schema(&self) -> Value {
         let answers: Vec<Value> = self.elements.iter().map(|(_, answer)| answer.clone()).chain([NONE.into()]).collect();
         match self.many {
@@ -89,7 +91,7 @@ impl Question {
         }
     }
 
-    /// What is wrong with its answer among `answers`.
+    /// The faults of this question's answer among `answers`.
     pub(super) fn faults(&self, answers: &Value) -> Vec<String> {
         let name = &self.step.name;
         let own: Map<String, Value> = answers.get(name).map(|own| (name.clone(), own.clone())).into_iter().collect();
@@ -99,7 +101,7 @@ impl Question {
         if faults.is_empty() && self.many { contradictions(std::slice::from_ref(name), &own) } else { faults }
     }
 
-    /// The output for an answer of that schema: elements in the order of the list.
+    /// The output for a valid answer: the chosen elements in the order of the list.
     pub(super) fn chosen(&self, answer: &Value) -> Result<Json, Failure> {
         let said: &[Value] = answer.as_array().map_or(std::slice::from_ref(answer), Vec::as_slice);
         let is_said = |known: &Value| {
@@ -122,7 +124,7 @@ impl Question {
     }
 }
 
-/// The elements of a list in compact JSON, each with the answer that stands for it; `None` if it is not a list.
+/// The elements of a list in compact JSON, each with the answer that stands for it; `None` if the value is not a list.
 fn elements(list: &Json, by: Option<&str>, abi: u32) -> Result<Option<Vec<(Json, Value)>>, ReadError> {
     if abi < KEEPS_ELEMENTS {
         let Value::Array(list) = list.value()? else { return Ok(None) };
@@ -151,7 +153,7 @@ fn elements(list: &Json, by: Option<&str>, abi: u32) -> Result<Option<Vec<(Json,
     list.into_iter().map(with_answer).collect::<Result<_, TreeError>>().map(Some).map_err(opaque)
 }
 
-/// One member per question.
+/// The schema of the answers, with one member per question.
 pub(super) fn schema_of(questions: &[Question]) -> Value {
     let members: Map<String, Value> =
         questions.iter().map(|question| (question.step.name.clone(), question.schema())).collect();
@@ -159,7 +161,7 @@ pub(super) fn schema_of(questions: &[Question]) -> Value {
     json!({"type": "object", "properties": members, "required": names, "additionalProperties": false})
 }
 
-/// One fault per list that has `none` beside other choices.
+/// One fault for each list that has `none` beside other choices.
 pub(in crate::machine::llm) fn contradictions(lists: &[String], answers: &Value) -> Vec<String> {
     let contradicts = |name: &&String| {
         let chosen = answers[name.as_str()].as_array().map_or(&[][..], Vec::as_slice);

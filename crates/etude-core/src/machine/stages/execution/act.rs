@@ -16,13 +16,13 @@ use crate::machine::stages::shared::{Shared, View};
 use crate::machine::stages::stage_context::StageContext;
 use crate::model::{Message, Tool};
 
-/// What a conversation is opened with, because providers refuse an empty one (B-A5).
+/// The first message of a conversation, because providers refuse an empty conversation (B-A5).
 const OPENING: &str = "Begin.";
 
-/// A part of what the model will receive: the word for it, and its text.
+/// A part of the model's input: the word for the part, and its text.
 type Part = (&'static str, fn(&Act) -> String);
 
-/// What the model will receive before anything is said (B-IS2).
+/// The parts of the model's input before the first message (B-IS2).
 pub(super) const PARTS: [Part; 2] = [("systemPrompt", |act| act.system().to_owned()), ("toolManifest", Act::manifest)];
 
 /// The work of a stage.
@@ -66,18 +66,18 @@ impl Act {
         Self { conversation }
     }
 
-    /// The prompt.
+    /// The rendered prompt.
     pub(super) fn system(&self) -> &str {
         self.conversation.system()
     }
 
-    /// Its tools, as text.
+    /// The tools, as text.
     fn manifest(&self) -> String {
         let tool = |tool: &Tool| format!("{}\n{}\n{}", tool.name, tool.description, tool.parameters);
         self.conversation.manifest().iter().map(tool).collect::<Vec<_>>().join("\n")
     }
 
-    /// What was said, without the opening.
+    /// The messages after the opening.
     pub(super) fn transcript(&self) -> &[Message] {
         self.conversation.transcript().get(1..).unwrap_or_default()
     }
@@ -86,12 +86,12 @@ impl Act {
         self.conversation.reenter(reason);
     }
 
-    /// The failure of its last call, if that had failed by itself when it was stopped.
+    /// The failure of the last call, if it failed by itself when the stage was stopped.
     pub(super) fn failed(&self) -> Option<&Failure> {
         self.conversation.failed()
     }
 
-    /// Abandons what died with its process.
+    /// Abandons effects that died with their process.
     pub(super) fn forget(&self, cx: &mut Cx) {
         self.conversation.forget(cx);
     }
@@ -102,7 +102,7 @@ impl Execution {
         if self.open != Some(Phase::Act) {
             self.check_stop()?;
             self.enter(cx, shared, Phase::Act);
-            // Entering counts, however it ends (B-R8).
+            // Entering counts as an attempt, whatever the end (B-R8).
             cx.stages.rows[self.stage_context.row].attempt_count = self.stage_context.attempt;
         }
         let Some(act) = &mut self.act else { return Ok(Step::Waits) };
@@ -155,8 +155,8 @@ impl Execution {
     }
 }
 
-/// A schema as the parameters of a tool: providers want it to say that it is one of an object. The payload is checked
-/// against the schema as it was written.
+/// A schema as the parameters of a tool, with `type: object`, which providers require. The payload is checked against
+/// the original schema.
 fn as_object(schema: Arc<Value>) -> Arc<Value> {
     let is_said = |schema: &Value| schema.get("type").and_then(Value::as_str) == Some("object");
     match &*schema {

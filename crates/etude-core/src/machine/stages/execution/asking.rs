@@ -1,6 +1,7 @@
-//! Questions of a stage to people: whether it shall run although its gate is not open, and what its scripts want to
-//! know. Anyone who is asked answers outside any process; then the stage restarts, and finds the answer when it comes
-//! to the same question (B-HL3).
+//! Questions of a stage to people: whether to run although the gate is not open, and the questions of scripts.
+//!
+//! A person answers outside any process. Then the stage restarts, and uses the answer when it reaches the same question
+//! (B-HL3).
 
 use std::task::Poll;
 
@@ -30,22 +31,22 @@ pub(super) struct Asking {
 
 #[derive(Debug)]
 enum About {
-    /// Whether the stage shall run although its gate is not open.
+    /// The question whether to run although the gate is not open.
     Entry,
-    /// What a script wants to know.
+    /// A question of a script.
     Script { call: Box<Hook>, question: Question },
 }
 
-/// What a script asked: an answer is for this and for nothing else.
+/// Identity of a script's question: an answer is valid only for the same script and the same request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Question {
-    /// The script, the same however often the stage restarts.
+    /// The script's key, which stays the same if the stage restarts.
     script: String,
     request: Digest,
 }
 
 impl Execution {
-    /// Raises the question whether the stage shall run all the same.
+    /// Asks whether the stage should run although its gate is not open.
     pub(super) fn confirm(&mut self, cx: &mut Cx, shared: &Shared, reason: Option<String>) {
         let stage = &self.stage_context.stage;
         let payload = json!({"stageId": stage.id, "stageExecutionId": self.stage_context.id, "reason": reason});
@@ -57,7 +58,7 @@ impl Execution {
         self.raise(cx, shared, Asking { id: self.stage_context.path().aside("confirm"), gate, about: About::Entry });
     }
 
-    /// What a script asks for in its reply: it is called once more when the answer is there (B-20.4).
+    /// Handles the question in a script's reply: the script is called again when the answer is there (B-20.4).
     pub(super) fn take_question(
         &mut self,
         cx: &mut Cx,
@@ -100,7 +101,7 @@ impl Execution {
         }
     }
 
-    /// The question that a script wants asked.
+    /// The gate for a script's question; `None` if the request is malformed.
     fn gate_of(&self, request: &Value) -> Option<Gate> {
         let message = request.get("message")?.as_str()?.to_owned();
         let kind = match request.get("kind").map(Value::as_str) {
@@ -141,7 +142,7 @@ impl Execution {
         match asking.about {
             About::Entry => self.confirmed = Some(decided.approved),
             About::Script { call, .. } if has_left => {
-                // Its exit is done: only what comes next is still to be said.
+                // Exit is done: only Next is still missing.
                 self.state = State::Next(Some(call.again(&reported(&decided))));
                 return Ok(Step::GoesOn);
             }
@@ -152,7 +153,7 @@ impl Execution {
     }
 }
 
-/// An answer as the script receives it.
+/// An answer in the form for scripts.
 fn reported(decided: &Decision) -> Value {
     let value = decided.answer.value().unwrap_or_default();
     json!({"approved": decided.approved, "value": value, "reason": decided.reason})

@@ -1,4 +1,4 @@
-//! Setup, Init and CheckGate: whether and with what a stage begins.
+//! Setup, Init and CheckGate: the phases before the work of a stage.
 
 use std::task::Poll;
 
@@ -20,7 +20,7 @@ use crate::outcome::Outcome;
 use crate::plan::stages::{Gate, GateOutcome, Resolution, Setup, Verdict};
 use crate::report::StageStatus;
 
-/// Names of the context that etude itself gives (`b-stages` §8).
+/// Context fields that only etude itself sets (`b-stages` §8).
 const RESERVED: [&str; 5] = ["workflowRunId", "stageExecutionId", "upstream", "attempts", "host"];
 
 impl Execution {
@@ -47,7 +47,7 @@ impl Execution {
         };
         let fields = self.asked(Phase::Setup).setup(reply);
         let fields = fields.inspect_err(|failure| {
-            // A crash shows in the failure; what was given wrongly is the author's, and audited.
+            // A crash shows in the failure; a wrong value is the author's fault, and is audited.
             if cause(failure)["class"] == VALIDATION {
                 self.emit_init_failed(cx, shared, Phase::Setup, failure);
             }
@@ -55,7 +55,7 @@ impl Execution {
         self.take_fields(cx, shared, fields)
     }
 
-    /// Tells that the execution begins (B-L9).
+    /// Emits that the execution begins (B-L9).
     fn begin(&mut self, cx: &mut Cx, shared: &Shared) {
         if self.open == Some(Phase::Setup) {
             return;
@@ -67,7 +67,7 @@ impl Execution {
         self.enter(cx, shared, Phase::Setup);
     }
 
-    /// Each result of a predecessor must be what the stage asks for (B-F21).
+    /// Checks that each predecessor's result fits the stage's `inputsSchema` (B-F21).
     fn check_inputs(&self) -> Result<(), Failure> {
         let Some(schema) = &self.stage_context.stage.inputs_schema else { return Ok(()) };
         for (index, result) in self.stage_context.upstream.iter().enumerate() {
@@ -97,7 +97,7 @@ impl Execution {
         emit(cx, "StageInitFailed", self.stage_context.event(shared, facts));
     }
 
-    /// The context is filled, and then fixed (B-L4).
+    /// Sets the fields of the context, which is then fixed (B-L4).
     fn take_fields(&mut self, cx: &mut Cx, shared: &Shared, fields: Map<String, Value>) -> Result<Step, Failure> {
         if let Some(name) = fields.keys().find(|name| RESERVED.contains(&name.as_str())) {
             let stage = &self.stage_context.stage.id;
@@ -113,7 +113,7 @@ impl Execution {
         Ok(Step::GoesOn)
     }
 
-    /// Renders the prompt once and looks at the tools (B-T7, B-F13, B-D14).
+    /// Renders the prompt once, checks the tools, and scans the model's input (B-T7, B-F13, B-D14).
     pub(super) fn init(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Step, Failure> {
         if self.act.is_none() {
             self.check_stop()?;
@@ -147,7 +147,7 @@ impl Execution {
         Ok(Step::GoesOn)
     }
 
-    /// Warns of placeholders for results that are not there: nothing is put in their place (B-T10).
+    /// Warns of placeholders for missing results, which become empty (B-T10).
     fn warn_of_missing_results(&self, cx: &mut Cx, shared: &Shared) {
         let count = self.stage_context.upstream.len();
         for path in self.stage_context.stage.body.beyond(count) {
@@ -162,7 +162,7 @@ impl Execution {
         }
     }
 
-    /// The effect that looks for secrets in a part of what the model will receive.
+    /// Id of the effect that scans a part of the model's input for secrets.
     pub(super) fn scan_id(&self, part: usize) -> EffectId {
         self.stage_context.path().aside(&format!("scan{}", part + 1))
     }
@@ -217,7 +217,7 @@ impl Execution {
         self.resolve(cx, shared, outcome, reason)
     }
 
-    /// What the outcome of the gate causes (B-G5).
+    /// Follows the outcome of the gate (B-G5).
     fn resolve(
         &mut self,
         cx: &mut Cx,
@@ -253,13 +253,13 @@ impl Execution {
         Ok(Step::GoesOn)
     }
 
-    /// What was answered when the stage was to run although its gate is not open: it holds until the stage leaves or is parked. In
-    /// a run of an `abi` before that it is asked again after each restart.
+    /// The answer to the question whether to run although the gate is not open. It is valid until the stage leaves or
+    /// is suspended. In runs of an earlier `abi` the stage asks again after each restart.
     fn answer_of_entry(&mut self, abi: u32) -> Option<bool> {
         if abi < KEEPS_ENTRY { self.confirmed.take() } else { self.confirmed }
     }
 
-    /// Neither Act nor Assert: on to Exit (B-G3).
+    /// Skips Act and Assert and continues at Exit (B-G3).
     fn pass_over(&mut self, verdict: Verdict, reason: Option<String>) {
         (self.verdict, self.reason) = (verdict, reason);
         self.act = None;
@@ -283,7 +283,7 @@ impl Execution {
         Ok(Step::GoesOn)
     }
 
-    /// Waits outside any process until somebody goes on with the run.
+    /// Waits outside any process until a person continues the run.
     pub(super) fn suspended(&mut self, cx: &mut Cx, shared: &Shared) -> Result<Step, Failure> {
         self.check_stop()?;
         let State::Suspended(id) = &self.state else { return Ok(Step::GoesOn) };

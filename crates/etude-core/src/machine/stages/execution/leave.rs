@@ -1,4 +1,4 @@
-//! Assert, Exit and Next: what became of a stage, and what comes after it.
+//! Assert, Exit and Next: the verdict and result of a stage, and the choice of the next stages.
 
 use std::task::Poll;
 
@@ -17,7 +17,7 @@ use crate::machine::{Cx, WARNS_OF_JOIN};
 use crate::plan::stages::{Assert, Exit, Next, NextRule, Output, Verdict};
 use crate::report::StageStatus;
 
-/// Largest `output` of a stage, in bytes (B-SR2).
+/// Maximum size of a stage's `output`, in bytes (B-SR2).
 const MAX_OUTPUT: usize = 1 << 20;
 
 impl Execution {
@@ -34,7 +34,7 @@ impl Execution {
                 Assert::Rules(rules) => {
                     let sources = Sources { stage_context: &self.stage_context, shared, view };
                     let decided = declared::decide(&sources, rules).map(|rule| (rule.then, rule.reason.clone()));
-                    // Without a judge a completion is good, and a cap is not (B-R3).
+                    // Without rules a completion is good, and a cap is not (B-R3).
                     let (verdict, reason) = match (decided, self.stage_context.cap_hit) {
                         (Some(decided), _) => decided,
                         (None, false) => (Verdict::Ok, None),
@@ -63,7 +63,7 @@ impl Execution {
         Ok(self.judge(cx, shared, verdict, reason))
     }
 
-    /// Takes the verdict on one attempt (B-R4, B-R7).
+    /// Applies the verdict on one attempt (B-R4, B-R7).
     fn judge(&mut self, cx: &mut Cx, shared: &Shared, verdict: Verdict, reason: Option<String>) -> Step {
         let stage_context = &mut self.stage_context;
         if let Some(attempt) = stage_context.attempts.last_mut() {
@@ -158,7 +158,7 @@ impl Execution {
         self.conclude(cx, shared, view, output, slot)
     }
 
-    /// Keeps the result and the slot, and says so.
+    /// Stores the result and the slot, and emits the end of the execution.
     fn conclude(
         &mut self,
         cx: &mut Cx,
@@ -209,7 +209,7 @@ impl Execution {
             let message = format!("the output of stage `{stage}` has {size} bytes; at most {MAX_OUTPUT} are taken");
             return Err(lifecycle(Phase::Exit, stage, &message, Map::new()));
         }
-        // Data of an older form was checked when it was written, and is brought to this one on a resume (B-ST3).
+        // Data of an older form was checked when it was written, and is migrated on a resumption (B-ST3).
         let is_current = shared.slot_version == shared.machine.slot.version;
         let Some(slot) = slot.filter(|_| is_current) else { return Ok(()) };
         let faults = shared.machine.slot.schema.faults(slot);
