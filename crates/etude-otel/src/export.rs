@@ -1,4 +1,4 @@
-//! Sending spans. Nothing that goes wrong here is felt by a run.
+//! Export of spans over HTTP. Errors here never affect a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::otlp;
 use crate::settings::Settings;
 use crate::span::Span;
 
-/// How often an export is tried that a server may take later.
+/// Maximum number of attempts of an export, if the server's status allows another attempt.
 const TRIES: u32 = 3;
 
-/// The pause before the second try; it grows.
+/// Pause before the second attempt; it grows with each further attempt.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Why no request could be made.
+/// Message for a request that cannot be built.
 const MALFORMED: &str = "`OTEL_EXPORTER_OTLP_ENDPOINT` must be like `http://localhost:4318`, headers like `name=value`";
 
-/// Why a request did not get there.
+/// Message for a request that did not reach the server.
 const UNCONNECTED: &str = "no connection: no one answers there, or its certificate is refused";
 
-/// Sends spans of one trace, in the background.
+/// Exporter of the spans of one trace; it sends in the background.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     settings: Arc<Settings>,
@@ -38,7 +38,7 @@ impl Exporter {
         Self { settings, trace, client, under_way: Vec::new() }
     }
 
-    /// Begins to send; waits for nothing. Called where a runtime is at hand.
+    /// Starts an export and returns at once. Must be called within a Tokio runtime.
     pub(crate) fn send(&mut self, spans: &[Span]) {
         let Ok(client) = self.client.clone() else { return };
         let (settings, body) =
@@ -49,7 +49,7 @@ impl Exporter {
     /// Waits until everything is sent.
     ///
     /// # Errors
-    /// Why something could not be.
+    /// The first error of an export, or a timeout.
     pub(crate) async fn close(self) -> Result<(), String> {
         let mut first = self.client.map(drop);
         let all = async {
@@ -85,7 +85,7 @@ async fn post(client: &Client, settings: &Settings, body: &str) -> Result<(), St
             }
             Err(error) if error.is_builder() => (MALFORMED.to_owned(), false),
             Err(error) if error.is_connect() => (UNCONNECTED.to_owned(), true),
-            // The address may hold a key; the error says enough without it.
+            // The URL may hold a key, and the error is clear without it.
             Err(error) => (error.without_url().to_string(), false),
         };
         if !may_be_tried || tried == TRIES {

@@ -1,10 +1,11 @@
-//! What runs do, as OpenTelemetry spans: runs, steps, agents, tools and chats, with the GenAI semantic conventions.
+//! OpenTelemetry spans of runs, steps, agents, tools and chats, with the GenAI semantic conventions.
 //!
-//! A [`Tracer`] is fed with what the driver tells anyway ([`Progress`]) and knows nothing else; nothing in the interpreter, the
-//! host or the providers knows of it. Its spans are sent as OTLP/JSON over HTTP ([`otlp`] is the form). Texts of prompts,
-//! answers and arguments are left out unless [`Settings::captures_content`] asks for them.
+//! A [`Tracer`] reads only the driver's [`Progress`] events. The interpreter, the host and the providers do not depend
+//! on this crate. Spans are sent as OTLP/JSON over HTTP ([`otlp`] builds the body). Texts of prompts, completions and
+//! arguments are left out unless [`Settings::captures_content`] is set.
 //!
-//! `docs/observability.md` tells people what is sent; `docs/adr/0028-otlp-without-a-library.md` why it is made here.
+//! `docs/observability.md` lists the exported data for users; `docs/adr/0028-otlp-without-a-library.md` explains why
+//! this crate needs no OTLP library.
 //!
 //! [`Progress`]: etude_runtime::driver::Progress
 

@@ -1,11 +1,11 @@
-//! The body of an export: OTLP in JSON, as the protocol's specification has it (ids in hexadecimal, 64-bit numbers as texts).
+//! Body of an export: OTLP in JSON, as its specification has it (ids in hexadecimal, 64-bit numbers as strings).
 
 use serde_json::{Value as Json, json};
 
 use crate::settings::Settings;
 use crate::span::{Span, Value};
 
-/// What the spans are said to come from.
+/// Name of the instrumentation scope.
 const SCOPE: &str = "etude";
 
 /// `INTERNAL` and `CLIENT` of `SpanKind`; `STATUS_CODE_ERROR`.
@@ -13,7 +13,7 @@ const INTERNAL: u8 = 1;
 const CLIENT: u8 = 3;
 const ERROR: u8 = 2;
 
-/// A request of the trace service with these spans.
+/// An `ExportTraceServiceRequest` with these spans, all of the trace `trace`.
 pub fn request(settings: &Settings, trace: &str, spans: &[Span]) -> Json {
     let text = |name: &str, value: &str| json!({"key": name, "value": {"stringValue": value}});
     let mut resource = vec![text("service.name", &settings.service)];

@@ -1,36 +1,36 @@
-//! What the environment says, by the names that OpenTelemetry specifies.
+//! Settings from the environment variables that OpenTelemetry specifies.
 
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
 
-/// How long an export may take unless the environment says otherwise.
+/// Timeout of an export unless the environment sets one.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where spans go, and what goes with them.
+/// Destination of spans, and the attributes that every export carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Where they are sent: `http://localhost:4318/v1/traces`.
+    /// URL of the trace endpoint: `http://localhost:4318/v1/traces`.
     pub endpoint: String,
-    /// Headers of each request, such as a key. Not printed by anything here.
+    /// Headers of each request, such as a key. This crate never prints them.
     pub headers: Vec<(String, String)>,
     /// `service.name`.
     pub service: String,
     /// Further attributes of the resource.
     pub resource: Vec<(String, String)>,
-    /// How long one export may take.
+    /// Timeout of one export.
     pub timeout: Duration,
-    /// Arguments of tools and what models say are attributes, too. Off unless asked for: they may hold anything.
+    /// Exports tool arguments and model completions as attributes, too. Off by default, because they may hold anything.
     pub captures_content: bool,
-    /// The trace and the span that runs belong to, as 32 and 16 hexadecimal digits: `TRACEPARENT`.
+    /// Trace and span that runs belong to, as 32 and 16 hexadecimal digits: `TRACEPARENT`.
     pub parent: Option<(String, String)>,
 }
 
-/// The variables that the headers of exports come from; the first that is set counts.
+/// Variables that hold the headers of exports; the first one that is set counts.
 pub const HEADERS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
 
 impl Settings {
-    /// The settings that variables make, each as `lookup` has it; `None` if no one wants spans.
+    /// Reads the settings from variables through `lookup`; `None` if no endpoint is set or export is disabled.
     pub fn of(lookup: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
         let text = |name: &str| lookup(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
         let is_true = |name: &str| text(name).is_some_and(|text| text.eq_ignore_ascii_case("true") || text == "1");
@@ -55,7 +55,7 @@ impl Settings {
         })
     }
 
-    /// The same for a run that belongs to the span `traceparent`, if that is one.
+    /// The same settings with `traceparent` as the parent; an invalid one is ignored.
     pub fn below(self, traceparent: &str) -> Self {
         Self { parent: parent(traceparent).or(self.parent), ..self }
     }
@@ -67,7 +67,7 @@ pub fn headers(lookup: &dyn Fn(&str) -> Option<String>) -> Vec<(String, String)>
     pairs(&text.unwrap_or_default())
 }
 
-/// `a=1,b=two%20words`.
+/// Parses `a=1,b=two%20words`.
 fn pairs(text: &str) -> Vec<(String, String)> {
     let pair = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
@@ -76,7 +76,7 @@ fn pairs(text: &str) -> Vec<(String, String)> {
     text.split(',').filter_map(pair).filter(|(name, _)| !name.is_empty()).collect()
 }
 
-/// The ids of `00-TRACE-SPAN-FLAGS` (W3C Trace Context).
+/// Trace and span id of `00-TRACE-SPAN-FLAGS` (W3C Trace Context).
 fn parent(text: &str) -> Option<(String, String)> {
     let mut parts = text.split('-');
     let (_, trace, span) = (parts.next()?, parts.next()?, parts.next()?);
@@ -94,7 +94,7 @@ mod tests {
         Settings::of(&|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
     }
 
-    /// Without an endpoint nothing is sent, and `OTEL_SDK_DISABLED` is received.
+    /// Nothing is sent without an endpoint or with `OTEL_SDK_DISABLED`.
     #[test]
     fn nothing_is_sent_unless_somebody_says_where() {
         assert_eq!(of(&[]), None);

@@ -1,4 +1,4 @@
-//! One span.
+//! A finished span, its attributes, and new ids.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,11 +10,11 @@ pub type Attribute = (&'static str, Value);
 pub enum Value {
     /// A text, exported as `stringValue`.
     Text(String),
-    /// A whole number.
+    /// A whole number, exported as `intValue`.
     Int(u64),
-    /// Any other number.
+    /// Any other number, exported as `doubleValue`.
     Float(f64),
-    /// A list of texts.
+    /// A list of texts, exported as `arrayValue`.
     Texts(Vec<String>),
 }
 
@@ -30,34 +30,34 @@ impl From<u64> for Value {
     }
 }
 
-/// Something that began and ended.
+/// A timed operation: a run, a step, a model call or a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
-    /// Its id: 16 hexadecimal digits.
+    /// The span's id: 16 hexadecimal digits.
     pub id: String,
-    /// The span that it is a part of.
+    /// Id of the enclosing span.
     pub parent: Option<String>,
     /// `chat openai/gpt`, `execute_tool Read`.
     pub name: String,
-    /// True for requests to others: their kind is `CLIENT`.
+    /// True for requests to another service: their kind is `CLIENT`.
     pub is_client: bool,
-    /// When it began, in nanoseconds since 1970.
+    /// Start, in nanoseconds since 1970.
     pub start_ns: u64,
-    /// When it ended, in nanoseconds since 1970.
+    /// End, in nanoseconds since 1970.
     pub end_ns: u64,
-    /// What is known of it.
+    /// Attributes in the order of the export.
     pub attributes: Vec<Attribute>,
-    /// What went wrong, if something did.
+    /// Error message; `None` if the operation succeeded.
     pub error: Option<String>,
 }
 
-/// The time, in nanoseconds since 1970.
+/// Current time, in nanoseconds since 1970.
 pub(crate) fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A new id of at most 16 random bytes.
+/// A new id of `bytes` random bytes, at most 16, in hexadecimal.
 pub(crate) fn new_id(bytes: usize) -> String {
     etude_core::digest::hex(&uuid::Uuid::new_v4().as_bytes()[..bytes])
 }

@@ -1,4 +1,4 @@
-//! From what the driver tells to spans.
+//! Translation of the driver's progress events into spans.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use crate::export::Exporter;
 use crate::settings::Settings;
 use crate::span::{Attribute, Span, Value, new_id, now_ns};
 
-/// Spans that are ready wait until there are this many.
+/// Number of finished spans that are sent at once.
 const BATCH: usize = 256;
 
-/// Or until the oldest has waited this long.
+/// Time since the last export after which waiting spans are sent, in nanoseconds.
 const AT_LATEST_NS: u64 = if cfg!(test) { 3_600_000_000_000 } else { 5_000_000_000 };
 
-/// How a run ended, for its span.
+/// Outcome of a run, for its span.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Run {
     /// The id of the run, exported as `etude.run.id`.
     pub id: String,
     /// `succeeded`, `failed`, `cancelled`, `waiting`.
     pub status: String,
-    /// What went wrong first: the word of its kind, and the message if content is captured.
+    /// First error: the word of its kind, and the message, which is exported only if content is captured.
     pub error: Option<(String, String)>,
 }
 
-/// Makes spans of one run, or of as much of it as this process does.
+/// Builds the spans of one run, or of the part that this process executes.
 #[derive(Debug)]
 pub struct Tracer {
     exporter: Exporter,
@@ -45,12 +45,12 @@ pub struct Tracer {
 #[derive(Debug)]
 struct Step {
     span: Span,
-    /// Since when a model may have been asked.
+    /// Earliest start of the next model call, in nanoseconds since 1970.
     asked_ns: u64,
 }
 
 impl Tracer {
-    /// A tracer for a run of `target`, which is of this kind: `pipeline`, `skill`, `machine`.
+    /// A tracer for a run of `target`; `mode` is `pipeline`, `skill` or `machine`.
     pub fn new(settings: Settings, mode: &str, target: &str) -> Self {
         let trace = settings.parent.as_ref().map_or_else(|| new_id(16), |(trace, _)| trace.clone());
         let attributes = vec![("etude.run.target", target.into()), ("etude.run.mode", mode.into())];
@@ -71,7 +71,7 @@ impl Tracer {
         }
     }
 
-    /// Takes what the driver tells. What happened in an earlier process had its spans there.
+    /// Handles an event of the driver. Replayed events get no spans: the earlier process has sent them.
     pub fn observe(&mut self, progress: &Progress<'_>) {
         let Progress::Machine { event, rows, is_replay } = progress else { return };
         if *is_replay {
@@ -85,7 +85,8 @@ impl Tracer {
         }
     }
 
-    /// An invocation that is no part of a run's plan began: of a skill, of a layer. `key` names it until it ends.
+    /// Opens the span of an invocation outside the run's plan: of a skill or a middleware. `key` identifies it until
+    /// [`Tracer::ended`].
     pub fn began(&mut self, key: &str, tool: &str, serves: Option<&str>) {
         let mut attributes: Vec<Attribute> =
             vec![("gen_ai.operation.name", "execute_tool".into()), ("gen_ai.tool.name", tool.into())];
@@ -94,7 +95,7 @@ impl Tracer {
         self.open.insert(key.to_owned(), opened);
     }
 
-    /// It ended; `error` is the word for what it threw.
+    /// Closes the span of the invocation `key`; `error` is the word for its error.
     pub fn ended(&mut self, key: &str, error: Option<&str>) {
         if let Some(mut span) = self.open.remove(key) {
             span.attributes.extend(error.map(|word| ("error.type", word.into())));
@@ -102,12 +103,12 @@ impl Tracer {
         }
     }
 
-    /// Ends the run's span, and waits until everything is sent.
+    /// Ends the run's span, and waits until all spans are sent.
     ///
     /// # Errors
-    /// Why spans could not be sent, in a few words.
+    /// A short reason why spans were not sent.
     pub async fn finish(mut self, run: &Run) -> Result<(), String> {
-        // What still runs has been given up, or goes on in another process.
+        // Spans that are still open were abandoned, or continue in another process.
         let open: Vec<Span> = std::mem::take(&mut self.open).into_values().collect();
         let steps: Vec<Span> = std::mem::take(&mut self.steps).into_values().map(|step| step.span).collect();
         self.ready.extend(open.into_iter().chain(steps).map(|span| closed(span, None)));
@@ -138,7 +139,7 @@ impl Tracer {
             self.begin_step(*row, rows);
         }
         let ended = if let Event::StepEnded { row } = event { Some(*row) } else { None };
-        // Steps that run are charged with an event or without; of the others all was reported when they ended.
+        // Running steps may gain usage without an event of their own; a step that ended has reported all of its usage.
         for row in self.steps.keys().copied().chain(ended) {
             self.reported.extend(rows.get(row).map(|known| (row, known.usage)));
         }
@@ -218,7 +219,8 @@ impl Tracer {
         self.ready.push(closed(step.span, failed));
     }
 
-    /// A model has answered, if more was used than was reported: since the step began, or since its last answer or tool.
+    /// Adds the span of a model call if the step's usage has grown since the last report. The call began when the step
+    /// did, or at its last completion or tool.
     fn chat(&mut self, row: usize, rows: &[StepRow], more: Vec<Attribute>, error: Option<&str>) {
         let (Some(step), Some(known)) = (self.steps.get_mut(&row), rows.get(row)) else { return };
         let used = since(self.reported.get(&row), &known.usage);
@@ -258,7 +260,7 @@ fn closed(span: Span, error: Option<String>) -> Span {
     Span { end_ns, error, ..span }
 }
 
-/// What was used after `before`.
+/// Usage after `before`.
 fn since(before: Option<&Usage>, now: &Usage) -> Usage {
     let Some(before) = before else { return *now };
     Usage {

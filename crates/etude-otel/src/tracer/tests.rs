@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::*;
 
-/// A collector: takes one request, answers with `status`, and hands on its head and body.
+/// A collector that answers each request with `status` and passes on its head and body.
 fn collector(status: &'static str) -> (String, mpsc::Receiver<(String, Json)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -69,7 +69,7 @@ fn row(name: &str, kind: &'static str, calls: u64) -> StepRow {
     }
 }
 
-/// A code step, then an agent that answers twice with a tool between.
+/// A code step, then an agent with two completions and a tool call between them.
 fn emit(tracer: &mut Tracer) {
     let mut reported = |event: Event, calls: u64| {
         let rows = [row("fetch", "code", 0), row("answer", "skill", calls)];
@@ -96,8 +96,8 @@ fn attribute<'j>(span: &'j Json, key: &str) -> &'j Json {
     found.map_or(&Json::Null, |one| one["value"].as_object().unwrap().values().next().unwrap())
 }
 
-/// A collector gets a span for the run, each step, agent, answer of a model and tool, with the names of the GenAI
-/// conventions and no text of a prompt, an answer or an argument.
+/// A collector gets a span for the run and for each step, agent, completion and tool. The names are those of the GenAI
+/// conventions; no span holds a text of a prompt, a completion or an argument.
 #[tokio::test]
 async fn a_collector_gets_what_a_run_does() {
     let (address, requests) = collector("200 OK");
@@ -128,7 +128,7 @@ async fn a_collector_gets_what_a_run_does() {
     );
 }
 
-/// Texts are sent where somebody asks for them; a run belongs to the trace that its environment names.
+/// Texts are sent if the environment asks for them; a run belongs to the trace that its environment names.
 #[tokio::test]
 async fn texts_and_a_parent_are_taken_where_they_are_named() {
     let (address, requests) = collector("200 OK");
@@ -149,7 +149,8 @@ async fn texts_and_a_parent_are_taken_where_they_are_named() {
     );
 }
 
-/// What an earlier process did has its spans there; what it began is distinguished from where this one goes on.
+/// Steps of an earlier process get no second span. A step that it began keeps its usage apart from that of this
+/// process.
 #[tokio::test]
 async fn what_is_replayed_is_not_sent_again() {
     let (address, requests) = collector("200 OK");
@@ -173,7 +174,7 @@ async fn what_is_replayed_is_not_sent_again() {
         1,
         true,
     );
-    // An answer of which no event reported, before an event of another step.
+    // A completion that no event reported, before an event of another step.
     reported(Event::StepStarted { row: 2 }, 2, true);
     reported(Event::StepEnded { row: 2 }, 2, true);
     reported(Event::StepEnded { row: 1 }, 3, false);
@@ -186,7 +187,7 @@ async fn what_is_replayed_is_not_sent_again() {
     assert_eq!(attribute(&spans[2], "gen_ai.usage.input_tokens"), "60");
 }
 
-/// A collector that refuses or is not there is reported in a few words, without its address, and harms nothing.
+/// A collector that refuses or is unreachable is reported briefly, without its address, and the run goes on.
 #[tokio::test]
 async fn a_collector_that_is_not_there_harms_nothing() {
     let (address, _requests) = collector("400 Bad Request");
