@@ -1,4 +1,4 @@
-//! One question to a model, with a schema for the answer and the retries of an llm step: the machine itself asks it.
+//! One question to a model, with a schema for the answer and the retries of an `llm` step: the machine itself asks it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,11 +13,11 @@ use etude_runtime::host::ModelPort;
 use etude_spec::lower;
 use serde_json::Value;
 
-/// A question to a model that is no step of a run, with the schema of the answer.
+/// A question to a model outside a run, with the schema of the answer.
 pub(crate) struct Question {
-    /// The tier that is asked.
+    /// Tier of the model.
     pub(crate) tier: Tier,
-    /// What it is for, as messages name it.
+    /// Purpose of the question, for messages.
     pub(crate) name: &'static str,
     pub(crate) system: &'static str,
     pub(crate) prompt: String,
@@ -25,7 +25,7 @@ pub(crate) struct Question {
     pub(crate) schema: Value,
 }
 
-/// What came back, and what it cost.
+/// The model's answer, and the cost of the calls.
 pub(crate) struct Reply {
     pub(crate) value: Result<Json, Failure>,
     pub(crate) usage: Usage,
@@ -35,19 +35,19 @@ pub(crate) struct Reply {
 /// A model call before a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// What it was for: `route`, `parameters` or `wording`.
+    /// Purpose: `route`, `parameters` or `wording`.
     pub purpose: &'static str,
     /// `provider/model`, if one was chosen.
     pub model: Option<String>,
     /// The system prompt.
     pub system: String,
-    /// The last message of the prompt: the question, or what was wrong with the answer before.
+    /// Last message of the prompt: the question, or the faults of the previous answer.
     pub prompt: String,
-    /// The text of the answer, or why there is none.
+    /// Text of the completion, or the error message.
     pub answer: Result<String, String>,
     /// Tokens and US dollars of the call.
     pub usage: Usage,
-    /// The time until the response, in milliseconds.
+    /// Time until the response, in milliseconds.
     pub elapsed_ms: u64,
 }
 

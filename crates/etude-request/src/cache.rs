@@ -1,5 +1,5 @@
-//! Routers that were built before. A file is named for everything that its router was made of, so that no file is ever
-//! changed: it is written beside its place and renamed. What is damaged, of another version, or not to be read is built
+//! Cache of built routers. A file's name is the hash of everything that its router depends on, so a file never changes.
+//! It is written to a temporary name and renamed. A damaged or unreadable file, or one of another version, is built
 //! again.
 
 use std::fs;
@@ -12,17 +12,17 @@ use etude_files::private;
 use etude_files::whole::{self, Access, Durability};
 use etude_route::{FORMAT, Route, Router};
 
-/// Texts of all routes together below which building costs less than reading.
+/// Minimum number of texts in all routes; below it, building a router costs less than reading one.
 const SMALL: usize = 400;
-/// Routers that are kept, the newest ones.
+/// Number of routers that are kept; the oldest go first.
 const KEPT: usize = 12;
-/// Age at which a file that was never renamed belongs to no one any more.
+/// Age at which an unfinished file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
-/// The end of a file's name.
+/// Extension of a finished file.
 const SUFFIX: &str = "router";
 
-/// The router of `routes`, and of the model of sentences `model` if there is one: from the directory `dir`, or else what
-/// `build` gives, which is then put there. A small table of words is not kept.
+/// Returns the router of `routes` and of the sentence model `model`, if there is one. It comes from the directory
+/// `dir`; otherwise `build` makes it and it is stored there. A small table of words is not stored.
 pub(super) fn router(
     dir: Option<&Path>,
     routes: &[Route],
@@ -36,7 +36,7 @@ pub(super) fn router(
         return router;
     }
     let router = build();
-    // Without it the next one is built again, which is all that can be done about it.
+    // If the write fails, the next run builds the router again.
     drop(write(dir, &name, &router.to_bytes()));
     router
 }
@@ -55,7 +55,7 @@ fn key(routes: &[Route], model: Option<&str>) -> Digest {
     Digest::of(text.as_bytes())
 }
 
-/// The bytes of a router stand behind their hash.
+/// Reads a router; the file holds its hash and then its bytes.
 fn read(path: &Path) -> Option<Router> {
     let bytes = fs::read(path).ok()?;
     let (hash, body) = bytes.split_first_chunk::<32>()?;
@@ -69,7 +69,7 @@ fn write(dir: &Path, name: &str, body: &[u8]) -> io::Result<()> {
     prune(dir)
 }
 
-/// Removes all but the newest routers, and what was never finished.
+/// Removes all but the newest routers, and abandoned temporary files.
 fn prune(dir: &Path) -> io::Result<()> {
     let mut whole = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -86,7 +86,7 @@ fn prune(dir: &Path) -> io::Result<()> {
     }
     whole.sort();
     let surplus = whole.len().saturating_sub(KEPT);
-    // Another process may be removing the same ones.
+    // Another process may be removing the same files.
     whole.into_iter().take(surplus).for_each(|(_, path)| drop(fs::remove_file(path)));
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Parameters from the request: what code can take, then what a model finds and the request shows.
+//! Parameters from the request: values that code finds, then values that a model finds and the request
+//! confirms.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::ask::Call;
 use super::source::{From, Source};
 use super::{ask, in_routing, parameters, prompt};
 
-/// A request for a pipeline, and which of its parameters were given in another way.
+/// A request for a pipeline, and the parameters that were given in another way.
 #[derive(Debug, Clone)]
 pub struct Stated<'a> {
     /// The request in the user's words.
@@ -30,46 +31,46 @@ pub struct Stated<'a> {
     pub declared: &'a InputDecl,
     /// The names of parameters that were given in another way.
     pub given: Vec<&'a str>,
-    /// What of the request was read already, in bytes.
+    /// Ranges of the request that were read already, in bytes.
     pub masked: Vec<Range<usize>>,
 }
 
-/// What was found in a request.
+/// Parameters found in a request.
 #[derive(Debug, Clone, Default)]
 pub struct Extracted {
     /// A JSON object with the parameters that the request states and that were not given otherwise.
     pub input: String,
-    /// Where each of them comes from.
+    /// Origin of each value in `input`.
     pub sources: Vec<Source>,
-    /// Parameters that would take their default although the request has something that may be meant for them.
+    /// Parameters that would take their default although the request has a text that may belong to them.
     pub unclear: Vec<Unclear>,
-    /// What a model said that the request does not show: names and values as JSON.
+    /// Values of the model that the request does not confirm: names and values as JSON.
     pub made_up: Vec<(String, String)>,
-    /// What the model calls have cost.
+    /// Tokens and cost of the model calls.
     pub usage: Usage,
-    /// Why the model has given nothing that could be used, if it has not.
+    /// Reason why the model gave no usable values; `None` if it did or was not asked.
     pub undelivered: Option<String>,
-    /// The model calls.
+    /// The model calls, in order.
     pub calls: Vec<Call>,
 }
 
-/// A parameter that the request may mean with something that it did not get.
+/// A parameter without a value, for which the request has a possible text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unclear {
     /// The name of the parameter.
     pub name: String,
-    /// Its default, as JSON.
+    /// The declared default, as JSON.
     pub default: Option<String>,
-    /// What stands in the request.
+    /// Possible texts in the request.
     pub texts: Vec<String>,
-    /// A value that it could have, as it would be typed.
+    /// An accepted value, as a user would type it.
     pub example: Option<String>,
 }
 
-/// The `NAME=VALUE` of a request whose names are declared: given as if by `-i`.
+/// Finds each `NAME=VALUE` of a request whose name is declared: it counts as given by `-i`.
 ///
 /// # Errors
-/// A name that is nearly one: it, and the name that may be meant.
+/// A name that resembles a declared one: the name as typed, and the declared one.
 pub fn typed(request: &str, declared: &InputDecl) -> Result<Vec<pairs::Pair>, (String, String)> {
     let mut found = Vec::new();
     for pair in pairs::pairs(request) {
@@ -84,20 +85,21 @@ pub fn typed(request: &str, declared: &InputDecl) -> Result<Vec<pairs::Pair>, (S
 }
 
 impl Stated<'_> {
-    /// The parameters for which the request may have something that only a model can find, in their order.
+    /// Names of the parameters that only a model may find in the request, in their order.
     pub fn questions(&self) -> Vec<String> {
         let facts = parameters::facts(self.declared, &self.given);
         let names = self.reading(&facts).questions().into_iter().map(|question| question.name);
         names.collect()
     }
 
-    /// What code takes from the request.
+    /// Extracts only with code, without a model.
     pub fn by_code(&self) -> Extracted {
         let facts = parameters::facts(self.declared, &self.given);
         self.result(&self.reading(&facts), None, &[])
     }
 
-    /// Reads the request; `models` are asked about what code cannot find. Without them, that is left open.
+    /// Extracts the parameters; `models` are asked for those that code cannot find. Without `models`, they are left
+    /// open.
     ///
     /// # Errors
     /// The model could not be asked.
@@ -119,14 +121,14 @@ impl Stated<'_> {
                 found = self.believed(&members);
                 None
             }
-            // Nothing usable was found: what is required is then missing, and is said to be.
+            // Without a usable answer, required parameters are missing and are reported as such.
             Err(failure) if failure.kind == FailureKind::ValidationExhausted => Some(failure.message),
             Err(failure) => return Err(in_routing(failure)),
         };
         Ok(Extracted { usage: reply.usage, calls: reply.calls, undelivered, ..found })
     }
 
-    /// Reads the request again, with what a model has said.
+    /// Reads the request again, with the model's values.
     fn believed(&self, members: &IndexMap<String, String>) -> Extracted {
         let facts = parameters::facts(self.declared, &self.given);
         let mut reading = self.reading(&facts);
@@ -153,7 +155,7 @@ impl Stated<'_> {
         Reading::new(self.request, about, parameters, &self.masked)
     }
 
-    /// What a reading comes to. If a model had a say, `by_code` names what it did not decide.
+    /// Turns a reading into its result. If a model took part, `by_code` names the parameters that code found.
     fn result(&self, reading: &Reading<'_>, by_code: Option<&[String]>, made_up: &[(String, String)]) -> Extracted {
         let sources: Vec<Source> = reading
             .taken()
@@ -186,9 +188,9 @@ impl Stated<'_> {
         }
     }
 
-    /// The schema of the parameters that a model may answer with: all that were not given, also those that code has found,
-    /// whose value holds. `None` if code has found them all. Where several numbers stand in the request, the answer is one of
-    /// them.
+    /// Schema of the parameters that a model may answer with: all that were not given, including those that code has
+    /// found, whose value stays. `None` if code has found them all. If the request has several numbers, the schema
+    /// allows only those.
     fn wanted(&self, taken: &[&str], questions: &[Question]) -> Option<Value> {
         let mut schema = self.declared.schema();
         let object = schema.as_object_mut()?;
@@ -211,7 +213,7 @@ impl Stated<'_> {
     }
 }
 
-/// The members of an object in order, each value as the JSON text that was written.
+/// Members of an object in order, each value as its original JSON text.
 fn members(object: &Json) -> Option<IndexMap<String, String>> {
     let text = object.text().ok()?;
     let members: IndexMap<String, &RawValue> = serde_json::from_str(&text).ok()?;

@@ -1,5 +1,5 @@
-//! From a request in words to a pipeline and its input: the router of `etude-route` over the pipelines of an app, and a
-//! model where the router is not sure.
+//! Routing of a request in words to a pipeline and its input: the router of `etude-route` over the pipelines of
+//! an app, and a model where the router is not sure.
 
 mod ask;
 mod cache;
@@ -31,7 +31,7 @@ pub use source::{From, Source, Trail, sources, sources_json};
 pub use wording::{Words, reworded};
 
 etude_core::words! {
-    /// Who decides.
+    /// Judge of a request: the embedded router, a model, or both.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum Mode {
         /// The embedded router where it is sure, the `lite` tier where it is not.
@@ -44,12 +44,12 @@ etude_core::words! {
     }
 }
 
-/// From this score on a model is asked, also about what the embedded router rejects. On the validation part of CLINC150,
-/// one request in ten lies between here and the router's own threshold; the right pipeline is among its candidates for
-/// nine of ten of those that have one (`docs/design/routing.md`).
+/// Minimum score at which a model is asked, also about requests that the embedded router rejects. On the validation
+/// part of CLINC150, one request in ten lies between this and the router's own threshold. For nine in ten of those that
+/// have a right pipeline, it is among the candidates (`docs/design/routing.md`).
 const WORTH_ASKING: f64 = 0.1;
 
-/// The routing table: every valid business pipeline, and every machine that says what it is for.
+/// Routing table: every valid business pipeline, and every machine with a description or triggers.
 #[derive(Debug)]
 pub struct Table {
     routes: Vec<Route>,
@@ -58,29 +58,29 @@ pub struct Table {
     broken: usize,
 }
 
-/// Where a request goes, and why.
+/// Destination of a request, with the reasons.
 #[derive(Debug, Clone)]
 pub struct Routed {
     /// The pipeline; `None` if none fits.
     pub pipeline: Option<String>,
-    /// Who decided: `embedded` or `llm`.
+    /// The mode that decided: `embedded` or `llm`.
     pub decided_by: Mode,
-    /// What the embedded router thinks.
+    /// Decision of the embedded router.
     pub embedded: Decision,
-    /// What to say about the decision.
+    /// Remarks on the decision, for the user.
     pub notes: Vec<String>,
-    /// What model calls have cost.
+    /// Tokens and cost of the model calls.
     pub usage: Usage,
-    /// The model calls.
+    /// The model calls, in order.
     pub calls: Vec<Call>,
 }
 
 impl Table {
-    /// The table of an app: every pipeline whose definition holds. A large one is built once and then taken from the
-    /// directory `cache`, if there is one.
+    /// Builds the table of an app from every pipeline with a valid definition. The router of a large table is kept in
+    /// the directory `cache`, if there is one.
     ///
-    /// Machines with a description or example requests are routes as well; a pipeline of the same name goes before. Pipelines
-    /// in `left_out` are none.
+    /// Machines with a description or example requests are routes as well; a pipeline of the same name has priority.
+    /// Pipelines in `left_out` are skipped.
     pub fn of_app(sources: &dyn Sources, rules: Rules, cache: Option<&Path>, left_out: &[String]) -> Self {
         let (mut summaries, _) = App::new(sources).summaries();
         summaries.retain(|summary| !left_out.contains(&summary.name));
@@ -103,7 +103,7 @@ impl Table {
         Self { routes, router, meaning: None, broken }
     }
 
-    /// A table of pipelines that need not be those of an app.
+    /// Builds a table of the valid pipelines in `summaries`, which need not be those of an app.
     pub fn of_summaries(summaries: impl IntoIterator<Item = Summary>) -> Self {
         let route = |summary: Summary| Route {
             name: summary.name,
@@ -113,28 +113,30 @@ impl Table {
         Self::new(summaries.into_iter().filter(|summary| summary.valid).map(route).collect())
     }
 
-    /// A table of these routes.
+    /// Builds a table of these routes.
     pub fn new(routes: Vec<Route>) -> Self {
         let router = Router::new(&routes);
         Self { routes, router, meaning: None, broken: 0 }
     }
 
-    /// The table with a second look by meaning, wherever words alone are not sure. Nothing of it is loaded before.
+    /// The table with a second router that compares meanings, for requests where words alone are not sure. The model is
+    /// loaded on first use.
     pub fn with_meaning(self, sentences: Arc<dyn Sentences>, cache: Option<&Path>) -> Self {
         Self { meaning: Some(Meaning::new(sentences, cache)), ..self }
     }
 
-    /// How many pipelines of the app are not in the table, because their definitions do not hold.
+    /// Number of pipelines and machines of the app that are left out of the table because their definitions are
+    /// invalid.
     pub fn broken(&self) -> usize {
         self.broken
     }
 
-    /// The pipelines in the table.
+    /// Names of the routes in the table.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.routes.iter().map(|route| route.name.as_str())
     }
 
-    /// Decides where `request` goes. Without `models`, `auto` stays embedded.
+    /// Picks the pipeline for `request`. Without `models`, `auto` stays embedded.
     ///
     /// # Errors
     /// A model was needed and could not be asked.
@@ -151,7 +153,7 @@ impl Table {
         }
     }
 
-    /// What the embedded router thinks of `request`, which is the decision unless [`Table::asks_model`] says otherwise.
+    /// Decision of the embedded router on `request`. It is final unless [`Table::asks_model`] returns true.
     pub fn decide(&self, request: &str) -> Routed {
         let by_words = self.router.decide(request);
         let by_meaning = self.meaning.as_ref().filter(|_| by_words.verdict != Verdict::Sure);
@@ -166,7 +168,7 @@ impl Table {
         }
     }
 
-    /// Whether a model must be called after the embedded router has decided.
+    /// True if a model must be called after the embedded router has decided.
     pub fn asks_model(&self, routed: &Routed, mode: Mode) -> bool {
         let asks = match mode {
             Mode::Llm => true,
@@ -176,7 +178,7 @@ impl Table {
         asks && !self.routes.is_empty()
     }
 
-    /// Has a model decide in place of the embedded router. Without `models`, `auto` stays with what that said.
+    /// Asks a model in place of the embedded router. Without `models`, `auto` keeps the router's decision.
     ///
     /// # Errors
     /// A model was needed and could not be asked.
@@ -211,7 +213,7 @@ impl Table {
         routed.decided_by = Mode::Llm;
         routed.pipeline = match answer.value {
             Ok(value) => prompt::chosen(&value).filter(|name| routes.iter().any(|route| route.name == *name)),
-            // A model that insists on names that are not in the table has found no pipeline.
+            // A model that insists on unknown names has found no pipeline.
             Err(failure) if failure.kind == FailureKind::ValidationExhausted => {
                 routed.notes.push(failure.message);
                 None
@@ -222,7 +224,7 @@ impl Table {
     }
 }
 
-/// What the pipeline or machine `name` of an app says of itself.
+/// Description and triggers of the pipeline or machine `name`; empty if the app has none of that name.
 pub fn about(sources: &dyn Sources, rules: Rules, name: &str) -> Route {
     let app = App::new(sources);
     let of_pipeline = || app.summary_of(name).map(|summary| (summary.description, summary.triggers));
@@ -234,7 +236,7 @@ pub fn about(sources: &dyn Sources, rules: Rules, name: &str) -> Route {
     Route { name: name.to_owned(), description, triggers }
 }
 
-/// A failure that happened while a request was routed.
+/// Marks a failure as one of the routing phase.
 pub(crate) fn in_routing(mut failure: Failure) -> Failure {
     failure.phase = Some(Phase::Routing);
     failure.step = None;

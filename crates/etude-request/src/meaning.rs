@@ -1,4 +1,4 @@
-//! The second look: meaning, where words are not sure.
+//! Second router, which compares meanings where words alone are not sure.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,15 @@ use etude_route::{Decision, Embedder, Route, Router};
 
 use super::cache;
 
-/// A model of sentences that is loaded when it is needed first.
+/// A sentence model that is loaded on first use.
 pub trait Sentences: Send + Sync + fmt::Debug {
-    /// What its vectors depend on, such as the hash of its weights.
+    /// Identity of the vectors, such as the hash of the weights.
     fn id(&self) -> &str;
-    /// Loads it; `None` if it cannot be loaded.
+    /// Loads the model; `None` if that fails.
     fn load(&self) -> Option<Box<dyn Embedder + Send + Sync>>;
 }
 
-/// A router that also compares meanings, built when it is asked first.
+/// A router that also compares meanings, built on the first request.
 pub(super) struct Meaning {
     sentences: Arc<dyn Sentences>,
     cache: Option<PathBuf>,
@@ -39,7 +39,8 @@ impl Meaning {
         Self { sentences, cache: cache.map(Path::to_owned), built: OnceLock::new() }
     }
 
-    /// What `request` means among `routes`, which are the same ones every time; `None` if meaning is not to be had.
+    /// Decides by meaning; `routes` must be the same at every call. `None` if the model cannot be loaded or had no part
+    /// in the decision.
     pub(super) fn decide(&self, routes: &[Route], request: &str) -> Option<Decision> {
         let built = self.built.get_or_init(|| {
             let embedder = self.sentences.load()?;

@@ -1,4 +1,4 @@
-//! How well requests are routed: the user's own labelled phrases, measured (`etude route --test`).
+//! Accuracy and latency of routing, measured on the user's own labelled requests (`etude route --test`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use serde_json::{Value, json};
 
 use super::{Mode, Routed, Table};
 
-/// A request with the pipeline it belongs to.
+/// A request with its expected pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Labelled {
     /// The request in the user's words.
     pub request: String,
-    /// Its pipeline; `None` if none fits.
+    /// The right pipeline; `None` if none fits.
     pub expected: Option<String>,
 }
 
-/// The decisions of a router about labelled requests, with their latencies.
+/// Decisions of a router on labelled requests, with their latencies.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// Each request with its decision.
     pub decisions: Vec<(Labelled, Routed)>,
-    /// Milliseconds of each decision.
+    /// Latency of each decision, in milliseconds.
     latencies: Vec<f64>,
 }
 
 /// Reads JSON lines `{"request", "expected": name or null}`.
 ///
 /// # Errors
-/// Which line is wrong, and how.
+/// The number of the invalid line, and the reason.
 pub fn parse_labelled(text: &str) -> Result<Vec<Labelled>, String> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
@@ -49,7 +49,7 @@ pub fn parse_labelled(text: &str) -> Result<Vec<Labelled>, String> {
         .collect()
 }
 
-/// Routes every request and compares.
+/// Routes every request and records each decision with its latency.
 ///
 /// # Errors
 /// A model was needed and could not be asked.
@@ -70,7 +70,7 @@ pub async fn measure(
 }
 
 impl Measured {
-    /// The summary. Shares are null where there is nothing to divide by.
+    /// Accuracy, latencies and confusions as a document. A share without requests is null.
     pub fn summary(&self) -> Value {
         let hit = |(one, routed): &&(Labelled, Routed)| one.expected == routed.pipeline;
         let share = |wanted: &dyn Fn(&Labelled) -> bool| {
@@ -99,8 +99,7 @@ impl Measured {
         })
     }
 
-    /// How surely the score tells requests that belong somewhere from those that do not: the chance that one of the
-    /// former has the higher score.
+    /// Area under the ROC curve: the probability that an in-scope request has a higher score than an out-of-scope one.
     fn auroc(&self) -> Option<f64> {
         let mut scores: Vec<(f64, bool)> =
             self.decisions.iter().map(|(one, routed)| (routed.embedded.score, one.expected.is_some())).collect();
@@ -125,7 +124,7 @@ impl Measured {
     }
 }
 
-/// Four decimals: what is measured means no more.
+/// Rounds to four decimals; more are not significant.
 fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }

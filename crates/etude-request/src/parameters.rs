@@ -1,10 +1,10 @@
-//! Declared parameters, as the reader of requests takes them.
+//! Declared parameters in the form that the request reader takes.
 
 use etude_route::values::{ModelValue, Parameter, Type};
 use etude_spec::input::{InputDecl, Parameter as Declared};
 use serde_json::Value;
 
-/// What a declaration says, kept for as long as a request is read.
+/// Parts of a declaration that a reading borrows.
 pub(super) struct Facts<'d> {
     declared: &'d Declared,
     schema: &'d Value,
@@ -13,7 +13,7 @@ pub(super) struct Facts<'d> {
     accepts: Box<dyn Fn(&str) -> bool + 'd>,
 }
 
-/// The facts of all parameters; `given` are the names of those that were given in another way.
+/// Facts of all parameters; `given` names the parameters that were given in another way.
 pub(super) fn facts<'d>(input: &'d InputDecl, given: &[&str]) -> Vec<Facts<'d>> {
     let facts = input.parameters.iter().map(|declared| Facts {
         declared,
@@ -26,7 +26,7 @@ pub(super) fn facts<'d>(input: &'d InputDecl, given: &[&str]) -> Vec<Facts<'d>> 
 }
 
 impl Facts<'_> {
-    /// The parameter that they are of.
+    /// The view of these facts that a reading takes.
     pub(super) fn parameter(&self) -> Parameter<'_> {
         let text = |member: &str| self.schema.get(member).and_then(Value::as_str);
         let choices = self.schema.get("enum").and_then(Value::as_array).into_iter().flatten();
@@ -44,7 +44,7 @@ impl Facts<'_> {
     }
 }
 
-/// The type of a value; `null` beside it does not matter.
+/// Type of a value by its schema; `null` next to another type is ignored.
 fn kind(schema: &Value) -> Type {
     let types: Vec<&str> = match schema.get("type") {
         Some(Value::String(word)) => vec![word],
@@ -66,7 +66,7 @@ fn kind(schema: &Value) -> Type {
     }
 }
 
-/// A value of a model's answer.
+/// Converts a value of a model's answer.
 pub(super) fn said(value: &Value) -> ModelValue {
     match value {
         Value::Null => ModelValue::Null,

@@ -1,5 +1,5 @@
-//! What the model is asked for routing. Requests and descriptions are data in it: they stand between marks that their
-//! authors cannot know, and nothing in them is an instruction.
+//! Prompts for routing and for parameters. Requests and descriptions are data in them: they stand between marks that
+//! their authors cannot know, and contain no instructions.
 
 use etude_core::data::Json;
 use etude_core::digest::Digest;
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::ask::Question;
 
-/// The answer when no pipeline fits.
+/// Answer of the model when no pipeline fits.
 pub(super) const NONE: &str = "none";
 
-/// More pipelines than these are not offered at once: the embedded router picks the nearest ones.
+/// Maximum number of pipelines in a prompt; of more, the embedded router picks the nearest.
 const MAX_CANDIDATES: usize = 200;
 
-/// The pipelines that the model is offered, and how many are left out.
+/// Pipelines for the prompt, and the number of those left out.
 pub(super) fn candidates<'r>(routes: &'r [Route], embedded: &Decision) -> (Vec<&'r Route>, usize) {
     if routes.len() <= MAX_CANDIDATES {
         return (routes.iter().collect(), 0);
@@ -27,7 +27,7 @@ pub(super) fn candidates<'r>(routes: &'r [Route], embedded: &Decision) -> (Vec<&
     (candidates, routes.len() - MAX_CANDIDATES)
 }
 
-/// Asks which pipeline a request is for.
+/// Asks for the pipeline of a request.
 pub(super) fn for_routing(request: &str, routes: &[&Route]) -> Question {
     let table: Vec<Value> = routes
         .iter()
@@ -55,8 +55,8 @@ pub(super) fn for_routing(request: &str, routes: &[&Route]) -> Question {
     }
 }
 
-/// Asks for the parameters of a pipeline. `parameters` is the JSON Schema of the input, of which nothing is required:
-/// what the request does not say is left out.
+/// Asks for the parameters of a pipeline. `parameters` is the JSON Schema of the input with nothing required: a
+/// parameter that the request does not state is left out.
 pub(super) fn for_parameters(request: &str, pipeline: &str, parameters: &Value) -> Question {
     Question {
         tier: Tier::Lite,
@@ -73,13 +73,13 @@ pub(super) fn for_parameters(request: &str, pipeline: &str, parameters: &Value) 
     }
 }
 
-/// The pipeline that an answer names.
+/// Pipeline named by an answer.
 pub(super) fn chosen(answer: &Json) -> Option<String> {
     let answer = answer.value().ok()?;
     answer.get("pipeline")?.as_str().map(str::to_owned)
 }
 
-/// `text` between two lines that it cannot contain, because they carry its own hash.
+/// Puts `text` between two lines that it cannot contain, because they carry its own hash.
 pub(crate) fn marked(what: &str, text: &str) -> String {
     let hash = &Digest::of(text.as_bytes()).to_string()[..12];
     format!("--- {what} {hash} ---\n{text}\n--- end of {what} {hash} ---")

@@ -1,4 +1,4 @@
-//! Where each value of an input comes from, and what a run keeps of it.
+//! Origin of each value of an input, and the record of it that a run keeps.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -21,7 +21,7 @@ etude_core::words! {
         Request = "request",
         /// A model found it in the request.
         Model = "model",
-        /// `-i`.
+        /// Given by `-i`.
         Argument = "argument",
         /// A member of the JSON object that `--input` gave.
         Input = "input",
@@ -30,7 +30,7 @@ etude_core::words! {
     }
 }
 
-/// A value of an input, and where it comes from.
+/// A value of an input, with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// The name of the parameter.
@@ -39,7 +39,7 @@ pub struct Source {
     pub value: String,
     /// The origin of the value.
     pub from: From,
-    /// Where it stands in the request, in bytes.
+    /// Position in the request, as a byte range.
     pub span: Option<Range<usize>>,
     /// The text of the request at `span`.
     pub text: Option<String>,
@@ -57,7 +57,7 @@ impl Source {
         out
     }
 
-    /// The source for people: `count=2 (request: "2")`.
+    /// The source as text for users: `count=2 (request: "2")`.
     pub fn shown(&self) -> String {
         let value = serde_json::from_str::<String>(&self.value).ok().filter(|text| is_plain(text));
         let mut out = format!("{}={}", self.name, cut(value.as_deref().unwrap_or(&self.value)));
@@ -79,8 +79,7 @@ fn cut(text: &str) -> String {
     etude_core::report::clip(text, 80)
 }
 
-/// Where the values of `input` come from, in their order: from the request, from `arguments`, from the object `json`, or
-/// from the declaration.
+/// Origins of the values of `input`, in their order: the request, `arguments`, the object `json`, or the declaration.
 pub fn sources(
     declared: &InputDecl,
     input: &Json,
@@ -107,23 +106,23 @@ pub fn sources(
         .collect()
 }
 
-/// How a request came to a run: kept with the run.
+/// Path of a request to its run: decision, sources and model calls. It is kept with the run.
 #[derive(Debug, Clone, Default)]
 pub struct Trail {
     /// The request in the user's words.
     pub request: String,
-    /// The pipeline, who chose it and with which score; `None` where it was named.
+    /// The pipeline, the mode that chose it and the score; `None` if the user named the pipeline.
     pub decision: Option<(Option<String>, Mode, f64)>,
-    /// Where the values of the input come from.
+    /// Origins of the input's values.
     pub sources: Vec<Source>,
-    /// What a model said that the request does not show.
+    /// Values of the model that the request does not confirm: names and values as JSON.
     pub made_up: Vec<(String, String)>,
     /// The model calls, in order.
     pub calls: Vec<Call>,
 }
 
 impl Trail {
-    /// Adds what was found in the request.
+    /// Adds the unconfirmed values and the model calls of an extraction.
     pub fn add(&mut self, extracted: &Extracted) {
         self.made_up.extend(extracted.made_up.iter().cloned());
         self.calls.extend(extracted.calls.iter().cloned());
@@ -145,7 +144,7 @@ impl Trail {
     }
 }
 
-/// Sources by the names of parameters.
+/// Sources as an object by parameter name.
 pub fn sources_json(sources: &[Source]) -> Value {
     sources.iter().map(|source| (source.name.clone(), source.to_json())).collect::<serde_json::Map<_, _>>().into()
 }

@@ -1,4 +1,5 @@
-//! The words of a learned pipeline, put better by a model (L-29). It is asked for nothing else, and whatever it says decides nothing.
+//! Better wording of a learned pipeline by a model (L-29). The model gets no other question, and its words decide
+//! nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,23 +12,23 @@ use serde_json::{Value, json};
 use super::ask::{self, Question};
 use super::prompt::marked;
 
-/// Most triggers, and most characters of each and of the description.
+/// Maximum number of triggers, and maximum length of each trigger and of the description, in characters.
 const MAX_TRIGGERS: usize = 5;
 const MAX_CHARS: usize = 240;
 
 /// Description and triggers of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Words {
-    /// One sentence that says what the pipeline is for.
+    /// Purpose of the pipeline, in one sentence.
     pub description: String,
     /// Example requests, with slots such as `{order_id}`.
     pub triggers: Vec<String>,
 }
 
-/// Asks a model of `tier` for better words. `None`: its words say something else than words may.
+/// Asks a model of `tier` for better words. `None` if its answer breaks the rules for words.
 ///
 /// # Errors
-/// The model does not answer.
+/// The model call failed.
 pub async fn reworded(
     models: &Arc<dyn ModelPort>,
     tier: Tier,
@@ -54,7 +55,7 @@ pub async fn reworded(
     (value, reply.usage)
 }
 
-/// The words of an answer, if they are plain lines without slots that were not there.
+/// Words of an answer, if they are plain lines without new slots.
 fn accepted(answer: &Value, words: &Words) -> Option<Words> {
     let known: BTreeSet<&str> =
         words.triggers.iter().chain([&words.description]).flat_map(|text| slots(text)).collect();
@@ -78,7 +79,7 @@ fn accepted(answer: &Value, words: &Words) -> Option<Words> {
     (!triggers.is_empty() && triggers.len() <= MAX_TRIGGERS).then_some(Words { description, triggers })
 }
 
-/// The slots of a text. A brace that is not closed is none that there is.
+/// Slots of a text. A brace that is not closed counts as an empty slot.
 fn slots(text: &str) -> impl Iterator<Item = &str> {
     text.split('{').skip(1).map(|rest| rest.split_once('}').map_or("", |(slot, _)| slot))
 }
@@ -87,7 +88,7 @@ fn slots(text: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    /// L-29, L-30: words are taken as words: no other slots, no references, no lines.
+    /// L-29, L-30: only words are accepted: no other slots, no references, no line breaks.
     #[test]
     fn only_words_are_accepted() {
         let words =

@@ -14,7 +14,7 @@ fn routes(count: usize) -> Vec<Route> {
         .collect()
 }
 
-/// The router, and whether it had to be built.
+/// Returns the router, and true if it had to be built.
 fn get(dir: &Path, routes: &[Route], model: Option<&str>) -> (Router, bool) {
     let is_built = Cell::new(false);
     let router = router(Some(dir), routes, model, || {
@@ -28,7 +28,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir).map(|all| all.map(|entry| entry.expect("an entry").path()).collect()).unwrap_or_default()
 }
 
-/// a table that has not changed is built once, and decides as before.
+/// an unchanged table is built once, and decides as before.
 #[test]
 fn an_unchanged_table_is_built_once() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -41,7 +41,7 @@ fn an_unchanged_table_is_built_once() {
     assert_eq!(files(dir.path()).len(), 1);
 }
 
-/// every word of a table, and the model of sentences, is in the name.
+/// the file name depends on every word of a table and on the sentence model.
 #[test]
 fn any_change_builds_another_one() {
     let dir = tempfile::tempdir().expect("a directory");
