@@ -1,6 +1,7 @@
-//! `schedules`, `webhooks` and `notices` of an app's etude.yaml: what a server does by itself.
+//! `schedules`, `webhooks` and `notices` of an app's etude.yaml: the work that a server starts by itself.
 //!
-//! A fault stops only the entry that has it, so these sections have a reader of their own: other commands never fail because of them.
+//! A fault stops only the entry that has it, so these sections have a reader of their own. Other commands never fail
+//! because of them.
 
 mod notice;
 mod schedule;
@@ -29,27 +30,27 @@ use crate::yaml::{self, Entries, Node, text};
 /// The keys of etude.yaml that this module reads.
 pub(crate) const SECTIONS: [&str; 3] = ["schedules", "webhooks", "notices"];
 
-/// What a server does by itself for one app.
+/// The automation of one app.
 #[derive(Debug, Clone, Default)]
 pub struct Automation {
-    /// In the order of the file.
+    /// Schedules, in the order of the file.
     pub schedules: Vec<Schedule>,
-    /// In the order of the file.
+    /// Webhooks, in the order of the file.
     pub webhooks: Vec<Webhook>,
-    /// In the order of the file.
+    /// Notices, in the order of the file.
     pub notices: Vec<Notice>,
     /// Limits of pipelines and stage machines, in the order of the file.
     pub limits: Vec<PipelineLimits>,
-    /// How the app is served to agents.
+    /// The service for agents under `serve.mcp`.
     pub mcp: Mcp,
-    /// All faults, also those of the entries.
+    /// All faults, including those of the entries.
     pub diagnostics: Vec<Diagnostic>,
-    /// Why nothing can be read from the file, such as an error of its syntax.
+    /// Reasons why the whole file is unreadable, such as a syntax error.
     pub unreadable: Vec<Diagnostic>,
 }
 
 impl Automation {
-    /// The same with schedules that do not tick because of `why`, the errors of the file as it is now.
+    /// The same automation with all schedules stopped by `why`, the errors of the current file.
     pub fn stopped(mut self, why: &[Diagnostic]) -> Self {
         for schedule in &mut self.schedules {
             schedule.broken = why.to_vec();
@@ -58,7 +59,7 @@ impl Automation {
         self
     }
 
-    /// The same because of `why`, where there is no file to point at.
+    /// Same as [`Self::stopped`], for a reason that no file contains.
     pub fn stopped_by(self, why: &str) -> Self {
         let file = SourceFile::new("etude.yaml", String::new());
         let fault = diagnose::not_read(&file, why);
@@ -83,7 +84,7 @@ impl Target {
         }
     }
 
-    /// The name of the pipeline and that of the machine, of which at most one is there.
+    /// Name of the pipeline and id of the machine; at most one of them is present.
     pub fn names(target: Option<&Self>) -> (Option<&str>, Option<&str>) {
         match target {
             Some(Self::Pipeline(name)) => (Some(name), None),
@@ -93,36 +94,36 @@ impl Target {
     }
 }
 
-/// Names of what an app has.
+/// Names of an app's pipelines and stage machines.
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'k> {
-    /// Names of all pipelines of the app; a name that is not among them is an error.
+    /// Names of all pipelines of the app; any other name is an error.
     pub pipelines: &'k [&'k str],
-    /// Ids of all stage machines of the app.
+    /// Ids of all stage machines of the app; any other id is an error.
     pub machines: &'k [&'k str],
 }
 
-/// One entry that is being read.
+/// State while one entry is read.
 struct Entry<'e, 'n> {
     found: &'e mut Findings<'n>,
     name: &'e str,
     entries: &'e Entries<'e>,
-    /// Where diagnostics of the whole entry point to.
+    /// Span for diagnostics of the whole entry.
     at: Span,
     known: Option<Known<'e>>,
     expand: Expand<'e>,
 }
 
-/// A text with the values of its variables; `None` if one is not known.
+/// Expands the variables of a text; `None` if one is unknown.
 type Expand<'e> = &'e dyn Fn(&str) -> Option<String>;
 
-/// Reads the three sections of a configuration file. Names of targets are compared with `known`, if that is given.
+/// Reads the three sections of a configuration file. Target names are checked against `known`, if it is given.
 pub fn read(file: &Arc<SourceFile>, known: Option<Known<'_>>) -> Automation {
     read_expanded(file, known, &|text| (!text.contains("${env:")).then(|| text.to_owned()))
 }
 
-/// The same where variables have values: `expand` makes a text with those of its `${env:NAME}`, or `None` if one is not known. Secrets are
-/// looked at with them.
+/// Same as [`read`], with values of variables: `expand` replaces each `${env:NAME}` of a text, or returns `None` if one
+/// is unknown. Secrets are checked in their expanded form.
 pub fn read_expanded(
     file: &Arc<SourceFile>,
     known: Option<Known<'_>>,
@@ -132,7 +133,7 @@ pub fn read_expanded(
     let mut automation = Automation::default();
     let (root, mut faults) = yaml::parse(file);
     let Some(root) = root else {
-        // An empty file says nothing, and is no error.
+        // An empty file is valid.
         faults.retain(|fault| fault.is_error() && fault.code != Code::EmptyFile);
         return Automation { unreadable: faults, ..automation };
     };
@@ -175,7 +176,7 @@ pub fn read_expanded(
     automation
 }
 
-/// A limit of a pipeline that the app does not have limits nothing.
+/// Reports limits for a pipeline that the app does not have.
 fn unknown_limits(found: &mut Findings<'_>, sections: &Entries<'_>, known: Known<'_>) {
     let limits = sections.get("serve").and_then(Node::as_map).and_then(|serve| serve.get("pipelines"));
     for (name, key, _) in limits.and_then(Node::as_map).into_iter().flat_map(Entries::iter) {
@@ -186,7 +187,7 @@ fn unknown_limits(found: &mut Findings<'_>, sections: &Entries<'_>, known: Known
     }
 }
 
-/// A tool that the app does not have is not read-only.
+/// Reports `read_only` tools that the app does not have.
 fn unknown_tools(found: &mut Findings<'_>, sections: &Entries<'_>, known: Known<'_>) {
     let mcp = sections.get("serve").and_then(Node::as_map).and_then(|serve| serve.get("mcp")).and_then(Node::as_map);
     let names = mcp.and_then(|mcp| mcp.get("read_only")).and_then(Node::as_seq).unwrap_or_default();
@@ -199,7 +200,7 @@ fn unknown_tools(found: &mut Findings<'_>, sections: &Entries<'_>, known: Known<
     }
 }
 
-/// What entries are read with.
+/// Context of all entries.
 #[derive(Clone, Copy)]
 struct Around<'a> {
     known: Option<Known<'a>>,
@@ -239,13 +240,13 @@ where
     Some(value)
 }
 
-/// An entry that keeps its own errors.
+/// An entry that records its own errors.
 trait Broken {
     fn set_broken(&mut self, errors: Vec<Diagnostic>);
 }
 
 impl Entry<'_, '_> {
-    /// `pipeline` or `machine`, exactly one.
+    /// The target: exactly one of `pipeline` and `machine`.
     fn target(&mut self) -> Option<Target> {
         let (pipeline, machine) = (text(self.entries, "pipeline"), text(self.entries, "machine"));
         let known = self.known;
@@ -280,7 +281,7 @@ impl Entry<'_, '_> {
         }
     }
 
-    /// The templates of `input`, whose references `is_known` accepts.
+    /// Reads the templates of `input`; `is_known` decides which references are valid.
     fn input(&mut self, is_known: fn(&str) -> bool, forms: &str) -> Option<Map<String, Value>> {
         let node = self.entries.get("input")?;
         let given = node.as_map()?;
@@ -299,7 +300,7 @@ impl Entry<'_, '_> {
         Some(input)
     }
 
-    /// The long duration of a field.
+    /// Duration of a field, in milliseconds; it may have days.
     fn duration(&self, field: &str) -> Option<u64> {
         crate::duration::long_of_node(self.entries.get(field)?).ok()
     }

@@ -1,11 +1,11 @@
-//! System D: `*.skill.md` files as tools, and what their metadata adds up to.
+//! System D: `*.skill.md` files as tools, with their combined metadata.
 //!
-//! A tool's metadata is folded over its **levels** (the tool, its parents, the authority, `default`), every key that is
-//! the name of a tool becomes an entry of its **chain**, and the chain is sorted once, here. What cannot be distinguished from the
-//! reference is decided by one [`Strategy`].
+//! A tool's metadata is folded over its **levels** (the tool, its parents, the authority, `default`). Every key that is
+//! the name of a tool becomes an entry of its **chain**, which is sorted once, here. One [`Strategy`] settles the cases
+//! that the reference leaves open.
 //!
-//! Read in this order: [`skill`] (a file), [`search`] (where skills are found), [`levels`], [`fold`], [`order`],
-//! [`compile`] (all of it), then [`path`] and [`interpolate`], which everything uses.
+//! Reading order: [`skill`] (a file), [`search`] (discovery of skills), [`levels`], [`fold`], [`order`], [`compile`]
+//! (all of it), then [`path`] and [`interpolate`], which all of them use.
 
 pub mod arguments;
 pub mod compile;

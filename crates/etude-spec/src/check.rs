@@ -1,4 +1,4 @@
-//! The check of mappings against their tables, and of values that JSON has no form for.
+//! Checks of mappings against their field tables, and of values that JSON cannot express.
 
 mod braces;
 
@@ -14,13 +14,13 @@ use crate::source::{SourceFile, Span};
 use crate::wording::{did_you_mean, quoted};
 use crate::yaml::{Entries, Locator, Node, Plain, Value};
 
-/// What a reader of definitions writes to: the file it reads and what it found wrong.
+/// Findings of a reader of definitions in one file.
 pub(crate) struct Findings<'s> {
     pub(crate) file: &'s Arc<SourceFile>,
     pub(crate) list: Vec<Diagnostic>,
     /// Uses of extensions, for `etude check --portable`.
     pub(crate) extensions: Vec<Diagnostic>,
-    /// Values with a reference that is not filled in there. Other findings about them are consequences.
+    /// Values with a reference that is not filled in there. Other findings in them are consequences.
     not_filled_in: Vec<Span>,
 }
 
@@ -36,7 +36,7 @@ impl<'s> Findings<'s> {
         }
     }
 
-    /// Reports a reference in `value`, which is used as written, and in what it holds.
+    /// Reports references in `value` and in its members: they are used as written.
     pub(crate) fn as_written(&mut self, field: &Field, value: &Node<'_>) {
         if let Some(text) = value.as_text() {
             let Some((range, reference)) = braces::reference(text) else { return };
@@ -56,17 +56,17 @@ impl<'s> Findings<'s> {
     }
 }
 
-/// Where an object stands, for messages about it.
+/// Name and place of an object, for messages.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
-    /// What it is called: ``llm step `analyze` ``.
+    /// Name in messages: ``llm step `analyze` ``.
     pub(crate) name: &'a str,
-    /// Where to point when something is missing.
+    /// Span for diagnostics about missing fields.
     pub(crate) at: Span,
 }
 
-/// Checks names, presence and types of the fields of `entries`. `elsewhere` are tables whose fields are known words
-/// in the wrong place.
+/// Checks names, presence and types of the fields of `entries`. `elsewhere` are tables whose fields are known but
+/// misplaced here.
 pub(crate) fn object(
     found: &mut Findings<'_>,
     entries: &Entries<'_>,
@@ -108,7 +108,7 @@ pub(crate) fn value_of(found: &mut Findings<'_>, field: &'static Field, key: &No
 #[derive(Clone, Copy)]
 struct Context<'a> {
     field: &'static Field,
-    /// What messages call the value.
+    /// Name of the value in messages.
     what: &'a str,
     place: Span,
 }
@@ -163,7 +163,7 @@ fn kind(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node
     }
 }
 
-/// Checks a list or mapping with what it holds.
+/// Checks a list or mapping with its members.
 fn members(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &Node<'_>) {
     let or = |span: Span, other: Span| if span.is_empty() { other } else { span };
     match (expected, &value.value) {
@@ -178,7 +178,7 @@ fn members(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &N
             for (name, key, item) in entries.iter() {
                 let what = &quoted(&format!("{}.{name}", at.field.name));
                 let place = or(item.span, key.span);
-                // A variable of the environment may be empty.
+                // An environment variable may be empty.
                 if !(may_be_template(of) && item.as_text().is_some_and(str::is_empty)) {
                     kind(found, of, Context { place, what, ..at }, item);
                 }
@@ -200,7 +200,7 @@ fn may_be_template(kind: &Kind) -> bool {
     }
 }
 
-/// True if a value is of the kind's sort, so that its faults are best described in that kind's words.
+/// True if a value has the shape of the kind, so that its faults are best described in that kind's terms.
 fn same_shape(kind: &Kind, value: &Node<'_>) -> bool {
     match (kind, &value.value) {
         (Kind::Object(_) | Kind::Entries(_), Value::Map(_)) | (Kind::List(_), Value::Seq(_)) => true,
@@ -246,12 +246,12 @@ fn number(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &No
     }
 }
 
-/// A written value as JSON; `None` if JSON cannot write it, which is reported.
+/// Converts a value to JSON; `None`, with a diagnostic, if JSON cannot express it.
 pub(crate) fn literal(found: &mut Findings<'_>, node: &Node<'_>, what: &str) -> Option<Json> {
     match node.to_json() {
         Ok(text) => Some(Json::trusted(text)),
         Err(at) => {
-            // A part that is not usable was reported where it stands.
+            // An invalid part has been reported at its own place.
             if found.file.slice(at).contains(['i', 'I', 'n', 'N']) && found.file.slice(at).contains('.') {
                 found.push(values::not_json(found.file, at, what));
             }

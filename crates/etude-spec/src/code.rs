@@ -1,10 +1,10 @@
-//! The codes of definition diagnostics: what `etude explain` knows about.
+//! Codes of definition diagnostics; `etude explain` has a page for each.
 
 use std::fmt;
 
 macro_rules! codes {
     ($($variant:ident = $code:literal, $title:literal;)*) => {
-        /// One kind of fault in a definition. The code is contract; `etude explain CODE` has a page for each.
+        /// A kind of fault in a definition. The code is contract; `etude explain CODE` has a page for each.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $(#[doc = concat!("`", $code, "`: ", $title)] $variant,)*
@@ -19,7 +19,7 @@ macro_rules! codes {
                 match self { $(Self::$variant => $code),* }
             }
 
-            /// What it is about, in a few words.
+            /// Short description of the fault.
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$variant => $title),* }
             }
@@ -158,7 +158,7 @@ codes! {
 }
 
 impl Code {
-    /// The code whose printed form is `text`, in any case.
+    /// Finds a code by its printed form, in any case.
     pub fn from_text(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.as_str().eq_ignore_ascii_case(text))
     }

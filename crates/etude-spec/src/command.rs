@@ -1,19 +1,19 @@
-//! Commands: what needs a shell, and the words of what does not.
+//! Command lines: their words, and the detection of shell syntax.
 
 use etude_core::effect::Command;
 
-/// Utilities that exist only inside a shell: a program of that name cannot be started.
+/// Utilities that exist only inside a shell and cannot be started as programs.
 const BUILT_IN: &[&str] = &[
     ".", ":", "break", "cd", "continue", "eval", "exec", "exit", "export", "readonly", "return", "set", "shift",
     "source", "times", "trap", "unset",
 ];
 
-/// Splits a command by POSIX word rules. It needs a shell if it has shell syntax outside quotes, if `$` or a
-/// back-quote stands in double quotes (where they expand), if it begins with an assignment, or if its program exists
-/// only inside a shell.
+/// Splits a command by POSIX word rules. A command needs a shell in four cases: it has shell syntax outside quotes; `$`
+/// or a back-quote stands in double quotes, where they expand; it begins with an assignment; or its program exists only
+/// inside a shell.
 ///
 /// # Errors
-/// A quote that is not closed, or nothing to run: why, as a sentence fragment.
+/// The reason as a sentence fragment: a quote is not closed, or the command is empty.
 pub fn parse(line: &str) -> Result<Command, &'static str> {
     let line = line.trim();
     let mut words = Words { chars: line.chars().peekable(), needs_shell: false, first_is_assignment: false };
@@ -30,8 +30,7 @@ pub fn parse(line: &str) -> Result<Command, &'static str> {
     Ok(Command::Direct(split))
 }
 
-/// False if it is known before a run that the command is not a single Python process. A script may be one: its first line
-/// tells.
+/// False if the command is certainly not a single Python process. A script may be one, depending on its first line.
 pub(crate) fn may_be_python(command: &Command) -> bool {
     match command {
         Command::Direct(words) => words.first().is_some_and(|program| {
@@ -43,7 +42,7 @@ pub(crate) fn may_be_python(command: &Command) -> bool {
     }
 }
 
-/// The words of a command that may name files, whether it needs a shell or not. Files that a shell is to write are none.
+/// Words of a command that may name files, with or without a shell. Files that a shell writes are left out.
 pub fn words(command: &Command) -> Vec<&str> {
     match command {
         Command::Direct(words) => words.iter().map(String::as_str).collect(),
@@ -57,8 +56,8 @@ pub fn words(command: &Command) -> Vec<&str> {
     }
 }
 
-/// The targets of `>`, `>>`, `2>` and the like outside of quotes, without quotes around them. What a shell opens with `<>` it
-/// may read as well.
+/// Targets of `>`, `>>`, `2>` and the like outside of quotes, without their own quotes. Targets of `<>` are left out,
+/// because a shell may read them as well.
 fn written(line: &str) -> Vec<&str> {
     let mut targets = Vec::new();
     let (mut quote, mut before, mut rest) = (None, ' ', line);
@@ -151,7 +150,7 @@ impl Words<'_> {
     }
 }
 
-/// True for the name of a variable.
+/// True if `text` is a valid name of a variable.
 pub(crate) fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
@@ -217,7 +216,7 @@ mod tests {
         }
     }
 
-    /// what a command writes is no part of its definition; what it reads is.
+    /// files that a command writes do not belong to its definition; files that it reads do.
     #[test]
     fn files_that_a_shell_writes_are_not_named() {
         let named = |line: &str| -> Vec<String> {

@@ -1,7 +1,7 @@
-//! etude.yaml and config.yaml: typed, with every value as written.
+//! Typed contents of etude.yaml and config.yaml, with every value as written.
 //!
-//! `${env:NAME}` stays as it is: only the command line reads the environment. Merging several files is its work too:
-//! what a file does not say is `None` or empty here.
+//! `${env:NAME}` stays unexpanded, because only the command line reads the environment. The command line also merges
+//! several files. A setting that a file does not have is `None` or empty here.
 
 pub mod auth;
 pub mod engine;
@@ -22,21 +22,21 @@ use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Entries, Node, boolean, integer, number, text, texts};
 use crate::{automation, serve};
 
-/// One configuration file.
+/// Contents of one configuration file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
-    /// Models for each tier word, as `provider/model` or a bare known name, in the order of the tiers. Of several the
-    /// next is asked when one is out of reach.
+    /// Models for each tier word, as `provider/model` or a bare known name, in the order of the tiers. If a model is
+    /// unreachable, the next one is used.
     pub model_mapping: IndexMap<String, Vec<String>>,
     /// Providers by name, in order.
     pub providers: IndexMap<String, Provider>,
-    /// How requests are routed: `auto`, `llm` or `embedded`.
+    /// Mode of routing: `auto`, `llm` or `embedded`.
     pub router_mode: Option<String>,
     /// Tier, turns and sandbox of agents in skill mode.
     pub agent: Agent,
-    /// What may be done without asking.
+    /// Policy for tool calls that need approval.
     pub approvals: Option<Approvals>,
-    /// Commands that are asked before a tool is used.
+    /// Guard commands, which run before each tool call.
     pub guards: Vec<String>,
     /// MCP servers by name, in order.
     pub mcp_servers: IndexMap<String, McpServer>,
@@ -50,37 +50,36 @@ pub struct Config {
     pub serve: serve::Serve,
     /// The authorization server of a server, if the file names one.
     pub auth: Option<auth::Auth>,
-    /// The database that machines share, if the file says anything about it.
+    /// Database that machines share; `None` if the file does not set it.
     pub engine: Option<engine::EngineSettings>,
-    /// The queues of a fleet by name, if the file says anything about them.
+    /// Queues of a fleet by name; `None` if the file does not set them.
     pub queues: Option<IndexMap<String, fleet::Queue>>,
-    /// The tenants of a fleet by name, if the file says anything about them.
+    /// Tenants of a fleet by name; `None` if the file does not set them.
     pub tenants: Option<IndexMap<String, fleet::Tenant>>,
-    /// What is learned from runs in skill mode.
+    /// Settings for learning from runs in skill mode.
     pub learn: learn::Learn,
-    /// A stage may join one that its predecessor does not name.
+    /// Allows a stage to join one that its predecessor does not name.
     pub join_outside_next_stages: Option<bool>,
-    /// A stage sees only what the stages before it hand on.
+    /// Restricts the input of a stage to the outputs that earlier stages pass on.
     pub strict_upstream: Option<bool>,
 }
 
-/// A fault that only shows when all files of a configuration are taken together, such as a model of a provider that none
-/// of them configures.
+/// Builds a diagnostic for a fault of the merged configuration, such as a model of a provider that no file configures.
 ///
-/// It is placed at the first value or key of `file` that `why` names in back-quotes; `None` if it names none.
+/// It points at the first value or key of `file` that `why` names in back-quotes; `None` if there is none.
 pub fn unusable(file: &Arc<SourceFile>, why: &str, hint: Option<&str>) -> Option<Diagnostic> {
     let root = yaml::parse(file).0?;
     let at = why.split('`').skip(1).step_by(2).find_map(|word| place_of(&root, word))?;
     Some(values::unusable_configuration(file, at, why, hint))
 }
 
-/// The same where no file can be blamed: it points at the start of `file`.
+/// Same as [`unusable`], for a fault that no file explains: it points at the start of `file`.
 pub fn unusable_as_a_whole(file: &Arc<SourceFile>, why: &str, hint: Option<&str>) -> Diagnostic {
     let first = file.line_range(1);
     values::unusable_configuration(file, Span::new(first.start, first.end), why, hint)
 }
 
-/// The place of the key or value that is `word`.
+/// Span of the key or value that equals `word`.
 fn place_of(node: &Node<'_>, word: &str) -> Option<Span> {
     if node.as_text() == Some(word) {
         return Some(node.span);
@@ -94,116 +93,116 @@ fn place_of(node: &Node<'_>, word: &str) -> Option<Span> {
     members.map(within).chain(items.map(|item| place_of(item, word))).find_map(|at| at)
 }
 
-/// A provider of models under `providers`, as the file has it.
+/// A model provider under `providers`, as written in the file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Provider {
-    /// The line of its key, from 1.
+    /// Line of the provider's key, from 1.
     pub line: u32,
-    /// What it speaks: one of [`tables::PROVIDER_KINDS`]; given, or what its name says.
+    /// Protocol of the provider: one of [`tables::PROVIDER_KINDS`], given or derived from the name.
     pub kind: String,
-    /// The base URL, up to the version; `None`: the kind's own.
+    /// Base URL, up to the version; `None` means the default of the kind.
     pub base_url: Option<String>,
-    /// The key; may hold `${env:NAME}`.
+    /// The API key; may hold `${env:NAME}`.
     pub api_key: Option<String>,
-    /// A program that reads a prompt and prints an answer.
+    /// A program that reads a prompt on stdin and writes the completion to stdout.
     pub command: Option<String>,
-    /// The recording, or where the local model's weights are.
+    /// Path of the recording, or of the local model's weights.
     pub path: Option<String>,
-    /// The model that answers what is not recorded yet.
+    /// The model that answers requests without a recording.
     pub record: Option<String>,
     /// Additional HTTP headers; values may hold `${env:NAME}`.
     pub headers: IndexMap<String, String>,
-    /// Whether the provider's own structured output is used.
+    /// True if the provider's own structured output is used.
     pub structured_output: Option<bool>,
-    /// Longest time for one call, in milliseconds.
+    /// Maximum time of one call, in milliseconds.
     pub timeout_ms: Option<u64>,
     /// Retries of one call after transport failures.
     pub retries: Option<u32>,
-    /// Longest wait between two tries, in milliseconds.
+    /// Maximum wait between two attempts, in milliseconds.
     pub max_wait_ms: Option<u64>,
-    /// Whether its answers state what they cost.
+    /// True if the provider's responses state their cost.
     pub states_cost: Option<bool>,
-    /// Tokens that the local model's prompt and answer may have together.
+    /// Context size of the local model: tokens of prompt and completion together.
     pub context_tokens: Option<u64>,
-    /// Most tokens of an answer where a step names none.
+    /// Maximum tokens of a completion if a step sets none.
     pub max_tokens: Option<u32>,
     /// Threads of the local model's process.
     pub threads: Option<u64>,
-    /// How long the local model stays in memory without being asked, in milliseconds.
+    /// Time until an unused local model is unloaded, in milliseconds.
     pub idle_ms: Option<u64>,
-    /// How surely its models call tools: `hard`, `probed`, `preferred` or `absent`.
+    /// Reliability of tool calls by the provider's models: `hard`, `probed`, `preferred` or `absent`.
     pub tool_calling: Option<String>,
 }
 
-/// The value of `agent`: how agents work in skill mode.
+/// The value of `agent`: settings of agents in skill mode.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Agent {
-    /// Which model it asks: the word of a tier.
+    /// Tier of the agent's model, by its word.
     pub tier: Option<String>,
-    /// Most answers of the model.
+    /// Maximum number of turns of the agent.
     pub max_turns: Option<u32>,
-    /// What programs of tools may reach besides the folders of the tools; paths from the app's directory.
+    /// Resources that programs of tools may reach besides the folders of the tools; paths from the app's directory.
     pub sandbox: Option<Sandbox>,
 }
 
-/// What may be done without asking.
+/// Policy for tool calls that need approval.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Approvals {
     /// `ask`, `allowlist` or `yolo`.
     pub mode: Option<String>,
-    /// Patterns of what is allowed.
+    /// Patterns of the calls that need no approval.
     pub allow: Vec<String>,
-    /// What becomes of a question where no one is at a terminal: `deny` or `wait`.
+    /// Handling of a question without a terminal: `deny` or `wait`.
     pub unattended: Option<String>,
 }
 
-/// One MCP server: a program, or a URL, which wins (`d-cascade` §12).
+/// An MCP server: a program, or a URL, which wins (`d-cascade` §12).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct McpServer {
-    /// The line of its key, from 1.
+    /// Line of the server's key, from 1.
     pub line: u32,
     /// A program that speaks the protocol on stdin and stdout.
     pub command: Option<String>,
-    /// Its arguments; may hold `${env:NAME}`.
+    /// Arguments of the program; may hold `${env:NAME}`.
     pub args: Vec<String>,
-    /// Variables for it; values may hold `${env:NAME}`.
+    /// Environment variables of the program; values may hold `${env:NAME}`.
     pub env: IndexMap<String, String>,
-    /// Where a server listens; may hold `${env:NAME}`.
+    /// URL of a remote server; may hold `${env:NAME}`.
     pub url: Option<String>,
     /// HTTP headers; values may hold `${env:NAME}`.
     pub headers: IndexMap<String, String>,
-    /// Longest time for one call, in milliseconds.
+    /// Maximum time of one call, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// The revision it speaks: `auto`, `2025-11-25` or `2026-07-28`.
+    /// Protocol revision: `auto`, `2025-11-25` or `2026-07-28`.
     pub protocol: Option<String>,
 }
 
-/// The warm Python interpreter.
+/// Settings of the warm Python interpreter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PythonWorker {
-    /// Modules that it imports before the first step.
+    /// Modules that are imported before the first step.
     pub preload: Vec<String>,
-    /// It runs the steps that ask for it, and no others.
+    /// True if only steps that ask for the interpreter run in it.
     pub marked_only: bool,
 }
 
-/// What a model costs, in US dollars per million tokens.
+/// Price of a model, in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Price {
-    /// Of tokens read.
+    /// Price of prompt tokens.
     pub input: f64,
-    /// Of tokens written.
+    /// Price of completion tokens.
     pub output: f64,
-    /// Tokens read from a cache; `None`: as `input`.
+    /// Price of prompt tokens read from a cache; `None` means the `input` price.
     pub cached: Option<f64>,
 }
 
-/// The warning about the file `path`, which would be a configuration if its name ended in `.yaml`.
+/// Warning for the file `path`, which would be a configuration if its name ended in `.yaml`.
 pub fn ends_in_yml(path: &str) -> Diagnostic {
     diagnose::files::ends_in_yml(path)
 }
 
-/// Reads a configuration file. An empty file says nothing, and is no error.
+/// Reads a configuration file. An empty file is valid.
 pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
     let (root, diagnostics) = yaml::parse(file);
     let Some(root) = root else {
@@ -264,7 +263,7 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
     (config, found.list)
 }
 
-/// Removes what [`crate::automation`] reports: a fault of a schedule stops that schedule and nothing else.
+/// Removes diagnostics that [`crate::automation`] reports: a fault of a schedule stops only that schedule.
 fn leave_automation(list: &mut Vec<Diagnostic>, entries: &Entries<'_>) {
     let sections: Vec<_> = automation::SECTIONS.iter().filter_map(|name| entries.entry(name)).collect();
     let is_of_automation = |found: &Diagnostic| {
@@ -275,7 +274,7 @@ fn leave_automation(list: &mut Vec<Diagnostic>, entries: &Entries<'_>) {
     list.retain(|found| !is_of_automation(found));
 }
 
-/// The variables that the sections of [`crate::automation`] name: keys that no script gets.
+/// Variables in the sections of [`crate::automation`]. They are keys, so no script gets them.
 fn variables(file: &SourceFile, entries: &Entries<'_>) -> Vec<String> {
     let sections = automation::SECTIONS.iter().filter_map(|name| entries.get(name));
     let texts = sections.map(|node| file.slice(node.span));
@@ -351,13 +350,13 @@ fn provider(found: &mut Findings<'_>, name: &str, node: &Node<'_>) -> Option<Pro
     })
 }
 
-/// The line of `field`, or else where `node` begins.
+/// Line of `field`, or else of `node`, from 1.
 fn line_of(found: &Findings<'_>, node: &Node<'_>, field: &str) -> u32 {
     let span = node.as_map().and_then(|entries| entries.get(field)).map_or(node.span, |value| value.span);
     found.file.position(span.start).0
 }
 
-/// A whole number; what is out of its bounds is reported by the table of fields.
+/// A non-negative integer; the field table reports one that is out of bounds.
 fn whole(entries: &Entries<'_>, field: &str) -> Option<u64> {
     integer(entries, field).and_then(|number| u64::try_from(number).ok())
 }
@@ -431,7 +430,7 @@ mod tests {
         assert_eq!((config.join_outside_next_stages, config.strict_upstream), (Some(true), None));
     }
 
-    /// what only the local model has is read as numbers, within bounds.
+    /// the settings of the local model are read as numbers, within bounds.
     #[test]
     fn the_local_model_is_configured_with_numbers() {
         let text = "providers: {local: {path: /m/x.gguf, threads: 3, context: 4096, idle: 90s}}\n";
@@ -484,7 +483,7 @@ mod tests {
         );
     }
 
-    /// what the configuration comes to as a whole is placed at what it names, with the whole message.
+    /// a fault of the merged configuration points at the value that it names, with the whole message.
     #[test]
     fn faults_of_the_whole_are_placed_at_what_they_name() {
         let file = SourceFile::new(

@@ -1,5 +1,5 @@
-//! The named constructors of diagnostics, by what they are about. Messages are written here and nowhere else, except
-//! for those of YAML itself: `yaml/diagnose.rs`.
+//! Named constructors of diagnostics, by subject. Messages are written only here, except for those of YAML itself:
+//! `yaml/diagnose.rs`.
 
 pub(crate) mod applications;
 pub(crate) mod automation;

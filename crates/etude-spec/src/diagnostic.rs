@@ -1,4 +1,4 @@
-//! One fault in a definition, with the place it stands at.
+//! Diagnostics: one fault in a definition, with its place.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use crate::code::Code;
 use crate::source::{SourceFile, Span};
 
 etude_core::words! {
-    /// The weight of a diagnostic: whether anything may run.
+    /// Severity of a diagnostic; only errors stop a run.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Severity {
-        /// The definition does not hold; nothing runs.
+        /// The definition is invalid and does not run.
         Error = "error",
-        /// It holds, but is probably not what was meant.
+        /// The definition is valid, but probably not as intended.
         Warning = "warning",
         /// A fact worth knowing.
         Note = "note",
@@ -23,44 +23,44 @@ etude_core::words! {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Diagnostic {
-    /// The rule that is broken, which has a page of its own.
+    /// Code of the broken rule; each has a page of its own.
     pub code: Code,
-    /// The weight: only errors stop a definition from running.
+    /// The severity: only errors stop a definition from running.
     pub severity: Severity,
-    /// What is wrong: lower case, no full stop, names in back-quotes.
+    /// Description of the fault: lower case, no full stop, names in back-quotes.
     pub message: String,
-    /// The file it stands in.
+    /// File with the fault.
     pub file: Arc<SourceFile>,
-    /// Where; `None` if the file as a whole (or a directory) is at fault.
+    /// Place of the fault; `None` if the file as a whole (or a directory) is at fault.
     pub span: Option<Span>,
-    /// What is written under the place.
+    /// Remark under the marked place.
     pub label: Option<String>,
     /// Further places of the same file.
     pub related: Vec<Label>,
-    /// What to do about it.
+    /// Next action for the user.
     pub hint: Option<String>,
-    /// What system B calls the fault; `None` for the definitions of the other systems.
+    /// System B's classification of the fault; `None` for definitions of the other systems.
     pub rule: Option<Rule>,
-    /// The word that the definition's own specification has for it, such as `AA_MISSING_FIELD`.
+    /// Word of the definition's own specification for the fault, such as `AA_MISSING_FIELD`.
     pub name: Option<&'static str>,
-    /// The field at fault, as that specification writes it, such as `entry.command`.
+    /// Field at fault, as that specification writes it, such as `entry.command`.
     pub path: Option<String>,
-    /// The field of a table that is missing or is an extension, for those who say more about it.
+    /// Table field that is missing or is an extension, for callers that add details.
     pub(crate) field: Option<&'static str>,
 }
 
-/// What system B calls a fault (`b-stages` §18), and how early it is looked for (§2.5).
+/// System B's name for a fault (`b-stages` §18), and its rank among the checks (§2.5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// One of the eight classes, such as `Validation`.
     pub class: &'static str,
     /// The code word, such as `StageTurnCapTooLow`.
     pub name: &'static str,
-    /// JSON pointer of what is at fault.
+    /// JSON pointer to the value at fault.
     pub path: String,
-    /// Of several faults of a machine that with the lowest rank is reported first.
+    /// Rank of the check: of several faults of a machine, the lowest rank is reported first.
     pub rank: u8,
-    /// What the fault is about, by the name that §2.5 has for it: `duplicateId`, `stageId` or `entryStage`.
+    /// Subject of the fault, by its name in §2.5 (`duplicateId`, `stageId` or `entryStage`), with its value.
     pub subject: Option<(&'static str, String)>,
 }
 
@@ -111,7 +111,7 @@ impl Diagnostic {
         self
     }
 
-    /// The same, no worse than `severity`.
+    /// The same diagnostic, with at most this severity.
     pub(crate) fn at_most(mut self, severity: Severity) -> Self {
         self.severity = self.severity.max(severity);
         self
@@ -142,7 +142,7 @@ impl Diagnostic {
         self
     }
 
-    /// Says what a fault of system B is about, unless that is known.
+    /// Sets the subject of a system B fault, unless it is set.
     pub(crate) fn about(mut self, name: &'static str, id: &str) -> Self {
         if let Some(rule) = &mut self.rule {
             rule.subject.get_or_insert_with(|| (name, id.to_owned()));
@@ -150,7 +150,7 @@ impl Diagnostic {
         self
     }
 
-    /// True for errors: the definition does not hold.
+    /// True for errors: the definition is invalid.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
@@ -160,8 +160,8 @@ impl Diagnostic {
         self.span.map(|span| self.file.position(span.start))
     }
 
-    /// The order in which diagnostics are shown: by file, then by place and by code. The files of a machine count as one: what is
-    /// looked for first when it is loaded comes first, whichever of them it is in (`b-stages` §2.5).
+    /// Display order of diagnostics: by file, then by place and by code. The files of a stage machine count as one:
+    /// earlier checks come first, in any of its files (`b-stages` §2.5).
     pub fn order(&self, other: &Self) -> Ordering {
         let key = |d: &Self| (d.span, d.code);
         let rank = |d: &Self| d.rule.as_ref().map(|rule| rule.rank);
@@ -171,7 +171,7 @@ impl Diagnostic {
             .then_with(|| self.message.cmp(&other.message))
     }
 
-    /// The directory of the machine that its file belongs to; else the file.
+    /// Directory of the stage machine that the file belongs to; otherwise the path of the file.
     fn definition(&self) -> &str {
         let path = self.file.path();
         let name = path.strip_prefix("machines/").and_then(|rest| rest.find('/'));
@@ -179,7 +179,7 @@ impl Diagnostic {
     }
 }
 
-/// Sorts diagnostics for display and drops those that say the same about the same place.
+/// Sorts diagnostics for display and removes duplicates.
 pub fn sort(diagnostics: &mut Vec<Diagnostic>) {
     diagnostics.sort_by(Diagnostic::order);
     diagnostics.dedup();

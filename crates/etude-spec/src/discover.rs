@@ -1,4 +1,4 @@
-//! Which pipelines an app has.
+//! Discovery of an app's pipelines.
 
 use crate::diagnose::files as diagnose;
 use crate::diagnostic::Diagnostic;
@@ -8,7 +8,7 @@ use crate::source::{FileKind, ReadFailure, Sources};
 /// The directory that holds the pipelines.
 pub const PIPELINES: &str = "pipelines";
 
-/// The directory of candidates: learned pipelines that nothing is routed to.
+/// The directory of candidates: learned pipelines that receive no routed requests.
 pub const LEARNED: &str = "learned";
 
 /// The file that makes a directory a pipeline.
@@ -20,22 +20,22 @@ pub const CONSTRUCTOR: &str = "_constructor";
 /// Name of the pipeline that runs after every other one.
 pub const DESTRUCTOR: &str = "_destructor";
 
-/// What lies below `pipelines/`.
+/// Contents of `pipelines/`.
 #[derive(Debug, Clone, Default)]
 pub struct Discovery {
-    /// The business pipelines, by name in order. Whether a directory holds a `pipeline.yaml` is seen when it is read.
+    /// Names of the business pipelines, sorted. A missing `pipeline.yaml` is noticed only when the pipeline is read.
     pub pipelines: Vec<String>,
-    /// There is a constructor.
+    /// True if there is a constructor.
     pub constructor: bool,
-    /// There is a destructor.
+    /// True if there is a destructor.
     pub destructor: bool,
-    /// The one of them that lies in `learned/`, where candidates are.
+    /// The pipeline that is read from `learned/`, where candidates are.
     pub candidate: Option<String>,
-    /// What is wrong with the directory itself.
+    /// Faults of the directory itself.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Looks for pipelines. Costs one listing, however many there are.
+/// Discovers the pipelines with a single directory listing.
 pub fn discover(sources: &dyn Sources) -> Discovery {
     let mut found = Discovery::default();
     let entries = match sources.list(PIPELINES) {
@@ -64,7 +64,7 @@ pub fn discover(sources: &dyn Sources) -> Discovery {
     found
 }
 
-/// The file of the pipeline `name` in `pipelines/`.
+/// Path of the definition of `name` in `pipelines/`.
 fn file_of(name: &str) -> String {
     format!("{PIPELINES}/{name}/{PIPELINE_FILE}")
 }
@@ -80,7 +80,7 @@ impl Discovery {
         is_there
     }
 
-    /// With the candidate `name`, in place of a pipeline of that name.
+    /// Adds the candidate `name`, in place of a pipeline of that name.
     pub(crate) fn with_candidate(mut self, name: &str) -> Self {
         if !self.contains(name) {
             self.pipelines.push(name.to_owned());

@@ -2,25 +2,25 @@
 
 use crate::yaml::{Entries, Node, Plain};
 
-/// Longest duration: about ten years, so that sums of durations stay far from overflow.
+/// Maximum duration: about ten years, so that sums of durations stay far from overflow.
 const MAX_MS: f64 = 315_360_000_000.0;
 
-/// The units and their milliseconds, the everyday ones first.
+/// Units with their milliseconds, the everyday ones first.
 const UNITS: [(&str, f64); 6] =
     [("ms", 1.0), ("s", 1e3), ("m", 60e3), ("h", 3_600e3), ("d", 86_400e3), ("w", 7.0 * 86_400e3)];
 
-/// The duration that `text` names, in milliseconds, rounded to the nearest one.
+/// Parses a duration into milliseconds, rounded to the nearest one.
 ///
 /// # Errors
-/// Why it is none, as a sentence fragment.
+/// The reason why `text` is invalid, as a sentence fragment.
 pub fn parse(text: &str) -> Result<u64, &'static str> {
     read(text, &UNITS[..4])
 }
 
-/// The same, also with days and weeks: `7d`, `8w`.
+/// Same as [`parse`], also with days and weeks: `7d`, `8w`.
 ///
 /// # Errors
-/// Why it is none, as a sentence fragment.
+/// The reason why `text` is invalid, as a sentence fragment.
 pub fn parse_long(text: &str) -> Result<u64, &'static str> {
     read(text, &UNITS)
 }
@@ -51,19 +51,19 @@ fn read(text: &str, units: &[(&str, f64)]) -> Result<u64, &'static str> {
     Ok(ms as u64)
 }
 
-/// The shortest text that [`parse_long`] reads as `ms`: `90m` for an hour and a half.
+/// Formats `ms` as the shortest text that [`parse_long`] accepts: `90m` for an hour and a half.
 pub fn text(ms: u64) -> String {
     let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
     let unit = units.into_iter().find(|(_, size)| ms > 0 && ms.is_multiple_of(*size));
     unit.map_or_else(|| format!("{ms}ms"), |(unit, size)| format!("{}{unit}", ms / size))
 }
 
-/// The duration that a field is, in milliseconds, if it is one.
+/// Duration in a field, in milliseconds; `None` if it is missing or invalid.
 pub(crate) fn of_field(entries: &Entries<'_>, field: &str) -> Option<u64> {
     of_node(entries.get(field)?).ok()
 }
 
-/// The duration that a value is, in milliseconds; it may have days.
+/// Duration in a value, in milliseconds; it may have days.
 pub(crate) fn long_of_node(node: &Node<'_>) -> Result<u64, &'static str> {
     match node.as_text() {
         Some(text) => read(text, &UNITS[..5]),
@@ -71,7 +71,7 @@ pub(crate) fn long_of_node(node: &Node<'_>) -> Result<u64, &'static str> {
     }
 }
 
-/// The duration that a value is, in milliseconds.
+/// Duration in a value, in milliseconds, without days.
 pub(crate) fn of_node(node: &Node<'_>) -> Result<u64, &'static str> {
     match (node.as_plain(), node.as_text()) {
         (Some(Plain::Int(text) | Plain::Float(text)), _) => parse(&text),

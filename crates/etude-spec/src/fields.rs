@@ -1,5 +1,5 @@
-//! The tables of fields: what each kind of object may hold. The checks, the labels under unknown fields, the notes of
-//! `etude check --portable` and the JSON Schemas for editors all come from here.
+//! Tables of the fields of each kind of object. The checks, the labels under unknown fields, the notes of `etude check
+//! --portable` and the JSON Schemas for editors all come from here.
 
 /// Rows of a table of fields: `required "NAME": KIND, "EXAMPLE", "DOC" => default "VALUE", extension "CLAUSE";`
 macro_rules! fields {
@@ -23,11 +23,11 @@ pub use kind::Kind;
 /// A kind of mapping: its name and its fields.
 #[derive(Debug)]
 pub struct Object {
-    /// What messages call it, with its article: `an llm step`.
+    /// Name in messages, with its article: `an llm step`.
     pub name: &'static str,
-    /// What it is for, in one sentence.
+    /// Purpose of the object, in one sentence.
     pub doc: &'static str,
-    /// Its fields, in the order in which they are listed.
+    /// Groups of fields, in listing order.
     pub fields: &'static [&'static [Field]],
 }
 
@@ -36,20 +36,20 @@ pub struct Object {
 pub struct Field {
     /// The key of the field, as files write it.
     pub name: &'static str,
-    /// The object does not hold without it.
+    /// True if the object is invalid without the field.
     pub required: bool,
-    /// What its value must be.
+    /// Required form of the value.
     pub kind: Kind,
-    /// What it does, in one sentence.
+    /// Purpose of the field, in one sentence.
     pub doc: &'static str,
-    /// The clause that adds it, if the protocol itself does not have it.
+    /// The clause that adds the field, if the protocol itself does not have it.
     pub extension: Option<&'static str>,
-    /// What holds without it, as YAML; empty if nothing does.
+    /// Default value, as YAML; empty if there is none.
     pub default: &'static str,
-    /// A value, as YAML.
+    /// An example value, as YAML.
     pub example: &'static str,
-    /// What to write instead of a reference, where the field is no template; `REF` stands for the reference and `NAME` for a
-    /// variable named after it. Empty where nothing replaces it.
+    /// Replacement for a reference in a field that is not a template. `REF` stands for the reference and `NAME` for a
+    /// variable named after it. Empty if there is no replacement.
     pub instead: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! The files of an app: the text of those that hold a definition, and what lies beside one or below a directory.
+//! Files of an app: the text of definition files, and listings of the directories around them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use crate::diagnose::files as diagnose;
 use crate::diagnostic::Diagnostic;
 use crate::source::{FileKind, ReadFailure, SourceFile, Sources};
 
-/// Largest definition file that is read, in bytes.
+/// Maximum size of a definition file, in bytes.
 pub(crate) const MAX_SIZE: u64 = 1 << 20;
 
-/// Most files below a directory that a run is pinned to.
+/// Maximum number of files below a directory that a run is pinned to.
 const MAX_FILES: usize = 10_000;
 
-/// The text of a definition file; else what is wrong with it, and whether it is only that a directory has no definition.
+/// Text of a definition file, or the fault, with true if a directory merely has no definition.
 pub(crate) fn source(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile>, (Diagnostic, bool)> {
     let bytes = sources.read(path, MAX_SIZE).map_err(|failure| match failure {
         ReadFailure::Missing => {
@@ -35,14 +35,14 @@ pub(crate) fn source(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile
     }
 }
 
-/// The name of the file beside `path` that has its name with the ending `.yml`, if there is one.
+/// Name of a file next to `path` that ends in `.yml` instead of `.yaml`, if there is one.
 pub(crate) fn misnamed(sources: &dyn Sources, path: &str) -> Option<String> {
     let other = format!("{}.yml", path.strip_suffix(".yaml")?);
     let is_file = matches!(sources.kind(&other), Ok(FileKind::File { .. }));
     is_file.then(|| other.rsplit_once('/').map_or(other.as_str(), |(_, name)| name).to_owned())
 }
 
-/// The text of a file that a definition lies in.
+/// Text of a definition file that is known to exist.
 pub(crate) fn source_text(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile>, Diagnostic> {
     source(sources, path).map_err(|(diagnostic, missing)| match missing {
         true => diagnose::unreadable(path, "it is no longer there"),
@@ -50,7 +50,7 @@ pub(crate) fn source_text(sources: &dyn Sources, path: &str) -> Result<Arc<Sourc
     })
 }
 
-/// The names of the files in the directory of `full`.
+/// Names of the files in the directory of `full`.
 pub(crate) fn beside(sources: &dyn Sources, full: &str) -> Vec<String> {
     let dir = full.rsplit_once('/').map_or("", |(dir, _)| dir);
     let entries = sources.list(dir).unwrap_or_default();
@@ -63,13 +63,13 @@ pub(crate) fn beside(sources: &dyn Sources, full: &str) -> Vec<String> {
     names
 }
 
-/// Adds the regular files below `dir`, but for hidden ones and what interpreters leave behind.
+/// Adds the regular files below `dir`, except hidden ones and caches of interpreters.
 pub(crate) fn below(files: &mut BTreeSet<String>, sources: &dyn Sources, dir: &str) {
     let mut open = vec![dir.to_owned()];
     let mut looked_at = 0;
     while let Some(dir) = open.pop() {
         looked_at += 1;
-        // Two links to where they lie make more directories than can be looked at.
+        // Symbolic links that form a cycle would give an endless number of directories.
         if looked_at > MAX_FILES {
             return;
         }

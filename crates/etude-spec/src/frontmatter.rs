@@ -10,20 +10,20 @@ use crate::yaml::{self, Node, diagnose};
 
 pub use head::{Fault, Head, LIMIT, Scan, scan};
 
-/// The two parts of a file.
+/// Frontmatter and body of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parts {
-    /// The YAML, without the lines that mark it; absent if the file does not begin with `---`.
+    /// The YAML without its `---` lines; `None` if the file does not begin with `---`.
     pub yaml: Option<Span>,
-    /// Everything after it.
+    /// The text after the frontmatter.
     pub body: Span,
 }
 
-/// Splits a file. The first line must be `---`; the YAML ends at the next line that is `---`
+/// Splits a file into frontmatter and body. The first line must be `---`; the YAML ends at the next line that is `---`
 /// (B-F4, C-1.3).
 ///
 /// # Errors
-/// The YAML does not end.
+/// The YAML has no end.
 pub fn split(file: &Arc<SourceFile>) -> Result<Parts, Box<Diagnostic>> {
     let text = file.text();
     let start = if text.starts_with('\u{feff}') { 3 } else { 0 };
@@ -41,12 +41,12 @@ pub fn split(file: &Arc<SourceFile>) -> Result<Parts, Box<Diagnostic>> {
     Err(Box::new(diagnose::syntax(file, Span::new(start, start + 3), why, Some(hint))))
 }
 
-/// The line that ends the YAML which begins at the line at `open`: where it begins, and where the next one does.
+/// The line that ends the YAML starting at byte `open`: its start, and the start of the next line.
 pub(crate) fn end_of_yaml(text: &str, open: usize) -> Option<(usize, usize)> {
     lines(text, open).find(|(_, line)| line.trim_end() == "---").map(|(at, line)| (at, at + line.len()))
 }
 
-/// The lines of `text` from that at `from` on, with their ends, and where each begins.
+/// Lines of `text` from byte `from` on, with their line breaks and start offsets.
 pub(crate) fn lines(text: &str, from: usize) -> impl Iterator<Item = (usize, &str)> {
     let begin = move |at: &mut usize, line: &str| {
         *at += line.len();
@@ -55,7 +55,7 @@ pub(crate) fn lines(text: &str, from: usize) -> impl Iterator<Item = (usize, &st
     text[from..].split_inclusive('\n').scan(from, move |at, line| Some((begin(at, line), line)))
 }
 
-/// Parses the YAML of a file that was split; places count from the start of the file.
+/// Parses the frontmatter of a split file; spans are offsets into the whole file.
 pub fn parse<'s>(file: &'s Arc<SourceFile>, parts: &Parts) -> (Option<Node<'s>>, Vec<Diagnostic>) {
     match parts.yaml {
         Some(span) => yaml::parse_part(file, file.slice(span), span.start as usize),
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(diagnostics[0].position(), Some((3, 6)));
     }
 
-    /// B-F4: only a line that is exactly `---` ends the frontmatter; `...` ends a document of YAML.
+    /// B-F4: only a line that is exactly `---` ends the frontmatter; `...` ends a YAML document.
     #[test]
     fn a_line_of_dots_ends_no_frontmatter() {
         let file = SourceFile::new("stage.md", "---\nid: a\n...\nname: A\n --- \n---\nDo it.\n");

@@ -1,4 +1,4 @@
-//! The parameters of a pipeline: their declaration, and what is given for them.
+//! Parameters of a pipeline: their declaration, and the values given for them.
 
 mod coerce;
 mod number;
@@ -17,12 +17,12 @@ pub use coerce::InputProblem;
 pub(crate) use coerce::fits;
 pub(crate) use read::{check_parameters, read};
 
-/// The parameters that a pipeline declares, in order.
+/// Declared parameters of a pipeline, in order.
 #[derive(Debug, Clone, Default)]
 pub struct InputDecl {
-    /// In the order of the file; each name once.
+    /// Parameters in the order of the file, without duplicate names.
     pub parameters: Vec<Parameter>,
-    /// Nothing is declared, and anything is taken: a machine without `input`.
+    /// True if any input is accepted: a stage machine without `input`.
     pub is_open: bool,
 }
 
@@ -33,15 +33,15 @@ pub struct Parameter {
     pub name: String,
     /// The JSON Schema of its value; for the short form just `{"type": …}`.
     pub schema: Arc<Schema>,
-    /// It must be given.
+    /// True if a value must be given.
     pub required: bool,
-    /// The value it has when it is not given.
+    /// Value of a parameter that is not given.
     pub default: Option<Json>,
-    /// Declared in the short form, `name: type`.
+    /// The type, if the parameter is declared in the short form, `name: type`.
     pub short: Option<InputType>,
-    /// Where it is declared.
+    /// Span of the declaration.
     pub(crate) at: Span,
-    /// Nothing is wrong with its types.
+    /// True if its types have no faults.
     pub(crate) sound: bool,
 }
 
@@ -65,19 +65,19 @@ etude_core::words! {
 }
 
 impl Parameter {
-    /// Whether the declaration takes a JSON value.
+    /// True if the declaration accepts this JSON value.
     pub fn accepts(&self, json: &str) -> bool {
         serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok() && fits(self, json).is_ok()
     }
 }
 
 impl InputDecl {
-    /// The parameter with the name `name`; `None`: none is declared.
+    /// The parameter `name`; `None` if it is not declared.
     pub fn parameter(&self, name: &str) -> Option<&Parameter> {
         self.parameters.iter().find(|parameter| parameter.name == name)
     }
 
-    /// Whether a parameter must be given that is not in `given`.
+    /// True if `given` lacks a required parameter.
     pub fn has_required_beyond(&self, given: &[&str]) -> bool {
         self.parameters.iter().any(|p| p.required && p.default.is_none() && !given.contains(&p.name.as_str()))
     }
@@ -87,7 +87,7 @@ impl InputDecl {
         self.parameters.iter().map(|parameter| parameter.name.as_str()).collect()
     }
 
-    /// JSON Schema of the whole input object; defaults are shown in it.
+    /// JSON Schema of the whole input object, including the defaults.
     pub fn schema(&self) -> Value {
         let mut properties = Map::new();
         for parameter in &self.parameters {
@@ -105,7 +105,7 @@ impl InputDecl {
         })
     }
 
-    /// The declaration that has this [`InputDecl::schema`].
+    /// Rebuilds a declaration from its [`InputDecl::schema`].
     pub fn of_schema(schema: &Value) -> Self {
         let required: Vec<&str> =
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -128,7 +128,7 @@ impl InputDecl {
         Self { parameters, is_open: schema["additionalProperties"] == true }
     }
 
-    /// [`InputDecl::schema`], compiled at its first use.
+    /// [`InputDecl::schema`], compiled on first use.
     pub fn compiled(&self, name: &str) -> Arc<Schema> {
         Arc::new(Schema::lazy(name, self.schema(), BTreeMap::new()))
     }

@@ -1,11 +1,11 @@
-//! Places in JSON text.
+//! Lookup of places in JSON text.
 
 use std::ops::Range;
 
 use etude_core::pointer::unescaped;
 
-/// Where the value that the JSON pointer names stands in `text`, which is known to be JSON. For a pointer that leads
-/// nowhere: the innermost value on its way.
+/// Byte range of the value at a JSON pointer in `text`, which must be valid JSON. If the pointer leads nowhere, the
+/// range is that of the innermost value on its path.
 pub(crate) fn locate(text: &str, pointer: &str) -> Range<usize> {
     let mut cursor = Cursor { text: text.as_bytes(), at: 0 };
     cursor.blanks();
@@ -88,7 +88,7 @@ impl Cursor<'_> {
         self.at = self.at.min(self.text.len());
     }
 
-    /// Moves behind the value.
+    /// Moves past the value.
     fn skip(&mut self) {
         let mut depth = 0_usize;
         while let Some(b) = self.peek() {

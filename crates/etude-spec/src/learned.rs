@@ -26,39 +26,39 @@ pub use edit::{with_accepted_risk, with_content, with_evidence, with_state, with
 pub use pinned::Pinned;
 pub use rules::rules_of;
 
-/// The file with the state.
+/// File that holds the state.
 pub const FILE: &str = "learn.yaml";
 
-/// The page for people beside a candidate.
+/// Report for people, stored next to a candidate.
 pub const REPORT: &str = "REPORT.md";
 
 /// The directory of a candidate's cases, and of an app's tests.
 pub const TESTS: &str = "tests";
 
 etude_core::words! {
-    /// The states of a learned pipeline; each is one step above the one before, except the last.
+    /// States of a learned pipeline; each is one step above the previous one, except the last.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum State {
-        /// Learned, and nothing else.
+        /// Learned, without any effect yet.
         Proposed = "proposed",
-        /// It runs beside the agent, without effect.
+        /// Runs beside the agent, without effect.
         Shadow = "shadow",
-        /// Requests are routed to it, and every write is confirmed.
+        /// Receives routed requests; every write must be confirmed.
         Assisted = "assisted",
-        /// Requests are routed to it.
+        /// Receives routed requests.
         Active = "active",
-        /// It was taken out of the routing table.
+        /// Removed from the routing table.
         Demoted = "demoted",
     }
 }
 
 impl State {
-    /// Requests are routed to it.
+    /// True if requests are routed to the pipeline.
     pub const fn is_routed(self) -> bool {
         matches!(self, Self::Assisted | Self::Active)
     }
 
-    /// The state above; `None` above `active`. Above `demoted` is `proposed`.
+    /// The next higher state; `None` above `active`. `demoted` is followed by `proposed`.
     pub const fn above(self) -> Option<Self> {
         match self {
             Self::Demoted => Some(Self::Proposed),
@@ -70,14 +70,14 @@ impl State {
     }
 }
 
-/// Comparisons by their kind.
+/// Counts of comparisons between pipeline and agent, by result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// The same writes.
+    /// Comparisons with the same writes.
     pub agreed: u64,
-    /// The pipeline deviated before a write.
+    /// Comparisons in which the pipeline deviated before a write.
     pub fell_back: u64,
-    /// Both wrote, and not the same.
+    /// Comparisons with different writes.
     pub disagreed: u64,
 }
 
@@ -87,7 +87,7 @@ impl Counts {
         self.agreed + self.disagreed
     }
 
-    /// The sums of both counts.
+    /// The sum of both counts, field by field.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -98,61 +98,61 @@ impl Counts {
     }
 }
 
-/// What a learn.yaml says.
+/// Contents of a learn.yaml.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Learned {
-    /// The state that a person has chosen.
+    /// State chosen by a person.
     pub state: State,
-    /// The family of runs.
+    /// Name of the family of runs.
     pub family: String,
-    /// The hash of what was learned.
+    /// Hash of the learned content.
     pub content: Option<String>,
-    /// A promotion was accepted without its evidence.
+    /// True if a promotion was accepted without its evidence.
     pub accept_risk: bool,
-    /// Distinct requests that it was learned from.
+    /// Number of distinct requests that it was learned from.
     pub requests: u64,
-    /// Runs that it was learned from.
+    /// Number of runs that it was learned from.
     pub runs: u64,
-    /// The checks without one request each.
+    /// Results of the checks that leave out one request each.
     pub leave_one_out: Counts,
-    /// A hole has no closed set: the pipeline always deviates there (L-22).
+    /// True if a hole has no closed set: the pipeline always deviates there (L-22).
     pub has_open_hole: bool,
     /// The whole file as JSON.
     pub document: Value,
 }
 
-/// A learned pipeline, where it lies.
+/// A learned pipeline with its location.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Located {
-    /// Its name: that of its directory.
+    /// Name of the pipeline and of its directory.
     pub name: String,
-    /// `learned` or `pipelines`.
+    /// Parent directory: `learned` or `pipelines`.
     pub base: &'static str,
-    /// What its learn.yaml says; `None` if that has errors.
+    /// Contents of its learn.yaml; `None` if the file has errors.
     pub learned: Option<Learned>,
-    /// What is wrong with learn.yaml.
+    /// Faults of learn.yaml.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Located {
-    /// Its directory, relative to the app.
+    /// Directory of the pipeline, relative to the app.
     pub fn dir(&self) -> String {
         format!("{}/{}", self.base, self.name)
     }
 
-    /// It lies in `learned/`.
+    /// True if the pipeline lies in `learned/`.
     pub fn is_candidate(&self) -> bool {
         self.base == LEARNED
     }
 
-    /// The state as its file says.
+    /// The recorded state; `None` if learn.yaml has errors.
     pub fn state(&self) -> Option<State> {
         Some(self.learned.as_ref()?.state)
     }
 }
 
-/// Every directory with a learn.yaml, in `learned/` and in `pipelines/`, by name; a candidate comes before the pipeline of its
-/// name.
+/// Every directory with a learn.yaml in `learned/` and `pipelines/`, by name. A candidate comes before the pipeline of
+/// the same name.
 pub fn all(sources: &dyn Sources) -> Vec<Located> {
     let mut found: Vec<Located> = [LEARNED, PIPELINES]
         .into_iter()
@@ -162,7 +162,7 @@ pub fn all(sources: &dyn Sources) -> Vec<Located> {
     found
 }
 
-/// The learned pipeline in one directory; `None` if there is no learn.yaml.
+/// The learned pipeline in one directory; `None` without a learn.yaml.
 pub fn find(sources: &dyn Sources, base: &'static str, name: &str) -> Option<Located> {
     let path = format!("{base}/{name}/{FILE}");
     if !matches!(sources.kind(&path), Ok(FileKind::File { .. })) {
@@ -175,7 +175,7 @@ pub fn find(sources: &dyn Sources, base: &'static str, name: &str) -> Option<Loc
     Some(Located { name: name.to_owned(), base, learned, diagnostics })
 }
 
-/// Requests may be routed to the pipeline `name` of `pipelines/`, if only its files count (L-36).
+/// True if the files of pipeline `name` in `pipelines/` allow routing to it (L-36).
 pub fn is_routable(sources: &dyn Sources, name: &str) -> bool {
     find(sources, PIPELINES, name).is_none_or(|located| located.state().is_some_and(State::is_routed))
 }
@@ -186,7 +186,7 @@ fn names(sources: &dyn Sources, base: &str) -> impl Iterator<Item = String> + us
     dirs.map(|entry| entry.name)
 }
 
-/// Reads the learn.yaml of the pipeline `name`; `is_candidate` if it lies in `learned/`.
+/// Reads the learn.yaml of the pipeline `name`; `is_candidate` is true for one in `learned/`.
 pub fn read(file: &Arc<SourceFile>, name: &str, is_candidate: bool) -> (Option<Learned>, Vec<Diagnostic>) {
     let (root, diagnostics) = yaml::parse(file);
     let mut found = Findings::new(file);

@@ -1,15 +1,15 @@
-//! Definitions: from the files that people write to the plans that `etude-core` interprets.
+//! Readers of definition files, and their lowering to the plans that `etude-core` interprets.
 //!
-//! Nothing here does IO: files come through [`source::Sources`], which the caller implements. Nothing stops at the
-//! first fault: every reader returns what it could make and a list of [`Diagnostic`]s, each with its code, its place
-//! and a hint.
+//! This crate does no IO: files come through [`source::Sources`], which the caller implements. No reader stops at the
+//! first fault. Each returns the parts that it could read and a list of [`Diagnostic`]s with code, place and hint
+//!
 //!
-//! Read in this order, in which each module needs only earlier ones: [`source`] (files and places), [`yaml`] and
-//! [`frontmatter`] (the tree), [`fields`] (the tables that say what may stand where), `diagnose` (the messages), `check`
-//! (a tree against its table), [`command`], `schema_file` and [`input`] (what several kinds of definitions have),
-//! [`tool`] (what agents may call), [`skill`] and [`application`] (what agents may read and operate), [`cascade`] (skills
-//! that are tools, and their chains), [`stage_machine`], [`learned`] and [`pipeline`] (from the tree to a plan), [`lower`]
-//! (all other plans), [`render`] (what people see).
+//! Reading order, in which each module needs only earlier ones: [`source`] (files and places), [`yaml`] and
+//! [`frontmatter`] (the tree), [`fields`] (tables of allowed fields), `diagnose` (the messages), `check` (a tree
+//! against its table), [`command`], `schema_file` and [`input`] (parts that several kinds of definitions share),
+//! [`tool`] (tools of agents), [`skill`] and [`application`] (packages that agents read and operate), [`cascade`]
+//! (skills that are tools, and their chains), [`stage_machine`], [`learned`] and [`pipeline`] (from the tree to a
+//! plan), [`lower`] (all other plans), [`render`] (output for people and programs).
 
 pub mod application;
 pub mod automation;

@@ -1,4 +1,4 @@
-//! Plans of definitions that are no pipeline: skill mode, stage machines, prompt skills, questions of the router.
+//! Plans of all definitions other than pipelines: skill mode, stage machines, prompt skills, questions of the router.
 //!
 //! Steps of pipelines are lowered in [`crate::pipeline`].
 
@@ -19,33 +19,33 @@ use serde_json::Value;
 use crate::Pipeline;
 use crate::skill::Instructions;
 
-/// The parameter of skill mode: what the user wants.
+/// Parameter of skill mode that holds the user's request.
 pub const REQUEST: &str = "request";
 
-/// The first message to the model of a prompt skill, whose instructions are its system prompt.
+/// First message to the model of a prompt skill, whose instructions are its system prompt.
 const BEGIN: &str = "Do what your instructions say.";
 
-/// Most turns of a prompt skill without `maxTurns`.
+/// Maximum number of turns of a prompt skill without `maxTurns`.
 const MAX_TURNS: u32 = 30;
 
-/// Most tool calls of a prompt skill without `maxSteps`.
+/// Maximum number of tool calls of a prompt skill without `maxSteps`.
 const MAX_STEPS: u32 = 30;
 
-/// A pipeline with constructor and destructor.
+/// Plan of a pipeline with constructor and destructor.
 pub fn scope(before: Option<Arc<Sequence>>, body: Arc<Sequence>, after: Option<Arc<Sequence>>) -> Plan {
     Plan { before, body, after, phase: Phase::Business, fallback: None }
 }
 
-/// Skill mode after a deviation of a pipeline with this description (L-67): the agent of [`skill_mode`], asked for what the
-/// machine hands over.
+/// Skill mode after a deviation of a pipeline with this description (L-67). The agent of [`skill_mode`] gets the
+/// request that the machine hands over.
 pub fn fallback(name: &str, instructions: Instructions, (tier, max_turns): (Tier, u32), description: &str) -> Fallback {
     let (agent, origin) = app_agent(name, instructions, tier, max_turns, Template::reference(Reference::Request));
     let sequence = Arc::clone(&one_agent(agent, origin).body);
     Fallback { sequence, description: description.to_owned() }
 }
 
-/// An app's own `SKILL.md`, followed by one agent. Its input is `{"request": TEXT}`. `pipelines` are those that it may call
-/// (L-77).
+/// Plan of an app's own `SKILL.md`, run by one agent. Its input is `{"request": TEXT}`. The agent may call
+/// `pipelines` (L-77).
 pub fn skill_mode(
     name: &str,
     instructions: Instructions,
@@ -57,7 +57,7 @@ pub fn skill_mode(
     one_agent(Agent { pipelines, ..agent }, origin)
 }
 
-/// A pipeline as a tool of an agent: its name, its description, its parameters as the schema (L-77).
+/// A pipeline as a tool of an agent, with its name, its description, and its parameters as the schema (L-77).
 pub fn pipeline_tool(pipeline: &Pipeline) -> PipelineTool {
     let input = pipeline.input.compiled(&pipeline.name);
     let defaults = pipeline.input.parameters.iter().filter_map(|one| Some((one.name.clone(), one.default.clone()?)));
@@ -90,10 +90,11 @@ fn app_agent(name: &str, instructions: Instructions, tier: Tier, max_turns: u32,
     (agent, origin)
 }
 
-/// A prompt skill of system D, followed by an agent (D-14): `{"prompt", "name", "config", "returns", "allowedTools"}`.
+/// Plan of a prompt skill of system D, run by an agent (D-14), from `{"prompt", "name", "config", "returns",
+/// "allowedTools"}`.
 ///
 /// # Errors
-/// There is no prompt, or `returns` is no schema.
+/// `prompt` is missing, or `returns` is not a schema.
 pub fn prompt_skill(args: &Value) -> Result<Plan, String> {
     let text = |key: &str| args.get(key).and_then(Value::as_str);
     let prompt = text("prompt").ok_or("`agent` needs a `prompt`")?;
@@ -124,7 +125,7 @@ pub fn prompt_skill(args: &Value) -> Result<Plan, String> {
     Ok(one_agent(agent, Origin { file: name.to_owned(), line: 1, column: 1 }))
 }
 
-/// The model that a prompt skill names as `provider/name` (D-2.3).
+/// Model that a prompt skill names as `provider/name` (D-2.3).
 pub fn named_model(args: &Value) -> Option<&str> {
     let id = args.get("config")?.get("model")?.get("id")?.as_str()?;
     id.contains('/').then_some(id)
@@ -135,14 +136,14 @@ fn one_agent(agent: Agent, origin: Origin) -> Plan {
     step.alone("skill".to_owned(), String::new(), Phase::Skill)
 }
 
-/// A run through the stages of a machine and nothing else.
+/// Plan that runs only the stages of a stage machine.
 pub fn stage_machine(machine: Arc<StageMachine>) -> Plan {
     let (name, dir, origin) = (machine.id.clone(), machine.dir.clone(), machine.origin.clone());
     let call = MachineCall { machine, input: MachineInput::Same, is_stage: false, may_skip: true };
     Step::plain(name.clone(), StepKind::Machine(Box::new(call)), origin).alone(name, dir, Phase::Business)
 }
 
-/// One question to a model, with the retries of an llm step.
+/// Plan of one question to a model, with the retries of an llm step.
 pub fn question(tier: Tier, name: &str, system: &str, prompt: String, schema: Value) -> Plan {
     let llm = Llm {
         choose: None,

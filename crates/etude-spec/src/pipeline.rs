@@ -1,9 +1,9 @@
-//! Pipelines: from text to a plan.
+//! Reading of pipelines, from text to a plan.
 //!
 //! In order: `read` turns the YAML tree into a definition (fields, types, templates, commands), `names` checks
-//! what refers to what inside the file, `files` looks at the files it names, `load` and `resolve` bring in schemas
-//! and other pipelines and check references against them, `lower` makes the plan. [`learned`] checks
-//! what has been learned, candidates included.
+//! references inside the file, `files` checks the files it names. `load` and `resolve` add schemas and other pipelines
+//! and check references against them; `lower` builds the plan. [`learned`] checks learned pipelines, including
+//! candidates.
 
 pub mod app;
 mod cacheable;

@@ -1,4 +1,4 @@
-//! The field tables as Markdown, for the reference pages of the documentation.
+//! Field tables as Markdown, for the reference pages of the documentation.
 //!
 //! A page marks the place of a table with `<!-- fields: NAME -->` and `<!-- end -->`. [`TABLES`] holds the names.
 
@@ -9,14 +9,14 @@ use crate::fields::{Field, Kind, Object, automation, config, learn, package, pip
 /// A table of the reference: the name in the markers of a page, and the fields.
 pub type Named = (&'static str, Table);
 
-/// The fields of one table.
+/// A selection of fields for a reference page.
 #[derive(Debug, Clone, Copy)]
 pub enum Table {
     /// All fields of an object.
     Object(&'static Object),
-    /// The fields of a step type that not every step has.
+    /// Fields of a step type, without those that every step has.
     Step(&'static Object),
-    /// The fields that every step has.
+    /// Fields that every step has.
     EveryStep,
 }
 
@@ -101,7 +101,7 @@ pub const TABLES: &[Named] = &[
     ("tenant", Table::Object(&config::TENANT)),
 ];
 
-/// The table that pages mark with `<!-- fields: NAME -->`; `None`: there is none.
+/// The table that pages mark with `<!-- fields: NAME -->`; `None` if there is none.
 pub fn table(name: &str) -> Option<Table> {
     TABLES.iter().find(|(known, _)| *known == name).map(|(_, table)| *table)
 }
@@ -140,12 +140,12 @@ impl Table {
     }
 }
 
-/// True for `name`, `type` and the fields of X-1: they are the same in each step table.
+/// True for `name`, `type` and the fields of X-1, which are the same in each step table.
 fn is_of_every_step(field: &Field) -> bool {
     pipeline::steps().all(|(_, object)| object.field(field.name).is_some_and(|other| other.doc == field.doc))
 }
 
-/// The type of a field, for readers of a reference: `integer from 1 to 100`.
+/// Type of a field for readers of the reference: `integer from 1 to 100`.
 fn type_of(kind: &Kind) -> String {
     match kind {
         Kind::Text | Kind::Prose => "string".into(),
@@ -172,12 +172,12 @@ fn type_of(kind: &Kind) -> String {
     }
 }
 
-/// Text in a cell: a pipe would end it.
+/// Escapes pipes, which would end a cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// YAML in a cell, as code.
+/// Formats YAML as code in a cell.
 fn code(yaml: &str) -> String {
     if yaml.is_empty() { String::new() } else { format!("`{}`", cell(yaml)) }
 }

@@ -1,4 +1,4 @@
-//! Diagnostics as people and programs read them.
+//! Rendering of diagnostics for people and for programs.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use serde_json::{Value, json};
@@ -7,14 +7,14 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::source::Span;
 use crate::wording::visible as legible;
 
-/// How many lines above the place are shown.
+/// Number of lines shown above the place.
 const CONTEXT: u32 = 2;
 
-/// Longer pieces of a file, in bytes, are not drawn: no one reads such a line, and drawing it takes long.
+/// Maximum width of a drawn piece of a file, in bytes. Longer lines are unreadable and slow to draw.
 const MAX_DRAWN_WIDTH: usize = 32 * 1024;
 
-/// A diagnostic as text: the message, the lines it is about, and what to do (anchors §6.7). With `color`, with ANSI
-/// escapes; colour never carries meaning alone.
+/// Renders a diagnostic as text: the message, the source lines and the hint (anchors §6.7). With `color`, it contains
+/// ANSI escapes; colour never carries meaning alone.
 pub fn text(diagnostic: &Diagnostic, color: bool) -> String {
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,
@@ -41,7 +41,7 @@ pub fn text(diagnostic: &Diagnostic, color: bool) -> String {
     renderer.render(&groups)
 }
 
-/// The lines that a diagnostic is about; `None` if they are too long to be drawn.
+/// Source lines of a diagnostic; `None` if they are too long to draw.
 fn snippet<'d>(
     diagnostic: &'d Diagnostic,
     path: &'d str,
@@ -56,7 +56,7 @@ fn snippet<'d>(
         first = first.min(file.position(label.span.start).0);
         last = last.max(file.position(label.span.end).0);
     }
-    // Lines above are only shown to tell where one is.
+    // Lines above serve only as context.
     if file.line_range(line).start - file.line_range(first).start > MAX_DRAWN_WIDTH {
         first = line;
     }
@@ -85,16 +85,16 @@ fn snippet<'d>(
     Some(snippet)
 }
 
-/// The part of a span that is underlined: its first line only, without blanks at its end.
+/// The underlined part of a span: its first line only, without trailing blanks.
 fn visible(text: &str, span: Span) -> Span {
     let covered = text.get(span.range()).unwrap_or_default();
     let line = covered.lines().next().unwrap_or_default().trim_end();
     Span::new(span.start as usize, span.start as usize + line.len())
 }
 
-/// A diagnostic for programs (`design: cli`, `etude check`). `line`, `column` and their ends count from 1; they are
-/// null where a file as a whole, or a directory, is at fault. `name` and `path` are there where the definition's own
-/// specification has a word for the fault, and one for its place.
+/// Renders a diagnostic as JSON (`design: cli`, `etude check`). `line`, `column` and their ends count from 1; they are
+/// null if a file as a whole, or a directory, is at fault. `name` and `path` are present if the definition's own
+/// specification has words for the fault and its place.
 pub fn json(diagnostic: &Diagnostic) -> Value {
     let start = diagnostic.position();
     let end = diagnostic.span.map(|span| diagnostic.file.position(span.end));
@@ -129,7 +129,7 @@ mod tests {
     use crate::code::Code;
     use crate::source::SourceFile;
 
-    /// files may be called anything; their names do not steer the terminal that a fault is drawn on.
+    /// control characters in file names never reach the terminal when a fault is drawn.
     #[test]
     fn names_of_files_steer_no_terminal() {
         for (text, span) in

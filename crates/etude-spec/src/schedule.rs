@@ -1,6 +1,6 @@
-//! When schedules request runs: patterns, time zones and the instants that they name.
+//! Timing of schedules: patterns, time zones and the instants that they name.
 //!
-//! Everything here is a function of its arguments. Instants are milliseconds since 1970 in UTC.
+//! All functions here are pure. Instants are milliseconds since 1970 in UTC.
 
 mod cron;
 #[cfg(test)]
@@ -13,13 +13,13 @@ pub use words::{interval, words};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
-/// The shortest interval of `every`, in milliseconds.
+/// Minimum interval of `every`, in milliseconds.
 pub const MIN_INTERVAL_MS: u64 = 1_000;
 
-/// The times of a schedule, apart from its policies.
+/// Times of a schedule, without its policies.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Timing {
-    /// At the times that a cron pattern names in a time zone.
+    /// The times of a cron pattern in a time zone.
     Cron(Cron, TimeZone),
     /// Each multiple of an interval, in milliseconds, counted from midnight UTC.
     Every(u64),
@@ -58,7 +58,7 @@ impl Timing {
         self.between(after_ms, after_ms.saturating_add(TEN_YEARS_MS), 1).first().copied()
     }
 
-    /// The day of an instant, `YYYY-MM-DD`: in the schedule's zone, or in UTC.
+    /// Day of an instant, as `YYYY-MM-DD`, in the schedule's zone or in UTC.
     pub fn date(&self, at_ms: i64) -> String {
         let zone = match self {
             Self::Cron(_, zone) => zone.clone(),
@@ -70,12 +70,12 @@ impl Timing {
 
 const TEN_YEARS_MS: i64 = 3_653 * 24 * 60 * 60 * 1_000;
 
-/// The zone of a name: one of the IANA database, `UTC`, or `local` for that of the machine.
+/// Looks up a time zone: a name of the IANA database, `UTC`, or `local` for the machine's own.
 pub fn zone(name: &str) -> Option<TimeZone> {
     match name {
         "UTC" => Some(TimeZone::UTC),
         "local" => Some(TimeZone::system()),
-        // A POSIX string or an offset is no name.
+        // A POSIX string or an offset does not count as a name.
         name if name.starts_with(|c: char| c.is_ascii_alphabetic()) => TimeZone::get(name).ok(),
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! Schema files: read, checked, and made one document with the files they refer to.
+//! Schema files: loading, checks, and bundling with the files they refer to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::json_text;
 use crate::source::{ReadFailure, SourceFile, Sources, Span, join};
 use crate::yaml::{Node, place_in};
 
-/// Largest schema file that is read, in bytes.
+/// Maximum size of a schema file, in bytes.
 const MAX_SIZE: u64 = 16 << 20;
 
-/// A schema with the files it was made from.
+/// A schema with the files it was built from.
 pub(crate) struct SchemaFile {
     pub(crate) schema: Option<Arc<Schema>>,
     pub(crate) files: BTreeSet<String>,
@@ -29,7 +29,7 @@ pub(crate) fn load(sources: &dyn Sources, path: &str) -> SchemaFile {
     SchemaFile { schema, files: bundle.files, diagnostics: bundle.diagnostics }
 }
 
-/// Loads the schema in `node`, which stands in `file` as if it lay in `dir`; `name` is what messages call it.
+/// Loads the schema in `node` of `file`, resolving references as if it lay in `dir`; `name` is its name in messages.
 pub(crate) fn load_inline(
     sources: &dyn Sources,
     file: &Arc<SourceFile>,
@@ -42,8 +42,8 @@ pub(crate) fn load_inline(
     SchemaFile { schema, files: bundle.files, diagnostics: bundle.diagnostics }
 }
 
-/// Makes the schema `document`, which stands in `file`, one document with the files it refers to, as if it lay in
-/// `dir`. The caller has checked that it is a schema.
+/// Bundles the schema `document` of `file` with the files it refers to, as if it lay in `dir`. The caller has checked
+/// that it is a schema.
 pub(crate) fn inline(
     sources: &dyn Sources,
     file: &Arc<SourceFile>,
@@ -60,13 +60,13 @@ pub(crate) fn inline(
 struct Bundle<'a> {
     sources: &'a dyn Sources,
     files: BTreeSet<String>,
-    /// The other files, by the names of their definitions.
+    /// Other files, by the names of their definitions.
     defs: Map<String, Value>,
-    /// The names of definitions: those of files by path, and what the document itself has.
+    /// Names of definitions: of files by path, and of the document's own.
     names: BTreeMap<String, String>,
     taken: BTreeSet<String>,
     diagnostics: Vec<Diagnostic>,
-    /// Where the schema begins in the file it stands in.
+    /// Start of the schema in its file, in bytes.
     start: usize,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Bundle<'a> {
         }
     }
 
-    /// The schema that a mapping of a definition is.
+    /// Builds the schema from a mapping of a definition.
     fn mapping(&mut self, file: &Arc<SourceFile>, dir: &str, node: &Node<'_>, name: &str) -> Option<Schema> {
         let mut document: Value = match node.to_json() {
             Ok(text) => serde_json::from_str(&text).ok()?,
@@ -140,13 +140,13 @@ impl<'a> Bundle<'a> {
         }
     }
 
-    /// Leaves the names of definitions to those that a document has itself.
+    /// Reserves the definition names of the document itself.
     fn take_names(&mut self, document: &Value) {
         let own = document.get("$defs").and_then(Value::as_object).into_iter().flat_map(Map::keys);
         self.taken.extend(own.cloned());
     }
 
-    /// A name for the definition that a file becomes, which no other one has.
+    /// A unique name for the definition that a file becomes.
     fn name(&mut self, path: &str) -> String {
         let plain = path.replace(['/', '~', '%', ' '], "_");
         let numbered = (2..).map(|number| format!("{plain}_{number}"));
@@ -216,7 +216,8 @@ impl<'a> Bundle<'a> {
         None
     }
 
-    /// Makes references to other files references into `$defs`. `prefix` is where this file's document will stand.
+    /// Replaces references to other files by references into `$defs`. `prefix` is the later position of this file's
+    /// document.
     fn inline(&mut self, file: &Arc<SourceFile>, path: &str, schema: &mut Value, prefix: &str) {
         let Value::Object(members) = schema else { return };
         if let Some(Value::String(reference)) = members.get("$ref") {
@@ -241,7 +242,7 @@ impl<'a> Bundle<'a> {
         }
     }
 
-    /// The reference that stands for `reference` in the bundled document; `None` if it stays as it is.
+    /// The replacement for `reference` in the bundled document; `None` if it stays unchanged.
     fn follow(&mut self, file: &Arc<SourceFile>, path: &str, reference: &str, prefix: &str) -> Option<String> {
         let (target, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         if target.is_empty() {
@@ -303,7 +304,7 @@ impl<'a> Bundle<'a> {
     }
 
     fn refuse(&mut self, file: &Arc<SourceFile>, reference: &str, why: &str, hint: &str) {
-        // In YAML it may have no quotes, or others. Files that the schema refers to are read from their start.
+        // YAML may write the reference without quotes, or with others. Referenced files are read from their start.
         let text = file.text();
         let start = if self.files.contains(file.path()) { 0 } else { self.start };
         let quoted = Value::from(reference).to_string();
@@ -313,7 +314,7 @@ impl<'a> Bundle<'a> {
     }
 }
 
-/// The meta-schema's complaint in words that name the keyword.
+/// The meta-schema's complaint in words that name the keyword, with a hint if there is one.
 pub(crate) fn meta_words(pointer: &str, value: &Value, complaint: &str) -> (String, Option<String>) {
     let keyword = pointer.rsplit('/').find(|token| token.parse::<usize>().is_err()).unwrap_or_default();
     if keyword == "type" {

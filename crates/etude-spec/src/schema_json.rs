@@ -1,10 +1,10 @@
-//! JSON Schemas for editors, made from the same tables as the checks (`etude schema`).
+//! JSON Schemas for editors, built from the same tables as the checks (`etude schema`).
 
 use serde_json::{Map, Value, json};
 
 use crate::fields::{Field, Kind, Object, package, pipeline, test};
 
-/// The dialect of the schemas made here.
+/// Dialect of these schemas.
 pub(crate) const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// The JSON Schema of pipeline.yaml, draft 2020-12.
@@ -37,14 +37,14 @@ pub fn application_schema() -> Value {
     titled(&package::APPLICATION, "APP.md")
 }
 
-/// The JSON Schema of the frontmatter of SKILL.md, draft 2020-12. Clients may have fields of their own.
+/// The JSON Schema of the frontmatter of SKILL.md, draft 2020-12. Clients may add their own fields.
 pub fn skill_schema() -> Value {
     let mut schema = titled(&package::SKILL, "SKILL.md");
     schema["additionalProperties"] = json!(true);
     schema
 }
 
-/// The schema of a whole file.
+/// Schema of a whole file.
 fn titled(table: &Object, title: &str) -> Value {
     let mut schema = object(table);
     schema["$schema"] = DIALECT.into();
@@ -52,7 +52,7 @@ fn titled(table: &Object, title: &str) -> Value {
     schema
 }
 
-/// A step: its type decides which fields it has.
+/// Schema of a step: its type decides which fields it has.
 fn step() -> Value {
     let branches: Vec<Value> = pipeline::steps()
         .map(|(word, _)| {
@@ -70,7 +70,7 @@ fn step() -> Value {
     })
 }
 
-/// A condition.
+/// Schema of a condition.
 fn condition() -> Value {
     json!({
         "description": "A template, a comparison, or a list of conditions that must all hold.",
@@ -82,7 +82,7 @@ fn condition() -> Value {
     })
 }
 
-/// A parameter, in the short or the long form.
+/// Schema of a parameter, in the short or the long form.
 pub(crate) fn parameter() -> Value {
     json!({
         "anyOf": [
@@ -91,7 +91,7 @@ pub(crate) fn parameter() -> Value {
                 "type": "object",
                 "description": pipeline::PARAMETER.doc,
                 "properties": {
-                    // A list is JSON Schema's own `required`.
+                    // A list is the `required` of JSON Schema itself.
                     "required": {"type": ["boolean", "array"], "description": description(&pipeline::PARAMETER, "required")},
                     "default": {"description": description(&pipeline::PARAMETER, "default")},
                 },
@@ -104,7 +104,7 @@ fn description(table: &Object, field: &str) -> &'static str {
     table.field(field).map_or("", |field| field.doc)
 }
 
-/// The schema of a table.
+/// Schema of a field table.
 pub(crate) fn object(table: &Object) -> Value {
     let mut properties = Map::new();
     for field in table.iter() {
@@ -137,7 +137,7 @@ fn property(field: &Field) -> Value {
     schema
 }
 
-/// A value that the tables write as YAML.
+/// Parses a value that the tables write as YAML.
 fn written(yaml: &str) -> Option<Value> {
     let file = crate::source::SourceFile::new("", yaml);
     let (root, _) = crate::yaml::parse(&file);
@@ -210,7 +210,7 @@ mod tests {
         ));
     }
 
-    /// What is written in tests, packages and skills fits their schemas, and a misspelt field does not.
+    /// Valid tests, packages and skills fit their schemas, and a misspelt field does not.
     #[test]
     fn tests_packages_and_skills_have_schemas() {
         let schemas = [test_schema(), application_schema(), skill_schema()];
@@ -226,7 +226,7 @@ mod tests {
         assert!(!accepts(&skill, "{name: n, allowed-tools: Read}"));
     }
 
-    /// The schema comes from the tables: every example and default in them fits the field it stands for.
+    /// Every example and default in the tables fits the schema of its field.
     #[test]
     fn examples_and_defaults_fit_their_fields() {
         let tables =

@@ -1,4 +1,4 @@
-//! `serve`: the limits of a server and of the pipelines that it runs, and how it serves agents.
+//! `serve`: the limits of a server and of its pipelines, and its service for agents.
 
 use crate::automation::template;
 use crate::check::Findings;
@@ -6,16 +6,16 @@ use crate::diagnose::automation as diagnose;
 use crate::duration::long_of_node;
 use crate::yaml::{Entries, Node, integer, number, text};
 
-/// Limits of a server. What the file does not say is `None`.
+/// Limits of a server. A limit that the file does not set is `None`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Serve {
-    /// Runs in progress at once, over all apps.
+    /// Maximum number of runs in progress, over all apps.
     pub max_runs: Option<u32>,
-    /// Runs that wait for their start.
+    /// Maximum number of queued runs.
     pub max_queued: Option<u32>,
-    /// What all runs of a day (UTC) may cost before no more are accepted, in US dollars.
+    /// Cost limit of all runs of a day (UTC), in US dollars; above it no more runs are accepted.
     pub max_cost_per_day_usd: Option<f64>,
-    /// The time that runs have to finish their effects when the server stops, in milliseconds.
+    /// Time for runs to finish their effects when the server stops, in milliseconds.
     pub drain_timeout_ms: Option<u64>,
     /// Limits of pipelines and stage machines.
     pub pipelines: Vec<PipelineLimits>,
@@ -23,39 +23,39 @@ pub struct Serve {
     pub mcp: Mcp,
 }
 
-/// `serve.mcp`: how the app is served to agents over the Model Context Protocol.
+/// `serve.mcp`: the service of the app for agents over the Model Context Protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Mcp {
-    /// Tools that change nothing: names of pipelines and stage machines, or of their tools.
+    /// Read-only tools: names of pipelines and stage machines, or of their tools.
     pub read_only: Vec<String>,
-    /// The longest time until a call returns, in milliseconds.
+    /// Maximum time until a call returns, in milliseconds.
     pub answer_within_ms: Option<u64>,
-    /// What becomes of the run of an abandoned call.
+    /// Handling of the run of an abandoned call.
     pub on_cancel: OnCancel,
-    /// Where questions that authorize something are decided.
+    /// Place of decisions on questions that authorize something.
     pub approvals: Approvals,
 }
 
 etude_core::words! {
-    /// What becomes of the run of an abandoned call.
+    /// Handling of the run of an abandoned call.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub enum OnCancel {
-        /// It continues.
+        /// The run continues.
         #[default]
         Leave = "leave",
-        /// It is cancelled.
+        /// The run is cancelled.
         Cancel = "cancel",
     }
 }
 
 etude_core::words! {
-    /// Where questions of agents' runs that authorize something are decided.
+    /// Place of decisions on questions of agents' runs that authorize something.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub enum Approvals {
-        /// On the page, or with `etude approve`.
+        /// The web page, or `etude approve`.
         #[default]
         Page = "page",
-        /// Also in a form of the client.
+        /// A form of the client as well.
         Client = "client",
     }
 }
@@ -63,35 +63,35 @@ etude_core::words! {
 /// Limits that the runs of one pipeline or stage machine share.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PipelineLimits {
-    /// The pipeline or stage machine.
+    /// Name of the pipeline or stage machine.
     pub name: String,
-    /// Its runs in progress at once, for each key.
+    /// Maximum number of its runs in progress, for each key.
     pub max_runs: Option<u32>,
-    /// What distinguishes its runs; may hold `{{input.NAME}}`.
+    /// Key that separates its runs; may hold `{{input.NAME}}`.
     pub key: Option<String>,
-    /// What becomes of a run for which there is no room.
+    /// Handling of a run above the limit.
     pub when_full: WhenFull,
-    /// The priority of runs that name none.
+    /// Priority of runs that set none.
     pub priority: Option<i32>,
-    /// How long a run may stay queued, in milliseconds.
+    /// Maximum time of a run in the queue, in milliseconds.
     pub queue_timeout_ms: Option<u64>,
 }
 
 etude_core::words! {
-    /// What becomes of a run while as many of its pipeline and key are in progress as may be.
+    /// Handling of a run when its pipeline and key have reached their limit.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub enum WhenFull {
-        /// It waits.
+        /// The run waits.
         #[default]
         Queue = "queue",
-        /// It is refused.
+        /// The run is refused.
         Skip = "skip",
-        /// It replaces the oldest ones, which are cancelled.
+        /// The run replaces the oldest ones, which are cancelled.
         Cancel = "cancel",
     }
 }
 
-/// Reads `serve` of a configuration file; types have been checked.
+/// Reads `serve` of a configuration file, whose types have been checked.
 pub(crate) fn read(root: &Entries<'_>) -> Serve {
     let Some(entries) = root.get("serve").and_then(Node::as_map) else { return Serve::default() };
     let count = |field: &str| integer(entries, field).and_then(|count| u32::try_from(count).ok());
@@ -134,7 +134,7 @@ fn duration(entries: &Entries<'_>, field: &str) -> Option<u64> {
     long_of_node(entries.get(field)?).ok()
 }
 
-/// Faults that the tables do not show.
+/// Reports faults that the field tables do not express.
 pub(super) fn check(found: &mut Findings<'_>, root: &Entries<'_>) {
     let Some(pipelines) = root.get("serve").and_then(Node::as_map).and_then(|serve| serve.get("pipelines")) else {
         return;

@@ -1,8 +1,8 @@
-//! Agent Skills: what the frontmatter of a `SKILL.md` says, and what is wrong with it (C-2).
+//! Agent Skills: the frontmatter of a `SKILL.md`, and its faults (C-2).
 //!
-//! Two profiles over one reader: [`Profile::Strict`] is the specification, [`Profile::Lenient`] is how skills are loaded:
-//! what is only cosmetic is a warning, and a skill without a description is left out. The fields that Claude Code adds
-//! are read into [`Extensions`] in both (C-3.6). Nothing here touches a disk: see `etude_packages::skills`.
+//! One reader has two profiles: [`Profile::Strict`] follows the specification, [`Profile::Lenient`] is for loading
+//! skills. Under the latter, cosmetic faults are warnings, and a skill without a description is left out. Both read the
+//! fields that Claude Code adds into [`Extensions`] (C-3.6). This module reads no files: see `etude_packages::skills`.
 
 pub mod catalog;
 pub mod claude;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use crate::diagnostic::{Diagnostic, Severity};
 
-/// Faults that only a search of the disk can show.
+/// Faults that only a search of the disk can find.
 pub mod findings {
     pub use crate::diagnose::skills::{body_not_utf8, dangling, not_a_skill, shadowed, too_deep, too_many, unreadable};
 }
@@ -31,34 +31,34 @@ pub use tools::tool_list;
 /// The file that makes a directory a skill.
 pub const SKILL_FILE: &str = "SKILL.md";
 
-/// The directories of skills, below an app or a project and below a home; the first one wins (C-2.6). An app also has
-/// [`APP_ROOT`], before them.
+/// Directories of skills below an app, a project or a home directory; the first one wins (C-2.6). An app also has
+/// [`APP_ROOT`], which comes first.
 pub const ROOTS: [&str; 3] = [".agents/skills", ".etude/skills", ".claude/skills"];
 
 /// The directory of an app's own skills.
 pub const APP_ROOT: &str = "skills";
 
-/// What `validate` takes in place of [`SKILL_FILE`]; discovery does not (C-2.9).
+/// File name that `validate` accepts in place of [`SKILL_FILE`]; discovery does not (C-2.9).
 pub const LOWER_FILE: &str = "skill.md";
 
-/// Most characters of a name.
+/// Maximum length of a name, in characters.
 pub const MAX_NAME: usize = 64;
-/// Most characters of a description.
+/// Maximum length of a description, in characters.
 pub const MAX_DESCRIPTION: usize = 1024;
-/// Most characters of `compatibility`.
+/// Maximum length of `compatibility`, in characters.
 pub const MAX_COMPATIBILITY: usize = 500;
 
-/// How much is asked of a skill.
+/// Strictness of the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// The specification, as the reference validator checks it (C-2.9).
+    /// The rules of the specification, as the reference validator checks them (C-2.9).
     Strict,
-    /// What clients do (C-2.4): load what can be loaded, and say what is wrong.
+    /// The behaviour of clients (C-2.4): load every usable skill, and report its faults.
     Lenient,
 }
 
 impl Profile {
-    /// How bad a fault is that keeps no one from using the skill.
+    /// Severity of a fault that leaves the skill usable.
     pub(crate) const fn severity(self) -> Severity {
         match self {
             Self::Strict => Severity::Error,
@@ -70,56 +70,56 @@ impl Profile {
 /// The frontmatter of a skill.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Skill {
-    /// What it is called, trimmed and in the form NFKC.
+    /// The skill's name, trimmed and in the form NFKC.
     pub name: String,
-    /// What it does and when it is of use, trimmed.
+    /// Purpose of the skill and when to use it, trimmed.
     pub description: String,
     /// The licence in the author's words.
     pub license: Option<String>,
-    /// What it needs around it.
+    /// Requirements on the environment.
     pub compatibility: Option<String>,
-    /// What clients add for themselves; values as they are written.
+    /// Fields that clients add for themselves; values as written.
     pub metadata: IndexMap<String, String>,
-    /// The tools that it may use without asking; `None` if it says nothing about them.
+    /// Tools that the skill may use without approval; `None` if the file does not list any.
     pub allowed_tools: Option<Vec<String>>,
-    /// What Claude Code adds (C-3.1).
+    /// Fields that Claude Code adds (C-3.1).
     pub extensions: Extensions,
-    /// All other fields; scalars as they are written.
+    /// All other fields; scalars as written.
     pub extra: IndexMap<String, Value>,
 }
 
 /// The fields that Claude Code adds to a skill (C-3.1).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Extensions {
-    /// When to use it; belongs to the description.
+    /// Further hints on when to use the skill; belongs to the description.
     pub when_to_use: Option<String>,
-    /// What to type after its name.
+    /// Hint on the arguments to type after the skill's name.
     pub argument_hint: Option<String>,
-    /// Names for arguments, by position.
+    /// Names of arguments, by position.
     pub arguments: Vec<String>,
-    /// Only people may invoke it.
+    /// True if only people may invoke the skill.
     pub disable_model_invocation: bool,
-    /// People may invoke it.
+    /// True if people may invoke the skill.
     pub user_invocable: bool,
-    /// Tools that it takes away.
+    /// Tools that the skill takes away from the agent.
     pub disallowed_tools: Vec<String>,
-    /// A model for the rest of the turn.
+    /// Model for the rest of the turn.
     pub model: Option<String>,
-    /// How hard the model is to think.
+    /// Reasoning effort of the model.
     pub effort: Option<String>,
-    /// `fork`: an agent of its own runs it.
+    /// `fork` runs the skill in an agent of its own.
     pub context: Option<String>,
-    /// Which kind of agent that is.
+    /// Kind of that agent.
     pub agent: Option<String>,
-    /// Whether that agent is waited for.
+    /// True if the caller does not wait for that agent.
     pub background: bool,
-    /// What is to happen at certain times; not acted on.
+    /// Hooks at certain times; they are not run.
     pub hooks: Option<Value>,
-    /// Files that it is for, as patterns.
+    /// Patterns of the files that the skill is for.
     pub paths: Vec<String>,
-    /// The shell of its injected commands.
+    /// Shell for the skill's injected commands.
     pub shell: Option<String>,
-    /// The fields above that are given, as documents show them, by the names that they have in files.
+    /// The fields above that are set, by their names in files, as documents show them.
     pub given: IndexMap<String, Value>,
 }
 
@@ -145,12 +145,12 @@ impl Default for Extensions {
     }
 }
 
-/// What reading the frontmatter came to.
+/// Result of reading the frontmatter.
 #[derive(Debug, Clone)]
 pub struct Reading {
-    /// The skill, with every part that could be read; `None` if it is not to be loaded.
+    /// The skill, with every part that could be read; `None` if it must not be loaded.
     pub skill: Option<Skill>,
-    /// Everything that is wrong with it.
+    /// All faults of the frontmatter.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -161,7 +161,7 @@ impl Reading {
     }
 }
 
-/// A skill's fields as documents show them (`skill check`): those that are given, by the names that they have in files.
+/// Fields of a skill that are set, by their names in files, as documents show them (`skill check`).
 pub fn properties(skill: &Skill) -> Value {
     let mut out = Map::new();
     out.insert("name".into(), json!(skill.name));

@@ -1,4 +1,4 @@
-//! Where definitions come from: files that somebody else reads, and places in them.
+//! Sources of definitions: files that the caller reads, and places in them.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -6,35 +6,35 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// The files of one app, that its definitions may see. Implemented outside this crate, which does no IO.
+/// The files of one app that its definitions may see. Implemented outside this crate, which does no IO.
 ///
 /// Paths are relative to the app's directory, with `/` between their parts and neither `.` nor `..` among them; the
 /// empty path is the app's directory itself. An implementation answers [`ReadFailure::Outside`] for a path whose
 /// symbolic links lead out of the app.
 pub trait Sources: Sync {
-    /// The content of a regular file of at most `limit` bytes.
+    /// Reads a regular file of at most `limit` bytes.
     ///
     /// # Errors
-    /// Why it is not available.
+    /// The reason why the file is not available.
     fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ReadFailure>;
 
-    /// What lies directly in a directory, in any order.
+    /// Lists the direct entries of a directory, in any order.
     ///
     /// # Errors
-    /// Why it is not available.
+    /// The reason why the directory is not available.
     fn list(&self, dir: &str) -> Result<Vec<Entry>, ReadFailure>;
 
-    /// What `path` is.
+    /// Kind of the file at `path`.
     ///
     /// # Errors
-    /// Why it is not available; [`ReadFailure::Missing`] if there is nothing.
+    /// The reason why `path` is not available; [`ReadFailure::Missing`] if it does not exist.
     fn kind(&self, path: &str) -> Result<FileKind, ReadFailure>;
 }
 
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name, without the directory.
+    /// Name of the entry, without the directory.
     pub name: String,
     /// Regular file, directory or neither.
     pub kind: FileKind,
@@ -45,7 +45,7 @@ pub struct Entry {
 pub enum FileKind {
     /// A regular file.
     File {
-        /// Somebody may execute it.
+        /// True if any user may execute it.
         executable: bool,
     },
     /// A directory.
@@ -54,21 +54,21 @@ pub enum FileKind {
     Other,
 }
 
-/// Why a file or directory cannot be read.
+/// Reason why a file or directory cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadFailure {
-    /// There is nothing of that name.
+    /// The path does not exist.
     Missing,
     /// A symbolic link leads out of the app's directory.
     Outside,
-    /// It is not a regular file (or not a directory, where one was asked for).
+    /// The path is not a regular file (or not a directory, where one is required).
     WrongKind,
-    /// It has more bytes than were allowed.
+    /// The file exceeds the size limit.
     TooLarge {
         /// The size in bytes.
         len: u64,
     },
-    /// Anything else, in the words of the operating system.
+    /// Any other reason, in the words of the operating system.
     Other(String),
 }
 
@@ -77,7 +77,7 @@ pub enum ReadFailure {
 pub struct Span {
     /// Offset of the first byte.
     pub start: u32,
-    /// One past the last byte.
+    /// End of the span: one past the last byte.
     pub end: u32,
 }
 
@@ -93,7 +93,7 @@ impl Span {
         self.start as usize..self.end as usize
     }
 
-    /// True if it covers nothing.
+    /// True if the span covers no bytes.
     pub fn is_empty(self) -> bool {
         self.start == self.end
     }
@@ -105,11 +105,12 @@ pub struct SourceFile {
     path: String,
     text: String,
     lines: OnceLock<Vec<u32>>,
-    /// How many characters begin before each block of the text, so that a place in a long line costs no count of it.
+    /// Number of characters that begin before each block, so that a position in a long line is found without counting
+    /// the whole line.
     blocks: OnceLock<Vec<u32>>,
 }
 
-/// Bytes of a block.
+/// Size of a block, in bytes.
 const BLOCK: usize = 4096;
 
 impl SourceFile {
@@ -118,7 +119,7 @@ impl SourceFile {
         Arc::new(Self { path: path.into(), text: text.into(), lines: OnceLock::new(), blocks: OnceLock::new() })
     }
 
-    /// Its path, relative to the app's directory.
+    /// Path of the file, relative to the app's directory.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -147,7 +148,7 @@ impl SourceFile {
         count(self.lines().partition_point(|start| *start <= byte).max(1))
     }
 
-    /// How many characters begin before byte `at`.
+    /// Number of characters that begin before byte `at`.
     fn characters_before(&self, at: usize) -> usize {
         let begun = |bytes: &[u8]| bytes.iter().filter(|byte| (**byte & 0xc0) != 0x80).count();
         let blocks = self.blocks.get_or_init(|| {
@@ -164,7 +165,7 @@ impl SourceFile {
         blocks.get(block).map_or(0, |before| *before as usize) + begun(&self.text.as_bytes()[block * BLOCK..at])
     }
 
-    /// Where line `line` (from 1) starts and ends, without its line break.
+    /// Byte range of line `line` (from 1), without its line break.
     pub fn line_range(&self, line: u32) -> Range<usize> {
         let lines = self.lines();
         let at = (line.max(1) as usize - 1).min(lines.len() - 1);
@@ -204,7 +205,7 @@ impl fmt::Display for SourceFile {
     }
 }
 
-/// Joins `path` to `dir`, both with `/`, and removes `.` and `..`; `None` if it leaves the app.
+/// Joins `path` to `dir`, both with `/`, and removes `.` and `..`; `None` if the result leaves the app.
 pub fn join(dir: &str, path: &str) -> Option<String> {
     if path.starts_with('/') || path.contains('\\') && path.contains(':') {
         return None;
@@ -222,7 +223,7 @@ pub fn join(dir: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Files held in memory: for tests, and for definitions that exist nowhere else.
+/// Files held in memory, for tests and for definitions without files.
 #[derive(Debug, Clone, Default)]
 pub struct MemorySources {
     files: BTreeMap<String, (Vec<u8>, bool)>,
@@ -242,7 +243,7 @@ impl MemorySources {
         self
     }
 
-    /// Adds a file that may be executed.
+    /// Adds an executable file, with the directories above it.
     #[must_use]
     pub fn with_executable(mut self, path: &str, content: impl Into<Vec<u8>>) -> Self {
         self.add(path, content.into(), true);
@@ -326,7 +327,7 @@ mod tests {
         assert_eq!(&file.text()[file.line_range(2)], "ab");
     }
 
-    /// a path that leaves the app is none.
+    /// a path that leaves the app is refused.
     #[test]
     fn a_path_that_leaves_the_app_is_refused() {
         assert_eq!(join("pipelines/p", "schemas/a.json").as_deref(), Some("pipelines/p/schemas/a.json"));

@@ -1,7 +1,7 @@
-//! Machines of stages (system B): from machine.yaml and stage files to a plan.
+//! Stage machines (system B): reading from machine.yaml and stage files to a plan.
 //!
-//! In order: `stage` reads the files of stages with their placeholders, `definition` machine.yaml, `hooks`, `paths` and
-//! `next` what happens around each stage; `load` brings them together, in the order of checks that the contract has
+//! In order: `stage` reads stage files with their placeholders, `definition` reads machine.yaml, and `hooks`, `paths`
+//! and `next` read the parts around each stage. `load` combines them, in the order of checks that the contract requires
 //! (`b-stages` §2.5).
 
 mod core_version;
@@ -33,7 +33,7 @@ pub const MACHINES: &str = "machines";
 /// The file that makes a directory a machine.
 pub const MACHINE_FILE: &str = "machine.yaml";
 
-/// A sound machine.
+/// A valid stage machine.
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// The description, by which requests are routed.
@@ -42,51 +42,51 @@ pub struct Machine {
     pub triggers: Vec<String>,
     /// The parameters under `input`.
     pub input: InputDecl,
-    /// The machine itself.
+    /// The plan that the interpreter runs.
     pub plan: Arc<StageMachine>,
     /// Every file that a run depends on, relative to the app, in order.
     pub files: Vec<String>,
 }
 
-/// What is known about a machine, sound or not.
+/// Overview of a stage machine, valid or not.
 #[derive(Debug, Clone)]
 pub struct Summary {
-    /// The name of its directory below `machines/`.
+    /// Name of the machine's directory below `machines/`.
     pub name: String,
-    /// What it does; empty if the file does not say.
+    /// Purpose of the machine; empty if the file does not give one.
     pub description: String,
     /// Example requests, in the order of the file.
     pub triggers: Vec<String>,
     /// The parameters under `input`; none if they cannot be read.
     pub input: InputDecl,
-    /// Nothing is wrong with it.
+    /// True if the machine has no errors.
     pub valid: bool,
 }
 
-/// What is wrong with the machines of an app.
+/// Result of checking the stage machines of an app.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Everything that is wrong, by file, rank and place.
+    /// All faults, by file, rank and place.
     pub diagnostics: Vec<Diagnostic>,
-    /// How many machines were checked.
+    /// Number of machines checked.
     pub checked: usize,
-    /// The machines that have errors, in order.
+    /// Names of the machines with errors, in order.
     pub broken: Vec<String>,
 }
 
-/// How long a guard of the configuration has, in milliseconds.
+/// Timeout of a guard of the configuration, in milliseconds.
 pub const GUARD_TIMEOUT_MS: u64 = hooks::DEFAULT_TIMEOUT_MS;
 
-/// What the user's configuration says about machines.
+/// Settings of the user's configuration for stage machines.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// The switches of the policy.
+    /// Switches of the policy.
     pub policy: Policy,
-    /// Commands of guards, which run in the app's directory.
+    /// Guard commands, which run in the app's directory.
     pub guards: Vec<Command>,
 }
 
-/// The machines of an app.
+/// The stage machines of an app.
 pub struct Machines<'s> {
     sources: &'s dyn Sources,
     rules: Rules,
@@ -95,7 +95,7 @@ pub struct Machines<'s> {
 }
 
 impl<'s> Machines<'s> {
-    /// Looks for the machines of an app. Costs one listing.
+    /// Discovers the stage machines of an app with one directory listing.
     pub fn new(sources: &'s dyn Sources, rules: Rules) -> Self {
         let mut names = Vec::new();
         let mut diagnostics = Vec::new();
@@ -118,24 +118,24 @@ impl<'s> Machines<'s> {
         Self { sources, rules, names, diagnostics }
     }
 
-    /// The names of their directories, in order.
+    /// Names of the machines' directories, in order.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// True if there is a machine's directory of that name.
+    /// True if `machines/` has a directory of that name.
     pub fn contains(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
     }
 
-    /// Loads one machine with its stages, and tells everything that is wrong. Without a machine there is at least one
-    /// error, or the warning that its directory has no definition.
+    /// Loads one machine with its stages and all its faults. Without a machine there is at least one error, or the
+    /// warning that its directory has no definition.
     pub fn machine(&self, name: &str) -> (Option<Machine>, Vec<Diagnostic>) {
         let loaded = load::machine(self.sources, name, &self.rules);
         (loaded.machine, loaded.diagnostics)
     }
 
-    /// Everything that is wrong with the machines `names`, or with all of them if `names` is empty.
+    /// Checks the machines `names`, or all of them if `names` is empty.
     pub fn check(&self, names: &[&str]) -> Report {
         let mut report = Report::default();
         if names.is_empty() {
@@ -153,7 +153,7 @@ impl<'s> Machines<'s> {
         report
     }
 
-    /// A summary of every machine, in order of their names. Directories without a definition are left out.
+    /// Summaries of all machines, in order of their names. Directories without a definition are left out.
     pub fn summaries(&self) -> Vec<Summary> {
         let mut summaries = Vec::with_capacity(self.names.len());
         for name in &self.names {
@@ -169,7 +169,7 @@ impl<'s> Machines<'s> {
 }
 
 impl Rules {
-    /// The guards of the configuration as the plan has them.
+    /// Guards of the configuration, in the form of the plan.
     fn guards(&self) -> impl Iterator<Item = Guard> {
         self.guards.iter().map(|command| Guard {
             script: Script { command: command.clone(), timeout_ms: GUARD_TIMEOUT_MS },
@@ -184,7 +184,7 @@ pub fn stage_schema() -> serde_json::Value {
     schema["$schema"] = crate::schema_json::DIALECT.into();
     schema["title"] = "stages/<id>.md".into();
     schema["additionalProperties"] = true.into();
-    // Keys of its own may stand there as well (B-F6).
+    // A stage file may have further keys (B-F6).
     let policy = &mut schema["properties"]["retryPolicy"];
     policy["additionalProperties"] = true.into();
     for form in policy["properties"]["backoff"]["anyOf"].as_array_mut().into_iter().flatten() {

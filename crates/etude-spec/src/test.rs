@@ -1,4 +1,4 @@
-//! Tests of an app: what a file in `tests/` may say.
+//! Tests of an app: the allowed contents of files in `tests/`.
 
 use std::sync::Arc;
 
@@ -20,14 +20,14 @@ use crate::yaml::{self, Entries, Node, Plain, text};
 /// The directory of an app's tests.
 pub const DIR: &str = "tests";
 
-/// What the tests of an app may run.
+/// Names that tests of an app may run.
 #[derive(Debug, Clone, Copy)]
 struct Known<'a> {
     pipelines: &'a [&'a str],
     machines: &'a [&'a str],
 }
 
-/// Everything that is wrong with the tests of an app that has these pipelines and machines.
+/// Checks the tests of an app that has these pipelines and stage machines.
 pub fn check(sources: &dyn Sources, pipelines: &[&str], machines: &[&str]) -> Vec<Diagnostic> {
     let entries = match sources.list(DIR) {
         Ok(entries) => entries,
@@ -49,13 +49,13 @@ pub fn check(sources: &dyn Sources, pipelines: &[&str], machines: &[&str]) -> Ve
     diagnostics
 }
 
-/// A warning for each file of the directory of tests that is not read because of its ending.
+/// Warns of each test file that is skipped because it ends in `.yml`.
 pub fn misnamed(entries: &[Entry]) -> Vec<Diagnostic> {
     let is_misnamed = |entry: &&Entry| matches!(entry.kind, FileKind::File { .. }) && entry.name.ends_with(".yml");
     entries.iter().filter(is_misnamed).map(|entry| files::ends_in_yml(&format!("{DIR}/{}", entry.name))).collect()
 }
 
-/// The value of a test, or everything that is wrong with it. `name` is the test's.
+/// Reads the test `name` as JSON, or returns its faults.
 ///
 /// # Errors
 /// At least one fault, in the order of their places.
@@ -63,7 +63,7 @@ pub fn read(file: &Arc<SourceFile>, name: &str) -> Result<Json, Vec<Diagnostic>>
     read_among(file, name, None)
 }
 
-/// The same; what the test runs must be `known`.
+/// Same as [`read`]; the target of the test must be in `known`.
 fn read_among(file: &Arc<SourceFile>, name: &str, known: Option<Known<'_>>) -> Result<Json, Vec<Diagnostic>> {
     let (root, mut diagnostics) = yaml::parse(file);
     let mut found = Findings::new(file);
@@ -99,7 +99,7 @@ fn fields(found: &mut Findings<'_>, entries: &Entries<'_>, name: &str) {
             let label = "a test runs one of them";
             found.push(values::contradiction(found.file, key.span, message, label, "remove one of the two"));
         }
-        // Without a fault so far neither of them is misspelt.
+        // Without a fault so far, neither key is misspelt.
         (None, None) if found.list.is_empty() => {
             found.list.extend(TEST.field("pipeline").map(|field| missing_field(found.file, at, field, &TEST, name)));
         }
@@ -107,7 +107,7 @@ fn fields(found: &mut Findings<'_>, entries: &Entries<'_>, name: &str) {
     }
 }
 
-/// Checks that the app has what the test runs.
+/// Reports a target that the app does not have.
 fn target(found: &mut Findings<'_>, entries: &Entries<'_>, Known { pipelines, machines }: Known<'_>) {
     if let Some(name) = text(entries, "pipeline").filter(|name| !pipelines.contains(&name.text)) {
         found.push(unknown_pipeline(found.file, name.at, name.text, pipelines));
@@ -136,7 +136,8 @@ mod tests {
     use super::*;
     use crate::source::MemorySources;
 
-    /// the tests of an app are read with it, what they run must be there, and a file with another ending is reported.
+    /// the tests of an app are checked with it, their targets must exist, and a file with another ending is
+    /// reported.
     #[test]
     fn tests_of_an_app_are_checked() {
         let sources = MemorySources::new()
@@ -165,7 +166,7 @@ mod tests {
         format!("{} {line}:{column} {} {}", d.file.path(), d.message, d.hint.as_deref().unwrap_or_default())
     }
 
-    /// a mistake in a test has its line and column, and the word that was meant.
+    /// a mistake in a test is reported with line, column and the likely word.
     #[test]
     fn mistakes_in_tests_are_located() {
         let found = |text: &str| {

@@ -1,8 +1,8 @@
-//! The tools of an app: what lies in `tools/` (A-7.1, `b-stages` §20.5).
+//! Tools of an app: the contents of `tools/` (A-7.1, `b-stages` §20.5).
 //!
-//! `tools/<name>.yaml` describes a tool in full. An executable file without such a description is a tool, too: its
-//! name is the file's without the extension, its description is the comment that it begins with. Both get JSON on
-//! stdin and print JSON on stdout. Other files, such as modules that scripts import, are none.
+//! `tools/<name>.yaml` describes a tool in full. An executable file without such a description is a tool, too. Its name
+//! is the file name without the extension, and its description is the comment at its start. Both read JSON from stdin
+//! and write JSON to stdout. Other files, such as modules that scripts import, are ignored.
 
 use std::sync::Arc;
 
@@ -25,48 +25,48 @@ mod script;
 /// The directory that holds the tools.
 pub const TOOLS: &str = "tools";
 
-/// The names of the built-in tools, which no other tool may have (`b-stages` 0.1 rule 6).
+/// Names of the built-in tools, which no other tool may have (`b-stages` 0.1 rule 6).
 pub const BUILT_IN: &[&str] = &["Read", "Write", "Edit", "Glob", "Grep", "List", "Bash"];
 
-/// What names of MCP tools begin with.
+/// Prefix of the names of MCP tools.
 pub const MCP_PREFIX: &str = "mcp__";
 
-/// Longest time for one call unless a tool says otherwise, in milliseconds.
+/// Timeout of one call unless a tool sets one, in milliseconds.
 pub const DEFAULT_TIMEOUT_MS: u64 = 120_000;
 
-/// Most files of `tools/` that are looked at.
+/// Maximum number of files in `tools/` that are read.
 const MAX_COUNT: usize = 1_000;
 
-/// A tool below the app's `tools/`: its program, and its description for models.
+/// A tool below the app's `tools/`, with its program and its description for models.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppTool {
-    /// `[A-Za-z0-9_-]{1,64}`.
+    /// Name of the tool: `[A-Za-z0-9_-]{1,64}`.
     pub name: String,
-    /// What it does, for the model; empty if only its `--help` can tell.
+    /// Description for the model; empty if only the tool's `--help` has one.
     pub description: String,
-    /// JSON Schema of its arguments: an object.
+    /// JSON Schema of the arguments, which are an object.
     pub input_schema: Value,
-    /// What runs, in the app's directory.
+    /// The command, which runs in the app's directory.
     pub command: Command,
-    /// Whether a call needs approval.
+    /// True if a call needs approval.
     pub gated: bool,
-    /// Whether a call changes something outside; `None`: nothing is said (L-1).
+    /// True if a call changes something outside; `None` if the definition does not say (L-1).
     pub effects: Option<bool>,
-    /// What patterns of a policy are matched with; `None`: the name.
+    /// Template of the text that approval patterns match; `None` means the name.
     pub approval_key: Option<String>,
-    /// Longest time for one call, in milliseconds.
+    /// Timeout of one call, in milliseconds.
     pub timeout_ms: u64,
-    /// Words that patterns select by.
+    /// Tags that patterns can select.
     pub tags: Vec<String>,
-    /// The file that describes it, relative to the app; for a script the script.
+    /// File that defines the tool, relative to the app; for a script, the script itself.
     pub file: String,
-    /// It is a script without a description of its own that answers `--help`.
+    /// True for a script without its own description that answers `--help`.
     pub has_help: bool,
-    /// It is a script without a sidecar: any JSON value on its stdout is its result.
+    /// True for a script without a sidecar: any JSON value on its stdout is its result.
     pub bare: bool,
 }
 
-/// The tools of an app, by name in order, and what is wrong with their definitions. A tool with an error is left out.
+/// Loads the tools of an app, sorted by name, with the faults of their definitions. A tool with an error is left out.
 pub fn load(sources: &dyn Sources) -> (Vec<AppTool>, Vec<Diagnostic>) {
     let mut entries = match sources.list(TOOLS) {
         Ok(entries) => entries,
@@ -89,7 +89,7 @@ pub fn load(sources: &dyn Sources) -> (Vec<AppTool>, Vec<Diagnostic>) {
         diagnostics.extend(found);
         tools.extend(tool);
     }
-    // A program that a description runs, or that has the name of one, is not a second tool.
+    // A program that a description runs, or whose name a description has, is not a second tool.
     let used: Vec<String> = tools.iter().flat_map(|tool| words(&tool.command)).collect();
     let described: Vec<&str> =
         entries.iter().map(|entry| entry.name.as_str()).filter(|n| is_description(n)).map(stem).collect();
@@ -123,12 +123,12 @@ fn is_description(name: &str) -> bool {
     name.ends_with(".yaml") || name.ends_with(".yml")
 }
 
-/// The name of a file without its extension.
+/// File name without its extension.
 fn stem(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }
 
-/// The files that a command may name, relative to the app.
+/// Files that a command may name, relative to the app.
 fn words(command: &Command) -> Vec<String> {
     command::words(command).into_iter().filter_map(|word| join("", word)).collect()
 }
@@ -143,7 +143,7 @@ fn described(sources: &dyn Sources, path: &str) -> (Option<AppTool>, Vec<Diagnos
     let mut found = Findings::new(&file);
     found.list = diagnostics;
     let Some(entries) = root.as_map() else {
-        // A list or a text is data of some script.
+        // A list or a text is data of another script.
         return (None, found.list.into_iter().filter(|_| root.is_invalid()).collect());
     };
     let has = |field: &str| entries.get(field).is_some();
@@ -188,7 +188,7 @@ fn tool(
     if let (Some(node), Some(0)) = (entries.get("timeout"), duration::of_field(entries, "timeout")) {
         found.push(values::zero_timeout(found.file, node.span));
     }
-    // Everything is read before the first absence ends it, so that all faults are reported.
+    // All parts are read before a missing one ends the function, so that all faults are reported.
     let (input_schema, approval_key) = (input_schema(found, entries), approval_key(found, entries));
     Some(AppTool {
         name: name?.text.to_owned(),
@@ -206,7 +206,7 @@ fn tool(
     })
 }
 
-/// What is wrong with the name of a tool, if anything is.
+/// Reports an invalid or reserved tool name.
 fn name_fault(file: &Arc<SourceFile>, at: Span, name: &str) -> Option<Diagnostic> {
     let is_name =
         (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
@@ -219,7 +219,7 @@ fn name_fault(file: &Arc<SourceFile>, at: Span, name: &str) -> Option<Diagnostic
     }
 }
 
-/// Warns of words that look like files of the app and are none.
+/// Warns of words that look like files of the app but do not exist.
 fn missing_scripts(found: &mut Findings<'_>, sources: &dyn Sources, command: &Command, at: Span) {
     for word in command::words(command) {
         let Some(path) = join("", word).filter(|path| path.starts_with("tools/")) else { continue };
@@ -260,7 +260,7 @@ fn input_schema(found: &mut Findings<'_>, entries: &Entries<'_>) -> Value {
     schema
 }
 
-/// The template, with its references checked against the declared arguments.
+/// Reads the template, with its references checked against the declared arguments.
 fn approval_key(found: &mut Findings<'_>, entries: &Entries<'_>) -> Option<String> {
     let key = text(entries, "approvalKey")?;
     let node = entries.get("approvalKey")?;
@@ -290,7 +290,7 @@ fn approval_key(found: &mut Findings<'_>, entries: &Entries<'_>) -> Option<Strin
     Some(key.text.to_owned())
 }
 
-/// A file that is at fault as a whole.
+/// Source for a fault of the file as a whole.
 fn whole(path: &str) -> Arc<SourceFile> {
     SourceFile::new(path, "")
 }

@@ -1,18 +1,18 @@
-//! Words in messages: names in back-quotes, lists, numbers, and "did you mean".
+//! Wording of messages: names in back-quotes, lists, numbers, and "did you mean".
 
 use std::borrow::Cow;
 
 pub(crate) use etude_core::report::number;
 
-/// Longest piece of user text that a message repeats, in characters.
+/// Maximum length of user text in a message, in characters.
 const MAX_LENGTH: usize = 60;
 
-/// `name` in back-quotes, shortened, with control characters made visible.
+/// Puts `name` in back-quotes, shortened and with control characters made visible.
 pub(crate) fn quoted(name: &str) -> String {
     format!("`{}`", plain(name))
 }
 
-/// `text` with control characters made visible.
+/// Makes control characters in `text` visible.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(char::is_control) {
         return Cow::Borrowed(text);
@@ -30,7 +30,7 @@ fn push(out: &mut String, c: char) {
     }
 }
 
-/// `text` shortened, with control characters made visible.
+/// Shortens `text` and makes control characters visible.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     if text.len() <= MAX_LENGTH && !text.chars().any(char::is_control) {
         return Cow::Borrowed(text);
@@ -46,11 +46,11 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Longest cause that a message repeats whole, in characters.
+/// Maximum length of a cause that a message repeats whole, in characters.
 const MAX_CAUSE: usize = 400;
 
-/// Why something is wrong, with control characters made visible: whole, or a very long one without its middle, since its end
-/// may say as much as its beginning.
+/// Makes control characters of a cause visible. A very long cause loses its middle, since its end may say as much as
+/// its beginning.
 pub(crate) fn cause(text: &str) -> Cow<'_, str> {
     let count = text.chars().count();
     if count <= MAX_CAUSE {
@@ -63,10 +63,10 @@ pub(crate) fn cause(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{} … ({left_out} characters) … {}", visible(&start), visible(&end)))
 }
 
-/// Most entries of a list that a message repeats.
+/// Maximum number of list entries in a message.
 const MAX_COUNT: usize = 24;
 
-/// `a, b, c`; long lists end in `and N more`.
+/// Formats `a, b, c`; long lists end in `and N more`.
 pub(crate) fn list<S: AsRef<str>>(names: &[S]) -> String {
     let mut out = names.iter().take(MAX_COUNT).map(|name| plain(name.as_ref())).collect::<Vec<_>>().join(", ");
     if names.len() > MAX_COUNT {
@@ -75,7 +75,7 @@ pub(crate) fn list<S: AsRef<str>>(names: &[S]) -> String {
     out
 }
 
-/// `` `a`, `b` and `c` ``, or with another word than `and`.
+/// Formats `` `a`, `b` and `c` ``, or with another word than `and`.
 pub(crate) fn quoted_list<S: AsRef<str>>(names: &[S], last: &str) -> String {
     match names {
         [] => String::new(),
@@ -91,13 +91,13 @@ pub(crate) fn quoted_list<S: AsRef<str>>(names: &[S], last: &str) -> String {
     }
 }
 
-/// How many candidates are looked at: a bound against hostile files.
+/// Maximum number of candidates: a bound against hostile files.
 const MAX_CANDIDATES: usize = 500;
 
-/// The candidate that `word` was probably meant to be, if one is near enough.
+/// The candidate that `word` was probably meant to be, if one is close enough.
 ///
-/// Near is: at most a third of the longer word's characters (and at least one) must be changed; a difference only in
-/// case, or in `-` and `_`, always counts as near. Among equally near ones the first wins.
+/// Close means: at most a third of the longer word's characters (and at least one) must change. A difference only in
+/// case, or in `-` and `_`, always counts as close. Among equally close candidates the first wins.
 pub fn did_you_mean<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let fold = |text: &str| text.to_lowercase().replace('-', "_");
     let (folded, length) = (fold(word), word.chars().count());
@@ -122,7 +122,7 @@ pub fn did_you_mean<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str
         } else {
             strsim::damerau_levenshtein(&folded, &other)
         };
-        // A word of which nothing is left is no near miss.
+        // A candidate that shares no character is not a near miss.
         if distance <= allowed && distance < long && best.is_none_or(|(least, _)| distance < least) {
             best = Some((distance, candidate));
         }
@@ -130,7 +130,7 @@ pub fn did_you_mean<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str
     best.map(|(_, candidate)| candidate)
 }
 
-/// The hint "did you mean", if a candidate is near enough.
+/// The hint "did you mean", if a candidate is close enough.
 pub(crate) fn meant<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<String> {
     did_you_mean(word, candidates).map(|candidate| format!("did you mean {}?", quoted(candidate)))
 }
@@ -139,7 +139,7 @@ pub(crate) fn meant<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str
 mod tests {
     use super::*;
 
-    /// a cause is shown to its end; one that is very long loses its middle.
+    /// the end of a cause is kept; a very long cause loses its middle.
     #[test]
     fn causes_keep_their_ends() {
         let long = format!("{} is not one of `north`", "x".repeat(100));
@@ -151,7 +151,7 @@ mod tests {
         assert!(shown.contains("é … (99,610 characters) … é") && shown.chars().count() < 450, "{shown}");
     }
 
-    /// a hint for a near miss, none for a far one.
+    /// a near miss gets a hint, a far one gets none.
     #[test]
     fn near_misses_are_found_and_far_ones_are_not() {
         assert_eq!(did_you_mean("comand", ["name", "command"]), Some("command"));

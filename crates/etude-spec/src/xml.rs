@@ -1,6 +1,6 @@
-//! Text in XML documents.
+//! Escaping of text for XML documents.
 
-/// Text as XML can hold it: its own characters escaped, and those that it has no form for left out.
+/// Escapes text for XML; characters that XML cannot express are left out.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,7 +1,7 @@
-//! YAML as a tree that knows where everything stands.
+//! YAML trees with the source position of every node.
 //!
-//! Plain scalars follow the core schema of YAML 1.2: `yes`, `no`, `on` and `off` are strings, `017` is 17, `1_000` is
-//! a string. Merge keys (`<<`), tags beyond the core schema and several documents in one file are refused; anchors and
+//! Plain scalars follow the core schema of YAML 1.2: `yes`, `no`, `on` and `off` are strings, `017` is 17, `1_000` is a
+//! string. Merge keys (`<<`), tags beyond the core schema and several documents in one file are refused. Anchors and
 //! aliases are expanded within a budget.
 
 mod build;
