@@ -45,7 +45,7 @@ pub struct Entry {
 pub enum FileKind {
     /// A regular file.
     File {
-        /// True if any user may execute it.
+        /// True if any execute bit is set.
         executable: bool,
     },
     /// A directory.

@@ -93,7 +93,7 @@ pub fn load(sources: &dyn Sources) -> (Vec<AppTool>, Vec<Diagnostic>) {
     let used: Vec<String> = tools.iter().flat_map(|tool| words(&tool.command)).collect();
     let described: Vec<&str> =
         entries.iter().map(|entry| entry.name.as_str()).filter(|n| is_description(n)).map(stem).collect();
-    // Whether a file can be executed is not reported in a listing.
+    // A listing does not say which files are executable.
     let is_program = |entry: &&Entry| {
         matches!(entry.kind, FileKind::File { .. })
             && sources.kind(&format!("{TOOLS}/{}", entry.name)) == Ok(FileKind::File { executable: true })

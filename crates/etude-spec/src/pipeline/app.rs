@@ -1,4 +1,4 @@
-//! An app: all its pipelines.
+//! An app with all its pipelines.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ pub struct App<'s> {
     machines: Rules,
 }
 
-/// A sound pipeline.
+/// A valid pipeline.
 #[derive(Debug, Clone)]
 pub struct Pipeline {
-    /// The name of its directory below `pipelines/`.
+    /// Name of the pipeline's directory below `pipelines/`.
     pub name: String,
     /// The description, by which requests are routed.
     pub description: String,
@@ -34,7 +34,7 @@ pub struct Pipeline {
     pub triggers: Vec<String>,
     /// The parameters under `input`.
     pub input: InputDecl,
-    /// A deviation leads to skill mode instead of a failure (L-67).
+    /// True if a deviation leads to skill mode instead of a failure (L-67).
     pub falls_back: bool,
     /// The compiled steps.
     pub sequence: Arc<Sequence>,
@@ -44,74 +44,76 @@ pub struct Pipeline {
     pub extensions: Vec<Diagnostic>,
 }
 
-/// What is known about a pipeline from its own file.
+/// Overview of a pipeline, from its own file.
 #[derive(Debug, Clone)]
 pub struct Summary {
-    /// The name of its directory below `pipelines/`.
+    /// Name of the pipeline's directory below `pipelines/`.
     pub name: String,
-    /// What it does; empty if the file does not say.
+    /// Purpose of the pipeline; empty if the file does not give one.
     pub description: String,
     /// Example requests, in the order of the file.
     pub triggers: Vec<String>,
     /// The parameters under `input`; none if they cannot be read.
     pub input: InputDecl,
-    /// No error in the file itself. What lies in other files (schemas, other pipelines) shows in [`App::pipeline`].
+    /// True if the file itself has no errors. Faults of other files (schemas, other pipelines) appear in
+    /// [`App::pipeline`].
     pub valid: bool,
-    /// What is wrong with it.
+    /// Faults of the file.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// What is wrong with the definitions of an app.
+/// Result of checking the definitions of an app.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Everything that is wrong, by file and place.
+    /// All faults, by file and place.
     pub diagnostics: Vec<Diagnostic>,
     /// A note for each use of an extension, by file and place.
     pub extensions: Vec<Diagnostic>,
-    /// How many pipelines were checked.
+    /// Number of pipelines checked.
     pub checked: usize,
-    /// The pipelines that have errors, in order.
+    /// Names of the pipelines with errors, in order.
     pub broken: Vec<String>,
 }
 
 impl Report {
-    /// Warnings for the steps that ask for a sandbox, if this machine cannot enforce one: why.
+    /// Warnings for the steps that ask for a sandbox on a machine that cannot enforce one; `why` is the reason.
     pub fn without_sandbox(&self, why: &str) -> Vec<Diagnostic> {
         values::no_sandbox(&self.extensions, why)
     }
 }
 
-/// How often pipelines of cycles are loaded again, each time from another one. Each pipeline of a cycle is in error.
+/// Maximum number of reloads of pipelines in cycles, each starting at another one. Every pipeline of a cycle has an
+/// error.
 const MAX_AGAIN: usize = 5_000;
 
-/// From this number of pipelines on, several threads read them.
+/// Minimum number of pipelines that several threads read.
 const MANY: usize = 32;
 
 impl<'s> App<'s> {
-    /// Looks for the pipelines of an app.
+    /// Discovers the pipelines of an app.
     pub fn new(sources: &'s dyn Sources) -> Self {
         Self { sources, discovery: discover::discover(sources), machines: Rules::default() }
     }
 
-    /// The same with the candidate `name` of `learned/`, in place of a pipeline of that name.
+    /// Same as [`App::new`], with the candidate `name` of `learned/` in place of a pipeline of that name.
     pub fn of_candidate(sources: &'s dyn Sources, name: &str) -> Self {
         Self { sources, discovery: discover::discover(sources).with_candidate(name), machines: Rules::default() }
     }
 
-    /// With what the user's configuration says about machines, which steps may run.
+    /// Sets the user's configuration for stage machines, which steps may run.
     #[must_use]
     pub fn with_machines(self, machines: Rules) -> Self {
         Self { machines, ..self }
     }
 
-    /// The pipelines that are there, sound or not.
+    /// The discovered pipelines, valid or not.
     pub fn discovery(&self) -> &Discovery {
         &self.discovery
     }
 
     /// Loads one pipeline (also [`discover::CONSTRUCTOR`] or [`discover::DESTRUCTOR`]) with everything it needs. The
-    /// diagnostics include those of the pipelines that it runs. Without a pipeline there is at least one error, or
-    /// the warning that its directory has no definition.
+    /// diagnostics include those of the pipelines that it runs. Without a pipeline there is at least one error, or the
+    /// warning that its directory has no definition.
     pub fn pipeline(&self, name: &str) -> (Option<Pipeline>, Vec<Diagnostic>) {
         let mut loader = Loader::new(self.sources, &self.discovery, &self.machines);
         let loaded = loader.load(name);
@@ -133,8 +135,8 @@ impl<'s> App<'s> {
         (pipeline, diagnostics)
     }
 
-    /// Everything that is wrong with the pipelines `names`, or with all of them if `names` is empty. Names that do
-    /// not exist are left out: see [`Discovery::contains`].
+    /// Checks the pipelines `names`, or all of them if `names` is empty. Unknown names are skipped: see
+    /// [`Discovery::contains`].
     pub fn check(&self, names: &[&str]) -> Report {
         let all: Vec<&str> = self.discovery.all().filter(|name| names.is_empty() || names.contains(name)).collect();
         let parts = in_shares(&all, |names| vec![self.check_share(names)]);
@@ -153,20 +155,20 @@ impl<'s> App<'s> {
         report
     }
 
-    /// Checks some of the pipelines. What several of them run is loaded once.
+    /// Checks some of the pipelines. A pipeline that several of them run is loaded once.
     fn check_share(&self, names: &[&str]) -> Report {
         let mut loader = Loader::new(self.sources, &self.discovery, &self.machines);
         let mut found = Collected::default();
         let (mut checked, mut broken, mut again) = (0, Vec::new(), 0);
         for name in names {
-            // What was found from elsewhere is enough then.
+            // The findings from other starting points are enough.
             if again > MAX_AGAIN && found.in_cycles.contains(*name) {
                 checked += 1;
                 broken.push((*name).to_owned());
                 continue;
             }
             let loaded = loader.load(name);
-            // A directory without a definition is no pipeline.
+            // A directory without a definition does not count as a pipeline.
             checked += usize::from(!loaded.missing);
             if loaded.sequence.is_none() && !loaded.missing {
                 broken.push((*name).to_owned());
@@ -177,8 +179,9 @@ impl<'s> App<'s> {
         Report { diagnostics: found.diagnostics, extensions: found.extensions, checked, broken }
     }
 
-    /// A summary of every business pipeline that requests may be routed to, in order of their names; directories without a definition are left out
-    /// and reported. Reads each definition once, and looks for files that it names, but opens none of them.
+    /// Summaries of all business pipelines that may receive routed requests, in order of their names. Directories
+    /// without a definition are left out and reported. Reads each definition once and checks that the files it names
+    /// exist, without opening them.
     pub fn summaries(&self) -> (Vec<Summary>, Vec<Diagnostic>) {
         let names: Vec<&str> = self.discovery.pipelines.iter().map(String::as_str).collect();
         let mut warnings = self.discovery.diagnostics.clone();
@@ -194,7 +197,7 @@ impl<'s> App<'s> {
         (summaries, warnings)
     }
 
-    /// What the file of one pipeline says of it; `None` if the app has no such pipeline.
+    /// Summary of one pipeline from its own file; `None` if the app has no such pipeline.
     pub fn summary_of(&self, name: &str) -> Option<Summary> {
         self.discovery.contains(name).then(|| self.summary(name).0)
     }
@@ -236,18 +239,18 @@ impl<'s> App<'s> {
     }
 }
 
-/// What was found in pipelines.
+/// Findings of several pipelines.
 #[derive(Default)]
 struct Collected {
     seen: BTreeSet<String>,
-    /// Those of them that run themselves, or run one that does.
+    /// Pipelines that run themselves, or run one that does.
     in_cycles: BTreeSet<String>,
     diagnostics: Vec<Diagnostic>,
     extensions: Vec<Diagnostic>,
 }
 
 impl Collected {
-    /// Adds what was found in a pipeline and in those that it runs.
+    /// Adds the findings of a pipeline and of those that it runs.
     fn add(&mut self, loader: &Loader<'_>, loaded: &Arc<Loaded>) {
         let mut waiting = vec![loaded];
         while let Some(loaded) = waiting.pop() {
@@ -260,7 +263,7 @@ impl Collected {
             if is_new {
                 waiting.extend(loaded.runs.iter().filter_map(|name| loader.done(name)));
             }
-            // What is wrong with a cycle depends on where loading began.
+            // The findings of a cycle depend on where loading began.
             if is_new || loaded.is_cyclic {
                 self.diagnostics.extend(loaded.diagnostics.iter().cloned());
             }
@@ -268,12 +271,12 @@ impl Collected {
     }
 }
 
-/// Does `work` for each item, on all processors if there are many; the results keep the order of the items.
+/// Runs `work` for each item, on all processors if there are many; the results keep the order of the items.
 fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     in_shares(items, |share| share.iter().map(&work).collect())
 }
 
-/// The same for a work that does several items at once.
+/// Same as [`in_parallel`], for a `work` that takes several items at once.
 fn in_shares<T: Sync, R: Send>(items: &[T], work: impl Fn(&[T]) -> Vec<R> + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(items.len() / MANY + 1);
     if threads < 2 {

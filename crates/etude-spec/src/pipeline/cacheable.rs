@@ -1,4 +1,4 @@
-//! Steps inside a cached step that no stored output may stand for (X-1 `cache`, `effects`).
+//! Steps inside a cached step that must run every time (X-1 `cache`, `effects`).
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::pipeline::lower::Resolved;
 use crate::source::SourceFile;
 use crate::yaml::Node;
 
-/// Why a step must run every time.
+/// Reason why a step must run every time.
 enum Obstacle<'a> {
     Effects(&'a str),
     Approval(&'a str),
 }
 
-/// The error of a cached group or pipeline step in which a step has effects or asks a person.
+/// Reports a cached group or pipeline step that contains a step with effects or an approval.
 pub(super) fn check(file: &Arc<SourceFile>, step: &StepDef<'_>, resolved: &Resolved) -> Option<Diagnostic> {
     step.cache.as_ref()?;
     let (message, label) = match inside(step, resolved)? {

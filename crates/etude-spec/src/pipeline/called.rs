@@ -1,4 +1,4 @@
-//! A machine that steps run, with what all of them share.
+//! A stage machine that steps run, with the parts that all of them share.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use etude_core::schema::Schema;
 
 use crate::input::InputDecl;
 
-/// A machine that steps run.
+/// A stage machine that steps run.
 pub(crate) struct CalledMachine {
     pub(crate) plan: Arc<StageMachine>,
     pub(crate) input: InputDecl,

@@ -1,4 +1,4 @@
-//! `when` and `require` (L-46), and values that are either written down or taken from the run.
+//! `when` and `require` (L-46), and values that are literals or references.
 
 use etude_core::condition::{Condition, Op};
 use etude_core::data::Json;
@@ -14,7 +14,7 @@ use crate::pipeline::read::Templates;
 use crate::wording::quoted_list;
 use crate::yaml::{Entries, Node};
 
-/// The condition in `node`, a part of `field`; `None` if it is none, which is reported.
+/// Reads the condition in `node`, a part of `field`; `None`, with a diagnostic, if it is invalid.
 pub(crate) fn read<'n>(
     found: &mut Findings<'_>,
     node: &'n Node<'n>,
@@ -156,7 +156,7 @@ fn compare<'n>(
     Some(Condition::Compare { value: value?, op, literal })
 }
 
-/// The `require` of a step, with its text for the messages of runs.
+/// Reads the `require` of a step, with its text for messages of runs.
 pub(crate) fn requirement<'n>(
     found: &mut Findings<'_>,
     node: &'n Node<'n>,
@@ -167,7 +167,7 @@ pub(crate) fn requirement<'n>(
     Some(Requirement { condition, written: written.to_owned() })
 }
 
-/// What a text with its template stands for: one reference keeps its JSON type, everything else is a string.
+/// Binds a text with its template: a sole reference keeps its JSON type, everything else is a string.
 pub(crate) fn bind(node: &Node<'_>, template: Template) -> Binding {
     if let Some(reference) = template.sole_reference() {
         return Binding::Reference(reference.clone());

@@ -1,4 +1,4 @@
-//! A pipeline file as it was read: values with their places, nothing resolved yet.
+//! A pipeline file after reading: values with their places, before anything is resolved.
 
 use etude_core::condition::Condition;
 use etude_core::effect::{Command, Protocol, Worker};
@@ -10,7 +10,7 @@ use crate::input::InputDecl;
 use crate::source::Span;
 use crate::yaml::{Node, Text};
 
-/// A whole file.
+/// Contents of a pipeline file.
 pub(crate) struct Definition<'n> {
     pub(crate) name: Option<Text<'n>>,
     pub(crate) description: String,
@@ -18,15 +18,15 @@ pub(crate) struct Definition<'n> {
     pub(crate) input: InputDecl,
     pub(crate) steps: Vec<StepDef<'n>>,
     pub(crate) output: Option<Text<'n>>,
-    /// A deviation leads to skill mode: where the file says so.
+    /// Span of the setting that a deviation leads to skill mode; `None` without it.
     pub(crate) fallback: Option<Span>,
 }
 
-/// A step as it is written: fields of the kind in `body`, the rest here.
+/// A step as written: fields of its type in `body`, the common ones here.
 pub(crate) struct StepDef<'n> {
-    /// Empty if it has none.
+    /// Name of the step; empty if it is missing.
     pub(crate) name: &'n str,
-    /// Its name, or its first key.
+    /// Span of the name, or of the first key.
     pub(crate) at: Span,
     pub(crate) node: &'n Node<'n>,
     pub(crate) body: Body<'n>,
@@ -38,7 +38,7 @@ pub(crate) struct StepDef<'n> {
     pub(crate) effects: bool,
     pub(crate) schema: Option<SchemaDef<'n>>,
     pub(crate) validate: Option<ValidatorDef<'n>>,
-    /// Every template of the step that has references, for the checks of names and paths.
+    /// All templates of the step that have references, for the checks of names and paths.
     pub(crate) uses: Vec<TemplateUse<'n>>,
 }
 
@@ -50,11 +50,11 @@ pub(crate) enum SchemaDef<'n> {
     Inline(&'n Node<'n>),
 }
 
-/// What checks the content of an answer.
+/// Validator of an answer's content.
 pub(crate) enum ValidatorDef<'n> {
     /// The path of a script.
     Script(Text<'n>),
-    /// A command; `None` if it is none, which is reported.
+    /// A command; `None` if it is invalid, which is reported.
     Command { command: Option<Command>, node: &'n Node<'n> },
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct CacheDef {
     pub(crate) key: Option<Template>,
 }
 
-/// What a step does.
+/// The part of a step that depends on its type.
 pub(crate) enum Body<'n> {
     Code(CodeDef<'n>),
     Llm(Box<LlmDef<'n>>),
@@ -94,7 +94,7 @@ pub(crate) enum Body<'n> {
         tool: Option<Text<'n>>,
         args: Vec<BindingDef<'n>>,
     },
-    /// A machine by its id, or a stage by its file.
+    /// A stage machine by its id, or a stage by its file.
     Machine {
         of: Option<Text<'n>>,
         is_stage: bool,
@@ -128,7 +128,7 @@ pub(crate) struct LlmDef<'n> {
     pub(crate) choose: Option<ChooseDef>,
 }
 
-/// A closed question.
+/// A closed question: a choice from a list.
 pub(crate) struct ChooseDef {
     pub(crate) from: Reference,
     pub(crate) by: Option<String>,
@@ -151,20 +151,20 @@ pub(crate) struct SkillDef<'n> {
     pub(crate) max_turns: u32,
 }
 
-/// A parameter given to another pipeline.
+/// An argument for another pipeline.
 pub(crate) struct BindingDef<'n> {
     pub(crate) name: Text<'n>,
     pub(crate) value: Binding,
     pub(crate) at: Span,
 }
 
-/// A template with the node it stands in, to find its places in the file.
+/// A template with its node, to find its places in the file.
 pub(crate) struct TemplateUse<'n> {
     pub(crate) field: &'static str,
     pub(crate) node: &'n Node<'n>,
     pub(crate) template: Template,
-    /// It is filled in once per element: a `for_each` of the step itself counts.
+    /// True if the template is filled in once per element, by a `for_each` of the step itself as well.
     pub(crate) per_element: bool,
-    /// A missing value is what is asked about (`exists`), so paths are not checked.
+    /// True if a missing value is allowed (`exists`), so paths are not checked.
     pub(crate) may_be_missing: bool,
 }

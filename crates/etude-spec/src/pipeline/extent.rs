@@ -1,33 +1,33 @@
-//! How far a pipeline goes once the pipelines that it runs are put in: a few small files can describe more steps than any
-//! machine has memory for, each time doubling what the one below has.
+//! Size limits of a pipeline together with the pipelines that it runs. A few small files can describe more steps than
+//! fit in memory, if each level doubles the one below.
 
 use crate::diagnose::references::Excess;
 use crate::input::InputDecl;
 
-/// Most pipelines inside each other, the outermost included.
+/// Maximum nesting depth of pipelines, including the outermost.
 const MAX_DEPTH: u32 = 64;
 
-/// Most steps of a pipeline, those of the pipelines that it runs included, each as often as it is run. `for_each` counts once.
+/// Maximum number of steps, including those of inner pipelines as often as they run. `for_each` counts once.
 const MAX_STEPS: u64 = 10_000;
 
-/// Most bytes of definitions, counted in the same way.
+/// Maximum size of definitions, in bytes, counted in the same way.
 const MAX_BYTES: u64 = 32 << 20;
 
-/// What a step that runs something takes per parameter, in bytes.
+/// Size of a parameter of a step that runs another pipeline, in bytes.
 const PER_PARAMETER: u64 = 128;
 
-/// The extent of a pipeline.
+/// Size of a pipeline with its inner pipelines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Pipelines inside each other.
+    /// Nesting depth of pipelines.
     pub(crate) depth: u32,
     pub(crate) steps: u64,
-    /// Bytes of definitions and instructions.
+    /// Size of definitions and instructions, in bytes.
     pub(crate) bytes: u64,
 }
 
 impl Extent {
-    /// A pipeline that runs no other, with `steps` in a file of `bytes`.
+    /// Extent of a pipeline without inner pipelines, with `steps` in a file of `bytes`.
     pub(super) fn new(steps: usize, bytes: usize) -> Self {
         Self { depth: 1, steps: steps as u64, bytes: bytes as u64 }
     }

@@ -1,4 +1,4 @@
-//! The files that a pipeline names: do they exist, and which ones does a run depend on.
+//! Files that a pipeline names: checks that they exist, and the list of those that a run depends on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::pipeline::definition::{Body, SchemaDef, StepDef, ValidatorDef};
 use crate::source::{FileKind, ReadFailure, SourceFile, Sources, Span, join};
 use crate::yaml::{Locator, Text};
 
-/// Extensions for which an interpreter is known, and what most scripts with them are written for.
+/// File extensions with an interpreter, and the usual interpreter of each.
 const SCRIPTS: [(&str, &str); 7] = [
     ("py", "python3"),
     ("sh", "bash"),
@@ -25,10 +25,10 @@ const SCRIPTS: [(&str, &str); 7] = [
     ("pl", "perl"),
 ];
 
-/// Largest script whose first line is looked at, in bytes: a larger file is a program.
+/// Maximum size of a script whose first line is read, in bytes: a larger file is a program.
 const MAX_SCRIPT: u64 = 64 << 10;
 
-/// Checks that the files that `steps` name exist. `dir` is the pipeline's directory.
+/// Checks that the files named by `steps` exist. `dir` is the pipeline's directory.
 pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
     for step in steps {
         if let Some(SchemaDef::File(schema)) = step.schema {
@@ -52,14 +52,14 @@ pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, 
     }
 }
 
-/// The interpreter for a file with this extension.
+/// Interpreter of a file with this extension.
 fn interpreter(path: &str) -> Option<&'static str> {
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
     SCRIPTS.iter().find(|(known, _)| *known == extension).map(|(_, interpreter)| *interpreter)
 }
 
-/// Reports scripts that the commands of `steps` name and that do not exist or cannot be started. Checks of a listing need not know, so that
-/// one of many pipelines goes without.
+/// Reports scripts in commands of `steps` that do not exist or cannot be started. Listings of many pipelines skip this
+/// check.
 pub(crate) fn check_scripts(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
     check_scripts_after(found, (sources, dir), &[], steps);
 }
@@ -79,7 +79,7 @@ fn check_scripts_after(
                 program(found, sources, dir, command, node);
             }
             Some(ValidatorDef::Script(Text { text, at })) => {
-                // Without the execute bit its extension names the interpreter, whatever its first line is.
+                // Without the execute bit, the extension names the interpreter, whatever the first line says.
                 let full = join(dir, text);
                 if let Some(full) = full.filter(|full| sources.kind(full) == Ok(FileKind::File { executable: true })) {
                     found.list.extend(first_line(sources, &full, text, (found.file, *at)));
@@ -100,7 +100,7 @@ fn check_scripts_after(
     }
 }
 
-/// Where a command runs, and after which steps.
+/// Place of a command: its directory, and the steps before it.
 struct Place<'p> {
     sources: &'p dyn Sources,
     dir: &'p str,
@@ -108,8 +108,8 @@ struct Place<'p> {
 }
 
 impl Place<'_> {
-    /// Whether something that runs before may write the file `path`: an agent, the program of a package, or what names the file, in its
-    /// definition or in a script of it.
+    /// True if an earlier step may write the file `path`: an agent, the program of a package, or a step whose
+    /// definition or script contains the file name.
     fn may_be_written(&self, file: &SourceFile, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
         self.earlier.iter().any(|step| self.may_write(file, step, name)) || self.is_named_below(CONSTRUCTOR_DIR, name)
@@ -135,7 +135,7 @@ impl Place<'_> {
         String::from_utf8_lossy(&bytes).contains(name)
     }
 
-    /// The same in the files of a directory and of the one with its scripts.
+    /// True if a file in `dir` or `dir/steps` contains the name.
     fn is_named_below(&self, dir: &str, name: &str) -> bool {
         let dirs = [dir.to_owned(), format!("{dir}/steps")];
         dirs.iter().any(|dir| {
@@ -145,14 +145,14 @@ impl Place<'_> {
     }
 }
 
-/// Where the constructor of the app lies.
+/// Directory of the app's constructor.
 const CONSTRUCTOR_DIR: &str = "pipelines/_constructor";
 
-/// Programs whose first argument that is no option is a script.
+/// Programs whose first argument without a dash is a script.
 const INTERPRETERS: [&str; 11] =
     ["sh", "bash", "dash", "zsh", "ksh", "python", "python3", "node", "bun", "ruby", "perl"];
 
-/// The script that a command cannot do without: its program, or what its interpreter is given to run.
+/// The script that a command cannot do without: its program, or the script that its interpreter runs.
 fn needed(command: &Command) -> Option<&str> {
     match command {
         Command::Script(path) => Some(path),
@@ -171,7 +171,7 @@ fn needed(command: &Command) -> Option<&str> {
     }
 }
 
-/// Whether the file may be executed; `None` if it is not there, which is reported.
+/// True if the file is executable; `None`, with a diagnostic, if it does not exist.
 fn exists(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, what: &str, path: Text<'_>) -> Option<bool> {
     let Text { text, at } = path;
     let Some(full) = join(dir, text) else {
@@ -192,8 +192,8 @@ fn exists(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, what: &str
     None
 }
 
-/// Reports words that look like scripts in `steps/` and are none. It is an error where the command surely fails: it needs the script, and
-/// nothing before it can have written one.
+/// Reports words that look like scripts in `steps/` but name no file. Missing scripts are errors if the command needs
+/// them and no earlier step can have written them.
 fn scripts(found: &mut Findings<'_>, place: &Place<'_>, command: &Command, node: &crate::yaml::Node<'_>) {
     for word in command::words(command) {
         let relative = word.strip_prefix("./").unwrap_or(word);
@@ -212,8 +212,8 @@ fn scripts(found: &mut Findings<'_>, place: &Place<'_>, command: &Command, node:
     }
 }
 
-/// Warns of a program that lies in the app and cannot be started: a file without the execute bit, or one whose first line is not read
-/// as meant.
+/// Warns of a program in the app that cannot be started: a file without the execute bit, or with an unusable first
+/// line.
 fn program(
     found: &mut Findings<'_>,
     sources: &dyn Sources,
@@ -235,7 +235,7 @@ fn program(
     found.push(diagnose::unusable_script(found.file, at, word, "has no execute permission", hint));
 }
 
-/// What is wrong with the first line of the script `full`, which is called `path` at a place.
+/// Checks the first line of the script `full`, which the definition calls `path`.
 fn first_line(
     sources: &dyn Sources,
     full: &str,
@@ -264,7 +264,8 @@ fn place_of(found: &Findings<'_>, node: &crate::yaml::Node<'_>, word: &str) -> S
     }
 }
 
-/// Adds the files that a run of `steps` depends on, but for schemas, which are known when they have been loaded.
+/// Adds the files that a run of `steps` depends on. Schemas are left out, because their files are known only after
+/// loading.
 pub(crate) fn named(files: &mut BTreeSet<String>, sources: &dyn Sources, dir: &str, steps: &[StepDef<'_>]) {
     let mut add = |path: &str| {
         if let Some(full) = join(dir, path)
@@ -300,7 +301,7 @@ mod tests {
     use crate::pipeline::App;
     use crate::source::MemorySources;
 
-    /// The severities of missing scripts in the pipeline `p` with these steps and files.
+    /// Severities of missing scripts in the pipeline `p` with these steps and files.
     fn missing(steps: &[&str], files: &[(&str, &str)]) -> Vec<&'static str> {
         let text = format!(
             "name: p\ndescription: d\nsteps:\n{}",
@@ -312,8 +313,8 @@ mod tests {
         found.iter().filter(|fault| fault.code == Code::MissingScript).map(|fault| fault.severity.word()).collect()
     }
 
-    /// a missing script file is an error where the command surely fails; a warning where it need not run it, or where something
-    /// before it may write it.
+    /// a missing script is an error where the command surely fails. It is a warning where the command may not
+    /// run it, or an earlier step may write it.
     #[test]
     fn a_missing_script_is_an_error_where_it_is_certain() {
         let step = |command: &str| format!("{{name: b, type: code, command: \"{command}\"}}");

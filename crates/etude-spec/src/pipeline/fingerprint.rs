@@ -1,4 +1,4 @@
-//! What a cached output depends on besides its input: the step's definition, scripts and schemas.
+//! Parts of a cache key besides the input: the step's definition, scripts and schemas.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,11 @@ use etude_core::digest::{Digest, Hasher};
 use crate::source::Sources;
 use crate::yaml::Node;
 
-/// Largest file whose content is hashed, in bytes; of a larger one only the name counts.
+/// Maximum size of a file whose content is hashed, in bytes; of a larger one only the name counts.
 const MAX_SIZE: u64 = 64 << 20;
 
-/// The hash of a step's definition (aliases expanded, comments and layout left out) and of the content of `files`,
-/// but for the file `own` that the step itself stands in.
+/// Hash of a step's definition (with aliases expanded, without comments and layout) and of the content of `files`,
+/// except the step's own file `own`.
 pub(crate) fn of(sources: &dyn Sources, step: &Node<'_>, files: &BTreeSet<String>, own: &str) -> Digest {
     let mut hasher = Hasher::new("step definition");
     hasher.field(step.to_json().unwrap_or_default().as_bytes());

@@ -1,4 +1,4 @@
-//! What is wrong with the learned pipelines of an app: with their states, their content and their steps.
+//! Checks of the learned pipelines of an app: their states, their content and their steps.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::pipeline::App;
 use crate::source::{SourceFile, Sources, Span};
 use crate::yaml::{self, Node};
 
-/// Everything that is wrong with the learned pipelines of an app: a fault of a candidate is a warning (L-37), one of a
-/// pipeline in `pipelines/` stays what it is.
+/// Checks all learned pipelines of an app. A fault of a candidate is a warning (L-37); one of a pipeline in
+/// `pipelines/` keeps its severity.
 pub fn check(sources: &dyn Sources) -> Vec<Diagnostic> {
     all(sources).into_iter().flat_map(|located| diagnostics_of(sources, located)).collect()
 }
@@ -35,7 +35,7 @@ fn diagnostics_of(sources: &dyn Sources, located: Located) -> Vec<Diagnostic> {
     }
 }
 
-/// That the program has demoted a pipeline, which its learn.yaml does not say; nothing if it says so.
+/// Reports that the program has demoted a pipeline; `None` if learn.yaml already says so.
 pub fn demoted_by_program(sources: &dyn Sources, located: &Located) -> Option<Diagnostic> {
     if located.state().is_none_or(|state| state == State::Demoted) {
         return None;
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(of("pipelines/"), [Severity::Error, Severity::Error]);
     }
 
-    /// L-65: what has changed since it was learned has no evidence.
+    /// L-65: an edited pipeline has lost its evidence.
     #[test]
     fn an_edited_pipeline_is_reported() {
         let edited = [

@@ -1,4 +1,4 @@
-//! Pipelines with everything they need: schemas, other pipelines, and the plan.
+//! Loading of pipelines with everything they need: schemas, other pipelines, and the plan.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,22 +29,23 @@ pub(crate) struct Loaded {
     pub(crate) description: String,
     pub(crate) triggers: Vec<String>,
     pub(crate) input: InputDecl,
-    /// A deviation leads to skill mode.
+    /// True if a deviation leads to skill mode.
     pub(crate) falls_back: bool,
-    /// Absent if there are errors.
+    /// The plan; `None` if there are errors.
     pub(crate) sequence: Option<Arc<Sequence>>,
-    /// The files that its own steps depend on. Those of the pipelines that they run: [`Loader::files_of`].
+    /// Files that its own steps depend on. [`Loader::files_of`] adds those of the pipelines that they run.
     pub(crate) files: BTreeSet<String>,
-    /// What is wrong with its own files.
+    /// Faults of its own files.
     pub(crate) diagnostics: Vec<Diagnostic>,
     pub(crate) extensions: Vec<Diagnostic>,
-    /// The pipelines that its steps run, by name: a chain of them is not dropped one inside the other.
+    /// Names of the pipelines that its steps run. Names instead of pipelines keep the drop of a long chain from
+    /// recursing.
     pub(crate) runs: BTreeSet<String>,
-    /// It, or a pipeline that it runs, runs itself: what is wrong with it depends on where loading began.
+    /// True if it, or a pipeline that it runs, runs itself. Its findings then depend on where loading began.
     pub(crate) is_cyclic: bool,
     pub(super) extent: Extent,
     input_schema: OnceLock<Arc<Schema>>,
-    /// There is no pipeline.yaml.
+    /// True if there is no pipeline.yaml.
     pub(crate) missing: bool,
     pub(super) output: Shape,
 }
@@ -70,7 +71,7 @@ impl Loaded {
         }
     }
 
-    /// JSON Schema of its input, the same for all steps that run it.
+    /// JSON Schema of the input, shared by all steps that run the pipeline.
     pub(super) fn input_schema(&self) -> Arc<Schema> {
         let new = || self.input.compiled(&format!("input of {}", self.name));
         Arc::clone(self.input_schema.get_or_init(new))
@@ -81,10 +82,10 @@ impl Loaded {
     }
 }
 
-/// A machine, or what is wrong with it.
+/// A stage machine, or its number of errors.
 type MachineLoaded = Result<Arc<CalledMachine>, usize>;
 
-/// Reads and checks a definition without bringing in anything else.
+/// Reads and checks a definition without loading anything else.
 pub(crate) fn definition<'n>(
     found: &mut Findings<'_>,
     sources: &dyn Sources,
@@ -99,18 +100,18 @@ pub(crate) fn definition<'n>(
     Some(definition)
 }
 
-/// Loads pipelines, each once.
+/// Loader of pipelines; it loads each of them once.
 pub(crate) struct Loader<'a> {
     pub(super) sources: &'a dyn Sources,
     pub(super) discovery: &'a Discovery,
-    /// What the configuration says about machines.
+    /// Settings of the configuration for stage machines.
     pub(super) rules: &'a Rules,
     done: BTreeMap<String, Arc<Loaded>>,
-    /// Files that were read for the names in them.
+    /// Files that were read only for the names in them.
     texts: BTreeMap<String, Arc<SourceFile>>,
     machines: OnceLock<Machines<'a>>,
     machines_done: BTreeMap<String, MachineLoaded>,
-    /// The pipelines that are being loaded, outermost first.
+    /// Pipelines that are being loaded, outermost first.
     pub(super) open: Vec<String>,
 }
 
@@ -128,8 +129,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Loads a pipeline after all those that it runs. Files of an app can make a chain of any length, so there is a list of
-    /// what is open, and no recursion.
+    /// Loads a pipeline after all those that it runs. Chains in an app's files can have any length, so open pipelines
+    /// are kept in a list instead of recursing.
     pub(crate) fn load(&mut self, name: &str) -> Arc<Loaded> {
         if let Some(done) = self.done.get(name) {
             return Arc::clone(done);
@@ -154,19 +155,19 @@ impl<'a> Loader<'a> {
         self.done.get(name).map_or_else(|| Arc::new(Loaded::failed(name, Vec::new())), Arc::clone)
     }
 
-    /// What was loaded so far.
+    /// A pipeline that is already loaded.
     pub(crate) fn done(&self, name: &str) -> Option<&Arc<Loaded>> {
         self.done.get(name)
     }
 
-    /// Forgets the pipelines that must be loaded again where loading begins elsewhere. How many these are.
+    /// Drops the pipelines that another starting point must load again, and returns their number.
     pub(crate) fn forget_cycles(&mut self) -> usize {
         let before = self.done.len();
         self.done.retain(|_, loaded| !loaded.is_cyclic);
         before - self.done.len()
     }
 
-    /// The files that a pipeline depends on, those of the pipelines that it runs included.
+    /// Files that a pipeline depends on, including those of the pipelines that it runs.
     pub(crate) fn files_of(&self, loaded: &Loaded) -> BTreeSet<String> {
         let mut files = loaded.files.clone();
         self.add_files_of(&mut files, &loaded.runs);
@@ -184,11 +185,11 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// The pipelines that the file of one names, and perhaps more: it is read as a definition later.
+    /// Names of the pipelines that the file of one may run. The file is read as a definition later.
     fn called(&mut self, name: &str) -> Vec<String> {
         let Ok(file) = source(self.sources, &self.discovery.file_of(name)) else { return Vec::new() };
         self.texts.insert(name.to_owned(), Arc::clone(&file));
-        // Most pipelines run no other.
+        // Most pipelines do not run any other.
         if !file.text().contains("pipeline") && !file.text().contains('\\') {
             return Vec::new();
         }
@@ -207,7 +208,7 @@ impl<'a> Loader<'a> {
         names
     }
 
-    /// A machine of the app, loaded once; else how many errors it has.
+    /// A stage machine of the app, loaded once; otherwise its number of errors.
     pub(super) fn machine(&mut self, name: &str) -> MachineLoaded {
         if let Some(done) = self.machines_done.get(name) {
             return done.clone();
@@ -221,12 +222,12 @@ impl<'a> Loader<'a> {
         loaded
     }
 
-    /// The machines of the app, looked for once.
+    /// The stage machines of the app, discovered once.
     pub(super) fn machines(&self) -> &Machines<'a> {
         self.machines.get_or_init(|| Machines::new(self.sources, self.rules.clone()))
     }
 
-    /// The text of a pipeline, which [`Loader::called`] may have read already.
+    /// Text of a pipeline file, which [`Loader::called`] may have read already.
     fn text_of(&mut self, name: &str) -> Result<Arc<SourceFile>, (Diagnostic, bool)> {
         self.texts.remove(name).map_or_else(|| source(self.sources, &self.discovery.file_of(name)), Ok)
     }
@@ -302,7 +303,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// `files` with those of the pipelines in `runs`, if a step is cached: they are a part of its key.
+    /// `files` together with those of the pipelines in `runs`, if a step is cached: they belong to its key.
     fn with_files_of<'f>(
         &self,
         files: &'f BTreeSet<String>,
@@ -320,7 +321,7 @@ impl<'a> Loader<'a> {
         Cow::Owned(all)
     }
 
-    /// Adds the files that a run depends on and that no schema brought in.
+    /// Adds the files that a run depends on, except those of schemas.
     fn add_files(&self, files: &mut BTreeSet<String>, dir: &str, steps: &[StepDef<'_>]) {
         files::named(files, self.sources, dir, steps);
         for inner in ["steps", "schemas"] {
@@ -329,7 +330,7 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// How many steps there are, those of groups included.
+/// Number of steps, including those of groups.
 fn count(steps: &[StepDef<'_>]) -> usize {
     let inner = |step: &StepDef<'_>| match &step.body {
         Body::Parallel { steps, .. } => count(steps),

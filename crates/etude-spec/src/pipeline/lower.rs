@@ -1,4 +1,4 @@
-//! From a sound definition to a plan.
+//! Lowering of a valid definition to a plan.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,32 +20,32 @@ use crate::pipeline::load::Loaded;
 use crate::pipeline::skill::Skill;
 use crate::source::{SourceFile, Sources, Span};
 
-/// What a step refers to outside its file.
+/// Parts of a step that come from outside its file.
 #[derive(Default)]
 pub(crate) struct Resolved {
     pub(crate) schema: Option<Arc<Schema>>,
     pub(crate) sub: Option<Arc<Loaded>>,
     pub(crate) skill: Option<Skill>,
     pub(crate) machine: Option<Arc<CalledMachine>>,
-    /// What the app's skill allows, for a step that calls a tool.
+    /// Tools that the app's skill allows, for a step that calls a tool.
     pub(crate) allowed: Option<Vec<String>>,
-    /// The tool that a step calls may change something.
+    /// True if the tool that a step calls may change something.
     pub(crate) writes: bool,
     pub(crate) children: Vec<Self>,
 }
 
-/// Where the steps come from.
+/// Origin of the steps.
 pub(crate) struct Context<'a> {
     pub(crate) sources: &'a dyn Sources,
     pub(crate) file: &'a SourceFile,
     pub(crate) dir: &'a str,
-    /// The files that the pipeline depends on.
+    /// Files that the pipeline depends on.
     pub(crate) files: &'a BTreeSet<String>,
     /// The steps of the pipeline.
     pub(crate) steps: &'a [StepDef<'a>],
 }
 
-/// The plan of a definition without errors. `None` cannot happen for one; it spares a panic if that is not so.
+/// Plan of a definition without errors. `None` never happens for such a definition; it replaces a panic.
 pub(crate) fn sequence(
     context: &Context<'_>,
     name: &str,
@@ -64,7 +64,8 @@ pub(crate) fn sequence(
     })
 }
 
-/// Lowers steps, after which `later` ones change the outside world; those of a group are not after each other.
+/// Lowers steps, before the steps `later`, which change the outside world. The children of a group do not precede each
+/// other.
 fn steps(
     context: &Context<'_>,
     steps: &[StepDef<'_>],
@@ -74,7 +75,7 @@ fn steps(
 ) -> Option<Vec<Arc<Step>>> {
     let mut lowered: Vec<Arc<Step>> = Vec::with_capacity(steps.len());
     let mut later = later.to_vec();
-    // From the end, so that a question knows those that are asked with it.
+    // In reverse order, so that a question knows the questions that share its call.
     for (at, (def, resolved)) in steps.iter().zip(resolved).enumerate().rev() {
         let mut step = step(context, def, resolved, &later)?;
         if let StepKind::Llm(llm) = &mut step.kind
@@ -87,7 +88,7 @@ fn steps(
         }
         match &step.kind {
             _ if is_group => {}
-            // The next question names what comes after it.
+            // The next question names the steps after it.
             StepKind::Approval(_) => later.clear(),
             _ => later.splice(..0, changing(&step)).for_each(drop),
         }
@@ -97,7 +98,7 @@ fn steps(
     Some(lowered)
 }
 
-/// The step, or the children of the group, that change the outside world.
+/// Names of the step, or of the children of the group, that change the outside world.
 fn changing(step: &Step) -> Vec<String> {
     fn changes(step: &Step) -> bool {
         step.effects || step.kind.inner().iter().any(|inner| changes(inner))
@@ -109,7 +110,8 @@ fn changing(step: &Step) -> Vec<String> {
     }
 }
 
-/// How many of the questions after the first one go into its call: those that need nothing which is not known by then (L-49).
+/// Number of the following questions that fit into the call of the first one, because they need nothing that is still
+/// unknown (L-49).
 fn asked_together(steps: &[StepDef<'_>]) -> usize {
     let Some((first, rest)) = steps.split_first() else { return 0 };
     let needs = |def: &StepDef<'_>, known: &[StepDef<'_>]| {
@@ -122,7 +124,7 @@ fn asked_together(steps: &[StepDef<'_>]) -> usize {
     rest.iter().enumerate().take_while(joins).count()
 }
 
-/// True if the two steps are questions that one call can ask. Their conditions are decided before it.
+/// True if one call can ask both questions. Their conditions are decided before the call.
 fn fits(first: &StepDef<'_>, other: &StepDef<'_>) -> bool {
     let is_plain = |def: &StepDef<'_>| def.for_each.is_none() && def.timeout_ms.is_none() && def.cache.is_none();
     let question = |def: &StepDef<'_>| match &def.body {
@@ -134,7 +136,7 @@ fn fits(first: &StepDef<'_>, other: &StepDef<'_>) -> bool {
     is_plain(first) && is_plain(other) && question(first).is_some() && question(first) == question(other)
 }
 
-/// True if a template of the step, or of a child of the group that it is, refers to `{{index}}`.
+/// True if a template of the step, or of a child of its group, refers to `{{index}}`.
 fn uses_index(def: &StepDef<'_>) -> bool {
     let is_index = |(reference, _): (&Reference, _)| *reference == Reference::Index;
     def.uses.iter().any(|used| used.template.references().any(is_index))
@@ -152,8 +154,8 @@ fn uses_request(def: &StepDef<'_>, resolved: &Resolved) -> bool {
             if steps.iter().zip(&resolved.children).any(|(child, resolved)| uses_request(child, resolved)))
 }
 
-/// The arrays that an element of `items` stands for in cache keys: that array, and where it is the output of another
-/// fan-out the one which that fan-out runs over.
+/// Arrays that an element of `items` stands for in cache keys. These are the array itself and, if it is the output of
+/// another fan-out, the array of that fan-out.
 fn arrays(items: &Reference, steps: &[StepDef<'_>]) -> Vec<Reference> {
     let mut found = vec![items.clone()];
     while let Some(Reference::Output { step, path }) = found.last() {
@@ -164,7 +166,7 @@ fn arrays(items: &Reference, steps: &[StepDef<'_>]) -> Vec<Reference> {
         });
         let over = [of_step, child].into_iter().flatten().find_map(|def| def.for_each.as_ref());
         match over {
-            // References lead to earlier steps only; a definition in which they do not is never lowered.
+            // References lead to earlier steps only; any other definition is never lowered.
             Some(over) if !found.contains(&over.items) => found.push(over.items.clone()),
             _ => break,
         }
@@ -261,7 +263,7 @@ fn kind(context: &Context<'_>, def: &StepDef<'_>, resolved: Resolved, later: &[S
     })
 }
 
-/// What a step gives, per parameter, with defaults; everything that is written where nothing is declared.
+/// Arguments of a step, per parameter, with defaults; if nothing is declared, all given arguments.
 fn given(input: &[BindingDef<'_>], declared: &InputDecl) -> Vec<(String, Binding)> {
     if declared.is_open {
         return input.iter().map(|binding| (binding.name.text.to_owned(), binding.value.clone())).collect();

@@ -1,4 +1,4 @@
-//! What refers to what inside one file: step names, references, `output`.
+//! Checks of references inside one file: step names, references, `output`.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use crate::pipeline::definition::{Body, Definition, StepDef, TemplateUse};
 use crate::source::Span;
 use crate::yaml::Locator;
 
-/// Where a step stands.
+/// Place of a step in the file.
 #[derive(Clone, Copy)]
 struct Place<'n> {
-    /// Which step of the top level it is, or belongs to.
+    /// Index of the top-level step that it is or belongs to.
     top: usize,
-    /// The group around it.
+    /// Name of the enclosing group.
     group: Option<&'n str>,
     at: Span,
 }
 
-/// Checks names and references. `open_input`: the input is another pipeline's and not known here.
+/// Checks names and references. With `open_input`, the input is that of another pipeline and unknown here.
 pub(crate) fn check(found: &mut Findings<'_>, definition: &Definition<'_>, open_input: bool) {
     let places = places(found, &definition.steps);
     let names: Vec<&str> = definition.steps.iter().map(|step| step.name).collect();
@@ -74,7 +74,7 @@ struct Checker<'a, 'n> {
 /// A step whose references are checked.
 struct Owner<'a, 'n> {
     step: &'a StepDef<'n>,
-    /// Which step of the top level it is, or belongs to.
+    /// Index of the top-level step that it is or belongs to.
     top: usize,
     group: Option<&'a StepDef<'n>>,
 }
@@ -107,7 +107,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The parameter, if it is not declared.
+    /// Name of the parameter, if it is not declared.
     fn input<'p>(&self, path: &'p [Segment]) -> Option<std::borrow::Cow<'p, str>> {
         let name = match path.first()? {
             Segment::Field(name) => std::borrow::Cow::Borrowed(name.as_str()),
@@ -173,7 +173,7 @@ fn repeated(step: &StepDef<'_>) -> bool {
     step.node.as_map().is_some_and(|entries| entries.get("for_each").is_some())
 }
 
-/// What is wrong with a reference.
+/// Fault of a reference.
 enum Problem {
     Input(String),
     Item(&'static str),

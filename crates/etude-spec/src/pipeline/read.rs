@@ -1,4 +1,4 @@
-//! From the tree to a definition: fields, types and everything else that is known from one value alone.
+//! Reading of a definition from the YAML tree: fields, types and other checks of single values.
 
 use etude_core::template::{self, ProblemKind, Template};
 
@@ -10,8 +10,8 @@ use crate::pipeline::definition::{Definition, StepDef, TemplateUse};
 use crate::pipeline::step;
 use crate::yaml::{Entries, Locator, Node, text, texts};
 
-/// Reads the definition in `root`; `dir_name` is the name that the pipeline must have. Without a definition there is
-/// at least one error.
+/// Reads the definition in `root`; `dir_name` is the required name of the pipeline. Without a definition there is at
+/// least one error.
 pub(crate) fn definition<'n>(found: &mut Findings<'_>, root: &'n Node<'n>, dir_name: &str) -> Option<Definition<'n>> {
     let Some(entries) = root.as_map() else {
         if !root.is_invalid() {
@@ -42,13 +42,13 @@ pub(crate) fn definition<'n>(found: &mut Findings<'_>, root: &'n Node<'n>, dir_n
     })
 }
 
-/// The names of all steps at the top level, for hints about templates.
+/// Names of all steps at the top level, for hints about templates.
 fn step_names<'n>(entries: &'n Entries<'n>) -> Vec<&'n str> {
     let steps = entries.get("steps").and_then(Node::as_seq).unwrap_or_default();
     steps.iter().filter_map(|step| step.as_map()?.get("name")?.as_text()).collect()
 }
 
-/// The steps of a pipeline or of the group `group`.
+/// Reads the steps of a pipeline or of the group `group`.
 pub(crate) fn steps<'n>(
     found: &mut Findings<'_>,
     entries: &'n Entries<'n>,
@@ -67,15 +67,15 @@ pub(crate) fn steps<'n>(
     items.iter().filter_map(|item| step::read(found, item, key.span, names, group)).collect()
 }
 
-/// Reads templates of one step and keeps those that have references.
+/// Reader of one step's templates; it keeps those that have references.
 pub(crate) struct Templates<'a, 'n> {
     pub(crate) uses: Vec<TemplateUse<'n>>,
-    /// Names of steps, for hints.
+    /// Step names, for hints.
     pub(crate) names: &'a [&'a str],
 }
 
 impl<'n> Templates<'_, 'n> {
-    /// The template in `node`; `None` if it is not text.
+    /// Reads the template in `node`; `None` if it is not text.
     pub(crate) fn read(
         &mut self,
         found: &mut Findings<'_>,
@@ -108,7 +108,7 @@ impl<'n> Templates<'_, 'n> {
         Some(template)
     }
 
-    /// The template of a field.
+    /// Reads the template of a field.
     pub(crate) fn field(
         &mut self,
         found: &mut Findings<'_>,

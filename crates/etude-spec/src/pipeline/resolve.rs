@@ -1,4 +1,4 @@
-//! What the steps of one pipeline refer to in other files, and whether their references can lead anywhere.
+//! Resolution of the other files that the steps of a pipeline refer to, and checks of reference paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,27 +28,27 @@ use crate::source::{FileKind, SourceFile, Span, join};
 use crate::stage_machine::stage_alone;
 use crate::yaml::{Locator, Node, Text};
 
-/// One pipeline while its schemas and other pipelines are brought in.
+/// State of one pipeline while its schemas and other pipelines are added.
 pub(super) struct Bringing<'l, 'a, 'f, 's> {
     pub(super) loader: &'l mut Loader<'a>,
     pub(super) found: &'f mut Findings<'s>,
     pub(super) dir: &'l str,
     pub(super) input: &'l InputDecl,
-    /// What is known about the outputs of the steps so far.
+    /// Shapes of the outputs of the steps so far.
     pub(super) shapes: BTreeMap<String, Shape>,
     pub(super) schemas: BTreeMap<String, Option<Arc<Schema>>>,
     pub(super) files: BTreeSet<String>,
-    /// The pipelines that its steps run.
+    /// Names of the pipelines that its steps run.
     pub(super) runs: BTreeSet<String>,
     pub(super) is_cyclic: bool,
-    /// How far it goes with what its steps run so far.
+    /// Extent with everything that its steps run so far.
     pub(super) extent: Extent,
-    /// What is wrong with schema files.
+    /// Faults of schema files.
     pub(super) elsewhere: Vec<Diagnostic>,
 }
 
 impl Bringing<'_, '_, '_, '_> {
-    /// Resolves a step; `item` is what a group around it runs over.
+    /// Resolves a step; `item` is the element of an enclosing group.
     pub(super) fn step(&mut self, step: &StepDef<'_>, item: Option<&Shape>) -> Resolved {
         let schema = step.schema.and_then(|schema| match schema {
             SchemaDef::File(path) => self.schema(path),
@@ -109,7 +109,7 @@ impl Bringing<'_, '_, '_, '_> {
         if let Some(known) = self.schemas.get(&full) {
             return known.clone();
         }
-        // A file that is not there was reported with the step.
+        // A missing file was reported with the step.
         let is_file = matches!(self.loader.sources.kind(&full), Ok(FileKind::File { .. }));
         let schema = is_file.then(|| {
             let loaded = schema_file::load(self.loader.sources, &full);
@@ -136,7 +136,7 @@ impl Bringing<'_, '_, '_, '_> {
     fn skill(&mut self, name: Text<'_>) -> Option<Skill> {
         match skill::find(self.loader.sources, self.found.file, name) {
             Ok(skill) => {
-                // The whole folder is what the agent works with.
+                // The agent works with the whole folder.
                 if self.files.insert(skill.file.clone()) {
                     below(&mut self.files, self.loader.sources, &skill.dir);
                 }
@@ -176,7 +176,7 @@ impl Bringing<'_, '_, '_, '_> {
         Some(machine)
     }
 
-    /// The stage in a file, as a machine of its own. Its errors are reported with it.
+    /// Loads the stage in a file, as a stage machine of its own. Its errors are reported with it.
     fn stage(&mut self, path: Text<'_>) -> Option<Arc<CalledMachine>> {
         let Some(full) = join(self.dir, path.text) else {
             self.found.push(diagnose_files::leaves_app(self.found.file, path.at, "the stage", path.text));
@@ -205,7 +205,8 @@ impl Bringing<'_, '_, '_, '_> {
             self.found.push(references::unknown_pipeline(file, name.at, name.text, &all));
             return None;
         }
-        // Its state holds for a run of its own: here nothing would confirm its writes or end its use (L-63, L-80).
+        // A learned pipeline's state applies to its own runs: here nothing would confirm its writes or end its use
+        // (L-63, L-80).
         if learned::find(self.loader.sources, PIPELINES, name.text).is_some() {
             self.found.push(references::learned_pipeline(file, name.at, name.text));
             return None;
@@ -238,7 +239,7 @@ impl Bringing<'_, '_, '_, '_> {
         Some(sub)
     }
 
-    /// Checks what a step gives to another pipeline against what that one declares.
+    /// Checks the arguments of a step against the parameters of the pipeline that it runs.
     fn bindings(&mut self, step: &StepDef<'_>, input: &[BindingDef<'_>], pipeline: Text<'_>, declared: &InputDecl) {
         let file = self.found.file;
         for binding in input {
@@ -270,7 +271,7 @@ impl Bringing<'_, '_, '_, '_> {
         }
     }
 
-    /// Notes what only etude's templates have (L-49).
+    /// Notes template features that only etude has (L-49).
     fn extensions(&mut self, step: &StepDef<'_>) {
         for used in &step.uses {
             for (reference, range) in used.template.references() {
@@ -284,7 +285,7 @@ impl Bringing<'_, '_, '_, '_> {
         }
     }
 
-    /// Checks the paths of a step's references against what is known about the values they lead into.
+    /// Checks the paths of a step's references against the known shapes of their values.
     fn paths(&mut self, step: &StepDef<'_>, outer: Option<&Shape>, inner: Option<&Shape>) {
         for used in step.uses.iter().filter(|used| !used.may_be_missing) {
             let Some(mut locator) = Locator::new(self.found.file, used.node) else {
@@ -324,7 +325,7 @@ impl Bringing<'_, '_, '_, '_> {
         }
     }
 
-    /// What a closed question gives: an element of its list, or several.
+    /// Shape of the answer to a closed question: an element of its list, or several.
     fn chosen(&self, llm: &LlmDef<'_>, item: Option<&Shape>) -> Shape {
         let Some(choose) = &llm.choose else { return Shape::Any };
         let element = self.shape_of(&choose.from, item).element();

@@ -1,58 +1,58 @@
-//! What is known about a value before it exists, and whether a path leads into it.
+//! Static shapes of values, and checks of paths into them.
 
 use std::sync::Arc;
 
 use etude_core::template::Segment;
 use serde_json::Value;
 
-/// What is known about a value. A copy shares what it holds: pipelines hand theirs on to each other.
+/// Static knowledge about a value. A clone is cheap, because pipelines pass their shapes to each other.
 #[derive(Debug, Clone)]
 pub(crate) enum Shape {
-    /// Anything is possible: no schema says more.
+    /// Any value: there is no schema.
     Any,
-    /// It has no members: `a string`.
+    /// A value without members: `a string`.
     Leaf(&'static str),
-    /// A list of such values.
+    /// A list with elements of this shape.
     Array(Arc<Self>),
-    /// An element of a collected fan-out: `{"output": …}` with such a value, or `{"error": …}`.
+    /// An element of a collected fan-out: `{"output": …}` with a value of this shape, or `{"error": …}`.
     Collected(Arc<Self>),
     /// An object with exactly these members.
     Object(Arc<[(String, Self)]>),
-    /// What a JSON Schema says: the document, the parts of it that may apply, and the file for messages.
+    /// A value described by a JSON Schema: the document, the parts of it that may apply, and the file for messages.
     Schema { root: Arc<Value>, parts: Vec<Arc<Value>>, file: Arc<str> },
 }
 
-/// Why a path leads nowhere.
+/// Reason why a path leads nowhere.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Miss {
-    /// How many segments lead somewhere.
+    /// Number of valid segments.
     pub(crate) depth: usize,
     pub(crate) why: Why,
-    /// The schema that rules it out, if there is one.
+    /// Name of the schema that rules the path out; empty if there is none.
     pub(crate) schema: String,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// A closed object: these are its members.
+    /// A closed object, with its members.
     NoMember(Vec<String>),
     /// A value without members.
     Leaf(&'static str),
-    /// An array, asked for a member.
+    /// An array, accessed by a member name.
     Array,
-    /// The list of a collected fan-out, asked for a member.
+    /// The list of a collected fan-out, accessed by a member name.
     CollectedArray,
-    /// An element of a collected fan-out, asked for a member of its output.
+    /// An element of a collected fan-out, accessed by a member of its output.
     Collected,
 }
 
 impl Shape {
-    /// The shape that a schema gives.
+    /// Shape of the values that a schema accepts.
     pub(crate) fn of_schema(document: &Arc<Value>, file: &str) -> Self {
         Self::Schema { root: Arc::clone(document), parts: vec![Arc::clone(document)], file: file.into() }
     }
 
-    /// The shape of an element, if the value is an array.
+    /// Shape of an element; [`Self::Any`] if the value is not an array.
     pub(crate) fn element(&self) -> Self {
         match self {
             Self::Array(element) => (**element).clone(),
@@ -61,10 +61,10 @@ impl Shape {
         }
     }
 
-    /// The shape of what a path leads to.
+    /// Shape of the value at the end of a path.
     ///
     /// # Errors
-    /// It can lead nowhere.
+    /// The path cannot lead anywhere.
     pub(crate) fn walk(&self, path: &[Segment]) -> Result<Self, Miss> {
         let mut shape = self.clone();
         for (depth, segment) in path.iter().enumerate() {
@@ -111,17 +111,17 @@ impl Shape {
     }
 }
 
-/// What one schema says about a member or element.
+/// Statement of one schema about a member or element.
 enum Says<'v> {
-    /// The schema leaves it open.
+    /// The schema does not restrict it.
     Nothing,
-    /// It is described by these.
+    /// These schemas describe it.
     Found(Vec<&'v Value>),
-    /// There is none.
+    /// The schema excludes it.
     No(Why),
 }
 
-/// Enters alternatives: `Ok(None)` if one of them leaves it open.
+/// Enters alternatives: `Ok(None)` if one of them does not restrict the member.
 fn enter_all<'v>(root: &'v Value, parts: &'v [Arc<Value>], segment: &Segment) -> Result<Option<Vec<&'v Value>>, Why> {
     match any_of(root, parts.iter().map(|part| &**part), segment, 0) {
         Says::Nothing => Ok(None),
@@ -130,7 +130,7 @@ fn enter_all<'v>(root: &'v Value, parts: &'v [Arc<Value>], segment: &Segment) ->
     }
 }
 
-/// References and combinations that are followed into one value: a bound against cycles.
+/// Maximum number of references and combinations followed into one value: a bound against cycles.
 const MAX_DEPTH: usize = 32;
 
 fn any_of<'v>(root: &'v Value, schemas: impl Iterator<Item = &'v Value>, segment: &Segment, depth: usize) -> Says<'v> {
@@ -147,7 +147,7 @@ fn any_of<'v>(root: &'v Value, schemas: impl Iterator<Item = &'v Value>, segment
                 }
                 _ => refused = Some(Why::NoMember(more)),
             },
-            // `null` beside an object is no reason to speak of null.
+            // `null` next to an object needs no mention.
             Says::No(why) => drop(refused.get_or_insert(why)),
         }
     }
@@ -165,7 +165,7 @@ fn enter<'v>(root: &'v Value, schema: &'v Value, segment: &Segment, depth: usize
     if depth > MAX_DEPTH {
         return Says::Nothing;
     }
-    // All parts of a schema apply: one that refuses decides, else one that describes.
+    // All parts of a schema apply: a part that refuses decides first, then one that describes.
     let mut parts = vec![own(members, segment)];
     if let Some(target) = members.get("$ref").and_then(Value::as_str) {
         let target = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
@@ -192,7 +192,7 @@ fn enter<'v>(root: &'v Value, schema: &'v Value, segment: &Segment, depth: usize
 
 type Members = serde_json::Map<String, Value>;
 
-/// What the keywords of one schema say, without references and combinations.
+/// Statement of one schema's own keywords, without references and combinations.
 fn own<'v>(members: &'v Members, segment: &Segment) -> Says<'v> {
     let types: Vec<&str> = match members.get("type") {
         Some(Value::String(word)) => vec![word],
@@ -262,7 +262,7 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-/// The word for a JSON type with its article.
+/// A JSON type with its article.
 pub(crate) fn with_article(word: &str) -> &'static str {
     match word {
         "string" => "a string",

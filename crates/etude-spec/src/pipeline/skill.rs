@@ -1,4 +1,4 @@
-//! The skill that a step follows: found in the app, so that it is pinned with the pipeline.
+//! The skill of a step. It lies in the app, so that it is pinned with the pipeline.
 
 use std::sync::Arc;
 
@@ -13,28 +13,28 @@ use crate::source::{FileKind, SourceFile, Sources, Span};
 use crate::tool::{self, AppTool};
 use crate::yaml::{Node, Text};
 
-/// The built-in tools that only read.
+/// Built-in tools that only read.
 const READING: &[&str] = &["Read", "Glob", "Grep", "List"];
 
-/// The directories of an app's skills, the first one wins (`c-applications` 2.6).
+/// Directories of an app's skills; the first one wins (`c-applications` 2.6).
 fn roots() -> impl Iterator<Item = &'static str> {
     std::iter::once(skill::APP_ROOT).chain(skill::ROOTS)
 }
 
-/// A skill as a step needs it.
+/// The parts of a skill that a step needs.
 pub(crate) struct Skill {
     pub(crate) name: String,
-    /// Its `SKILL.md`, relative to the app.
+    /// Path of its `SKILL.md`, relative to the app.
     pub(crate) file: String,
-    /// Its directory, relative to the app.
+    /// Path of its directory, relative to the app.
     pub(crate) dir: String,
-    /// Its instructions.
+    /// Text below the frontmatter.
     pub(crate) body: String,
-    /// What it allows itself.
+    /// The skill's own `allowed-tools`; `None` without that field.
     pub(crate) allowed: Option<Vec<String>>,
 }
 
-/// Finds and reads the skill that `name` names in `file`.
+/// Finds and reads the skill that `file` refers to as `name`.
 pub(crate) fn find(sources: &dyn Sources, file: &Arc<SourceFile>, name: Text<'_>) -> Result<Skill, Vec<Diagnostic>> {
     let is_name = !name.text.is_empty() && !name.text.contains(['/', '\\']) && !name.text.starts_with('.');
     let paths = roots().map(|folder| format!("{folder}/{}", name.text));
@@ -49,7 +49,7 @@ pub(crate) fn find(sources: &dyn Sources, file: &Arc<SourceFile>, name: Text<'_>
     Ok(Skill { name: name.text.to_owned(), file: path, dir, body, allowed })
 }
 
-/// The names of the app's skills.
+/// Names of the app's skills.
 fn known(sources: &dyn Sources) -> Vec<String> {
     let mut names = Vec::new();
     for folder in roots() {
@@ -61,7 +61,7 @@ fn known(sources: &dyn Sources) -> Vec<String> {
     names
 }
 
-/// Warns of patterns in `allowed_tools` of a step that can match no tool. Tools of MCP servers are known in a run only.
+/// Warns of patterns in a step's `allowed_tools` that match no tool. Tools of MCP servers are known only during a run.
 pub(crate) fn check_patterns(found: &mut Findings<'_>, sources: &dyn Sources, step: &Node<'_>) {
     let listed = step.as_map().and_then(|entries| entries.get("allowed_tools")).and_then(Node::as_seq);
     let Some(listed) = listed.filter(|listed| !listed.is_empty()) else { return };
@@ -77,12 +77,12 @@ pub(crate) fn check_patterns(found: &mut Findings<'_>, sources: &dyn Sources, st
     }
 }
 
-/// The part of a pattern before its parentheses: a pattern for names, or `#TAG`.
+/// Part of a pattern before its parentheses: a name pattern, or `#TAG`.
 fn name_of(pattern: &str) -> &str {
     pattern.split('(').next().unwrap_or_default().trim_end()
 }
 
-/// True if the pattern `name` stands for the tool. `own` are the tools of the app.
+/// True if the pattern `name` matches the tool. `own` are the tools of the app.
 fn is_listed(name: &str, tool: &str, own: &[AppTool]) -> bool {
     match name.strip_prefix('#') {
         Some(tag) => own.iter().any(|known| known.name == tool && known.tags.iter().any(|of_tool| of_tool == tag)),
@@ -93,8 +93,9 @@ fn is_listed(name: &str, tool: &str, own: &[AppTool]) -> bool {
     }
 }
 
-/// The tool that a step calls (L-43): one of the app's, a built-in one or one of a server, and one that the app's skill allows.
-/// Returns what that skill allows (`None`: everything), and whether the tool may change something.
+/// Checks the tool that a step calls (L-43): it must be a tool of the app, a built-in one or one of a server, and the
+/// app's skill must allow it. Returns the tools that the skill allows (`None` means all), and true if the tool may
+/// change something.
 pub(crate) fn check_tool(
     found: &mut Findings<'_>,
     sources: &dyn Sources,
@@ -118,7 +119,7 @@ pub(crate) fn check_tool(
     (allowed, may_write(name.text, &own))
 }
 
-/// True unless it is known that the tool only reads (`effect_class` of a trace). `own` are the tools of the app.
+/// False only if the tool is known to be read-only (`effect_class` of a trace). `own` are the tools of the app.
 fn may_write(name: &str, own: &[AppTool]) -> bool {
     match own.iter().find(|tool| tool.name == name) {
         Some(tool) => tool.effects.unwrap_or(tool.gated),
@@ -126,8 +127,8 @@ fn may_write(name: &str, own: &[AppTool]) -> bool {
     }
 }
 
-/// What `fallback: skill` of the pipeline `name` needs (L-75): the app's own `SKILL.md`. Constructor and destructor never
-/// deviate.
+/// Checks the requirement of `fallback: skill` of the pipeline `name` (L-75): the app's own `SKILL.md`. Constructor and
+/// destructor never deviate.
 pub(crate) fn check_fallback(found: &mut Findings<'_>, sources: &dyn Sources, name: &str, at: Option<Span>) {
     let Some(at) = at else { return };
     if [CONSTRUCTOR, DESTRUCTOR].contains(&name) {
@@ -137,7 +138,7 @@ pub(crate) fn check_fallback(found: &mut Findings<'_>, sources: &dyn Sources, na
     }
 }
 
-/// True if the pattern for names may match a tool of some MCP server.
+/// True if the name pattern may match a tool of an MCP server.
 fn may_be_of_a_server(name: &str) -> bool {
     match name.find(['*', '?', '[', '{']) {
         Some(at) => tool::MCP_PREFIX.starts_with(&name[..at]) || name.starts_with(tool::MCP_PREFIX),

@@ -1,4 +1,4 @@
-//! One step of a definition.
+//! Reading of one step of a definition.
 
 use etude_core::effect::{Command, Protocol, Worker};
 use etude_core::model::Tier;
@@ -21,10 +21,10 @@ use crate::source::Span;
 use crate::wording::{list as list_words, plain};
 use crate::yaml::{Entries, Node, Text, boolean, integer, number, place, text, texts};
 
-/// Most answers of a skill step's model unless it says otherwise.
+/// Maximum number of turns of a skill step that sets none.
 const MAX_TURNS: u32 = 50;
 
-/// Reads a step; `None` if it is no mapping. `names` are the steps of the file, `group` is the group around it.
+/// Reads a step; `None` if it is not a mapping. `names` are the steps of the file, `group` is the enclosing group.
 pub(crate) fn read<'n>(
     found: &mut Findings<'_>,
     node: &'n Node<'n>,
@@ -86,7 +86,7 @@ fn check_name(found: &mut Findings<'_>, name: &str, at: Span) {
     }
 }
 
-/// The step's type and its table. Without a usable `type` the fields tell what was probably meant.
+/// The step's type with its table; `None` if the type is missing or unknown.
 fn table_of(entries: &Entries<'_>) -> Option<(&'static str, &'static Object)> {
     let word = entries.get("type").and_then(Node::as_text)?;
     tables::steps().find(|(known, _)| *known == word)
@@ -119,7 +119,7 @@ fn check_fields(
     check_untyped(found, entries, name, at);
 }
 
-/// Checks a step whose type is missing or unknown: what its fields look like tells what was probably meant.
+/// Checks a step whose type is missing or unknown: its fields suggest the intended type.
 fn check_untyped(found: &mut Findings<'_>, entries: &Entries<'_>, name: &str, at: Span) {
     let reports = |f: &Field| f.required && f.name != "name" && f.name != "type" && entries.get(f.name).is_some();
     let guess = tables::steps().find(|(_, table)| table.iter().any(reports));
@@ -133,7 +133,7 @@ fn check_untyped(found: &mut Findings<'_>, entries: &Entries<'_>, name: &str, at
     object(found, entries, table, Subject { name: &subject, at }, &all);
     let mut list = found.list.split_off(before);
     if guess.is_none() {
-        // Nothing is known about the step but its head: only what is wrong there is worth telling.
+        // Only the head of the step is known, so only its faults are reported.
         let type_at = place(entries, "type");
         // A misspelt `type` stands for the missing one.
         let meant = |d: &Diagnostic| d.hint.as_deref().is_some_and(|h| h.contains("`type`") || h.contains("`name`"));
@@ -208,7 +208,7 @@ fn validator<'n>(found: &mut Findings<'_>, entries: &'n Entries<'n>) -> Option<V
     Some(ValidatorDef::Command { command: command(found, long), node })
 }
 
-/// The command of a step or validator; one that is none is reported.
+/// Parses the command of a step or validator, and reports an invalid one.
 fn command(found: &mut Findings<'_>, entries: &Entries<'_>) -> Option<Command> {
     let line = text(entries, "command")?;
     command::parse(line.text).map_err(|why| found.push(values::bad_command(found.file, line.at, why))).ok()
@@ -315,7 +315,7 @@ fn body<'n>(
         }
         Some("tool") => Body::Tool { tool: text(entries, "tool"), args: bindings(found, entries, "args", templates) },
         _ => {
-            // Templates are checked all the same: what they name does not depend on the step's type.
+            // Templates are still checked: their references do not depend on the step's type.
             for field in ["prompt", "system", "message"] {
                 templates.field(found, entries, field);
             }
@@ -347,8 +347,8 @@ fn code<'n>(found: &mut Findings<'_>, entries: &'n Entries<'n>, templates: &mut 
     }
 }
 
-/// The warm interpreter that a step asks for, if there is such a one. What it cannot run is run without it, so this is
-/// worth a warning, and no error.
+/// The warm interpreter that a step asks for, if it exists. A command that it cannot run is run without it, so this is
+/// only a warning.
 fn worker(found: &mut Findings<'_>, entries: &Entries<'_>, command: Option<&Command>) -> Option<Worker> {
     let word = text(entries, "worker")?;
     if word.text == "node" {
@@ -375,7 +375,7 @@ fn sandbox<'n>(
     Some(SandboxRules { network: boolean(rules, "network").unwrap_or(false), read, write })
 }
 
-/// Variables of a step that are taken from the environment, by name.
+/// Variables that a step takes from the environment, by name.
 type FromEnv = Vec<(String, String)>;
 
 fn env<'n>(
@@ -409,8 +409,8 @@ fn env<'n>(
     (out, from)
 }
 
-/// The retries of a step. A time limit is for all attempts together, so that none is repeated because of it: to ask for that is
-/// worth a warning.
+/// Reads the retries of a step. A time limit covers all attempts together, so a timeout never leads to a retry; asking
+/// for one is a warning.
 fn retry(found: &mut Findings<'_>, entries: &Entries<'_>) -> Option<CodeRetry> {
     let node = entries.get("retry")?;
     let words = node.as_map().and_then(|long| long.get("on")).and_then(Node::as_seq).unwrap_or_default();
@@ -498,7 +498,7 @@ fn llm<'n>(found: &mut Findings<'_>, entries: &'n Entries<'n>, templates: &mut T
     }
 }
 
-/// What `field` gives to another pipeline or to a tool (L-43), by name.
+/// Reads the arguments that `field` passes to another pipeline or to a tool (L-43), by name.
 fn bindings<'n>(
     found: &mut Findings<'_>,
     entries: &'n Entries<'n>,

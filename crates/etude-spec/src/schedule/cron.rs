@@ -1,4 +1,4 @@
-//! Cron patterns with five fields.
+//! Cron patterns with five fields, and the times that they match.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use super::local;
 
 /// A pattern of minute, hour, day of the month, month and day of the week.
 ///
-/// A time without `*` or `/` in minute and hour is fixed: in a gap of the clock it ticks right after the gap, and of two equal
-/// times on the clock it takes the first. All other patterns follow real time.
+/// A time without `*` or `/` in minute and hour is fixed. In a gap of the clock it ticks right after the gap, and of
+/// two equal times on the clock it takes the first. All other patterns follow real time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cron {
     minutes: u64,
@@ -18,7 +18,7 @@ pub struct Cron {
     days: Days,
     months: u64,
     weekdays: Weekdays,
-    /// Both of day and weekday are limited: one of them is enough.
+    /// True if both day and weekday are limited: then one of them is enough.
     is_either: bool,
     is_fixed: bool,
 }
@@ -41,26 +41,26 @@ struct Weekdays {
     last: u64,
 }
 
-/// Why a pattern cannot be read.
+/// Reason why a pattern is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CronError {
-    /// It does not have five fields.
+    /// The pattern does not have five fields.
     #[error("it has {0} fields; a pattern has five: minute, hour, day, month, weekday")]
     Fields(usize),
-    /// It begins with `@` and is no known name.
+    /// The pattern begins with `@` but is not a known nickname.
     #[error("`{0}` is not `@hourly`, `@daily`, `@weekly`, `@monthly` or `@yearly`")]
     Nickname(String),
-    /// A part of a field is not understood.
+    /// A part of a field is invalid.
     #[error("`{part}` is no {field}; {range}")]
     Part {
-        /// The part as it is written.
+        /// The part as written.
         part: String,
         /// The field's name.
         field: &'static str,
-        /// The values that the field may have, for the message.
+        /// Valid values of the field, for the message.
         range: &'static str,
     },
-    /// No date fits.
+    /// No date matches.
     #[error("no date fits it")]
     Never,
 }
@@ -92,10 +92,10 @@ const WEEKDAY: Field = Field {
 };
 
 impl Cron {
-    /// A pattern from its text.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// A field is not understood, or no date fits.
+    /// A field is invalid, or no date matches.
     pub fn parse(text: &str) -> Result<Self, CronError> {
         let text = text.trim().to_ascii_uppercase();
         let whole = expanded(&text).ok_or_else(|| CronError::Nickname(text.to_ascii_lowercase()))?;
@@ -113,7 +113,7 @@ impl Cron {
             is_either: !has_star(day) && !has_star(weekday),
             is_fixed: !format!("{minute}{hour}").contains(['*', '/']),
         };
-        // Every combination of date and weekday comes back after 28 years, but for a century without a leap day.
+        // Combinations of date and weekday repeat every 28 years, except across a century without a leap day.
         let first = jiff::civil::date(2000, 1, 1);
         let has_date = first.series(jiff::Span::new().days(1)).take(28 * 366).any(|date| cron.has_date(date));
         if has_date { Ok(cron) } else { Err(CronError::Never) }
@@ -123,7 +123,7 @@ impl Cron {
     pub(super) fn between(&self, zone: &TimeZone, after_ms: i64, until_ms: i64, max: usize) -> Vec<i64> {
         let (Some(after), Some(until)) = (local(after_ms, zone), local(until_ms, zone)) else { return Vec::new() };
         let mut ticks = Vec::new();
-        // A change of the clock moves a tick by a day at most.
+        // A clock change moves a tick by at most a day.
         let Ok(mut date) = after.date().yesterday() else { return ticks };
         let last = until.date().tomorrow().unwrap_or(Date::MAX);
         let mut newest = after_ms;
@@ -140,7 +140,7 @@ impl Cron {
         ticks
     }
 
-    /// The next day to look at: months that do not fit are left out.
+    /// The next day to check: months that do not match are skipped.
     fn after(&self, date: Date) -> Result<Date, jiff::Error> {
         match self.months & (1 << date.month()) {
             0 => date.last_of_month().tomorrow(),
@@ -148,7 +148,7 @@ impl Cron {
         }
     }
 
-    /// The ticks of one day, in order and each once.
+    /// Ticks of one day, sorted and without duplicates.
     fn on(&self, date: Date, zone: &TimeZone) -> BTreeSet<i64> {
         let mut ticks = BTreeSet::new();
         for hour in (0..24_i8).filter(|hour| self.hours & (1 << hour) != 0) {
@@ -168,7 +168,7 @@ impl Cron {
                 (before.to_timestamp(time).ok(), second)
             }
             AmbiguousOffset::Gap { after, .. } if self.is_fixed => {
-                // With the offset of after the gap, the time lies before it; the next transition is the gap's end.
+                // With the offset after the gap, the time lies before the gap; the next transition is its end.
                 let before = after.to_timestamp(time).ok();
                 (before.and_then(|at| zone.following(at).next()).map(|transition| transition.timestamp()), None)
             }
@@ -186,7 +186,7 @@ impl Cron {
     }
 }
 
-/// The five fields of a pattern in capitals; `None` if it is a nickname that is none.
+/// The five fields of a pattern in capitals; `None` if it is an unknown nickname.
 pub(super) fn expanded(pattern: &str) -> Option<&str> {
     Some(match pattern {
         "@HOURLY" => "0 * * * *",
@@ -212,12 +212,12 @@ impl Field {
         text.parse().ok().filter(|number| is_number && (self.min..=self.max).contains(number))
     }
 
-    /// The bits of a list.
+    /// Parses a list into bits.
     fn set(&self, text: &str) -> Result<u64, CronError> {
         text.split(',').try_fold(0, |set, part| Ok(set | self.part(part).ok_or_else(|| self.error(part))?))
     }
 
-    /// The bits of `*`, `5`, `1-5`, each with a step.
+    /// Parses `*`, `5` or `1-5`, each with an optional step, into bits.
     fn part(&self, part: &str) -> Option<u64> {
         let (range, step) = match part.split_once('/') {
             Some((range, step)) => (range, Some(step.parse::<u8>().ok().filter(|step| *step > 0)?)),
@@ -265,7 +265,7 @@ impl Days {
     }
 }
 
-/// The day from Monday to Friday that is nearest to a date, in the same month.
+/// The day from Monday to Friday nearest to a date, in the same month.
 fn workday(date: Date) -> Option<Date> {
     let days = match date.weekday() {
         Weekday::Saturday if date.day() == 1 => 2,
@@ -290,7 +290,7 @@ impl Weekdays {
                 weekdays.last |= 1 << number(day)?;
             } else {
                 let set = WEEKDAY.part(part).ok_or_else(error)?;
-                // Seven is Sunday as well.
+                // Seven also means Sunday.
                 weekdays.set |= (set | set >> 7) & 0x7f;
             }
         }

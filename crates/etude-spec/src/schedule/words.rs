@@ -1,4 +1,4 @@
-//! Patterns as people say them.
+//! Descriptions of patterns in plain English.
 
 const MONTHS: [&str; 12] = [
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -7,10 +7,10 @@ const MONTHS: [&str; 12] = [
 const WEEKDAYS: [&str; 8] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 const NTH: [&str; 5] = ["first", "second", "third", "fourth", "fifth"];
 
-/// The largest number of times of day that are listed.
+/// Maximum number of times of day that are listed.
 const MAX_TIMES: usize = 6;
 
-/// A cron pattern in words, such as `at 02:30 from Monday to Friday`. A field that is unusual is given as written.
+/// Describes a cron pattern in words, such as `at 02:30 from Monday to Friday`. An unusual field is shown as written.
 pub fn words(pattern: &str) -> String {
     let text = pattern.trim().to_ascii_uppercase();
     let whole = super::cron::expanded(&text).unwrap_or(&text);
@@ -38,14 +38,14 @@ pub fn words(pattern: &str) -> String {
     parts.join(" ")
 }
 
-/// An interval in words, such as `every 6 hours`.
+/// Describes an interval in words, such as `every 6 hours`.
 pub fn interval(ms: u64) -> String {
     let (count, unit) =
         in_units(ms, &[("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000)]);
     every(count, if unit.is_empty() { "millisecond" } else { unit })
 }
 
-/// The number of the largest unit that fits without a rest.
+/// The largest unit that divides `ms`, with its count.
 fn in_units(ms: u64, units: &[(&'static str, u64)]) -> (u64, &'static str) {
     units.iter().find(|(_, size)| ms.is_multiple_of(*size)).map_or((ms, ""), |(unit, size)| (ms / size, *unit))
 }
@@ -58,12 +58,12 @@ fn is_any(field: &str) -> bool {
     field == "*"
 }
 
-/// The number of `*/15`.
+/// The number in `*/15`.
 fn step(field: &str) -> Option<u64> {
     field.strip_prefix("*/")?.parse().ok()
 }
 
-/// The numbers of `1,2`; `None` for everything else.
+/// The numbers in `1,2`; `None` for any other field.
 fn numbers(field: &str) -> Option<Vec<u32>> {
     field.split(',').map(|part| part.parse().ok()).collect()
 }
@@ -127,7 +127,7 @@ fn weekdays(field: &str) -> String {
     if field.contains('-') && !field.contains(',') { format!("from {text}") } else { format!("on {text}") }
 }
 
-/// A number, name or range with the names that people use.
+/// Replaces a number, name or range by full names.
 fn named(part: &str, short: &[&str], first: usize, long: &[&str]) -> String {
     let one = |part: &str| {
         let at = part.parse::<usize>().ok().and_then(|number| number.checked_sub(first));

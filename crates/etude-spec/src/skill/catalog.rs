@@ -1,4 +1,4 @@
-//! What agents are given about skills: the catalog (C-2.5) and an activation (C-2.7), as text.
+//! Skills as text for agents: the catalog (C-2.5) and an activation (C-2.7).
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ pub struct Listed<'a> {
     pub location: &'a str,
 }
 
-/// The catalog as XML; `None` without skills, because then agents receive nothing at all.
+/// Formats the catalog as XML; `None` without skills, because then agents receive nothing at all.
 pub fn xml<'a>(skills: impl IntoIterator<Item = Listed<'a>>) -> Option<String> {
     let mut out = String::from("<available_skills>\n");
     let start = out.len();
@@ -33,11 +33,11 @@ pub fn xml<'a>(skills: impl IntoIterator<Item = Listed<'a>>) -> Option<String> {
     Some(out)
 }
 
-/// Most resources that an activation names.
+/// Maximum number of resources in an activation.
 pub const MAX_RESOURCES: usize = 200;
 
-/// An activated skill as an agent gets it: the body, where the skill lies, and what files it has. `more` says that there
-/// are files which are not named.
+/// Formats an activated skill for an agent: the body, the skill's directory and its files. With `more`, the text says
+/// that there are further files.
 pub fn activation(name: &str, body: &str, directory: &str, resources: &[String], more: bool) -> String {
     let mut out = format!("<skill_content name=\"{}\">\n{}\n\n", escaped(name), body.trim());
     let _ = writeln!(out, "Skill directory: {directory}");
@@ -60,7 +60,7 @@ pub fn activation(name: &str, body: &str, directory: &str, resources: &[String],
 mod tests {
     use super::*;
 
-    /// C-2.5: every value is escaped, the location too; what XML cannot hold is left out.
+    /// C-2.5: every value is escaped, including the location; characters that XML cannot express are left out.
     #[test]
     fn nothing_in_a_value_is_markup() {
         let listed =
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(xml([]), None);
     }
 
-    /// C-2.7: body, directory, resources by name.
+    /// C-2.7: an activation has the body, the directory and the names of the resources.
     #[test]
     fn an_activation_names_what_there_is() {
         let text = activation("tidy", "\nDo it.\n", "/s/tidy", &["a & b.md".into()], true);

@@ -1,8 +1,8 @@
-//! The body of a skill as Claude Code renders it: arguments and variables put in, commands found (C-3.3, C-3.4). Opt-in;
-//! the default mode gives the body as it is (C-3.6).
+//! Rendering of a skill's body as in Claude Code: arguments and variables are inserted, commands are found (C-3.3,
+//! C-3.4). Opt-in; the default mode keeps the body unchanged (C-3.6).
 //!
-//! One pass over the body as written. What is put in is never looked at again: neither an argument nor the output of a
-//! command can bring in a command or a placeholder of its own.
+//! One pass over the body as written. Inserted text is never scanned again: neither an argument nor the output of a
+//! command can add a command or a placeholder.
 
 mod arguments;
 mod placeholder;
@@ -12,36 +12,36 @@ pub use arguments::words;
 
 use placeholder::Substitution;
 
-/// What stands in place of a command that must not run.
+/// Replacement for a command that must not run.
 pub const DISABLED: &str = "[shell command execution disabled by policy]";
 
-/// What a body is rendered with.
+/// Values to insert into a body.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Values<'a> {
-    /// What was typed after the skill's name; `None` or blank: nothing.
+    /// Text typed after the skill's name; `None` or blank means no arguments.
     pub arguments: Option<&'a str>,
-    /// Names for arguments, by position.
+    /// Names of arguments, by position.
     pub names: &'a [String],
     /// The skill's directory: `${CLAUDE_SKILL_DIR}` and `{baseDir}`.
     pub skill_dir: &'a str,
     /// The project's directory: `${CLAUDE_PROJECT_DIR}`.
     pub project_dir: &'a str,
-    /// `${CLAUDE_SESSION_ID}`.
+    /// Value of `${CLAUDE_SESSION_ID}`.
     pub session_id: Option<&'a str>,
-    /// `${CLAUDE_EFFORT}`.
+    /// Value of `${CLAUDE_EFFORT}`.
     pub effort: Option<&'a str>,
 }
 
 /// A part of a rendered body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// Text that is done.
+    /// Finished text.
     Text(String),
-    /// A command whose output stands here; its arguments are text in it, whatever they are.
+    /// A command whose output goes here; its arguments stay text, whatever they contain.
     Command(String),
 }
 
-/// Renders a body, up to its commands.
+/// Renders a body, except for its commands.
 pub fn render(body: &str, values: &Values<'_>) -> Vec<Piece> {
     let mut substitution = Substitution::new(values);
     let mut pieces = Vec::new();
@@ -71,15 +71,15 @@ fn push_text(pieces: &mut Vec<Piece>, text: String) {
     }
 }
 
-/// A command in a body: where it stands, with its marks, and its text.
+/// A command in a body: its byte range, including its marks, and its text.
 struct Found<'b> {
     start: usize,
     end: usize,
     line: &'b str,
 }
 
-/// The next command from `at` on: `` !`command` `` at the start of a line or after white space, or a fence that is
-/// opened with ```` ```! ````.
+/// Finds the next command from `at` on: `` !`command` `` at the start of a line or after white space, or a fence that
+/// is opened with ```` ```! ````.
 fn next_command(body: &str, at: usize) -> Option<Found<'_>> {
     let mut from = at;
     while let Some(bang) = body[from..].find('!').map(|offset| from + offset) {
@@ -102,7 +102,7 @@ fn next_command(body: &str, at: usize) -> Option<Found<'_>> {
     None
 }
 
-/// The fence whose opening line ends with the `!` at `bang`.
+/// Reads the fence whose opening line ends with the `!` at `bang`.
 fn block(body: &str, bang: usize) -> Option<Found<'_>> {
     let line_start = body[..bang].rfind('\n').map_or(0, |newline| newline + 1);
     let is_fence = body[line_start..bang].trim_start() == "```";
@@ -121,10 +121,10 @@ fn block(body: &str, bang: usize) -> Option<Found<'_>> {
     None
 }
 
-/// Programs whose exit status 1 says "nothing found" or "different", and is no failure (C-3.4).
+/// Programs whose exit status 1 means "nothing found" or "different" instead of a failure (C-3.4).
 const SEARCHES: &[&str] = &["grep", "egrep", "fgrep", "zgrep", "rg", "ag", "ack", "diff", "cmp", "test", "["];
 
-/// True if an exit status of a command lets the activation go on.
+/// True if the activation may continue after this exit status of a command.
 pub fn is_tolerated(command: &str, status: i32) -> bool {
     if status == 0 {
         return true;
@@ -136,7 +136,7 @@ pub fn is_tolerated(command: &str, status: i32) -> bool {
     status == 1 && is_search
 }
 
-/// The first paragraph of a body: the description of a skill that has none (C-3.1).
+/// First paragraph of a body: the description of a skill without one (C-3.1).
 pub fn first_paragraph(body: &str) -> Option<String> {
     let paragraphs = body.split("\n\n").map(str::trim).filter(|text| !text.is_empty() && !text.starts_with('#'));
     paragraphs.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")).next()

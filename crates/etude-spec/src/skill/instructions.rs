@@ -1,4 +1,4 @@
-//! A skill that an agent follows: the name and the tools in its frontmatter, and its body.
+//! Instructions of an agent from a skill: name, tools and body.
 
 use std::sync::Arc;
 
@@ -12,37 +12,37 @@ use crate::frontmatter::{Fault, Head};
 use crate::source::{SourceFile, Sources, Span};
 use crate::yaml::Node;
 
-/// The instructions of an agent.
+/// Instructions of an agent, read from a skill file.
 #[derive(Debug, Clone)]
 pub struct Instructions {
-    /// The name in its frontmatter.
+    /// The `name` in the frontmatter.
     pub name: Option<String>,
     /// The value of `allowed-tools`, as patterns.
     pub allowed: Option<Vec<String>>,
     /// The text below the frontmatter, trimmed.
     pub body: String,
-    /// Where the text below the frontmatter begins, in bytes from the start of the file.
+    /// Start of the text below the frontmatter, as a byte offset into the file.
     pub body_start: usize,
-    /// The place of the name, or of the body.
+    /// Place of the name, or else of the body.
     pub origin: Origin,
-    /// Findings that are no errors.
+    /// Findings below the severity of an error.
     pub warnings: Vec<Diagnostic>,
 }
 
 impl Instructions {
-    /// Reads the file at `path`: as the skills of a catalog are read (C-2.4), but it needs neither a name nor a description.
+    /// Reads the file at `path` like a skill of a catalog (C-2.4), but requires neither a name nor a description.
     ///
     /// # Errors
-    /// It cannot be read, or its frontmatter has errors. What it says about tools must not be overlooked.
+    /// The file is unreadable, or its frontmatter has errors. Restrictions on tools must not be overlooked.
     pub fn read(sources: &dyn Sources, path: &str) -> Result<Self, Vec<Diagnostic>> {
         let file = source_text(sources, path).map_err(|diagnostic| vec![diagnostic])?;
         Self::of(&file)
     }
 
-    /// The same for a file that is read already.
+    /// Same as [`Self::read`], for a file in memory.
     ///
     /// # Errors
-    /// Its frontmatter has errors.
+    /// The frontmatter has errors.
     pub fn of(file: &SourceFile) -> Result<Self, Vec<Diagnostic>> {
         let path = file.path();
         let head = Head::of(path, file.text().as_bytes());
@@ -51,7 +51,7 @@ impl Instructions {
             Some(fault) => return Err(vec![diagnose::no_frontmatter(&head.file, fault)]),
             None => read::parse(&head, Profile::Lenient, |from, root, warnings| {
                 let fields = Fields::of(root);
-                // Places in a repaired text are not those of the file.
+                // Places in a repaired text do not apply to the file.
                 let at = fields.at.filter(|_| Arc::ptr_eq(from, &head.file));
                 Fields { at, warnings, ..fields }
             })?,
@@ -66,7 +66,7 @@ impl Instructions {
     }
 }
 
-/// The frontmatter of a skill that an agent follows.
+/// Frontmatter of a skill that an agent follows.
 #[derive(Debug, Default)]
 struct Fields {
     name: Option<String>,
@@ -97,7 +97,7 @@ mod tests {
         Instructions::read(&MemorySources::new().with("SKILL.md", text), "SKILL.md")
     }
 
-    /// C-2.4: a value with a colon that no one quoted is read as in a catalog, with a warning.
+    /// C-2.4: an unquoted value with a colon is read as in a catalog, with a warning.
     #[test]
     fn an_agent_follows_what_a_catalog_can_read() {
         let skill =
@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    /// frontmatter that cannot be read whole is an error, because it may take tools away.
+    /// incomplete frontmatter is an error, because it may restrict tools.
     #[test]
     fn frontmatter_with_errors_is_not_followed() {
         for text in

@@ -7,13 +7,13 @@ use icu_properties::props::{GeneralCategory, GeneralCategoryGroup};
 use super::MAX_NAME;
 use crate::diagnose::skills::NameFault;
 
-/// The text in the form NFKC: full-width letters become ordinary ones, accents join their letters.
+/// Normalizes text to NFKC: full-width letters become ordinary ones, accents join their letters.
 pub fn normalized(text: &str) -> String {
     const NFKC: ComposingNormalizerBorrowed<'static> = ComposingNormalizerBorrowed::new_nfkc();
     NFKC.normalize(text).into_owned()
 }
 
-/// The first thing that is wrong with a normalized name.
+/// The first fault of a normalized name.
 pub(super) fn fault(name: &str) -> Option<NameFault> {
     let length = name.chars().count();
     if length > MAX_NAME {
@@ -32,7 +32,7 @@ pub(super) fn fault(name: &str) -> Option<NameFault> {
     name.chars().find(|c| *c != '-' && !is_alphanumeric(*c)).map(NameFault::Character)
 }
 
-/// A letter or a number of any script. Marks are neither, also where they belong to the alphabet.
+/// True for a letter or a number of any script. Marks are neither, even if they belong to the alphabet.
 fn is_alphanumeric(c: char) -> bool {
     if c.is_ascii() {
         return c.is_ascii_alphanumeric();
@@ -41,7 +41,7 @@ fn is_alphanumeric(c: char) -> bool {
     GeneralCategoryGroup::Letter.contains(category) || GeneralCategoryGroup::Number.contains(category)
 }
 
-/// A name that would do, made from one that does not.
+/// Suggests a valid name derived from an invalid one.
 pub(super) fn better(name: &str) -> Option<String> {
     let kept: String = name.to_lowercase().chars().map(|c| if is_alphanumeric(c) { c } else { '-' }).collect();
     let parts: Vec<&str> = kept.split('-').filter(|part| !part.is_empty()).collect();
@@ -54,7 +54,7 @@ pub(super) fn better(name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// C-2.9: any script, lower case, no hyphen that has no place.
+    /// C-2.9: names of any script are valid if they are lower case and have no misplaced hyphen.
     #[test]
     fn names_of_any_script_are_judged_alike() {
         for good in ["tidy", "a-b", "3000", "技能", "навык", "café", "x1-2-3"] {

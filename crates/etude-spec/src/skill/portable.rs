@@ -1,5 +1,5 @@
-//! What the YAML of strict skills may not have although it means something: anchors, aliases, tags, and, with a warning
-//! only, flow style (C-2.9).
+//! YAML features that strict skills must not use although they have a meaning: anchors, aliases, tags, and, with a
+//! warning only, flow style (C-2.9).
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use granit_parser::{Event, Parser, StructureStyle};
 use crate::source::{SourceFile, Span};
 use crate::yaml::MAX_DEPTH;
 
-/// One thing that the reference validator's YAML does not have.
+/// A YAML feature that the reference validator does not support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Oddity {
     Anchor,
@@ -17,7 +17,7 @@ pub(super) enum Oddity {
     Flow,
 }
 
-/// The first place of each. A text that cannot be parsed has none: that is reported elsewhere.
+/// First place of each feature. Empty for a text with syntax errors, which are reported elsewhere.
 pub(super) fn oddities(file: &Arc<SourceFile>, yaml: Span) -> Vec<(Oddity, Span)> {
     let text = file.slice(yaml);
     let mut options = granit_parser::options! {

@@ -1,4 +1,4 @@
-//! From the YAML of a skill to its fields.
+//! Reading of a skill's fields from its YAML.
 
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::frontmatter::Head;
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Entries, Node, Value as Yaml};
 
-/// Reads the frontmatter of a skill that lies in a directory named `directory`.
+/// Reads the frontmatter of a skill in a directory named `directory`.
 pub fn read(head: &Head, directory: &str, profile: Profile) -> Reading {
     if let Some(fault) = head.fault {
         return Reading { skill: None, diagnostics: vec![diagnose::no_frontmatter(&head.file, fault)] };
@@ -23,7 +23,7 @@ pub fn read(head: &Head, directory: &str, profile: Profile) -> Reading {
     let skill = parse(head, profile, |file, root, found| {
         if !std::sync::Arc::ptr_eq(file, &head.file) {
             diagnostics.extend(found);
-            // Places in the repaired text are not those of the file: what is found now receives the file as a whole.
+            // Places in the repaired text do not apply to the file, so new findings point at the file as a whole.
             let mut second = Vec::new();
             let skill = fields(file, root, directory, profile, &mut second);
             diagnostics.extend(second.into_iter().map(|mut diagnostic| {
@@ -46,11 +46,11 @@ pub fn read(head: &Head, directory: &str, profile: Profile) -> Reading {
     Reading { skill, diagnostics }
 }
 
-/// Parses the YAML of a frontmatter and hands it to `then`, with the file that its places count in and what is wrong with it. In the
-/// lenient profile YAML that is none is parsed again, with values in quotes; that file is another one.
+/// Parses the YAML of a frontmatter and passes it to `then`, with the file of its places and the findings. In the
+/// lenient profile, invalid YAML is parsed again with values in quotes; the file is then a repaired one.
 ///
 /// # Errors
-/// There is no YAML: what is wrong with it.
+/// The faults, if there is no YAML.
 pub(super) fn parse<T>(
     head: &Head,
     profile: Profile,
@@ -81,7 +81,7 @@ fn not_portable(head: &Head) -> Vec<Diagnostic> {
     oddities(&head.file, head.yaml).into_iter().map(one).collect()
 }
 
-/// Reads fields and notes what is wrong with them.
+/// Reader of fields that records their faults.
 struct Reader<'r, 's> {
     file: &'s std::sync::Arc<SourceFile>,
     profile: Profile,
@@ -126,20 +126,20 @@ fn fields(
             skill.extra.insert(key.to_owned(), as_written(value));
         }
     }
-    // A lenient client leaves a skill out that no agent could choose.
+    // A lenient client leaves out a skill that no agent could choose.
     (profile == Profile::Strict || description.is_some()).then_some(skill)
 }
 
-/// Fields that clients write everywhere and no one acts on: not worth a word.
+/// Common fields of clients that have no effect and need no report.
 const IGNORED: &[&str] = &["version", "author", "tags", "category"];
 
 impl Reader<'_, '_> {
-    /// Notes a fault that keeps no one from using the skill.
+    /// Records a fault that leaves the skill usable.
     fn push(&mut self, fault: Diagnostic) {
         self.found.push(fault.severity(self.profile.severity()));
     }
 
-    /// The text of a scalar, as it is written.
+    /// Text of a scalar, as written.
     fn scalar<'n>(&mut self, entries: &'n Entries<'_>, key: &str) -> Option<(&'n str, Span)> {
         let (key_node, node) = entries.entry(key)?;
         match &node.value {
@@ -242,7 +242,7 @@ impl Reader<'_, '_> {
         self.list(node, "allowed-tools", tool_list)
     }
 
-    /// A list, or text that is one.
+    /// Reads a list, or a text that lists items.
     fn list(&mut self, node: &Node<'_>, key: &str, split: fn(&str) -> Vec<String>) -> Option<Vec<String>> {
         match &node.value {
             Yaml::Scalar(_) => Some(split(written(node))),
@@ -272,7 +272,7 @@ impl Reader<'_, '_> {
         out
     }
 
-    /// One field of Claude Code, with the form it has in documents; `None` for any other.
+    /// Reads one field of Claude Code, in the form of documents; `None` for any other field.
     fn extension(&mut self, out: &mut Extensions, key: &str, node: &Node<'_>) -> Option<Value> {
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect();
         let globs =
@@ -289,7 +289,7 @@ impl Reader<'_, '_> {
             "disallowed-tools" => set(&mut out.disallowed_tools, self.list(node, key, tool_list).unwrap_or_default()),
             "paths" => set(&mut out.paths, self.list(node, key, globs).unwrap_or_default()),
             "disable-model-invocation" => {
-                // Whatever is no word for "no" keeps agents away: that is the safe side.
+                // Any word that does not mean "no" keeps agents away: that is the safe side.
                 set(&mut out.disable_model_invocation, boolean(node).unwrap_or(!node.span.is_empty()))
             }
             "user-invocable" => set(&mut out.user_invocable, boolean(node).unwrap_or(true)),
@@ -299,7 +299,7 @@ impl Reader<'_, '_> {
         })
     }
 
-    /// The text of a value; of a list or mapping its source.
+    /// Text of a value; source text of a list or mapping.
     fn text_of(&self, node: &Node<'_>) -> Option<String> {
         let text = match &node.value {
             Yaml::Scalar(_) => written(node).trim().to_owned(),
@@ -315,7 +315,7 @@ fn set<T: Into<Value> + Clone>(place: &mut T, value: T) -> Value {
     value.into()
 }
 
-/// The text of a scalar as it is written: nothing, if nothing is.
+/// Text of a scalar as written; empty if there is none.
 fn written<'n>(node: &'n Node<'_>) -> &'n str {
     match &node.value {
         Yaml::Scalar(scalar) if !node.span.is_empty() => &scalar.text,
@@ -327,7 +327,7 @@ fn boolean(node: &Node<'_>) -> Option<bool> {
     if matches!(node.value, Yaml::Scalar(_)) { boolean_word(written(node)) } else { None }
 }
 
-/// What a word says: `true`, `yes`, `on` and `1`, and their opposites, in any case; nothing at all is no (C-3.1).
+/// Meaning of a word: `true`, `yes`, `on` and `1`, and their opposites, in any case. An empty word means false (C-3.1).
 pub fn boolean_word(word: &str) -> Option<bool> {
     match word.trim().to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Some(true),
@@ -336,7 +336,7 @@ pub fn boolean_word(word: &str) -> Option<bool> {
     }
 }
 
-/// A value with its scalars as they are written.
+/// Converts a value, with its scalars as written.
 fn as_written(node: &Node<'_>) -> Value {
     match &node.value {
         Yaml::Scalar(_) => Value::from(written(node)),

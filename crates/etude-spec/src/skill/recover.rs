@@ -1,8 +1,8 @@
-//! Frontmatter as people write it by hand: values with a colon that no one quoted (C-2.4).
+//! Repair of hand-written frontmatter: unquoted values with a colon (C-2.4).
 
 use std::fmt::Write;
 
-/// The YAML with every such value in quotes, its following lines folded in; `None` if there is nothing to repair.
+/// Puts every such value in quotes, with its following lines folded in; `None` if there is nothing to repair.
 pub(super) fn quoted(yaml: &str) -> Option<String> {
     let mut out = String::with_capacity(yaml.len() + 64);
     let mut repaired = false;
@@ -29,14 +29,14 @@ pub(super) fn quoted(yaml: &str) -> Option<String> {
     repaired.then_some(out)
 }
 
-/// Key and value of a line that stands at the margin.
+/// Key and value of a line without indentation.
 fn entry(line: &str) -> Option<(&str, &str)> {
     let (key, value) = line.split_once(": ")?;
     let is_key = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || "_-.".contains(c));
     is_key.then_some((key, value))
 }
 
-/// True for a value that is neither quoted nor of any other form than plain text.
+/// True for an unquoted plain value.
 fn is_open(value: &str) -> bool {
     !value.trim_start().starts_with(['"', '\'', '|', '>', '[', '{', '&', '*', '!', '#', '-'])
         && !value.trim().is_empty()
@@ -46,7 +46,7 @@ fn is_open(value: &str) -> bool {
 mod tests {
     use super::quoted;
 
-    /// C-2.4: the value is quoted as it stands; nothing of it is lost.
+    /// C-2.4: the value is quoted as written, without any loss.
     #[test]
     fn values_with_colons_are_quoted_whole() {
         assert_eq!(

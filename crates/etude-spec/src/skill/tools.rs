@@ -1,6 +1,6 @@
 //! Lists of tools: `Bash(git add *) Read` and its other spellings (C-2.4).
 
-/// The items of a list that is separated by blanks or commas. What stands in brackets or braces stays whole.
+/// Splits a list at blanks or commas. Text in brackets or braces stays whole.
 pub fn tool_list(text: &str) -> Vec<String> {
     let (mut items, mut item, mut depth) = (Vec::new(), String::new(), 0_u32);
     for c in text.chars() {

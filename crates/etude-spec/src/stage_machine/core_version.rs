@@ -1,9 +1,9 @@
-//! Ranges of versions (`b-stages` M2, `requiredCoreVersion`).
+//! Version ranges (`b-stages` M2, `requiredCoreVersion`).
 
-/// The version of stage definitions that this program knows.
+/// Version of stage definitions that this program supports.
 pub(super) const CORE: [u64; 3] = [1, 0, 0];
 
-/// Whether a range has [`CORE`] in it; `None` if it is no range. A range is made of comparisons such as `>=1`, `^1.0`,
+/// True if a range contains [`CORE`]; `None` if it is invalid. A range consists of comparisons such as `>=1`, `^1.0`,
 /// `~1.2`, `<2`, `1.x` and `*`, all of which must hold, with `||` between alternatives.
 pub(super) fn covers_core(range: &str) -> Option<bool> {
     let mut covers = false;
@@ -22,7 +22,7 @@ pub(super) fn covers_core(range: &str) -> Option<bool> {
     Some(covers)
 }
 
-/// Whether [`CORE`] compares like that with a version, whose later numbers may be left out.
+/// True if [`CORE`] satisfies the comparison with a version, whose last numbers may be missing.
 fn holds(op: &str, version: &str) -> Option<bool> {
     let core = version.split(['-', '+']).next()?;
     let mut given: Vec<u64> = Vec::new();
@@ -37,7 +37,7 @@ fn holds(op: &str, version: &str) -> Option<bool> {
     }
     let mut low = [0; 3];
     low[..given.len()].copy_from_slice(&given);
-    // The first version after all that begin with the first `kept` numbers.
+    // The first version above all that share the first `kept` numbers.
     let after = |kept: usize| {
         let mut high = low;
         high[kept..].fill(0);
@@ -64,7 +64,7 @@ fn holds(op: &str, version: &str) -> Option<bool> {
 mod tests {
     use super::covers_core;
 
-    /// B-M2: ranges as they are written everywhere.
+    /// B-M2: common forms of version ranges are understood.
     #[test]
     fn ranges_cover_what_they_say() {
         for (range, expected) in [

@@ -1,4 +1,4 @@
-//! machine.yaml, without what happens around its stages.
+//! Reading of machine.yaml, except for the hooks of its stages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::input::{self, InputDecl};
 use crate::source::Span;
 use crate::yaml::{Entries, Node, number, text, texts};
 
-/// The parts of machine.yaml that stand for themselves.
+/// Independent parts of machine.yaml.
 pub(super) struct Head {
     pub(super) description: String,
     pub(super) triggers: Vec<String>,
@@ -31,7 +31,7 @@ pub(super) struct Head {
     pub(super) patterns: Vec<String>,
     pub(super) context: Option<Vec<String>>,
     pub(super) slot: Option<Slot>,
-    /// What a model must be able to do besides calling tools.
+    /// Capabilities that a model must have besides tool calls.
     pub(super) requires: Vec<String>,
     pub(super) max_executions: u32,
     pub(super) config: Json,
@@ -93,7 +93,7 @@ pub(super) fn head(
     }
 }
 
-/// Faults of a field get the pointer to it.
+/// Adds the JSON pointer of the field to its faults.
 fn point(found: &mut Findings<'_>, from: usize, entries: &Entries<'_>) {
     for diagnostic in &mut found.list[from..] {
         let start = diagnostic.span.map_or(0, |span| span.start);
@@ -122,7 +122,7 @@ fn versions(found: &mut Findings<'_>, entries: &Entries<'_>) {
     }
 }
 
-/// A slot without a version has a name of its own (B-ST3).
+/// Reports a slot without a version under its own name (B-ST3).
 fn unversioned(found: &mut Findings<'_>, from: usize, entries: &Entries<'_>) {
     let Some(slot) = entries.get("stateSlot").and_then(Node::as_map) else { return };
     if slot.get("slotVersion").is_some() {
@@ -136,7 +136,7 @@ fn unversioned(found: &mut Findings<'_>, from: usize, entries: &Entries<'_>) {
     }
 }
 
-/// The versions of the contract that the machine can be run by (B-M2).
+/// Checks the required version of the contract (B-M2).
 fn core_version(found: &mut Findings<'_>, entries: &Entries<'_>) {
     let Some(range) = text(entries, "requiredCoreVersion") else { return };
     marked(found, "/requiredCoreVersion", rank::FIELDS, |found| match covers_core(range.text) {
@@ -146,8 +146,9 @@ fn core_version(found: &mut Findings<'_>, entries: &Entries<'_>) {
     });
 }
 
-/// What a model must be able to do. Tool calls are asked for anyway (B-CN1); nothing else is known of any model here,
-/// so that what is only preferred is reported, and what is needed keeps the machine from running (B-CN4, B-CN6).
+/// Reads the capabilities that a model must have. Tool calls are required anyway (B-CN1), and no other capability of a
+/// model is known here. So a preferred capability is reported, and a required one keeps the machine from running
+/// (B-CN4, B-CN6).
 fn capabilities(found: &mut Findings<'_>, entries: &Entries<'_>) -> Vec<String> {
     let Some(node) = entries.get("capabilities") else { return Vec::new() };
     let mut asked: Vec<(String, String)> = Vec::new();
@@ -198,18 +199,18 @@ fn slot(found: &mut Findings<'_>, entries: &Entries<'_>, cx: StageFileContext<'_
     Some(Slot { version: text(slot, "slotVersion")?.text.to_owned(), schema: schema?, drift })
 }
 
-/// A slot for a stage that stands alone.
+/// Slot of a stage that runs alone.
 pub(super) fn open_slot() -> Slot {
     let schema = Schema::lazy("slot", serde_json::json!({"type": "object"}), BTreeMap::new());
     Slot { version: "1.0.0".to_owned(), schema: Arc::new(schema), drift: Drift::Reject }
 }
 
-/// What scripts outside of hooks need to be read.
+/// Context for scripts outside of hooks.
 pub(super) fn plain(cx: StageFileContext<'_>) -> HookContext<'_> {
     HookContext { sources: cx.sources, dir: cx.dir, stages: None, slot: None, join_outside: false }
 }
 
-/// Who decides about calls outside the envelope.
+/// Reads the decisions on calls outside the envelope: rules or a script.
 pub(super) fn grants(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) -> Grants {
     let Some(node) = entries.get("grants") else { return Grants::Rules(Vec::new()) };
     marked(found, "/grants", rank::BODY, |found| {
@@ -260,13 +261,13 @@ pub(super) fn guards(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookC
     guards
 }
 
-/// Who receives failed fan-outs.
+/// Reads the script that receives failed fan-outs.
 pub(super) fn on_failure(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) -> Option<Script> {
     let hook = entries.get("onFailure")?.as_map()?;
     marked(found, "/onFailure", rank::BODY, |found| script(found, hook, "script", cx))
 }
 
-/// The top level of a machine file that is none.
+/// Reports a machine file whose top level is not a mapping.
 pub(super) fn not_a_mapping(found: &mut Findings<'_>, root: &Node<'_>) {
     if !root.is_invalid() {
         found.push(values::top_level(found.file, root.span, "a machine", root.kind()).hint("begin with `id: …`"));

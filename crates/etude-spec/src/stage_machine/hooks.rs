@@ -1,4 +1,4 @@
-//! What a machine does around each stage: declarative forms and scripts (`b-stages` §20.3, §20.4).
+//! Hooks around each stage: declarative forms and scripts (`b-stages` §20.3, §20.4).
 
 use std::collections::BTreeMap;
 
@@ -20,22 +20,22 @@ use crate::files::beside;
 use crate::source::{ReadFailure, Span, join};
 use crate::yaml::{Entries, Node, number, text};
 
-/// Longest time for a script that says nothing about it, in milliseconds.
+/// Timeout of a script that sets none, in milliseconds.
 pub(super) const DEFAULT_TIMEOUT_MS: u64 = 600_000;
 
-/// What the reading of hooks needs to know about the machine.
+/// Parts of the machine that the reading of hooks needs.
 pub(super) struct HookContext<'a> {
     pub(super) sources: &'a dyn crate::source::Sources,
     pub(super) dir: &'a str,
-    /// The ids of all stages; `None` if some could not be read.
+    /// Ids of all stages; `None` if some are unreadable.
     pub(super) stages: Option<Vec<&'a str>>,
     pub(super) slot: Option<&'a Slot>,
-    /// A join may stand outside its list.
+    /// True if a join may stand outside its list.
     pub(super) join_outside: bool,
 }
 
 impl<'a> HookContext<'a> {
-    /// What a phase can read.
+    /// Values that a phase can read.
     pub(super) const fn sight(&self, phase: Phase) -> Sight<'a> {
         Sight { phase, slot: self.slot }
     }
@@ -82,7 +82,7 @@ fn map<'n>(entries: &'n Entries<'n>, field: &str) -> Option<&'n Entries<'n>> {
     entries.get(field)?.as_map()
 }
 
-/// The script of a hook, with its time limit.
+/// Reads the script of a hook, with its time limit.
 pub(super) fn script(
     found: &mut Findings<'_>,
     entries: &Entries<'_>,
@@ -111,12 +111,12 @@ pub(super) fn script(
     Some(Script { command, timeout_ms })
 }
 
-/// Which of the exclusive fields a hook has; several are reported, and so is none.
+/// The one exclusive field that a hook has; several are reported, and so is none.
 fn only<'w>(found: &mut Findings<'_>, entries: &Entries<'_>, what: &str, words: &[&'w str]) -> Option<&'w str> {
     let given: Vec<&'w str> = words.iter().copied().filter(|word| entries.get(word).is_some()).collect();
     match given.as_slice() {
         [one] => Some(one),
-        // An empty hook is none.
+        // An empty hook has no effect.
         [] if entries.0.is_empty() => None,
         several => {
             let at = entries.0.first().map_or(Span::default(), |(key, _)| key.span);
@@ -138,12 +138,12 @@ fn setup(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) 
     Some(Setup::Set(members(found, set, cx.sight(Phase::Setup))))
 }
 
-/// Names with the values they stand for.
+/// Reads names with their values.
 fn members(found: &mut Findings<'_>, entries: &Entries<'_>, sight: Sight<'_>) -> Vec<(String, Source)> {
     entries.iter().filter_map(|(name, _, node)| Some((name.to_owned(), source(found, node, sight)?))).collect()
 }
 
-/// A value: written down, or `{from: path}`.
+/// Reads a value: a literal, or `{from: path}`.
 fn source(found: &mut Findings<'_>, node: &Node<'_>, sight: Sight<'_>) -> Option<Source> {
     if let Some(path) = from(node) {
         return paths::read(found, path, sight).map(Source::From);
@@ -152,7 +152,7 @@ fn source(found: &mut Findings<'_>, node: &Node<'_>, sight: Sight<'_>) -> Option
     json.value().ok().map(Source::Literal)
 }
 
-/// The path of `{from: path}`, which has no other member.
+/// Path of `{from: path}`, which has no other member.
 fn from<'n>(node: &'n Node<'n>) -> Option<&'n Node<'n>> {
     let entries = node.as_map()?;
     let path = entries.get("from").filter(|path| path.as_text().is_some())?;
@@ -192,7 +192,7 @@ fn exit(found: &mut Findings<'_>, entries: &Entries<'_>, cx: &HookContext<'_>) -
     Some(Exit::Values { output, slot })
 }
 
-/// What is written down for the slot must fit the schema of that member.
+/// Checks literal values for the slot against the schema of their members.
 fn check_slot(found: &mut Findings<'_>, written: &Entries<'_>, slot: &[(String, Source)], declared: &Slot) {
     let properties = declared.schema.document().get("properties").cloned().unwrap_or(Value::Null);
     for (name, source) in slot {
@@ -206,7 +206,7 @@ fn check_slot(found: &mut Findings<'_>, written: &Entries<'_>, slot: &[(String, 
     }
 }
 
-/// The sources of a phase, for its hints.
+/// Words for the sources of a phase, for its hints.
 pub(super) fn sources(phase: Phase) -> Vec<&'static str> {
     phase.roots().iter().map(|root: &Root| root.word()).collect()
 }

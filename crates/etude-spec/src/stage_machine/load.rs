@@ -1,4 +1,4 @@
-//! A machine with its stages.
+//! Loading of a stage machine with its stages.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::input::InputDecl;
 use crate::source::{FileKind, SourceFile, Sources, Span, join};
 use crate::yaml::{self, Entries, Node};
 
-/// A machine with every part that could be loaded.
+/// A stage machine with every part that could be loaded.
 pub(super) struct Loaded {
     pub(super) machine: Option<Machine>,
     /// Description, triggers and input.
     pub(super) head: (String, Vec<String>, InputDecl),
     pub(super) diagnostics: Vec<Diagnostic>,
-    /// There is no machine.yaml.
+    /// True if there is no machine.yaml.
     pub(super) missing: bool,
 }
 
@@ -38,7 +38,7 @@ impl Loaded {
     }
 }
 
-/// Loads the machine in `machines/<name>/`.
+/// Loads the machine in `machines/<name>/`, with all its faults.
 pub(super) fn machine(sources: &dyn Sources, name: &str, rules: &Rules) -> Loaded {
     let file = match source(sources, &file_of(name)) {
         Ok(file) => file,
@@ -76,7 +76,7 @@ pub(super) fn machine(sources: &dyn Sources, name: &str, rules: &Rules) -> Loade
     Loaded { machine, head: (head.description, head.triggers, head.input), diagnostics, missing: false }
 }
 
-/// The plan, and what is wrong with files other than machine.yaml.
+/// The plan, with the faults of files other than machine.yaml.
 struct Assembled {
     machine: Option<StageMachine>,
     elsewhere: Vec<Diagnostic>,
@@ -100,7 +100,7 @@ fn assemble(
             elsewhere.push(fault.rule(VALIDATION, INVALID, "/id", rank::CAP).about("duplicateId", id));
         }
     }
-    // What cannot be read may define any stage: nothing is said about unknown ones then.
+    // An unreadable file may define any stage, so unknown stages are not reported then.
     let is_whole = files.iter().all(|file| file.id.is_some()) && !files.is_empty();
     let known: Vec<&str> = ids.iter().map(|(id, ..)| id.as_str()).collect();
     let cx = HookContext {
@@ -161,7 +161,7 @@ fn check_entry(found: &mut Findings<'_>, head: &Head, cx: &HookContext<'_>) {
     }
 }
 
-/// Reads what happens around the stages.
+/// Reads the hooks of all stages.
 fn pipeline(found: &mut Findings<'_>, entries: &Entries<'_>, stages: &mut [Stage], cx: &HookContext<'_>) {
     let Some(pipeline) = entries.get("pipeline").and_then(Node::as_map) else { return };
     for (id, key, node) in pipeline.iter() {
@@ -171,7 +171,7 @@ fn pipeline(found: &mut Findings<'_>, entries: &Entries<'_>, stages: &mut [Stage
             });
             continue;
         }
-        // The hooks of a stage whose file has errors are read all the same, for what is wrong with them.
+        // Hooks of a stage with errors in its file are read as well, to report their faults.
         let Some(hooks) = node.as_map() else { continue };
         match stages.iter_mut().find(|stage| stage.id == id) {
             Some(stage) => hooks::read(found, hooks, stage, cx),
@@ -180,7 +180,7 @@ fn pipeline(found: &mut Findings<'_>, entries: &Entries<'_>, stages: &mut [Stage
     }
 }
 
-/// Reads the stage files that the patterns name, in the order of the patterns, then of names.
+/// Reads the stage files that match the patterns, in the order of the patterns, then of names.
 fn stage_files(found: &mut Findings<'_>, head: &Head, cx: StageFileContext<'_>) -> Vec<StageFile> {
     let mut paths: Vec<String> = Vec::new();
     for pattern in &head.patterns {
@@ -209,7 +209,7 @@ fn stage_files(found: &mut Findings<'_>, head: &Head, cx: StageFileContext<'_>) 
         .collect()
 }
 
-/// The files that fit a pattern: `*` stands for any characters of a file's name.
+/// Files that match a pattern: `*` stands for any characters of a file name.
 fn fitting(sources: &dyn Sources, dir: &str, pattern: &str) -> Vec<String> {
     let (below, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
     let Some(full) = join(dir, below) else { return Vec::new() };
@@ -224,7 +224,7 @@ fn fitting(sources: &dyn Sources, dir: &str, pattern: &str) -> Vec<String> {
     names.into_iter().map(|name| format!("{full}/{name}")).collect()
 }
 
-/// Whether `name` fits a pattern in which `*` stands for any characters.
+/// True if `name` matches a pattern in which `*` stands for any characters.
 fn fits(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
@@ -240,7 +240,7 @@ fn fits(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// A machine of one stage that stands alone (X-3 `type: stage`): without hooks, and nothing comes after it.
+/// Loads a machine of one stage that runs alone (X-3 `type: stage`), without hooks or a next stage.
 pub(crate) fn alone(
     sources: &dyn Sources,
     path: &str,
@@ -252,7 +252,7 @@ pub(crate) fn alone(
         Err((diagnostic, _)) => return (None, vec![diagnostic]),
     };
     let read = stage::read(&file, StageFileContext { sources, dir, context: None });
-    // What a step gives is the context: every placeholder finds the input of its name.
+    // The step's input is the context: every placeholder finds the input of its name.
     let setup = |stage: &Stage| {
         let own = |name: &&str| !stage::RESERVED.contains(name);
         let from = |name: &str| {

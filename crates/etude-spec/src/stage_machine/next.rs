@@ -1,4 +1,4 @@
-//! Transitions that are known before a run: `next` in its declarative form.
+//! Transitions that are known before a run: the declarative form of `next`.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +76,7 @@ fn case(
     Some(NextCase { when: when?, next })
 }
 
-/// Every target must be a stage (B-N5).
+/// Checks that every target is a stage (B-N5).
 fn known(
     found: &mut Findings<'_>,
     entries: &Entries<'_>,
@@ -136,7 +136,7 @@ fn fan_out(
     None
 }
 
-/// The stages that no transition leads to; none if a script decides somewhere, because then nothing is known.
+/// Stages that no transition leads to; empty if a script decides anywhere, because then transitions are unknown.
 pub(super) fn unreachable<'a>(entry: &str, stages: &'a [Stage]) -> Vec<&'a Stage> {
     let mut open = vec![entry.to_owned()];
     let mut reached = BTreeSet::new();

@@ -25,7 +25,7 @@ etude_core::words! {
 }
 
 impl Phase {
-    /// What it can read.
+    /// Sources that the phase can read.
     pub(super) const fn roots(self) -> &'static [Root] {
         use Root::{Attempts, CapHit, Ctx, Input, Parsed, Result, Run, Slot, Upstream};
         match self {
@@ -37,7 +37,7 @@ impl Phase {
     }
 }
 
-/// What is known of the values that a phase can read.
+/// Values that a phase can read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sight<'a> {
     pub(super) phase: Phase,
@@ -57,11 +57,11 @@ fn check_slot(found: &mut Findings<'_>, node: &Node<'_>, slot: &Slot, segments: 
     }
     let known: Vec<&str> = declared.keys().map(String::as_str).collect();
     let fault = diagnose::no_slot_member(found.file, node.span, name, &known);
-    // Where the schema does not forbid it, a hook may still put it there.
+    // If the schema does not forbid it, a hook may still put the member there.
     found.push(if more.is_null() { fault.severity(Severity::Warning) } else { fault });
 }
 
-/// The path in `node`; what is none is reported.
+/// Reads the path in `node`; an invalid one is reported.
 pub(super) fn read(found: &mut Findings<'_>, node: &Node<'_>, sight: Sight<'_>) -> Option<Path> {
     let phase = sight.phase;
     let text = node.as_text()?;
@@ -85,7 +85,7 @@ pub(super) fn read(found: &mut Findings<'_>, node: &Node<'_>, sight: Sight<'_>) 
     }
 }
 
-/// The rules of a gate or an assert. `field` is what they decide, and `word` reads it.
+/// Reads the rules of a gate or an assert. `field` holds their decision, and `word` reads it.
 pub(super) fn rules<T>(
     found: &mut Findings<'_>,
     entries: &Entries<'_>,
@@ -98,7 +98,7 @@ pub(super) fn rules<T>(
     for entries in items.iter().filter_map(Node::as_map) {
         let when = when(found, entries, sight);
         let reason = text(entries, "reason").map(|reason| reason.text.to_owned());
-        // A word that is not known was reported with the field.
+        // An unknown word was reported with the field.
         let then = text(entries, field).and_then(|given| word(given.text));
         if let (Some(when), Some(then)) = (when, then) {
             rules.push(Rule { when, then, reason });
@@ -107,7 +107,7 @@ pub(super) fn rules<T>(
     rules
 }
 
-/// The tests of `when`; none if there is no such field. `None` if one of them does not hold as a definition.
+/// Reads the tests of `when`; empty without the field. `None` if one of them is invalid.
 pub(super) fn when(found: &mut Findings<'_>, entries: &Entries<'_>, sight: Sight<'_>) -> Option<Vec<Test>> {
     let Some(node) = entries.get("when") else { return Some(Vec::new()) };
     let tests: Vec<&Node<'_>> = match node.as_seq() {
@@ -119,7 +119,7 @@ pub(super) fn when(found: &mut Findings<'_>, entries: &Entries<'_>, sight: Sight
     read.into_iter().collect()
 }
 
-/// The comparisons with their words (`b-stages` §20.3).
+/// Comparisons with their words (`b-stages` §20.3).
 const OPS: [(&str, Op); 7] = [
     ("equals", Op::Equals),
     ("notEquals", Op::NotEquals),

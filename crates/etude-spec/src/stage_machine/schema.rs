@@ -1,4 +1,4 @@
-//! JSON Schemas that stand in stage files and machine.yaml.
+//! JSON Schemas in stage files and machine.yaml.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::diagnose::stage_machine as diagnose;
 use crate::schema_file::{inline, meta_words};
 use crate::yaml::{Entries, Node, place_in};
 
-/// The schema of a field of a stage file; `name` is the code word of one that is none.
+/// Reads the schema of a field of a stage file; `name` is the code word of an invalid one.
 pub(super) fn of_field(
     found: &mut Findings<'_>,
     entries: &Entries<'_>,
@@ -25,7 +25,7 @@ pub(super) fn of_field(
     read(found, node, field, &format!("/{field}"), name, cx)
 }
 
-/// The schema in `node`, which is called `field`.
+/// Reads the schema in `node`, which messages call `field`.
 pub(super) fn read(
     found: &mut Findings<'_>,
     node: &Node<'_>,

@@ -1,4 +1,4 @@
-//! Stage files (`b-stages` §2, §3).
+//! Reading of stage files (`b-stages` §2, §3).
 
 use std::sync::Arc;
 
@@ -22,26 +22,26 @@ use crate::tool;
 use crate::wording::{did_you_mean, quoted_list};
 use crate::yaml::{Entries, Node, number, text, texts};
 
-/// Names of the context that etude itself gives (`b-stages` §8).
+/// Context names that etude itself provides (`b-stages` §8).
 pub(crate) const RESERVED: [&str; 5] = ["workflowRunId", "stageExecutionId", "upstream", "attempts", "host"];
 
 /// A stage file with every part that could be read.
 pub(super) struct StageFile {
     pub(super) file: Arc<SourceFile>,
-    /// Its id with its place, if it has a sound one.
+    /// Id with its place; `None` if it is missing or invalid.
     pub(super) id: Option<(String, Span)>,
-    /// The stage, with hooks that do nothing; absent if there are errors.
+    /// The stage, with hooks that do nothing; `None` if there are errors.
     pub(super) stage: Option<Stage>,
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
-/// Where a stage file stands.
+/// Context of a stage file.
 #[derive(Clone, Copy)]
 pub(super) struct StageFileContext<'a> {
     pub(super) sources: &'a dyn Sources,
-    /// The machine's directory.
+    /// Directory of the machine.
     pub(super) dir: &'a str,
-    /// The declared names of the context, if the machine declares any (B-T10).
+    /// Declared names of the context; `None` if the machine declares none (B-T10).
     pub(super) context: Option<&'a [String]>,
 }
 
@@ -113,7 +113,7 @@ fn read_parts(found: &mut Findings<'_>, cx: StageFileContext<'_>) -> (Id, Option
     (id, stage)
 }
 
-/// What YAML has against the author's own keys is a warning: they are never an error (B-F6).
+/// Turns YAML faults in the author's own keys into warnings: they are never errors (B-F6).
 fn inert_keys(found: &mut Findings<'_>, entries: &Entries<'_>) {
     let file = found.file;
     let is_field = |key: &str| STAGE.field(key).is_some();
@@ -137,7 +137,7 @@ fn inert_keys(found: &mut Findings<'_>, entries: &Entries<'_>) {
     }
 }
 
-/// Presence and types of all fields, each with the pointer to it. Unknown keys are the author's own (B-F6).
+/// Checks presence and types of all fields, each with its JSON pointer. Unknown keys are the author's own (B-F6).
 fn fields(found: &mut Findings<'_>, entries: &Entries<'_>, root: &Node<'_>) {
     let at = entries.0.first().map_or(root.span, |(key, _)| key.span);
     let subject = match text(entries, "id") {
@@ -175,8 +175,8 @@ fn fields(found: &mut Findings<'_>, entries: &Entries<'_>, root: &Node<'_>) {
     }
 }
 
-/// Keys inside of `retryPolicy` and its `backoff` may be the author's own as well (B-F6). One that looks like a field is a warning; if
-/// that field is required and missing, it is how its absence is reported.
+/// Treats keys inside of `retryPolicy` and its `backoff` as the author's own as well (B-F6). One that resembles a field
+/// is a warning; if that field is required and missing, it stands for the report of its absence.
 fn own_keys(list: &mut Vec<Diagnostic>, since: usize, policy: &Node<'_>) {
     let backoff = policy.as_map().and_then(|policy| policy.get("backoff"));
     for (table, node) in [(&RETRY_POLICY, Some(policy)), (&BACKOFF, backoff)] {
@@ -197,7 +197,7 @@ fn own_keys(list: &mut Vec<Diagnostic>, since: usize, policy: &Node<'_>) {
     }
 }
 
-/// The tools that a stage names, against those that etude and the app have. Names of MCP tools are known in a run only.
+/// Checks the tools of a stage against those of etude and the app. Names of MCP tools are known only during a run.
 fn tools(found: &mut Findings<'_>, entries: &Entries<'_>, sources: &dyn Sources) {
     let own = tool::load(sources).0;
     let known: Vec<&str> = tool::BUILT_IN.iter().copied().chain(own.iter().map(|tool| tool.name.as_str())).collect();
@@ -266,7 +266,7 @@ fn backoff(found: &mut Findings<'_>, node: &Node<'_>) -> Backoff {
     }
 }
 
-/// The stage without its prompt. Every part is looked at before an absence ends it.
+/// Reads the stage without its prompt. All parts are read before a missing one ends the function.
 fn stage(
     found: &mut Findings<'_>,
     entries: &Entries<'_>,
@@ -303,11 +303,11 @@ fn stage(
     })
 }
 
-/// The body and what is wrong with its placeholders (B-F5, B-T10).
+/// Parses the body and reports faults of its placeholders (B-F5, B-T10).
 fn body(found: &mut Findings<'_>, at: Span, front: &Value, context: Option<&[String]>) -> Body {
     let file = found.file;
     let mut text = file.slice(at);
-    // One blank line after the frontmatter belongs to neither.
+    // One blank line after the frontmatter belongs to neither part.
     let blank = text.split_inclusive('\n').next().filter(|line| line.trim_end_matches(['\r', '\n']).is_empty());
     text = &text[blank.map_or(0, str::len)..];
     let start = at.end as usize - text.len();
@@ -339,7 +339,7 @@ fn body(found: &mut Findings<'_>, at: Span, front: &Value, context: Option<&[Str
             found.push(diagnose::old_placeholder(found.file, Span::new(start + old, start + old + 6)));
         });
     }
-    // A file with the line breaks of Windows means the same as one without.
+    // Windows line breaks do not change the meaning of a file.
     match file.slice(Span::new(0, at.start as usize)).ends_with("\r\n") {
         true => Body::parse(&text.replace("\r\n", "\n")).0,
         false => body,
@@ -351,7 +351,7 @@ fn unresolved(found: &mut Findings<'_>, at: Span, text: &str, why: &str, hint: O
     found.push(fault.rule(VALIDATION, "StageCtxUnresolved", format!("/body#{text}"), rank::BODY));
 }
 
-/// The hint for a name that the machine's `context` does not have.
+/// Hint for a name that is missing in the machine's `context`.
 fn undeclared(name: &str, context: Option<&[String]>) -> Option<String> {
     let declared = context?;
     if RESERVED.contains(&name) || declared.iter().any(|known| known == name) {
@@ -380,7 +380,7 @@ fn why_malformed(text: &str) -> (&'static str, Option<String>) {
     }
 }
 
-/// A stage of which only the id is known.
+/// A stage with nothing but its id.
 pub(super) fn blank(id: &str) -> Stage {
     Stage {
         id: id.to_owned(),

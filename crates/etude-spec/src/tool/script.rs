@@ -1,4 +1,4 @@
-//! Executable files without a sidecar: what they are called, and what they say of themselves.
+//! Executable files without a sidecar: their names and descriptions.
 
 use etude_core::effect::Command;
 
@@ -7,10 +7,10 @@ use crate::diagnostic::Diagnostic;
 use crate::source::{Sources, Span};
 use crate::tool::{AppTool, DEFAULT_TIMEOUT_MS, name_fault, stem, whole};
 
-/// Most characters of a description.
+/// Maximum length of a description, in characters.
 const MAX_LENGTH: usize = 2_000;
 
-/// Largest script that is read for its description, in bytes.
+/// Maximum size of a script that is read for its description, in bytes.
 const MAX_SIZE: u64 = 1 << 20;
 
 pub(super) fn read(sources: &dyn Sources, path: &str) -> (Option<AppTool>, Option<Diagnostic>) {
@@ -18,7 +18,7 @@ pub(super) fn read(sources: &dyn Sources, path: &str) -> (Option<AppTool>, Optio
     if let Some(fault) = name_fault(&whole(path), Span::default(), name) {
         return (None, Some(diagnose::script_name(fault)));
     }
-    // A compiled program says nothing of itself that can be read; it may still be called.
+    // A compiled program has no readable description; it may still be called.
     let text = sources.read(path, MAX_SIZE).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     let description = description(&text);
     let tool = AppTool {
@@ -38,12 +38,13 @@ pub(super) fn read(sources: &dyn Sources, path: &str) -> (Option<AppTool>, Optio
     (Some(tool), None)
 }
 
-/// True if the text of a script says that it knows `--help`. Others are never asked: they might just do their work.
+/// True if the text of a script indicates support for `--help`. Other scripts are never run with it: they might just do
+/// their work.
 fn answers_help(text: &str) -> bool {
     ["--help", "argparse", "OptionParser", "commander", "parseArgs"].iter().any(|word| text.contains(word))
 }
 
-/// The comment or docstring that a script begins with.
+/// The comment or docstring at the start of a script.
 fn description(text: &str) -> String {
     let mut lines = text.lines().skip_while(|line| {
         let line = line.trim();
@@ -72,7 +73,7 @@ fn description(text: &str) -> String {
     text.unwrap_or_default().trim().trim_start_matches('*').trim().chars().take(MAX_LENGTH).collect()
 }
 
-/// Lines that begin with `mark`, without the metadata of inline scripts (`# /// script` … `# ///`).
+/// Reads the lines that begin with `mark`, without the metadata of inline scripts (`# /// script` … `# ///`).
 fn comment<'t>(mark: &str, first: &'t str, rest: impl Iterator<Item = &'t str>) -> Option<String> {
     first.strip_prefix(mark)?;
     let mut in_metadata = false;
@@ -95,7 +96,7 @@ fn comment<'t>(mark: &str, first: &'t str, rest: impl Iterator<Item = &'t str>) 
 mod tests {
     use super::*;
 
-    /// a script is described by the comment that it begins with.
+    /// the comment at the start of a script is its description.
     #[test]
     fn the_first_comment_is_the_description() {
         for (text, expected) in [

@@ -1,4 +1,4 @@
-//! From the parser's events to the tree.
+//! Construction of the tree from the parser's events.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, btree_map};
@@ -12,21 +12,21 @@ use crate::source::{SourceFile, Span};
 use crate::yaml::node::{Entries, Node, Scalar, Style, Value};
 use crate::yaml::{diagnose, simple, syntax};
 
-/// How deeply values may be nested: as deeply as JSON that is read (`serde_json`), which many of them become.
+/// Maximum nesting depth of values: that of JSON readers (`serde_json`), because many values become JSON.
 pub const MAX_DEPTH: usize = 127;
 
-/// How many values aliases may add in all.
+/// Maximum number of values that aliases may add in all.
 pub const MAX_EXPANSION: usize = 100_000;
 
-/// How many bytes of text aliases may add in all.
+/// Maximum size of the text that aliases may add in all, in bytes.
 const MAX_EXPANDED_BYTES: usize = 4 << 20;
 
-/// Parses a file that holds one document. Without a root there is at least one error.
+/// Parses a file with one document. Without a root there is at least one error.
 pub fn parse(file: &Arc<SourceFile>) -> (Option<Node<'_>>, Vec<Diagnostic>) {
     parse_part(file, file.text(), 0)
 }
 
-/// Parses `text`, which stands in `file` from byte `base` on.
+/// Parses `text`, which begins at byte `base` of `file`.
 pub(crate) fn parse_part<'s>(
     file: &'s Arc<SourceFile>,
     text: &'s str,
@@ -38,7 +38,7 @@ pub(crate) fn parse_part<'s>(
     }
 }
 
-/// The same for all of YAML.
+/// Same as [`parse_part`], always with the full parser.
 pub(super) fn parse_with_parser<'s>(
     file: &'s Arc<SourceFile>,
     text: &'s str,
@@ -60,7 +60,7 @@ pub(super) fn parse_with_parser<'s>(
                 }
             }
             Err(error) => {
-                // After an unquoted template the parser is out of step: that one is the fault.
+                // After an unquoted template the parser is out of step, so the template is the fault.
                 if !builder.diagnostics.iter().any(|diagnostic| diagnostic.code == Code::UnquotedTemplate) {
                     builder.diagnostics.push(syntax::diagnose(file, text, base, &error));
                 }
@@ -81,18 +81,18 @@ struct Builder<'s> {
     anchors: BTreeMap<usize, Anchor<'s>>,
     open_anchors: usize,
     expansion: usize,
-    /// How many nodes are kept for aliases.
+    /// Number of nodes kept for aliases.
     anchored: usize,
     expanded_bytes: usize,
     exhausted: bool,
     diagnostics: Vec<Diagnostic>,
 }
 
-/// A collection whose end has not come yet.
+/// A collection that is still open.
 struct Frame<'s> {
     start: usize,
     anchor: usize,
-    /// A diagnostic says that it is not what it looks like: it needs no further remark.
+    /// True if a diagnostic covers the collection, so that it needs no further report.
     spoilt: bool,
     items: Items<'s>,
 }
@@ -107,7 +107,7 @@ enum Items<'s> {
     },
 }
 
-/// What an alias stands for.
+/// Target of an alias, with its size.
 struct Anchor<'s> {
     node: Node<'s>,
     size: usize,
@@ -115,10 +115,10 @@ struct Anchor<'s> {
     depth: usize,
 }
 
-/// The rest of the file is not read.
+/// Signal that the rest of the file is skipped.
 struct Stop;
 
-/// From this number of keys on, duplicates are looked for in a set.
+/// Minimum number of keys for which duplicates are found with a set.
 const MANY_KEYS: usize = 16;
 
 impl<'s> Builder<'s> {
@@ -141,7 +141,7 @@ impl<'s> Builder<'s> {
     }
 
     fn span(&self, start: usize, end: usize) -> Span {
-        // Some ends are guessed from the start, and must not be within a character.
+        // Some ends are guessed from the start, and must not fall within a character.
         let text = self.file.text();
         Span::new(self.base + start, text.floor_char_boundary((self.base + end).min(text.len())))
     }
@@ -159,7 +159,7 @@ impl<'s> Builder<'s> {
                 let style = self.tagged_style(style, tag.as_deref(), span);
                 let mut end = end;
                 if style == Style::Block {
-                    // The parser counts the indentation of what follows a block as part of it.
+                    // The parser counts the indentation of the following line as part of a block.
                     end = start + self.text[start..end].trim_end().len();
                 }
                 let node = Node { value: Value::Scalar(Scalar { text, style }), span: self.span(start, end) };
@@ -209,7 +209,7 @@ impl<'s> Builder<'s> {
                 (Value::Map(Entries(entries)), last)
             }
         };
-        // A block collection ends where its last value does, a flow collection with its bracket.
+        // A block collection ends with its last value, a flow collection with its bracket.
         let flow = self.text[start..].starts_with([']', '}']);
         let end = if flow { self.base + end } else { last.map_or(self.base + end, |end| end as usize) };
         let value = if frame.spoilt { Value::Invalid } else { value };
@@ -222,7 +222,7 @@ impl<'s> Builder<'s> {
     }
 
     fn anchor(&mut self, id: usize, node: &Node<'s>) {
-        // What is read of an anchor is kept beside its place, and so counts as if it were used: anchors may lie in each other.
+        // The node of an anchor is kept in addition to its place, so it counts like a use: anchors may be nested.
         if id != 0 && !self.exhausted {
             let (size, bytes, depth) = measure(node);
             self.anchored = self.anchored.saturating_add(size);
@@ -238,7 +238,7 @@ impl<'s> Builder<'s> {
     fn alias(&mut self, id: usize, span: Span) {
         let invalid = Node { value: Value::Invalid, span };
         let Some(anchor) = self.anchors.get(&id) else {
-            // An alias inside its own anchor, or of one that was too much.
+            // An alias inside its own anchor, or of an anchor over the budget.
             if !self.exhausted {
                 self.diagnostics.push(diagnose::recursive_alias(self.file, span));
             }
@@ -261,7 +261,7 @@ impl<'s> Builder<'s> {
         self.put(invalid);
     }
 
-    /// Puts a finished node where the innermost open collection expects one.
+    /// Adds a finished node to the innermost open collection.
     fn put(&mut self, node: Node<'s>) {
         let Some(frame) = self.open.last_mut() else {
             self.root = Some(node);
@@ -319,7 +319,7 @@ impl<'s> Builder<'s> {
     }
 }
 
-/// What is wrong with a key, and whether its value is kept.
+/// Reports a fault of a key; true if its value is kept.
 fn check_key<'s>(
     file: &Arc<SourceFile>,
     node: &Node<'s>,
@@ -360,7 +360,7 @@ fn check_key<'s>(
     }
 }
 
-/// How many values a node holds, how many bytes of text, and how deep it is.
+/// Number of values in a node, bytes of text, and depth.
 fn measure(node: &Node<'_>) -> (usize, usize, usize) {
     let all = |nodes: &mut dyn Iterator<Item = &Node<'_>>| {
         nodes.map(measure).fold((1, 0, 0), |(n, b, d), (size, bytes, depth)| (n + size, b + bytes, d.max(depth + 1)))

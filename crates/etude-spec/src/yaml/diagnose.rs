@@ -1,4 +1,4 @@
-//! P01xx: YAML that cannot be read, or means something else than it seems to.
+//! P01xx: YAML that is unreadable, or means something other than it seems to.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The values of fields that are what they should be. All others were reported by the check of the mapping.
+//! Values of fields that have the right type. All others were reported by the check of the mapping.
 
 use etude_core::pointer::unescaped;
 
@@ -13,25 +13,25 @@ pub(crate) struct Text<'n> {
     pub(crate) at: Span,
 }
 
-/// The text of a field, if it is text and not blank.
+/// Text of a field; `None` if it is not text or is blank.
 pub(crate) fn text<'n>(entries: &'n Entries<'n>, field: &str) -> Option<Text<'n>> {
     let node = entries.get(field)?;
     let text = node.as_text().filter(|text| !text.trim().is_empty())?;
     Some(Text { text, at: node.span })
 }
 
-/// The texts of a list; what is none was reported.
+/// Texts of a list; other elements were reported.
 pub(crate) fn texts(entries: &Entries<'_>, field: &str) -> Vec<String> {
     let items = entries.get(field).and_then(Node::as_seq).unwrap_or_default();
     items.iter().filter_map(|item| item.as_text().map(str::to_owned)).collect()
 }
 
-/// A whole number, if it is one.
+/// Whole number in a field.
 pub(crate) fn integer(entries: &Entries<'_>, field: &str) -> Option<i64> {
     entries.get(field)?.as_integer()
 }
 
-/// A number, if it is one.
+/// Number in a field.
 pub(crate) fn number(entries: &Entries<'_>, field: &str) -> Option<f64> {
     match entries.get(field)?.as_plain()? {
         Plain::Int(text) | Plain::Float(text) => text.parse().ok(),
@@ -39,12 +39,12 @@ pub(crate) fn number(entries: &Entries<'_>, field: &str) -> Option<f64> {
     }
 }
 
-/// A boolean, if it is one.
+/// Boolean in a field.
 pub(crate) fn boolean(entries: &Entries<'_>, field: &str) -> Option<bool> {
     entries.get(field)?.as_bool()
 }
 
-/// The place of a value, or of its key if it was left out.
+/// Span of a value, or of its key if the value was left out.
 pub(crate) fn place(entries: &Entries<'_>, field: &str) -> Span {
     entries.entry(field).map_or_else(
         Span::default,
@@ -54,7 +54,7 @@ pub(crate) fn place(entries: &Entries<'_>, field: &str) -> Span {
     )
 }
 
-/// The place of what a JSON pointer names inside a value.
+/// Span of the value at a JSON pointer.
 pub(crate) fn place_in(node: &Node<'_>, pointer: &str) -> Span {
     let mut node = node;
     for token in pointer.split('/').skip(1) {

@@ -1,15 +1,15 @@
-//! From a place in a scalar's text to the place in the file.
+//! Mapping from positions in a scalar's text to positions in the file.
 
 use std::ops::Range;
 
 use crate::source::{SourceFile, Span};
 use crate::yaml::node::{Node, Style, Value};
 
-/// Finds places of a scalar's text in the file. Places must be asked for in ascending order, so that any number of
-/// them costs one pass over the scalar.
+/// Locator of positions of a scalar's text in the file. Positions must be requested in ascending order, so that any
+/// number of them costs one pass over the scalar.
 ///
-/// Quotes, escapes, indentation and folding change blanks and line breaks only, or stand for exactly one character:
-/// the n-th character of the text that is no blank is the n-th one of the source that is none.
+/// Quotes, escapes, indentation and folding only change blanks and line breaks, or stand for exactly one character. So
+/// the n-th non-blank character of the text is the n-th one of the source.
 pub struct Locator<'a> {
     text: &'a str,
     source: &'a str,
@@ -20,14 +20,14 @@ pub struct Locator<'a> {
 }
 
 impl<'a> Locator<'a> {
-    /// A locator for the scalar `node` of `file`; `None` if it is no scalar.
+    /// A locator for the scalar `node` of `file`; `None` for a list or mapping.
     pub fn new(file: &'a SourceFile, node: &'a Node<'_>) -> Option<Self> {
         let Value::Scalar(scalar) = &node.value else {
             return None;
         };
         let source = file.slice(node.span);
         let skipped = match scalar.style {
-            // The parser's span of a block begins with its content, behind the header.
+            // The parser's span of a block begins with its content, after the header.
             Style::Plain | Style::Block => 0,
             Style::Single | Style::Double => usize::from(source.starts_with(['"', '\''])),
         };
@@ -41,10 +41,10 @@ impl<'a> Locator<'a> {
         })
     }
 
-    /// The place of `range`, in bytes of the text.
+    /// Span in the file of `range`, a byte range of the text.
     pub fn span(&mut self, range: Range<usize>) -> Span {
         let start = self.advance(range.start);
-        // The end is behind the last character of the range, not at the first of what follows.
+        // The end follows the last character of the range; the next character may lie further away.
         let last = self.text[..range.end.min(self.text.len())].char_indices().next_back().map_or(0, |(at, _)| at);
         let mut ahead = Self { ..*self };
         let last = ahead.advance(last.max(range.start));
@@ -52,7 +52,7 @@ impl<'a> Locator<'a> {
         Span::new(start, end.max(start))
     }
 
-    /// Moves on to byte `to` of the text; returns its place in the file.
+    /// Advances to byte `to` of the text and returns its position in the file.
     fn advance(&mut self, to: usize) -> usize {
         while self.at_text < to {
             let Some(c) = self.text[self.at_text..].chars().next() else {
@@ -83,7 +83,7 @@ impl<'a> Locator<'a> {
         }
     }
 
-    /// How many bytes of the source write the character at `at`.
+    /// Number of source bytes that write the character at `at`.
     fn width(&self, at: usize) -> usize {
         let rest = &self.source[at.min(self.source.len())..];
         let mut chars = rest.chars();
@@ -98,12 +98,12 @@ impl<'a> Locator<'a> {
             },
             (_, Some(c), _) => c.len_utf8(),
         };
-        // An escape that writes a blank (`\x20`) puts the two texts out of step: then no width is certain.
+        // An escape that writes a blank (`\x20`) puts text and source out of step: then no width is certain.
         rest.floor_char_boundary(width)
     }
 }
 
-/// An escape of double quotes that writes a blank or nothing.
+/// True for an escape of double quotes that writes a blank or nothing.
 fn is_escaped_blank(source: &str) -> bool {
     let mut chars = source.chars();
     chars.next() == Some('\\')

@@ -1,16 +1,16 @@
-//! The tree.
+//! The YAML tree: nodes, scalars and mappings.
 
 use std::borrow::Cow;
 
 use crate::source::Span;
 use crate::yaml::scalar::Plain;
 
-/// One value, with the place it was written at. A copy made by an alias keeps the place of its anchor.
+/// One value, with its place in the file. A copy made by an alias keeps the place of its anchor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node<'s> {
     /// The value itself: scalar, sequence or mapping.
     pub value: Value<'s>,
-    /// Where it stands. Empty for a value that was left out.
+    /// Place of the value. Empty for a value that was left out.
     pub span: Span,
 }
 
@@ -23,20 +23,20 @@ pub enum Value<'s> {
     Seq(Vec<Node<'s>>),
     /// A mapping.
     Map(Entries<'s>),
-    /// Something that a diagnostic has been reported for already.
+    /// A value whose fault is already reported.
     Invalid,
 }
 
 /// A scalar as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scalar<'s> {
-    /// Its text, with quotes, escapes and folding resolved.
+    /// Text of the scalar, with quotes, escapes and folding resolved.
     pub text: Cow<'s, str>,
     /// The quotes or the block, which decide the type of plain text.
     pub style: Style,
 }
 
-/// How a scalar is written.
+/// Notation of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// Without quotes: may be a number, a boolean or nothing.
@@ -49,7 +49,7 @@ pub enum Style {
     Block,
 }
 
-/// The entries of a mapping, in order, each key once.
+/// Entries of a mapping, in order, without duplicate keys.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Entries<'s>(pub Vec<(Node<'s>, Node<'s>)>);
 
@@ -76,7 +76,7 @@ impl<'s> Entries<'s> {
 }
 
 impl<'s> Node<'s> {
-    /// The text of a key; keys of a tree are always scalars.
+    /// Text of a key; keys of a tree are always scalars.
     pub fn key(&self) -> &str {
         match &self.value {
             Value::Scalar(scalar) => &scalar.text,
@@ -84,7 +84,7 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// The text, if the value is a string: quoted, a block, or plain and neither number, boolean nor nothing.
+    /// The text of a string: quoted, a block, or plain without the form of a number, a boolean or nothing.
     pub fn as_text(&self) -> Option<&str> {
         match &self.value {
             Value::Scalar(scalar) if scalar.resolve() == Plain::Text => Some(&scalar.text),
@@ -92,7 +92,7 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// What a scalar resolves to.
+    /// Resolved form of a scalar; `None` for a list or mapping.
     pub fn as_plain(&self) -> Option<Plain> {
         match &self.value {
             Value::Scalar(scalar) => Some(scalar.resolve()),
@@ -100,7 +100,7 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// The boolean, if it is one.
+    /// The value of a boolean; `None` for any other value.
     pub fn as_bool(&self) -> Option<bool> {
         match self.as_plain() {
             Some(Plain::Bool(value)) => Some(value),
@@ -108,7 +108,7 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// The whole number, if it is one.
+    /// The value of a whole number; `None` for any other value, or if it does not fit.
     pub(crate) fn as_integer(&self) -> Option<i64> {
         match self.as_plain()? {
             Plain::Int(digits) => digits.parse().ok(),
@@ -116,7 +116,7 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// The elements, if it is a list.
+    /// Elements of a list; `None` for any other value.
     pub fn as_seq(&self) -> Option<&[Node<'s>]> {
         match &self.value {
             Value::Seq(items) => Some(items),
@@ -124,7 +124,7 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// The entries, if it is a mapping.
+    /// Entries of a mapping; `None` for any other value.
     pub fn as_map(&self) -> Option<&Entries<'s>> {
         match &self.value {
             Value::Map(entries) => Some(entries),
@@ -132,12 +132,12 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// True if it needs no further remark.
+    /// True if the fault of the value is already reported.
     pub fn is_invalid(&self) -> bool {
         matches!(self.value, Value::Invalid)
     }
 
-    /// What kind of value it is, for messages: `a number`.
+    /// Kind of the value with its article, for messages: `a number`.
     pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Scalar(scalar) => match scalar.resolve() {
@@ -152,18 +152,18 @@ impl<'s> Node<'s> {
         }
     }
 
-    /// Compact JSON of the value, numbers in canonical form.
+    /// Compact JSON of the value, with numbers in canonical form.
     ///
     /// # Errors
-    /// The place of a value that JSON has no form for: `.inf`, `.nan`, or one that was reported already.
+    /// The place of a value that JSON cannot express: `.inf`, `.nan`, or one that was reported already.
     pub fn to_json(&self) -> Result<String, Span> {
         let mut out = String::new();
         self.write_json(&mut out)?;
         Ok(out)
     }
 
-    /// The value as JSON, without what JSON has no form for: such a member of a mapping is left out, such an element of a list is
-    /// `null`. `None` if the value itself has none.
+    /// The value as JSON. Values that JSON cannot express are left out of mappings and become `null` in lists. `None`
+    /// if the value itself is one of them.
     pub fn to_json_value(&self) -> Option<serde_json::Value> {
         match &self.value {
             Value::Seq(items) => Some(items.iter().map(|item| item.to_json_value().unwrap_or_default()).collect()),

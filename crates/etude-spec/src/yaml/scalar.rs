@@ -1,8 +1,8 @@
-//! What a plain scalar means: the core schema of YAML 1.2.
+//! Resolution of plain scalars by the core schema of YAML 1.2.
 
 use crate::yaml::node::{Scalar, Style};
 
-/// What a scalar resolves to.
+/// Resolved form of a scalar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plain {
     /// `null`, `~`, or left out.
@@ -15,12 +15,12 @@ pub enum Plain {
     Float(String),
     /// `.inf` or `.nan`, which JSON does not have.
     NotFinite,
-    /// Anything else, as it is written.
+    /// Any other text.
     Text,
 }
 
 impl Scalar<'_> {
-    /// What the scalar means. Quoted scalars and blocks are always text.
+    /// Resolves the scalar. Quoted scalars and blocks are always text.
     pub fn resolve(&self) -> Plain {
         if self.style == Style::Plain { resolve(&self.text) } else { Plain::Text }
     }
@@ -51,7 +51,7 @@ fn resolve(text: &str) -> Plain {
     number(text.starts_with('-'), unsigned).unwrap_or(Plain::Text)
 }
 
-/// A decimal number without its sign, as JSON writes it.
+/// Converts a decimal number without its sign to the form of JSON.
 fn number(negative: bool, text: &str) -> Option<Plain> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),

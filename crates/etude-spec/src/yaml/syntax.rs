@@ -1,4 +1,4 @@
-//! Errors of the YAML parser, in words that help.
+//! Errors of the YAML parser, in helpful words.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::wording::quoted;
 use crate::yaml::build::MAX_DEPTH;
 use crate::yaml::diagnose;
 
-/// The diagnostic for an error of the parser in `text`, which stands in `file` from byte `base` on.
+/// Diagnostic for an error of the parser in `text`, which begins at byte `base` of `file`.
 pub(crate) fn diagnose(file: &Arc<SourceFile>, text: &str, base: usize, error: &ScanError) -> Diagnostic {
     let at = error.marker().byte_offset().unwrap_or(text.len()).min(text.len());
     let at = text.floor_char_boundary(at);
@@ -47,7 +47,7 @@ pub(crate) fn diagnose(file: &Arc<SourceFile>, text: &str, base: usize, error: &
         let (why, hint) = (format!("`{bracket}` is not closed"), format!("add the closing `{close}`"));
         return diagnose::syntax(file, Span::new(base + open, base + open + 1), &why, Some(hint));
     }
-    // At the end of a file there is nothing to underline: the last line with text is what people look at.
+    // At the end of a file there is nothing to underline, so the last line with text is marked.
     let at = if text[at..].trim().is_empty() { text.trim_end().len().saturating_sub(1) } else { at };
     let at = text.floor_char_boundary(at);
     let width = text[at..].chars().next().map_or(0, char::len_utf8);
@@ -55,7 +55,7 @@ pub(crate) fn diagnose(file: &Arc<SourceFile>, text: &str, base: usize, error: &
     diagnose::syntax(file, Span::new(base + at, base + at + width), &why, hint)
 }
 
-/// The quote that opened the text around the end of `before`: the last one on the last line with an odd number.
+/// The quote that opened the text at the end of `before`: the last one on the last line with an odd number.
 fn opening_quote(before: &str) -> Option<usize> {
     let mut end = before.len();
     for line in before.lines().rev() {
@@ -69,7 +69,7 @@ fn opening_quote(before: &str) -> Option<usize> {
     None
 }
 
-/// The last bracket that is open at the end of `before`.
+/// The innermost bracket that is open at the end of `before`.
 fn opening_bracket(before: &str) -> Option<usize> {
     let mut closed = 0_usize;
     for (at, byte) in before.bytes().enumerate().rev() {
@@ -91,7 +91,7 @@ fn line_around(text: &str, at: usize) -> std::ops::Range<usize> {
 
 type Fault = ((usize, usize), String, String);
 
-/// A fault that can be seen in one line: a tab, a missing blank after a colon, a value that must be quoted.
+/// A fault that is visible in one line: a tab, a missing blank after a colon, a value that must be quoted.
 fn line_fault(text: &str, range: std::ops::Range<usize>, at: usize) -> Option<Fault> {
     let line = &text[range.clone()];
     let indent = line.len() - line.trim_start().len();
@@ -135,7 +135,7 @@ fn line_fault(text: &str, range: std::ops::Range<usize>, at: usize) -> Option<Fa
     None
 }
 
-/// The parser's own words, bettered for the errors that people make most.
+/// The parser's own words, with better ones for the most common errors.
 fn words(error: &ScanError, line: &str) -> (String, Option<String>) {
     let hint = match error.kind() {
         ErrorKind::UnclosedFlowCollection { open } | ErrorKind::MismatchedFlowCollectionEnd { open, .. } => {

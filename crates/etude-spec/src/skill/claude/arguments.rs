@@ -1,6 +1,6 @@
-//! The arguments of a skill as words, quoted as in a shell (C-3.3).
+//! Splitting of a skill's arguments into words, with the quotes of a shell (C-3.3).
 
-/// The words of `text`. Quotes hold words together; one that is not closed holds the rest.
+/// Splits `text` into words. Quotes keep words together; an unclosed quote takes the rest.
 pub fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

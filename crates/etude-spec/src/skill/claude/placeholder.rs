@@ -1,23 +1,23 @@
-//! Placeholders of a body and what is put in their place (C-3.3).
+//! Placeholders of a body, and their values (C-3.3).
 
 use super::Values;
 use super::arguments::words;
 use super::quotes::Line;
 
-/// Puts values into pieces of a body, and remembers whether there was a place for arguments.
+/// Inserts values into pieces of a body, and remembers if there was a placeholder for arguments.
 pub(super) struct Substitution<'v> {
     values: &'v Values<'v>,
     words: Vec<String>,
     has_placeholder: bool,
 }
 
-/// What a `$` stands for.
+/// A placeholder that begins with `$`.
 struct Token {
-    /// How many bytes it has, the `$` included.
+    /// Length in bytes, including the `$`.
     length: usize,
-    /// What is put in its place; `None` leaves it as it is.
+    /// The replacement; `None` leaves the placeholder as written.
     value: Option<String>,
-    /// True for arguments; their `$` can be escaped, and in commands they stay text.
+    /// True for arguments: their `$` can be escaped, and in commands they stay text.
     is_argument: bool,
 }
 
@@ -26,17 +26,17 @@ impl<'v> Substitution<'v> {
         Self { values, words: words(values.arguments.unwrap_or_default()), has_placeholder: false }
     }
 
-    /// True if any piece so far has a place for arguments.
+    /// True if any piece so far has a placeholder for arguments.
     pub(super) fn has_placeholder(&self) -> bool {
         self.has_placeholder
     }
 
-    /// A piece of prose.
+    /// Fills in a piece of prose.
     pub(super) fn text(&mut self, piece: &str) -> String {
         self.put_into(piece, |line, value| line.push(value))
     }
 
-    /// A command: nothing in arguments is taken as shell.
+    /// Fills in a command: arguments are never read as shell syntax.
     pub(super) fn command(&mut self, line: &str) -> String {
         self.put_into(line, Line::argument)
     }
@@ -75,7 +75,7 @@ impl<'v> Substitution<'v> {
         out.into_text()
     }
 
-    /// What stands after a `$`.
+    /// Reads the placeholder after a `$`.
     fn token(&self, after: &str) -> Option<Token> {
         if let Some(braced) = after.strip_prefix('{') {
             let name = &braced[..braced.find('}')?];
@@ -115,13 +115,13 @@ impl<'v> Substitution<'v> {
     }
 }
 
-/// The number that `text` begins with, and how many digits it has.
+/// The number at the start of `text`, with its count of digits.
 fn number(text: &str) -> Option<(usize, usize)> {
     let length = text.bytes().take_while(u8::is_ascii_digit).count();
     text[..length].parse().ok().map(|number| (number, length))
 }
 
-/// True if a name would not end here.
+/// True if a name would continue here.
 fn goes_on(rest: &str) -> bool {
     rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
 }

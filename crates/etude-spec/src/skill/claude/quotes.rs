@@ -1,27 +1,27 @@
-//! Arguments in a command line of a skill: whatever they are and wherever they stand, they stay text (C-0.4).
+//! Arguments in a command line of a skill: they stay text, whatever they contain and wherever they stand (C-0.4).
 
 use etude_core::shell;
 
-/// What the variables are called that hold arguments.
+/// Prefix of the variables that hold arguments.
 const PREFIX: &str = "etude_argument_";
 
 /// A command line with arguments in it.
 ///
-/// Where a quote, a substitution or the like stands in front, an argument is not put in as text: inside of double quotes, a quoted word would be
-/// as good as none. It becomes a variable, whose value a shell never reads as a command. What is known of the quotes around the place says only
-/// whether the value could be divided into words.
+/// After a quote, a substitution or the like, an argument is not inserted as text: inside double quotes, a quoted word
+/// gives no protection. It becomes a variable, whose value a shell never reads as a command. The quotes around the
+/// place only decide whether the value could be split into words.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     text: String,
     values: Vec<String>,
 }
 
-/// What surrounds a place of a command line.
+/// Context of a place in a command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Inside {
     Single,
     Double,
-    /// `$( )` and `( )`: a command of its own.
+    /// `$( )` and `( )`: a nested command.
     Parentheses,
     Backticks,
 }
@@ -32,17 +32,17 @@ impl Line {
         self.text.push_str(text);
     }
 
-    /// Takes back the backslash at the end.
+    /// Removes the backslash at the end.
     pub(super) fn pop(&mut self) {
         self.text.pop();
     }
 
-    /// How many backslashes stand at the end.
+    /// Number of backslashes at the end.
     pub(super) fn backslashes(&self) -> usize {
         self.text.len() - self.text.trim_end_matches('\\').len()
     }
 
-    /// Adds an argument.
+    /// Adds an argument, quoted or as a variable.
     pub(super) fn argument(&mut self, value: &str) {
         if !self.text.contains(['"', '\'', '`', '\\', '(', '<', '#']) {
             return self.text.push_str(&shell::quoted(value));
@@ -60,14 +60,14 @@ impl Line {
         }
     }
 
-    /// The command line, after the variables that it uses.
+    /// Returns the command line, preceded by the variables that it uses.
     pub(super) fn into_text(self) -> String {
         let set = |(at, value): (usize, &String)| format!("{PREFIX}{}={}\n", at + 1, shell::quoted(value));
         self.values.iter().enumerate().map(set).collect::<String>() + &self.text
     }
 }
 
-/// What surrounds the end of `text`, the innermost.
+/// The innermost context at the end of `text`.
 fn inside(text: &str) -> Option<Inside> {
     let mut open: Vec<Inside> = Vec::new();
     let mut signs = text.chars().peekable();
