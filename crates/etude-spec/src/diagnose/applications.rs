@@ -1,4 +1,4 @@
-//! Applications: their contract, their packages, and their commands (C-1.19; the words `AA_*`).
+//! Diagnostics of applications: their contract, their packages, and their commands (C-1.19; the words `AA_*`).
 
 use std::sync::Arc;
 
@@ -170,7 +170,7 @@ pub(crate) fn unknown_field(file: &File, at: Span, key: &str) -> Diagnostic {
         .hint("what only some tools know belongs below `metadata`")
 }
 
-/// Sections that agents need are missing in the body.
+/// The body lacks sections that agents need.
 pub fn sections(path: &str, missing: &[&str]) -> Diagnostic {
     whole(Code::MissingSection, path, format!("the contract has no section {}", quoted_list(missing, "and")))
         .severity(Severity::Note)
@@ -228,7 +228,7 @@ pub fn skill_outside(path: &str, name: &str) -> Diagnostic {
         .hint("copy the skill into the package: its approval covers only what lies in it")
 }
 
-/// A skill calls itself something else.
+/// The name in a skill's frontmatter differs from its directory.
 pub fn skill_name(path: &str, own: &str, directory: &str) -> Diagnostic {
     let message = format!("the skill in `skills/{}` is named {}; the directory counts", plain(directory), quoted(own));
     whole(Code::NameMismatch, path, message)
@@ -237,7 +237,7 @@ pub fn skill_name(path: &str, own: &str, directory: &str) -> Diagnostic {
         .hint("rename one of the two")
 }
 
-/// A skill is there and not listed.
+/// A skill exists but is not listed.
 pub fn skill_unlisted(path: &str, name: &str) -> Diagnostic {
     whole(Code::NotListed, path, format!("`skills` does not list {}", quoted(name)))
         .severity(Severity::Warning)
@@ -254,7 +254,7 @@ pub fn slug_collision(path: &str, slug: &str, used: &str) -> Diagnostic {
         .hint(format!("reach this one with `--apps-path {}`", path.strip_suffix("/APP.md").unwrap_or(path)))
 }
 
-/// A file that would be an `APP.md` in capital letters.
+/// A file that would be an `APP.md` if its name were in capitals.
 pub fn file_case(path: &str) -> Diagnostic {
     whole(Code::FileCase, path, format!("`{path}` is not a package: the file's name must be APP.md"))
         .severity(Severity::Warning)
@@ -262,7 +262,7 @@ pub fn file_case(path: &str) -> Diagnostic {
         .hint("rename it to APP.md")
 }
 
-/// A search has looked at as many directories as it may.
+/// A search has reached its limit of directories.
 pub fn too_many(root: &str, most: usize) -> Diagnostic {
     let message = format!("`{root}` has more than {} directories; the rest was not looked at", number(most as u64));
     whole(Code::ScanBound, root, message).severity(Severity::Warning).hint("keep packages apart from other files")
@@ -290,13 +290,13 @@ pub fn no_such_command(path: &str, words: &str, commands: &[String]) -> Diagnost
         .maybe_hint(meant(words, commands.iter().map(String::as_str)))
 }
 
-/// The package cannot be used: the reason was reported before.
+/// The package is unusable for a reason that was reported before.
 pub fn declined(path: &str, slug: &str) -> Diagnostic {
     whole(Code::Contradiction, path, format!("the package {} cannot be used until its errors are fixed", quoted(slug)))
         .hint("see them all: etude apps check")
 }
 
-/// No one has approved the package; `shadowed` are others of the same slug.
+/// The package has no approval; `shadowed` are others of the same slug.
 pub fn not_trusted(path: &str, root: &str, what: &str, shadowed: &[String]) -> Diagnostic {
     let other =
         shadowed.first().map(|other| format!("; or use the one in `{other}`: --apps-path {other}")).unwrap_or_default();
@@ -305,7 +305,7 @@ pub fn not_trusted(path: &str, root: &str, what: &str, shadowed: &[String]) -> D
         .hint(format!("look at it, then: etude trust {root}{other}"))
 }
 
-/// A person has to confirm the command.
+/// A person must confirm the command.
 pub fn must_be_confirmed(path: &str, command: &str, id: &str) -> Diagnostic {
     whole(Code::Confirmation, path, format!("{} must be confirmed by a person", quoted(command)))
         .named("AA_CONFIRM_REQUIRED")
@@ -313,7 +313,7 @@ pub fn must_be_confirmed(path: &str, command: &str, id: &str) -> Diagnostic {
         .hint(format!("etude approve {id}, or etude deny {id}; then the same command again"))
 }
 
-/// An earlier answer does not hold for this run.
+/// An earlier answer is not valid for this run.
 pub fn not_confirmed_any_more(path: &str, command: &str, why: &str) -> Diagnostic {
     whole(Code::Confirmation, path, format!("an earlier answer about {} does not count: {why}", quoted(command)))
         .named("AA_CONFIRM_STALE")
@@ -327,14 +327,14 @@ pub fn denied(path: &str, command: &str, by: &str, reason: Option<&str>) -> Diag
         .named("AA_CONFIRM_DENIED")
 }
 
-/// The package knows nothing of times.
+/// The package does not support scheduling.
 pub fn scheduling_unsupported(path: &str) -> Diagnostic {
     whole(Code::NotACommand, path, "this package does not support scheduling".to_owned())
         .named("AA_SCHED_UNSUPPORTED")
         .hint("nothing may be scheduled with it, and no command invented for that")
 }
 
-/// The package says that it knows of times, and not how.
+/// The package claims to support scheduling without documenting how.
 pub fn scheduling_undocumented(path: &str) -> Diagnostic {
     whole(
         Code::NotACommand,
@@ -346,21 +346,21 @@ pub fn scheduling_undocumented(path: &str) -> Diagnostic {
     .hint("name the declared command in the section `Scheduling`")
 }
 
-/// The program could not be started.
+/// The program did not start.
 pub fn spawn(path: &str, why: &str) -> Diagnostic {
     whole(Code::NotFinished, path, format!("the command was not started: {why}"))
         .named("AA_SPAWN")
         .path("entry.command")
 }
 
-/// A layer refused the result of a program that has run.
+/// A middleware refused the result of a program that has run.
 pub fn result_refused(path: &str, why: &str) -> Diagnostic {
     whole(Code::NotFinished, path, format!("the command has run, and its result was refused: {why}"))
         .named("AA_OUT_REFUSED")
         .hint("what it has done is done; look before you run it again")
 }
 
-/// The program took too long; milliseconds.
+/// The program exceeded its time limit, in milliseconds.
 pub fn timed_out(path: &str, limit_ms: u64) -> Diagnostic {
     whole(Code::NotFinished, path, format!("the command took longer than {} ms and was ended", number(limit_ms)))
         .named("AA_TIMEOUT")
@@ -372,21 +372,21 @@ pub fn ended_by_signal(path: &str, signal: &str) -> Diagnostic {
     whole(Code::NotFinished, path, format!("the command was ended by {signal}")).named("AA_SIGNAL")
 }
 
-/// The program printed too much.
+/// The program exceeded its output limit, in bytes.
 pub fn too_large(path: &str, limit: u64) -> Diagnostic {
     whole(Code::NotFinished, path, format!("the command printed more than {} bytes and was ended", number(limit)))
         .named("AA_OUT_TOO_LARGE")
         .hint("--max-output gives it more room")
 }
 
-/// stdout of a command that ended well is not one JSON value.
+/// A command succeeded, but its stdout is not one JSON value.
 pub fn no_json(path: &str, problem: &str) -> Diagnostic {
     whole(Code::NotOneValue, path, format!("stdout is not one JSON value: {problem}"))
         .named("AA_OUT_NOT_JSON")
         .hint("where text is meant, ask for it with --expect text")
 }
 
-/// stdout of a command that failed is not one JSON value.
+/// A command failed, and its stdout is not one JSON value.
 pub fn unstructured_error(path: &str) -> Diagnostic {
     whole(Code::NotOneValue, path, "the command failed without a JSON error on stdout".to_owned())
         .named("AA_ERR_UNSTRUCTURED")
@@ -394,14 +394,14 @@ pub fn unstructured_error(path: &str) -> Diagnostic {
         .hint("what it wrote on stderr may say why")
 }
 
-/// Exit status and `ok` say different things.
+/// Exit status and `ok` contradict each other.
 pub fn contradiction(path: &str) -> Diagnostic {
     whole(Code::Mismatch, path, "the command ended with status 0 and printed `\"ok\": false`".to_owned())
         .named("AA_OK_MISMATCH")
         .severity(Severity::Warning)
 }
 
-/// An answer does not fit the package's own schema.
+/// A response does not fit the package's own schema.
 pub fn schema_mismatch(path: &str, schema: &str, why: &str, is_strict: bool) -> Diagnostic {
     whole(Code::Mismatch, path, format!("the answer does not fit {}: {}", quoted(schema), cause(why)))
         .named("AA_SCHEMA_MISMATCH")

@@ -73,13 +73,13 @@ pub(crate) fn unknown_zone(file: &File, at: Span, name: &str) -> Diagnostic {
         .hint("for example: `Europe/Berlin`, `America/New_York`")
 }
 
-/// The input of a schedule that does not fit what it runs.
+/// The input of a schedule does not fit its target.
 pub(crate) fn misfit(file: &File, at: Span, name: &str, why: &str, hint: Option<String>) -> Diagnostic {
     let message = format!("the input of the schedule {} does not fit: {why}", quoted(name));
     Diagnostic::error(Code::BadBinding, file, at, message).maybe_hint(hint)
 }
 
-/// A schedule whose target cannot be made ready.
+/// The target of a schedule cannot be prepared.
 pub(crate) fn unready(file: &File, at: Span, name: &str, why: &str) -> Diagnostic {
     let message = format!("what the schedule {} runs cannot begin: {why}", quoted(name));
     Diagnostic::error(Code::BrokenPipeline, file, at, message)
@@ -95,7 +95,7 @@ pub(crate) fn not_verified(file: &File, at: Span, name: &str, why: &str) -> Diag
         .hint("for example: `verify: {kind: github, secrets: [\"${env:HOOK_SECRET}\"]}`")
 }
 
-/// A secret that is not `whsec_` and base64. `is_key`: it is base64 alone, so it may still fit. `may_fit`: another one may.
+/// A secret is not `whsec_` and base64. `is_key`: it is base64 alone, so it may still fit. `may_fit`: another one may.
 pub(crate) fn no_standard_secret(file: &File, at: Span, name: &str, is_key: bool, may_fit: bool) -> Diagnostic {
     let what = if is_key { "does not begin with `whsec_`" } else { "is not `whsec_` and base64" };
     let message = format!("a secret of the webhook {} {what}", quoted(name));

@@ -1,4 +1,4 @@
-//! D01xx: the cascade.
+//! D01xx: diagnostics of the cascade.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(crate) fn order_cycle(file: &File, at: Option<Span>, names: &[String]) -> Di
         .hint("take one `before` or `after` away")
 }
 
-/// `name` is the skill, `key` a key of its metadata, `policy` how the file wants it merged.
+/// `name` is the skill, `key` a key of its metadata, `policy` the merge policy that the file asks for.
 pub(crate) fn unknown_policy(
     file: &File,
     at: Option<Span>,

@@ -10,8 +10,8 @@ use crate::wording::{did_you_mean, list, quoted, quoted_list};
 
 type File = Arc<SourceFile>;
 
-/// A key that the table does not have. `subject` is what the object is called, `owners` are the kinds of object that
-/// have such a field.
+/// A key that the table does not have. `subject` is the name of the object, `owners` are the kinds of object that have
+/// such a field.
 pub(crate) fn unknown_field(
     file: &File,
     at: Span,
@@ -35,7 +35,7 @@ pub(crate) fn unknown_field(
     Diagnostic::error(Code::UnknownField, file, at, message).label(has).maybe_hint(hint)
 }
 
-/// Where constructor and destructor are written: they belong to the app and are fields of nothing.
+/// Hint on the place of constructor and destructor: they belong to the app and are never fields.
 fn of_scope(key: &str) -> Option<String> {
     let (name, when) = match key.trim_start_matches('_').to_lowercase().as_str() {
         "constructor" => ("_constructor", "before"),
@@ -47,7 +47,7 @@ fn of_scope(key: &str) -> Option<String> {
     ))
 }
 
-/// What other tools call the same thing, which no likeness of letters shows.
+/// Field that other tools call `key`, if similar letters do not reveal it.
 fn other_word<'t>(key: &str, table: &'t Object) -> Option<&'t str> {
     const WORDS: &[(&str, &[&str])] = &[
         ("command", &["run", "script", "cmd", "exec", "shell", "bash", "sh"]),
@@ -63,7 +63,7 @@ fn other_word<'t>(key: &str, table: &'t Object) -> Option<&'t str> {
     table.names().find(|name| *name == meant)
 }
 
-/// Every field of the table, those of the protocol first.
+/// Label with every field of the table, those of the protocol first.
 fn label(table: &Object) -> String {
     let extensions: Vec<_> = table.iter().filter(|field| field.extension.is_some()).map(|field| field.name).collect();
     let portable = table.portable();

@@ -28,14 +28,14 @@ pub(crate) fn not_utf8(path: &str, valid: &str) -> Diagnostic {
     Diagnostic::error(Code::NotUtf8, &file, at, message).hint("save the file as UTF-8")
 }
 
-/// `what` is what the file is for: `the schema`.
+/// `what` is the purpose of the file: `the schema`.
 pub(crate) fn missing_file(file: &File, at: Span, what: &str, path: &str, full: &str, beside: &[String]) -> Diagnostic {
     Diagnostic::error(Code::MissingFile, file, at, format!("{what} {} does not exist", quoted(path)))
         .label(format!("there is no {}", visible(full)))
         .hint(nearest(path, beside).unwrap_or_else(|| "paths are relative to the pipeline's directory".into()))
 }
 
-/// The file of the same directory whose name is nearest.
+/// The file of the same directory with the most similar name.
 fn nearest(path: &str, beside: &[String]) -> Option<String> {
     let (dir, name) = path.rsplit_once('/').map_or(("", path), |(dir, name)| (&path[..=dir.len()], name));
     did_you_mean(name, beside.iter().map(String::as_str))
@@ -74,7 +74,7 @@ pub(crate) fn schema_reference(file: &File, at: Span, reference: &str, why: &str
     .hint(hint)
 }
 
-/// `beside` are the names in the directory where the script should be, `place` says where commands run.
+/// `beside` are the names in the script's expected directory, `place` describes where commands run.
 pub(crate) fn missing_script(file: &File, at: Span, path: &str, beside: &[String], place: &str) -> Diagnostic {
     Diagnostic::error(
         Code::MissingScript,
@@ -93,7 +93,7 @@ pub(crate) fn unusable_script(file: &File, at: Span, path: &str, why: &str, hint
         .hint(hint)
 }
 
-/// `misnamed` is a file of the directory that has the name with another ending.
+/// `misnamed` is a file of the directory with the right name but another extension.
 pub(crate) fn no_pipeline_file(dir: &str, misnamed: Option<&str>) -> Diagnostic {
     let file = SourceFile::new(dir, "");
     let other = match dir.contains("/_") {
@@ -112,7 +112,7 @@ pub(crate) fn ends_in_yml(path: &str) -> Diagnostic {
     Diagnostic::error(Code::EndsInYml, &file, None, message).severity(Severity::Warning).hint(rename(path))
 }
 
-/// What to do about a file whose name ends in `.yml`.
+/// Hint on renaming a file whose name ends in `.yml`.
 pub(crate) fn rename(path: &str) -> String {
     let stem = path.strip_suffix(".yml").unwrap_or(path);
     format!("rename {} to {}", quoted(path), quoted(&format!("{stem}.yaml")))

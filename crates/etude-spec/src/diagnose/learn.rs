@@ -1,4 +1,4 @@
-//! Faults of learned pipelines, and of what the configuration says about learning.
+//! Faults of learned pipelines, and of the configuration for learning.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) fn bad_field_pattern(file: &Arc<SourceFile>, at: Span, pattern: &str,
         .hint("it is matched with the whole name of a field: `email`, `card_.*`")
 }
 
-/// A learned pipeline that nothing is routed to. `place` is where its state is written.
+/// A learned pipeline that receives no requests. `place` is that of its state.
 pub(crate) fn demoted(file: &Arc<SourceFile>, place: Span, name: &str) -> Diagnostic {
     let message = format!("learned pipeline {} is demoted: no request is routed to it", quoted(name));
     Diagnostic::error(Code::Demoted, file, place, message)
@@ -22,7 +22,7 @@ pub(crate) fn demoted(file: &Arc<SourceFile>, place: Span, name: &str) -> Diagno
         .hint(format!("see why: etude learn status; use it again: etude learn promote {name}"))
 }
 
-/// A learned pipeline whose files are not those that were learned.
+/// A learned pipeline whose files have changed since it was learned.
 pub(crate) fn edited(file: &Arc<SourceFile>, place: Span, name: &str) -> Diagnostic {
     let message = format!(
         "learned pipeline {} or one of its tools has changed since it was learned: it has no evidence",

@@ -1,4 +1,4 @@
-//! P03xx: templates, and names that refer to something.
+//! P03xx: faults of templates and of names that refer to something.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(crate) fn not_a_reference(file: &File, at: Span, text: &str, steps: &[&str])
     Diagnostic::error(Code::NotAReference, file, at, message).hint(hint)
 }
 
-/// What references of other tools, and paths in the input of a code step, are written as here.
+/// Equivalent of references of other tools, and of paths in the input of a code step.
 fn of_other_tools(text: &str) -> Option<String> {
     let (head, rest) = text.split_once('.')?;
     if rest.is_empty() || rest.contains(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '.' | '_' | '-')) {
@@ -165,24 +165,24 @@ pub(crate) fn no_item(file: &File, at: Span, word: &str, field: &str, repeated: 
         .hint("add `for_each: \"{{step.output}}\"` to the step")
 }
 
-/// Why a path leads nowhere.
+/// Reason why a path leads nowhere.
 pub(crate) enum NoValue<'a> {
     /// A closed object without such a member.
     Member { name: &'a str, known: &'a [String] },
     /// A value without members: `a string`.
     Leaf { kind: &'a str, into: &'a str },
-    /// An array, asked for a member; `way` is the whole rest of the reference.
+    /// An array, accessed by a member name; `way` is the whole rest of the reference.
     Array { name: &'a str, way: &'a str },
-    /// The list of a collected fan-out, asked for a member.
+    /// The list of a collected fan-out, accessed by a member name.
     CollectedArray { name: &'a str, way: &'a str },
-    /// An element of a collected fan-out, asked for a member of its output.
+    /// An element of a collected fan-out, accessed by a member of its output.
     Collected { name: &'a str, way: &'a str },
 }
 
 /// The two forms of an element of a collected fan-out.
 const COLLECTED: &str = "with `on_item_failure: collect` each element is `{\"output\": …}` or `{\"error\": …}`";
 
-/// `whole` is the reference, `so_far` the part of it that exists, `schema` what rules the rest out.
+/// `whole` is the reference, `so_far` its valid part, `schema` the schema that rules out the rest.
 pub(crate) fn no_such_value(
     file: &File,
     at: Span,
@@ -276,18 +276,18 @@ pub(crate) fn recursion(file: &File, at: Span, way: &[String]) -> Diagnostic {
         .hint("use `for_each` to repeat steps")
 }
 
-/// A limit that a pipeline goes beyond.
+/// A limit that a pipeline exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Excess {
-    /// Of pipelines inside each other.
+    /// Nesting depth of pipelines.
     Depth { most: u32 },
-    /// Of steps, those of pipelines inside it included.
+    /// Number of steps, including those of inner pipelines.
     Steps { most: u64 },
-    /// Of bytes of definitions.
+    /// Size of the definitions, in bytes.
     Bytes { most: u64 },
 }
 
-/// A step with which its pipeline goes beyond a limit. `of`: `pipeline` or `skill`.
+/// A step that makes its pipeline exceed a limit. `of`: `pipeline` or `skill`.
 pub(crate) fn too_far(file: &File, at: Span, of: &str, name: &str, excess: Excess) -> Diagnostic {
     let name = quoted(name);
     let all = "pipelines that it runs are counted, each as often as a step runs it";
@@ -370,7 +370,7 @@ pub(crate) fn mistyped_binding(file: &File, at: Span, pipeline: &str, name: &str
     Diagnostic::error(Code::BadBinding, file, at, message)
 }
 
-/// A pattern of `allowed_tools` that no tool can match. Another version of etude or of the app may have one.
+/// A pattern of `allowed_tools` that no tool matches. Another version of etude or of the app may have one.
 pub(crate) fn idle_pattern(file: &File, at: Span, pattern: &str, name: &str, known: &[&str]) -> Diagnostic {
     let message = format!("`allowed_tools` has the pattern {}, which matches no tool", quoted(pattern));
     Diagnostic::error(Code::UnknownTool, file, at, message)

@@ -1,4 +1,4 @@
-//! Skills: their frontmatter, their names, and where they were found (C-2; words `SK_*` of C-0.4).
+//! Diagnostics of skills: their frontmatter, their names, and their location (C-2; words `SK_*` of C-0.4).
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::wording::{number, plain, quoted, quoted_list};
 
 type File = Arc<SourceFile>;
 
-/// A skill has no frontmatter that could be read.
+/// A skill has no readable frontmatter.
 pub(crate) fn no_frontmatter(file: &File, fault: Fault) -> Diagnostic {
     of_fault(file, fault, "a skill", "name: …` and `description: …").named("SK_YAML")
 }
 
-/// The same for any file: `what` is what it should define, `fields` what it begins with.
+/// Same as [`no_frontmatter`], for any file: `what` is the intended definition, `fields` are its first fields.
 pub(crate) fn of_fault(file: &File, fault: Fault, what: &str, fields: &str) -> Diagnostic {
     let start = Span::new(0, file.text().lines().next().map_or(0, str::len));
     match fault {
@@ -55,7 +55,7 @@ pub(crate) fn not_a_mapping(file: &File, at: Span, kind: &str) -> Diagnostic {
     Diagnostic::error(Code::WrongType, file, at, message).named("SK_YAML").hint("begin with `name: …`")
 }
 
-/// A fault of the YAML.
+/// Turns a fault of the YAML into one of a skill.
 pub(crate) fn yaml(diagnostic: Diagnostic, severity: Severity) -> Diagnostic {
     diagnostic.named("SK_YAML").severity(severity)
 }
@@ -114,22 +114,22 @@ pub(crate) fn missing_name(file: &File, at: Span, directory: &str) -> Diagnostic
     diagnostic.hint(format!("add `name: {}`, the name of its directory", plain(directory)))
 }
 
-/// What is wrong with a name.
+/// Fault of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NameFault {
     /// It has more characters than `most`.
     TooLong { length: usize, most: usize },
-    /// It has upper-case letters; the name without them.
+    /// It has upper-case letters; the value is the name without them.
     NotLowerCase(String),
     /// It begins or ends with a hyphen.
     EdgeHyphen,
     /// It has two hyphens in a row.
     DoubleHyphen,
-    /// It has a character that names do not have.
+    /// It has a character that is not allowed.
     Character(char),
 }
 
-/// `better` is a name that would do.
+/// `better` is a valid name, if one can be derived.
 pub(crate) fn bad_name(file: &File, at: Span, name: &str, fault: NameFault, better: Option<String>) -> Diagnostic {
     use NameFault as F;
     let why = match &fault {
@@ -195,7 +195,7 @@ pub(crate) fn compatibility(file: &File, at: Span, length: usize, most: usize) -
         .hint("name products, packages and network needs, or leave it out")
 }
 
-/// Nothing there is a skill: `path` is where a `SKILL.md` was looked for.
+/// No skill was found: `path` is the place of the expected `SKILL.md`.
 pub fn not_a_skill(path: &str) -> Diagnostic {
     let message = format!("{} has no SKILL.md", quoted(path));
     Diagnostic::error(Code::MissingFile, &SourceFile::new(path, ""), None, message)
@@ -203,7 +203,7 @@ pub fn not_a_skill(path: &str) -> Diagnostic {
         .hint("the file's name is in capital letters")
 }
 
-/// What comes after the frontmatter cannot be decoded from byte `at` of the file on.
+/// The text after the frontmatter is not UTF-8 from byte `at` of the file on.
 pub fn body_not_utf8(path: &str, at: u64) -> Diagnostic {
     let message = format!("the body is not UTF-8: byte {} of the file cannot be decoded", number(at));
     Diagnostic::error(Code::NotUtf8, &SourceFile::new(path, ""), None, message)
@@ -211,12 +211,12 @@ pub fn body_not_utf8(path: &str, at: u64) -> Diagnostic {
         .hint("save the file as UTF-8")
 }
 
-/// A `SKILL.md` cannot be read.
+/// A `SKILL.md` is unreadable.
 pub fn unreadable(path: &str, why: &str) -> Diagnostic {
     super::files::unreadable(path, why).named("SK_YAML")
 }
 
-/// A skill is hidden by one of the same name that was found first.
+/// A skill is hidden by an earlier one of the same name.
 pub fn shadowed(path: &str, name: &str, by: &str) -> Diagnostic {
     let message =
         format!("the skill {} in {} is not used: {} has the same name", quoted(name), plain_path(path), plain_path(by));
@@ -226,7 +226,7 @@ pub fn shadowed(path: &str, name: &str, by: &str) -> Diagnostic {
         .hint("rename or remove one of them")
 }
 
-/// Directories below `first` were not looked into.
+/// Directories below `first` were not searched.
 pub fn too_deep(root: &str, deepest: usize, first: &str) -> Diagnostic {
     let message = format!(
         "skills more than {deepest} directories below {} are not looked for: {}",
@@ -239,7 +239,7 @@ pub fn too_deep(root: &str, deepest: usize, first: &str) -> Diagnostic {
         .hint("move them up")
 }
 
-/// A search has looked at as many directories as it may.
+/// A search has reached its limit of directories.
 pub fn too_many(root: &str, most: usize) -> Diagnostic {
     let most = number(most as u64);
     let message =

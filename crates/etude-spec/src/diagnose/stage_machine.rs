@@ -1,4 +1,4 @@
-//! P07xx: machines and stages.
+//! P07xx: faults of stage machines and stages.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(crate) fn duplicate_tool(file: &File, at: Span, tool: &str) -> Diagnostic {
         .hint("remove one of them")
 }
 
-/// A pattern where a stage names tools (B-F12).
+/// A pattern in a stage's list of tool names (B-F12).
 pub(crate) fn tool_pattern(file: &File, at: Span, pattern: &str) -> Diagnostic {
     let name = pattern.split(['(', '*', ' ']).next().unwrap_or_default();
     let message = format!("`allowedTools` of a stage lists names of tools, and {} is a pattern", quoted(pattern));
@@ -60,7 +60,7 @@ pub(crate) fn tool_pattern(file: &File, at: Span, pattern: &str) -> Diagnostic {
     })
 }
 
-/// A tool that neither etude nor the app has. Another version of either may have it, so the run has the last word.
+/// A tool that neither etude nor the app has. Another version of either may have it, so only the run decides.
 pub(crate) fn unknown_tool(file: &File, at: Span, name: &str, known: &[&str]) -> Diagnostic {
     Diagnostic::error(Code::UnknownTool, file, at, format!("there is no tool {}: the stage cannot start", quoted(name)))
         .severity(Severity::Warning)
@@ -76,7 +76,7 @@ pub(crate) fn completion_tool(file: &File, at: Span, name: &str) -> Diagnostic {
         .hint("choose another name, such as `submit_result`")
 }
 
-/// A completion tool that no provider would take (B-F13).
+/// A name of a completion tool that no provider accepts (B-F13).
 pub(crate) fn tool_name(file: &File, at: Span, name: &str) -> Diagnostic {
     Diagnostic::error(Code::BadName, file, at, format!("{} cannot be the name of a completion tool", quoted(name)))
         .label("1 to 64 letters, digits, `_` and `-`")
@@ -270,7 +270,7 @@ pub(crate) fn broken_machine(file: &File, at: Span, name: &str, errors: usize) -
         .hint(format!("see them with `etude check {}`", plain(name)))
 }
 
-/// `misnamed` is a file of the directory that has the name with another ending.
+/// `misnamed` is a file of the directory with the right name but another extension.
 pub(crate) fn no_machine_file(dir: &str, misnamed: Option<&str>) -> Diagnostic {
     let file = SourceFile::new(dir, "");
     Diagnostic::error(Code::NoMachineFile, &file, None, format!("the directory {} has no machine.yaml", quoted(dir)))

@@ -1,4 +1,4 @@
-//! Tools of an app: names, schemas and approval keys.
+//! Faults of an app's tools: names, schemas and approval keys.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::wording::{meant, plain, quoted, quoted_list};
 
 type File = Arc<SourceFile>;
 
-/// The name of one of the built-in tools.
+/// A tool has the name of a built-in one.
 pub(crate) fn built_in_name(file: &File, at: Span, name: &str, built_in: &[&str]) -> Diagnostic {
     let why = format!("the built-in tools are {}", quoted_list(built_in, "and"));
     values::reserved_name(file, at, "a tool", name, &why)
 }
 
-/// A name that a tool of an MCP server could have.
+/// A tool has a name that is reserved for MCP servers.
 pub(crate) fn mcp_name(file: &File, at: Span, name: &str) -> Diagnostic {
     values::reserved_name(file, at, "a tool", name, "tools of MCP servers begin with `mcp__`")
 }
@@ -25,7 +25,7 @@ pub(crate) fn bad_name(file: &File, at: Span, name: &str) -> Diagnostic {
     values::bad_name(file, at, "a tool", name, "1 to 64 letters, digits, `_` and `-`")
 }
 
-/// The same for a script, whose name is that of its file. One that cannot be a name makes it no tool.
+/// The name fault of a script, which points at the file as a whole. A script whose file name is invalid is not a tool.
 pub(crate) fn script_name(mut fault: Diagnostic) -> Diagnostic {
     fault.span = None;
     if fault.code == Code::BadName {

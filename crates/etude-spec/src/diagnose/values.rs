@@ -1,4 +1,4 @@
-//! P0204 to P0219 and P0601: values of fields.
+//! P0204 to P0219 and P0601: faults of field values.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::yaml::{Node, Plain, Scalar, Style, Value};
 
 type File = Arc<SourceFile>;
 
-/// What the files of a configuration come to together does not hold.
+/// A fault of the merged configuration, which spans several files.
 pub(crate) fn unusable_configuration(file: &File, at: Span, why: &str, hint: Option<&str>) -> Diagnostic {
     Diagnostic::error(Code::Contradiction, file, at, visible(why).into_owned())
         .hint(hint.unwrap_or("`etude model list` shows which models answer, and why"))
 }
 
-/// `field` is the key, and what messages call the value.
+/// `field` holds the key, and the name of the value in messages.
 pub(crate) fn wrong_type(file: &File, at: Span, field: (&str, &str), expected: &Kind, value: &Node<'_>) -> Diagnostic {
     let (field, what) = field;
     if value.span.is_empty() {
@@ -29,7 +29,7 @@ pub(crate) fn wrong_type(file: &File, at: Span, field: (&str, &str), expected: &
     }
     let message = format!("{what} must be {}, not {}", expected.expected(), value.kind());
     let diagnostic = Diagnostic::error(Code::WrongType, file, at, message);
-    // Of several forms the first is the short one.
+    // Of several forms, the first is the short one.
     let short = if let Kind::Either(kinds) = expected { kinds.first().unwrap_or(expected) } else { expected };
     let is_text =
         matches!(short, Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path | Kind::Word(_));
@@ -80,7 +80,7 @@ pub(crate) fn unknown_word(file: &File, at: Span, what: &str, word: &str, words:
         .maybe_hint(hint)
 }
 
-/// What other tools call types of steps, which no likeness of letters shows.
+/// Step type that other tools call `word`, if similar letters do not reveal it.
 fn step_type(word: &str) -> Option<&'static str> {
     const PROGRAMS: &[&str] =
         &["shell", "bash", "sh", "run", "script", "exec", "command", "cmd", "python", "python3", "node", "javascript"];
@@ -172,8 +172,8 @@ pub(crate) fn worker_without_python(file: &File, at: Span) -> Diagnostic {
     .hint("let `command` be `python3 FILE …` without shell syntax, or remove `worker`")
 }
 
-/// Warnings for the steps that ask for a sandbox, which this machine cannot enforce: why. `extensions` are those that an
-/// app uses.
+/// Warnings for steps that ask for a sandbox, which this machine cannot enforce because of `why`. `extensions` are
+/// those that an app uses.
 pub(crate) fn no_sandbox(extensions: &[Diagnostic], why: &str) -> Vec<Diagnostic> {
     let asked = |found: &&Diagnostic| found.field == Some("sandbox");
     let warn = |found: &Diagnostic| {

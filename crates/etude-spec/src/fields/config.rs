@@ -7,7 +7,7 @@ use crate::fields::{Kind, Object, automation, learn};
 pub const PROVIDER_KINDS: &[&str] =
     &["anthropic", "openai", "openai-chat", "gemini", "openai-compatible", "command", "local", "recorded"];
 
-/// A whole file.
+/// A whole etude.yaml.
 pub static CONFIG: Object = Object {
     name: "a configuration",
     doc: "The configuration of etude: models, providers and policy.",
@@ -55,7 +55,7 @@ pub static CONFIG: Object = Object {
     }],
 };
 
-/// One model, or several, of which the next is asked when one is out of reach.
+/// One model, or several: if one is unreachable, the next is used.
 static MODELS: [Kind; 2] = [Text, List(&Text)];
 
 /// `model_mapping`.

@@ -1,12 +1,12 @@
-//! What the value of a field may be.
+//! Kinds of field values.
 
 use crate::fields::Object;
 use crate::wording::quoted_list;
 
-/// What the value of a field must be.
+/// Required form of a field's value.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// Text that is used as written, not empty: a reference in it is an error.
+    /// Text that is used as written and is not empty: a reference in it is an error.
     Text,
     /// Text for readers and models, not empty. It may quote references.
     Prose,
@@ -30,13 +30,13 @@ pub enum Kind {
     LongDuration,
     /// One of these words.
     Word(&'static [&'static str]),
-    /// A list of such values.
+    /// A list with elements of this kind.
     List(&'static Self),
-    /// A mapping from names to such values.
+    /// A mapping from names to values of this kind.
     Entries(&'static Self),
     /// A mapping with these fields.
     Object(&'static Object),
-    /// A value of one of these kinds: the first of its shape checks it.
+    /// A value of one of these kinds; the first kind with its shape checks it.
     Either(&'static [Self]),
     /// The steps of a pipeline or group.
     Steps,
@@ -46,14 +46,14 @@ pub enum Kind {
     Condition,
     /// Any value; a text is a template.
     Any,
-    /// Any value that is used as written: a text with a reference is an error.
+    /// Any value, used as written: a text with a reference is an error.
     Literal,
     /// Any value, for the author's own use.
     Data,
 }
 
 impl Kind {
-    /// What it is, for messages: `a whole number`.
+    /// Name of the kind in messages: `a whole number`.
     pub fn expected(&self) -> String {
         match self {
             Self::Text | Self::Prose | Self::Template | Self::ArgsTemplate => "text".into(),

@@ -16,25 +16,25 @@ pub const INPUT_TYPES: &[&str] = &["string", "integer", "number", "boolean", "ar
 /// Words for `model`.
 pub const TIERS: &[&str] = &["lite", "standard", "reasoning"];
 
-/// Most retries that can be asked for.
+/// Maximum number of retries in a definition.
 pub const MAX_RETRY: i64 = 1_000;
 
-/// A value in a command line would be read as an option, by a shell, or not at all (ADR 0044).
+/// A shell, or an option parser, could interpret a value in a command line (ADR 0044).
 const INSTEAD_IN_COMMAND: &str =
     "pass it in the environment: `env: {NAME: \"REF\"}`, then `\"$NAME\"` in the command; or read it from stdin";
 
-/// Comparisons have a value on one side only.
+/// Comparisons have a reference on one side only.
 const INSTEAD_IN_COMPARISON: &str = "compare in a code step, and test its output";
 
-/// A validator is given what the prompt is given.
+/// A validator receives the same values as the prompt.
 const INSTEAD_IN_VALIDATOR: &str = "write the path itself; the script reads `input` and `steps` from stdin";
 
-/// Files are known before a run.
+/// Files must be known before a run.
 const INSTEAD_IN_PATH: &str = "write the path itself; a code step can choose between files";
 
 const COUNT: Kind = Integer(1, 100_000);
 
-/// A whole file.
+/// A whole pipeline.yaml.
 pub static PIPELINE: Object = Object {
     name: "a pipeline",
     doc: "A pipeline: steps that run one after the other.",
@@ -54,7 +54,7 @@ pub static PIPELINE: Object = Object {
     }],
 };
 
-/// What identifies a step.
+/// Fields that identify a step.
 const HEAD: &[Field] = fields! {
     required "name": Text, "fetch_diff", "The step's name, unique in the pipeline.";
     required "type": Word(STEP_TYPES), "code", "What the step does.";
@@ -254,7 +254,7 @@ pub static TOOL: Object = Object {
     ],
 };
 
-/// A stage that stands alone (X-3).
+/// A stage that runs alone (X-3).
 pub static STAGE: Object = Object {
     name: "a stage step",
     doc: "Does one stage: a model works until it hands in what the stage asks for.",
@@ -268,7 +268,7 @@ pub static STAGE: Object = Object {
     ],
 };
 
-/// A machine (X-3).
+/// A stage machine (X-3).
 pub static MACHINE: Object = Object {
     name: "a machine step",
     doc: "Goes through the stages of a machine of this app.",
@@ -352,7 +352,7 @@ pub static SANDBOX: Object = Object {
     }],
 };
 
-/// What the long form of a parameter adds to its JSON Schema (A-2.4).
+/// Fields that the long form of a parameter adds to its JSON Schema (A-2.4).
 pub static PARAMETER: Object = Object {
     name: "a parameter",
     doc: "A parameter: a JSON Schema plus `required` and `default`.",
@@ -363,7 +363,7 @@ pub static PARAMETER: Object = Object {
     }],
 };
 
-/// The right side of `in`; a template in `require` only.
+/// The right side of `in`; a template is allowed in `require` only.
 static LIST_FORMS: [Kind; 2] = [List(&Literal), Template];
 
 /// Conditions other than a template (X-1): exactly one comparison, or one of the combinations.

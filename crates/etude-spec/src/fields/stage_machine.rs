@@ -14,10 +14,10 @@ pub const DRIFTS: &[&str] = &["reject", "warn", "migrate"];
 
 const SCHEMA: Kind = Entries(&Data);
 
-/// Values of hooks are taken from where they stand, not from texts.
+/// Hooks take values by path, not by template.
 const INSTEAD_OF_VALUE: &str = "take the value from its place: `{from: PATH}`, such as `{from: input.task}`";
 
-/// Hooks read what they need from stdin.
+/// Hooks receive their data on stdin.
 const INSTEAD_IN_SCRIPT: &str = "the script reads `ctx`, `input` and more as JSON from stdin";
 
 /// Paths have no braces.
@@ -164,7 +164,7 @@ pub static GRANT: Object = Object {
     }],
 };
 
-/// What happens around a stage.
+/// The hooks around a stage.
 pub static HOOKS: Object = Object {
     name: "a stage's hooks",
     doc: "What happens around a stage.",

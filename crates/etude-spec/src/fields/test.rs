@@ -3,10 +3,10 @@
 use crate::fields::Kind::{Data, Entries, List, Path, Prose, Text, Word};
 use crate::fields::{Kind, Object};
 
-/// How a run can end.
+/// Final statuses of a run.
 const STATUSES: &[&str] = &["succeeded", "failed", "cancelled", "waiting"];
 
-/// A whole file.
+/// A whole file of `tests/`.
 pub static TEST: Object = Object {
     name: "a test",
     doc: "A test: a pipeline or a machine, its input, and what must come of it.",

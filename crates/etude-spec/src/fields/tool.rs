@@ -3,7 +3,7 @@
 use crate::fields::Kind::{ArgsTemplate, Bool, Data, Duration, Entries, List, Prose, Text};
 use crate::fields::Object;
 
-/// A whole file.
+/// A whole `tools/<name>.yaml`.
 pub static TOOL: Object = Object {
     name: "a tool",
     doc: "A tool of the app: a program that an agent may call, with JSON on stdin and JSON on stdout.",

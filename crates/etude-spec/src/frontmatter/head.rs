@@ -1,62 +1,62 @@
-//! The beginning of a Markdown file: its frontmatter, found without reading what comes after it (C-1.3, C-2.3).
+//! The frontmatter at the start of a Markdown file, found without reading the body (C-1.3, C-2.3).
 
 use std::sync::Arc;
 
 use crate::source::{SourceFile, Span};
 
-/// Most bytes of frontmatter (C-1.3).
+/// Maximum size of frontmatter, in bytes (C-1.3).
 pub const LIMIT: usize = 64 * 1024;
 
-/// The frontmatter of a file whose body may not have been read.
+/// Frontmatter of a file whose body may not have been read.
 #[derive(Debug, Clone)]
 pub struct Head {
     /// The file, with its text up to the end of the frontmatter.
     pub file: Arc<SourceFile>,
-    /// The YAML, without the lines that mark it; empty if there is a fault.
+    /// The YAML without its `---` lines; empty if there is a fault.
     pub yaml: Span,
-    /// Where the body begins, in bytes from the start of the file.
+    /// Start of the body, as a byte offset into the file.
     pub body: usize,
-    /// The file begins with a byte order mark.
+    /// True if the file begins with a byte order mark.
     pub has_bom: bool,
-    /// Why there is no frontmatter.
+    /// Reason why there is no frontmatter.
     pub fault: Option<Fault>,
 }
 
 impl Head {
-    /// The frontmatter of a text that is read already.
+    /// Reads the frontmatter of a complete text.
     pub fn of(path: &str, bytes: &[u8]) -> Self {
         match scan(path, bytes, true) {
             Scan::Done(head) => head,
-            // A complete text has no more.
+            // A complete text has no further bytes.
             Scan::More => Self::of(path, b""),
         }
     }
 }
 
-/// Why a file has no usable frontmatter.
+/// Reason why a file has no usable frontmatter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Its first line is not `---`.
+    /// The first line is not `---`.
     Missing,
     /// No later line is `---`.
     Unclosed,
-    /// It has more than [`LIMIT`] bytes.
+    /// The frontmatter has more than [`LIMIT`] bytes.
     TooLarge,
-    /// It is not UTF-8 from this byte on.
+    /// The frontmatter is not UTF-8.
     NotUtf8,
 }
 
-/// What the beginning of a file showed.
+/// Result of scanning the start of a file.
 #[derive(Debug, Clone)]
 pub enum Scan {
-    /// More of the file is needed.
+    /// The scan needs more of the file.
     More,
-    /// The end of the frontmatter was found, or there is none.
+    /// The frontmatter is complete, or there is none.
     Done(Head),
 }
 
-/// Looks for the frontmatter in the first bytes of a file; `complete` says that these are all. The first line must be
-/// exactly `---`, the frontmatter ends at the next line that is; blanks at the end of both do not count.
+/// Scans the first bytes of a file for the frontmatter; `complete` means that these are all. The first line must be
+/// exactly `---`, and the frontmatter ends at the next such line. Trailing blanks of both lines do not count.
 pub fn scan(path: &str, bytes: &[u8], complete: bool) -> Scan {
     let has_bom = bytes.starts_with(b"\xef\xbb\xbf");
     let start = if has_bom { 3 } else { 0 };
@@ -95,7 +95,7 @@ pub fn scan(path: &str, bytes: &[u8], complete: bool) -> Scan {
     }
 }
 
-/// One past the line break that ends the line from `at` on.
+/// End of the line that begins at `at`, after its line break.
 fn line_end(bytes: &[u8], at: usize) -> Option<usize> {
     bytes[at..].iter().position(|byte| *byte == b'\n').map(|length| at + length + 1)
 }
@@ -131,7 +131,7 @@ mod tests {
         Head::of("SKILL.md", text.as_bytes())
     }
 
-    /// C-1.3: the delimiter is a line, not a piece of text; both line ends are fine.
+    /// C-1.3: the delimiter must be a whole line; both line endings are accepted.
     #[test]
     fn the_delimiter_is_a_line() {
         for (text, yaml, body) in [
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// C-1.3, C-2.9: what is no frontmatter, and why.
+    /// C-1.3, C-2.9: each fault of frontmatter is distinguished.
     #[test]
     fn faults_are_distinguished() {
         assert_eq!(done("").fault, Some(Fault::Missing));
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(Head::of("x", b"---\na: \xe9\n---\n").fault, Some(Fault::NotUtf8));
     }
 
-    /// C-2.3: no more of a file is asked for than its frontmatter, and what was read says when that is enough.
+    /// C-2.3: a scan reads no more of a file than its frontmatter, and notices when it has enough.
     #[test]
     fn every_prefix_gives_the_same_answer_or_asks_for_more() {
         let text = "---\nname: x\ndescription: d\n---\nbody\n";

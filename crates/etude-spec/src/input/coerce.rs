@@ -1,4 +1,4 @@
-//! Values that are given for parameters: coerced by declared type, never by guessing.
+//! Values for parameters: they are coerced by declared type, never by guessing.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,26 +11,27 @@ use serde_json::value::RawValue;
 use super::{InputDecl, InputType, Parameter, number};
 use crate::wording::{meant, plain, quoted, quoted_list};
 
-/// Why an input does not fit (`input_invalid`).
+/// Reason why an input does not fit (`input_invalid`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputProblem {
-    /// The parameter; `None` if several, or the input as a whole, are at fault.
+    /// Name of the parameter; `None` if several, or the input as a whole, are at fault.
     pub parameter: Option<String>,
     /// The fault in the form of messages: lower case, no full stop.
     pub message: String,
-    /// What to do about it.
+    /// Next action for the user.
     pub hint: Option<String>,
 }
 
-/// Most faults of an input that are listed.
+/// Maximum number of faults that are listed for an input.
 const MAX_PROBLEMS: usize = 100;
 
-/// What is wrong with an input that may be of anyone's: the rest of a long list is counted, and its texts are never made.
+/// Faults of an input from an untrusted source. Faults beyond the maximum are only counted; their texts are never
+/// built.
 #[derive(Default)]
 struct Problems<'d> {
     listed: Vec<InputProblem>,
     left_out: usize,
-    /// The declared parameters that have a value which does not fit.
+    /// Declared parameters with a value that does not fit.
     of: BTreeSet<&'d str>,
 }
 
@@ -42,7 +43,7 @@ impl<'d> Problems<'d> {
         }
     }
 
-    /// The value of a declared parameter does not fit.
+    /// Records a value of a declared parameter that does not fit.
     fn of(&mut self, parameter: &'d str, problem: impl FnOnce() -> InputProblem) {
         self.of.insert(parameter);
         self.push(problem);
@@ -57,7 +58,7 @@ impl<'d> Problems<'d> {
     }
 }
 
-/// An input without a declaration: members as they are, pairs as text.
+/// Input without a declaration: members as they are, pairs as text.
 fn open(pairs: &[(String, String)], json: Option<&str>) -> Result<Json, InputProblem> {
     let mut given: IndexMap<String, String> = IndexMap::new();
     for (name, raw) in json.map(members).transpose()?.iter().flatten() {
@@ -84,12 +85,13 @@ impl InputProblem {
 }
 
 impl InputDecl {
-    /// The input object for a run: `json` is a JSON object whose values keep their types, `pairs` are texts that are
-    /// coerced by declared type and win over it. Members stand in the order of the declaration; numbers keep their
-    /// text. For parameters without a single type, text is taken as it is where `string` is allowed, else as JSON.
+    /// Builds the input object of a run. `json` is a JSON object whose values keep their types; `pairs` are texts that
+    /// are coerced by declared type and win over it. Members are in the order of the declaration; numbers keep their
+    /// text. For parameters without a single type, a text stays text if `string` is allowed; otherwise it is read as
+    /// JSON.
     ///
     /// # Errors
-    /// Everything that does not fit, at once: the first hundred faults, what is missing, and how many more there are.
+    /// All faults at once: the first hundred, the missing parameters, and the number of further faults.
     pub fn coerce(&self, pairs: &[(String, String)], json: Option<&str>) -> Result<Json, Vec<InputProblem>> {
         if self.is_open {
             return open(pairs, json).map_err(|problem| vec![problem]);
@@ -133,14 +135,14 @@ impl InputDecl {
         let faulty = |name: &str| problems.of.contains(name);
         let absent = |p: &&Parameter| p.required && !given.contains_key(p.name.as_str()) && !faulty(&p.name);
         let missing: Vec<&Parameter> = self.parameters.iter().filter(absent).collect();
-        // Of an input that could not be read nothing is known to be missing.
+        // If the input was unreadable, no parameter is known to be missing.
         if problems.listed.iter().all(|problem| problem.parameter.is_some()) {
             problems.listed.extend(missing_problem(&missing));
         }
         if problems.listed.is_empty() { Ok(self.assemble(&given)) } else { Err(problems.finish()) }
     }
 
-    /// What is wrong with these texts, whatever is missing besides.
+    /// Faults of these texts, without those of missing parameters.
     pub fn misfits(&self, pairs: &[(String, String)]) -> Vec<InputProblem> {
         let mut problems = self.coerce(pairs, None).err().unwrap_or_default();
         let is_given = |name: &str| pairs.iter().any(|(given, _)| given == name);
@@ -148,7 +150,7 @@ impl InputDecl {
         problems
     }
 
-    /// The JSON of a text that is given for the parameter `name`; `None` if it is none of its type.
+    /// JSON of a text for the parameter `name`; `None` if it does not fit the type.
     pub fn written(&self, name: &str, text: &str) -> Option<String> {
         from_text(self.parameter(name)?, text).ok()
     }
@@ -200,7 +202,7 @@ fn unfit(name: &str, why: &str) -> InputProblem {
     InputProblem::new(Some(name), format!("parameter {} {why}", quoted(name)), None)
 }
 
-/// The members of the input as they stand in it, also those that are given twice.
+/// Members of the input in their order, including duplicates.
 fn members(text: &str) -> Result<Vec<(String, Box<RawValue>)>, InputProblem> {
     let whole =
         |message: String| InputProblem::new(None, message, Some("for example: `{\"name\": \"value\"}`".to_owned()));
@@ -210,7 +212,7 @@ fn members(text: &str) -> Result<Vec<(String, Box<RawValue>)>, InputProblem> {
     every_member(text).map_err(|_| whole(format!("the input must be a JSON object, not {}", sort_of(text.trim()))))
 }
 
-/// The JSON text of what was written on the command line.
+/// JSON text of a command-line value.
 fn from_text(parameter: &Parameter, text: &str) -> Result<String, String> {
     let string = || Ok(Value::from(text).to_string());
     let kind = parameter.short.or_else(|| single_type(parameter.schema.document()));
@@ -250,7 +252,7 @@ fn single_type(schema: &Value) -> Option<InputType> {
     }
 }
 
-/// Without a single type: text is text if the schema allows strings by name, or lists nothing but strings.
+/// True if a parameter without a single type takes text: its schema allows strings by name, or lists only strings.
 fn takes_text(schema: &Value) -> bool {
     let strings = |values: &Value| values.as_array().is_some_and(|all| all.iter().all(Value::is_string));
     match (schema.get("type"), schema.get("enum"), schema.get("const")) {
@@ -264,11 +266,11 @@ fn takes_text(schema: &Value) -> bool {
 /// Checks a JSON value against the declaration.
 ///
 /// # Errors
-/// What is wrong, to follow the parameter's name: `must be …`.
+/// The reason, to follow the parameter's name: `must be …`.
 pub(crate) fn fits(parameter: &Parameter, raw: &str) -> Result<(), String> {
     let Some(kind) = parameter.short else {
         if parameter.schema.document().as_object().is_some_and(serde_json::Map::is_empty) {
-            // It takes everything, also what cannot be looked into.
+            // An empty schema accepts everything, even values that cannot be parsed.
             return Ok(());
         }
         let value: Value = serde_json::from_str(raw).map_err(|why| format!("is out of range ({why})"))?;

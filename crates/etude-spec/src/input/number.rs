@@ -1,6 +1,6 @@
-//! Numbers as text: checked without being rounded.
+//! Numbers as text, checked without rounding.
 
-/// The JSON text of a whole number of any size; `None` if `text` is none. Leading zeros are dropped.
+/// JSON text of a whole number of any size; `None` if `text` is not one. Leading zeros are dropped.
 pub(super) fn integer(text: &str) -> Option<String> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("-", digits),
@@ -13,7 +13,7 @@ pub(super) fn integer(text: &str) -> Option<String> {
     Some(format!("{sign}{}", if trimmed.is_empty() { "0" } else { trimmed }))
 }
 
-/// True if the JSON number `text` is a whole number, as JSON Schema understands it: `1.0` and `1e3` are.
+/// True if the JSON number `text` is a whole number in the sense of JSON Schema, such as `1.0` and `1e3`.
 pub(super) fn is_whole(text: &str) -> bool {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -22,7 +22,7 @@ pub(super) fn is_whole(text: &str) -> bool {
     if fraction.is_empty() && digits.trim_matches('0').is_empty() {
         return true;
     }
-    // An exponent beyond 64 bits is far larger, or far smaller, than any number of digits.
+    // An exponent beyond 64 bits exceeds any number of digits.
     let exponent = exponent.trim_start_matches('+').parse::<i64>();
     let exponent = exponent.unwrap_or(if text.contains("e-") || text.contains("E-") { i64::MIN } else { i64::MAX });
     let trailing = if fraction.is_empty() { digits.len() - digits.trim_end_matches('0').len() } else { 0 };

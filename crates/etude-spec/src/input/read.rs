@@ -1,4 +1,4 @@
-//! `input` in a pipeline file.
+//! Reading of `input` in a pipeline file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) fn read(found: &mut Findings<'_>, parameters: &Entries<'_>) -> InputD
 fn short(found: &mut Findings<'_>, name: &str, word: &str, key: Span, at: Span) -> Option<Parameter> {
     let Some(kind) = InputType::from_word(word) else {
         found.push(values::unknown_input_type(found.file, at, name, word));
-        // The parameter exists all the same: templates that name it are not at fault.
+        // The parameter still exists, so templates that name it are not at fault.
         return Some(Parameter { sound: false, ..parameter(name, json!({}), None, key) });
     };
     Some(parameter(name, json!({ "type": word }), Some(kind), key))
@@ -71,7 +71,7 @@ fn long(found: &mut Findings<'_>, name: &str, members: &Entries<'_>, key: Span) 
     for (member, _, node) in members.iter() {
         match (member, node.as_bool()) {
             ("default", _) => {}
-            // A list is JSON Schema's own `required`: names of members.
+            // A list is the `required` of JSON Schema itself: names of members.
             ("required", Some(given)) => required = given,
             _ => {
                 let value = literal(found, node, &format!("the schema of `{name}`"))?.value().ok()?;
@@ -89,7 +89,7 @@ fn check_types(found: &mut Findings<'_>, name: &str, node: Option<&Node<'_>>) {
         match node.as_text() {
             Some(word) if word == "null" || InputType::from_word(word).is_some() => {}
             Some(word) => found.push(values::unknown_input_type(found.file, node.span, name, word)),
-            // `type: [string, null]`: a plain `null` is the word in JSON Schema.
+            // `type: [string, null]`: a plain `null` means the word in JSON Schema.
             None if node.is_invalid() => {}
             None => found.push(values::parameter_shape(found.file, node.span, name, node.kind())),
         }

@@ -1,4 +1,5 @@
-//! The hash that evidence is keyed by: of everything that decides what a learned pipeline does (`learn.md` 1.2).
+//! The content hash that identifies evidence: it covers everything that decides the behaviour of a learned pipeline
+//! (`learn.md` 1.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,19 +14,19 @@ use crate::source::{FileKind, SourceFile, Sources};
 use crate::tool::AppTool;
 use crate::yaml::{self, Node};
 
-/// The step that asks whether the write is permitted (`learn.md` 2.7).
+/// Name of the step that asks if the write is permitted (`learn.md` 2.7).
 const QUESTION: &str = "allowed";
 
-/// Largest file that is read, in bytes.
+/// Maximum size of a file, in bytes.
 const MAX_SIZE: u64 = 16 << 20;
 
-/// More files of one pipeline are not read.
+/// Maximum number of files of one pipeline; further ones are not read.
 const MAX_COUNT: usize = 2_000;
 
-/// The hash of a pipeline, 64 hexadecimal digits. `files` are those of its directory, by their paths in it, of which learn.yaml,
-/// REPORT.md and the cases do not count. `skill` is the body of the app's SKILL.md: its rules count if the pipeline asks whether
-/// a write is permitted, those that the question has. An earlier version had all sections that concern a tool of the pipeline: such
-/// a hash among the `noted` ones stands for the content as long as all of that is the same.
+/// Content hash of a pipeline, 64 hexadecimal digits. `files` are those of its directory, by relative path; learn.yaml,
+/// REPORT.md and the cases do not count. `skill` is the body of the app's SKILL.md: if the pipeline asks for the
+/// permission of a write, the rules in that question count. An earlier version included all sections about any tool of
+/// the pipeline. Such a hash among the `noted` ones remains valid while all of these sections are unchanged.
 pub fn content(files: &BTreeMap<String, Vec<u8>>, known: &[AppTool], skill: Option<&str>, noted: &[String]) -> String {
     let earlier = hash(files, known, skill, Rules::OfAllTools);
     match noted.contains(&earlier) {
@@ -34,12 +35,12 @@ pub fn content(files: &BTreeMap<String, Vec<u8>>, known: &[AppTool], skill: Opti
     }
 }
 
-/// Whose rules count.
+/// Selection of the skill's rules that count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rules {
-    /// Those of the tools that write, as the question has them.
+    /// Rules of the tools that write, as in the question.
     OfQuestion,
-    /// Those of all tools of the pipeline as well.
+    /// Rules of all tools of the pipeline.
     OfAllTools,
 }
 
@@ -59,7 +60,7 @@ pub(super) fn hash(files: &BTreeMap<String, Vec<u8>>, known: &[AppTool], skill: 
         if rules == Rules::OfAllTools {
             hasher.field(rules_of(skill, &tools).as_bytes());
         }
-        // The question has the rules of the tool that writes alone: the whole body if no section names it.
+        // The question has only the rules of the tool that writes, or the whole body if no section names it.
         for name in tools.into_iter().filter(|name| !known.iter().any(|tool| tool.name == **name && only_reads(tool))) {
             hasher.field(name.as_bytes()).field(rules_of(skill, &[name]).as_bytes());
         }
@@ -67,20 +68,20 @@ pub(super) fn hash(files: &BTreeMap<String, Vec<u8>>, known: &[AppTool], skill: 
     hasher.finish().to_string()
 }
 
-/// What a tool promises: its description and the schema of its arguments.
+/// Hashes the interface of a tool: its description and the schema of its arguments.
 fn add_tool(hasher: &mut Hasher, tool: &AppTool) {
     hasher.field(b"tool").field(tool.name.as_bytes()).field(tool.description.as_bytes());
     hasher.field(tool.input_schema.to_string().as_bytes());
 }
 
-/// The names of the tools that the pipeline in the directory `dir` calls.
+/// Names of the tools that the pipeline in the directory `dir` calls.
 pub fn called_by(sources: &dyn Sources, dir: &str) -> BTreeSet<String> {
     let bytes = sources.read(&format!("{dir}/{PIPELINE_FILE}"), MAX_SIZE).unwrap_or_default();
     std::str::from_utf8(&bytes).map(Steps::of).unwrap_or_default().tools
 }
 
-/// A hash of what a tool of a server promises: its description and the schema of its arguments. The order of members does not count,
-/// since a server may choose another one each time.
+/// Hash of the interface of a server's tool: its description and the schema of its arguments. The order of members does
+/// not count, because a server may change it each time.
 pub fn hash_of_tool(name: &str, description: &str, schema: &Value) -> String {
     let mut schema = schema.clone();
     schema.sort_all_objects();
@@ -89,7 +90,7 @@ pub fn hash_of_tool(name: &str, description: &str, schema: &Value) -> String {
     hasher.finish().to_string()
 }
 
-/// The tools of the app among those that a pipeline calls, each with a hash of its description and schema.
+/// App tools among those that a pipeline calls, each with a hash of its description and schema.
 pub fn tools_of(called: &BTreeSet<String>, known: &[AppTool]) -> BTreeMap<String, String> {
     let own = known.iter().filter(|tool| called.contains(&tool.name));
     let hash = |tool: &AppTool| {
@@ -100,12 +101,12 @@ pub fn tools_of(called: &BTreeSet<String>, known: &[AppTool]) -> BTreeMap<String
     own.map(hash).collect()
 }
 
-/// Whether a tool is known to change nothing.
+/// True if a tool is known to change nothing.
 fn only_reads(tool: &AppTool) -> bool {
     tool.effects.map_or(!tool.gated, |effects| !effects)
 }
 
-/// The same for the pipeline in the directory `dir` of an app.
+/// Content hash of the pipeline in the directory `dir` of an app.
 pub fn content_of(sources: &dyn Sources, dir: &str) -> String {
     let mut files = BTreeMap::new();
     add(sources, dir, "", &mut files);
@@ -115,7 +116,7 @@ pub fn content_of(sources: &dyn Sources, dir: &str) -> String {
     content(&files, &tools, skill.as_ref().map(|skill| skill.body.as_str()), &noted)
 }
 
-/// The hash in the learn.yaml of a directory, whatever else is wrong with that file.
+/// The hash in the learn.yaml of a directory, regardless of other faults in that file.
 fn noted(sources: &dyn Sources, dir: &str) -> Option<String> {
     let file = source_text(sources, &format!("{dir}/{FILE}")).ok()?;
     let root = yaml::parse(&file).0?;
@@ -136,7 +137,7 @@ fn add(sources: &dyn Sources, dir: &str, below: &str, files: &mut BTreeMap<Strin
         let full = format!("{dir}/{}", entry.name);
         match entry.kind {
             FileKind::File { .. } => {
-                // What cannot be read counts as empty: a hash is not the place to report it.
+                // An unreadable file counts as empty: a hash cannot report it.
                 files.insert(path, sources.read(&full, MAX_SIZE).unwrap_or_default());
             }
             FileKind::Dir => add(sources, &full, &format!("{path}/"), files),
@@ -145,7 +146,7 @@ fn add(sources: &dyn Sources, dir: &str, below: &str, files: &mut BTreeMap<Strin
     }
 }
 
-/// What a definition says about its steps, however broken it is.
+/// Facts about the steps of a definition, even a broken one.
 #[derive(Default)]
 struct Steps {
     tools: BTreeSet<String>,

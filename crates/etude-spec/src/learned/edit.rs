@@ -1,4 +1,4 @@
-//! Changes of single values of a learn.yaml; everything else stays byte for byte.
+//! Edits of single values of a learn.yaml; all other bytes stay unchanged.
 
 use serde_json::Value;
 
@@ -7,17 +7,17 @@ use crate::yaml::{self, Entries, Node};
 
 use super::{Counts, FILE, State};
 
-/// The file with another state. `None` if it has no `state`.
+/// Replaces the state of the file. `None` if it has no `state`.
 pub fn with_state(text: &str, state: State) -> Option<String> {
     replaced(text, &["state"], state.word())
 }
 
-/// The file with another content hash, if it has one.
+/// Replaces the content hash of the file, if it has one.
 pub fn with_content(text: &str, content: &str) -> String {
     replaced(text, &["content"], &format!("\"{content}\"")).unwrap_or_else(|| text.to_owned())
 }
 
-/// The file with other numbers of its evidence, where it has them.
+/// Replaces the numbers of the file's evidence, where it has them.
 pub fn with_evidence(text: &str, requests: u64, runs: u64, leave_one_out: Counts) -> String {
     let Counts { agreed, fell_back, disagreed } = leave_one_out;
     let of_checks = |kind| ["evidence", "leave_one_out", kind];
@@ -33,7 +33,7 @@ pub fn with_evidence(text: &str, requests: u64, runs: u64, leave_one_out: Counts
         .fold(text.to_owned(), |text, (path, number)| replaced(&text, path, &number.to_string()).unwrap_or(text))
 }
 
-/// The file without a request among those that the pipeline covers or does not, where it has it.
+/// Removes a request from the lists of covered and uncovered requests.
 pub fn without_request(text: &str, digest: &str) -> String {
     let without = |text: String, name: &str| -> Option<String> {
         let all = value_at(&text, name)?;
@@ -46,14 +46,14 @@ pub fn without_request(text: &str, digest: &str) -> String {
     without(text.clone(), "not_covered").unwrap_or(text)
 }
 
-/// A member of the file as JSON.
+/// A top-level value of the file, as JSON.
 fn value_at(text: &str, name: &str) -> Option<Value> {
     let file = SourceFile::new(FILE, text);
     let json = yaml::parse(&file).0?.to_json().ok()?;
     serde_json::from_str::<Value>(&json).ok()?.get(name).cloned()
 }
 
-/// The file with `accept_risk: true`.
+/// Sets `accept_risk: true` in the file.
 pub fn with_accepted_risk(text: &str) -> String {
     if let Some(text) = replaced(text, &["accept_risk"], "true") {
         return text;
@@ -65,7 +65,7 @@ pub fn with_accepted_risk(text: &str) -> String {
     }
 }
 
-/// The file's text with another value at `path`; `None` if nothing stands there.
+/// Replaces the value at `path`; `None` if there is none.
 fn replaced(text: &str, path: &[&str], value: &str) -> Option<String> {
     let file = SourceFile::new(FILE, text);
     let root = yaml::parse(&file).0?;
@@ -75,7 +75,7 @@ fn replaced(text: &str, path: &[&str], value: &str) -> Option<String> {
     }
     let range = node.span.range();
     let (before, after) = (text.get(..range.start)?, text.get(range.end..)?);
-    // A list in lines ends with its last line.
+    // A list in block style ends with its last line.
     let is_open = text.get(range)?.ends_with('\n');
     Some(format!("{before}{value}{}{after}", if is_open { "\n" } else { "" }))
 }
@@ -84,7 +84,7 @@ fn replaced(text: &str, path: &[&str], value: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// L-40: a request that is forgotten is in no list, in both notations of YAML.
+    /// L-40: a forgotten request is removed from all lists, in both notations of YAML.
     #[test]
     fn a_request_is_taken_out_of_the_lists() {
         let head = "learn: 1\nstate: proposed\n";

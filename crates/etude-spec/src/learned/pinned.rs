@@ -1,19 +1,19 @@
-//! A learned pipeline as the files of an app have it at one moment.
+//! State and content of a learned pipeline at one moment.
 
 use super::{Located, State, content_of, find};
 use crate::source::Sources;
 
-/// A learned pipeline as a run began with it: kept in the run's header.
+/// A learned pipeline as pinned at the start of a run, in the run's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pinned {
-    /// The state that holds: `active` is `assisted` where the content is not that of learn.yaml (L-65).
+    /// The effective state: `active` becomes `assisted` if the content differs from that in learn.yaml (L-65).
     pub state: State,
-    /// The hash of its content.
+    /// Content hash of the pipeline.
     pub content: String,
 }
 
 impl Pinned {
-    /// The pipeline in the directory `base/name`; `None` if that is not learned, or its learn.yaml has errors.
+    /// Pins the pipeline in the directory `base/name`; `None` if it is not learned, or its learn.yaml has errors.
     pub fn find(sources: &dyn Sources, base: &'static str, name: &str) -> Option<Self> {
         let located = find(sources, base, name)?;
         let content = content_of(sources, &located.dir());
@@ -22,7 +22,7 @@ impl Pinned {
 }
 
 impl Located {
-    /// The state that the files come to if their content has the hash `content` (L-65).
+    /// Effective state of the files if their content has the hash `content` (L-65).
     pub fn state_with(&self, content: &str) -> Option<State> {
         let learned = self.learned.as_ref()?;
         let is_edited = learned.content.as_deref().is_some_and(|known| known != content);

@@ -1,11 +1,12 @@
-//! The rules of a skill that concern tools: what the question before a write contains (`learn.md` 2.7).
+//! The rules of a skill about tools, for the question before a write (`learn.md` 2.7).
 
 use etude_core::verbatim::{holds, normal};
 
-/// Letters that a word of a tool's name needs, so that it says what the tool is about.
+/// Minimum number of letters of a significant word in a tool's name.
 const MIN_LETTERS: usize = 3;
 
-/// Every section of `body` that names one of `tools` or a word of its name, also in the plural, byte for byte; the whole body if there is none.
+/// Every section of `body` that names one of `tools` or a word of its name, including the plural, byte for byte; the
+/// whole body if there is none.
 ///
 /// A section is a heading with the text up to the next heading, or the text before the first one.
 pub fn rules_of(body: &str, tools: &[&str]) -> String {
@@ -20,7 +21,7 @@ pub fn rules_of(body: &str, tools: &[&str]) -> String {
     if found.is_empty() { body.to_owned() } else { found.concat() }
 }
 
-/// The sections of a Markdown text, which together are the text. A `#` in a code block is no heading.
+/// Sections of a Markdown text, which together are the text. A `#` in a code block does not begin a section.
 fn sections(body: &str) -> Vec<&str> {
     let (mut starts, mut at, mut is_code) = (vec![0], 0, false);
     for line in body.split_inclusive('\n') {
@@ -48,7 +49,7 @@ mod tests {
 
     const BODY: &str = "Intro.\n\n# Desk\n\nYou help.\n\n## Returns (return_items)\n\nOnly once.\n```\n# returned items\n```\n## Cancelling\n\nUse cancel_order.\n";
 
-    /// 2.7: sections that name the tool or a word of it, byte for byte; without one the whole body.
+    /// 2.7: sections that name the tool or a word of it are returned byte for byte; without one, the whole body.
     #[test]
     fn sections_that_name_a_tool_are_its_rules() {
         assert_eq!(

@@ -11,7 +11,7 @@ pub struct Listed<'a> {
     pub name: &'a str,
     /// The text by which an agent chooses the skill.
     pub description: &'a str,
-    /// The absolute path of its `SKILL.md`.
+    /// Absolute path of its `SKILL.md`.
     pub location: &'a str,
 }
 

@@ -35,7 +35,7 @@ pub(super) struct StageFile {
     pub(super) diagnostics: Vec<Diagnostic>,
 }
 
-/// Context of a stage file.
+/// Surroundings of a stage file: sources, machine and declared names.
 #[derive(Clone, Copy)]
 pub(super) struct StageFileContext<'a> {
     pub(super) sources: &'a dyn Sources,

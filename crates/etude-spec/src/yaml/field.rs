@@ -26,12 +26,12 @@ pub(crate) fn texts(entries: &Entries<'_>, field: &str) -> Vec<String> {
     items.iter().filter_map(|item| item.as_text().map(str::to_owned)).collect()
 }
 
-/// Whole number in a field.
+/// A whole number in a field; `None` if the value has another type.
 pub(crate) fn integer(entries: &Entries<'_>, field: &str) -> Option<i64> {
     entries.get(field)?.as_integer()
 }
 
-/// Number in a field.
+/// A number in a field; `None` if the value has another type.
 pub(crate) fn number(entries: &Entries<'_>, field: &str) -> Option<f64> {
     match entries.get(field)?.as_plain()? {
         Plain::Int(text) | Plain::Float(text) => text.parse().ok(),
@@ -39,7 +39,7 @@ pub(crate) fn number(entries: &Entries<'_>, field: &str) -> Option<f64> {
     }
 }
 
-/// Boolean in a field.
+/// A boolean in a field; `None` if the value has another type.
 pub(crate) fn boolean(entries: &Entries<'_>, field: &str) -> Option<bool> {
     entries.get(field)?.as_bool()
 }
