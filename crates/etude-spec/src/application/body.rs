@@ -1,4 +1,4 @@
-//! The Markdown of an `APP.md`: its sections, and what they say of commands and state (C-1.5).
+//! The Markdown body of an `APP.md`: its sections, and their statements on commands and state (C-1.5).
 
 /// The body of a contract.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +38,7 @@ impl<'b> Body<'b> {
         heads.iter().enumerate().map(one).collect()
     }
 
-    /// The text below a heading, in any case: `Confirmations`.
+    /// Text below a heading; the title is compared without case: `Confirmations`.
     pub fn section(self, title: &str) -> Option<&'b str> {
         self.sections()
             .into_iter()
@@ -46,7 +46,7 @@ impl<'b> Body<'b> {
             .map(|section| section.text)
     }
 
-    /// What the contract says of a command: the subsection named for it, else the lines that mention it.
+    /// The contract's text on a command: the subsection named for it, or else the lines that mention it.
     pub fn about_command(self, command: &str) -> Option<String> {
         let names = |title: &str| title.split(',').any(|part| part.trim().trim_matches('`') == command);
         let own = self.sections().into_iter().find(|section| section.level > 1 && names(section.title));
@@ -58,7 +58,7 @@ impl<'b> Body<'b> {
         (!lines.is_empty()).then(|| lines.join("\n").trim().to_owned())
     }
 
-    /// The files below `app/` that the section on state names in back-quotes: what may be read in place of a command
+    /// Files below `app/` that the section on state names in back-quotes. They may be read in place of a command
     /// (C-1.15).
     pub fn state_files(self) -> Vec<&'b str> {
         let Some(text) = self.section("State") else { return Vec::new() };
@@ -68,8 +68,8 @@ impl<'b> Body<'b> {
         inside.filter(is_file).collect()
     }
 
-    /// What the contract says of doing something later: the section on scheduling, if it names an option or a declared command;
-    /// else what the commands' own subsections say of an option for a date or a time.
+    /// The contract's text on scheduling: the section on it, if that names an option or a declared command. Otherwise,
+    /// the parts of the commands' own subsections about an option for a date or a time.
     pub fn scheduling(self, commands: &[String]) -> Option<String> {
         let quoted = |text: &'b str| text.split('`').skip(1).step_by(2);
         let has_word = |text: &str, command: &str| {
@@ -102,13 +102,13 @@ impl<'b> Body<'b> {
         (!own.is_empty()).then(|| own.join("\n\n"))
     }
 
-    /// True if the body says how the program is called.
+    /// True if the body describes the call of the program.
     pub fn documents_entry(self, entry: &str) -> bool {
         self.section("CLI").is_some() || !entry.is_empty() && self.0.contains(entry)
     }
 }
 
-/// The sections that a contract should have and does not (C-1.5).
+/// Recommended sections that a contract lacks (C-1.5).
 pub fn sections_missing(body: Body<'_>, contract: &super::Contract) -> Vec<&'static str> {
     let wanted = [
         ("Purpose", true),

@@ -1,4 +1,4 @@
-//! Faults that only the disk can show, and what became of commands: the words of C-1.19 beyond the file itself.
+//! Faults that only the disk can show, and outcomes of commands: the words of C-1.19 beyond the file itself.
 
 pub use crate::diagnose::applications::{
     contradiction, declined, denied, ended_by_signal, file_case, missing_app_dir, missing_app_file, missing_skills_dir,

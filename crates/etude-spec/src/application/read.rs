@@ -1,4 +1,4 @@
-//! From the YAML of an `APP.md` to a contract (C-1.8).
+//! Reading of a contract from the YAML of an `APP.md` (C-1.8).
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ pub fn read(head: &Head, directory: &str) -> Reading {
     Reading { contract, diagnostics: found }
 }
 
-/// The directory's name if it is a slug, else one made of the package's name.
+/// The directory's name if it is a slug, or else one derived from the package's name.
 fn derived(directory: &str, name: &str) -> String {
     let candidates = [directory.to_owned(), slugified(name), slugified(directory), "app".to_owned()];
     candidates.into_iter().find(|slug| is_slug(slug)).unwrap_or_default()
@@ -97,7 +97,7 @@ impl Reader<'_, '_> {
         contract
     }
 
-    /// What a listing can show of a package of another kind.
+    /// Reads the fields that a listing can show of a package of another kind.
     fn foreign(&mut self, entries: &Entries<'_>, directory: &str) -> Contract {
         let text = |key: &str| entries.get(key).and_then(scalar).unwrap_or_default().to_owned();
         let name = text("name");
@@ -113,7 +113,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The text of a scalar as written; a value of another kind is a fault.
+    /// Text of a scalar as written; any other value is a fault.
     fn text<'n>(&mut self, entries: &'n Entries<'_>, key: &str) -> Option<(&'n str, Span)> {
         let (_, node) = entries.entry(key)?;
         match scalar(node) {
@@ -216,7 +216,7 @@ impl Reader<'_, '_> {
         String::new()
     }
 
-    /// The texts of a required list.
+    /// Texts of a required list.
     fn list<'n>(&mut self, entries: &'n Entries<'_>, key: &str, start: Span) -> Vec<(&'n str, Span)> {
         let Some((key_node, node)) = entries.entry(key) else {
             self.found.push(diagnose::missing(self.file, start, key));
@@ -348,7 +348,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Entries of `metadata.statePaths` that select no state: an approval would end with the first write there.
+    /// Reports entries of `metadata.statePaths` that select no state: an approval would end with the first write there.
     fn state_paths(&mut self, metadata: &Node<'_>) {
         let Some(listed) = metadata.as_map().and_then(|entries| entries.get("statePaths")) else { return };
         let items = listed.as_seq().unwrap_or(std::slice::from_ref(listed));
@@ -361,7 +361,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The text of a scalar as it is written.
+/// Text of a scalar as written.
 fn scalar<'n>(node: &'n Node<'_>) -> Option<&'n str> {
     match &node.value {
         Yaml::Scalar(_) if node.span.is_empty() => Some(""),
@@ -370,7 +370,7 @@ fn scalar<'n>(node: &'n Node<'_>) -> Option<&'n str> {
     }
 }
 
-/// A value as JSON; what JSON cannot say is text.
+/// Converts a value to JSON; a value that JSON cannot express becomes text.
 fn value(node: &Node<'_>) -> Value {
     match &node.value {
         Yaml::Scalar(scalar) => {
@@ -393,7 +393,7 @@ fn is_short_name(name: &str) -> bool {
     name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric()) && name.bytes().all(is_word)
 }
 
-/// True for `1.2.3`, with whatever follows.
+/// True for `1.2.3` with any suffix.
 fn is_semantic(version: &str) -> bool {
     let core = version.split(['-', '+']).next().unwrap_or_default();
     let parts: Vec<&str> = core.split('.').collect();

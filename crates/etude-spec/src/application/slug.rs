@@ -6,7 +6,7 @@ pub fn is_slug(text: &str) -> bool {
     text.split('-').all(is_part)
 }
 
-/// A slug made of any text: `Echo Box!` becomes `echo-box`; empty if nothing of it can stay.
+/// Derives a slug from any text: `Echo Box!` becomes `echo-box`; empty if no character can stay.
 pub fn slugified(text: &str) -> String {
     let kept: String = text.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     kept.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")
@@ -16,7 +16,7 @@ pub fn slugified(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// C-1.4: the pattern of slugs, and one made from a name.
+    /// C-1.4: slugs match the pattern, and a name yields a valid one.
     #[test]
     fn slugs_are_kebab_case() {
         assert!(

@@ -1,11 +1,11 @@
-//! Where a package keeps its state: files that change without an approval (C-1.11).
+//! State paths of a package: files that change without an approval (C-1.11).
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// The state of every package.
+/// State paths of every package.
 const USUAL: [&str; 2] = ["app/state", "app/data"];
 
-/// The paths of a package's state: `app/state`, `app/data` and the globs of `metadata.statePaths`.
+/// State paths of a package: `app/state`, `app/data` and the globs of `metadata.statePaths`.
 #[derive(Debug, Clone)]
 pub struct StatePaths {
     set: GlobSet,
@@ -13,7 +13,8 @@ pub struct StatePaths {
 }
 
 impl StatePaths {
-    /// The usual paths and `declared`, each with everything below it. What is no glob below `app/` adds nothing.
+    /// Builds the set from the usual paths and `declared`, each with everything below it. An invalid glob, or one
+    /// outside `app/`, is ignored.
     pub fn new(declared: &[String]) -> Self {
         let mut set = GlobSetBuilder::new();
         let bases = declared.iter().filter_map(|pattern| base(pattern));
@@ -31,7 +32,7 @@ impl StatePaths {
         Self { set: set.build().unwrap_or_default(), directories }
     }
 
-    /// The directories of state that are known by name: the usual ones, and globs such as `app/cache/**`.
+    /// State directories with a known name: the usual ones, and those of globs such as `app/cache/**`.
     pub fn directories(&self) -> impl Iterator<Item = &str> {
         self.directories.iter().map(String::as_str)
     }
@@ -42,8 +43,9 @@ impl StatePaths {
     }
 }
 
-/// The glob that selects a place of state, without the `/**` at its end: `app/cache` for `app/cache/**`. `None` for what is
-/// no glob, leads out of `app/`, or selects all of it: a package whose code is state could change without its approval.
+/// Glob of a state path without the `/**` at its end: `app/cache` for `app/cache/**`. `None` for an invalid glob, one
+/// that leads out of `app/`, or one that selects all of it. If code counted as state, it could change without an
+/// approval.
 pub(super) fn base(pattern: &str) -> Option<String> {
     let path = crate::source::join("", pattern)?;
     let mut base = path.trim_end_matches('/');
@@ -64,7 +66,7 @@ mod tests {
         StatePaths::new(&declared.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>())
     }
 
-    /// C-1.11: paths are globs below `app/`; one that names a directory stands for everything in it.
+    /// C-1.11: state paths are globs below `app/`; the name of a directory covers everything in it.
     #[test]
     fn state_paths_are_globs_below_app() {
         let usual = state(&[]);

@@ -1,4 +1,4 @@
-//! One outgoing notice.
+//! Outgoing notices of an app.
 
 use globset::Glob;
 
@@ -7,27 +7,27 @@ use crate::diagnose::automation as diagnose;
 use crate::diagnostic::Diagnostic;
 use crate::yaml::{boolean, text, texts};
 
-/// One outgoing notice, as the file has it.
+/// An outgoing notice, as written in the file.
 #[derive(Debug, Clone)]
 pub struct Notice {
-    /// The name that its deliveries are listed under: `[A-Za-z0-9._-]{1,64}`.
+    /// Name of the notice in lists of its deliveries: `[A-Za-z0-9._-]{1,64}`.
     pub name: String,
-    /// The receiver, or `${env:NAME}` with all of it.
+    /// URL of the receiver, or one `${env:NAME}` that holds all of it.
     pub url: String,
-    /// The types that it reports.
+    /// Event types that the notice reports.
     pub on: Vec<String>,
-    /// The key of the signature; may hold `${env:NAME}`.
+    /// Key of the signature; may hold `${env:NAME}`.
     pub secret: String,
-    /// Globs of the pipelines and machines that it reports; none: all.
+    /// Globs of the pipelines and stage machines that the notice reports; empty means all.
     pub pipelines: Vec<String>,
-    /// The receiver may have a private address.
+    /// True if the receiver may have a private address.
     pub allows_private: bool,
-    /// Its errors. A notice with errors is not sent.
+    /// Errors of the notice. A notice with errors is not sent.
     pub broken: Vec<Diagnostic>,
 }
 
 impl Notice {
-    /// True if it reports runs of the pipeline or machine `name`.
+    /// True if the notice reports runs of the pipeline or stage machine `name`.
     pub fn covers(&self, name: &str) -> bool {
         let fits = |glob: &String| Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(name));
         self.pipelines.is_empty() || self.pipelines.iter().any(fits)
@@ -48,7 +48,7 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Notice {
         if !is_safe {
             entry.found.push(diagnose::receiver(entry.found.file, url.at, is_http));
         }
-        // A key of the environment must not go to a host that only the app's file names.
+        // A key of the environment must not reach a host that only the app's file names.
         let is_whole = url.text.starts_with("${env:") && url.text.find('}') == Some(url.text.len() - 1);
         if url.text.contains("${env:") && !is_whole {
             entry.found.push(diagnose::variable_in_receiver(entry.found.file, url.at));

@@ -1,4 +1,4 @@
-//! One schedule.
+//! Schedules of an app.
 
 use std::sync::Arc;
 
@@ -12,61 +12,61 @@ use crate::schedule::{Cron, MIN_INTERVAL_MS, Timing, zone};
 use crate::source::{SourceFile, Span};
 use crate::yaml::text;
 
-/// The default of `catch_up_within`: a day, in milliseconds.
+/// Default of `catch_up_within`: a day, in milliseconds.
 const CATCH_UP_WITHIN_MS: u64 = 86_400_000;
 
-/// One schedule, as the file has it.
+/// A schedule, as written in the file.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     /// The key under `schedules`: `[A-Za-z0-9._-]{1,64}`.
     pub name: String,
-    /// What it runs; `None` if that is missing.
+    /// Pipeline or stage machine to run; `None` if it is missing.
     pub target: Option<Target>,
     /// The pattern as written.
     pub cron: Option<String>,
-    /// The interval in milliseconds.
+    /// The interval, in milliseconds.
     pub every_ms: Option<u64>,
     /// The zone as written.
     pub timezone: Option<String>,
-    /// When it ticks; `None` if that cannot be read.
+    /// Times of the ticks; `None` if they are invalid.
     pub timing: Option<Timing>,
-    /// The input of its runs, with references to the tick.
+    /// Input of the runs, with references to the tick.
     pub input: Map<String, Value>,
-    /// What happens while an earlier run has not ended.
+    /// Handling of a tick during an earlier run.
     pub overlap: Overlap,
-    /// Which missed ticks run later.
+    /// Missed ticks that run later.
     pub catch_up: CatchUp,
-    /// How old a missed tick may be, in milliseconds.
+    /// Maximum age of a missed tick, in milliseconds.
     pub catch_up_within_ms: u64,
-    /// The largest delay of a tick, in milliseconds.
+    /// Maximum delay of a tick, in milliseconds.
     pub jitter_ms: u64,
-    /// Its errors. A schedule with errors does not tick.
+    /// Errors of the schedule. A schedule with errors does not tick.
     pub broken: Vec<Diagnostic>,
     file: Arc<SourceFile>,
-    /// Where its input stands, or its name if it has none.
+    /// Span of the input, or of the name without one.
     input_at: Span,
-    /// Where diagnostics of the whole schedule point to.
+    /// Span for diagnostics of the whole schedule.
     at: Span,
 }
 
 etude_core::words! {
-    /// What a tick does while an earlier run of its schedule has not ended.
+    /// Handling of a tick during an earlier run of its schedule.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub enum Overlap {
-        /// It is skipped.
+        /// The tick is skipped.
         #[default]
         Skip = "skip",
-        /// It waits; at most one does.
+        /// The tick waits; at most one does.
         Queue = "queue",
-        /// It cancels the earlier runs.
+        /// The tick cancels the earlier runs.
         Cancel = "cancel",
-        /// It runs beside them.
+        /// The tick runs beside them.
         Allow = "allow",
     }
 }
 
 etude_core::words! {
-    /// Which of the ticks that no server took run later.
+    /// Selection of the missed ticks that run later.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub enum CatchUp {
         /// None of them.
@@ -80,7 +80,7 @@ etude_core::words! {
 }
 
 impl Schedule {
-    /// When it ticks, as one text: another text is another pattern.
+    /// The timing as one text: two timings are equal if their texts are.
     pub fn pattern(&self) -> String {
         match (&self.cron, self.every_ms) {
             (Some(cron), _) => format!("cron {} {cron}", self.timezone.as_deref().unwrap_or_default()),
@@ -90,14 +90,15 @@ impl Schedule {
 }
 
 impl Schedule {
-    /// The errors of its input as that of what it runs. Each tick has a time and a date, so one stands for all.
+    /// Checks the input against the parameters of the target. Each tick has a time and a date, so one tick stands for
+    /// all.
     pub fn misfits(&self, declared: &InputDecl) -> Vec<Diagnostic> {
         let lookup = |reference: &str| match reference {
             "tick.at" => Some("\"1970-01-01T00:00:00.000Z\"".to_owned()),
             "tick.date" => Some("\"1970-01-01\"".to_owned()),
             _ => None,
         };
-        // A reference to something else is an error of its own.
+        // Any other reference is an error of its own.
         let Ok(filled) = template::fill(&self.input, &lookup) else { return Vec::new() };
         let problems = declared.coerce(&[], Some(&filled)).err().unwrap_or_default();
         let misfit = |problem: &InputProblem| {
@@ -106,7 +107,7 @@ impl Schedule {
         problems.iter().map(misfit).collect()
     }
 
-    /// The error of a schedule whose target cannot be made ready, such as one whose configuration cannot be read.
+    /// Error of a schedule whose target cannot be prepared, for example because its configuration is unreadable.
     pub fn unready(&self, why: &str) -> Diagnostic {
         diagnose::unready(&self.file, self.at, &self.name, why)
     }
@@ -142,7 +143,7 @@ pub(super) fn read(entry: &mut Entry<'_, '_>) -> Schedule {
     }
 }
 
-/// `cron` with `timezone`, or `every`.
+/// Reads `cron` with `timezone`, or `every`.
 fn timing(entry: &mut Entry<'_, '_>) -> Option<Timing> {
     let file = entry.found.file;
     let (cron, zone_name) = (text(entry.entries, "cron"), text(entry.entries, "timezone"));

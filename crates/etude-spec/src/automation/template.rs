@@ -1,4 +1,4 @@
-//! Values with references in double braces, which a server fills in.
+//! Values with references in double braces, for a server to fill in.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// What stands between double braces in all texts of `value`, members of arrays and objects included.
+/// References in all texts of `value`, including members of arrays and objects.
 pub fn references(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => {
@@ -43,7 +43,7 @@ pub fn references(value: &Value) -> Vec<String> {
     }
 }
 
-/// True for `raw`, `body`, `body.PATH` and `header.NAME`.
+/// True for the references of a webhook: `raw`, `body`, `body.PATH` and `header.NAME`.
 pub fn is_of_request(reference: &str) -> bool {
     let has_name = |prefix: &str| reference.strip_prefix(prefix).is_some_and(|name| !name.is_empty());
     matches!(reference, "raw" | "body") || has_name("body.") || has_name("header.")
@@ -57,8 +57,9 @@ pub fn at_path<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     })
 }
 
-/// The members with their references filled in, as the text of a JSON object. `lookup` gives the text of a JSON value. A text that is exactly
-/// one reference becomes that value as it was written, so that numbers keep their digits; a member whose whole text has no value is left out.
+/// Fills in the references of the members and returns a JSON object as text. `lookup` returns the text of a JSON value.
+/// A text that is exactly one reference becomes that value as written, so numbers keep their digits. A member whose
+/// whole text has no value is left out.
 ///
 /// # Errors
 /// A reference inside a longer text has no value.
@@ -98,7 +99,7 @@ fn fill_value(value: &Value, lookup: &dyn Fn(&str) -> Option<String>) -> Result<
     }))
 }
 
-/// A JSON value within a longer text: a string without its quotes, a number as it was written.
+/// A JSON value inside a longer text: a string without its quotes, a number as written.
 fn plain(text: String) -> String {
     match serde_json::from_str(&text) {
         Ok(Value::String(text)) => text,
@@ -107,7 +108,7 @@ fn plain(text: String) -> String {
     }
 }
 
-/// The text of the value at a path of names and numbers, in the text of a JSON value.
+/// Text of the value at a path of names and numbers, inside the text of a JSON value.
 pub fn text_at_path<'t>(text: &'t str, path: &str) -> Option<&'t str> {
     path.split('.').try_fold(text, |text, name| {
         let found = match text.trim_start().starts_with('[') {

@@ -1,4 +1,4 @@
-//! One incoming webhook.
+//! Incoming webhooks of an app.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,41 +10,41 @@ use crate::diagnose::automation as diagnose;
 use crate::diagnostic::Diagnostic;
 use crate::yaml::{Entries, Node, text, texts};
 
-/// One incoming webhook, as the file has it.
+/// An incoming webhook, as written in the file.
 #[derive(Debug, Clone)]
 pub struct Webhook {
-    /// The key under `webhooks`, which is part of the address: `[A-Za-z0-9._-]{1,64}`.
+    /// Key under `webhooks`, which is part of the address: `[A-Za-z0-9._-]{1,64}`.
     pub name: String,
-    /// What it runs; `None` if that is missing.
+    /// Pipeline or stage machine to run; `None` if it is missing.
     pub target: Option<Target>,
-    /// How the sender proves itself; `None` if that is missing.
+    /// Verification of the sender; `None` if it is missing.
     pub verify: Option<Verify>,
-    /// Paths with the values that they must have.
+    /// Paths with their required values.
     pub when: Vec<(String, Comparand)>,
-    /// The input of its runs, with references; `None`: the body.
+    /// Input of the runs, with references; `None` means the whole body.
     pub input: Option<Map<String, Value>>,
-    /// Equal bodies under different ids are different deliveries.
+    /// True if equal bodies with different ids are different deliveries.
     pub repeats: bool,
-    /// Its errors. A webhook with errors accepts nothing.
+    /// Errors of the webhook. A webhook with errors accepts nothing.
     pub broken: Vec<Diagnostic>,
 }
 
-/// How the sender of a webhook proves itself.
+/// Verification of a webhook's sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verify {
-    /// The scheme, which decides headers and what is signed.
+    /// The scheme, which decides the headers and the signed text.
     pub kind: VerifyKind,
-    /// Secrets, of which one must fit; may hold `${env:NAME}`.
+    /// Secrets, one of which must match; may hold `${env:NAME}`.
     pub secrets: Vec<String>,
     /// The header with the signature or secret, in lower case.
     pub header: Option<String>,
-    /// SHA-512 instead of SHA-256.
+    /// Use SHA-512 instead of SHA-256.
     pub is_sha512: bool,
-    /// Base64 instead of hexadecimal digits.
+    /// Use base64 instead of hexadecimal digits.
     pub is_base64: bool,
     /// The text before the signature.
     pub prefix: String,
-    /// The header with the delivery's id, in lower case.
+    /// The header with the id of the delivery, in lower case.
     pub id_header: Option<String>,
 }
 
@@ -129,13 +129,13 @@ fn verify(entry: &mut Entry<'_, '_>) -> Option<Verify> {
     })
 }
 
-/// Secrets of Standard Webhooks that no sender signs with. One that has a variable without a value is not looked at.
+/// Reports secrets of Standard Webhooks that no sender signs with. A secret whose variable has no value is skipped.
 fn standard_secrets(entry: &mut Entry<'_, '_>, entries: &Entries<'_>) {
     let nodes = entries.get("secrets").and_then(Node::as_seq).unwrap_or_default();
     let secrets: Vec<_> =
         nodes.iter().map(|node| (node.span, node.as_text().and_then(|text| (entry.expand)(text)))).collect();
     let is_key = |secret: &str| is_base64(secret.strip_prefix("whsec_").unwrap_or(secret));
-    // While one may fit, the webhook accepts deliveries.
+    // If one of them may fit, the webhook accepts deliveries.
     let may_fit = secrets.iter().any(|(_, secret)| secret.as_deref().is_none_or(is_key));
     for (at, secret) in &secrets {
         let Some(secret) = secret.as_deref().filter(|secret| !(secret.starts_with("whsec_") && is_key(secret))) else {

@@ -1,10 +1,10 @@
-//! Arguments as they are typed, taken as what `params` declares (D-16).
+//! Arguments from the command line, converted to the types in `params` (D-16).
 
 use serde_json::{Map, Value};
 
-/// The arguments of `KEY=VALUE` pairs over those of a JSON document. Texts become what the schema says: numbers,
-/// booleans, and JSON for lists and objects; what does not read as that stays text, for the validation to refuse. A key
-/// that is given several times is a list. An object whose keys are numbers is a list where the schema says so.
+/// Merges `KEY=VALUE` pairs over the arguments of a JSON document. Texts become the declared type: numbers, booleans,
+/// and JSON for lists and objects. A text that does not parse as its type stays text, for the validation to refuse. A
+/// key given several times is a list. An object with numbers as keys is a list where the schema says so.
 pub fn coerce(pairs: &[(String, String)], json: Option<Value>, params: Option<&Value>) -> Value {
     let mut args = match json {
         Some(Value::Object(members)) => members,
@@ -58,7 +58,7 @@ fn typed(text: &str, schema: Option<&Value>) -> Value {
     };
     match parsed.filter(fits) {
         Some(value) => value,
-        // One element of a list may be typed by itself.
+        // A single element of a list may be given alone.
         None if is(schema, "array") && !is(schema, "string") => Value::Array(vec![typed(text, schema.get("items"))]),
         None => Value::from(text),
     }
@@ -84,7 +84,8 @@ mod tests {
         assert_eq!(of(&[("1", "b"), ("0", "a")], json!({"type": "array"})), json!(["a", "b"]));
     }
 
-    /// D-16: what does not read as declared stays text; undeclared values are never guessed; pairs beat the document.
+    /// D-16: a value that does not parse as its type stays text; undeclared values are never guessed; pairs win over
+    /// the document.
     #[test]
     fn nothing_is_guessed() {
         let params = json!({"properties": {"n": {"type": "integer"}, "s": {"type": "string"}}});

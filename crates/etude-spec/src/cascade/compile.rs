@@ -1,4 +1,4 @@
-//! From a tool to its chain (D-4, D-6): levels, values, keys that are tools, and their order.
+//! Compilation of a tool's chain (D-4, D-6): levels, values, keys that are tools, and their order.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,34 +19,34 @@ use crate::cascade::strategy::{Hooks, Strategy};
 use crate::diagnose::cascade as diagnose;
 use crate::diagnostic::{self, Diagnostic};
 
-/// The tools that can be found by name.
+/// Lookup of tools by name.
 pub trait Skills {
-    /// The tool `name`: the first one on the search path.
+    /// Looks up a tool: the first one of that name on the search path.
     fn find(&self, name: &str) -> Option<Arc<Skill>>;
 
     /// The main skill that `skill` belongs to (D-4.1).
     fn authority(&self, skill: &Skill) -> Option<Arc<Skill>>;
 
-    /// All names, for hints.
+    /// Names of all tools, for hints.
     fn names(&self) -> Vec<String>;
 }
 
-/// The context that a cascade is computed in.
+/// Context of the computation of a cascade.
 #[derive(Debug, Clone)]
 pub struct Scope {
-    /// Where paths in `${…}` begin: the invocation's context.
+    /// The invocation's context, where paths in `${…}` begin.
     pub context: Value,
-    /// The choices where the format leaves one.
+    /// Choices where the format leaves one open.
     pub strategy: Strategy,
-    /// What is laid over the metadata.
+    /// Values that override the metadata.
     pub overrides: Overrides,
-    /// The tool that is called from outside.
+    /// Name of the tool that is called from outside.
     pub entry: String,
 }
 
 impl Scope {
-    /// A context with `locals.config` and nothing else: what a call from outside begins with. The values of
-    /// `overrides.config` are laid over `config`.
+    /// A context with nothing but `locals.config`, for a call from outside. The values of `overrides.config` override
+    /// `config`.
     pub fn new(mut config: Value, strategy: Strategy, overrides: Overrides, entry: &str) -> Self {
         for (path, value) in &overrides.config {
             super::path::set(&mut config, path, value.clone());
@@ -56,75 +56,75 @@ impl Scope {
     }
 }
 
-/// A tool with everything that its invocation needs.
+/// A compiled tool with everything that its invocation needs.
 #[derive(Debug, Clone)]
 pub struct Compiled {
     /// The tool that is invoked.
     pub skill: Arc<Skill>,
-    /// The skills whose metadata it has, nearest first.
+    /// Names of the skills whose metadata it has, nearest first.
     pub levels: Vec<String>,
     /// The merged metadata.
     pub merged: Map<String, Value>,
     /// The merged `$order`.
     pub order: Arc<Order>,
-    /// The keys that would be entries but are not, sorted.
+    /// Keys that would be entries but are declared static, sorted.
     pub statics: Vec<String>,
-    /// The entries, in order.
+    /// Names of the entries, in order.
     pub chain: Vec<String>,
-    /// The tools around every entry.
+    /// Tools that run around every entry.
     pub hooks: Vec<String>,
-    /// What `$self` adds to the layer for every skill.
+    /// Defaults that `$self` adds for this skill.
     pub self_defaults: Map<String, Value>,
 }
 
-/// Computes chains, and remembers what it has seen of each tool.
+/// Compiler of chains with caches for all tools.
 pub struct Compiler<'a> {
     skills: &'a dyn Skills,
     scope: &'a Scope,
     known: RefCell<BTreeMap<String, Rc<Known>>>,
     lines: RefCell<Lines>,
-    /// What levels add up to, by their names.
+    /// Merged levels, by their names.
     bases: RefCell<BTreeMap<String, Rc<Above>>>,
     sound: RefCell<BTreeMap<Arc<str>, OfParents>>,
-    /// The keys that can be entries, and `None` for others.
+    /// Keys that can be entries, and `None` for all others.
     entries: RefCell<BTreeMap<String, Option<Rc<str>>>>,
-    /// What tools with these keys need.
+    /// Closures of tools, by their keys.
     closures: RefCell<BTreeMap<String, Rc<Closure>>>,
-    /// Sorted chains, by the place of their order and their keys.
+    /// Sorted chains, by the address of their order and their keys.
     chains: RefCell<BTreeMap<(usize, String), Rc<Sorted>>>,
     schemas: RefCell<schemas::Known>,
 }
 
-/// What the levels above a tool add up to.
+/// Merged levels above a tool.
 struct Above {
     base: Base,
-    /// Its keys that are tools.
+    /// Keys of the merged levels that are tools.
     keys: Vec<Rc<str>>,
 }
 
-/// What is above tools of one directory with one parent.
+/// Fault-free levels above the tools of one directory with one parent.
 struct Sound {
     levels: Vec<Arc<Skill>>,
     above: Rc<Above>,
-    /// What a tool has that says nothing itself.
+    /// Result for a tool without metadata of its own.
     plain: Folded,
-    /// What the chain needs to which a tool adds these keys, if nothing is wrong with it.
+    /// Closure of the chain after a tool has added these keys; `None` if there are faults.
     chains: RefCell<BTreeMap<String, Option<Rc<Closure>>>>,
 }
 
-/// What is above the tools of one directory, by the parent that they name.
+/// Levels above the tools of one directory, by the parent that they name.
 type OfParents = BTreeMap<String, Option<Rc<Sound>>>;
 
-/// All tools that some keys need, directly or not.
+/// All tools that some keys need, directly or indirectly.
 #[derive(Default)]
 struct Closure {
     needs: BTreeMap<String, Rc<Known>>,
     faults: Vec<Diagnostic>,
 }
 
-/// A chain, or the names of a cycle.
+/// A sorted chain, or the names of a cycle.
 struct Sorted {
-    /// Keeps the order that the chain is remembered by.
+    /// Keeps the order alive that the chain is cached under.
     #[expect(dead_code, reason = "it is there so that no other order gets its address")]
     before: Arc<Order>,
     order: Arc<Order>,
@@ -136,18 +136,18 @@ struct Known {
     levels: Vec<Arc<Skill>>,
     above: Rc<Above>,
     folded: Folded,
-    /// Keys that are tools and that nothing declares static.
+    /// Keys that are tools and not declared static.
     keys: Vec<Rc<str>>,
-    /// Keys that are tools and that are declared static.
+    /// Keys that are tools and declared static.
     declared: Vec<Rc<str>>,
     diagnostics: Vec<Diagnostic>,
 }
 
-/// From this number of tools on, several threads check them: for fewer plain ones, which nearly all are, a thread takes longer
-/// to start than to help.
+/// Minimum number of tools that several threads check. Nearly all tools are plain, and for fewer of them starting a
+/// thread costs more than it saves.
 const MANY: usize = 5_000;
 
-/// What is wrong with the tools `all`, in their order.
+/// Checks the tools `all`; findings are in their order.
 pub fn check(skills: &(dyn Skills + Sync), scope: &Scope, all: &[Arc<Skill>]) -> Vec<Diagnostic> {
     parallel::parts(all, MANY, |part| {
         let compiler = Compiler::new(skills, scope);
@@ -172,7 +172,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The tool `skill` with its chain, if nothing is wrong with it, and everything that is.
+    /// Compiles the tool `skill`: its chain, unless there are errors, and all diagnostics.
     pub fn compile(&self, skill: &Arc<Skill>) -> (Option<Compiled>, Vec<Diagnostic>) {
         let known = self.known(skill);
         let mut found = self.own_faults(skill);
@@ -196,27 +196,27 @@ impl<'a> Compiler<'a> {
         (Some(compiled), found)
     }
 
-    /// What is wrong with the tool `skill`: what [`Compiler::compile`] tells, for less.
+    /// Checks the tool `skill`: the diagnostics of [`Compiler::compile`], for less work.
     pub fn check(&self, skill: &Arc<Skill>) -> Vec<Diagnostic> {
         let mut found = self.own_faults(skill);
         if self.is_plainly_sound(skill) {
             return found;
         }
         let known = self.known.borrow().get(&skill.name).cloned();
-        // What is checked is mostly a tool that no other needs: it is not remembered.
+        // Most checked tools are not needed by any other, so they are not cached.
         self.examine(skill, &known.unwrap_or_else(|| Rc::new(self.look(skill))), &mut found);
         diagnostic::sort(&mut found);
         found
     }
 
-    /// What is wrong with values that a skill declares itself, whatever is above it.
+    /// Faults of values that a skill declares itself, regardless of its levels.
     fn own_faults(&self, skill: &Skill) -> Vec<Diagnostic> {
         let mut found = self.schemas.borrow_mut().faults(skill);
         found.extend(log::faults(skill));
         found
     }
 
-    /// True for what nearly every tool is: it changes neither chain nor order, and with what is above it nothing is wrong.
+    /// True for nearly every tool: it changes neither chain nor order, and the levels above it have no fault.
     fn is_plainly_sound(&self, skill: &Arc<Skill>) -> bool {
         let Some((keys, inherit)) = skill.outline().filter(|_| !skill.is_main()) else { return false };
         let known = self.sound.borrow().get(&skill.dir).and_then(|parents| parents.get(inherit).cloned());
@@ -239,7 +239,7 @@ impl<'a> Compiler<'a> {
         needs.is_some_and(|closure| !closure.needs.contains_key(&skill.name)) && !sound.levels.iter().any(is_above)
     }
 
-    /// What is above a tool, if nothing is wrong with it.
+    /// The levels above a tool, if they have no fault.
     fn sound_above(&self, skill: &Arc<Skill>) -> Option<Sound> {
         let overrides = &self.scope.overrides;
         if !overrides.local.is_empty() || !overrides.global.is_empty() {
@@ -249,7 +249,7 @@ impl<'a> Compiler<'a> {
         levels.remove(0);
         let merge_context = self.merge_context(false);
         let above = self.above(&levels, &merge_context);
-        // A tool of no name has all of it and adds nothing.
+        // A tool without a name and without metadata stands for all plain tools.
         let no_one = Arc::new(Skill::programmatic("", "", Map::new()));
         let all: Vec<Arc<Skill>> = [no_one].into_iter().chain(levels.iter().cloned()).collect();
         let mut found = Vec::new();
@@ -258,7 +258,7 @@ impl<'a> Compiler<'a> {
         is_sound.then(|| Sound { levels, above, plain, chains: RefCell::default() })
     }
 
-    /// What the chain of a tool needs that adds these keys and nothing else, if nothing is wrong with it.
+    /// Closure of the chain of a tool that adds only these keys; `None` if there are faults.
     fn sound_chain(&self, sound: &Sound, added: &[Rc<str>]) -> Option<Rc<Closure>> {
         let key = added.join(" ");
         if let Some(known) = sound.chains.borrow().get(&key) {
@@ -288,7 +288,7 @@ impl<'a> Compiler<'a> {
         MergeContext { context: &scope.context, strategy: &scope.strategy, overrides: &scope.overrides, is_entry }
     }
 
-    /// The chain, the keys that are tools and yet not in it, and what is wrong.
+    /// Sorts the chain, and returns it with the keys that are tools but not in it. Faults go to `found`.
     fn examine(&self, skill: &Skill, known: &Known, found: &mut Vec<Diagnostic>) -> (Rc<Sorted>, Vec<Rc<str>>) {
         found.extend(known.diagnostics.iter().cloned());
         found.extend(self.missing_hooks(&known.levels, &known.folded.hooks));
@@ -305,8 +305,8 @@ impl<'a> Compiler<'a> {
         (sorted, statics)
     }
 
-    /// Hooks that no one finds: nothing of their tools could run (D-4.7). What is no bare name is a path, and a server that the
-    /// levels declare may have the hook as a tool.
+    /// Reports hooks that do not exist: their tools could not run (D-4.7). A hook that is not a bare name is a path,
+    /// and a server that the levels declare may have the hook as a tool.
     fn missing_hooks(&self, levels: &[Arc<Skill>], hooks: &[String]) -> Vec<Diagnostic> {
         if self.scope.strategy.hooks == Hooks::Nothing {
             return Vec::new();
@@ -325,9 +325,9 @@ impl<'a> Compiler<'a> {
         hooks.iter().filter(is_missing).filter_map(fault).collect()
     }
 
-    /// The chain of `live`, with what those tools say about their places themselves.
+    /// Sorts the entries `live`, with the order that those tools declare for themselves.
     fn sorted(&self, order: &Arc<Order>, live: &[Rc<str>]) -> Rc<Sorted> {
-        // An order is kept by the tool that has it, so its place is its own.
+        // The tool that has an order keeps it alive, so its address is unique.
         let key = (Arc::as_ptr(order).addr(), live.join(" "));
         if let Some(sorted) = self.chains.borrow().get(&key) {
             return Rc::clone(sorted);
@@ -383,7 +383,7 @@ impl<'a> Compiler<'a> {
         let folded = fold::fold(&levels, &above.base, &merge_context, Wanted::Keys, &mut diagnostics);
         let own = folded.merged.keys().filter_map(|key| self.entry(key));
         let all: Vec<Rc<str>> = if folded.is_outline {
-            // The keys from above come first, as they do in the merged values.
+            // The keys from above come first, as in the merged values.
             let own: Vec<Rc<str>> = own.filter(|key| !above.keys.contains(key)).collect();
             above.keys.iter().cloned().chain(own).collect()
         } else {
@@ -394,7 +394,7 @@ impl<'a> Compiler<'a> {
         Known { levels, above, folded, keys, declared, diagnostics }
     }
 
-    /// A key of metadata that is the name of a tool that can be an entry.
+    /// A metadata key that is the name of a tool and can be an entry.
     fn entry(&self, key: &str) -> Option<Rc<str>> {
         if let Some(known) = self.entries.borrow().get(key) {
             return known.clone();
@@ -405,7 +405,7 @@ impl<'a> Compiler<'a> {
         entry
     }
 
-    /// Everything that tools with these keys need.
+    /// Collects all tools that tools with these keys need.
     fn closure(&self, keys: &[Rc<str>]) -> Rc<Closure> {
         let key = keys.join(" ");
         if let Some(known) = self.closures.borrow().get(&key) {
@@ -427,8 +427,8 @@ impl<'a> Compiler<'a> {
         closure
     }
 
-    /// The tools that `skill` needs for its chain and that need it for theirs, itself included if it does (D-4.7).
-    /// Faults of the tools that it needs are its faults.
+    /// Tools that `skill` needs for its chain and that need it for theirs, including itself if it does (D-4.7). Faults
+    /// of the tools that it needs count as its own.
     fn component(&self, skill: &Skill, known: &Known, found: &mut Vec<Diagnostic>) -> BTreeSet<String> {
         let closure = self.closure(&known.keys);
         found.extend(closure.faults.iter().cloned());
@@ -436,7 +436,7 @@ impl<'a> Compiler<'a> {
         if !needs.contains_key(&skill.name) {
             return BTreeSet::new();
         }
-        // What can reach the tool, from the tools that it reaches: its strongly connected component.
+        // The tools that can reach this tool, among those that it reaches: its strongly connected component.
         let mut reaching = BTreeSet::new();
         loop {
             let before = reaching.len();

@@ -5,34 +5,35 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-/// One directive of a text.
+/// A directive in a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Directive {
-    /// Its name: that of the tool that replaces it.
+    /// Name of the directive, and of the tool that replaces it.
     pub name: String,
-    /// The text in brackets; empty if there are none.
+    /// Text in brackets; empty without brackets.
     pub label: String,
-    /// The members in braces; empty if there are none.
+    /// Members in braces; empty without braces.
     pub attributes: Map<String, Value>,
-    /// Where it stands, in bytes; that of a container does not count what it contains.
+    /// Byte range in the text; that of a container excludes its content.
     pub range: Range<usize>,
-    /// What a container `:::name` contains, up to the line of colons that closes it.
+    /// Content of a container `:::name`, up to the line of colons that closes it.
     pub content: Option<Content>,
 }
 
-/// What stands in a container.
+/// Content of a container.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
     /// The text between the lines that open and close it.
     pub text: String,
-    /// Where the container ends, in bytes: after the colons that close it.
+    /// End of the container, in bytes: after the colons that close it.
     pub end: usize,
 }
 
-/// Fewest colons of a container.
+/// Minimum number of colons of a container.
 const CONTAINER: usize = 3;
 
-/// The directives of a text, in order; those in a container after it. What stands in code spans and fenced code is none.
+/// Parses the directives of a text, in order; those in a container follow it. Code spans and fenced code contain no
+/// directives.
 pub fn parse(text: &str) -> Vec<Directive> {
     if !text.contains(':') {
         return Vec::new();
@@ -61,14 +62,14 @@ pub fn parse(text: &str) -> Vec<Directive> {
     found
 }
 
-/// The range of `ranges`, which are sorted and apart, that `at` lies in.
+/// The range that contains `at`; `ranges` are sorted and disjoint.
 fn around(ranges: &[Range<usize>], at: usize) -> Option<&Range<usize>> {
     let after = ranges.partition_point(|range| range.start <= at);
     ranges[..after].last().filter(|range| range.contains(&at))
 }
 
-/// Where the brackets and braces of a text are closed, each within its paragraph. Found in one pass, so that a text of
-/// open brackets costs no square.
+/// Closing positions of the brackets and braces of a text, each within its paragraph. One pass finds them all, so that
+/// a text of open brackets takes linear time.
 #[derive(Default)]
 struct Brackets(BTreeMap<usize, usize>);
 
@@ -96,13 +97,13 @@ impl Brackets {
         self.0.extend(open.map(|open| (open, at)));
     }
 
-    /// What stands between the bracket that opens at `open` and the one that closes it.
+    /// Text between the bracket at `open` and the one that closes it.
     fn inside<'t>(&self, text: &'t str, open: usize) -> Option<&'t str> {
         self.0.get(&open).map(|close| &text[open + 1..*close])
     }
 }
 
-/// The lines of nothing but colons, by how many they have: what closes containers.
+/// Lines of nothing but colons, by their number of colons; they close containers.
 struct Fences(BTreeMap<usize, Vec<Range<usize>>>);
 
 impl Fences {
@@ -120,8 +121,8 @@ impl Fences {
         Self(fences)
     }
 
-    /// What the container that is opened at `open` contains, if it is one and is closed: by the first line of at least as many
-    /// colons, so that containers with fewer may stand in it.
+    /// Content of the container opened at `open`; `None` if it is not a container or is not closed. The first line with
+    /// at least as many colons closes it, so containers with fewer may be nested.
     fn content(&self, text: &str, open: &Range<usize>) -> Option<Content> {
         let colons = text[open.clone()].bytes().take_while(|byte| *byte == b':').count();
         let rest = text[open.end..].split_inclusive('\n').next().unwrap_or_default();
@@ -136,7 +137,7 @@ impl Fences {
     }
 }
 
-/// The directive that begins at `start` in the line that begins at `line`, if one does. `a:b` and `::` alone are none.
+/// The directive at `start`, in the line that begins at `line`. `a:b` and `::` alone are not directives.
 fn one(text: &str, start: usize, line: usize, brackets: &Brackets) -> Option<Directive> {
     let colons = text[start..].bytes().take_while(|byte| *byte == b':').count();
     let before = text[..start].chars().next_back();
@@ -164,14 +165,14 @@ fn one(text: &str, start: usize, line: usize, brackets: &Brackets) -> Option<Dir
         attributes = attributes_of(inside);
         at += inside.len() + 2;
     }
-    // A bare `:word` is a word after a colon.
+    // A bare `:word` is only a word after a colon.
     if is_inline && !has_label && !has_attributes {
         return None;
     }
     Some(Directive { name: name_text.to_owned(), label, attributes, range: start..at, content: None })
 }
 
-/// `w=1 src="a b" .class #id on`: what has no value is true.
+/// Parses `w=1 src="a b" .class #id on`; an attribute without a value is true.
 fn attributes_of(text: &str) -> Map<String, Value> {
     let mut attributes = Map::new();
     let mut rest = text.trim_start();
@@ -199,7 +200,7 @@ fn attributes_of(text: &str) -> Map<String, Value> {
     attributes
 }
 
-/// Fenced code and code spans.
+/// Ranges of fenced code and code spans, merged and sorted.
 pub(super) fn code_ranges(text: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let (mut at, mut fence): (usize, Option<(usize, &str)>) = (0, None);
@@ -221,7 +222,7 @@ pub(super) fn code_ranges(text: &str) -> Vec<Range<usize>> {
     }
     ranges.extend(spans(text, &ranges));
     ranges.sort_by_key(|range| range.start);
-    // A span may reach into a fence; what they cover together is one range.
+    // A span may reach into a fence; then both form one range.
     ranges.dedup_by(|later, first| {
         let touches = later.start < first.end;
         first.end = if touches { first.end.max(later.end) } else { first.end };
@@ -268,7 +269,7 @@ mod tests {
         parse(text).into_iter().map(|found| (found.name, found.label)).collect()
     }
 
-    /// D-11, D-D02, D-D03: directives are found in prose and not in code.
+    /// D-11, D-D02, D-D03: directives are found in prose but not in code.
     #[test]
     fn directives_stand_in_prose_only() {
         let text = "Hi :arg[who], `:arg[no]` and ``:arg[`no`]``.\n```\n:arg[no]\n```\n::inline[f.md]\n\n:env[HOME]";
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(names("at 10:30[x], a:b[c], :word, https://x, \\:arg[x] ::"), []);
     }
 
-    /// D-11: a text of nothing but beginnings is read in one pass. Before, these took minutes.
+    /// D-11: a text of nothing but opening signs is read in one pass. Before, these took minutes.
     #[test]
     fn texts_of_beginnings_cost_no_square() {
         for piece in [
@@ -288,7 +289,7 @@ mod tests {
         }
     }
 
-    /// D-11: a container is closed by a line of at least as many colons; one that is not has no content.
+    /// D-11: a line of at least as many colons closes a container; an unclosed container has no content.
     #[test]
     fn containers_have_content() {
         let text =

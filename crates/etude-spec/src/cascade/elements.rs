@@ -1,14 +1,14 @@
-//! `$order` for the elements of lists, by JSONPath (D-6.4).
+//! `$order` for list elements, by JSONPath (D-6.4).
 
 use serde_json::Value;
 
 use crate::cascade::order::{Order, Sides};
 use crate::cascade::path;
 
-/// The JSONPaths whose sides contradict each other. The list that they select from stays as it was written.
+/// JSONPaths whose sides contradict each other. Their list keeps its written order.
 pub type Cycle = Vec<String>;
 
-/// Reorders every list of `merged` of which `order` says something. Returns one cycle for each list that has no order.
+/// Reorders every list of `merged` that `order` mentions. Returns one cycle for each list that cannot be ordered.
 pub fn reorder(merged: &mut Value, order: &Order) -> Vec<Cycle> {
     let mut cycles = Vec::new();
     let rules: Vec<(&str, &Sides)> = order.elements().collect();
@@ -36,13 +36,13 @@ pub fn reorder(merged: &mut Value, order: &Order) -> Vec<Cycle> {
     cycles
 }
 
-/// The key of the metadata that a JSONPath looks into.
+/// Metadata key that a JSONPath begins with.
 pub fn root_of(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("$.")?;
     Some(&rest[..rest.find(['.', '[']).unwrap_or(rest.len())])
 }
 
-/// The list that a JSONPath selects from: everything before its last bracket.
+/// Path of the list that a JSONPath selects from: everything before its last bracket.
 fn list_of(path: &str) -> Option<&str> {
     let mut depth = 0_usize;
     let inner = path.strip_suffix(']')?;
@@ -57,7 +57,7 @@ fn list_of(path: &str) -> Option<&str> {
     None
 }
 
-/// Which elements of the list a JSONPath selects.
+/// Indices of the elements that a JSONPath selects from the list.
 fn selected(items: &[Value], path: &str, list: &str) -> Vec<usize> {
     if list_of(path) != Some(list) {
         return Vec::new();
@@ -72,7 +72,7 @@ fn selected(items: &[Value], path: &str, list: &str) -> Vec<usize> {
     (0..items.len()).filter(|at| is_selected((*at, &items[*at]))).collect()
 }
 
-/// For each element those that must come before it.
+/// For each element, the elements that must come before it.
 fn edges(items: &[Value], rules: &[(&str, &Sides)], list: &str) -> Vec<Vec<usize>> {
     let mut before: Vec<Vec<usize>> = vec![Vec::new(); items.len()];
     for (path, sides) in rules {
@@ -92,7 +92,7 @@ fn edges(items: &[Value], rules: &[(&str, &Sides)], list: &str) -> Vec<Vec<usize
     before
 }
 
-/// The lowest place that waits for nothing comes first; `None` if everything waits.
+/// Stable topological sort: the lowest free index comes first; `None` if there is a cycle.
 fn sort(count: usize, before: &[Vec<usize>]) -> Option<Vec<usize>> {
     let mut placed = vec![false; count];
     let mut sorted = Vec::with_capacity(count);
@@ -116,7 +116,7 @@ mod tests {
         (merged["paths"].take(), cycles)
     }
 
-    /// D-6.4, D-O14: externals go to the end and keep their order; what is pinned comes first.
+    /// D-6.4, D-O14: externals go to the end and keep their order; a pinned element comes first.
     #[test]
     fn selected_elements_move_and_keep_their_order() {
         let paths = json!({"paths": [{"external": "a"}, {"external": "b"}, "x", {"ignore": "i"}, "w"]});
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(faults, 0);
     }
 
-    /// D-6.4: elements that must each come before the other are a fault, and the list stays as it is.
+    /// D-6.4: elements that must each come before the other are a fault, and the list keeps its order.
     #[test]
     fn a_cycle_of_elements_is_a_fault() {
         let order = json!({

@@ -1,4 +1,4 @@
-//! The metadata of all levels as one object, from `default` down to the tool (D-4.4 to D-4.7).
+//! Merging of the metadata of all levels, from `default` down to the tool (D-4.4 to D-4.7).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,55 +17,55 @@ use crate::diagnose::cascade as diagnose;
 use crate::diagnostic::Diagnostic;
 use crate::source::SourceFile;
 
-/// The policies that `$merge` knows (D-4.6).
+/// Merge policies of `$merge` (D-4.6).
 pub const POLICIES: &[&str] = &["prepend", "append", "shallow", "replace", "deep"];
 
-/// What the levels of a tool add up to.
+/// Merged levels of a tool.
 #[derive(Debug, Clone, Default)]
 pub struct Folded {
-    /// The merged values, annotations taken out; keys in the order in which they first came.
+    /// Merged values without annotations; keys are in the order of their first occurrence.
     pub merged: Map<String, Value>,
-    /// Values are left out ([`Wanted::Keys`]).
+    /// True if values are left out ([`Wanted::Keys`]).
     pub is_outline: bool,
     /// The merged `$order`.
     pub order: Arc<Order>,
-    /// The keys that `$static` takes out of the chain; `None` stands for all of them.
+    /// Keys that `$static` removes from the chain; `None` stands for all keys.
     pub statics: Option<BTreeSet<String>>,
-    /// The keys that `$dynamic` keeps in it.
+    /// Keys that `$dynamic` keeps in the chain.
     pub dynamics: BTreeSet<String>,
-    /// The tools that `$hook` puts around every entry.
+    /// Tools that `$hook` runs around every entry.
     pub hooks: Vec<String>,
-    /// What `$self` of the tool itself says.
+    /// Values of the tool's own `$self`.
     pub self_defaults: Map<String, Value>,
 }
 
-/// With what values are interpolated, and what is laid over them.
+/// Context of interpolation and overrides.
 #[derive(Debug, Clone, Copy)]
 pub struct MergeContext<'a> {
-    /// Where paths in `${…}` begin.
+    /// The context where paths in `${…}` begin.
     pub context: &'a Value,
-    /// The choices where the format leaves one.
+    /// Choices where the format leaves one open.
     pub strategy: &'a Strategy,
-    /// What the command line and the environment lay over the merged values (D-16).
+    /// Values from the command line and the environment that override the merged values (D-16).
     pub overrides: &'a Overrides,
-    /// The tool is the one that was called from outside.
+    /// True for the tool that was called from outside.
     pub is_entry: bool,
 }
 
-/// What the levels above a tool add up to: the same for all tools that have the same ones.
+/// Merged levels above a tool: the same for all tools with the same levels.
 #[derive(Debug, Clone, Default)]
 pub struct Base {
     state: State,
-    /// The merged values with their lists in order, for tools that change neither.
+    /// Merged values with their lists in order, for tools that change neither.
     sorted: Map<String, Value>,
-    /// The keys whose lists are ordered.
+    /// Keys of the lists that are ordered.
     lists: Vec<String>,
-    /// Orders of elements in `sorted` that contradict themselves: a fault of every tool that has these lists.
+    /// Contradictory orders of elements in `sorted`: a fault of every tool with these lists.
     cycles: Vec<elements::Cycle>,
     diagnostics: Vec<Diagnostic>,
 }
 
-/// Folds the levels above a tool, which come nearest first.
+/// Merges the levels above a tool, which are given nearest first.
 pub fn base(levels: &[Arc<Skill>], merge_context: &MergeContext<'_>) -> Base {
     let mut state = State { statics: Some(BTreeSet::new()), ..State::default() };
     let mut diagnostics = Vec::new();
@@ -91,17 +91,17 @@ impl Base {
     }
 }
 
-/// How much of a tool is wanted.
+/// Extent of the merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
     /// Keys and values, for an invocation.
     Values,
-    /// Its keys, for its chain and for what is wrong with it. Where values change neither, `merged` has the tool's own
-    /// keys only, without their values, and [`Folded::is_outline`] is true.
+    /// Keys only, for a tool's chain and its faults. If values change neither, `merged` has only the tool's own keys,
+    /// without their values, and [`Folded::is_outline`] is true.
     Keys,
 }
 
-/// Lays the tool, the first of `levels`, over what is above it.
+/// Merges the tool, the first of `levels`, over the levels above it.
 pub fn fold(
     levels: &[Arc<Skill>],
     base: &Base,
@@ -212,7 +212,7 @@ impl State {
         }
     }
 
-    /// The same for a tool whose values no one wants.
+    /// Merges a tool without its values.
     fn outline(&mut self, tool: &Skill, merge_context: &MergeContext<'_>, found: &mut Vec<Diagnostic>) {
         let is_annotation = |key: &str| key.starts_with('$') && !key.starts_with("${");
         let metadata = interpolate::object_of(
@@ -264,7 +264,7 @@ impl State {
                     }
                     _ => false,
                 },
-                // `$inherit` was read for the levels; what else begins with `$` is for somebody else.
+                // `$inherit` was read for the levels; any other key that begins with `$` belongs to another reader.
                 _ => true,
             };
             if !fits {
@@ -299,7 +299,7 @@ impl State {
     }
 }
 
-/// Entries that must come before themselves. The first level that orders one of them is at fault.
+/// Reports entries that must come before themselves, at the first level that orders one of them.
 pub(super) fn order_cycle(levels: &[Arc<Skill>], names: &[String]) -> Diagnostic {
     let place = |skill: &Arc<Skill>| {
         let order = skill.metadata().get("$order")?;
@@ -332,7 +332,7 @@ fn shape(annotation: &str) -> &'static str {
     }
 }
 
-/// Lays a nearer value over a farther one (D-4.6).
+/// Merges a nearer value over a farther one (D-4.6).
 fn combine(policy: Option<&str>, known: &mut Value, nearer: Value) {
     let list = |value: Value| match value {
         Value::Array(items) => items,
@@ -340,7 +340,7 @@ fn combine(policy: Option<&str>, known: &mut Value, nearer: Value) {
         value => vec![value],
     };
     match policy {
-        // Null adds nothing to a list, and a single value stays as it was written.
+        // Null adds nothing to a list, and a single value stays as written.
         Some("prepend" | "append") if nearer.is_null() => {}
         Some("prepend" | "append") if known.is_null() => *known = nearer,
         Some("prepend") => *known = Value::Array(list(nearer).into_iter().chain(list(known.take())).collect()),

@@ -1,4 +1,4 @@
-//! `${path}` and `${path:-text}` in the texts of metadata (D-5).
+//! Interpolation of `${path}` and `${path:-text}` in metadata (D-5).
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::cascade::path;
 use crate::cascade::strategy::{EmptyFallback, Strategy, UndefinedInterpolation};
 
-/// `value` with every text in it interpolated, keys included; paths begin at `context`.
+/// Interpolates every text in `value`, keys included; paths begin at `context`.
 pub fn value(value: &Value, context: &Value, strategy: &Strategy) -> Value {
     match value {
         Value::String(text) => self::text(text, context, strategy),
@@ -17,12 +17,12 @@ pub fn value(value: &Value, context: &Value, strategy: &Strategy) -> Value {
     }
 }
 
-/// The same for an object.
+/// Interpolates all members of an object.
 pub fn object(members: &Map<String, Value>, context: &Value, strategy: &Strategy) -> Map<String, Value> {
     object_of(members.iter(), context, strategy)
 }
 
-/// The same for some members of one.
+/// Interpolates some members of an object.
 pub fn object_of<'m>(
     members: impl Iterator<Item = (&'m String, &'m Value)>,
     context: &Value,
@@ -31,20 +31,20 @@ pub fn object_of<'m>(
     members.map(|(name, member)| (key(name, context, strategy), value(member, context, strategy))).collect()
 }
 
-/// The name of a member.
+/// Interpolates the name of a member.
 pub fn key(name: &str, context: &Value, strategy: &Strategy) -> String {
     if name.contains('$') { shown(&text(name, context, strategy)).into_owned() } else { name.to_owned() }
 }
 
-/// How deep fallbacks may stand in fallbacks; a deeper one stays as it is written.
+/// Maximum nesting depth of fallbacks; a deeper one stays as written.
 const MAX_DEPTH: usize = 32;
 
-/// The longest text that interpolation makes, in bytes: an expression that would make it longer stays as it is written. A
-/// text that names a large value a thousand times is no way to fill the memory.
+/// Maximum length of an interpolated text, in bytes; an expression that would exceed it stays as written. A text that
+/// names a large value a thousand times must not fill the memory.
 const MAX_LENGTH: usize = 16 << 20;
 
-/// One text. A text that is exactly one expression becomes what that is, of whatever type; in a longer one, what is no
-/// text is inserted as JSON. `\${` is a literal `${`; what is not closed stays as it is.
+/// Interpolates one text. A text that is exactly one expression becomes its value, of any type. In a longer text, any
+/// value but a text is inserted as JSON. `\${` is a literal `${`; an unclosed expression stays as written.
 pub fn text(text: &str, context: &Value, strategy: &Strategy) -> Value {
     text_below(text, context, strategy, 0)
 }
@@ -92,7 +92,7 @@ fn undefined_alone(text: &str, strategy: &Strategy) -> Value {
     }
 }
 
-/// Where the brace that `text` stands in is closed, braces inside apart.
+/// Position of the brace that closes the one before `text`, skipping nested braces.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {
@@ -106,7 +106,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// What an expression gives; `None` if there is nothing and nothing to fall back to.
+/// Value of an expression; `None` if it has neither a value nor a fallback.
 fn expression(inner: &str, context: &Value, strategy: &Strategy, depth: usize) -> Option<Value> {
     let (path, fallback) = match inner.split_once(":-") {
         Some((path, fallback)) => (path, Some(fallback)),
@@ -123,7 +123,7 @@ fn expression(inner: &str, context: &Value, strategy: &Strategy, depth: usize) -
     }
 }
 
-/// Text as it is, anything else as JSON.
+/// Text unchanged, any other value as JSON.
 pub fn shown(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => Cow::Borrowed(text),
@@ -141,7 +141,8 @@ mod tests {
         self::text(text, &context, strategy)
     }
 
-    /// D-5: the fallback is taken for nothing, null and the empty text, and is interpolated itself (`EmptyFallback`).
+    /// D-5: the fallback replaces a missing value, null and the empty text, and is interpolated itself
+    /// (`EmptyFallback`).
     #[test]
     fn fallbacks_are_texts_of_their_own() {
         let strategy = Strategy::default();
@@ -156,7 +157,8 @@ mod tests {
         assert_eq!(interpolated("${a:-e}", &strict), json!("e"));
     }
 
-    /// D-5: what is not there is null alone and nothing inside; or stays as written (`UndefinedInterpolation`).
+    /// D-5: a missing value is null when alone and empty inside a text; or it stays as written
+    /// (`UndefinedInterpolation`).
     #[test]
     fn what_is_not_there_is_null_or_nothing() {
         let strategy = Strategy::default();
@@ -167,7 +169,7 @@ mod tests {
         assert_eq!(interpolated("x${a.b}y", &literal), json!("x${a.b}y"));
     }
 
-    /// D-5: neither depth nor repetition makes an expression dangerous; what goes too far stays as it is written.
+    /// D-5: expressions beyond the limits of depth or length stay as written.
     #[test]
     fn bombs_stay_as_they_are_written() {
         let deep = interpolated(&("${a:-".repeat(100_000) + &"}".repeat(100_000)), &Strategy::default());
@@ -177,7 +179,7 @@ mod tests {
         assert!(many.as_str().is_some_and(|text| text.len() <= MAX_LENGTH + 10_000 && text.ends_with("${large} ")));
     }
 
-    /// D-5: keys are interpolated, too.
+    /// D-5: keys are interpolated as well.
     #[test]
     fn keys_are_interpolated() {
         let members = json!({"$.paths[?(@ == '${w:-./workspace}')]": {"before": ["${c}"]}, "$order": 1});

@@ -1,4 +1,4 @@
-//! From a tool to the skills whose metadata it gets, nearest first (D-4.3).
+//! Levels of a tool: the skills whose metadata it gets, nearest first (D-4.3).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,19 +13,19 @@ use crate::cascade::strategy::{MissingInherit, Strategy};
 use crate::diagnose::cascade as diagnose;
 use crate::diagnostic::Diagnostic;
 
-/// The word for the authority in `$inherit`.
+/// Word for the authority in `$inherit`.
 const AUTHORITY: &str = "$authority";
 
-/// Most skills that a skill inherits from, `default` not counted.
+/// Maximum number of skills that a skill inherits from, without `default`.
 const MAX_LENGTH: usize = 128;
 
-/// The lines of skills that were seen: themselves and everything that they inherit, but for `default`.
+/// Linearizations by skill name: the skill and everything that it inherits, except `default`.
 pub type Lines = BTreeMap<String, Rc<[Arc<Skill>]>>;
 
-/// The levels of `tool`: itself, its parents linearized by C3, and `default` unless it opted out.
+/// Levels of `tool`: itself, its parents linearized by C3, and `default` unless it opted out.
 ///
 /// # Errors
-/// A parent that does not exist, a loop, parents in an order that nothing satisfies, or more than `MAX_LENGTH` levels.
+/// A missing parent, a loop, a parent order that cannot be satisfied, or more than `MAX_LENGTH` levels.
 pub fn of(
     skills: &dyn Skills,
     tool: &Arc<Skill>,
@@ -43,7 +43,7 @@ pub fn of(
     Ok(levels)
 }
 
-/// `$inherit: false`: the tool leaves the standard pipeline.
+/// True for `$inherit: false`: the tool leaves the standard pipeline.
 fn opts_out(skill: &Skill) -> bool {
     skill.metadata().get("$inherit") == Some(&Value::Bool(false))
 }
@@ -51,14 +51,14 @@ fn opts_out(skill: &Skill) -> bool {
 struct Walk<'a> {
     skills: &'a dyn Skills,
     strategy: &'a Strategy,
-    /// The tool whose levels are collected.
+    /// Tool whose levels are collected.
     tool: &'a Skill,
     stack: Vec<String>,
     lines: &'a mut Lines,
 }
 
 impl Walk<'_> {
-    /// The line of a parent, which many have.
+    /// Linearization of a parent; many tools share it.
     fn linearize(&mut self, skill: &Arc<Skill>) -> Result<Rc<[Arc<Skill>]>, Box<Diagnostic>> {
         if let Some(known) = self.lines.get(&skill.name) {
             return Ok(Rc::clone(known));
@@ -70,7 +70,7 @@ impl Walk<'_> {
 
     fn line(&mut self, skill: &Arc<Skill>) -> Result<Vec<Arc<Skill>>, Box<Diagnostic>> {
         let parents = self.parents(skill)?;
-        // What was seen already is not walked again, so that the depth of the walk alone is no bound.
+        // Cached lines are not walked again, so the depth of the walk alone sets no bound.
         if self.stack.len() > MAX_LENGTH || parents.len() > MAX_LENGTH {
             return Err(self.too_many());
         }
@@ -89,7 +89,7 @@ impl Walk<'_> {
             let inconsistent = || diagnose::inconsistent_inherit(&skill.file, skill.place("/$inherit"), &skill.name);
             all.extend(merge(lists).ok_or_else(|| Box::new(inconsistent()))?);
         } else {
-            // One parent's line is what C3 gives.
+            // The line of a single parent is the result of C3.
             all.extend(lists.pop().unwrap_or_default());
         }
         self.stack.pop();
@@ -104,7 +104,7 @@ impl Walk<'_> {
         Box::new(diagnose::too_many_parents(&tool.file, tool.place("/$inherit"), &tool.name, MAX_LENGTH))
     }
 
-    /// The parents as written, with the authority put in and `default` left out, each with where it is written.
+    /// Parents as written, each with its place. The authority is inserted, and `default` is left out.
     fn parents(&self, skill: &Arc<Skill>) -> Result<Vec<(Arc<Skill>, String)>, Box<Diagnostic>> {
         let authority = || {
             let found = self.skills.authority(skill);
@@ -145,7 +145,7 @@ impl Walk<'_> {
     }
 }
 
-/// The C3 merge: again and again the first head that is in no tail.
+/// The C3 merge: repeatedly takes the first head that is in no tail.
 fn merge(mut lists: Vec<Vec<Arc<Skill>>>) -> Option<Vec<Arc<Skill>>> {
     let mut out = Vec::new();
     loop {

@@ -1,9 +1,9 @@
-//! The default library: `default.skill.md`, the stages, the directives. Part of the program.
+//! The built-in default library: `default.skill.md`, the middleware, the directives.
 
 use crate::cascade::skill::{Skill, SkillHandler};
 use crate::source::{Entry, FileKind, ReadFailure, Sources};
 
-/// Where the library is, as `locals.config.library` has it. No directory can be called so.
+/// Location of the library in `locals.config.library`. No directory can have this name.
 pub const LIBRARY: &str = "library:";
 
 /// The main skill of the library, which is the last level of every tool.
@@ -60,7 +60,7 @@ const FILES: &[(&str, &str)] = &[
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Library;
 
-/// The text of a file of the library, by its path with [`LIBRARY`] before it.
+/// Text of a library file, by its path with the prefix [`LIBRARY`].
 pub fn text(path: &str) -> Option<&'static str> {
     let inner = path.strip_prefix(LIBRARY)?.trim_start_matches('/');
     FILES.iter().find(|(known, _)| *known == inner).map(|(_, text)| *text)
@@ -71,7 +71,7 @@ pub(super) fn holds(dir: &str) -> bool {
     dir.strip_prefix(LIBRARY).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// What is part of the runtime has no text to run: a skill of the library that is not a prompt.
+/// Marks library skills other than prompts as builtin tools: they are part of the runtime and have no text to run.
 pub(super) fn native(mut skill: Skill) -> Skill {
     if skill.dir.starts_with(LIBRARY) && skill.name != DEFAULT {
         skill.body = SkillHandler::BuiltinTool;

@@ -1,4 +1,4 @@
-//! What `log` of a skill chooses: the level, the scope and the reporter of its calls (D-10, D-16).
+//! The `log` setting of a skill: the level, the scope and the reporter of its calls (D-10, D-16).
 
 use serde_json::Value;
 
@@ -6,16 +6,16 @@ use crate::cascade::skill::Skill;
 use crate::diagnose::cascade as diagnose;
 use crate::diagnostic::Diagnostic;
 
-/// The levels, from that of the least important lines on.
+/// Log levels, least important first.
 pub const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error", "silent"];
 
-/// What the lines of a log are about, one of which a chain may choose.
+/// Subjects of log lines; a chain may choose one.
 pub const SCOPES: &[&str] = &["pipeline", "events", "tools", "agent"];
 
-/// The reporters: one for each scope, which reports nothing else, and one that writes JSON.
+/// Reporters: one for each scope, limited to it, and one that writes JSON.
 pub const REPORTERS: &[&str] = &["pipeline", "events", "tools", "agent", "json"];
 
-/// The words of a value of `scope`: a list, or a text with commas. `full` stands for everything.
+/// Words of a `scope` value: a list, or a text with commas. `full` stands for everything.
 pub fn scopes(value: &Value) -> Vec<String> {
     let texts: Vec<&str> = match value {
         Value::String(text) => text.split(',').collect(),
@@ -25,7 +25,7 @@ pub fn scopes(value: &Value) -> Vec<String> {
     texts.into_iter().map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
 }
 
-/// What is wrong with the `log` that a skill declares itself, as warnings: a call goes on without what is not known.
+/// Faults of a skill's own `log`, as warnings: a call ignores unknown words.
 pub(super) fn faults(skill: &Skill) -> Vec<Diagnostic> {
     if skill.outline().is_some_and(|(mut keys, _)| !keys.any(|key| key == "log")) {
         return Vec::new();

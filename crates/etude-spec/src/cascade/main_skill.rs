@@ -1,4 +1,4 @@
-//! Which skill a project begins with (D-4.2).
+//! Discovery of a project's main skill (D-4.2).
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use crate::diagnostic::Diagnostic;
 use crate::skill::SKILL_FILE;
 use crate::source::{FileKind, Sources};
 
-/// What a directory says about the project's main skill.
+/// Main skill of a project, as found in one directory.
 #[derive(Debug, Clone, Default)]
 pub struct ProjectMain {
-    /// The skill, if there is exactly one that can be it.
+    /// The skill, if there is exactly one candidate.
     pub skill: Option<Arc<Skill>>,
-    /// It says of itself that it is.
+    /// True if the skill is marked as main.
     pub is_marked: bool,
-    /// Several files could be it, or cannot be read.
+    /// Diagnostics if several files are candidates, or are unreadable.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Looks at the skill files directly in `dir`: the only one, else the one that is marked.
+/// Finds the main skill among the files directly in `dir`: the only one, or else the marked one.
 pub fn project_main(sources: &dyn Sources, dir: &str) -> ProjectMain {
     let mut found = ProjectMain::default();
     let Ok(mut entries) = sources.list("") else { return found };

@@ -1,21 +1,21 @@
-//! What the tools of MCP servers are called as skills, and how a server is spoken to (D-12).
+//! Skill names of the tools of MCP servers, and the transport of a server (D-12).
 
 use serde_json::Value;
 
-/// The name of a server's tool: `read_file` of `filesystem` is `filesystem-read-file`.
+/// Skill name of a server's tool: `read_file` of `filesystem` is `filesystem-read-file`.
 pub fn tool_name(server: &str, tool: &str) -> String {
     format!("{}-{}", sanitized(server), sanitized(tool)).trim_matches('-').to_owned()
 }
 
-/// Its address: `mcp://filesystem/read-file`.
+/// Address of a server's tool: `mcp://filesystem/read-file`.
 pub fn uri(server: &str, tool: &str) -> String {
     format!("mcp://{}/{}", sanitized(server), sanitized(tool))
 }
 
-/// A value of `env` or `headers` when its server is launched: `${NAME}` is a variable of the environment.
+/// Expands a value of `env` or `headers` at the launch of its server: `${NAME}` is an environment variable.
 ///
 /// # Errors
-/// Those of `variable`: why a variable is not available.
+/// The error of `variable`: the reason why a variable is not available.
 pub fn launched(text: &str, variable: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once("${") {
@@ -39,24 +39,24 @@ fn sanitized(text: &str) -> String {
     name.trim_end_matches('-').to_owned()
 }
 
-/// True if a skill runs without the server where it does not start: `optional: true`.
+/// True if a skill may run without this server when it does not start: `optional: true`.
 pub fn is_optional(entry: &Value) -> bool {
     entry.get("optional").and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// How a server is spoken to.
+/// Transport to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// A child process.
+    /// A child process with stdin and stdout.
     Stdio,
     /// Streamable HTTP, to the address under `url`.
     Http,
 }
 
-/// How the server of an entry of `mcp` is spoken to; an entry with both has a `url`.
+/// Transport of the server of an `mcp` entry; a `url` wins over a `command`.
 ///
 /// # Errors
-/// What the entry lacks.
+/// The missing key of the entry.
 pub fn transport(entry: &Value) -> Result<Transport, &'static str> {
     let is_text = |key: &str| entry.get(key).is_some_and(Value::is_string);
     match (is_text("url"), is_text("command")) {
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(tool_name("GitHub", "Get__Issue!"), "github-get-issue");
     }
 
-    /// D-12: variables are looked up at launch, and what is no variable stays.
+    /// D-12: variables are looked up at launch, and any other text stays.
     #[test]
     fn values_are_completed_at_launch() {
         let variable = |name: &str| if name == "A" { Ok("${B}".to_owned()) } else { Err(format!("no {name}")) };

@@ -1,17 +1,17 @@
-//! What a JavaScript module exports as `frontmatter`, read without running the module.
+//! The `frontmatter` export of a JavaScript module, read without running the module.
 
 use serde_json::{Map, Value};
 
-/// Deeper literals are not read.
+/// Maximum nesting depth of a literal.
 const MAX_DEPTH: usize = 64;
 
-/// The frontmatter of a module whose source is `text`: an object without members if the module exports none, `None` if it is
-/// no plain object literal, so that only running the module tells it.
+/// Frontmatter of a module with the source `text`: an empty object if the module exports none. `None` if the export is
+/// not a plain object literal, so that only running the module can evaluate it.
 ///
-/// It is read in the form `export const frontmatter = {…}`, once, outside of any block, and with no other use of the name.
-/// Whatever could make the exported value another one gives `None`.
+/// The accepted form is `export const frontmatter = {…}`, once, outside of any block, and without any other use of the
+/// name. Anything that could change the exported value gives `None`.
 pub fn frontmatter(text: &str) -> Option<Value> {
-    // Names can be written with escapes, and everything of another module can be exported.
+    // Names can be written with escapes, and a module can export everything of another one.
     if text.contains("\\u") {
         return None;
     }
@@ -46,7 +46,7 @@ fn is_forwarding(text: &str) -> bool {
     parts.any(|rest| rest.trim_start().starts_with(['*', '/']))
 }
 
-/// What follows `export const frontmatter =` at the start of `text`.
+/// The text after `export const frontmatter =` at the start of `text`.
 fn declared(text: &str) -> Option<&str> {
     let word = |text: &'_ str, word: &str| -> Option<usize> {
         let rest = text.strip_prefix(word)?;
@@ -54,13 +54,13 @@ fn declared(text: &str) -> Option<&str> {
         (trimmed.len() < rest.len()).then_some(text.len() - trimmed.len())
     };
     let rest = &text[word(text, "export")?..];
-    // What can be assigned again may be another value when it is read.
+    // Without `const`, the value may be assigned again before it is read.
     let rest = rest[word(rest, "const")?..].strip_prefix("frontmatter")?.trim_start();
     let rest = rest.strip_prefix('=')?;
     (!rest.starts_with(['=', '>'])).then(|| rest.trim_start())
 }
 
-/// Whether a statement ends before `rest`.
+/// True if a statement ends before `rest`.
 fn is_end(rest: &str) -> bool {
     let mut scan = Scan { rest };
     if scan.skip_blank().is_none() {
@@ -75,13 +75,13 @@ fn is_end(rest: &str) -> bool {
     scan.rest.is_empty() || scan.rest.starts_with(';') || (is_new_line && is_word && !goes_on)
 }
 
-/// Goes through a source token by token, without a grammar.
+/// Token-by-token scan of a source, without a grammar.
 struct Scan<'t> {
     rest: &'t str,
 }
 
 impl Scan<'_> {
-    /// Skips white space and comments; `None` if a comment does not end.
+    /// Skips white space and comments; `None` at an unclosed comment.
     fn skip_blank(&mut self) -> Option<()> {
         loop {
             self.rest = self.rest.trim_start();
@@ -95,8 +95,8 @@ impl Scan<'_> {
         }
     }
 
-    /// Skips a string, a word, a sign, or everything between brackets; `None` at the end, and where only a grammar could
-    /// tell what it is.
+    /// Skips a string, a word, a sign, or everything between brackets; `None` at the end, or if only a grammar could
+    /// classify the token.
     fn skip_token(&mut self) -> Option<()> {
         let mut depth = 0_usize;
         loop {
@@ -104,7 +104,7 @@ impl Scan<'_> {
             let first = self.rest.chars().next()?;
             match first {
                 '"' | '\'' => self.skip_string(first)?,
-                // A regular expression or a division, and text with code in it.
+                // `/` begins a regular expression or a division, and a template may contain code.
                 '/' | '`' => return None,
                 '{' | '[' | '(' if depth == MAX_DEPTH => return None,
                 '{' | '[' | '(' => {
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Nothing is said about a module that could export something else.
+    /// A module that could export something else gives no frontmatter.
     #[test]
     fn what_only_running_shows_is_not_guessed() {
         for text in [

@@ -1,4 +1,4 @@
-//! Which entry of a chain comes before which (D-6.1 to D-6.3).
+//! Order of the entries of a chain (D-6.1 to D-6.3).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,16 +9,16 @@ use crate::cascade::path;
 use crate::cascade::skill::names;
 use crate::cascade::strategy::TieBreak;
 
-/// The merged `$order` of some levels: names in the order in which they were first declared.
+/// The merged `$order` of some levels; names are in the order of their first declaration.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Order(IndexMap<String, Sides>);
 
-/// What one name must come before and after. A side that is not given is not replaced.
+/// Names that one name must precede and follow. A missing side leaves that of a farther level.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sides {
-    /// What it must come before.
+    /// Names that follow it.
     pub before: Option<Vec<String>>,
-    /// What it must come after.
+    /// Names that precede it.
     pub after: Option<Vec<String>>,
 }
 
@@ -36,7 +36,7 @@ impl Sides {
 }
 
 impl Order {
-    /// Lays what a nearer level says over this, side by side. False if it is no `$order`.
+    /// Merges the `$order` of a nearer level, side by side. False if it is invalid.
     pub fn merge(&mut self, nearer: &Value) -> bool {
         let Value::Object(members) = nearer else { return nearer.is_null() };
         let mut fits = true;
@@ -52,7 +52,7 @@ impl Order {
         fits
     }
 
-    /// Adds what a tool says about itself, unless the cascade says something about it.
+    /// Adds the order that a tool declares for itself, unless the cascade orders it.
     pub fn suggest(&mut self, name: &str, metadata: &serde_json::Map<String, Value>) {
         if self.0.contains_key(name) {
             return;
@@ -64,12 +64,12 @@ impl Order {
         }
     }
 
-    /// What is said about elements of lists: JSONPaths with their sides.
+    /// Orders of list elements: JSONPaths with their sides.
     pub fn elements(&self) -> impl Iterator<Item = (&str, &Sides)> {
         self.0.iter().filter(|(name, _)| path::is_json_path(name)).map(|(name, sides)| (name.as_str(), sides))
     }
 
-    /// What is said about names.
+    /// Orders of entries: names with their sides.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Sides)> {
         self.0.iter().filter(|(name, _)| !path::is_json_path(name)).map(|(name, sides)| (name.as_str(), sides))
     }
@@ -90,8 +90,8 @@ impl Order {
 
     /// Sorts `keys`, the live entries.
     ///
-    /// Names that are no live entries stay as anchors, so that an order through them holds. An entry of which nothing is
-    /// said stands between `$configure` and `$post-configure`.
+    /// Names that are not live entries stay as anchors, so that an order through them holds. An entry without an order
+    /// goes between `$configure` and `$post-configure`.
     ///
     /// # Errors
     /// The names of a cycle.
@@ -115,11 +115,11 @@ impl Order {
     }
 }
 
-/// Names and which comes before which, in the order of declaration.
+/// Directed graph of names and their order; nodes are in the order of declaration.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
     nodes: IndexSet<String>,
-    /// Places in `nodes`.
+    /// Edges as indices into `nodes`.
     edges: IndexSet<(usize, usize)>,
 }
 
@@ -174,7 +174,7 @@ impl Graph {
         if sorted.len() == self.nodes.len() {
             return Ok(sorted.into_iter().map(|node| self.nodes[node].clone()).collect());
         }
-        // What only waits for the cycle is not part of it.
+        // A node that only waits for the cycle is not part of it.
         let mut left: BTreeSet<usize> = (0..self.nodes.len()).filter(|node| waits_for[*node] > 0).collect();
         while let Some(node) = left.iter().copied().find(|node| !next[*node].iter().any(|after| left.contains(after))) {
             left.remove(&node);
@@ -198,7 +198,8 @@ mod tests {
         names.split(' ').map(str::to_owned).collect()
     }
 
-    /// D-6.3: among what is free, the first to become free comes first; the other choice is `TieBreak::Declaration`.
+    /// D-6.3: of several free entries, the first to become free comes first; the alternative is
+    /// `TieBreak::Declaration`.
     #[test]
     fn ties_are_broken_by_a_queue() {
         let order = order(&[json!({
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(order.sort(&keys, TieBreak::Declaration).unwrap(), ["last", "end", "wrap"]);
     }
 
-    /// D-6.2: a nearer level replaces the side that it gives, and the place of a name stays.
+    /// D-6.2: a nearer level replaces only the sides that it gives, and a name keeps its place.
     #[test]
     fn nearer_sides_replace_farther_ones() {
         let far = json!({"a": {"after": ["x"], "before": ["y"]}, "b": {}});
@@ -219,7 +220,7 @@ mod tests {
         assert!(!Order::default().merge(&json!([1])));
     }
 
-    /// D-6.2: a tool may say itself where it stands; the cascade's word counts more.
+    /// D-6.2: a tool may order itself; the cascade's order has priority.
     #[test]
     fn a_tool_may_order_itself() {
         let mut order = order(&[json!({"a": {"before": ["$x"]}})]);

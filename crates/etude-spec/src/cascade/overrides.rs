@@ -1,25 +1,25 @@
-//! What the command line and the environment lay over metadata (D-16).
+//! Overrides of metadata from the command line and the environment (D-16).
 
 use serde_json::Value;
 
 use crate::cascade::path;
 
-/// Values by path, later ones over earlier ones.
+/// Values by path; later ones win over earlier ones.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Overrides {
-    /// For the skill that is called from outside: `--local`.
+    /// Overrides for the skill that is called from outside: `--local`.
     pub local: Vec<(String, Value)>,
-    /// For every skill: `--global`.
+    /// Overrides for every skill: `--global`.
     pub global: Vec<(String, Value)>,
-    /// For `locals.config`: `--set`.
+    /// Overrides for `locals.config`: `--set`.
     pub config: Vec<(String, Value)>,
 }
 
-/// What names of variables begin with.
+/// Prefixes of the environment variables.
 const PREFIXES: &[&str] = &["ETUDE_", "AGENT_APPS_"];
 
 impl Overrides {
-    /// Lays the values over `merged`: those for every skill first, then, for the entry skill, its own.
+    /// Applies the overrides to `merged`: those for every skill first, then, for the entry skill, its own.
     pub fn apply(&self, merged: &mut Value, is_entry: bool) {
         let local = if is_entry { self.local.as_slice() } else { &[] };
         for (path, value) in self.global.iter().chain(local) {
@@ -27,8 +27,9 @@ impl Overrides {
         }
     }
 
-    /// Adds what an environment variable says, if it is one of ours: `ETUDE_LOCAL_WEBHOOK__ROUTES__0__SECRET=s` sets
-    /// `webhook.routes.0.secret` of the local layer. Single underscores are dashes, which names of keys have.
+    /// Adds the override in an environment variable with a known prefix. `ETUDE_LOCAL_WEBHOOK__ROUTES__0__SECRET=s`
+    /// sets `webhook.routes.0.secret` of the local overrides. Single underscores become dashes, which names of keys
+    /// have.
     pub fn add_variable(&mut self, name: &str, value: &str) {
         let Some(rest) = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)) else { return };
         let layers = [("LOCAL_", &mut self.local), ("GLOBAL_", &mut self.global), ("CONFIG_", &mut self.config)];
@@ -40,10 +41,10 @@ impl Overrides {
         }
     }
 
-    /// Adds what a flag says: `K=V`. Flags come after the environment and so win.
+    /// Parses a flag `K=V`. Flags come after the environment, so they win.
     ///
     /// # Errors
-    /// There is no `=`, or nothing before it.
+    /// The text has no `=`, or nothing before it.
     pub fn pair(text: &str) -> Result<(String, Value), String> {
         match text.split_once('=') {
             Some((path, value)) if !path.trim().is_empty() => Ok((path.trim().to_owned(), parsed(value))),
@@ -52,7 +53,7 @@ impl Overrides {
     }
 }
 
-/// A value as it is typed: JSON if it is some, else text.
+/// Parses a typed value: JSON if it is valid, otherwise text.
 pub fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// D-16, D-L06: variables name a layer and a path; others are not ours.
+    /// D-16, D-L06: variables name a kind of override and a path; other variables are ignored.
     #[test]
     fn variables_are_paths_of_a_layer() {
         let mut overrides = Overrides::default();

@@ -1,9 +1,9 @@
-//! The same for many things, on several threads if there are enough of them.
+//! Parallel work on many items, with several threads if there are enough items.
 
-/// What `work` makes of the parts of `items`, in their order. Less than `least` items are not worth a thread.
+/// Runs `work` on parts of `items` and joins the results in order. Fewer than `least` items are not worth a thread.
 pub(super) fn parts<T: Sync, R: Send>(items: &[T], least: usize, work: impl Fn(&[T]) -> Vec<R> + Sync) -> Vec<R> {
     let most = items.len() / least.max(1) + 1;
-    // Asked for many things only: the answer is looked up in half a dozen files.
+    // Called only for many items, because the answer is looked up in half a dozen files.
     let available = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = if most < 2 { 1 } else { available().min(most) };
     if threads < 2 {
@@ -16,7 +16,7 @@ pub(super) fn parts<T: Sync, R: Send>(items: &[T], least: usize, work: impl Fn(&
         let others: Vec<_> = parts.map(|part| scope.spawn(move || work(part))).collect();
         let mut all = work(first);
         for other in others {
-            // A panic of a thread goes on here.
+            // A panic of a thread continues here.
             all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         all

@@ -1,25 +1,26 @@
-//! `$resolve` in schemas: a part of the schema that a tool gives (D-3.3, D-2.3).
+//! `$resolve` in schemas: a part of the schema that a tool returns (D-3.3, D-2.3).
 //!
-//! `{"$resolve": "list-regions"}` or `{"$resolve": {"ref": "list-regions", "args": {…}}}` stands for what that tool gives.
+//! `{"$resolve": "list-regions"}` or `{"$resolve": {"ref": "list-regions", "args": {…}}}` stands for the result of that
+//! tool.
 
 use etude_core::pointer::escaped;
 use serde_json::{Map, Value, json};
 
-/// The key that marks such a part.
+/// The key that marks a part to resolve.
 pub const RESOLVE: &str = "$resolve";
 
-/// A part of a schema that a tool gives.
+/// A part of a schema that a tool returns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Part {
-    /// Where it stands: a JSON pointer.
+    /// JSON pointer to the part.
     pub pointer: String,
-    /// The name or path of the tool.
+    /// Name or path of the tool.
     pub reference: String,
-    /// The arguments that the tool is called with.
+    /// Arguments for the call of the tool.
     pub args: Value,
 }
 
-/// The first part of `schema` that a tool gives.
+/// The first part of `schema` to resolve.
 pub fn first(schema: &Value) -> Option<Part> {
     find(schema, String::new())
 }
@@ -46,18 +47,18 @@ fn of(wanted: &Value) -> Option<(String, Value)> {
     }
 }
 
-/// Puts what the tool gave in the place of a part. Nothing stands for any value.
+/// Replaces a part by the tool's result. `None` means any value.
 pub fn put(schema: &mut Value, part: &Part, given: Option<Value>) {
     if let Some(place) = schema.pointer_mut(&part.pointer) {
         *place = match given {
-            // What is given is not looked through: it is data of a tool and no definition.
+            // The result is data of a tool, not a definition, so a `$resolve` in it is not followed.
             Some(value) if first(&value).is_none() => value,
             _ => Value::Object(Map::new()),
         };
     }
 }
 
-/// The schema with any value where a tool would say more: for anyone who cannot call one.
+/// Replaces every part by a schema for any value, for callers that cannot call tools.
 pub fn without(schema: &Value) -> Value {
     let mut schema = schema.clone();
     while let Some(part) = first(&schema) {
@@ -70,7 +71,7 @@ pub fn without(schema: &Value) -> Value {
 mod tests {
     use super::*;
 
-    /// D-3.3, D-2.3: parts are found wherever they stand, and are replaced by what their tools give.
+    /// D-3.3, D-2.3: parts are found at any depth and replaced by the results of their tools.
     #[test]
     fn parts_are_found_and_replaced() {
         let mut schema = json!({"properties": {"a/b": {"$resolve": "regions"}, "c": [{"$resolve": {"ref": "x", "args": {"n": 1}}}]}});

@@ -1,4 +1,4 @@
-//! The schemas of arguments and results, as a file has them (D-2.3, D-0.1.12).
+//! Checks of a skill's schemas for arguments and results (D-2.3, D-0.1.12).
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use crate::cascade::skill::Skill;
 use crate::diagnose::cascade as diagnose;
 use crate::diagnostic::Diagnostic;
 
-/// The keys whose values are schemas.
+/// Keys whose values are schemas.
 const KEYS: [&str; 2] = ["params", "returns"];
 
-/// Why texts are no schemas; nothing for those that are. Many skills have the same.
+/// Cached faults by schema text; `None` for valid ones. Many skills share a schema.
 #[derive(Debug, Default)]
 pub(super) struct Known(BTreeMap<String, Option<String>>);
 
 impl Known {
-    /// What is wrong with the schemas that a skill declares itself. What a call fills in is looked at then.
+    /// Faults of the schemas that a skill declares itself. Parts that a call fills in are checked by the call.
     pub(super) fn faults(&mut self, skill: &Skill) -> Vec<Diagnostic> {
         let declares = |mut keys: Box<dyn Iterator<Item = &str> + '_>| keys.any(|key| KEYS.contains(&key));
         if skill.outline().is_some_and(|(keys, _)| !declares(Box::new(keys))) {

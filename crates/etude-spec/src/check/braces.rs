@@ -1,14 +1,14 @@
-//! References in texts that are no templates.
+//! References in texts that are not templates.
 
 use std::ops::Range;
 
 use etude_core::plan::stages::Root;
 use etude_core::template::Reference;
 
-/// Words that begin a reference in prompts of stages and in keys of tools.
+/// First words of references in prompts of stages and in keys of tools.
 const OTHER_HEADS: [&str; 2] = ["stage", "args"];
 
-/// The first text in double braces that is a reference somewhere: in a pipeline, a stage or a tool. `\\{{` begins none.
+/// The first text in double braces that is a reference in a pipeline, a stage or a tool. `\\{{` does not begin one.
 pub(super) fn reference(text: &str) -> Option<(Range<usize>, &str)> {
     let mut at = 0;
     while let Some(open) = text[at..].find("{{").map(|found| at + found) {
@@ -31,7 +31,7 @@ fn is_reference(inner: &str) -> bool {
     is_path && (Root::from_word(head).is_some() || OTHER_HEADS.contains(&head))
 }
 
-/// The name of a variable for the value of a reference: its last member in capitals.
+/// Name of a variable for the value of a reference: its last member in capitals.
 pub(super) fn variable(reference: &str) -> String {
     let is_index = |word: &&str| word.bytes().all(|b| b.is_ascii_digit());
     let word = reference.split(['.', '[', ']']).rfind(|word| !word.is_empty() && !is_index(word));
@@ -49,7 +49,7 @@ pub(super) fn variable(reference: &str) -> String {
 mod tests {
     use super::*;
 
-    /// braces of other programs are left to them.
+    /// braces of other programs are not references.
     #[test]
     fn only_references_are_found() {
         let found = |text| reference(text).map(|(_, inner)| inner);

@@ -1,4 +1,4 @@
-//! `auth`: the authorization server whose access tokens a server takes besides its own.
+//! `auth`: the authorization server whose access tokens a server accepts besides its own.
 
 use etude_core::service_url::ServiceUrl;
 
@@ -6,23 +6,23 @@ use crate::check::Findings;
 use crate::diagnose::values;
 use crate::yaml::{Entries, Node, text};
 
-/// The authorization server, and the name by which it means this server.
+/// Settings of the authorization server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Auth {
-    /// Its URL, as `iss` of its tokens has it character for character.
+    /// URL of the issuer, exactly as in the `iss` of its tokens.
     pub issuer: String,
-    /// What `aud` of a token must contain.
+    /// Value that the `aud` of a token must contain.
     pub audience: String,
 }
 
-/// Reads `auth` of a configuration file; types have been checked. `None` if the file does not speak of it.
+/// Reads `auth` of a configuration file, whose types have been checked. `None` without `auth`.
 pub(super) fn read(root: &Entries<'_>) -> Option<Auth> {
     let entries = root.get("auth").and_then(Node::as_map)?;
     let of = |field: &str| text(entries, field).map(|text| text.text.to_owned());
     Some(Auth { issuer: of("issuer")?, audience: of("audience")? })
 }
 
-/// Faults that the tables do not show.
+/// Reports faults that the field tables do not express.
 pub(super) fn check(found: &mut Findings<'_>, root: &Entries<'_>) {
     let Some(entries) = root.get("auth").and_then(Node::as_map) else { return };
     if let Some(issuer) = text(entries, "issuer").filter(|issuer| !issuer.text.trim().is_empty())
@@ -32,7 +32,7 @@ pub(super) fn check(found: &mut Findings<'_>, root: &Entries<'_>) {
     }
 }
 
-/// Why a text is not the URL of an issuer (RFC 8414, 2), with what to write instead.
+/// Reason why a text is not the URL of an issuer (RFC 8414, 2), with a correct form.
 fn fault(issuer: &str) -> Option<(&'static str, &'static str)> {
     let url = ServiceUrl::new(issuer);
     let Some(origin) = url.origin().filter(|_| !issuer.contains(char::is_whitespace)) else {
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(of("{}\n"), (None, Vec::new()));
     }
 
-    /// serve: both are required, and an issuer elsewhere is reached over TLS. Each fault has its place.
+    /// serve: both fields are required, and a remote issuer needs TLS. Each fault has its place.
     #[test]
     fn faults_of_an_issuer_have_their_places() {
         for (text, place, words) in [

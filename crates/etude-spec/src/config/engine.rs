@@ -6,29 +6,29 @@ use crate::diagnose::values;
 use crate::duration::long_of_node;
 use crate::yaml::{Entries, Node, integer, text};
 
-/// What a lease has beyond three beats, in milliseconds.
+/// Minimum length of a lease beyond three beats, in milliseconds.
 const MARGIN_MS: u64 = 1_000;
 
-/// The engine of a fleet. Times are in milliseconds.
+/// Engine settings of a fleet. Times are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineSettings {
-    /// The URL; may hold `${env:NAME}`.
+    /// URL of the database; may hold `${env:NAME}`.
     pub url: Option<String>,
-    /// How long a lease lasts after a beat.
+    /// Length of a lease after a beat.
     pub lease_ms: u64,
-    /// Between two beats.
+    /// Interval between two beats.
     pub beat_ms: u64,
-    /// What remains of a lease once the worker's connection is closed.
+    /// Rest of a lease after the worker's connection has closed.
     pub grace_ms: u64,
-    /// Between two looks at the queue.
+    /// Interval between two polls of the queue.
     pub poll_ms: u64,
-    /// How long a database that is down is waited for.
+    /// Maximum wait for a database that is down.
     pub patience_ms: u64,
-    /// Deaths of workers in a row after which a run fails; 0: any number.
+    /// Number of consecutive worker deaths after which a run fails; 0 means no limit.
     pub max_crashes: u32,
-    /// Bytes of copies of large values on this machine.
+    /// Size of the local cache of large values, in bytes.
     pub cache_bytes: u64,
-    /// Where large values are: a URL, or `database`. May hold `${env:NAME}`.
+    /// Location of large values: a URL, or `database`. May hold `${env:NAME}`.
     pub blobs: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Default for EngineSettings {
     }
 }
 
-/// Reads `engine` of a configuration file; types have been checked. `None` if the file does not speak of it.
+/// Reads `engine` of a configuration file, whose types have been checked. `None` without `engine`.
 pub(super) fn read(root: &Entries<'_>) -> Option<EngineSettings> {
     let entries = root.get("engine").and_then(Node::as_map)?;
     let defaults = EngineSettings::default();
@@ -67,13 +67,13 @@ pub(super) fn read(root: &Entries<'_>) -> Option<EngineSettings> {
     })
 }
 
-/// `cache`, in bytes.
+/// Value of `cache`, in bytes.
 fn cache(entries: &Entries<'_>) -> Option<u64> {
     let number = integer(entries, "cache").and_then(|bytes| u64::try_from(bytes).ok());
     number.or_else(|| entries.get("cache").and_then(Node::as_text).and_then(size))
 }
 
-/// Faults that the tables do not show.
+/// Reports faults that the field tables do not express.
 pub(super) fn check(found: &mut Findings<'_>, root: &Entries<'_>) {
     let (Some(settings), Some((key, node))) = (read(root), root.entry("engine")) else { return };
     let place = |field: &str| node.as_map().and_then(|entries| entries.get(field)).map_or(key.span, |node| node.span);

@@ -8,61 +8,61 @@ use crate::diagnostic::Diagnostic;
 use crate::source::{SourceFile, Span};
 use crate::yaml::{self, Entries, Node, boolean, integer, number, texts};
 
-/// Members that an app's own file cannot set, each with the reason.
+/// Keys that an app's own file must not set, each with the reason.
 const OF_USER: [(&str, &str); 3] = [
     ("engine", "it names the database of all runs"),
     ("queues", "the rules of a fleet hold for the runs of all apps"),
     ("tenants", "the rules of a fleet hold for the runs of all apps"),
 ];
 
-/// The rules of a queue under `queues`; what is `None` has no limit.
+/// Rules of a queue under `queues`; `None` means no limit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Queue {
-    /// The order of the queues of one worker.
+    /// Priority among the queues of one worker.
     pub priority: Option<i32>,
-    /// Limits of live runs: of the queue.
+    /// Maximum number of live runs in the queue.
     pub limit: Option<u32>,
-    /// Live runs of one tenant in the queue.
+    /// Maximum number of live runs of one tenant in the queue.
     pub per_tenant: Option<u32>,
-    /// Live runs of one app in the queue.
+    /// Maximum number of live runs of one app in the queue.
     pub per_app: Option<u32>,
-    /// With one label, by `KEY=VALUE`.
+    /// Maximum number of live runs with one label, by `KEY=VALUE`.
     pub per_label: IndexMap<String, u32>,
-    /// What a submitter may grant.
+    /// Permissions that a submitter may grant.
     pub allow: Allow,
-    /// Every step runs in a sandbox or not at all.
+    /// True if every step must run in a sandbox.
     pub untrusted: Option<bool>,
 }
 
-/// What a submitter may grant.
+/// Permissions that a submitter may grant.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Allow {
-    /// Steps whose sandbox has the network.
+    /// Allows steps whose sandbox has the network.
     pub network: Option<bool>,
-    /// Steps without a sandbox.
+    /// Allows steps without a sandbox.
     pub unsandboxed: Option<bool>,
-    /// Agents that ask for nothing.
+    /// Allows agents that never ask for approval.
     pub yolo: Option<bool>,
-    /// Folders of the workers.
+    /// Allowed folders of the workers.
     pub folders: Vec<String>,
 }
 
-/// The limits of a tenant under `tenants`; what is `None` has no limit.
+/// Limits of a tenant under `tenants`; `None` means no limit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tenant {
-    /// Live runs in all queues.
+    /// Maximum number of live runs in all queues.
     pub live: Option<u32>,
-    /// Queued runs of the tenant in all queues.
+    /// Maximum number of queued runs of the tenant in all queues.
     pub queued: Option<u64>,
-    /// Records of runs that were submitted within a day.
+    /// Maximum number of records of runs that were submitted within a day.
     pub records_per_day: Option<u64>,
-    /// Bytes in the database.
+    /// Maximum size of its data in the database, in bytes.
     pub bytes: Option<u64>,
-    /// Cost of runs that were submitted within a day, in US dollars.
+    /// Maximum cost of runs that were submitted within a day, in US dollars.
     pub cost_usd_per_day: Option<f64>,
 }
 
-/// Bytes of `1024`, `512KiB`, `8MiB` or `1GiB`.
+/// Parses a size such as `1024`, `512KiB`, `8MiB` or `1GiB` into bytes.
 pub fn size(text: &str) -> Option<u64> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -77,7 +77,7 @@ pub fn size(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Reads `queues`; types have been checked. `None` if the file does not speak of them.
+/// Reads `queues`, whose types have been checked. `None` without `queues`.
 pub(super) fn queues(root: &Entries<'_>) -> Option<IndexMap<String, Queue>> {
     let entries = root.get("queues").and_then(Node::as_map)?;
     Some(entries.iter().filter_map(|(name, _, node)| Some((name.to_owned(), queue(node.as_map()?)))).collect())
@@ -106,7 +106,7 @@ fn queue(entries: &Entries<'_>) -> Queue {
     }
 }
 
-/// Reads `tenants`; types have been checked. `None` if the file does not speak of them.
+/// Reads `tenants`, whose types have been checked. `None` without `tenants`.
 pub(super) fn tenants(root: &Entries<'_>) -> Option<IndexMap<String, Tenant>> {
     let entries = root.get("tenants").and_then(Node::as_map)?;
     Some(entries.iter().filter_map(|(name, _, node)| Some((name.to_owned(), tenant(node.as_map()?)))).collect())
@@ -123,7 +123,7 @@ fn tenant(entries: &Entries<'_>) -> Tenant {
     }
 }
 
-/// Faults that the tables do not show.
+/// Reports faults that the field tables do not express.
 pub(super) fn check(found: &mut Findings<'_>, root: &Entries<'_>) {
     for section in ["queues", "tenants"] {
         let members = root.get(section).and_then(Node::as_map).into_iter().flat_map(Entries::iter);
@@ -147,7 +147,7 @@ pub(super) fn check(found: &mut Findings<'_>, root: &Entries<'_>) {
     }
 }
 
-/// The longest name of a queue or tenant, in bytes.
+/// Maximum length of the name of a queue or tenant, in bytes.
 const MAX_NAME: usize = 128;
 
 fn check_labels(found: &mut Findings<'_>, queue: &Entries<'_>) {
@@ -162,8 +162,9 @@ fn unusable(found: &mut Findings<'_>, at: Span, why: &str, hint: &str) {
     found.push(values::unusable_configuration(found.file, at, why, Some(hint)));
 }
 
-/// What of a configuration no fleet can be given, each as an error at its place: folders that match none, and what `check_blobs` says against
-/// `engine.blobs`. Other commands do not need it, so [`crate::config::read`] says nothing of it.
+/// Settings that cannot be applied to a fleet, each as an error at its place: folders that match nothing, and values of
+/// `engine.blobs` that `check_blobs` refuses. Other commands do not need them, so [`crate::config::read`] does not
+/// report these errors.
 pub fn not_to_apply(
     file: &std::sync::Arc<SourceFile>,
     check_blobs: &dyn Fn(&str) -> Result<(), String>,
@@ -188,14 +189,14 @@ pub fn not_to_apply(
     of_blobs.chain(of_folders).collect()
 }
 
-/// Whether a folder is named from the root, on whatever system, and without `..`.
+/// True if a folder is an absolute path of any system without `..`.
 fn is_whole(folder: &str) -> bool {
     let is_of_windows = folder.as_bytes().get(1..3).is_some_and(|rest| rest == b":\\" || rest == b":/");
     let is_absolute = folder.starts_with('/') || folder.starts_with("\\\\") || is_of_windows;
     is_absolute && folder.split(['/', '\\']).all(|part| part != "..")
 }
 
-/// The members of an app's own configuration file that only a user's may have, each as an error at its place.
+/// Settings in an app's own configuration file that only the user's may have, each as an error at its place.
 pub fn not_of_app(file: &std::sync::Arc<SourceFile>) -> Vec<Diagnostic> {
     let root = yaml::parse(file).0;
     let Some(entries) = root.as_ref().and_then(Node::as_map) else { return Vec::new() };
@@ -259,7 +260,7 @@ mod tests {
         assert_eq!(of("tenants: {a: {bytes: 4096}}\n").0.tenants.map(|all| all["a"].bytes), Some(Some(4096)));
     }
 
-    /// K-54: a folder that can match none is no folder; errors of the rules have their place.
+    /// K-54: a folder that matches nothing is refused; errors of the rules have their place.
     #[test]
     fn what_cannot_be_applied_has_its_place() {
         let text = "engine: {blobs: x}\nqueues:\n  a: {allow: {folders: [/data, data]}}\n  b:\n    allow:\n      folders:\n        - ~/data\n        - /a/../b\n        - 'C:\\data'\n";

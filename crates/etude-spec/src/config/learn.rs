@@ -1,11 +1,11 @@
-//! `learn` of a configuration: what is learned, and how far a learned pipeline may go (`learn.md` 1.7).
+//! `learn` of a configuration: settings of learning and limits of promotion (`learn.md` 1.7).
 
 use crate::check::Findings;
 use crate::diagnose::learn as diagnose;
 use crate::learned::State;
 use crate::yaml::{Entries, Node, boolean, integer, number, text, texts};
 
-/// `learn` of one file: what it does not say is `None`.
+/// The `learn` settings of one file; a missing setting is `None`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Learn {
     enabled: Option<bool>,
@@ -23,7 +23,7 @@ pub struct Learn {
 }
 
 etude_core::words! {
-    /// Who confirms writes of pipelines in the state `assisted`.
+    /// Confirmation of writes of pipelines in the state `assisted`.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub enum Confirm {
         /// A person, as for any other question of a run.
@@ -34,32 +34,32 @@ etude_core::words! {
     }
 }
 
-/// What all files come to, with the defaults.
+/// Merged settings of all files, with the defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Learning {
-    /// Traces are read, and evidence is counted.
+    /// True if traces are read and evidence is counted.
     pub enabled: bool,
-    /// A run in skill mode says when its family can be learned.
+    /// True if a run in skill mode reports that its family can be learned.
     pub notice: bool,
-    /// Distinct requests before a family is learned.
+    /// Minimum number of distinct requests before a family is learned.
     pub min_requests: usize,
-    /// The highest state that a pipeline with writes reaches without `--accept-risk`.
+    /// Highest state that a pipeline with writes reaches without `--accept-risk`.
     pub writes: State,
     /// Share of the runs in skill mode that candidates shadow, from 0 to 1.
     pub shadow: f64,
-    /// Who confirms writes in `assisted`.
+    /// Confirmation of writes in `assisted`.
     pub confirm: Confirm,
-    /// The largest upper bound of the rate of wrong writes.
+    /// Maximum upper bound of the rate of wrong writes.
     pub wrong_rate: f64,
-    /// The confidence of that bound.
+    /// Confidence of that bound.
     pub confidence: f64,
-    /// Deviations of the same kind that demote …
+    /// Number of deviations of the same kind that demote …
     pub demote_after: usize,
-    /// … among this many runs.
+    /// … among this number of runs.
     pub demote_window: usize,
-    /// Tools that are never learned: patterns of `allowed-tools`.
+    /// Tools that are never learned: patterns as in `allowed-tools`.
     pub exclude: Vec<String>,
-    /// Names of fields whose values are not written to files: regular expressions on the whole name.
+    /// Fields whose values are never written to files: regular expressions on the whole name.
     pub redact: Vec<String>,
 }
 
@@ -70,7 +70,7 @@ impl Default for Learning {
 }
 
 impl Learning {
-    /// What `files` come to, the nearest first. Lists of all of them count.
+    /// Merges `files`, the nearest first. Lists of all files are joined.
     pub fn of<'f>(files: impl Iterator<Item = &'f Learn> + Clone) -> Self {
         fn first<'f, T>(files: impl Iterator<Item = &'f Learn>, field: impl Fn(&Learn) -> Option<T>) -> Option<T> {
             files.into_iter().find_map(field)
@@ -93,12 +93,12 @@ impl Learning {
     }
 }
 
-/// The whole-name regular expression of an entry of `redact`; `None` if it is none.
+/// Regular expression for the whole name, from an entry of `redact`; `None` if it is invalid.
 pub fn redacted_name(pattern: &str) -> Option<regex::Regex> {
     regex::Regex::new(&format!("^(?:{pattern})$")).ok()
 }
 
-/// Reads `learn` of a configuration file; types have been checked.
+/// Reads `learn` of a configuration file, whose types have been checked.
 pub(super) fn read(root: &Entries<'_>) -> Learn {
     let Some(entries) = root.get("learn").and_then(Node::as_map) else { return Learn::default() };
     let map = |field: &str| entries.get(field).and_then(Node::as_map);
@@ -120,7 +120,7 @@ pub(super) fn read(root: &Entries<'_>) -> Learn {
     }
 }
 
-/// Faults that the table does not show: entries of `redact` that are no regular expressions.
+/// Reports faults that the field table does not express: invalid regular expressions in `redact`.
 pub(super) fn check(found: &mut Findings<'_>, root: &Entries<'_>) {
     let Some(redact) = root.get("learn").and_then(Node::as_map).and_then(|learn| learn.get("redact")) else { return };
     for (node, pattern) in redact.as_seq().into_iter().flatten().filter_map(|node| Some((node, node.as_text()?))) {
@@ -146,7 +146,7 @@ mod tests {
         (config.learn, found.iter().map(shown).collect())
     }
 
-    /// 1.7: the defaults; the nearest file wins, and lists of all files count.
+    /// 1.7: the defaults apply; the nearest file wins, and lists of all files are joined.
     #[test]
     fn files_come_to_one_setting() {
         let known = Learning::default();

@@ -114,7 +114,7 @@ pub(crate) fn missing_name(file: &File, at: Span, directory: &str) -> Diagnostic
     diagnostic.hint(format!("add `name: {}`, the name of its directory", plain(directory)))
 }
 
-/// Fault of a name.
+/// Reason why the name of a skill is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NameFault {
     /// It has more characters than `most`.
