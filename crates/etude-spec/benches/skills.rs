@@ -1,5 +1,5 @@
-//! What it costs to check a thousand skills, against reading their files. Both are done in turn, so that both meet the
-//! same noise; what counts is the ratio of the medians, and the target is three. `cargo bench -p etude-spec`.
+//! Time of checking a thousand skills, compared with reading their files. Both alternate, so that they meet the same
+//! noise. The result is the ratio of the medians, and the target is three. `cargo bench -p etude-spec`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ fn write_skills(dir: &Path) {
     }
 }
 
-/// How often both are done.
+/// Number of measurements of each.
 const ROUNDS: usize = 31;
 
 fn timed(work: impl FnOnce()) -> f64 {

@@ -22,7 +22,7 @@ fn one(old: &str, new: &str, word: &str, path: Option<&str>, is_compatible: bool
     reading.contract
 }
 
-/// C-1.4, AA-01: the whole contract, without a finding.
+/// C-1.4, AA-01: a valid contract is read in full and has no findings.
 #[test]
 fn a_good_contract_has_no_fault() {
     let reading = reading(FRONT);
@@ -36,8 +36,8 @@ fn a_good_contract_has_no_fault() {
     assert!(contract.needs_confirmation("wipe", &[]) && !contract.needs_confirmation("box", &[]));
 }
 
-/// C-1.15, AA-63: a section that names an option or a command documents scheduling, and so does a command's own subsection with an
-/// option for a date.
+/// C-1.15, AA-63: a section that names an option or a command documents scheduling. So does a command's own subsection
+/// with an option for a date.
 #[test]
 fn an_option_for_a_date_documents_scheduling() {
     let commands = ["put".to_owned(), "box list".to_owned()];
@@ -57,7 +57,8 @@ fn an_option_for_a_date_documents_scheduling() {
     }
 }
 
-/// C-1.14: whatever part of a guarded path comes as arguments, it is guarded; also one that is listed and not declared.
+/// C-1.14: a guarded path stays guarded whichever of its words come as arguments, also if it is listed but not
+/// declared.
 #[test]
 fn a_path_is_guarded_however_its_words_are_given() {
     let listed = |commands: &[&str], guarded: &[&str]| {
@@ -96,7 +97,7 @@ fn errors_name_their_field() {
     one("applications/v1", "applications/v2", "AA_SCHEMA_UNSUPPORTED", Some("schema"), false);
 }
 
-/// C-1.11: globs of `metadata.statePaths` are read as they are; what selects no state is reported.
+/// C-1.11: globs of `metadata.statePaths` are read as written; one that selects no state is reported.
 #[test]
 fn state_paths_are_read_from_the_metadata() {
     let with = |paths: &str| format!("{FRONT}metadata: {{statePaths: {paths}}}\n");
@@ -110,7 +111,7 @@ fn state_paths_are_read_from_the_metadata() {
     }
 }
 
-/// C-1.19: warnings leave it usable (AA-03, AA-10, AA-11, AA-16 to AA-19).
+/// C-1.19: warnings leave a package usable (AA-03, AA-10, AA-11, AA-16 to AA-19).
 #[test]
 fn warnings_leave_a_package_usable() {
     assert_eq!(one("slug: echo-box\n", "", "AA_SLUG_DERIVED", Some("slug"), true).slug, "echo-box");
@@ -140,7 +141,7 @@ fn warnings_leave_a_package_usable() {
     one("kind: app\n", "kind: app\npermissions: all\n", "AA_UNKNOWN_FIELD", Some("permissions"), true);
 }
 
-/// C-1.3, AA-20, AA-30: faults of the file itself; there is a contract with a slug all the same.
+/// C-1.3, AA-20, AA-30: a file with unreadable frontmatter still yields a contract with a slug.
 #[test]
 fn unreadable_frontmatter_still_gives_a_record() {
     let words = |text: &str| {
@@ -179,7 +180,7 @@ fn the_longest_declared_path_wins() {
     assert_eq!(contract.command(&words("pin")), None);
 }
 
-/// C-1.5, C-1.15: what the body says of commands, state and scheduling.
+/// C-1.5, C-1.15: the body's sections on commands, state and scheduling are found by their headings.
 #[test]
 fn the_body_is_read_by_its_headings() {
     let text = "# Box\n## CLI\nx\n## Commands\n### wipe\n`wipe` clears.\n### fail, crash\nFor tests.\n## State\n`app/state/box.json`, `rm -rf`.\n## Scheduling\n`put --due DATE`\n";

@@ -19,7 +19,7 @@ fn faults(text: &str) -> Vec<String> {
     read_text(text).diagnostics.iter().map(of).collect()
 }
 
-/// S-111: a file whose syntax is wrong is unreadable as a whole. An empty one says nothing.
+/// S-111: a file with a syntax error is unreadable as a whole. An empty one is valid.
 #[test]
 fn a_file_that_cannot_be_parsed_is_unreadable() {
     let schedules = "schedules:\n  a: {pipeline: report, every: 1h}\n";
@@ -88,7 +88,7 @@ fn a_fault_stops_one_schedule() {
     assert!(of_others.is_empty(), "{of_others:?}");
 }
 
-/// Section 6: the input of a schedule fits what it runs.
+/// Section 6: the input of a schedule must fit its target.
 #[test]
 fn the_input_of_a_schedule_fits_its_target() {
     use crate::input::InputDecl;
@@ -127,7 +127,8 @@ fn an_unsigned_webhook_is_refused() {
     assert_eq!(whole.webhooks[0].when.len(), 2);
 }
 
-/// Section 16.2: the secret of `standard` is `whsec_` and base64. One that no sender can sign with is an error if no other one may fit.
+/// Section 16.2: the secret of `standard` is `whsec_` and base64. One that no sender can sign with is an error if no
+/// other one may fit.
 #[test]
 fn a_secret_of_standard_webhooks_has_its_form() {
     let found = |secrets: &str, value: Option<&str>| {
@@ -160,7 +161,7 @@ fn a_notice_goes_to_https() {
     assert!(one("url: \"http://127.0.0.1:1/x\", allow_private: true").is_empty());
     assert_eq!(one("url: \"http://a.example/x\"").len(), 1);
     assert_eq!(one("url: ftp").len(), 1);
-    // A key of the environment goes to no host that only this file names.
+    // A key of the environment must not reach a host that only this file names.
     assert!(one("url: \"${env:CHAT_URL}\"").is_empty());
     for url in
         ["https://a.example/${env:KEY}", "https://${env:KEY}.a.example/", "${env:A}.a.example/${env:B}", "${env:A}x"]

@@ -73,7 +73,7 @@ pub struct Compiled {
     pub chain: Vec<String>,
     /// Tools that run around every entry.
     pub hooks: Vec<String>,
-    /// Defaults that `$self` adds for this skill.
+    /// Values of its `$self`, which are defaults for every skill if this is the entry skill.
     pub self_defaults: Map<String, Value>,
 }
 

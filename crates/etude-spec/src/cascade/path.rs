@@ -2,23 +2,23 @@
 
 use serde_json::{Map, Value};
 
-/// One part of a path.
+/// A part of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
-    /// A member, or an element where the text is a number.
+    /// A member, or an element if the text is a number.
     Key(String),
-    /// Every element.
+    /// All elements.
     All,
-    /// Every element for which something holds.
+    /// All elements that match a filter.
     Filter(Filter),
 }
 
-/// What must hold for an element.
+/// Condition on an element.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
-    /// Where to look in the element; empty for the element itself.
+    /// Path inside the element; empty for the element itself.
     pub path: Vec<Part>,
-    /// What must be there; `None`: anything but nothing, `false`, `null`, `0` and the empty text.
+    /// Required value; `None` accepts any value except a missing one, `false`, `null`, `0` and the empty text.
     pub equals: Option<Value>,
     /// True for `!=`.
     pub negated: bool,
@@ -29,12 +29,12 @@ pub fn is_json_path(text: &str) -> bool {
     text.starts_with("$.") || text.starts_with("$[") || text.contains("?(")
 }
 
-/// The longest path, and the deepest filter in a filter. Values are nested no deeper (`yaml::MAX_DEPTH`), so that a longer
-/// path leads to nothing; making the way for one would make a value that no one can print or drop.
+/// Maximum length of a path, and maximum nesting depth of filters. Values are not nested deeper (`yaml::MAX_DEPTH`), so
+/// a longer path leads nowhere. Setting such a path would create a value too deep to be printed or dropped.
 const MAX_DEPTH: usize = 128;
 
-/// The parts of a path. Text that is no path gives the parts up to where it ceases to be one, and a path of more than 128
-/// parts those and one more.
+/// Parses a path. An invalid text gives the parts up to the fault. A path of more than 128 parts is cut after one more
+/// part.
 pub fn parse(text: &str) -> Vec<Part> {
     parse_below(text, 0)
 }
@@ -62,8 +62,9 @@ fn parse_below(text: &str, depth: usize) -> Vec<Part> {
     parts
 }
 
-/// Where the bracket that `text` stands in is closed, quotes and inner brackets apart. A quote within a text, such as that of a
-/// directory `it's` that was inserted, closes nothing: what ends a text has a bracket or an operator after it.
+/// Position of the bracket that closes the one before `text`, skipping quotes and nested brackets. A quote within a
+/// text, such as in an inserted directory `it's`, closes nothing: a bracket or an operator must follow the closing
+/// quote.
 fn closing(text: &str) -> Option<usize> {
     let (mut depth, mut quote) = (0_usize, None);
     let ends = |at: usize| matches!(text[at + 1..].trim_start().chars().next(), None | Some(')' | ']' | '=' | '!'));
@@ -113,7 +114,7 @@ fn literal(text: &str) -> Value {
 }
 
 impl Filter {
-    /// True if it holds for the element.
+    /// True if the filter matches the element.
     pub fn holds(&self, element: &Value) -> bool {
         let found = find(element, &self.path);
         let is_so = match &self.equals {
@@ -165,12 +166,12 @@ fn selects(part: &Part, element: &Value) -> bool {
     }
 }
 
-/// What is at `path`: `pathGet`. The first match if there are several.
+/// The value at `path`, or the first match of several: `pathGet`.
 pub fn get<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     find(value, &parse(path))
 }
 
-/// Everything at `path`: `pathQuery`.
+/// All values at `path`, in document order: `pathQuery`.
 pub fn query<'v>(value: &'v Value, path: &str) -> Vec<&'v Value> {
     let parts = parse(path);
     if parts.len() > MAX_DEPTH {
@@ -185,8 +186,8 @@ pub fn query<'v>(value: &'v Value, path: &str) -> Vec<&'v Value> {
     })
 }
 
-/// Sets what is at `path`, making objects (and lists, for numbers) on the way: `pathSet`. What a path with `*` or a
-/// filter selects is not set, nor what lies deeper than values may be nested.
+/// Sets the value at `path`, creating objects (and lists, for numbers) on the way: `pathSet`. A path with `*` or a
+/// filter, or one deeper than values may be nested, sets nothing.
 pub fn set(value: &mut Value, path: &str, new: Value) {
     let parts = parse(path);
     if parts.len() > MAX_DEPTH || !parts.iter().all(|part| matches!(part, Part::Key(_))) {
@@ -200,7 +201,7 @@ pub fn set(value: &mut Value, path: &str, new: Value) {
     *at = new;
 }
 
-/// The longest list that a path may make by naming an element that is not there.
+/// Maximum length of a list that a path may create by naming a missing element.
 const MAX_LENGTH: usize = 10_000;
 
 fn entry<'v>(value: &'v mut Value, key: &str) -> &'v mut Value {
@@ -231,7 +232,7 @@ fn entry<'v>(value: &'v mut Value, key: &str) -> &'v mut Value {
     }
 }
 
-/// Takes away what is at `path`, and everything that a filter at its end selects: `pathRemove`.
+/// Removes the value at `path`, or everything that a filter at its end selects: `pathRemove`.
 pub fn remove(value: &mut Value, path: &str) {
     let parts = parse(path);
     let Some((last, before)) = parts.split_last().filter(|_| parts.len() <= MAX_DEPTH) else { return };
@@ -264,7 +265,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// D-3.2: names, places and filters, whichever way they are written.
+    /// D-3.2: paths with names, places and filters find their values in every notation.
     #[test]
     fn paths_find_what_they_name() {
         let value = json!({"a": {"b": [{"id": 1}, {"id": 2, "on": true}]}, "p": ["x", {"external": "y"}]});
@@ -277,7 +278,7 @@ mod tests {
         assert_eq!(query(&value, "$.p[*]").len(), 2);
     }
 
-    /// D-3.2: what is not there yet is made; numbers make lists.
+    /// D-3.2: setting a value creates the missing parts of the path; numbers create lists.
     #[test]
     fn setting_makes_the_way() {
         let mut value = json!({"webhook": {"on": true}});
@@ -287,7 +288,7 @@ mod tests {
         assert_eq!(value["webhook"]["on"], json!(true));
     }
 
-    /// D-3.2: a path is no way to make a value that is too deep to be printed, read again or dropped.
+    /// D-3.2: a path cannot create a value that is too deep to be printed, read again or dropped.
     #[test]
     fn endless_paths_lead_to_nothing() {
         let mut value = json!({"a": {"b": 1}});
@@ -302,7 +303,7 @@ mod tests {
         assert_eq!(get(&value, &".a".repeat(MAX_DEPTH)), Some(&json!(1)));
     }
 
-    /// D-3.2: removing takes one thing or all that a filter selects.
+    /// D-3.2: removing takes one value, or all that a filter selects.
     #[test]
     fn removing_leaves_the_rest() {
         let mut value = json!({"p": ["x", {"external": "y"}, "z"], "q": {"r": 1, "s": 2}});

@@ -1,4 +1,4 @@
-//! Where skills are found: path entries, roots, and names (D-9).
+//! Discovery of skills: path entries, roots, and names (D-9).
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,31 +18,31 @@ use crate::diagnostic::Diagnostic;
 use crate::skill::SKILL_FILE;
 use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
 
-/// The largest skill file that is read, in bytes.
+/// Maximum size of a skill file, in bytes.
 const MAX_SIZE: u64 = 1 << 20;
 
-/// How deep below a root skills are looked for.
+/// Maximum depth of the search below a root.
 const MAX_DEPTH: usize = 12;
 
-/// How many directories below a root are looked at: links can make few directories many.
+/// Maximum number of directories below a root: links can multiply directories.
 const MAX_DIRECTORIES: usize = 10_000;
 
-/// One entry of a search path (D-9.2).
+/// An entry of a search path (D-9.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathEntry {
-    /// A directory; `external`: an app or package of its own, which has its own authority.
+    /// A directory; `external`: a separate app or package with its own authority.
     Dir {
-        /// The path as it is written; a relative one begins at the working directory.
+        /// The path as written; a relative one begins at the working directory.
         dir: String,
-        /// Nothing outside it is looked at for its skills.
+        /// True if nothing outside the directory is consulted for its skills.
         external: bool,
     },
-    /// Directories that are not searched when they are met below a root.
+    /// Name of directories that are skipped below a root.
     Ignore(String),
 }
 
 impl PathEntry {
-    /// An entry as it stands in `paths`; `None` if it is none.
+    /// Reads an entry of `paths`; `None` if it is invalid.
     pub fn of(value: &Value) -> Option<Self> {
         let dir = |dir: &str, external| Self::Dir { dir: dir.to_owned(), external };
         let text = |key: &str| value.get(key).and_then(Value::as_str);
@@ -56,7 +56,7 @@ impl PathEntry {
         }
     }
 
-    /// The entries of a merged `paths`.
+    /// Reads the entries of a merged `paths`.
     pub fn list(value: Option<&Value>) -> Vec<Self> {
         match value {
             Some(Value::Array(items)) => items.iter().filter_map(Self::of).collect(),
@@ -65,7 +65,7 @@ impl PathEntry {
         }
     }
 
-    /// What a program begins with: the working directory, the library, and what is never searched.
+    /// The initial search path: the working directory, the library, and the ignored directories.
     pub fn bootstrap() -> Vec<Self> {
         let ignored = ["dist", "node_modules", ".git", ".cache"].map(|name| Self::Ignore(name.to_owned()));
         let dirs = [
@@ -76,37 +76,37 @@ impl PathEntry {
     }
 }
 
-/// The files below absolute directories, as somebody else reads them.
+/// Access to the files below absolute directories, implemented by the caller.
 pub trait Roots {
-    /// The files below `dir`; `None` if there is no such directory.
+    /// Opens the files below `dir`; `None` if there is no such directory.
     fn open(&self, dir: &str) -> Option<Arc<dyn Sources + Send + Sync>>;
 
-    /// What a JavaScript module exports as `frontmatter`.
+    /// Returns the `frontmatter` export of a JavaScript module.
     ///
     /// # Errors
-    /// Why it is not known.
+    /// The reason why the frontmatter is unknown.
     fn module(&self, path: &str) -> Result<Value, String>;
 }
 
 /// One directory with its skills.
 #[derive(Debug, Clone)]
 pub struct Root {
-    /// Absolute.
+    /// Absolute path of the directory.
     pub dir: String,
-    /// It is an app or package of its own.
+    /// True for a separate app or package.
     pub external: bool,
-    /// Its skills by name, in the order in which they were found.
+    /// Skills of the directory by name, in the order of discovery.
     pub skills: Names<Arc<Skill>>,
 }
 
-/// A search path with everything on it.
+/// A search path with all its skills.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     /// The project's directory, absolute.
     pub cwd: String,
     /// The directories, in order.
     pub roots: Vec<Root>,
-    /// What is wrong with the files.
+    /// Faults of the files.
     pub diagnostics: Vec<Diagnostic>,
     /// The project's main skill.
     pub main: Option<Arc<Skill>>,
@@ -115,20 +115,20 @@ pub struct Catalog {
     mains: BTreeMap<Arc<str>, Arc<Skill>>,
 }
 
-/// What was read, so that a further search of the same directories reads nothing again.
+/// Cache of reads, so that another search of the same directories reads nothing again.
 #[derive(Debug, Default)]
 pub struct Cache {
     /// Files by their absolute path.
     files: Names<Read>,
-    /// What lies in directories, by the root's directory and the path in it: a root decides which links lead outside.
+    /// Directory listings, by the root and the path in it: the root decides which links lead outside.
     dirs: BTreeMap<(String, String), Rc<[Entry]>>,
 }
 
-/// Something by names or paths, of which there are thousands.
+/// A map by names or paths, for thousands of entries.
 type Names<T> = IndexMap<String, T, foldhash::fast::RandomState>;
 
 impl Catalog {
-    /// Searches the directories of `entries`, which are relative to `cwd`.
+    /// Searches the directories of `entries`; relative ones begin at `cwd`.
     pub fn search(roots: &dyn Roots, cwd: &str, entries: &[PathEntry], cache: &mut Cache) -> Self {
         let mut dirs: Vec<(String, bool)> = Vec::new();
         let mut globs = GlobSetBuilder::new();
@@ -147,7 +147,7 @@ impl Catalog {
         let mut catalog = Self { cwd: cwd.to_owned(), ..Self::default() };
         for (dir, external) in &dirs {
             let Some(sources) = roots.open(dir) else { continue };
-            // What is external is isolated: it is searched as itself and not as a part of something else.
+            // An external directory is isolated: it is searched only as a root of its own.
             let apart = dirs.iter().filter(|(other, is_external)| *is_external && other != dir);
             let apart = apart.map(|(other, _)| other.clone()).collect();
             let mut walk = Walk {
@@ -179,7 +179,7 @@ impl Catalog {
         catalog
     }
 
-    /// Registers a tool without a file; it is found before all others (D-9.1).
+    /// Registers a tool without a file; it takes precedence over all others (D-9.1).
     pub fn register(&mut self, skill: Skill) {
         self.programmatic.insert(skill.name.clone(), Arc::new(skill));
     }
@@ -189,12 +189,12 @@ impl Catalog {
         self.roots.is_empty()
     }
 
-    /// Registers what another catalog has without a file.
+    /// Takes over the registered tools of another catalog.
     pub fn take_registered(&mut self, other: &Self) {
         self.programmatic.clone_from(&other.programmatic);
     }
 
-    /// Everything that can be found by name, registered tools first, each name once.
+    /// All tools that can be found by name, registered ones first, without duplicate names.
     pub fn list(&self) -> Vec<Arc<Skill>> {
         let mut all: IndexMap<&str, &Arc<Skill>, foldhash::fast::RandomState> = IndexMap::default();
         let found = self.roots.iter().flat_map(|root| root.skills.values());
@@ -251,7 +251,7 @@ fn is_below(dir: &str, limit: &str) -> bool {
     dir.strip_prefix(limit).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// `path` made absolute with `base`, without `.` and `..`.
+/// Makes `path` absolute with `base`, without `.` and `..`.
 pub fn absolute(base: &str, path: &str) -> String {
     if library::holds(path) {
         return path.to_owned();
@@ -268,18 +268,18 @@ pub fn absolute(base: &str, path: &str) -> String {
     if base == library::LIBRARY && !path.starts_with('/') { parts.join("/") } else { format!("/{}", parts.join("/")) }
 }
 
-/// A file that was met.
+/// A file found by the walk.
 struct Met {
-    /// Its directory, absolute.
+    /// Absolute path of its directory.
     dir: Arc<str>,
-    /// Its path, absolute.
+    /// Absolute path of the file.
     whole: String,
-    /// Where in it its path within the root begins.
+    /// Offset in `whole` at which the path within the root begins.
     inner: usize,
 }
 
 impl Met {
-    /// Its path within the root.
+    /// Path of the file within the root.
     fn path(&self) -> &str {
         &self.whole[self.inner..]
     }
@@ -295,7 +295,7 @@ struct Walk<'a> {
     files: Vec<Met>,
     found: Names<Arc<Skill>>,
     faults: Vec<Diagnostic>,
-    /// How many directories it was.
+    /// Number of directories listed so far.
     looked_at: usize,
     cache: &'a mut Cache,
 }
@@ -326,7 +326,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What lies in a directory: files before directories, so that what is nearer to the root wins.
+    /// Lists a directory, files before directories, so that skills nearer to the root win.
     fn entries(&mut self, inner: &str) -> Option<Rc<[Entry]>> {
         let key = (self.dir.to_owned(), inner.to_owned());
         if let Some(known) = self.cache.dirs.get(&key) {
@@ -343,7 +343,7 @@ impl Walk<'_> {
         self.ignored.is_match(name) || self.ignored.is_match(path) || self.apart.iter().any(|dir| dir == whole)
     }
 
-    /// Reads what was met and is not known, on several threads if it is much, and keeps what it defines in order.
+    /// Reads the files that are not cached, with several threads if there are many, and keeps their skills in order.
     fn read_all(&mut self) {
         let files = std::mem::take(&mut self.files);
         let known: Vec<Option<usize>> = files.iter().map(|met| self.cache.files.get_index_of(&met.whole)).collect();
@@ -377,13 +377,13 @@ impl Walk<'_> {
     }
 }
 
-/// The skills of a file, and its diagnostics.
+/// Skills of a file, with its diagnostics.
 pub type Read = (Vec<Arc<Skill>>, Vec<Diagnostic>);
 
-/// From this number of files on, several threads read them.
+/// Minimum number of files that several threads read.
 const MANY: usize = 64;
 
-/// Reads Markdown files of one root.
+/// Reader of the Markdown files of one root.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     sources: &'a dyn Sources,
@@ -399,7 +399,8 @@ impl Reader<'_> {
         match text(self.sources, met.path(), shown(&met.whole, self.cwd)) {
             Ok(file) => {
                 let (skills, faults) = Skill::read_all(&file, &met.dir);
-                // Not collected: that would keep the room of the skills for the pointers to them.
+                // Not collected in place, because that would keep the allocation of the skills for the pointers to
+                // them.
                 let mut shared = Vec::with_capacity(skills.len());
                 shared.extend(skills.into_iter().map(|skill| Arc::new(library::native(skill))));
                 (shared, faults)
@@ -409,7 +410,7 @@ impl Reader<'_> {
     }
 }
 
-/// People see paths from where they are.
+/// Path relative to the working directory, for messages.
 fn shown<'p>(whole: &'p str, cwd: &str) -> &'p str {
     whole.strip_prefix(cwd).and_then(|rest| rest.strip_prefix('/')).unwrap_or(whole)
 }
@@ -423,7 +424,7 @@ fn is_skill_file(name: &str) -> bool {
         || [SUFFIX].iter().chain(MODULES).any(|suffix| name.len() > suffix.len() && name.ends_with(suffix))
 }
 
-/// The text of a file, whose path people know as `shown`.
+/// Text of a file; `shown` is its path in messages.
 pub(super) fn text(sources: &dyn Sources, path: &str, shown: &str) -> Result<Arc<SourceFile>, Box<Diagnostic>> {
     let bytes = sources.read(path, MAX_SIZE).map_err(|failure| {
         Box::new(match failure {

@@ -1,4 +1,4 @@
-//! One `*.skill.md` file, or the `SKILL.md` of a folder (D-2).
+//! A skill of system D: a `*.skill.md` file, or the `SKILL.md` of a folder (D-2).
 
 mod members;
 
@@ -18,70 +18,70 @@ use crate::skill::SKILL_FILE;
 use crate::source::{SourceFile, Span};
 use crate::yaml::{Entries, Node};
 
-/// What a single file is called: `NAME.skill.md`.
+/// Suffix of a skill file: `NAME.skill.md`.
 pub const SUFFIX: &str = ".skill.md";
 
-/// What modules are called: `NAME.skill.js`, `NAME.skill.mjs`.
+/// Suffixes of modules: `NAME.skill.js`, `NAME.skill.mjs`.
 pub const MODULES: &[&str] = &[".skill.js", ".skill.mjs"];
 
 /// A tool as its file defines it.
 #[derive(Debug, Clone)]
 pub struct Skill {
-    /// What it is called; from the file's name if the frontmatter does not say.
+    /// Name of the tool; derived from the file's name if the frontmatter has none.
     pub name: String,
-    /// One sentence; may be empty.
+    /// Description in one sentence; may be empty.
     pub description: String,
-    /// Which tools it may call, as patterns with blanks between them; `None`: every one.
+    /// Tools that it may call, as patterns separated by blanks; `None` means all tools.
     pub allowed_tools: Option<String>,
     /// The program or text that an invocation of it runs.
     pub body: SkillHandler,
     /// The file, for diagnostics.
     pub file: Arc<SourceFile>,
-    /// The directory it lies in, absolute; empty for a tool without a file.
+    /// Absolute directory of the file; empty for a tool without a file.
     pub dir: Arc<str>,
-    /// It is a folder with a `SKILL.md`.
+    /// True for a folder with a `SKILL.md`.
     pub is_folder: bool,
     is_main: bool,
-    /// What chains need to know; there for a tool with a file that is written as most are.
+    /// Facts that chains need; present for a file in the usual notation.
     outline: Option<Outline>,
-    /// The frontmatter, once somebody has asked.
+    /// The frontmatter, parsed on first use.
     members: OnceLock<Members>,
-    /// Where frontmatter and text stand in the file.
+    /// Spans of frontmatter and text in the file.
     parts: Parts,
-    /// Where the parts of the metadata stand, once somebody has asked.
+    /// Places of the parts of the metadata, found on first use.
     places: OnceLock<Places>,
 }
 
-/// What is run when a skill is called.
+/// Handler of a skill's calls.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SkillHandler {
-    /// Its text is a prompt for the agent.
+    /// The text is a prompt for the agent.
     Prompt,
     /// A program in any language, started in the skill's directory.
     Command(Command),
     /// A JavaScript module with a default function.
     Module,
-    /// Something that is part of the runtime: a stage, a directive, a tool of an MCP server.
+    /// A part of the runtime: a middleware, a directive, or a tool of an MCP server.
     BuiltinTool,
 }
 
-/// What a skill is for.
+/// Purpose of a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The entry point of a project and the authority of what lies below it.
+    /// Entry point of a project, and authority of the skills below it.
     Main,
-    /// A layer of chains.
+    /// A middleware of chains.
     Middleware,
     /// Text for agents.
     Context,
-    /// Called by the `directives` stage only.
+    /// Called only by the middleware `directives`.
     Directive,
     /// Called like any tool.
     Tool,
 }
 
 impl Skill {
-    /// A tool without a file. Its authority is the project's main skill (D-4.1).
+    /// A tool without a file. The project's main skill is its authority (D-4.1).
     pub fn programmatic(name: &str, description: &str, metadata: Map<String, Value>) -> Self {
         let head = Map::from_iter([("name".to_owned(), Value::from(name))]);
         Self::of_members(name, description, Members { head, metadata })
@@ -105,17 +105,17 @@ impl Skill {
         }
     }
 
-    /// The same tool with an address instead of a file, such as `mcp://github/get-issue` (D-12).
+    /// Gives the tool an address instead of a file, such as `mcp://github/get-issue` (D-12).
     #[must_use]
     pub fn at(mut self, uri: &str) -> Self {
-        // What is not known yet stands in the file that it had.
+        // The members must be read before the file is replaced.
         self.members();
         self.outline = None;
         self.file = SourceFile::new(uri, "");
         self
     }
 
-    /// A JavaScript module, from what it exports as `frontmatter`.
+    /// Builds a JavaScript module from its `frontmatter` export.
     pub fn module(file: Arc<SourceFile>, dir: &str, frontmatter: &Value) -> Self {
         let text = |key: &str| frontmatter.get(key).and_then(Value::as_str);
         let metadata = frontmatter.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -131,14 +131,14 @@ impl Skill {
         }
     }
 
-    /// Reads a Markdown file that lies in the absolute directory `dir`. Without a skill there is at least one error.
+    /// Reads a Markdown file in the absolute directory `dir`. Without a skill there is at least one error.
     pub fn read(file: &Arc<SourceFile>, dir: &Arc<str>) -> (Option<Self>, Vec<Diagnostic>) {
         let (skills, found) = Self::read_all(file, dir);
         (skills.into_iter().next(), found)
     }
 
-    /// The same with all skills of a file that has several (D-2.3): a further one begins at a line `---` that a line
-    /// `name: …` follows, outside of code.
+    /// Same as [`Skill::read`], with all skills of a file that has several (D-2.3). A further skill begins at a line
+    /// `---` that is followed by a line `name: …`, outside of code.
     pub fn read_all(file: &Arc<SourceFile>, dir: &Arc<str>) -> (Vec<Self>, Vec<Diagnostic>) {
         let parts = match frontmatter::split(file) {
             Ok(parts) => parts,
@@ -216,13 +216,13 @@ impl Skill {
         &self.members().metadata
     }
 
-    /// The keys of its metadata and the one parent that it names, empty if it names none; `None` if that must be looked up
-    /// in [`Skill::metadata`].
+    /// Keys of the metadata and the single parent, empty if there is none. `None` if these must be looked up in
+    /// [`Skill::metadata`].
     pub(crate) fn outline(&self) -> Option<(impl Iterator<Item = &str>, &str)> {
         self.outline.as_ref().map(|outline| (outline.keys(&self.file), outline.parent(&self.file)))
     }
 
-    /// Few skills are called of many that are there, so that the file is parsed again for those: once.
+    /// Few of many skills are called, so their files are parsed a second time, once each.
     fn members(&self) -> &Members {
         self.members.get_or_init(|| {
             let (root, _) = frontmatter::parse(&self.file, &self.parts);
@@ -230,7 +230,7 @@ impl Skill {
         })
     }
 
-    /// What it is for. A folder without a role holds text for agents (D-2.3).
+    /// Purpose of the skill. A folder without a role holds text for agents (D-2.3).
     pub fn role(&self) -> Role {
         match self.metadata().get("role").and_then(Value::as_str) {
             _ if self.is_main => Role::Main,
@@ -247,12 +247,12 @@ impl Skill {
         self.is_main
     }
 
-    /// True if it is in no listing and no agent sees it (D-2.3).
+    /// True if the skill is left out of listings and hidden from agents (D-2.3).
     pub fn is_hidden(&self) -> bool {
         self.metadata().get("visibility").and_then(Value::as_str) == Some("hidden")
     }
 
-    /// Its labels, for `#tag`.
+    /// Labels of the skill, for `#tag`.
     pub fn tags(&self) -> Vec<String> {
         self.metadata().get("tags").map(names).unwrap_or_default()
     }
@@ -271,7 +271,7 @@ impl Skill {
         Value::Object(head)
     }
 
-    /// Where a part of the metadata stands, by its JSON pointer; the nearest part above it that is there.
+    /// Span of a part of the metadata by its JSON pointer, or of its nearest existing ancestor.
     pub fn place(&self, pointer: &str) -> Option<Span> {
         let mut at = self.places.get_or_init(|| self.find_places());
         let mut place = None;
@@ -283,14 +283,14 @@ impl Skill {
         place
     }
 
-    /// Only faults have places and few files have faults, so that the file is parsed again rather than remembered: once.
+    /// Only faults need places and few files have faults, so the file is parsed a second time, once.
     fn find_places(&self) -> Places {
         let (root, _) = frontmatter::parse(&self.file, &self.parts);
         let metadata = root.as_ref().and_then(|root| root.as_map()?.get("metadata"));
         metadata.map(Places::of).unwrap_or_default()
     }
 
-    /// Its address: `file:///…`, or nothing for a tool without a file (D-8).
+    /// Address of the skill: `file:///…`; `None` for a tool without a file (D-8).
     pub fn uri(&self) -> Option<String> {
         let name = self.file.path().rsplit('/').next().unwrap_or_default();
         match self.dir.is_empty() {
@@ -310,7 +310,7 @@ fn is_folder(file: &SourceFile) -> bool {
     file.path().rsplit('/').next() == Some(SKILL_FILE)
 }
 
-/// The skills of a file, the first of which is `first` with everything behind it.
+/// Parts of the skills of a file; `first` is the first one with everything after it.
 fn sections(file: &SourceFile, first: Parts) -> Vec<Parts> {
     let mut sections = vec![first];
     let (text, start, end) = (file.text(), first.body.start as usize, first.body.end as usize);
@@ -334,14 +334,14 @@ fn sections(file: &SourceFile, first: Parts) -> Vec<Parts> {
     sections
 }
 
-/// The first line `---` from the line at `from` on that a line `name: …` follows: where it begins, and where that does.
+/// The first line `---` from byte `from` on that is followed by a line `name: …`, with the start of both lines.
 fn further(text: &str, from: usize) -> Option<(usize, usize)> {
     let named = memmem::find_iter(&text.as_bytes()[from..], b"\nname:").map(|at| from + at);
     let line_before = |end: usize| (text[from..end].rfind('\n').map_or(from, |at| from + at + 1), end);
     named.map(line_before).find(|(mark, end)| text[*mark..*end].trim_end() == "---").map(|(mark, end)| (mark, end + 1))
 }
 
-/// A list of names, as a list or with blanks between them (D-4.7).
+/// Reads names from a list, or from a text with blanks between them (D-4.7).
 pub fn names(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => text.split_whitespace().map(str::to_owned).collect(),
@@ -356,14 +356,14 @@ pub fn is_bare_name(text: &str) -> bool {
     !text.is_empty() && text.chars().count() <= 64 && !text.contains(is_other)
 }
 
-/// True for a name that a skill may have: letters, digits and single dashes inside (D-2.4).
+/// True for a valid name of a skill: letters, digits and single dashes inside (D-2.4).
 pub fn is_name(text: &str) -> bool {
     let is_word =
         |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     text.len() <= 64 && text.split('-').all(is_word)
 }
 
-/// The name that a file gives: `greet` for `skills/greet.skill.md`.
+/// Name of a skill from its file: `greet` for `skills/greet.skill.md`.
 fn stem(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or_default();
     name.split_once(".skill.").map_or(name, |(stem, _)| stem)
@@ -410,7 +410,7 @@ mod tests {
         Skill::read(&SourceFile::new(path, text), &"/p/skills".into())
     }
 
-    /// D-2.3: what stands where in a file, and what is not there.
+    /// D-2.3: each part of a file is read into its field.
     #[test]
     fn a_file_says_what_the_tool_is() {
         let text = "---\nname: shout\ndescription: Says it loudly.\nallowed-tools: [file-read, shell]\n\
@@ -435,7 +435,7 @@ mod tests {
         assert_eq!((folder.name.as_str(), folder.role()), ("rules", Role::Context));
     }
 
-    /// D-2.3, D-F04: a file may have several skills; what looks like one in code is text.
+    /// D-2.3, D-F04: a file may have several skills; a skill in a code block is text.
     #[test]
     fn a_file_may_have_several_skills() {
         let text = "---\nname: one\n---\nFirst.\n\n```\n---\nname: no\n---\n```\n---\nname: two\nmetadata: {$inherit: a}\n---\n\
@@ -449,7 +449,7 @@ mod tests {
         assert_eq!(skills[1].place("/$inherit").map(|span| skills[1].file.position(span.start)), Some((13, 22)));
     }
 
-    /// D-2.3: a further skill begins where its marks are lines, whatever ends the lines and whatever stands after `---`.
+    /// D-2.3: a further skill begins only at whole lines, with any line ending and any text after `---`.
     #[test]
     fn further_skills_are_reported_by_whole_lines() {
         let of = |text: &str| {
@@ -457,7 +457,7 @@ mod tests {
             skills.iter().map(|skill| (skill.name.clone(), skill.content().to_owned())).collect::<Vec<_>>()
         };
         let pair = |name: &str, content: &str| (name.to_owned(), content.to_owned());
-        // What only begins like the mark does not end the frontmatter, and the frontmatter is never ended: it is text.
+        // A line that only begins like the mark does not end the frontmatter, so the rest is text.
         assert_eq!(of("---\nname: a\n---\nx\n---\nname: b\n---é"), [pair("a", "x\n---\nname: b\n---é")]);
         assert_eq!(of("---\nname: a\n---\nx\n---\nname: b\n---"), [pair("a", "x\n"), pair("b", "")]);
         assert_eq!(
@@ -467,7 +467,7 @@ mod tests {
         assert_eq!(of("---\nname: a\n---\n---\nname: b\n---\n---\nname: c\n---\n").len(), 3);
     }
 
-    /// D-2: a place is found by a pointer, with keys that have `/` and `~` in them.
+    /// D-2: a pointer finds the place of a key that contains `/` or `~`.
     #[test]
     fn keys_with_slashes_have_places() {
         let text = "---\nmetadata:\n  $merge: {a/b: x, c~d: y, c~1d: z, list: [1, {e: 2}]}\n  empty:\n---\n";
@@ -481,7 +481,7 @@ mod tests {
         assert_eq!(at("/none"), None);
     }
 
-    /// D-2.4, D-F03: what is a name and what is a path.
+    /// D-2.4, D-F03: any text but a bare name is a path.
     #[test]
     fn anything_but_a_bare_name_is_a_path() {
         for path in ["./skills/a.skill.md", "MyTool", "my_tool", &"a".repeat(65), "file:///p/a.skill.md"] {

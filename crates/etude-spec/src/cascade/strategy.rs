@@ -1,62 +1,62 @@
-//! What the reference leaves open, as choices with names (`d-cascade`, its last paragraph).
+//! Choices that the reference leaves open, with names (`d-cascade`, its last paragraph).
 //!
-//! The first variant of each enum is what the reference infers and what [`Strategy::default`] takes. The tests that pin
-//! a choice name it; `docs/spec/d-cascade.md` lists both.
+//! The first variant of each enum follows the reference's inference, and [`Strategy::default`] takes it. The tests that
+//! pin a choice name it; `docs/spec/d-cascade.md` lists both.
 
 /// All choices together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Strategy {
-    /// What `${path}` gives when there is nothing (D-5).
+    /// Value of `${path}` if the path leads nowhere (D-5).
     pub undefined_interpolation: UndefinedInterpolation,
-    /// When the text after `:-` is taken (D-5).
+    /// Condition for the text after `:-` (D-5).
     pub empty_fallback: EmptyFallback,
-    /// What a skill without `$inherit` inherits (D-4.3).
+    /// Levels of a skill without `$inherit` (D-4.3).
     pub missing_inherit: MissingInherit,
-    /// For which levels a key is private (D-4.5).
+    /// Levels for which a key is private (D-4.5).
     pub private_scope: PrivateScope,
-    /// When `$remove` takes a key away (D-4.7).
+    /// Time at which `$remove` removes a key (D-4.7).
     pub remove_timing: RemoveTiming,
-    /// What comes first among entries that nothing orders (D-6.3).
+    /// Order of entries that no `$order` orders (D-6.3).
     pub tie_break: TieBreak,
-    /// What a denial is worth (D-3.1, D-10).
+    /// Precedence of a denial (D-3.1, D-10).
     pub deny_precedence: DenyPrecedence,
-    /// What becomes of a call that somebody must allow when there is no one (D-13).
+    /// Handling of a call that needs approval without a person to ask (D-13).
     pub trust_no_gateway: TrustNoGateway,
-    /// What a chain entry is called with (D-7.2).
+    /// Arguments of a chain entry (D-7.2).
     pub entry_arguments: EntryArguments,
-    /// What a swallowed throw leaves behind (D-7.5).
+    /// State of a chain after a swallowed throw (D-7.5).
     pub swallowed_throw: SwallowedThrow,
-    /// What the tools of `$hook` receive (D-4.7).
+    /// Events that the tools of `$hook` receive (D-4.7).
     pub hooks: Hooks,
-    /// What `$resolve` in a schema does (D-3.3).
+    /// Meaning of `$resolve` in a schema (D-3.3).
     pub schema_resolution: SchemaResolution,
-    /// What `:eval[…]` gives (D-11).
+    /// Value of `:eval[…]` (D-11).
     pub evaluation: Evaluation,
-    /// What becomes of an event that was handed out and not acknowledged (D-15).
+    /// Handling of a delivered event without an acknowledgement (D-15).
     pub unacknowledged: Unacknowledged,
 }
 
-/// What `${path}` gives when there is nothing.
+/// Value of `${path}` if the path leads nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UndefinedInterpolation {
-    /// Null if the expression is the whole text, nothing inside a longer one.
+    /// Null if the expression is the whole text, empty inside a longer one.
     #[default]
     NullOrEmpty,
-    /// The expression as it was written.
+    /// The expression as written.
     Literal,
 }
 
-/// When the text after `:-` is taken.
+/// Condition for the text after `:-`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EmptyFallback {
-    /// When there is nothing, null, or an empty text.
+    /// The value is missing, null, or an empty text.
     #[default]
     NullAndEmpty,
-    /// Only when there is nothing.
+    /// The value is missing.
     UndefinedOnly,
 }
 
-/// What a skill without `$inherit` inherits.
+/// Levels of a skill without `$inherit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MissingInherit {
     /// Its authority, then `default`.
@@ -66,47 +66,47 @@ pub enum MissingInherit {
     DefaultOnly,
 }
 
-/// For which levels a key is private.
+/// Levels for which a key is private.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PrivateScope {
-    /// For the level that declares it and every level between that and the tool.
+    /// The declaring level and every level between it and the tool.
     #[default]
     Cumulative,
-    /// For the level that declares it alone: nearer levels have the key as any other.
+    /// The declaring level alone: nearer levels treat the key like any other.
     DeclaringLevel,
 }
 
-/// When `$remove` takes a key away.
+/// Time at which `$remove` removes a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RemoveTiming {
-    /// At the level that says so: a nearer level may bring the key back.
+    /// At the level with `$remove`: a nearer level may bring the key back.
     #[default]
     AtLevel,
-    /// At the end: it is gone in every declaration.
+    /// At the end: the key is removed from every declaration.
     AtEnd,
 }
 
-/// What comes first among entries that nothing orders.
+/// Order of entries that no `$order` orders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TieBreak {
-    /// What was free to run first.
+    /// The entry that was free to run first.
     #[default]
     Fifo,
     /// The entry that was declared first.
     Declaration,
 }
 
-/// What a denial is worth.
+/// Precedence of a denial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DenyPrecedence {
-    /// It wins, wherever it stands.
+    /// A denial wins, wherever it stands.
     #[default]
     DenyWins,
-    /// The first pattern that holds decides.
+    /// The first matching pattern decides.
     FirstMatch,
 }
 
-/// What becomes of a call that somebody must allow when there is no one.
+/// Handling of a call that needs approval without a person to ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TrustNoGateway {
     /// The call is refused, as if a person had denied it.
@@ -116,62 +116,62 @@ pub enum TrustNoGateway {
     Pass,
 }
 
-/// What a chain entry is called with.
+/// Arguments of a chain entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EntryArguments {
-    /// Nothing: it reads its value from the target's merged metadata.
+    /// No arguments: the entry reads its value from the target's merged metadata.
     #[default]
     None,
     /// The value of its key.
     Value,
 }
 
-/// What a swallowed throw leaves behind.
+/// State of a chain after a swallowed throw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SwallowedThrow {
-    /// A chain at its end: what was taken from it does not run.
+    /// The chain ends: its remaining entries do not run.
     #[default]
     Ends,
-    /// A chain that goes on with the entry after the one that threw.
+    /// The chain continues with the entry after the one that threw.
     GoesOn,
 }
 
-/// What the tools of `$hook` receive.
+/// Events that the tools of `$hook` receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hooks {
-    /// Every entry of the chain: before it, and after it or of its throw.
+    /// Every entry of the chain: before it, and after it or its throw.
     #[default]
     Entries,
     /// No event of the chain.
     Nothing,
 }
 
-/// What `{"$resolve": NAME}` in a schema does.
+/// Meaning of `{"$resolve": NAME}` in a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SchemaResolution {
-    /// It stands for what the tool of that name gives when the stage of the schema runs.
+    /// It stands for the result of that tool when the middleware of the schema runs.
     #[default]
     Invoke,
-    /// Nothing: it is a keyword that no validator knows.
+    /// It is a keyword that no validator knows.
     Literal,
 }
 
-/// What `:eval[…]` in a prompt gives.
+/// Value of `:eval[…]` in a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Evaluation {
-    /// Nothing: it stays as it is written, since nothing evaluates expressions here.
+    /// The directive as written, since expressions are not evaluated here.
     #[default]
     Off,
-    /// What `${…}` would: a path of the context, with a text to fall back to.
+    /// Same as `${…}`: a path of the context, with a fallback text.
     Path,
 }
 
-/// What becomes of an event that was handed out with `ack: false` and was not acknowledged.
+/// Handling of an event that was delivered with `ack: false` and not acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unacknowledged {
-    /// It is kept for `event-ack`, whose `nack` puts it back to the front of its queue.
+    /// The event is kept for `event-ack`, whose `nack` puts it back to the front of its queue.
     #[default]
     Kept,
-    /// It is gone.
+    /// The event is lost.
     Dropped,
 }

@@ -12,10 +12,10 @@ use crate::Diagnostic;
 use crate::code::Code;
 use crate::source::{MemorySources, SourceFile, Sources};
 
-/// The cases of the reference, copied from there.
+/// Cases of the reference, copied from it.
 const CASES: &str = include_str!("../../testdata/cascade.json");
 
-/// The library's skills, and those of a case, from files that are written as people write them.
+/// Skills of the library and of a case, from files in the usual notation.
 struct Table {
     library: Catalog,
     skills: BTreeMap<String, Arc<Skill>>,
@@ -39,7 +39,7 @@ impl Table {
         let library = Catalog::search(&OnlyLibrary, "/proj", &PathEntry::bootstrap(), &mut Cache::default());
         assert_eq!(library.diagnostics, []);
         let skill = |(name, metadata): (&String, &Value)| {
-            // Skills of one directory have one authority.
+            // All skills of a directory have the same authority.
             let dir = format!("/p/{}", authority[name].as_str().unwrap_or_default());
             let (skill, found) = Skill::read(&SourceFile::new("x.skill.md", written(name, metadata)), &dir.into());
             let skill = skill.unwrap_or_else(|| panic!("{name}: {found:?}"));
@@ -55,7 +55,7 @@ impl Table {
     }
 }
 
-/// A skill's file.
+/// Text of a skill's file.
 fn written(name: &str, metadata: &Value) -> String {
     let is_word = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || "$-_.".contains(c));
     let members = metadata.as_object().into_iter().flatten().map(|(key, value)| {
@@ -86,14 +86,14 @@ impl Skills for Table {
     }
 }
 
-/// What `/proj` and `/lib` are called in the cases.
+/// Scope with the directories that the cases call `/proj` and `/lib`.
 fn scope(config: &Value, strategy: Strategy) -> Scope {
     let mut all = Map::from_iter([("cwd".to_owned(), json!("/proj")), ("library".to_owned(), json!("/lib"))]);
     all.extend(config.as_object().cloned().unwrap_or_default());
     Scope::new(Value::Object(all), strategy, Overrides::default(), "")
 }
 
-/// `explain`, or all messages without their back-quotes.
+/// Result of `explain`, or all messages without their back-quotes.
 fn explained(case: &Value, strategy: Strategy) -> Result<Value, String> {
     let table = Table::new(&case["skills"], &case["authority"]);
     let scope = scope(&case["config"], strategy);
@@ -119,8 +119,8 @@ fn the_interpolation_cases_hold() {
     }
 }
 
-/// D-4, D-4.4, D-6, D-6.1, D-C01 to D-C11, D-M01 to D-M09, D-P01 to D-P04, D-R01 to D-R06, D-O01 to D-O12, D-A01 to D-A06: the cascade
-/// cases of the reference, with the library that is part of the program.
+/// D-4, D-4.4, D-6, D-6.1, D-C01 to D-C11, D-M01 to D-M09, D-P01 to D-P04, D-R01 to D-R06, D-O01 to D-O12, D-A01 to
+/// D-A06: the cascade cases of the reference hold with the built-in library.
 #[test]
 fn the_cascade_cases_hold() {
     let cases: Value = serde_json::from_str(CASES).unwrap();
@@ -147,7 +147,7 @@ fn the_cascade_cases_hold() {
     }
 }
 
-/// The copy of the cases is what the reference has, where that lies beside the checkout.
+/// The copy of the cases equals the reference, if that lies beside the checkout.
 #[test]
 fn the_copy_of_the_cases_is_exact() {
     let original = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/conformance/cascade.json");
@@ -172,7 +172,7 @@ fn a_skill_without_parents_has_its_authority() {
     assert_eq!(levels(MissingInherit::DefaultOnly), json!(["greet", "default"]));
 }
 
-/// D-4.5: what is private stays so on the way down (`PrivateScope::Cumulative`), or only where it is declared.
+/// D-4.5: a private key stays private on the way down (`PrivateScope::Cumulative`), or only where it is declared.
 #[test]
 fn what_is_private_stays_private_below() {
     let skills = json!({"app": {"role": "main", "x": 1}, "greet": {}});
@@ -185,7 +185,8 @@ fn what_is_private_stays_private_below() {
     assert_eq!(role(PrivateScope::DeclaringLevel), Some(json!("main")));
 }
 
-/// D-4.7: a nearer level may bring back what a farther one removed (`RemoveTiming::AtLevel`), or not; paths reach inside.
+/// D-4.7: a nearer level may bring back a key that a farther one removed (`RemoveTiming::AtLevel`), or not; paths reach
+/// inside.
 #[test]
 fn what_is_removed_may_come_back_below() {
     let skills = json!({
@@ -202,7 +203,7 @@ fn what_is_removed_may_come_back_below() {
     assert_eq!(merged(RemoveTiming::AtEnd).get("include"), None);
 }
 
-/// D-0.1.9: a nearer level cannot hide what came from above, and `[$authority, a]` follows C3 even where that fails.
+/// D-0.1.9: a nearer level cannot hide values from above, and `[$authority, a]` follows C3 even where that fails.
 #[test]
 fn what_is_settled_holds() {
     let skills = json!({
@@ -227,7 +228,7 @@ fn declarations_decide_what_is_an_entry() {
     assert!(!found["static"].as_array().unwrap().contains(&json!("env")));
 }
 
-/// D-4.6: an unknown policy is named with its skill and key; an annotation of the wrong shape is a fault, too.
+/// D-4.6: an unknown policy is named with its skill and key; an annotation of the wrong shape is also a fault.
 #[test]
 fn unknown_policies_and_odd_annotations_are_faults() {
     let skills = json!({"greet": {"$merge": {"model": "shallw"}, "$order": {"a": 1}, "$private": {}}});
@@ -236,7 +237,7 @@ fn unknown_policies_and_odd_annotations_are_faults() {
     assert!(faults.contains("$order of greet") && faults.contains("$private of greet"), "{faults}");
 }
 
-/// D-4, D-6: a check tells what compiling tells, of tools that add nothing and of those that do, alone and together.
+/// D-4, D-6: checking and compiling report the same, for tools that add nothing and for others, alone and together.
 #[test]
 fn a_check_reports_what_compiling_reports() {
     let skills = json!({
@@ -260,7 +261,7 @@ fn a_check_reports_what_compiling_reports() {
     assert_eq!(super::check(&table, &scope, &all), compiled.concat());
 }
 
-/// D-4.7: a fault of a layer is a fault of every tool that has it.
+/// D-4.7: a fault of a middleware is a fault of every tool that has it.
 #[test]
 fn faults_of_layers_are_faults_of_their_users() {
     let skills = json!({"app": {"role": "main", "limit": 1}, "limit": {"$inherit": "nope"}, "greet": {}});
@@ -268,7 +269,7 @@ fn faults_of_layers_are_faults_of_their_users() {
     assert_eq!(explained(&case, Strategy::default()).unwrap_err(), "unknown parent skill: nope");
 }
 
-/// D-6.4: an order of elements that contradicts itself is a fault of every skill below, also of one that says nothing.
+/// D-6.4: a contradictory order of elements is a fault of every skill below, even of one without metadata.
 #[test]
 fn contradicting_element_orders_are_faults_of_every_skill_below() {
     let order = json!({
@@ -334,7 +335,7 @@ fn the_first_entry_of_the_path_wins() {
     assert_eq!(catalog.find("code").unwrap().tags(), ["js"]);
 }
 
-/// D-4.1, D-0.1.4: what is external is not part of another root and has no authority outside itself.
+/// D-4.1, D-0.1.4: an external directory does not belong to another root and has no authority outside itself.
 #[test]
 fn what_is_external_is_isolated() {
     let package =
@@ -362,7 +363,7 @@ fn registered_tools_come_first() {
     assert_eq!(catalog.list().len(), 1);
 }
 
-/// D-4.2, D-F06, D-F07: the only skill file of a directory is the main skill, else the marked one.
+/// D-4.2, D-F06, D-F07: the only skill file of a directory is the main skill, or else the marked one.
 #[test]
 fn the_main_skill_is_the_only_one_or_the_marked_one() {
     let of = |sources: MemorySources| super::project_main(&sources, "/p");
@@ -376,7 +377,7 @@ fn the_main_skill_is_the_only_one_or_the_marked_one() {
     assert!(both.diagnostics[0].is_error());
 }
 
-/// D-0.1.10: the stages of the library carry their role and nothing else, so that nothing of them reaches a chain.
+/// D-0.1.10: the middleware of the library declare their role and nothing else, so none of their values reach a chain.
 #[test]
 fn stages_carry_their_role_and_nothing_else() {
     let library = Catalog::search(&OnlyLibrary, "/proj", &PathEntry::bootstrap(), &mut Cache::default());
@@ -391,7 +392,7 @@ fn stages_carry_their_role_and_nothing_else() {
     }
 }
 
-/// D-4.3: at most 128 skills are inherited from, however they are reached; a file with thousands is reported for each.
+/// D-4.3: a skill inherits from at most 128 skills, on any path; a file with thousands is reported for each.
 #[test]
 fn skills_inherit_from_so_many_and_no_more() {
     let mut skills = Map::from_iter([("p0".to_owned(), json!({}))]);
@@ -409,7 +410,7 @@ fn skills_inherit_from_so_many_and_no_more() {
         found.into_iter().map(|fault| format!("{} {}", fault.code, fault.message)).collect()
     };
     let too_many = |name: &str| vec![format!("D0111 `{name}` inherits from more than 128 skills")];
-    // From the far end, and with what was seen on the way.
+    // From the far end, and with a filled cache.
     let compiler = Compiler::new(&table, &scope);
     assert_eq!(reported(&compiler, "p19999"), too_many("p19999"));
     assert_eq!(reported(&compiler, "p128"), Vec::<String>::new());
@@ -419,7 +420,7 @@ fn skills_inherit_from_so_many_and_no_more() {
     assert_eq!(compiler.check(&table.skills["p129"]).len(), 1);
 }
 
-/// D-4.3: what is known of a tool without its values is what its values say, or nothing is.
+/// D-4.3: an outline without values agrees with the values, or there is no outline.
 #[test]
 fn an_outline_says_what_values_say() {
     let of = |frontmatter: &str| {
@@ -462,12 +463,12 @@ fn an_outline_says_what_values_say() {
     ] {
         assert!(!of(odd), "{odd}");
     }
-    // An alias stands where its anchor does, and says the same.
+    // An alias stands at its anchor, and has the same value.
     assert!(of("x: &x {a: 1}\nmetadata: *x"));
 }
 
-/// D-4.7, D-0.1.12: a hook that no one finds is a fault at its place, once for all below it; one of a server or at a path is
-/// looked for in the call.
+/// D-4.7, D-0.1.12: an unknown hook is a fault at its place, reported once for all tools below. A hook of a server or
+/// at a path is looked up during the call.
 #[test]
 fn a_hook_that_is_no_skill_is_a_fault_at_its_place() {
     let found = |main: Value| {
@@ -485,7 +486,7 @@ fn a_hook_that_is_no_skill_is_a_fault_at_its_place() {
     assert_eq!(found(json!({"$hook": ["./h.skill.md", "git-log"], "mcp": {"git": {"command": "x"}}})), []);
 }
 
-/// D-10, D-16: words of `log` that are not known are warned of where they stand.
+/// D-10, D-16: unknown words of `log` are warnings at their place.
 #[test]
 fn unknown_words_of_log_are_warned_of() {
     let found = |log: Value| {
@@ -508,7 +509,7 @@ fn unknown_words_of_log_are_warned_of() {
     assert_eq!(found(json!("text")), ["`log` of `t` is not a mapping of `level`, `scope` and `reporter` to words"]);
 }
 
-/// D-4.3: checking a tool tells what compiling it tells, also of one whose parent has no name.
+/// D-4.3: checking and compiling report the same for a tool whose parent has an empty name.
 #[test]
 fn a_parent_of_no_name_is_not_none() {
     let table = Table::new(&json!({"a": {}, "b": {"$inherit": ""}}), &json!({}));

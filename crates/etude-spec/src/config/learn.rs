@@ -53,9 +53,9 @@ pub struct Learning {
     pub wrong_rate: f64,
     /// Confidence of that bound.
     pub confidence: f64,
-    /// Number of deviations of the same kind that demote …
+    /// Number of deviations of the same kind within the window that demote a pipeline.
     pub demote_after: usize,
-    /// … among this number of runs.
+    /// Size of that window, in runs.
     pub demote_window: usize,
     /// Tools that are never learned: patterns as in `allowed-tools`.
     pub exclude: Vec<String>,

@@ -32,7 +32,7 @@ fn three_fields_are_enough() {
     assert_eq!((learned.requests, learned.leave_one_out, found), (0, Counts::default(), Vec::new()));
 }
 
-/// 1.5: counts of the evidence, and an open hole.
+/// 1.5: counts of the evidence and an open hole are read.
 #[test]
 fn evidence_and_open_holes_are_read() {
     let more = "evidence: {requests: 4, runs: 5, leave_one_out: {agreed: 3, fell_back: 1, disagreed: 0}, wrong_rate_bound: 0.6}\n\
@@ -44,7 +44,7 @@ fn evidence_and_open_holes_are_read() {
     assert!(!read_text(&format!("{GOOD}holes: [{{step: a, set: [x]}}]\n")).0.expect("read").has_open_hole);
 }
 
-/// L-37, A-2.2: mistakes have their place and a hint; a state that is none is no state.
+/// L-37, A-2.2: mistakes have their place and a hint; an unknown state is not a state.
 #[test]
 fn mistakes_are_located() {
     assert_eq!(
@@ -64,7 +64,7 @@ fn mistakes_are_located() {
     assert_eq!(found, ["error learned/p/learn.yaml:2:8 `state` cannot be `ready`"]);
 }
 
-/// 1.2: what lies in `learned/` is routed to by no one, whatever its file says; a demoted pipeline warns.
+/// 1.2: a pipeline in `learned/` receives no requests, whatever its file says; a demoted pipeline is a warning.
 #[test]
 fn places_and_demotions_are_reported() {
     let found = read_text(&GOOD.replace("shadow", "active")).1;
@@ -90,7 +90,8 @@ fn all_are_found_where_they_lie() {
     assert_eq!(names, ["learned/p", "pipelines/q"]);
 }
 
-/// L-65: pipeline, steps, schemas, descriptions and schemas of its tools, and the rules are content; all else is not.
+/// L-65: the content consists of pipeline, steps, schemas, descriptions and schemas of its tools, and the rules, and
+/// nothing else.
 #[test]
 fn content_is_what_decides_about_a_pipeline() {
     let base = [
@@ -131,7 +132,7 @@ fn content_is_what_decides_about_a_pipeline() {
     ] {
         assert_ne!(hash(&[changed]), own, "{}", changed.0);
     }
-    // No section names the tool that writes, so that the question has the whole body.
+    // No section names the tool that writes, so the question has the whole body.
     let write = "name: p\ndescription: d\nsteps:\n  - {name: a, type: tool, tool: get_order, args: {order_id: A}}\n  - {name: allowed, type: llm, prompt: May I?}\n  - {name: b, type: tool, tool: refund, args: {}}\n";
     let read = "name: get_order\ndescription: Looks.\neffects: false\ncommand: python3 x.py\n";
     let skill =
@@ -142,8 +143,8 @@ fn content_is_what_decides_about_a_pipeline() {
     assert_ne!(with("Sunny"), with("Rain"));
 }
 
-/// L-65: of the rules those count that the question has. A hash of an earlier version, which had those of all tools, stays the hash of
-/// its pipeline until something that was in it changes.
+/// L-65: only the rules in the question count. A hash of an earlier version, which had the rules of all tools, stays
+/// valid until a part of its content changes.
 #[test]
 fn rules_of_tools_that_only_read_are_no_content() {
     let write = "name: p\ndescription: d\nsteps:\n  - {name: a, type: tool, tool: get_order, args: {order_id: A}}\n  - {name: allowed, type: llm, prompt: May I?}\n  - {name: b, type: tool, tool: refund, args: {}}\n";

@@ -1,4 +1,4 @@
-//! Patterns over years with changes of the clock.
+//! Patterns over years with clock changes.
 
 use super::*;
 
@@ -32,7 +32,7 @@ fn a_fixed_time_in_a_gap_ticks_right_after_it_and_in_an_overlap_once() {
     assert_eq!(both, ["2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"]);
 }
 
-/// S-100: `*/15` follows real time through both changes of the clock.
+/// S-100: `*/15` follows real time through both clock changes.
 #[test]
 fn a_pattern_with_steps_follows_real_time() {
     for (zone, from, to) in [
@@ -47,7 +47,8 @@ fn a_pattern_with_steps_follows_real_time() {
     }
 }
 
-/// S-99, S-100: over a year in three zones, a daily time ticks each day once, and a pattern with steps at equal distances.
+/// S-99, S-100: over a year in three zones, a daily time ticks once each day, and a pattern with steps at equal
+/// distances.
 #[test]
 fn a_year_has_each_day_once() {
     for zone in ["Europe/Berlin", "America/New_York", "Australia/Sydney"] {
@@ -57,7 +58,7 @@ fn a_year_has_each_day_once() {
             let found = timing.between(from, to, usize::MAX);
             let days: std::collections::BTreeSet<String> = found.iter().map(|at| timing.date(*at)).collect();
             assert_eq!((found.len(), days.len()), (365, 365), "{pattern} in {zone}");
-            // In pieces it is the same as at once, and each tick is the next one of the instant before it.
+            // Ticks in pieces equal those at once, and each tick is the next one of the instant before it.
             let (first, second) = (from + 9_000_000_000, from + 9_000_000_001);
             let pieces =
                 [timing.between(from, first, 999), timing.between(first, second, 9), timing.between(second, to, 999)];
@@ -125,7 +126,7 @@ fn intervals_count_from_midnight_utc() {
     );
 }
 
-/// S-109: the day of a tick is that of the schedule's zone.
+/// S-109: the day of a tick is in the schedule's zone.
 #[test]
 fn the_date_is_that_of_the_zone() {
     assert_eq!(timing("0 1 * * *", "Europe/Berlin").date(ms("2026-07-31T23:00:00Z")), "2026-08-01");

@@ -28,7 +28,7 @@ fn fields_read_back_as_written() {
     );
 }
 
-/// C-2.9: what the reference validator refuses, each with its word.
+/// C-2.9: each fault that the reference validator refuses has its word.
 #[test]
 fn strict_faults_have_their_words() {
     let good = "name: tidy\ndescription: d";
@@ -71,7 +71,7 @@ fn flow_style_is_a_warning() {
     assert_eq!(words(&strict("name: tidy\ndescription: d\nallowed-tools: [Read, Bash]", true)), ["SK_FLOW_STYLE"]);
 }
 
-/// C-2.4: the lenient profile loads what can be loaded, and says what is wrong.
+/// C-2.4: the lenient profile loads every usable skill, and reports its faults.
 #[test]
 fn lenient_faults_are_warnings() {
     for (text, directory) in [

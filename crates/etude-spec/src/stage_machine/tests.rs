@@ -20,7 +20,7 @@ fn load(stage: &str) -> Machine {
     machine.unwrap()
 }
 
-/// B-F4, B-F5: the body is verbatim but for one blank line; a BOM and Windows line breaks make no difference.
+/// B-F4, B-F5: the body is verbatim except for one blank line; a BOM and Windows line breaks make no difference.
 #[test]
 fn line_breaks_and_a_mark_at_the_start_make_no_difference() {
     let ctx = serde_json::json!({"task": "T1"});
@@ -39,7 +39,7 @@ fn schemas_may_lie_in_files_of_the_machine() {
     assert!(machine.files.contains(&"machines/m/schemas/done.json".to_owned()));
 }
 
-/// B-R6: the forms of `backoff`.
+/// B-R6: all forms of `backoff` are read.
 #[test]
 fn waits_are_read_in_all_their_forms() {
     let wait = |form: &str| {
@@ -54,7 +54,7 @@ fn waits_are_read_in_all_their_forms() {
     assert_eq!(wait("{kind: exponential, initialMs: 5, factor: 3, maxMs: 20}"), [5, 15, 20]);
 }
 
-/// B-2.5: the first fault is the one that is looked for first, whichever file it is in.
+/// B-2.5: the fault of the earliest check comes first, in any file.
 #[test]
 fn faults_come_in_the_order_in_which_they_are_looked_for() {
     let machine = "kind: StateMachine\nid: m\nentryStage: outline\nstateSlot: {slotVersion: \"1.0.0\", schema: {}}\npipeline:\n  outline: {next: [{else: true, parallel: [outline, b], join: z}]}\n";
@@ -67,7 +67,7 @@ fn faults_come_in_the_order_in_which_they_are_looked_for() {
     assert_eq!(names, ["StageCtxUnresolved", "StageCompletionSchemaInvalid", "StageJoinDangling"]);
 }
 
-/// B-F6: whatever the values of the author's own keys are, they are no error, and what JSON can say of them can be used.
+/// B-F6: values of the author's own keys are never errors, and those that JSON can express are usable.
 #[test]
 fn odd_values_of_unknown_keys_are_no_errors() {
     let found = |own: &str| {
@@ -99,8 +99,8 @@ fn odd_values_of_unknown_keys_are_no_errors() {
     }
 }
 
-/// B-F6: keys inside of `retryPolicy` are the author's own as well. One that looks like a field is warned of, and stands for that
-/// field's absence.
+/// B-F6: keys inside of `retryPolicy` are the author's own as well. One that resembles a field is a warning, and stands
+/// for that field's absence.
 #[test]
 fn unknown_keys_of_a_retry_policy_are_inert() {
     let found = |policy: &str| {
@@ -120,7 +120,7 @@ fn unknown_keys_of_a_retry_policy_are_inert() {
     assert_eq!(found("{note: x, backoff: none}"), (false, vec![(Severity::Error, "P0203")]));
 }
 
-/// B-F13, B-F14: the channel is a tool: its name is one that providers take, and its arguments are an object.
+/// B-F13, B-F14: the completion channel is a tool: providers accept its name, and its arguments are an object.
 #[test]
 fn a_completion_is_a_call_of_a_tool() {
     let found = |from: &str, to: &str| {
@@ -146,7 +146,7 @@ fn a_completion_is_a_call_of_a_tool() {
     }
 }
 
-/// B-2.5, case 10: a fault says what it is about, by the name that the contract has for it.
+/// B-2.5, case 10: a fault names its subject with the contract's word.
 #[test]
 fn faults_of_a_machine_name_what_they_are_about() {
     let subject = |files: MemorySources| {
@@ -177,7 +177,7 @@ fn the_switch_lets_a_join_stand_outside_its_list() {
     assert_eq!(names(true), Vec::<&str>::new());
 }
 
-/// cli, "authoring": what editors are given are schemas, and take what is taken here.
+/// cli, "authoring": the schemas for editors are valid, and accept valid definitions.
 #[test]
 fn editor_schemas_are_schemas() {
     for schema in [stage_schema(), machine_schema()] {
@@ -192,8 +192,8 @@ fn editor_schemas_are_schemas() {
     assert!(!validator.is_valid(&bad));
 }
 
-/// B-F12: what keeps a stage from starting is reported before anything is paid for: patterns as errors, and names that the app
-/// does not have as warnings, because the tools of a run are known in the run only.
+/// B-F12: a tool that keeps a stage from starting is reported before any cost. Patterns are errors; unknown names are
+/// warnings, because the tools of a run are known only during the run.
 #[test]
 fn tools_that_do_not_exist_are_reported() {
     let reported = |tools: &str, completion: &str| -> Vec<String> {
@@ -222,7 +222,7 @@ fn tools_that_do_not_exist_are_reported() {
     );
 }
 
-/// B-20.3: braces in fields that are used as written are errors, with the way out; prose and prompts may have them.
+/// B-20.3: braces in fields that are used as written are errors, with a hint; prose and prompts may have them.
 #[test]
 fn references_in_fields_without_templates_are_errors() {
     let machine = "kind: StateMachine\nid: m\ndescription: Knows {{ctx.task}}.\nentryStage: outline\nstateSlot: {slotVersion: \"1.0.0\", schema: {}}\nconfig: {prompt: \"{{ctx.task}}\"}\npipeline:\n  outline:\n    setup: {set: {task: \"{{input.task}}\"}}\n    assert: {script: \"sh judge.sh {{parsed.summary}}\"}\n    exit: {output: {a: [\"{{parsed.summary}}\"]}}\n    next: [{when: {path: \"{{result.verdict}}\", equals: ok}, terminal: true}, {else: true, terminal: true}]\n";
@@ -247,8 +247,8 @@ fn references_in_fields_without_templates_are_errors() {
     );
 }
 
-/// B-20.3: a path into the slot names a member that its schema declares. A schema that is not closed leaves a warning, and one
-/// that declares nothing leaves everything open.
+/// B-20.3: a path into the slot must name a member that its schema declares. An open schema gives a warning, and one
+/// that declares nothing accepts everything.
 #[test]
 fn a_path_into_the_slot_names_a_declared_member() {
     let found = |schema: &str, hooks: &str| -> Vec<(bool, String, Option<String>)> {

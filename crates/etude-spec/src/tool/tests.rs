@@ -14,7 +14,7 @@ fn faults(files: &[(&str, &str)]) -> Vec<String> {
     diagnostics.iter().map(|d| format!("{} {}{}", d.code, at(d), d.message)).collect()
 }
 
-/// `b-stages` §20.5: the fields of a sidecar.
+/// `b-stages` §20.5: all fields of a sidecar are read.
 #[test]
 fn a_sidecar_is_read_in_full() {
     let (tools, diagnostics) = load(&app(&[("tools/lookup.yaml", GOOD), ("tools/lookup.py", "print()")]));
@@ -118,7 +118,8 @@ fn the_editor_schema_takes_the_examples() {
     assert!(jsonschema::is_valid(&schema, &serde_json::from_str(&text).expect("json")));
 }
 
-/// `b-stages` §20.5: a script that is not there is reported with the files that lie where it should, not with directories and others.
+/// `b-stages` §20.5: a missing script is reported with the files of its expected directory, without directories and
+/// others.
 #[test]
 fn a_missing_script_is_reported_with_the_files_beside_it() {
     let text = "name: lookup\ndescription: d\ncommand: python3 tools/net/lookp.py\n";

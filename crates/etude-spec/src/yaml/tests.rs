@@ -46,7 +46,7 @@ fn aliases_are_expanded() {
     assert_eq!(json("a: &x {k: [1, 2]}\nb: *x\nc: *x\n"), r#"{"a":{"k":[1,2]},"b":{"k":[1,2]},"c":{"k":[1,2]}}"#);
 }
 
-/// A-2.3: with a bound on expansion.
+/// A-2.3: the expansion of aliases is bounded.
 #[test]
 fn an_alias_bomb_is_refused() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
@@ -59,7 +59,7 @@ fn an_alias_bomb_is_refused() {
     assert_eq!(codes(&long), [Code::ExpansionTooLarge]);
 }
 
-/// A-2.3: what anchors hold is kept beside the tree, once for each: they may lie in each other, and no alias is needed.
+/// A-2.3: anchors count once each against the bound, even without an alias, because they may be nested.
 #[test]
 fn anchors_within_anchors_are_refused() {
     let nested = |depth: usize, leaves: usize| {
@@ -144,7 +144,7 @@ fn spans_cover_what_is_written() {
     assert_eq!(file.slice(map.get("d").unwrap().span), "\"q\"");
 }
 
-/// A-2.2: what is nested as deeply as it may be can be read as JSON, and nothing is nested deeper.
+/// A-2.2: a value of maximum depth can be read as JSON, and deeper nesting is refused.
 #[test]
 fn what_is_not_too_deep_is_json() {
     let nested = |levels: usize| SourceFile::new("t.yaml", format!("{}{}", "[".repeat(levels), "]".repeat(levels)));

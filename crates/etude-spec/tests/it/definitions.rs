@@ -1,4 +1,4 @@
-//! What is said about definitions, good and bad.
+//! Diagnostics of definitions, good and bad.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -43,13 +43,14 @@ fn diagnostics(case: &Path) -> String {
     text
 }
 
-/// every definition error at once, each with file, line, column, the source line, the rule and a hint.
+/// every definition error is reported at once, each with file, line, column, the source line, the rule and a
+/// hint.
 #[test]
 fn bad_definitions_are_explained() {
     check_all("err", diagnostics);
 }
 
-/// what is good is accepted, with notes on its extensions, its steps and the files that it depends on.
+/// valid definitions are accepted, with notes on their extensions, their steps and the files that they depend on.
 #[test]
 fn good_definitions_are_accepted() {
     check_all("ok", |case| {
@@ -79,7 +80,7 @@ fn good_definitions_are_accepted() {
     });
 }
 
-/// What is worth seeing of a step.
+/// Summary of a step.
 fn what(kind: &StepKind) -> String {
     match kind {
         StepKind::Code(code) => {
@@ -107,7 +108,7 @@ fn what(kind: &StepKind) -> String {
     }
 }
 
-/// where sandboxes cannot be enforced, each step that asks for one is warned of.
+/// if sandboxes cannot be enforced, each step that asks for one gets a warning.
 #[test]
 fn steps_that_ask_for_a_sandbox_are_warned_of() {
     let case = testdata("ok").into_iter().find(|case| case.ends_with("sandboxes")).unwrap();
@@ -133,11 +134,12 @@ fn every_code_is_shown_by_a_case() {
         .map(|case| std::fs::read_to_string(case.join("expected.txt")).unwrap_or_default())
         .collect();
     let mut elsewhere = vec![Code::Extension, Code::TooLarge, Code::Unreadable, Code::NotUtf8, Code::NoSandbox];
-    // Tests of an app and its configuration are no definitions of pipelines.
+    // Tests of an app and its configuration are not definitions of pipelines.
     elsewhere.push(Code::EndsInYml);
     // Tests of the program generate the many files that these need.
     elsewhere.extend([Code::NestedTooDeep, Code::TooManySteps]);
-    // Schedules, webhooks, learned pipelines, skills, packages and cascades have cases of their own, where their findings are asked for by name.
+    // Schedules, webhooks, learned pipelines, skills, packages and cascades have their own cases, which check findings
+    // by name.
     let is_elsewhere =
         |code: &Code| ["P08", "P09", "P11", "P12", "P13", "D01"].iter().any(|start| code.as_str().starts_with(start));
     let missing: Vec<_> = Code::ALL
@@ -147,8 +149,7 @@ fn every_code_is_shown_by_a_case() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// a problem of a definition never shows the summary as valid, and the other way round where no other file
-/// is concerned.
+/// a pipeline with a fault never has a valid summary, and the reverse holds if no other file is involved.
 #[test]
 fn summaries_agree_with_checks() {
     for case in testdata("err").iter().chain(&testdata("ok")) {

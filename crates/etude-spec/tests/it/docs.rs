@@ -1,4 +1,4 @@
-//! Examples in the documentation, read as what they show.
+//! Validity of the examples in the documentation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// cli, configuration: every `etude.yaml` that a page shows is one, with fields that there are.
+/// cli, configuration: every `etude.yaml` on a page is valid, with existing fields.
 #[test]
 fn configurations_in_the_documentation_are_valid() {
     let mut shown = 0;

@@ -1,4 +1,4 @@
-//! What is said about machines and their stages, good and bad.
+//! Diagnostics of stage machines and their stages, good and bad.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ fn reported(diagnostic: &Diagnostic) -> String {
     format!("{named}\n{}\n\n", render::text(diagnostic, false))
 }
 
-/// What is worth seeing of a plan.
+/// Summary of a plan.
 fn plan(machine: &StageMachine) -> String {
     let mut text = format!(
         "machine {} in {}: enters {}, asks {}, at most {} executions\n",
@@ -49,8 +49,8 @@ fn plan(machine: &StageMachine) -> String {
     text
 }
 
-/// B-2.5, B-3, B-20.3: every fault of every file at once, each with its class, its code word and its pointer; what
-/// is sound becomes a plan. UPDATE=1 writes the expected texts.
+/// B-2.5, B-3, B-20.3: every fault of every file is reported at once, each with its class, its code word and its
+/// pointer; a valid machine becomes a plan. UPDATE=1 writes the expected texts.
 #[test]
 fn machines_are_read_and_explained() {
     let cases = testdata("machines");
@@ -72,7 +72,7 @@ fn machines_are_read_and_explained() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// B-20.2, cli: a summary says whether a machine is sound, as the check does.
+/// B-20.2, cli: the summary and the check agree on the validity of a machine.
 #[test]
 fn summaries_of_machines_agree_with_checks() {
     for case in testdata("machines") {

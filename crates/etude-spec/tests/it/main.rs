@@ -1,5 +1,5 @@
-//! Tests that read whole apps. `testdata/ok` and `testdata/err` hold one app per directory, each with what is said
-//! about it in `expected.txt`; `UPDATE=1 cargo test -p etude-spec` writes those files again.
+//! Tests that read whole apps. `testdata/ok` and `testdata/err` hold one app per directory, each with its diagnostics
+//! in `expected.txt`; `UPDATE=1 cargo test -p etude-spec` writes those files again.
 
 mod definitions;
 mod disk;

@@ -1,4 +1,4 @@
-//! The tables of the reference pages in `docs/` are those of the checks. `UPDATE=1` writes them.
+//! Tables of the reference pages in `docs/`: they must equal those of the checks. `UPDATE=1` writes them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ fn a_stale_table_is_noticed() {
     assert_eq!(rendered(&expected).0, expected);
 }
 
-/// What every step has is not repeated in the tables of step types.
+/// Fields of every step are not repeated in the tables of step types.
 #[test]
 fn every_step_field_is_in_exactly_one_table() {
     let common: Vec<&str> = table("every-step").expect("a table").fields().iter().map(|field| field.name).collect();

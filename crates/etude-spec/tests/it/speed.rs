@@ -1,4 +1,4 @@
-//! Growth, not time: what is linear stays linear.
+//! Growth of the run time: linear checks stay linear.
 
 use etude_spec::pipeline::App;
 use etude_spec::source::MemorySources;

@@ -1,12 +1,12 @@
-//! Whole walks through machines, as text: `testdata/walks/*/` holds a machine with its stages, `script.txt` says what
-//! the model says and what hooks, tools and people answer, and `expected.txt` tells what came of it: what the model was
-//! asked, every event, and the result. UPDATE=1 writes the expected texts.
+//! Whole walks through stage machines, as text. `testdata/walks/*/` holds a machine with its stages. `script.txt` has
+//! the turns of the model and the results of hooks, tools and people. `expected.txt` has every request to the model,
+//! every event, and the result. UPDATE=1 writes the expected texts.
 //!
 //! A line of a script belongs to a stage (`outline say hm`, `outline call Read {"p":1}; Write {}`, `outline done
 //! {"summary":"s"}`), a hook (`hook assert outline {"verdict":"ok"}`, `hook gate outline exit 3`), a tool (`tool Read
 //! busy`), or is an answer (`approve`, `deny`), `resume`, `crash` (before the next effect of that name), or `cancel`.
-//! Lines are used up in their order; what no line says goes well, but for a model without a line: it is still at work
-//! when it is given up.
+//! Lines are used up in their order. Effects without a line succeed, except for a model without a line: it is still
+//! running when it is cancelled.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -27,8 +27,8 @@ use serde_json::{Value, json};
 use crate::definitions::{compare, testdata};
 use crate::disk::Disk;
 
-/// B-5 to B-15: the phases, the channel, batches, verdicts, transitions, grants, guards, cancellation and resumption,
-/// each as a walk that can be read.
+/// B-5 to B-15: the phases, the channel, batches, verdicts, transitions, grants, guards, cancellation and resumption
+/// are each shown as a readable walk.
 #[test]
 fn machines_walk_as_their_scripts_say() {
     let wrong: Vec<String> =
@@ -48,9 +48,9 @@ struct Walk {
     plan: Plan,
     machine: Machine,
     log: String,
-    /// What the script says, by who says it.
+    /// Lines of the script, by their speaker.
     says: BTreeMap<String, VecDeque<String>>,
-    /// What somebody does to the run while it waits.
+    /// Actions of people while the run waits.
     people: VecDeque<String>,
     running: VecDeque<(EffectId, Effect)>,
     gates: Vec<(EffectId, String)>,
@@ -147,7 +147,7 @@ impl Walk {
         self.emit_end();
     }
 
-    /// False for a stage whose model says nothing more: it is under way until it is given up.
+    /// False for a stage whose model has no further line: it runs until it is cancelled.
     fn can_go_on(&self, id: &EffectId, effect: &Effect) -> bool {
         let has_turn = || self.says.get(&stage_of(id)).is_some_and(|turns| !turns.is_empty());
         !matches!(effect, Effect::Model(_)) || has_turn()
@@ -160,7 +160,7 @@ impl Walk {
         self.execute_commands(false);
     }
 
-    /// What somebody does while the run waits.
+    /// Performs an action of a person while the run waits.
     fn act(&mut self, what: &str) {
         writeln!(self.log, "! {what}").expect("text");
         match what {
@@ -181,7 +181,7 @@ impl Walk {
         }
     }
 
-    /// The process dies, and another one goes on with what was written down.
+    /// The process dies, and another one continues from the journal.
     fn crash(&mut self) {
         writeln!(self.log, "! goes on in another process").expect("text");
         self.machine = Machine::new(&self.plan, start());
@@ -198,7 +198,7 @@ impl Walk {
         assert!(self.machine.handles_resumption());
         self.machine.resume(self.machine.slots().clone());
         self.history.push(Past::Resumed);
-        // What was begun before is begun again only if the machine still wants it.
+        // Earlier effects are started again only if the machine still wants them.
         let outstanding: Vec<EffectId> = self.running.iter().map(|(id, _)| id.clone()).collect();
         self.execute_commands(false);
         let wanted: Vec<EffectId> = self.machine.outstanding().map(|(id, _)| id.clone()).collect();
@@ -215,7 +215,7 @@ impl Walk {
                 match command {
                     Command::Start(id, Effect::Gate(gate)) => self.gates.push((id, gate.message)),
                     Command::Start(id, effect) => {
-                        // A time limit never passes here.
+                        // Time limits never expire here.
                         if !(matches!(effect, Effect::Sleep { .. }) && id.as_str().ends_with("!timeout")) {
                             self.running.push_back((id, effect));
                         }
@@ -445,7 +445,7 @@ fn name_of(effect: &Effect) -> String {
     }
 }
 
-/// The stage whose effect it is.
+/// Id of the stage that an effect belongs to.
 fn stage_of(id: &EffectId) -> String {
     id.as_str().split('/').nth(2).and_then(|part| part.split('#').next()).unwrap_or_default().to_owned()
 }

@@ -1,7 +1,7 @@
-//! The frontmatter of a skill as values, made for the caller; and what the chains of nearly all skills need to know of it.
+//! The frontmatter of a skill as values, and the outline that the chains of nearly all skills need.
 //!
-//! Thousands of skills may lie on a search path of which a run calls three. What all of them are looked through for is kept
-//! as places in their files.
+//! A search path may hold thousands of skills of which a run calls three. The facts that are needed of all of them are
+//! kept as spans in their files.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use serde_json::{Map, Value};
 use crate::source::{SourceFile, Span};
 use crate::yaml::{Entries, Node};
 
-/// The frontmatter.
+/// Values of the frontmatter.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Members {
-    /// All but `metadata`.
+    /// Values of all keys except `metadata`.
     pub(super) head: Map<String, Value>,
-    /// What is below `metadata`.
+    /// Values below `metadata`.
     pub(super) metadata: Map<String, Value>,
 }
 
@@ -31,16 +31,16 @@ impl Members {
     }
 }
 
-/// Where the keys of `metadata` stand.
+/// Spans of the keys of `metadata`.
 #[derive(Debug, Clone)]
 pub(super) struct Outline {
     keys: Box<[Span]>,
-    /// The value of `$inherit`, if there is one.
+    /// Span of the value of `$inherit`, if there is one.
     parent: Option<Span>,
 }
 
 impl Outline {
-    /// `None` if the keys, or the one parent, are not written as they are: with escapes, or as something else than text.
+    /// Finds the spans; `None` if a key or the single parent is written with escapes, or is not text.
     pub(super) fn of(file: &SourceFile, entries: &Entries<'_>) -> Option<Self> {
         let metadata = match entries.get("metadata") {
             Some(node) => node.as_map()?,
@@ -49,25 +49,25 @@ impl Outline {
         let as_written = |node: &Node<'_>, text: &str| Some(node.span).filter(|span| file.slice(*span) == text);
         let keys = metadata.iter().map(|(key, node, _)| as_written(node, key)).collect::<Option<_>>()?;
         let parent = match metadata.get("$inherit") {
-            // The parent of no name, which there is not, is something else than none.
+            // A parent with an empty name differs from no parent.
             Some(node) => Some(node.as_text().filter(|text| !text.is_empty()).and_then(|text| as_written(node, text))?),
             None => None,
         };
         Some(Self { keys, parent })
     }
 
-    /// The keys, as written.
+    /// Text of the keys, as written.
     pub(super) fn keys<'f>(&self, file: &'f SourceFile) -> impl Iterator<Item = &'f str> {
         self.keys.iter().map(|span| file.slice(*span))
     }
 
-    /// The only parent that is named; empty if none is.
+    /// Name of the single parent; empty without one.
     pub(super) fn parent<'f>(&self, file: &'f SourceFile) -> &'f str {
         self.parent.map_or("", |span| file.slice(span))
     }
 }
 
-/// Where the members of a mapping and the elements of a list stand, and what is in them, by key and by number.
+/// Spans of the members of a mapping and the elements of a list, nested, by key and by index.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Places(pub(super) BTreeMap<String, (Span, Places)>);
 
@@ -75,7 +75,7 @@ impl Places {
     pub(super) fn of(node: &Node<'_>) -> Self {
         let mut places = BTreeMap::new();
         for (name, key, value) in node.as_map().into_iter().flat_map(Entries::iter) {
-            // A value that was left out has no place; its key has one.
+            // A value that was left out has an empty span, so that of its key counts.
             let span = if value.span.is_empty() { key.span } else { value.span };
             places.entry(name.to_owned()).or_insert_with(|| (span, Self::of(value)));
         }
@@ -86,7 +86,7 @@ impl Places {
     }
 }
 
-/// What JSON has no form for (`.inf`) is no value of a skill either.
+/// Converts a value to JSON; one that JSON cannot express (`.inf`) counts as missing.
 pub(super) fn json(node: &Node<'_>) -> Value {
     if let Some(text) = node.as_text() {
         return Value::from(text);

@@ -13,7 +13,8 @@ fn text(body: &str, arguments: Option<&str>) -> String {
     render(body, &values(arguments, &names)).into_iter().map(show).collect()
 }
 
-/// C-3.3, SK-32: indices, the whole text, names; what is missing stays, or is empty for a name.
+/// C-3.3, SK-32: indices, the whole text and names are inserted; a missing argument stays as written, or is empty for a
+/// name.
 #[test]
 fn arguments_are_put_in() {
     assert_eq!(text("$0 $1 $2 $ARGUMENTS", Some("\"a b\" c")), "a b c $2 \"a b\" c");
@@ -22,7 +23,7 @@ fn arguments_are_put_in() {
     assert_eq!(text("$0.50, $5.00", Some("zero")), "zero.50, $5.00");
 }
 
-/// C-3.3: one backslash makes a placeholder text, two stay and it is none.
+/// C-3.3: one backslash turns a placeholder into text; two are kept and do not escape it.
 #[test]
 fn backslashes_escape_in_pairs() {
     assert_eq!(text(r"\$1.00 \\$0 \\\$0 \$ARGUMENTS \$issue $0", Some("x")), r"$1.00 \\x \\$0 $ARGUMENTS $issue x");
@@ -32,14 +33,14 @@ fn backslashes_escape_in_pairs() {
     );
 }
 
-/// C-3.3, SK-33: what is put in is never looked at again.
+/// C-3.3, SK-33: inserted text is never scanned again.
 #[test]
 fn values_are_not_expanded_again() {
     assert_eq!(text("$0|", Some("$ARGUMENTS")), "$ARGUMENTS|");
     assert_eq!(text("say $ARGUMENTS", Some("!`id`")), "say !`id`");
 }
 
-/// C-3.3, C-0.4, SK-34: arguments without a place come at the end.
+/// C-3.3, C-0.4, SK-34: arguments without a placeholder are appended.
 #[test]
 fn arguments_without_a_place_are_appended() {
     assert_eq!(text("Do it.\n", Some("x y")), "Do it.\n\nARGUMENTS: x y");
@@ -61,13 +62,13 @@ fn commands_are_found_where_they_may_stand() {
     assert_eq!(text("!`` !`a\nb`", None), "!`` !`a\nb`");
 }
 
-/// C-0.4: arguments in commands are words, whatever is in them.
+/// C-0.4: arguments in commands are words, whatever they contain.
 #[test]
 fn arguments_in_commands_are_quoted() {
     assert_eq!(text("!`grep $0 f`", Some("\"a'; rm -rf b\"")), r"<grep 'a'\''; rm -rf b' f>");
 }
 
-/// C-0.4: the same inside of quotes and substitutions. A shell says what it makes of them.
+/// C-0.4: arguments inside of quotes and substitutions stay text, as a shell confirms.
 #[cfg(unix)]
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a shell says what a command line means")]
@@ -93,7 +94,7 @@ fn arguments_in_quotes_stay_text() {
     }
 }
 
-/// C-3.4, SK-29: status 1 of searches and comparisons is an answer.
+/// C-3.4, SK-29: status 1 of searches and comparisons is not a failure.
 #[test]
 fn searches_that_find_nothing_are_tolerated() {
     assert!(
@@ -102,7 +103,7 @@ fn searches_that_find_nothing_are_tolerated() {
     assert!(!is_tolerated("grep x f", 2) && !is_tolerated("false", 1) && !is_tolerated("grep x f; false", 1));
 }
 
-/// C-3.1: without a description the first paragraph is one.
+/// C-3.1: the first paragraph serves as a missing description.
 #[test]
 fn the_first_paragraph_is_found_behind_headings() {
     assert_eq!(first_paragraph("\n# Title\n\nDo\nthis.\n\nThat.\n").as_deref(), Some("Do this."));

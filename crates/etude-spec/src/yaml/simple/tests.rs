@@ -2,7 +2,7 @@ use super::read;
 use crate::source::SourceFile;
 use crate::yaml::build::parse_with_parser;
 
-/// Texts to begin with; the rest is made from them.
+/// Initial texts; all others are derived from them.
 const SEEDS: &[&str] = &[
     "name: greet\ndescription: Says hello to someone - politely.\nallowed-tools: file-* shell(cmd=ls)\nmetadata:\n  \
      $inherit: base\n  params:\n    type: object\n    required: [who, \"a b\"]\n    properties:\n      who: {type: string, \
@@ -14,14 +14,14 @@ const SEEDS: &[&str] = &[
     "description: käse – gut\nx: 'it is'\ny: \"a, b: c\"\n",
 ];
 
-/// Characters that change what a text means.
+/// Pieces that change the meaning of a text.
 const PIECES: &[&str] = &[
     "\n", " ", "  ", "\n  ", ":", ": ", "- ", "-", "[", "]", "{", "}", ",", "#", " #", "\"", "'", "&a ", "*a", "!",
     "|", ">", "?", "? ", "%", "@", "`", "\\", "~", "x", "1", "---\n", "...", "\t", "é", "<<: ", "=", ".", "$", "null",
     "\n\n", "\u{7f}",
 ];
 
-/// Reads a text both ways: whether the simple way could, or how they differ.
+/// Reads a text both ways: true if the simple reader could read it, or the difference.
 fn same(text: &str) -> Result<bool, String> {
     let Some(simple) = read(text, 7) else { return Ok(false) };
     let file = SourceFile::new("t.yaml", format!("-------{text}"));
@@ -33,7 +33,7 @@ fn same(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A-2.2: what is simple means the same to the parser, places included; so do thousands of texts with faults in them.
+/// A-2.2: the simple reader and the parser agree, places included, also on thousands of texts with faults.
 #[test]
 fn simple_texts_are_read_as_the_parser_reads_them() {
     assert!(SEEDS.iter().all(|seed| same(seed) == Ok(true)));
@@ -74,7 +74,7 @@ fn simple_texts_are_read_as_the_parser_reads_them() {
     assert!(simple > 3_000, "only {simple} were simple");
 }
 
-/// A-2.2: what is beyond simple is left to the parser.
+/// A-2.2: a text beyond the simple form is left to the parser.
 #[test]
 fn what_is_not_simple_is_left_to_the_parser() {
     for text in [

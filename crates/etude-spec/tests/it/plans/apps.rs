@@ -29,7 +29,7 @@ fn codes(sources: &MemorySources) -> Vec<Code> {
     App::new(sources).check(&[]).diagnostics.iter().map(|d| d.code).collect()
 }
 
-/// L-63, L-80: a step runs no learned pipeline, whose writes nothing would confirm there.
+/// L-63, L-80: a step cannot run a learned pipeline, because nothing would confirm its writes there.
 #[test]
 fn a_learned_pipeline_is_no_sub_pipeline() {
     let sources = MemorySources::new()
@@ -40,7 +40,7 @@ fn a_learned_pipeline_is_no_sub_pipeline() {
     assert_eq!(codes(&learned), [Code::UnknownPipeline]);
 }
 
-/// directories whose names start with `_` are no business pipelines, even broken ones.
+/// directories whose names start with `_` are not business pipelines, even broken ones.
 #[test]
 fn underscore_directories_are_not_routable() {
     let sources = MemorySources::new()
@@ -73,7 +73,8 @@ fn a_definition_with_another_ending_is_named() {
     assert_eq!(hints, [pipeline, pipeline, "rename `machine.yml` to `machine.yaml`"]);
 }
 
-/// scripts of the app that the system would not start are warned of; a named interpreter needs no execute permission.
+/// scripts of the app that the system cannot start get a warning; a named interpreter needs no execute
+/// permission.
 #[test]
 fn scripts_that_cannot_be_started_are_warned_of() {
     let found = |command: &str, text: &str, is_executable: bool| -> Vec<String> {
@@ -123,7 +124,7 @@ fn a_bad_pipeline_hides_nothing() {
     assert_eq!(app.check(&["p001"]).diagnostics, []);
 }
 
-/// a file over 1 MiB is refused, also one that cannot be read or decoded.
+/// a file over 1 MiB is refused, also one that is unreadable or cannot be decoded.
 #[test]
 fn unreadable_files_are_reported() {
     struct Broken;
@@ -150,7 +151,7 @@ fn unreadable_files_are_reported() {
     assert_eq!(codes(&MemorySources::new().with("pipelines/p/pipeline.yaml", latin)), [Code::NotUtf8]);
 }
 
-/// what a code step runs and how.
+/// the command and the settings of a code step are lowered.
 #[test]
 fn code_steps_are_lowered() {
     let p = one(
@@ -165,8 +166,8 @@ fn code_steps_are_lowered() {
     assert_eq!((retry.max, retry.backoff_ms, retry.on.len()), (2, 1_000, 2));
 }
 
-/// L-49: which questions one call can ask: a `when` or a `require` that refers to none of them does not matter, nor what stands between
-/// the children of a group.
+/// L-49: the questions that share a call are known. A `when` or a `require` that refers to none of them does not
+/// matter, nor do steps between the children of a group.
 #[test]
 fn questions_of_one_call_are_known() {
     let ask = |name: &str, more: &str| {
@@ -201,7 +202,7 @@ fn questions_of_one_call_are_known() {
     assert_eq!(beside, ["h", "", ""]);
 }
 
-/// the input of another pipeline, defaults filled in, in its order of declaration.
+/// the input of another pipeline is bound in its order of declaration, with defaults filled in.
 #[test]
 fn input_of_other_pipelines_is_bound() {
     let inner = pipeline("inner", &format!("input: {{a: string, n: {{type: integer, default: 7}}, l: array}}\n{STEP}"));
@@ -226,7 +227,7 @@ fn input_of_other_pipelines_is_bound() {
     assert!(p.files.contains(&"pipelines/inner/pipeline.yaml".to_owned()));
 }
 
-/// the input of constructor and destructor is the business pipeline's, so any name may be meant.
+/// constructor and destructor have the input of the business pipeline, so every name is allowed.
 #[test]
 fn scope_pipelines_may_refer_to_any_input() {
     let text = pipeline("_destructor", "steps:\n- {name: a, type: llm, prompt: \"{{input.anything}}\"}\n");
@@ -252,7 +253,7 @@ fn fingerprints_follow_what_a_step_is_made_of() {
     assert_ne!(first, print("sh  steps/a.sh", "x", "echo 1"));
 }
 
-/// Runs are pinned to the files they depend on: hidden ones and caches are not among them.
+/// Runs are pinned to the files they depend on, without hidden files and caches.
 #[test]
 fn files_of_a_run_are_listed() {
     let steps = "steps:\n- {name: a, type: code, command: python3 ../../tools/t.py run.txt}\n- {name: b, type: llm, prompt: x, schema: schemas/b.json}\n";
@@ -284,7 +285,7 @@ fn files_of_a_run_are_listed() {
     assert_eq!(schema.violations(&serde_json::json!("x")), []);
 }
 
-/// schema files whose paths look alike, and definitions that are called like a file, stay apart.
+/// schema files with similar paths, and definitions with the name of a file, stay apart.
 #[test]
 fn schema_files_that_look_alike_stay_apart() {
     let steps = "steps:\n- {name: b, type: llm, prompt: x, schema: schemas/s.json}\n";

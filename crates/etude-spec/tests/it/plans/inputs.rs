@@ -1,4 +1,4 @@
-//! A-2.4: values by declared type, never by guessing.
+//! A-2.4: values are read by declared type, never by guessing.
 
 use etude_spec::input::InputDecl;
 use etude_spec::pipeline::App;
@@ -22,7 +22,7 @@ fn given(input: &InputDecl, pairs: &[&str], json: Option<&str>) -> Result<String
         .map_err(|all| all.into_iter().map(|p| format!("{} / {}", p.message, p.hint.unwrap_or_default())).collect())
 }
 
-/// A-2.4: command line values become what is declared, in the order of the declaration.
+/// A-2.4: command line values get the declared types, in the order of the declaration.
 #[test]
 fn values_become_what_is_declared() {
     let pairs = ["o={\"k\": 1e2}", "s=42", "i=-042", "x=1.50", "b=true", "a=[1]"];
@@ -30,7 +30,7 @@ fn values_become_what_is_declared() {
     assert_eq!(given(&declared(TYPES), &pairs, None).unwrap(), expected);
 }
 
-/// A-2.4: a string stays the text it is.
+/// A-2.4: a string stays the same text.
 #[test]
 fn strings_are_never_guessed() {
     let input = declared("{s: string}");
@@ -52,7 +52,8 @@ fn numbers_keep_their_text() {
     assert_eq!(given(&input, &[], Some(&json)).unwrap(), format!(r#"{{"i":{big}.0,"x":1E400}}"#));
 }
 
-/// S-38, A-2.4: of an input with many faults a hundred are listed and the rest is counted; what is missing is said all the same.
+/// S-38, A-2.4: the first hundred faults of an input are listed and the rest is counted; missing parameters are always
+/// reported.
 #[test]
 fn faults_of_an_input_are_bounded() {
     let input = declared("{n: integer, s: string}");
@@ -61,12 +62,12 @@ fn faults_of_an_input_are_bounded() {
     let faults = given(&input, &[], Some(&json)).unwrap_err();
     assert_eq!(faults.len(), 102);
     assert!(faults[99].contains("`m99` is not declared"), "{}", faults[99]);
-    // `n` has a value, which does not fit: it is among those that are not listed, and it is not missing.
+    // `n` has a value that does not fit: its fault is not listed, but the parameter is not missing.
     assert!(faults[100].starts_with("required parameter `s` is missing"), "{}", faults[100]);
     assert!(faults[101].starts_with("1901 more faults are not listed"), "{}", faults[101]);
 }
 
-/// A-2.4: what does not fit is refused.
+/// A-2.4: a value that does not fit is refused.
 #[test]
 fn what_does_not_fit_is_refused() {
     for pair in ["i=abc", "i=1.5", "i=", "x=ten", "x=0x1", "x=NaN", "b=yes", "b=1", "a=1,2", "a={}", "o=[1]", "o=null"]
@@ -95,7 +96,7 @@ fn json_keeps_its_types() {
     assert_eq!(given(&declared("{i: integer}"), &["i=3"], Some(r#"{"i":1}"#)).unwrap(), r#"{"i":3}"#);
 }
 
-/// A-2.4: undeclared parameters are refused, whichever way they come; all that is missing is named at once.
+/// A-2.4: undeclared parameters are refused from every source; all missing ones are named at once.
 #[test]
 fn everything_wrong_is_reported_at_once() {
     let input = declared("{first: string, second: string, third: string}");
@@ -154,7 +155,7 @@ fn without_a_single_type_text_is_text_where_strings_are_allowed() {
     assert_eq!(given(&input, &["a=x", "d={}"], None).unwrap_err().len(), 1);
 }
 
-/// A-2.4, A-3.3: a schema that takes everything takes what cannot be looked into as well.
+/// A-2.4, A-3.3: a schema that accepts everything also accepts values that cannot be parsed.
 #[test]
 fn an_open_schema_looks_into_nothing() {
     let input = declared("{a: {}, n: number}");
