@@ -171,7 +171,7 @@ pub fn get<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     find(value, &parse(path))
 }
 
-/// All values at `path`, in document order: `pathQuery`.
+/// All values at `path`; empty if nothing matches: `pathQuery`.
 pub fn query<'v>(value: &'v Value, path: &str) -> Vec<&'v Value> {
     let parts = parse(path);
     if parts.len() > MAX_DEPTH {
