@@ -1,5 +1,5 @@
-//! Tables of the fields of each kind of object. The checks, the labels under unknown fields, the notes of `etude check
-//! --portable` and the JSON Schemas for editors all come from here.
+//! Tables of the fields of each kind of object. The checks, the labels under unknown fields, the notes of
+//! `etude check --portable` and the JSON Schemas for editors all come from here.
 
 /// Rows of a table of fields: `required "NAME": KIND, "EXAMPLE", "DOC" => default "VALUE", extension "CLAUSE";`
 macro_rules! fields {

@@ -90,8 +90,8 @@ fn app_agent(name: &str, instructions: Instructions, tier: Tier, max_turns: u32,
     (agent, origin)
 }
 
-/// Plan of a prompt skill of system D, run by an agent (D-14), from `{"prompt", "name", "config", "returns",
-/// "allowedTools"}`.
+/// Plan of a prompt skill of system D, run by an agent (D-14), from
+/// `{"prompt", "name", "config", "returns", "allowedTools"}`.
 ///
 /// # Errors
 /// `prompt` is missing, or `returns` is not a schema.

@@ -119,8 +119,8 @@ fn the_interpolation_cases_hold() {
     }
 }
 
-/// D-4, D-4.4, D-6, D-6.1, D-C01 to D-C11, D-M01 to D-M09, D-P01 to D-P04, D-R01 to D-R06, D-O01 to D-O12, D-A01 to
-/// D-A06: the cascade cases of the reference hold with the built-in library.
+/// D-4, D-4.4, D-6, D-6.1, D-C01 to D-C11, D-M01 to D-M09, D-P01 to D-P04, D-R01 to D-R06, D-O01 to D-O12,
+/// D-A01 to D-A06: the cascade cases of the reference hold with the built-in library.
 #[test]
 fn the_cascade_cases_hold() {
     let cases: Value = serde_json::from_str(CASES).unwrap();
