@@ -1,4 +1,4 @@
-//! Blocks of tar archives in the form `ustar`: what backups and exports of runs are written in.
+//! Blocks of tar archives in the form `ustar`, the form of backups and of exports of runs.
 
 /// Bytes of a block.
 pub const BLOCK: usize = 512;

@@ -1,4 +1,4 @@
-//! What every engine must do, as cases that the tests of each engine run. Nothing here is part of the product.
+//! Conformance cases of the engine contract, which the tests of each engine run. They are not part of the product.
 //!
 //! A case panics, as a test does, when the engine breaks the contract of [`crate::engine`].
 
@@ -51,7 +51,7 @@ const CASES: &[Case] = &[
 /// Runs every case, each on an engine of its own.
 ///
 /// # Panics
-/// The engine breaks the contract. The claim that does not hold is printed by the panic.
+/// The engine breaks the contract. The panic prints the broken claim.
 pub fn all(make: &dyn Fn() -> Box<dyn Engine>) {
     let more = queue::CASES.iter().chain(ledger::CASES).chain(transfer::CASES);
     for (claim, case) in CASES.iter().chain(lists::CASES).chain(more) {
@@ -134,7 +134,7 @@ fn one_session(engine: &dyn Engine) {
 fn unknown(engine: &dyn Engine) {
     let signal = Signal { key: "!cancel".to_owned(), body: "{}".to_owned() };
     drop(start(engine, "r-1", 1));
-    // Only a view takes a shortened id: anyone who changes a run must mean it.
+    // Only a view takes a shortened id: a change needs the whole one.
     for id in ["r-2", "r", ""] {
         assert!(matches!(engine.claim(id), Err(Error::Unknown(of)) if of == id), "{id}");
         assert!(matches!(engine.signal(id, &signal), Err(Error::Unknown(of)) if of == id), "{id}");
@@ -392,7 +392,7 @@ fn label() -> CacheLabel {
     CacheLabel { app: "/apps/demo".to_owned(), pipeline: "p".to_owned(), step: "a[0]".to_owned() }
 }
 
-/// X-1: cached outputs are listed with what they are of and how often they were used, and removed by app, pipeline and age.
+/// X-1: cached outputs are listed with their origin and number of uses, and removed by app, pipeline and age.
 fn cache_list(engine: &dyn Engine) {
     let other = CacheLabel { pipeline: "q".to_owned(), ..label() };
     engine.remember(Digest::of(b"one"), &Json::trusted("[1]"), &label()).expect("remember");

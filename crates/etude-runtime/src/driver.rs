@@ -1,5 +1,5 @@
-//! Drives one run: feeds the machine what the journal holds, then lets the host perform what is still to be done,
-//! writing every outcome down before anything that follows from it begins.
+//! The driver of one run: it feeds the machine from the journal, then lets the host run the remaining effects. Every
+//! outcome is written down before anything that follows from it begins.
 
 mod catch_up;
 mod progress;
@@ -33,32 +33,32 @@ use time_budget::TimeBudget;
 pub use progress::{MiddlewareEvent, MiddlewareEventKind, Progress};
 pub use stop::Stop;
 
-/// How often a run looks for signals of other processes: a request to cancel it, the answer to a gate.
+/// Interval at which a run looks for signals of other processes: a request to cancel it, the answer to a gate.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A sleep that is longer than this needs no process (K-43), in milliseconds.
+/// Length of a sleep, in milliseconds, beyond which no process waits for its end (K-43).
 const LONG_MS: i64 = 60_000;
 
-/// How many pieces of stderr wait to be shown before the processes wait as well.
+/// Capacity of the stderr channel, in pieces: when it is full, processes wait for the observer.
 const STDERR_PIECES: usize = 4;
 
-/// How records that do not fit the plan are taken.
+/// Treatment of records that do not fit the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnMismatch {
-    /// The run must not go on.
+    /// The run must not continue.
     Refuse,
-    /// What was asked has changed with the user's consent: it is done again.
+    /// The request has changed with the user's consent, so the effect is run again.
     Redo,
 }
 
-/// How far a run has come.
+/// Progress of a run when its driver returns.
 #[derive(Debug)]
 pub enum Driven {
-    /// It is over.
+    /// The run is over.
     Finished(RunResult),
-    /// It waits for decisions or, without gates, sleeps: no process need wait with it.
+    /// The run waits for decisions or, without gates, sleeps; no process needs to wait with it.
     Waiting {
-        /// What can be said so far.
+        /// The result without the open decisions and later steps.
         so_far: RunResult,
         /// Open decisions by the effects that wait for them; empty if the run sleeps.
         gates: Vec<(EffectId, Gate)>,
@@ -67,16 +67,16 @@ pub enum Driven {
     },
 }
 
-/// Why a run could not go on. It can be resumed.
+/// Reason why a run could not continue. It can be resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The journal fails.
+    /// The journal failed.
     #[error(transparent)]
     Engine(#[from] engine::Error),
     /// A record cannot be read.
     #[error(transparent)]
     Record(#[from] record::Error),
-    /// The journal tells of another effect of the same name.
+    /// The journal has a record of another effect with the same name.
     #[error("the journal has an outcome for `{effect}`, but not for what is asked now: the definition has changed")]
     Mismatch {
         /// The effect whose recorded request is not the one that the machine makes now.
@@ -88,7 +88,7 @@ pub enum Error {
         /// The variable of etude's own environment that `from_env` names.
         name: String,
     },
-    /// The process was asked to leave the run to another one. It is as it was, and can be resumed.
+    /// The process was asked to leave the run to another one. The run is unchanged and can be resumed.
     #[error("the run was left for another process")]
     Left,
     /// The machine has no room for another process.
@@ -101,30 +101,30 @@ pub enum Error {
     },
 }
 
-/// A run to be driven.
+/// Everything that driving a run needs.
 #[derive(Debug)]
 pub struct Drive<'a> {
-    /// The plan of the definition as it is now.
+    /// The plan of the current definition.
     pub plan: &'a Plan,
-    /// The input, the limits, the attempt and what earlier attempts have cost.
+    /// The input, the limits, the attempt and the cost of earlier attempts.
     pub start: Start,
     /// The journal of the run, which this process holds.
     pub session: &'a dyn Session,
     /// All records of the journal.
     pub records: Vec<Record>,
-    /// The ports through which its effects run.
+    /// The ports through which the run's effects run.
     pub host: &'a Host,
-    /// Whether the user asked the run to end, and how.
+    /// The user's request to end the run, if there is one, and its kind.
     pub stop: watch::Receiver<Stop>,
-    /// How records that do not fit are taken.
+    /// Treatment of records that do not fit the plan.
     pub on_mismatch: OnMismatch,
-    /// Models are to tell their answers as they come ([`Progress::ModelResponse`]).
+    /// True if models stream their responses ([`Progress::ModelResponse`]).
     pub streams_completions: bool,
-    /// Another process has run it before.
+    /// True if another process has driven the run before.
     pub is_resumed: bool,
-    /// What its layers tell ([`Progress::Layers`]).
+    /// Events of the run's middleware ([`Progress::Layers`]).
     pub middleware_events: Option<mpsc::UnboundedReceiver<MiddlewareEvent>>,
-    /// Counts the model calls of its layers.
+    /// Counts the model calls of the run's middleware.
     pub meter: Option<Arc<Meter>>,
 }
 
@@ -141,15 +141,15 @@ impl<'a> Drive<'a> {
     /// Continues the run until it is over or waits.
     ///
     /// # Errors
-    /// The journal fails. Whatever was under way has then been ended, and the run can be resumed.
+    /// The journal fails. Effects under way have then been ended, and the run can be resumed.
     pub async fn run(self, emit: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Driven, Error> {
         self.replay(emit)?.run(emit).await
     }
 
-    /// Replays the journal, the only time.
+    /// Replays the journal. This happens once per drive.
     ///
     /// # Errors
-    /// The journal cannot be read, or does not fit.
+    /// The journal cannot be read, or does not fit the plan.
     pub fn replay(mut self, emit: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Replayed<'a>, Error> {
         let records = std::mem::take(&mut self.records);
         let time = TimeBudget::of(self.plan, &self.start.limits, &records, self.session);
@@ -161,9 +161,9 @@ impl<'a> Drive<'a> {
 }
 
 impl Replayed<'_> {
-    /// The machine that is at work and cannot go on with what it keeps in its slot, by its id, and why (B-ST3).
+    /// The active stage machine that cannot continue with the contents of its slot: its id and the reason (B-ST3).
     pub fn refused_slot(&self) -> Option<(String, Failure)> {
-        // What is being cancelled goes on with nothing.
+        // A run that is being cancelled continues without slots.
         let refused = if self.replay.is_cancelled { None } else { self.machine.refused_slot() };
         refused.map(|(id, failure)| (id.to_owned(), failure))
     }
@@ -171,7 +171,7 @@ impl Replayed<'_> {
     /// Continues the run until it is over or waits.
     ///
     /// # Errors
-    /// The journal fails. Whatever was under way has then been ended, and the run can be resumed.
+    /// The journal fails. Effects under way have then been ended, and the run can be resumed.
     pub async fn run(self, emit: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<Driven, Error> {
         let Self { mut drive, machine, replay, time, live } = self;
         let (ends, mut ended) = mpsc::unbounded_channel();
@@ -202,7 +202,7 @@ impl Replayed<'_> {
         };
         let result = driver.event_loop(live, &mut ended).await;
         if matches!(result, Err(Error::Left)) {
-            // Without it the time since the last record is lost, and nothing else.
+            // Without this record only the time since the last record is lost.
             driver.give_sign_of_life().await.ok();
         }
         if result.is_err() {
@@ -212,8 +212,8 @@ impl Replayed<'_> {
     }
 }
 
-/// What another attempt at a run that is over has to do, for runs whose result does not say it: versions of the program
-/// before the third of the interpreter did not keep it. The run is only looked at.
+/// Work that another attempt at a finished run has to do, for runs whose result does not state it: versions of the
+/// program before the third version of the interpreter did not keep it. The run is read and not changed.
 ///
 /// # Errors
 /// The journal cannot be read.
@@ -230,23 +230,23 @@ struct Driver<'a, 'b> {
     time: TimeBudget,
     meter: Arc<Meter>,
     sinks: EffectSinks,
-    /// What processes write to stderr.
+    /// Output of processes on stderr.
     said: mpsc::Receiver<(EffectId, Vec<u8>)>,
     /// Events of middleware, for the observer.
     middleware_events: mpsc::UnboundedReceiver<MiddlewareEvent>,
-    /// Waits of model calls, and what models say if somebody wants to hear it.
+    /// Waits of model calls, and their deltas if an observer wants them.
     stream_buffer: Arc<StreamBuffer>,
     running: BTreeMap<EffectId, Handle>,
     gates: BTreeMap<EffectId, Gate>,
     /// Timers under way.
     sleeping: BTreeMap<EffectId, Timer>,
-    /// What models are being asked and what steps call, to be kept with what comes of it.
+    /// Model calls and step tool calls under way, to be recorded with their outcomes.
     asked: BTreeMap<EffectId, Effect>,
-    /// Nothing runs any more, not even the destructor.
+    /// True once the run is killed: nothing runs, not even the destructor.
     is_killed: bool,
-    /// Nothing new begins.
+    /// True while draining: no effect begins.
     is_draining: bool,
-    /// What would have begun since.
+    /// Start commands that arrived while draining.
     held_back: Vec<Command>,
     emit: &'b mut (dyn FnMut(Progress<'_>) + Send),
 }
@@ -254,22 +254,23 @@ struct Driver<'a, 'b> {
 /// A timer under way.
 #[derive(Debug, Clone, Copy)]
 struct Timer {
-    /// When it ends, in milliseconds since 1970.
+    /// End of the timer, in milliseconds since 1970.
     ends_ms: i64,
-    /// Something else may end before it.
+    /// True if the timer limits something that may end before it.
     is_deadline: bool,
 }
 
-/// Where the ends of effects arrive; `None`: what performed the effect has panicked.
+/// Channel of effect ends; `None` if the effect's task has panicked.
 type Ends = mpsc::UnboundedReceiver<(EffectId, Option<Completed>)>;
 
 impl Driver<'_, '_> {
-    /// Ends what is under way, and waits for that: nothing may outlive its drive. The next one, which may begin in this process,
-    /// does the same effects again under the same ids, by which an effect that ends finds its processes.
+    /// Ends all effects under way and waits until they are gone: no effect may outlive its drive. The next drive, which
+    /// may begin in this process, runs the same effects again under the same ids, and an effect that ends finds its
+    /// processes by its id.
     async fn end_effects(self, mut ended: Ends) {
         let Self { mut drive, running, sinks, said, .. } = self;
         running.values().for_each(Handle::cancel);
-        // No one reads any more what processes say. Each effect holds the other end of `ended` until it is gone.
+        // From here on stderr of processes is not read. Each effect holds the other end of `ended` until it is gone.
         drop((sinks, said));
         let killed = async {
             let is_killed = drive.stop.wait_for(|stop| matches!(stop, Stop::Kill(_))).await.is_ok();
@@ -309,11 +310,11 @@ impl Driver<'_, '_> {
             let is_timed = self.sleeping.contains_key(&self.time.id);
             tokio::select! {
                 biased;
-                // In this order: a process that floods stderr must not keep the user, an end or a signal waiting.
+                // The order matters: a process that floods stderr must not delay the user, an end or a signal.
                 Ok(()) = self.drive.stop.changed() => self.handle_stop().await?,
                 Some((id, completed)) = ended.recv() => match completed {
                     Some(completed) => self.receive(id, completed).await?,
-                    // It has said where; a run that goes on without an end of it would hang.
+                    // The panic message names the place; a run that waits for this end would hang.
                     None => panic!("effect `{id}` cannot end: what performed it has panicked"),
                 },
                 _ = ticks.tick() => if self.drive.session.has_news()? {
@@ -336,7 +337,7 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// Stages that were at work in the process before restart: what they had under way is not begun again.
+    /// Restarts stages that were active in the previous process: their effects under way are not begun again.
     async fn resume_before_anything_begins(&mut self, mut live: Vec<Command>) -> Result<Vec<Command>, Error> {
         if !self.drive.is_resumed || self.replay.is_cancelled || !self.machine.handles_resumption() {
             return Ok(live);
@@ -355,8 +356,8 @@ impl Driver<'_, '_> {
         Ok(live)
     }
 
-    /// What the machine wants done. Once the constructor of a further attempt is over, the outcomes that earlier attempts
-    /// have left answer first.
+    /// Commands of the machine. Once the constructor of a further attempt is over, outcomes of earlier attempts answer
+    /// first.
     async fn poll(&mut self) -> Result<Vec<Command>, Error> {
         let commands = self.machine.poll();
         self.meter.update(&self.machine);
@@ -366,7 +367,7 @@ impl Driver<'_, '_> {
         let mut wanted = Vec::new();
         for command in commands {
             match command {
-                // How the constructor ended is news. Whether a step begins, the outcomes say.
+                // The end of the constructor is news. The outcomes decide if a step begins.
                 Command::Emit(event) if !matches!(event, Event::StepStarted { .. }) => {
                     (self.emit)(Progress::Machine { event: &event, rows: self.machine.rows(), is_replay: false });
                 }
@@ -377,12 +378,12 @@ impl Driver<'_, '_> {
         self.resume_before_anything_begins(live).await
     }
 
-    /// Does what the machine wants until it wants nothing more.
+    /// Executes commands until the machine has no more.
     async fn execute_commands(&mut self, mut commands: Vec<Command>) -> Result<(), Error> {
         while !commands.is_empty() {
             for command in commands {
                 match command {
-                    // It is not in the journal: the process that continues the run begins it.
+                    // The command is not in the journal: the process that continues the run begins it.
                     Command::Start(..) if self.is_draining => self.held_back.push(command),
                     Command::Start(id, effect) => self.start(id, effect).await?,
                     Command::Abandon(id) if self.is_held_back(&id) => {
@@ -400,8 +401,8 @@ impl Driver<'_, '_> {
         self.note_deadlines().await
     }
 
-    /// Writes down when open questions, and what is around them, end without an answer: however the process ends, that moment
-    /// stays. The time budget has a record of its own.
+    /// Records the deadlines of open questions and of the parts around them, so that each stays the same however the
+    /// process ends. The time budget has a record of its own.
     async fn note_deadlines(&mut self) -> Result<(), Error> {
         let is_around = |timer: &EffectId| {
             let part = timer.as_str().rsplit_once('!').map(|(part, _)| part);
@@ -426,7 +427,7 @@ impl Driver<'_, '_> {
                 self.machine.complete_kept(&id, completed);
                 return Ok(());
             }
-            // An earlier outcome that still answers what is asked; it is written down again, in its new place.
+            // An earlier outcome still answers the request; it is recorded again in its new place.
             return self.journal(&id, &effect, completed).await;
         }
         match effect {
@@ -467,7 +468,7 @@ impl Driver<'_, '_> {
         Ok(())
     }
 
-    /// Whether a drain kept this effect from beginning; it is forgotten then.
+    /// True if a drain kept this effect from beginning; the effect is then forgotten.
     fn is_held_back(&mut self, id: &EffectId) -> bool {
         let before = self.held_back.len();
         self.held_back.retain(|command| !matches!(command, Command::Start(held, _) if held == id));
@@ -478,12 +479,12 @@ impl Driver<'_, '_> {
         self.drive.session.now_ms()
     }
 
-    /// Milliseconds since the run began, for those who look at it later.
+    /// Milliseconds since the run began, for the times in records.
     fn at_ms(&self) -> u64 {
         u64::try_from(self.now_ms().saturating_sub(self.drive.session.began_at_ms())).unwrap_or(0)
     }
 
-    /// Gives an effect up. Timers and gates are gone at once and leave no record; others report their end.
+    /// Abandons an effect. Timers and gates end at once and leave no record; other effects report their end.
     fn abandon(&mut self, id: &EffectId) {
         if let Some(handle) = self.running.get(id) {
             handle.cancel();
@@ -508,26 +509,26 @@ impl Driver<'_, '_> {
     }
 
     async fn receive(&mut self, id: EffectId, completed: Completed) -> Result<(), Error> {
-        // The last words of an answer come before whatever follows from it.
+        // The last deltas of a response come before anything that follows from it.
         if let Some(said) = self.stream_buffer.take(&id) {
             self.pass_on(&id, &said);
         }
-        // No more of it than there is now: the caller that emits without end must not keep this end from being heeded.
+        // Only the events present now: middleware that emits without end must not delay the handling of this end.
         for _ in 0..self.middleware_events.len() {
             let Ok(middleware_events) = self.middleware_events.try_recv() else { break };
             (self.emit)(Progress::Layers(&middleware_events));
         }
-        // What a process has said is shown before its end; no more of it than there was when it ended.
+        // Stderr of a process is shown before its end, up to the pieces that had arrived when it ended.
         for _ in 0..STDERR_PIECES {
             let Ok((effect, bytes)) = self.said.try_recv() else { break };
             self.show(&effect, &bytes);
         }
-        // An effect that was given up for good may still report.
+        // An abandoned effect may still report its end.
         if self.running.remove(&id).is_none() {
             return Ok(());
         }
         self.sleeping.remove(&id);
-        // What its layers have spent is written down before what came of it.
+        // The usage of middleware is recorded before the outcome.
         self.book_asides().await?;
         self.handle_shortage(&completed.outcome)?;
         let Some(request) = self.machine.request(&id) else { return Ok(()) };
@@ -539,7 +540,7 @@ impl Driver<'_, '_> {
         self.execute_commands(commands).await
     }
 
-    /// Writes down what model calls beside the effects have cost, for the machine to book.
+    /// Records the cost of model calls beside the effects, for the machine to book.
     async fn book_asides(&mut self) -> Result<(), Error> {
         for aside in self.meter.take() {
             self.drive.session.append(record::of_aside(&aside, self.at_ms())).await?;
@@ -548,12 +549,12 @@ impl Driver<'_, '_> {
         Ok(())
     }
 
-    /// A lack of resources is not a failure of the step: the run stops, and a resume begins the step again. The same holds for large
-    /// values that cannot be kept or read because their store does not answer.
+    /// Stops the run at a lack of resources, which is not a failure of the step: a resume begins the step again. The
+    /// same holds for large values that cannot be kept or read because their store does not answer.
     fn handle_shortage(&self, outcome: &Outcome) -> Result<(), Error> {
         let has_not_begun = match outcome {
             Outcome::Process(end) => matches!(end.exit, Exit::NotStarted(_)),
-            // It may have needed a process that was not to be had. What it has done is kept.
+            // The tool may have needed a process that could not start. Its finished work is kept.
             Outcome::Tool(reply) => matches!(&**reply, ToolReply::Done(result) if result.error.is_some()),
             _ => false,
         };
@@ -574,8 +575,8 @@ impl Driver<'_, '_> {
         }
     }
 
-    /// True if nothing can happen before a decision, or a deadline that is still to come; or before the end of a long sleep, if
-    /// the engine knows when that is (K-43).
+    /// True if nothing can happen before a decision or a future deadline, or, if the engine wakes sleeping runs, before
+    /// the end of a long sleep (K-43).
     fn only_waits(&self) -> bool {
         let now = self.now_ms();
         let is_woken = self.drive.session.is_woken();
@@ -588,7 +589,8 @@ impl Driver<'_, '_> {
         (waits || !self.running.is_empty()) && self.held_back.is_empty() && self.running.keys().all(is_far)
     }
 
-    /// Leaves the run to wait or sleep outside any process. The ends of timers are written down, so that they go on counting.
+    /// Suspends the run: it waits or sleeps outside any process. The ends of timers are recorded, so that they keep
+    /// counting.
     async fn suspend(&mut self) -> Result<Driven, Error> {
         for (id, timer) in &self.sleeping {
             let is_noted = *id != self.time.id && self.replay.deadline(id).is_some();

@@ -1,8 +1,8 @@
-//! The contract of an engine: who keeps runs, and lets one driver at a time go on with each.
+//! The contract of an engine, which keeps runs and gives each to one driver at a time.
 //!
-//! An engine knows effects as data and no step kinds. It promises: what [`Session::append`] has accepted survives
-//! any death of the process; a run has at most one live session; records come back in the order in which they
-//! were accepted. We promise with it: journaled once, executed at least once, with a stable key.
+//! An engine knows effects as data and no step kinds. It promises: a record that [`Session::append`] has accepted
+//! survives any death of the process; a run has at most one live session; records come back in the order in which they
+//! were accepted. Together with the driver it gives: journaled once, executed at least once, with a stable key.
 
 mod fleet;
 mod ledger;
@@ -33,31 +33,31 @@ pub use worker::{Census, Figures, Health, LinkEvent, Profile, QueueRow, Standing
 use crate::blob::BlobStore;
 use crate::clock;
 
-/// A future behind a pointer.
+/// A future on the heap, of any type.
 pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A store of runs with their records, signals and queues, which processes share.
 pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
-    /// Creates a run and takes it. Like all writes of a run on its way it is a future: an engine may write for several runs at
+    /// Creates a run and takes it. Like all writes of a run this is a future: an engine may write for several runs at
     /// once, or wait for another machine.
     ///
     /// # Errors
     /// [`Error::Exists`] if there is a run of that id.
     fn create<'e>(&'e self, run: &'e NewRun) -> Boxed<'e, Result<Box<dyn Session>, Error>>;
 
-    /// Takes an existing run, so that no one else can.
+    /// Takes an existing run exclusively.
     ///
     /// # Errors
     /// [`Error::Unknown`], [`Error::Moved`], or [`Error::Busy`] if another process has it.
     fn claim(&self, run_id: &str) -> Result<Box<dyn Session>, Error>;
 
-    /// The runs that `query` asks for, newest first.
+    /// The runs that match `query`, newest first.
     ///
     /// # Errors
     /// The store fails.
     fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error>;
 
-    /// How many runs `query` matches, whatever its `limit` is.
+    /// Number of runs that match `query`; its `limit` is ignored.
     ///
     /// # Errors
     /// The store fails.
@@ -65,7 +65,7 @@ pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
         Ok(self.list(&Query { limit: None, ..query.clone() })?.len() as u64)
     }
 
-    /// How many runs of each status `query` matches, whatever its `limit` and its `after` are.
+    /// Number of runs per status that match `query`; its `limit` and `after` are ignored.
     ///
     /// # Errors
     /// The store fails.
@@ -100,7 +100,7 @@ pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
     /// [`Error::Unknown`], [`Error::Ambiguous`].
     fn view(&self, run_id: &str) -> Result<RunView, Error>;
 
-    /// The same without the records and signals: cheap, however long the run is.
+    /// Like [`Engine::view`], without the records and signals: cheap, however long the run is.
     ///
     /// # Errors
     /// [`Error::Unknown`], [`Error::Ambiguous`].
@@ -117,15 +117,15 @@ pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
         Ok(records.into_iter().filter(|record| record.key == key).collect())
     }
 
-    /// The records of a run after a position, in order, at most `limit`. Positions begin at 1 and may have gaps; a record keeps its
-    /// position for ever, except those that a loss of power took from the end of the journal.
-    ///
+    /// The records of a run after a position, in order, at most `limit`. Positions begin at 1 and may have gaps. A
+    /// record keeps its position for ever, except records that a loss of power took from the end of the journal.
     /// # Errors
     /// [`Error::Unknown`].
     fn tail(&self, run_id: &str, after: u64, limit: u32) -> Result<Vec<Positioned>, Error>;
 
-    /// The runs whose state changed after a number ([`RunRow::change`]), each once and as it is now, in the order of their last
-    /// changes, at most `limit`. A process that dies changes nothing: its runs change when somebody takes them.
+    /// The runs whose state changed after a number ([`RunRow::change`]): each once, in its current state, in the order
+    /// of their last changes, at most `limit`. The death of a process is not a change: its runs change when another
+    /// process takes them.
     ///
     /// # Errors
     /// The store fails.
@@ -137,28 +137,28 @@ pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
     /// The store fails.
     fn last_change(&self) -> Result<u64, Error>;
 
-    /// False if no change can have had this number yet (S-76). Those of runs that were removed since count.
+    /// False if no change can have had this number yet (S-76). Changes of runs that were removed since count.
     ///
     /// # Errors
     /// The store fails.
     fn may_be_past(&self, change: u64) -> Result<bool, Error>;
 
-    /// True if [`Engine::row`] and [`Engine::version`] read the memory or the disk of this machine, so that an asynchronous task
-    /// may call them where it is.
+    /// True if [`Engine::row`] and [`Engine::version`] read the memory or the disk of this machine, so that an
+    /// asynchronous task may call them directly.
     fn is_quick(&self) -> bool {
         false
     }
 
-    /// A number that is another one after any write by any process, as it was a moment ago, a tenth of a second at most. Anyone who
-    /// follows runs asks this one question for all of them, and [`Engine::tail`] and [`Engine::changes`] only if it differs.
+    /// A number that changes with any write by any process, at most a tenth of a second late. Followers of runs ask for
+    /// this one number, and call [`Engine::tail`] and [`Engine::changes`] only if it differs.
     ///
     /// # Errors
     /// The store fails.
     fn version(&self) -> Result<u64, Error>;
 
-    /// Returns after a process has written, or is about to have written: [`Engine::version`] may change only a moment later. A write
-    /// can be missed, so anyone who waits here asks now and then as well. One task at a time waits. `None` if the engine reports no
-    /// writes.
+    /// Returns after a process has written, or is about to write: [`Engine::version`] may change only a moment later. A
+    /// write can be missed, so a waiting caller polls now and then as well. One task at a time waits. `None` if the
+    /// engine reports no writes.
     fn written(&self) -> Option<Boxed<'_, ()>> {
         None
     }
@@ -169,14 +169,14 @@ pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
     /// [`Error::Unknown`], [`Error::Moved`].
     fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error>;
 
-    /// Removes finished runs that `query` asks for, with all values that no other run needs and their entries in books that
-    /// begin with [`OF_RUN`]. Returns how many.
+    /// Removes the finished runs that match `query`, with all values that no other run needs and their entries in books
+    /// that begin with [`OF_RUN`]. Returns the number of removed runs.
     ///
     /// # Errors
     /// The store fails.
     fn prune(&self, query: &Query) -> Result<u64, Error>;
 
-    /// The runs that [`Engine::prune`] would remove for `query`, and how many bytes of the store they take. Removes nothing.
+    /// The runs that [`Engine::prune`] would remove for `query`, and their size in the store. Removes nothing.
     ///
     /// # Errors
     /// The store fails.
@@ -199,44 +199,44 @@ pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
     /// The store fails.
     fn recall(&self, key: Digest, ttl_ms: Option<u64>) -> Result<Option<Json>, Error>;
 
-    /// Caches an output; `label` says whose it is.
+    /// Caches an output; `label` names its origin.
     ///
     /// # Errors
     /// The store fails.
     fn remember(&self, key: Digest, output: &Json, label: &CacheLabel) -> Result<(), Error>;
 
-    /// The cached outputs that `query` asks for, newest first.
+    /// The cached outputs that match `query`, newest first.
     ///
     /// # Errors
     /// The store fails.
     fn cached(&self, query: &CacheQuery) -> Result<Vec<CacheRow>, Error>;
 
-    /// Removes the cached outputs that `query` asks for. Returns how many.
+    /// Removes the cached outputs that match `query`. Returns their number.
     ///
     /// # Errors
     /// The store fails.
     fn forget(&self, query: &CacheQuery) -> Result<u64, Error>;
 
-    /// True if others than this user write to it: what a run was created with may be anyone's word.
+    /// True if others than this user write to the store: the header of a run may then come from anyone.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Where large values lie.
+    /// Storage of large values.
     fn blobs(&self) -> Arc<dyn BlobStore>;
 
-    /// Where bundles of apps are. What is kept there is found with the other large values as well.
+    /// Storage of app bundles. Its contents are found with the other large values as well.
     fn bundles(&self) -> Arc<dyn BlobStore> {
         self.blobs()
     }
 }
 
-/// One driver's hold on one run. Dropping it, or dying, lets go of the run, and so does a state that is final.
+/// One driver's hold on one run. Dropping it releases the run, and so does the death of the process or a final state.
 pub trait Session: Send + Sync + fmt::Debug {
-    /// The id of the run that it holds.
+    /// The id of the run that this session holds.
     fn run_id(&self) -> &str;
 
-    /// What the run was created with.
+    /// The run as it was created.
     fn run(&self) -> &NewRun;
 
     /// The records so far, in the order in which they were appended.
@@ -245,21 +245,21 @@ pub trait Session: Send + Sync + fmt::Debug {
     /// The store fails, or a record is damaged.
     fn records(&self) -> Result<Vec<Record>, Error>;
 
-    /// Adds a record. Once the future is ready, the record survives any death of this process; in strict mode it survives a
-    /// loss of power as well. Of one session there is one append at a time.
+    /// Appends a record. Once the future is ready, the record survives any death of this process; in strict mode it
+    /// survives a loss of power as well. A session has one append at a time.
     ///
     /// # Errors
-    /// The store fails. The run must then stop: what follows would not be in the journal.
+    /// The store fails. The run must then stop: its next records would be missing from the journal.
     fn append(&self, record: Record) -> Boxed<'_, Result<(), Error>>;
 
-    /// Signals that have come for the run so far.
+    /// Signals that have arrived for the run so far.
     ///
     /// # Errors
     /// The store fails.
     fn signals(&self) -> Result<Vec<Signal>, Error>;
 
-    /// Whether a signal may have come for the run since this was last asked; true the first time. It may tell a tenth of a
-    /// second late, and must be cheap: thousands of runs ask it several times a second.
+    /// True if a signal may have arrived for the run since the last call; true the first time. The result may be a
+    /// tenth of a second late. It must be cheap: thousands of runs ask several times a second.
     ///
     /// # Errors
     /// The store fails.
@@ -267,29 +267,30 @@ pub trait Session: Send + Sync + fmt::Debug {
         Ok(true)
     }
 
-    /// How often this process had lost its runs before it took this one (`Health::lapses`): the next time, this one is lost (K-18).
+    /// Number of times this process had lost its runs before it took this one (`Health::lapses`): the next loss
+    /// includes this run (K-18).
     fn lapses(&self) -> u64 {
         0
     }
 
-    /// When a driver first had the run, in milliseconds since 1970.
+    /// Time at which a driver first took the run, in milliseconds since 1970.
     fn began_at_ms(&self) -> i64 {
         self.run().created_at_ms
     }
 
-    /// The time of day where deadlines of the run are kept, in milliseconds since 1970.
+    /// Current time by the clock that keeps the run's deadlines, in milliseconds since 1970.
     fn now_ms(&self) -> i64 {
         clock::now_ms()
     }
 
-    /// Notes where the run stands. `result` is the result document of a finished or waiting run.
+    /// Records the state of the run. `result` is the result document of a finished or waiting run.
     ///
     /// # Errors
     /// The store fails.
     fn set_state<'s>(&'s self, state: RunState, result: Option<&'s str>) -> Boxed<'s, Result<(), Error>>;
 
-    /// Notes that the run waits or sleeps outside of any process: for a signal, and no longer than until `wakes_at_ms`, in
-    /// milliseconds since 1970. A signal that this session has not read makes it ready to continue.
+    /// Records that the run waits or sleeps outside any process: for a signal, and at most until `wakes_at_ms`, in
+    /// milliseconds since 1970. A signal that this session has not read makes the run ready to continue.
     ///
     /// # Errors
     /// The store fails.
@@ -303,7 +304,7 @@ pub trait Session: Send + Sync + fmt::Debug {
         self.set_state(state, Some(result))
     }
 
-    /// Whether the engine continues a run that sleeps when its time has come, with no process until then (K-43).
+    /// True if the engine continues a sleeping run when its time has come, with no process until then (K-43).
     fn is_woken(&self) -> bool {
         false
     }
@@ -313,15 +314,16 @@ pub trait Session: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Whether others may have the run by now, by the clock of this machine. Asked immediately before each start of an effect.
+    /// Checks, by the clock of this machine, that no other process can have taken the run. Called immediately before
+    /// each start of an effect.
     ///
     /// # Errors
-    /// [`Error::Lapsed`]: nothing may be started.
+    /// [`Error::Lapsed`]: no effect may start.
     fn check_lease(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Gives a run that brings its app along another app, from now on: the bundle of this hash, which is kept.
+    /// Replaces the app bundle of a run that has one: from now on the run keeps and uses the bundle with this hash.
     ///
     /// # Errors
     /// The store fails, or keeps no apps.
@@ -331,38 +333,38 @@ pub trait Session: Send + Sync + fmt::Debug {
         Box::pin(async move { Err(Error::Store { path, why }) })
     }
 
-    /// Says that the run stops because its large values cannot be reached. Once it is released, it is taken again after a delay that grows
-    /// with each time, where the engine keeps such a delay.
+    /// Marks the run as stopped because its large values cannot be reached. After its release it is taken again after a
+    /// delay that grows each time, if the engine keeps such a delay.
     fn postpone(&self) {}
 }
 
 /// A run to be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewRun {
-    /// Its id: unique for ever.
+    /// Unique for ever.
     pub id: String,
     /// The app's directory, absolute.
     pub app: String,
-    /// What is run, such as the name of a pipeline.
+    /// The definition to run, such as the name of a pipeline.
     pub target: String,
     /// Version of the interpreter that the records are for.
     pub abi: u32,
     /// Milliseconds since 1970 in UTC.
     pub created_at_ms: i64,
-    /// Everything else that a resume needs: a JSON document of the driver's own, versioned form.
+    /// Everything else that a resume needs, as a JSON document in the driver's own versioned form.
     pub header: String,
-    /// Where it comes from, and when it may begin.
+    /// Origin of the run, and the earliest time at which it may begin.
     pub placement: Placement,
 }
 
 /// One entry of a run's journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What it is about: an effect's id, or a name that no effect has (it begins with `!`), such as `!cancel`.
+    /// Subject of the record: an effect's id, or a name that no effect has (it begins with `!`), such as `!cancel`.
     pub key: String,
-    /// Hash of what was asked.
+    /// Hash of the request.
     pub request: Digest,
-    /// What came of it: a JSON document of the driver's own, versioned form.
+    /// The outcome, as a JSON document in the driver's own versioned form.
     pub body: String,
     /// Blobs that `body` refers to, so that they are kept as long as the record is.
     pub blobs: Vec<Digest>,
@@ -381,32 +383,32 @@ etude_core::words! {
     /// The state of a run, by its word in listings and filters.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum RunState {
-        /// It was accepted, and no driver has begun it.
+        /// Accepted; no driver has begun the run.
         Queued = "queued",
-        /// A driver has it, or had it when it died.
+        /// Held by a driver, or by a driver that died.
         Running = "running",
-        /// It waits for a signal, outside any process.
+        /// Suspended until a signal arrives, outside any process.
         Waiting = "waiting",
-        /// It waits for a time, outside any process (K-43).
+        /// Suspended until a time, outside any process (K-43).
         Sleeping = "sleeping",
-        /// It is over and everything worked.
+        /// Over, and everything worked.
         Succeeded = "succeeded",
-        /// It is over and something did not work.
+        /// Over, and something did not work.
         Failed = "failed",
-        /// It is over because somebody stopped it.
+        /// Over because of a cancellation.
         Cancelled = "cancelled",
-        /// It was exported to another engine, where it continues (K-64).
+        /// Exported to another engine, where the run continues (K-64).
         Moved = "moved",
     }
 }
 
 impl RunState {
-    /// True if nothing will happen here any more.
+    /// True if the state of the run cannot change here.
     pub const fn is_final(self) -> bool {
         self.has_ended() || matches!(self, Self::Moved)
     }
 
-    /// True if it has come to its end.
+    /// True if the run has come to its end.
     pub const fn has_ended(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
@@ -424,19 +426,19 @@ pub struct Prunable {
 /// Everything about a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunView {
-    /// As in a listing.
+    /// The run's row in a listing.
     pub row: RunRow,
-    /// What it was created with.
+    /// The run as it was created.
     pub run: NewRun,
-    /// Its records, in order.
+    /// Records of the journal, in order.
     pub records: Vec<Record>,
-    /// Its signals, in order.
+    /// Signals for the run, in order.
     pub signals: Vec<Signal>,
-    /// Its result document, if it is over or waiting.
+    /// The result document, if the run is over or waits.
     pub result: Option<String>,
 }
 
-/// Whose a cached output is.
+/// Origin of a cached output.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheLabel {
     /// The app's directory.
@@ -447,19 +449,19 @@ pub struct CacheLabel {
     pub step: String,
 }
 
-/// Which cached outputs are meant.
+/// Filter of cached outputs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheQuery {
-    /// Only those of this app directory.
+    /// Only outputs of this app directory.
     pub app: Option<String>,
-    /// Only those of this pipeline.
+    /// Only outputs of this pipeline.
     pub pipeline: Option<String>,
-    /// Only those stored before, in milliseconds since 1970.
+    /// Only outputs stored before this time, in milliseconds since 1970.
     pub created_before_ms: Option<i64>,
 }
 
 impl CacheQuery {
-    /// True if the output is meant.
+    /// True if the output passes the filter.
     pub fn matches(&self, row: &CacheRow) -> bool {
         self.app.as_ref().is_none_or(|app| *app == row.label.app)
             && self.pipeline.as_ref().is_none_or(|pipeline| *pipeline == row.label.pipeline)
@@ -470,40 +472,40 @@ impl CacheQuery {
 /// A cached output in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheRow {
-    /// Whose it is; empty texts for one that was stored before labels were.
+    /// Origin of the output; the texts are empty if it was stored before labels existed.
     pub label: CacheLabel,
-    /// When it was stored, in milliseconds since 1970.
+    /// Time of storage, in milliseconds since 1970.
     pub created_at_ms: i64,
-    /// How many bytes of JSON it has.
+    /// Length of the output's JSON, in bytes.
     pub bytes: u64,
-    /// How often it was used.
+    /// Number of times the output was used.
     pub hits: u64,
 }
 
 /// A message for a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signal {
-    /// What it is about: `!cancel`, or the effect id of a gate.
+    /// Subject of the signal: `!cancel`, or the effect id of a gate.
     pub key: String,
-    /// Its content: a JSON document.
+    /// Content, as a JSON document.
     pub body: String,
 }
 
-/// What became of a signal.
+/// Result of sending a signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signalled {
-    /// It is the first one and counts.
+    /// The first signal of its key; it counts.
     Accepted,
-    /// Another one was there before; its content.
+    /// Another signal was there before; its content.
     TooLate(String),
 }
 
 /// The process or worker that holds a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// Its process on this machine, if it is one.
+    /// Process id on this machine, if the holder is a process.
     pub pid: Option<u32>,
-    /// Its name for people: `pid 4711`, or that of a worker.
+    /// Name for people: `pid 4711`, or the name of a worker.
     pub name: String,
 }
 
@@ -520,7 +522,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// What can go wrong with a store.
+/// Error of an engine's store.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// There is no such run.
@@ -531,24 +533,24 @@ pub enum Error {
     Ambiguous {
         /// The text that was given in place of an id.
         prefix: String,
-        /// How many runs it fits.
+        /// Number of runs that the prefix fits.
         count: u64,
     },
     /// There is already such a run.
     #[error("there is already a run `{0}`")]
     Exists(String),
-    /// The run was exported with `--move`: it continues where that file was imported (K-64).
+    /// The run was exported with `--move` and continues where that file was imported (K-64).
     #[error("run `{0}` was moved to another engine and continues there")]
     Moved(String),
-    /// Somebody else goes on with the run right now.
+    /// Another process is executing the run.
     #[error("run `{run}` is being executed by another process{}", holder.as_ref().map(|h| format!(" ({h})")).unwrap_or_default())]
     Busy {
         /// The run that cannot be opened now.
         run: String,
-        /// Who has it, if known.
+        /// The current owner, if known.
         holder: Option<Holder>,
     },
-    /// This process could not renew its lease in time. It has let go of the run before others may take it.
+    /// This process could not renew its lease in time. It has released the run before others may take it.
     #[error("run `{run}` was left to other workers: the lease of this one could not be renewed in time")]
     Lapsed {
         /// The run that the lease was for.
@@ -564,7 +566,7 @@ pub enum Error {
         /// Position of the last record that is left.
         position: u64,
     },
-    /// Somebody else has taken the run from this session. What it wanted to write was not written.
+    /// Another process has taken the run from this session. The pending write was not made.
     #[error("run `{run}` was taken over by another process")]
     Overtaken {
         /// The run that this session was opened for.
@@ -577,7 +579,7 @@ pub enum Error {
         path: String,
         /// The format number of the store.
         found: u32,
-        /// The newest known one.
+        /// The newest format that this version knows.
         known: u32,
     },
     /// The store's content is damaged.
@@ -596,16 +598,16 @@ pub enum Error {
         /// The error of the system or database, as a sentence fragment.
         why: String,
     },
-    /// The store of large values does not answer. What is in it is not known, and the same call may succeed later: no run fails because of
-    /// it.
+    /// The store of large values does not answer. Its contents are unknown, and the same call may succeed later, so no
+    /// run fails because of it.
     #[error("the journal with its large values cannot be used: {0}")]
     ValuesAway(String),
-    /// The store answers and refuses this process: something must be set up first, and waiting changes nothing.
+    /// The store answers and refuses this process: a setting must change first, and waiting changes nothing.
     #[error("{why}")]
     Refused {
-        /// What is refused.
+        /// The refusal, as a sentence fragment.
         why: String,
-        /// What to set up.
+        /// The setup that is missing.
         hint: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Performs effects: processes on blocking threads, model calls and timers as futures.
+//! Execution of effects: processes on blocking threads, model calls and timers as futures.
 
 use std::fmt;
 use std::future::Future;
@@ -20,16 +20,16 @@ use etude_process::{Cancel, Cancelled, Permit, ProcessHost};
 /// A future that can be sent to another thread.
 pub type Boxed<T> = engine::Boxed<'static, T>;
 
-/// Receives a response delta by delta. It must not wait for anything.
+/// Receives a response delta by delta. It must not block.
 pub type OnDelta = Arc<dyn Fn(Piece<'_>) + Send + Sync>;
 
-/// Somebody who answers model calls. Dropping the future gives the call up at once.
+/// Port that answers model calls. Dropping the future abandons the call at once.
 pub trait ModelPort: Send + Sync + fmt::Debug {
     /// Answers one call.
     fn call(&self, request: Request) -> Boxed<Result<ModelResponse, CallFailure>>;
 
-    /// Answers one call and tells the answer as it comes, if the model allows it. The answer is the one that
-    /// [`ModelPort::call`] would have given; deltas are optional, and none follows after the future has ended.
+    /// Answers one call and streams the response if the model allows it. The response is the same as from
+    /// [`ModelPort::call`]; deltas are optional, and none follows after the future has ended.
     fn call_streaming(&self, request: Request, _on_delta: OnDelta) -> Boxed<Result<ModelResponse, CallFailure>> {
         self.call(request)
     }
@@ -39,7 +39,7 @@ pub trait ModelPort: Send + Sync + fmt::Debug {
         self.call(request)
     }
 
-    /// The same with one model, `provider/name`, for all tiers; `None` if that cannot be chosen here.
+    /// The same port with one model, `provider/name`, for all tiers; `None` if that cannot be chosen here.
     fn only(&self, _model: &str) -> Option<Arc<dyn ModelPort>> {
         None
     }
@@ -49,18 +49,18 @@ pub trait ModelPort: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
-    /// The model of a tier, as `provider/model`, and how surely it calls tools.
+    /// The model of a tier, as `provider/model`, and the reliability of its tool calls.
     fn tool_calling(&self, _tier: Tier) -> Boxed<(String, ToolCalling)> {
         Box::pin(std::future::ready((String::new(), ToolCalling::Hard)))
     }
 
-    /// How many tokens the model of a tier takes in all, where it is known.
+    /// Context window of a tier's model in tokens, if known.
     fn window_tokens(&self, _tier: Tier) -> Boxed<Option<u64>> {
         Box::pin(std::future::ready(None))
     }
 
-    /// The models, as `provider/model`, that may answer for a tier and of whose answers no one will know what they cost:
-    /// no limit of money bounds them.
+    /// The models, as `provider/model`, that may answer for a tier and whose responses have no known price: no limit of
+    /// money bounds them.
     fn unpriced(&self, _tier: Tier) -> Boxed<Vec<String>> {
         Box::pin(std::future::ready(Vec::new()))
     }
@@ -71,21 +71,21 @@ pub trait ToolPort: Send + Sync + fmt::Debug {
     /// The tools of an agent, from the tools that its step names.
     fn open(&self, tool_selection: Arc<ToolSelection>) -> Boxed<ToolList>;
 
-    /// Calls one. A call that is cancelled ends soon, after everything that it started is gone.
+    /// Calls one tool. A cancelled call ends soon, after everything that it started is gone.
     fn call(&self, call: ToolCall, cancel: CancellationToken) -> Boxed<ToolReply>;
 }
 
-/// What runs a process. Blocks.
+/// Runs a process. Blocks.
 pub type RunProcess = Box<dyn FnOnce() -> Result<ProcessEnd, Cancelled> + Send>;
 
 /// Sends a request to a model.
 pub type SendRequest = Box<dyn FnOnce(Request) -> Boxed<Result<ModelResponse, CallFailure>> + Send>;
 
-/// What everything passes that a run has somebody else do: the layers of its app. What they leave as it is comes out as
-/// it was. Calls of tools pass them in their [`ToolPort`].
+/// Middleware of an app around the processes and model calls of its runs. Unchanged calls and outcomes pass as they
+/// are. Tool calls pass the middleware in their [`ToolPort`].
 pub trait EffectMiddleware: Send + Sync + fmt::Debug {
-    /// What comes of a call whose process `perform` runs, once or not at all. `given_up` also abandons whatever the
-    /// layers have begun.
+    /// End of a call whose process `run_effect` runs, once or never. `given_up` also abandons everything that the
+    /// middleware has begun.
     fn process(
         &self,
         call: &ProcessCall,
@@ -93,7 +93,7 @@ pub trait EffectMiddleware: Send + Sync + fmt::Debug {
         run_effect: RunProcess,
     ) -> Boxed<Result<ProcessEnd, Cancelled>>;
 
-    /// What comes of a request that `ask` sends, once or not at all.
+    /// Response to a request that `ask` sends, once or never.
     fn model(&self, effect: &EffectId, request: Request, ask: SendRequest)
     -> Boxed<Result<ModelResponse, CallFailure>>;
 }
@@ -114,7 +114,7 @@ impl ToolPort for NoTools {
     }
 }
 
-/// Everything that effects are performed with.
+/// The ports and settings with which effects run.
 #[derive(Debug, Clone)]
 pub struct Host {
     /// The port to processes.
@@ -125,25 +125,25 @@ pub struct Host {
     pub tools: Arc<dyn ToolPort>,
     /// Keeps cached outputs.
     pub engine: Arc<dyn Engine>,
-    /// How cached outputs are used.
+    /// Use of cached outputs by this run.
     pub cache: CacheUse,
-    /// What processes and answers of models pass; `None`: nothing.
+    /// Middleware around processes and model calls; `None` if there is none.
     pub effect_middleware: Option<Arc<dyn EffectMiddleware>>,
 }
 
-/// How a run uses cached outputs.
+/// A run's use of cached outputs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheUse {
     /// The app's directory, for listings.
     pub app: String,
-    /// Whose outputs are looked up and stored: tenants share none.
+    /// Owner of the outputs that are looked up and stored: tenants share none.
     pub tenant: Option<String>,
-    /// Nothing is looked up: every step is done again, and its output stored.
+    /// True to look up nothing: every step runs again, and its output is stored.
     pub refresh: bool,
 }
 
 impl CacheUse {
-    /// The key of an output, which is another one for each tenant (K-56).
+    /// The key of an output, which differs for each tenant (K-56).
     fn key(&self, key: Digest) -> Digest {
         match &self.tenant {
             None => key,
@@ -151,7 +151,7 @@ impl CacheUse {
         }
     }
 
-    /// Whose an output is that the effect `id` stores.
+    /// Origin of an output that the effect `id` stores.
     fn label(&self, id: &EffectId) -> CacheLabel {
         let place = id.as_str().split('!').next().unwrap_or_default();
         let (pipeline, step) = place.split_once('/').unwrap_or((place, ""));
@@ -159,26 +159,26 @@ impl CacheUse {
     }
 }
 
-/// The way back from effects under way. Ends have a channel of their own: a process that floods stderr holds up
-/// neither its own timeout nor anybody else's end.
+/// Channels back from effects under way. Ends have a channel of their own: a process that floods stderr delays neither
+/// its own timeout nor the end of another effect.
 #[derive(Debug, Clone)]
 pub(crate) struct EffectSinks {
-    /// An effect came to its end; `None` if its task panicked.
+    /// End of an effect; `None` if its task panicked.
     pub(crate) ends: mpsc::UnboundedSender<(EffectId, Option<Completed>)>,
-    /// A process wrote to stderr. The channel is short, so that the process waits for the observer.
+    /// Output of processes on stderr. The channel is short, so that the process waits for the observer.
     pub(crate) stderr: mpsc::Sender<(EffectId, Vec<u8>)>,
-    /// Where models tell their answers and waits.
+    /// Deltas and waits of model calls.
     pub(crate) stream_buffer: Arc<StreamBuffer>,
-    /// Models stream their answers.
+    /// True if models stream their responses.
     pub(crate) streams_completions: bool,
 }
 
-/// A hold on an effect under way.
+/// Handle of an effect under way.
 #[derive(Debug)]
 pub(crate) enum Handle {
     Process(Cancel, CancellationToken),
     Task(CancellationToken),
-    /// It cannot be hurried, and does not take long.
+    /// A short effect that cannot be cancelled.
     Short,
 }
 
@@ -197,8 +197,8 @@ impl Handle {
 }
 
 impl Host {
-    /// Begins an effect. Its end arrives as a message; when it is cancelled that is [`Outcome::Abandoned`] or
-    /// [`Outcome::Stopped`], after everything that it had started is gone.
+    /// Begins an effect. Its end arrives as a message; after a cancellation that is [`Outcome::Abandoned`] or
+    /// [`Outcome::Stopped`], once everything that the effect had started is gone.
     pub(crate) fn begin(&self, id: EffectId, effect: Effect, out: EffectSinks) -> Handle {
         match effect {
             Effect::Process(call) => self.begin_process(id, *call, out),
@@ -216,7 +216,7 @@ impl Host {
             Effect::Recall { key, ttl_ms } => {
                 let key = self.cache.key(key);
                 let engine = (!self.cache.refresh).then(|| Arc::clone(&self.engine));
-                // A cache that fails is a cache that misses: the step can always be done.
+                // A failing cache counts as a miss: the step can always run.
                 let recall = move || engine.and_then(|engine| engine.recall(key, ttl_ms).unwrap_or_default());
                 begin_short(id, out, move || Outcome::Recalled(recall()))
             }
@@ -228,7 +228,7 @@ impl Host {
                     Outcome::Remembered
                 })
             }
-            // Gates are answered by the driver; nothing is performed.
+            // The driver answers gates; nothing runs.
             Effect::Gate(_) => Handle::Short,
         }
     }
@@ -241,7 +241,7 @@ impl Host {
                 true => models.call_streaming(request, on_delta),
                 false => models.call_watched(request, on_delta),
             };
-            // Innermost: whatever is around the call has a turn of its own, and waits for this one.
+            // Innermost: anything around the call has a permit of its own, and waits for this one.
             let in_turn = async move {
                 let _turn = Permit::ready().await;
                 answer.await
@@ -260,7 +260,7 @@ impl Host {
         })
     }
 
-    /// A tool is asked to end, not dropped: whatever it has started must be gone first.
+    /// Begins a tool call. A tool is asked to end, not dropped: everything it has started must be gone first.
     fn begin_tool(&self, id: EffectId, call: ToolCall, out: EffectSinks) -> Handle {
         let cancel = CancellationToken::new();
         let handle = Handle::Task(cancel.clone());
@@ -278,7 +278,7 @@ impl Host {
         let (cancel, given_up) = (Cancel::new(), CancellationToken::new());
         let handle = Handle::Process(cancel.clone(), given_up.clone());
         let (effect, stderr) = (id.clone(), out.stderr.clone());
-        // Waits for the observer.
+        // Blocks until the observer takes the piece.
         let mut on_stderr = move |bytes: &[u8]| {
             let _ = stderr.blocking_send((effect.clone(), bytes.to_vec()));
         };
@@ -302,7 +302,7 @@ impl Host {
     }
 }
 
-/// Does what may be dropped at any time.
+/// Begins work that may be dropped at any time.
 fn begin_future(id: EffectId, out: EffectSinks, work: impl Future<Output = Outcome> + Send + 'static) -> Handle {
     let cancel = CancellationToken::new();
     let handle = Handle::Task(cancel.clone());
@@ -323,21 +323,21 @@ fn begin_sleep(id: EffectId, ms: u64, out: EffectSinks) -> Handle {
     tokio::spawn(async move {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(ms)) => effect_guard.finish(Outcome::Slept),
-            // The driver has already let go of a timer that it abandons.
+            // The driver has already removed a timer that it abandons.
             () = cancel.cancelled() => {}
         }
     });
     handle
 }
 
-/// Does `work` on a thread where it may block.
+/// Runs `work` on a thread where it may block.
 fn begin_short(id: EffectId, out: EffectSinks, work: impl FnOnce() -> Outcome + Send + 'static) -> Handle {
     let effect_guard = EffectGuard::of(id, out);
     tokio::task::spawn_blocking(move || effect_guard.finish(work()));
     Handle::Short
 }
 
-/// An effect under way. It reports its end, also when it panics: a run that waits for it would wait for ever.
+/// Guard of an effect under way. It reports the end also on a panic: otherwise the run would wait for ever.
 struct EffectGuard {
     id: Option<EffectId>,
     start: Instant,
@@ -349,7 +349,7 @@ impl EffectGuard {
         Self { id: Some(id), start: Instant::now(), out }
     }
 
-    /// Reports the end. No one listens any more when the run has come to a stop.
+    /// Reports the end. The receiver is gone once the run has stopped.
     fn finish(mut self, outcome: Outcome) {
         let elapsed_ms = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         if let Some(id) = self.id.take() {

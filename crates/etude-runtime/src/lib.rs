@@ -1,8 +1,8 @@
-//! Makes runs happen: the driver that feeds a machine, the host that performs its effects, and the contract of the
-//! engine that keeps its journal.
+//! Execution of runs: the driver that feeds a machine, the host that runs its effects, and the contract of the engine
+//! that keeps its journal.
 //!
-//! Read in this order: [`engine`] (the contract), [`record`] (what is kept), [`host`] (how effects are performed),
-//! [`driver`] (how it all goes together).
+//! Read in this order: [`engine`] (the contract), [`record`] (the form of the journal), [`host`] (how effects run),
+//! [`driver`] (how the parts work together).
 
 pub mod archive;
 pub mod clock;

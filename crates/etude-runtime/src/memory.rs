@@ -1,4 +1,4 @@
-//! An engine that forgets everything with the process: for tests and for embedders that want no journal.
+//! An engine without persistence, for tests and for embedders that want no journal.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use crate::sync::lock;
 mod ledger;
 mod transfer;
 
-/// Keeps runs in memory, and large values wherever the given store keeps them.
+/// Keeps runs in memory, and large values in the given store.
 #[derive(Debug)]
 pub struct MemoryEngine {
     shared: Arc<Mutex<Memory>>,
@@ -27,17 +27,17 @@ pub struct MemoryEngine {
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// In the order in which they were created.
+    /// Runs in the order of their creation.
     runs: Vec<Run>,
-    /// Runs that a session has, each with the session's number.
+    /// Runs with a session, each with the session's number.
     held: BTreeMap<String, u64>,
-    /// How many sessions there were so far.
+    /// Number of sessions so far.
     sessions: u64,
-    /// How many runs there were so far.
+    /// Number of created runs so far.
     created: i64,
-    /// How many changes of state there were so far.
+    /// Number of changes of state so far.
     changes: u64,
-    /// How many writes there were so far.
+    /// Number of writes so far.
     writes: u64,
     /// Unique keys, each with its run.
     keys: BTreeMap<String, (UniqueKey, String)>,
@@ -50,7 +50,7 @@ struct Memory {
 struct Run {
     run: NewRun,
     number: i64,
-    /// It came from the queue, or was taken like one that did.
+    /// True if the run counts against limits: it came from the queue, or was taken like a queued run.
     counts: bool,
     state: RunState,
     started_at_ms: Option<i64>,
@@ -70,7 +70,7 @@ struct MemorySession {
 }
 
 impl MemoryEngine {
-    /// An engine without runs, whose large values lie in `blobs`.
+    /// An engine without runs that keeps large values in `blobs`.
     pub fn new(blobs: Arc<dyn BlobStore>) -> Self {
         Self { shared: Arc::default(), blobs }
     }
@@ -169,7 +169,7 @@ impl Engine for MemoryEngine {
         let mut memory = lock(&self.shared);
         let asked = |state: &RunState| query.states.is_empty() || query.states.contains(state);
         let states: Vec<_> = RunState::ALL.into_iter().filter(|state| state.is_final() && asked(state)).collect();
-        // None are left if only unfinished ones were asked for; an empty list would mean: in whatever state.
+        // The list is empty if the query names only unfinished states; to `matching` an empty list would mean any state.
         let nothing = states.is_empty();
         let matching = memory.matching(&Query { states, ..query.clone() });
         let gone: BTreeMap<String, i64> = matching
@@ -227,14 +227,14 @@ impl Engine for MemoryEngine {
 }
 
 impl MemoryEngine {
-    /// A session for a run that no one has.
+    /// Opens a session for a free run.
     fn session(&self, memory: &mut Memory, run: NewRun) -> Box<dyn Session> {
         let number = memory.hold(&run.id);
         let began_at_ms = memory.find(&run.id).ok().and_then(|run| run.started_at_ms).unwrap_or(run.created_at_ms);
         Box::new(MemorySession { shared: Arc::clone(&self.shared), run, began_at_ms, number })
     }
 
-    /// A session for a run that may begin now.
+    /// Opens a session for a run that may begin now.
     fn begin(&self, memory: &mut Memory, id: &str, now_ms: i64) -> Result<Box<dyn Session>, Error> {
         let run = memory.find_mut(id)?;
         run.counts = true;
@@ -351,7 +351,7 @@ impl Session for MemorySession {
 }
 
 impl MemorySession {
-    /// Who let go of a run that somebody else has by now writes no more.
+    /// Refuses writes of a session whose run another session has by now.
     fn check(&self, memory: &Memory) -> Result<(), Error> {
         match memory.held.get(&self.run.id) {
             Some(number) if *number != self.number => Err(Error::Overtaken { run: self.run.id.clone() }),
@@ -367,7 +367,7 @@ impl Drop for MemorySession {
 }
 
 impl Memory {
-    /// The number of a new session, which has the run from now on.
+    /// Number of a new session, which holds the run from now on.
     fn hold(&mut self, id: &str) -> u64 {
         self.sessions += 1;
         self.held.insert(id.to_owned(), self.sessions);
@@ -380,7 +380,7 @@ impl Memory {
         }
     }
 
-    /// Queues a run, or finds the one that has one of its keys.
+    /// Queues a run, or finds the run that has one of its keys.
     fn accept(&mut self, submission: &Submission) -> Result<Enqueued, Error> {
         let Submission { run, keys, max_queued, needs_room } = submission;
         if let Some((found, of)) = keys.iter().find_map(|key| self.keys.get(&key.key)) {
@@ -422,7 +422,7 @@ impl Memory {
         self.runs.iter_mut().find(|run| run.run.id == id).ok_or_else(|| Error::Unknown(id.to_owned()))
     }
 
-    /// Newest first; of those created at the same time, the one that came last.
+    /// Runs that match a query, newest first; of runs with the same time of creation, the later one first.
     fn matching(&self, query: &Query) -> Vec<RunRow> {
         let mut rows: Vec<RunRow> = self.runs.iter().map(|run| self.row(run)).collect();
         rows.retain(|row| query.matches(row));
@@ -490,7 +490,7 @@ impl Memory {
         queued
     }
 
-    /// Runs that count and have a driver.
+    /// Runs that count against limits and have a driver.
     fn at_work(&self) -> impl Iterator<Item = &Run> {
         let is_held = |run: &&Run| self.held.contains_key(&run.run.id);
         self.runs.iter().filter(|run| run.counts && run.state != RunState::Queued).filter(is_held)

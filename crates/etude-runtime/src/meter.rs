@@ -1,5 +1,5 @@
-//! Model calls that are no effects of a run: those of its layers and of confirmations. They count for its budget and are part of
-//! its usage.
+//! Meter of model calls that are not effects of a run: calls of its middleware and of confirmations. They count for its
+//! budget and are part of its usage.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,26 +19,26 @@ pub struct Meter {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What the driver has not taken yet.
+    /// Calls that the driver has not taken yet.
     asides: Vec<Aside>,
-    /// What the machine does not know yet, in the end of its budget.
+    /// Usage that is missing from the machine's budget.
     unbooked: Usage,
-    /// The budget that the machine reckons with.
+    /// Budget as the machine last reported it.
     budget: etude_core::machine::Budget,
 }
 
 impl Meter {
-    /// Ready when there is something to book.
+    /// Waits until there is usage to book.
     pub(crate) async fn news(&self) {
         self.news.notified().await;
     }
 
-    /// What was spent since this was last asked.
+    /// Usage since the last call of this function.
     pub fn take(&self) -> Vec<Aside> {
         std::mem::take(&mut self.state().asides)
     }
 
-    /// The machine has booked what was taken.
+    /// Takes over the machine's budget after it has booked the taken usage.
     pub(crate) fn update(&self, machine: &Machine) {
         let mut state = self.state();
         state.budget = machine.budget();
@@ -47,7 +47,7 @@ impl Meter {
         state.unbooked = unbooked;
     }
 
-    /// Why nothing more may be spent; the run then ends for it.
+    /// Reason why no more may be spent; the run then ends with it.
     fn refused(&self) -> Option<String> {
         let mut state = self.state();
         let why = state.budget.used_up_with(&state.unbooked)?;
@@ -78,7 +78,7 @@ pub struct Metered {
 }
 
 impl Metered {
-    /// `models`, counted by `meter`.
+    /// Wraps `models` so that `meter` counts their calls.
     pub fn new(models: Arc<dyn ModelPort>, meter: Arc<Meter>) -> Self {
         Self { models, meter }
     }

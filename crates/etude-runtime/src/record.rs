@@ -1,7 +1,7 @@
-//! The journal's own form of outcomes: versioned, apart from the types of the machine, and readable for ever.
+//! The journal's own form of outcomes: versioned, independent of the machine's types, and readable for ever.
 //!
-//! A record's body is one JSON object whose member `v` is its version. What a newer version writes, an older one
-//! refuses; what an older version wrote, a newer one reads.
+//! A record's body is one JSON object whose member `v` is its version. Newer versions read the records of older ones;
+//! older versions refuse the records of newer ones.
 
 mod attempt;
 mod clock;
@@ -40,33 +40,33 @@ pub const CANCEL: &str = "!cancel";
 /// Key of the signal that a run was killed.
 pub const KILL: &str = "!kill";
 
-/// Key of the record that a run with stages went on in another process.
+/// Key of the record that a run with stages continued in another process.
 pub const RESUMED: &str = "!resumed";
 
-/// Key of the record that a run which had ended is continued: a [`Continuation`].
+/// Key of the record that continues a finished run: a [`Continuation`].
 pub const ATTEMPT: &str = "!attempt";
 
-/// Key of the record that a process is at work on a run with a time budget: a [`Clock`].
+/// Key of the record of a process at work on a run with a time budget: a [`Clock`].
 pub const CLOCK: &str = "!clock";
 
 /// Key of the record of a model call that is not an effect of the run.
 pub const SPENT: &str = "!spent";
 
-/// Key of the record that earlier versions wrote when they continued a failed run. It names records that no longer count.
+/// Key of the record that earlier versions wrote when they continued a failed run. It names the records that became void.
 pub const REOPENED: &str = "!reopened";
 
-/// Why a record cannot be read.
+/// Reason why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A newer program wrote it.
+    /// A newer program wrote the record.
     #[error("record `{key}` has version {found}; this version of etude knows versions up to {VERSION}")]
     TooNew {
         /// The key of the record: the id of an effect, or a word that begins with `!`.
         key: String,
-        /// The version of its form.
+        /// The version of the record's body.
         found: u64,
     },
-    /// It is not what it should be.
+    /// The record is malformed.
     #[error("record `{key}` is damaged: {why}")]
     Damaged {
         /// The key of the record: the id of an effect, or a word that begins with `!`.
@@ -74,19 +74,19 @@ pub enum Error {
         /// The fault, as a sentence fragment.
         why: String,
     },
-    /// A large value that it refers to is gone.
+    /// A large value of the record is gone.
     #[error("record `{key}` refers to the value {blob}, which cannot be read: {why}")]
     Lost {
         /// The key of the record that refers to the value.
         key: String,
-        /// The digest of the value, by which the store of blobs has it.
+        /// The digest of the value in the blob store.
         blob: Digest,
         /// The error of the store, as a sentence fragment.
         why: String,
     },
 }
 
-/// True if the record of the effect's end holds what was asked.
+/// True if the record of the effect's end includes its request.
 pub fn keeps_request(effect: &Effect) -> bool {
     match effect {
         Effect::Model(_) => true,
@@ -95,14 +95,14 @@ pub fn keeps_request(effect: &Effect) -> bool {
     }
 }
 
-/// The record of an effect that came to its end `at_ms` milliseconds after the run began. A model call, and a tool that a step
-/// calls, are kept with what was asked.
+/// The record of an effect that ended `at_ms` milliseconds after the run began. Model calls, and tool calls of steps,
+/// are recorded with their request.
 pub fn of_outcome(id: &EffectId, request: Digest, completed: &Completed, asked: Option<&Effect>, at_ms: u64) -> Record {
     let body = wire::Body::of(completed, asked.filter(|effect| keeps_request(effect)), at_ms);
     Record { key: id.as_str().to_owned(), request, body: body.to_text(), blobs: blobs(&completed.outcome) }
 }
 
-/// The outcome that a record tells of. A large value is found and not read: for those who may never look at it.
+/// The outcome in a record. A large value is located and not read, for callers that may never look at it.
 ///
 /// # Errors
 /// The record cannot be read, or a value that it refers to is gone.
@@ -110,11 +110,11 @@ pub fn to_outcome(record: &Record, blobs: &dyn BlobStore) -> Result<Completed, E
     wire::Body::parse(&record.key, &record.body)?.into_completed(&record.key, blobs)
 }
 
-/// The outcome that a record tells of, with its large value read once: what was cut short or overwritten since must not
-/// become part of a run, nor be shown as what it was.
+/// The outcome in a record, with its large value read once: a value that was cut short or overwritten since must
+/// neither become part of a run nor be shown as the original.
 ///
 /// # Errors
-/// The record or a value that it refers to cannot be read, or is not what was written.
+/// The record or its value cannot be read, or differs from the original.
 pub fn to_checked_outcome(record: &Record, blobs: &dyn BlobStore) -> Result<Completed, Error> {
     let completed = to_outcome(record, blobs)?;
     if let Some(stored) = stored(&completed.outcome) {
@@ -123,24 +123,23 @@ pub fn to_checked_outcome(record: &Record, blobs: &dyn BlobStore) -> Result<Comp
     Ok(completed)
 }
 
-/// What was asked in the model call that a record tells of: a conversation as text, one heading per message.
+/// The prompt of the model call in a record: a conversation as text, one heading per message.
 pub fn to_prompt(record: &Record) -> Option<String> {
     wire::Body::parse(&record.key, &record.body).ok()?.into_prompt()
 }
 
-/// Name and arguments of the tool that a step calls (L-43). Those of an agent's calls are in its answers.
+/// Name and arguments of the tool that a step calls (L-43). Calls of an agent are in its responses.
 pub fn to_call(record: &Record) -> Option<(String, String)> {
     wire::Body::parse(&record.key, &record.body).ok()?.called
 }
 
-/// When a record was written, in milliseconds since the run began: the end of an effect, whose duration is beside it. Earlier
+/// Time of a record, in milliseconds since the run began: the end of an effect, whose duration is beside it. Earlier
 /// versions of the program did not keep it.
 pub fn at_ms(record: &Record) -> Option<u64> {
     wire::Time::parse(&record.body)
 }
 
-/// The body of a record without the time at which it was written: an outcome that is written down again in another place is the
-/// same one.
+/// The body of a record without its time: an outcome that is recorded again in another place is the same one.
 fn without_time(record: &Record) -> String {
     wire::Body::parse(&record.key, &record.body)
         .map_or_else(|_| record.body.clone(), wire::Body::into_text_without_time)
@@ -152,20 +151,20 @@ pub fn of_cancel(reason: &str, at_ms: u64) -> Record {
     Record { key: CANCEL.to_owned(), request: Digest::of(b"cancel"), body, blobs: Vec::new() }
 }
 
-/// The record that a run went on in another process, so that stages which were at work restarted, with machines whose
-/// slots had these forms, `at_ms` milliseconds after the run began.
+/// The record that a run continued in another process `at_ms` milliseconds after it began, where active stages
+/// restarted. `slots` has the forms of their machines' slots.
 pub fn of_resumed(slots: &SlotForms, at_ms: u64) -> Record {
     let body = serde_json::json!({"v": VERSION, "at": at_ms, "slots": slots_json(slots)}).to_string();
     Record { key: RESUMED.to_owned(), request: Digest::of(b"resumed"), body, blobs: Vec::new() }
 }
 
-/// The records that still count, with their places among all: see [`void`].
+/// The records that still count, with their indexes among all records: see [`void`].
 pub fn counting(records: &[Record]) -> impl Iterator<Item = (usize, &Record)> {
     let void = void(records);
     records.iter().enumerate().filter(move |(at, _)| !void.contains(at))
 }
 
-/// The forms of slots that such a record tells of.
+/// Forms of slots in such a record.
 pub fn resumed_slots(body: &str) -> SlotForms {
     let body = tree::of(body).unwrap_or_default();
     to_slots(&body["slots"])
@@ -200,24 +199,24 @@ fn to_script(value: &serde_json::Value) -> Option<Script> {
     Some(Script { command, timeout_ms: value.get("timeout_ms")?.as_u64()? })
 }
 
-/// Forms of slots from a record; what is malformed is left out.
+/// Forms of slots from a record; malformed ones are left out.
 pub fn to_slots(value: &serde_json::Value) -> SlotForms {
     let form = |(id, form): (&String, &serde_json::Value)| {
         let (version, drift) = (form.get(0)?.as_str()?.to_owned(), form.get(1)?.as_str()?.to_owned());
-        // Earlier versions of the program did not keep it.
+        // Earlier versions of the program did not keep the script.
         let script = form.get(2).and_then(to_script);
         Some((id.clone(), SlotForm { version, drift, script }))
     };
     value.as_object().into_iter().flatten().filter_map(form).collect()
 }
 
-/// The record of a deadline that goes on counting while the run waits; `at_ms` counts from 1970.
+/// The record of a deadline that keeps counting while the run waits; `at_ms` counts from 1970.
 pub fn of_deadline(id: &EffectId, at_ms: i64) -> Record {
     let body = serde_json::json!({"v": VERSION, "at_ms": at_ms}).to_string();
     Record { key: format!("!deadline/{id}"), request: Digest::of(b"deadline"), body, blobs: Vec::new() }
 }
 
-/// The deadline that a record tells of: the timer, and when it ends.
+/// The deadline in a record: the timer, and its end in milliseconds since 1970.
 pub fn to_deadline(record: &Record) -> Option<(EffectId, i64)> {
     let id = record.key.strip_prefix("!deadline/")?;
     let body = tree::of(&record.body).ok()?;
@@ -230,7 +229,7 @@ pub fn cancel_reason(body: &str) -> String {
     body.get("reason").and_then(|r| r.as_str()).unwrap_or("the run was cancelled").to_owned()
 }
 
-/// The key of the signal that cancels an attempt at a run: one that came for an earlier attempt does not stop a later one.
+/// The key of the signal that cancels an attempt at a run: a signal for an earlier attempt does not stop a later one.
 pub fn cancel_key(attempt: u32) -> String {
     if attempt == 1 { CANCEL.to_owned() } else { format!("{CANCEL}@{attempt}") }
 }
@@ -240,7 +239,8 @@ pub fn cancel_signal(reason: &str, attempt: u32) -> Signal {
     Signal { key: cancel_key(attempt), body: serde_json::json!({"v": VERSION, "reason": reason}).to_string() }
 }
 
-/// The key of the signal that kills an attempt at a run. It is another one than that of a cancellation, which may have come before.
+/// The key of the signal that kills an attempt at a run. It differs from the key of a cancellation, which may have come
+/// before.
 pub fn kill_key(attempt: u32) -> String {
     if attempt == 1 { KILL.to_owned() } else { format!("{KILL}@{attempt}") }
 }
@@ -250,13 +250,13 @@ pub fn kill_signal(reason: &str, attempt: u32) -> Signal {
     Signal { key: kill_key(attempt), ..cancel_signal(reason, attempt) }
 }
 
-/// The key of the answer to a gate: an answer is for this question and for no other that may stand in its place after
-/// a change of the definition.
+/// The key of the answer to a gate: it answers this question only, not another one in the same place after a change of
+/// the definition.
 pub fn decision_key(id: &str, question: &str) -> String {
     format!("{id}@{question}")
 }
 
-/// Names a question: the hash of what is asked. A later attempt asks it again, and an earlier answer is not for that.
+/// Name of a question: the hash of its request. A later attempt asks again, and an earlier answer does not count for it.
 pub fn question(gate: &Gate, attempt: u32) -> String {
     let digest = Effect::Gate(gate.clone()).digest();
     if attempt == 1 { digest.to_string() } else { format!("{digest}@{attempt}") }
@@ -271,7 +271,7 @@ pub fn decision_signal(id: &str, question: &str, decision: &Decision) -> Signal 
     Signal { key: decision_key(id, question), body }
 }
 
-/// The decision that a signal tells of.
+/// The decision in a gate's signal; `None` if the body is malformed.
 pub fn to_decision(signal: &Signal) -> Option<Decision> {
     let body: BTreeMap<String, &RawValue> = serde_json::from_str(&signal.body).ok()?;
     let text = |name: &str| serde_json::from_str::<String>(body.get(name)?.get()).ok();
@@ -302,7 +302,7 @@ fn blobs(outcome: &Outcome) -> Vec<Digest> {
     stored(outcome).map(|stored| stored.blob).into_iter().chain(stderr).collect()
 }
 
-/// A stored value again, from what was written down about it.
+/// Reopens a stored value from its description in a record.
 fn reopen(key: &str, blobs: &dyn BlobStore, at: &wire::Place) -> Result<Json, Error> {
     let damaged = |why: &str| Error::Damaged { key: key.to_owned(), why: why.to_owned() };
     let blob = Digest::from_hex(&at.blob).ok_or_else(|| damaged("a blob's hash is malformed"))?;
@@ -312,7 +312,7 @@ fn reopen(key: &str, blobs: &dyn BlobStore, at: &wire::Place) -> Result<Json, Er
     Ok(Json::stored(Stored { blob, offset: at.offset, len: at.len, digest, source }))
 }
 
-/// Reads a stored value and compares it with what was written.
+/// Reads a stored value and compares its length and hash with the record.
 fn check(at: &Stored) -> Result<(), String> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; 64 * 1024];

@@ -16,7 +16,7 @@ pub fn new() -> String {
     (0..LENGTH).rev().map(|place| char::from(ALPHABET[(bits >> (place * 5) & 31) as usize])).collect()
 }
 
-/// Whether `text` has the form of an id.
+/// True if `text` has the form of an id.
 pub fn is_id(text: &str) -> bool {
     text.len() == LENGTH && text.bytes().all(|byte| ALPHABET.contains(&byte))
 }

@@ -1,4 +1,4 @@
-//! What models are saying, until an observer takes it.
+//! Buffer of streamed model output until an observer takes it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,26 +9,26 @@ use tokio::sync::Notify;
 
 use crate::host::OnDelta;
 
-/// The pieces of answers that no observer has taken yet. Pieces of one answer are joined while they wait: a model never waits
-/// for the observer, nothing is lost, and there is never more than the answers themselves hold.
+/// Pieces of responses that no observer has taken yet. Pieces of one response are joined while they wait: a model never
+/// waits for the observer, nothing is lost, and the buffer never exceeds the size of the responses.
 #[derive(Debug, Default)]
 pub(crate) struct StreamBuffer {
     waiting: Mutex<BTreeMap<EffectId, Deltas>>,
     news: Notify,
 }
 
-/// What was said of one answer since the observer took it last.
+/// Pieces of one response since the observer took it last.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Deltas {
     pub(crate) text: String,
-    /// What was reported before counts for nothing.
+    /// True if earlier pieces are void because the response restarted.
     pub(crate) is_again: bool,
     /// Waits of the transport before the answer, oldest first.
     pub(crate) waits: Vec<TransportWait>,
 }
 
 impl StreamBuffer {
-    /// Takes down what is said of the answer to `effect`.
+    /// Collects the pieces of the response to `effect`.
     pub(crate) fn on_delta(self: &Arc<Self>, effect: &EffectId) -> OnDelta {
         let (stream_buffer, effect) = (Arc::clone(self), effect.clone());
         Arc::new(move |piece| {
@@ -48,17 +48,17 @@ impl StreamBuffer {
         })
     }
 
-    /// Comes back when something was said since the last time.
+    /// Returns when a piece has arrived since the last call.
     pub(crate) async fn news(&self) {
         self.news.notified().await;
     }
 
-    /// Takes what has been said of all answers.
+    /// Takes the pieces of all responses.
     pub(crate) fn take_all(&self) -> BTreeMap<EffectId, Deltas> {
         std::mem::take(&mut *self.lock())
     }
 
-    /// Takes what has been said of one answer.
+    /// Takes the pieces of one response.
     pub(crate) fn take(&self, effect: &EffectId) -> Option<Deltas> {
         self.lock().remove(effect)
     }
@@ -72,7 +72,7 @@ impl StreamBuffer {
 mod tests {
     use super::*;
 
-    /// what a try that broke off has said does not stand before what the next one says.
+    /// text of an attempt that broke off does not stand before the text of the next attempt.
     #[tokio::test]
     async fn pieces_are_joined_until_an_observer_takes_them() {
         let stream_buffer = Arc::new(StreamBuffer::default());

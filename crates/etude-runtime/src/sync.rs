@@ -1,11 +1,11 @@
-//! Waiting for futures and locks without a runtime.
+//! Locks, and waiting for futures without a runtime.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake};
 use std::thread::{self, Thread};
 
-/// Locks a mutex. What it guards is used as it is if a holder has panicked: no change is made in part.
+/// Locks a mutex. If a holder has panicked, the guarded value is used as it is: no change is made in part.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

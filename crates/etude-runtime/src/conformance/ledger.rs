@@ -1,4 +1,4 @@
-//! The ledger.
+//! Conformance cases of the ledger.
 
 use std::thread;
 
@@ -60,7 +60,7 @@ fn old(engine: &dyn Engine) {
     block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
     drop(session);
     assert_eq!(remove(5, 9), 0, "its run is there");
-    // What is about a run and has values of it goes with it.
+    // An entry that refers to values of a run is removed with the run.
     let about =
         |run: &str| Entry { book: "run:demo".to_owned(), run_id: Some(run.to_owned()), ..entry(run, 1, "kept") };
     put(engine, &write(about("a")));
@@ -81,7 +81,7 @@ fn once(engine: &dyn Engine) {
     assert_eq!(found.run_id.as_deref(), Some("a"));
     assert!(engine.row("b").is_err());
     assert_eq!(engine.row("a").expect("a run").state, RunState::Queued);
-    // Another book has keys of its own.
+    // Another book has its own keys.
     let other = Entry { book: "ticks other".to_owned(), ..entry("1", 1, "ran") };
     assert_eq!(put(engine, &write(other)), Written::Done);
 }
@@ -96,7 +96,7 @@ fn changes(engine: &dyn Engine) {
     assert!(matches!(put(engine, &later(expected(None))), Written::Other(Some(_))));
     assert_eq!(put(engine, &Write { expected: Expected::Anything, ..write(entry("1", 2, "done")) }), Written::Done);
     assert_eq!(put(engine, &Write { expected: expected(None), ..write(entry("2", 2, "x")) }), Written::Other(None));
-    // Only the very entry: its state and its time may be those of a later one.
+    // `Exactly` compares the whole entry: a later one may have the same state and time.
     let body = |text: &str| Entry { body: text.to_owned(), ..entry("1", 2, "done") };
     let exactly =
         |found: &str, next: &str| Write { expected: Expected::Exactly(Box::new(body(found))), ..write(body(next)) };

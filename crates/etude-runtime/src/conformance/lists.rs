@@ -1,4 +1,4 @@
-//! Lists in pages, counts, and following runs.
+//! Conformance cases of paged lists, counts, and following runs.
 
 use super::{Case, block_on, finish, ids, new_run, record, row, start};
 use crate::engine::{Cause, Counts, Engine, Error, NewRun, Placement, Positioned, Query, RunState, Signal};
@@ -23,9 +23,9 @@ fn create(engine: &dyn Engine, run: &NewRun) {
     drop(block_on(engine.create(run)).expect("a run can be created"));
 }
 
-/// S-52: a run that begins or ends between two pages moves no other one.
+/// S-52: a run that begins or ends between two pages does not move another one.
 fn pages(engine: &dyn Engine) {
-    // Several of one millisecond, across the ends of pages.
+    // Several runs have the same millisecond, across the ends of pages.
     let times = [5, 5, 5, 5, 5, 6, 7, 7, 1, 2, 3, 3, 3];
     let all: Vec<String> = (0..times.len()).map(|run| format!("r-{run:02}")).collect();
     for (id, at) in all.iter().zip(times) {
@@ -41,7 +41,7 @@ fn pages(engine: &dyn Engine) {
             seen.extend(rows.iter().map(|row| row.id.clone()));
             let Some(last) = rows.last() else { break };
             query.after = Some(last.cursor());
-            // Newer ones begin; one of those that were seen, and one that was not, change.
+            // Newer runs begin; one run that was listed, and one that was not, change.
             let name = format!("new-{}-{page}", query.states.len());
             drop(start(engine, &name, 1_000 + page));
             for changed in [&expected[0], &expected[12]] {
@@ -225,7 +225,7 @@ fn changes(engine: &dyn Engine) {
     drop(first);
     let _again = engine.claim("r-1").expect("claim");
     assert_eq!(since(last).len(), 1, "what was interrupted runs again");
-    // The numbers of what is removed are given to no one.
+    // The numbers of removed runs are never used again.
     let session = engine.claim("r-2").expect("claim");
     block_on(session.set_state(RunState::Cancelled, None)).expect("set_state");
     let last = engine.last_change().expect("a number");
@@ -237,7 +237,7 @@ fn changes(engine: &dyn Engine) {
 }
 
 fn version(engine: &dyn Engine) {
-    // A look at it is good for a moment.
+    // An engine may cache the version for a moment.
     let look = || {
         std::thread::sleep(std::time::Duration::from_millis(60));
         engine.version().expect("a number")

@@ -1,4 +1,4 @@
-//! The queue.
+//! Conformance cases of the queue.
 
 use std::thread;
 
@@ -82,7 +82,7 @@ fn begins(engine: &dyn Engine) {
     assert!(next(engine, 9).is_none(), "it is taken once");
     assert!(matches!(engine.claim("r-1"), Err(Error::Busy { .. })));
     block_on(session.append(record("a", "1"))).expect("append");
-    // Its process dies: it is interrupted, not queued.
+    // Its process dies: the run is interrupted, not queued.
     drop(session);
     assert_eq!((row(engine, "r-1").state, row(engine, "r-1").is_live), (RunState::Running, false));
     assert!(next(engine, 9).is_none());
@@ -109,14 +109,14 @@ fn order(engine: &dyn Engine) {
     assert_eq!(seen, ["late-urgent", "old", "old-too", "new-raised", "newer", "newer-low"]);
 }
 
-/// S-93: several at once are the next ones too.
+/// S-93: runs that are taken together are the next ones too.
 fn few(engine: &dyn Engine) {
     for at in 0..4 {
         enqueue(engine, new_run(&format!("r-{at}"), at));
     }
     let few = |max_runs, count| engine.next_few(&limits(max_runs), count, NOW).expect("the queue can be read");
     assert!(few(9, 0).is_empty());
-    // How many are taken at once is the engine's decision; which, is not.
+    // The engine decides the number of runs taken at once, and not their order.
     let mut held = Vec::new();
     while let Some(found) = Some(few(3, 2)).filter(|found| !found.is_empty()) {
         assert!(found.len() <= 2);
@@ -125,7 +125,7 @@ fn few(engine: &dyn Engine) {
     assert_eq!(held.iter().map(|session| session.run_id()).collect::<Vec<_>>(), ["r-0", "r-1", "r-2"]);
 }
 
-/// A process takes runs of the apps that it has, or those that bring their app along.
+/// A process takes runs of its own apps, or runs that bring their app along.
 fn of_apps(engine: &dyn Engine) {
     let of = |id: &str, at, app: &str, bundle| NewRun {
         app: app.to_owned(),
@@ -224,7 +224,7 @@ fn ended(engine: &dyn Engine) {
     enqueue(engine, new_run("r-2", 2));
     let session = engine.claim("r-1").expect("claim");
     assert_eq!(row(engine, "r-1").state, RunState::Queued, "it has not begun");
-    // As long as somebody has it, no one begins it.
+    // A run that a session holds does not begin.
     let second = next(engine, 9).expect("the other one");
     assert_eq!(second.run_id(), "r-2");
     assert!(next(engine, 9).is_none());
@@ -232,7 +232,7 @@ fn ended(engine: &dyn Engine) {
     assert!(next(engine, 9).is_none());
     let over = row(engine, "r-1");
     assert_eq!((over.state, over.started_at_ms), (RunState::Cancelled, None));
-    // Anyone who lets go of it without a state leaves it where it was.
+    // A run that is released without a state stays in its place.
     enqueue(engine, new_run("r-3", 3));
     drop(engine.claim("r-3").expect("claim"));
     assert_eq!(next(engine, 9).expect("it is still there").run_id(), "r-3");
@@ -279,7 +279,7 @@ fn keys(engine: &dyn Engine) {
     assert_eq!(submit(engine, new_run("r-3", 3), &all), Enqueued::Accepted);
 }
 
-/// Keys live as long as their run, and at least a day: also those of a run that was removed before.
+/// Keys live as long as their run, and at least a day, even if the run was removed earlier.
 fn keys_of_removed_runs(engine: &dyn Engine) {
     let now_ms = crate::clock::now_ms();
     let all = [key("k:1", b"x"), UniqueKey { key: "tick:1".to_owned(), digest: None }];
@@ -299,10 +299,10 @@ fn keys_of_removed_runs(engine: &dyn Engine) {
     }
     assert_eq!(submit(engine, new_run("r-2", now_ms), &[key("k:1", b"z")]), repeated("k:1", false));
     assert_eq!(submit(engine, new_run("r-2", now_ms), &[key("k:2", b"z")]), Enqueued::Accepted);
-    // Another prune forgets none that is young.
+    // Another prune removes no young key.
     assert_eq!(engine.prune(&Query::default()).expect("prune"), 0);
     assert_eq!(submit(engine, new_run("r-3", now_ms), &all), repeated("k:1", true));
-    // The day of this one is over.
+    // The day of this key is over.
     let old = now_ms - crate::engine::KEY_LIFE_MS - 60_000;
     assert_eq!(submit(engine, new_run("r-4", old), &[key("k:4", b"z")]), Enqueued::Accepted);
     remove("r-4");
@@ -338,7 +338,8 @@ fn full(engine: &dyn Engine) {
     assert_eq!(submit("r-3", vec![key("other", b"")]), Enqueued::Accepted, "what is refused leaves no key");
 }
 
-/// S-94: a run that needs room is refused in the transaction that would accept it, so that of many processes one is accepted.
+/// S-94: a run that needs room is refused in the transaction that would accept it, so that one of many processes is
+/// accepted.
 fn held(engine: &dyn Engine) {
     let submit = |id: &str, group: &str, max_runs: u32, keys: Vec<UniqueKey>| {
         let submission = Submission { run: of_group(id, 1, group, max_runs), keys, max_queued: None, needs_room: true };

@@ -1,4 +1,4 @@
-//! Runs that are moved between engines.
+//! Conformance cases of runs that move between engines.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn signal(key: &str) -> Signal {
     Signal { key: key.to_owned(), body: r#"{"v":1}"#.to_owned() }
 }
 
-/// A run with something in every member, whose app is in the store.
+/// A run with a value in every member, whose app is in the store.
 fn archived(engine: &dyn Engine, id: &str, state: RunState) -> ArchivedRun {
     let (bundle, _) = put(&*engine.blobs(), format!("the app of {id}").as_bytes()).expect("a value can be kept");
     let (large, _) = put(&*engine.blobs(), format!("a value of {id}").as_bytes()).expect("a value can be kept");
@@ -168,7 +168,7 @@ fn begins(engine: &dyn Engine) {
     assert_eq!(row(engine, "r-1").state, RunState::Running);
 }
 
-/// The stamp of a run as it is now.
+/// The current stamp of a run.
 fn stamp(engine: &dyn Engine, id: &str) -> Stamp {
     engine.capture(id).expect("capture").stamp
 }
@@ -200,7 +200,7 @@ fn moved(engine: &dyn Engine) {
     assert_eq!(engine.move_away(&[again, stamps[1].clone()]).expect("move"), ["r-1", "r-2"], "they are gone already");
 }
 
-/// K-64: what came after the capture is in no file, so the run stays.
+/// K-64: a change after the capture is missing from the file, so the run stays.
 fn changed(engine: &dyn Engine) {
     for id in ["answered", "taken", "as-it-was"] {
         drop(start(engine, id, 1));

@@ -1,4 +1,4 @@
-//! What came to pass while no process had a run: deadlines that are over, and decisions that came before them.
+//! Events of the time in which no process had a run: passed deadlines, and decisions before them.
 
 use etude_core::effect::{Effect, EffectId};
 use etude_core::machine::Command;
@@ -13,8 +13,8 @@ pub(super) fn part_of(timer: &EffectId) -> Option<&str> {
     timer.as_str().rsplit_once('!').map(|(part, _)| part)
 }
 
-/// True if the decision came before everything ended that `deadlines` limit and the question is a part of. One that does not say when it
-/// was made counts.
+/// True if the decision came before the end of every part that contains the question, by `deadlines`. A decision
+/// without a time counts.
 pub(super) fn is_in_time(
     gate: &EffectId,
     decision: &Decision,
@@ -24,14 +24,15 @@ pub(super) fn is_in_time(
     first_end(gate, deadlines).is_none_or(|ends_ms| at_ms <= ends_ms)
 }
 
-/// When the first part of the run ends that the question belongs to.
+/// End of the first part of the run that contains the question, in milliseconds since 1970.
 pub(super) fn first_end(gate: &EffectId, deadlines: impl Iterator<Item = (EffectId, i64)>) -> Option<i64> {
     let is_around = |timer: &EffectId| part_of(timer).is_some_and(|part| is_below(gate.as_str(), part));
     deadlines.filter(|(timer, _)| is_around(timer)).map(|(_, ends_ms)| ends_ms).min()
 }
 
 impl Driver<'_, '_> {
-    /// Lets happen what came to pass while no process had the run, in its order: what ends with a deadline that is over does not begin.
+    /// Replays the passed deadlines and decisions of the time without a process, in their order. Effects that end with
+    /// a passed deadline do not begin.
     pub(super) async fn catch_up(&mut self, mut live: Vec<Command>) -> Result<Vec<Command>, Error> {
         while let Some((at, outcome)) = self.first_passed(&live)? {
             let Command::Start(id, effect) = live.remove(at) else { continue };
@@ -41,7 +42,7 @@ impl Driver<'_, '_> {
         Ok(live)
     }
 
-    /// The first end of a timer that is over, or the decision before it: its place in `live`, and the outcome.
+    /// The first timer that has ended, or the decision before it: its index in `live`, and the outcome.
     fn first_passed(&self, live: &[Command]) -> Result<Option<(usize, Outcome)>, Error> {
         let now_ms = self.now_ms();
         let end_of = |command: &Command| match command {

@@ -1,4 +1,4 @@
-//! What a run reports while it is driven.
+//! Progress events of a run while the driver executes it.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use etude_core::effect::EffectId;
 use etude_core::model::TransportWait;
 use etude_core::report::{Event, StepRow};
 
-/// What is reported while a run goes on.
+/// A progress event.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// The machine has something to tell.
+    /// The machine emitted an event.
     Machine {
-        /// The event, which a replay gives again.
+        /// The event, which a replay emits again.
         event: &'a Event,
         /// A row per step of the plan.
         rows: &'a [StepRow],
-        /// True if it happened in an earlier process.
+        /// True if the event is from an earlier process.
         is_replay: bool,
     },
     /// A process wrote to stderr.
@@ -25,12 +25,12 @@ pub enum Progress<'a> {
         /// The bytes as they came; a piece may end within a line.
         bytes: &'a [u8],
     },
-    /// A model goes on with its answer. Nothing of this is in the journal, and a replay tells nothing of it: the
-    /// outcome of the effect has the whole answer.
+    /// A model streams its response. No delta is in the journal or in a replay: the outcome of the effect has the whole
+    /// response.
     ModelResponse {
         /// The call's effect.
         effect: &'a EffectId,
-        /// More of the text.
+        /// The next piece of the text.
         text: &'a str,
         /// The model was asked again: deltas of this response before it are void.
         is_again: bool,
@@ -42,48 +42,48 @@ pub enum Progress<'a> {
         /// The failed attempt, the wait and the attempt that follows.
         wait: &'a TransportWait,
     },
-    /// Something happened in the layers around an effect. None of it is in the journal.
+    /// Middleware around an effect emitted an event. None of these events is in the journal.
     Layers(&'a MiddlewareEvent),
 }
 
-/// What the middleware of an app reports to the observer.
+/// Event of an app's middleware, for the observer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MiddlewareEvent {
-    /// The invocation; 0 if it is about none. Never used again in a run's process.
+    /// Number of the invocation, unique within a run's process; 0 for an event outside any invocation.
     pub id: u64,
-    /// The tool or layer that it is about.
+    /// The tool or middleware of the event.
     pub tool: String,
-    /// What it is a layer of, if it is one.
+    /// The tool that the middleware serves; `None` for a tool.
     pub serves: Option<String>,
     /// The kind of event, with its facts.
     pub what: MiddlewareEventKind,
 }
 
-/// What happened in a chain of layers.
+/// Kind of a middleware event, with its facts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MiddlewareEventKind {
     /// An invocation began.
     Started,
     /// An invocation ended, with a result or with a throw.
     Ended {
-        /// From the beginning of the invocation to its end.
+        /// Duration of the invocation.
         took: Duration,
-        /// The word for what it threw, and the sentence, if it did.
+        /// Word and sentence of the thrown error, if there was one.
         error: Option<(&'static str, String)>,
     },
-    /// A layer has something to say.
+    /// Middleware wrote a log line.
     Log {
         /// `trace`, `debug`, `info`, `warn` or `error`.
         level: String,
-        /// One line, as the layer wrote it.
+        /// One line, as the middleware wrote it.
         text: String,
     },
-    /// A layer emitted an event.
+    /// Middleware emitted an event.
     Emitted {
         /// The event, a JSON object.
         event: String,
     },
-    /// A program of a layer wrote to stderr.
+    /// A program of a middleware wrote to stderr.
     Stderr {
         /// Text of one or more lines.
         text: String,

@@ -1,4 +1,4 @@
-//! Feeds a machine what the journal holds, in the order in which it was written.
+//! Replay: feeds a machine from the journal, in the order of the records.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use crate::blob::{BlobStore, Watched};
 use crate::engine::{self, Record};
 use crate::record;
 
-/// Which attempt an outcome is from.
+/// The attempt that an outcome is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// From the attempt that is being driven.
+    /// The attempt that is being driven.
     Current,
-    /// An earlier one, of which it is kept.
+    /// An earlier attempt whose outcome is kept.
     Earlier,
 }
 
-/// What a run is begun with is no past: nothing has been reported yet.
+/// True if the record is from the run's past. Records that begin a run are not: nothing has been reported yet.
 fn is_past(record: &Record) -> bool {
     [record::CANCEL, record::RESUMED].contains(&record.key.as_str()) || !record.key.starts_with('!')
 }
 
-/// Whatever was being given up when the process died is gone with it, or has been ended by the host.
+/// Ends the effects that were being abandoned when the process died: they died with it, or the host has ended them.
 fn end_given_up(machine: &mut Machine, wanted: &mut Vec<(EffectId, Effect)>, given_up: Vec<EffectId>) {
     for id in given_up {
         if wanted.iter().any(|(i, _)| *i == id) {
@@ -38,20 +38,19 @@ fn end_given_up(machine: &mut Machine, wanted: &mut Vec<(EffectId, Effect)>, giv
     }
 }
 
-/// The records of a run, that have not been fed yet.
+/// Records of a run that have not been fed yet.
 pub(super) struct Replay {
     records: VecDeque<Record>,
-    /// Records of earlier attempts that still count, for when the constructor of this attempt is over.
+    /// Records of earlier attempts that still count, for the time after the constructor of this attempt.
     earlier: VecDeque<Record>,
-    /// Outcomes that answered nothing when their turn came: they may still answer what is asked later, after a
-    /// change of the definition.
+    /// Outcomes that answered no request in their turn: they may still answer a later one, after a change of the definition.
     leftovers: BTreeMap<EffectId, (Record, Origin)>,
     deadlines: BTreeMap<EffectId, i64>,
     on_mismatch: OnMismatch,
     blobs: Watched,
     /// Name of the destructor.
     destructor: Option<String>,
-    /// No earlier process has had this attempt: what begins in it is news.
+    /// True if no earlier process has had this attempt: its events are news.
     is_new_attempt: bool,
     pub(super) is_cancelled: bool,
 }
@@ -72,12 +71,12 @@ impl Replay {
         Self { records, earlier, leftovers, deadlines, on_mismatch, blobs, destructor, is_new_attempt, is_cancelled }
     }
 
-    /// True if outcomes of earlier attempts answer what the machine asks for now.
+    /// True if outcomes of earlier attempts answer the machine's current requests.
     pub(super) fn has_earlier(&self, machine: &Machine) -> bool {
         !self.earlier.is_empty() && machine.is_past_constructor()
     }
 
-    /// Feeds all records and returns what the machine still wants done.
+    /// Feeds all records and returns the machine's remaining commands.
     pub(super) fn run(
         &mut self,
         machine: &mut Machine,
@@ -90,8 +89,8 @@ impl Replay {
         live
     }
 
-    /// Feeds what is left of the records, up to the machine's state, after it wanted `commands`. Returns what it still
-    /// wants done.
+    /// Feeds the remaining records, up to the machine's state, after it issued `commands`. Returns the machine's
+    /// remaining commands.
     pub(super) fn feed_all(
         &mut self,
         machine: &mut Machine,
@@ -103,9 +102,9 @@ impl Replay {
         let mut wanted: Vec<(EffectId, Effect)> = Vec::new();
         let mut given_up: Vec<EffectId> = Vec::new();
         let mut reported = Vec::new();
-        // Steps of a new attempt that have begun: those that do not end with what is kept are news.
+        // Begun steps of a new attempt: those that do not end with kept outcomes are news.
         let mut begun: Vec<(usize, Event)> = Vec::new();
-        // The live run looks at what is left of earlier attempts once it has read all of their records.
+        // The live run looks at the leftovers of earlier attempts once it has read all of their records.
         let mut has_all_earlier = self.earlier.is_empty();
         loop {
             loop {
@@ -160,7 +159,7 @@ impl Replay {
         Ok(live)
     }
 
-    /// Reports an event of the past. In a new attempt, `begun` keeps the steps of which nothing is known yet but that they begin.
+    /// Reports an event of the past. In a new attempt, `begun` keeps the steps that have begun and not ended.
     fn report(&self, event: Event, begun: &mut Vec<(usize, Event)>, report: &mut dyn FnMut(&Event, bool)) {
         match &event {
             Event::PhaseStarted(_) if self.is_new_attempt => report(&event, false),
@@ -191,12 +190,12 @@ impl Replay {
             machine.resume(record::resumed_slots(&record.body));
             return Ok(());
         }
-        // What was spent in earlier attempts is in [`Start::spent`](etude_core::machine::Start::spent).
+        // The usage of earlier attempts is in [`Start::spent`](etude_core::machine::Start::spent).
         if let Some(aside) = record::to_aside(&record).filter(|_| origin == Origin::Current) {
             machine.spend(aside);
             return Ok(());
         }
-        // Other records that are about the run and not about an effect.
+        // Other records concern the run and not an effect.
         if record.key.starts_with('!') {
             return Ok(());
         }
@@ -205,7 +204,7 @@ impl Replay {
             self.leftovers.insert(id, (record, origin));
             return Ok(());
         };
-        // The machine has hashed it already.
+        // The machine has hashed the request already.
         let asked = machine.request(&id).unwrap_or_else(|| wanted[at].1.digest());
         if asked != record.request {
             let is_superseded = self.earlier.iter().chain(&self.records).any(|later| later.key == record.key);
@@ -215,7 +214,7 @@ impl Replay {
             return Ok(());
         }
         let completed = self.outcome(&record)?;
-        // A second signal, which is not in the journal, has ended an effect that the machine waits for: it is done again.
+        // A second signal, which is not in the journal, has ended an effect that the machine waits for: it is run again.
         let is_ended = matches!(completed.outcome, Outcome::Abandoned | Outcome::Stopped(_));
         if is_ended && !given_up.contains(&id) {
             return Ok(());
@@ -229,7 +228,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Answers everything that is asked from what earlier attempts have left. False if nothing was answered.
+    /// Answers all requests that outcomes of earlier attempts can answer. False if none was answered.
     fn answer_all_kept(
         &mut self,
         machine: &mut Machine,
@@ -245,8 +244,8 @@ impl Replay {
         Ok(wanted.len() < asked)
     }
 
-    /// Answers what is asked from what an earlier attempt has left of it, as the process did that asked it first: that left no record
-    /// of the answer. If this attempt has a record, the effect was executed again, and that counts.
+    /// Answers a request with the outcome of an earlier attempt, as the first process of this attempt did without a
+    /// record of it. If this attempt has a record, the effect was executed again, and that record counts.
     fn answer_kept(&mut self, machine: &mut Machine, id: &EffectId, effect: &Effect) -> Result<bool, Error> {
         let is_kept = self.leftovers.get(id).is_some_and(|(_, origin)| *origin == Origin::Earlier);
         if !is_kept || self.is_cleaning_up(id) || self.records.iter().any(|record| record.key == id.as_str()) {
@@ -257,12 +256,13 @@ impl Replay {
         Ok(true)
     }
 
-    /// What is done again is cleaned up again: a destructor is never taken for done because it was before.
+    /// True if the effect belongs to the destructor, which runs again after repeated work: an earlier run of it never
+    /// counts.
     pub(super) fn is_cleaning_up(&self, id: &EffectId) -> bool {
         self.destructor.as_ref().is_some_and(|destructor| is_below(id.as_str(), destructor))
     }
 
-    /// The outcome of a record. A store of large values that does not answer says nothing of what is in it.
+    /// The outcome of a record. A store of large values that does not answer says nothing about its contents.
     fn outcome(&self, record: &Record) -> Result<Completed, Error> {
         record::to_checked_outcome(record, &self.blobs).map_err(|error| match self.blobs.outage() {
             Some(why) => engine::Error::ValuesAway(why.to_owned()).into(),
@@ -270,12 +270,12 @@ impl Replay {
         })
     }
 
-    /// An earlier outcome that answers exactly what is asked now.
+    /// An earlier outcome of exactly this request.
     pub(super) fn leftover(&mut self, id: &EffectId, effect: &Effect) -> Result<Option<(Completed, Origin)>, Error> {
         match self.leftovers.remove(id) {
             Some((record, origin)) if record.request == effect.digest() => {
                 let completed = self.outcome(&record)?;
-                // What was given up is no outcome of what is asked again.
+                // An abandoned effect is not an outcome of a repeated request.
                 let is_given_up = matches!(completed.outcome, Outcome::Abandoned | Outcome::Stopped(_));
                 Ok((!is_given_up).then_some((completed, origin)))
             }
@@ -283,12 +283,12 @@ impl Replay {
         }
     }
 
-    /// The end of a timer is written down now.
+    /// Adds the end of a timer that has just been recorded.
     pub(super) fn note_deadline(&mut self, id: EffectId, ends_ms: i64) {
         self.deadlines.insert(id, ends_ms);
     }
 
-    /// When a timer ends that was written down before, in milliseconds since 1970.
+    /// End of a timer from its record, in milliseconds since 1970.
     pub(super) fn deadline(&self, id: &EffectId) -> Option<i64> {
         self.deadlines.get(id).copied()
     }

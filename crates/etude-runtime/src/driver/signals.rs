@@ -1,4 +1,4 @@
-//! What other processes ask of a run, and the answers to its questions: signals in the journal.
+//! Signals in the journal: requests of other processes to a run, and the answers to its questions.
 
 use etude_core::effect::{Effect, EffectId, Gate};
 use etude_core::outcome::{Completed, Decision, Outcome};
@@ -21,7 +21,7 @@ impl Driver<'_, '_> {
         self.execute_commands(commands).await
     }
 
-    /// Why another process wants the run cancelled, if one does and that is not recorded yet.
+    /// Reason of a cancellation that another process requests, if it is not recorded yet.
     pub(super) fn signalled_cancel(&self) -> Result<Option<String>, Error> {
         if self.replay.is_cancelled {
             return Ok(None);
@@ -32,8 +32,8 @@ impl Driver<'_, '_> {
         Ok(signal.map(|signal| record::cancel_reason(&signal.body)))
     }
 
-    /// Why another process wants the run killed, if one does and that has not been done yet. It counts in every process: one that
-    /// dies on the way leaves a record of a cancellation only.
+    /// Reason of a kill that another process requests, if it is not done yet. The request counts in every process: a
+    /// process that dies before the end leaves only the record of a cancellation.
     pub(super) fn signalled_kill(&self) -> Result<Option<String>, Error> {
         if self.is_killed {
             return Ok(None);
@@ -43,13 +43,13 @@ impl Driver<'_, '_> {
         Ok(signal.map(|signal| record::cancel_reason(&signal.body)))
     }
 
-    /// Takes the answers to gates that have come meanwhile.
+    /// Takes the answers to gates that have arrived.
     pub(super) async fn handle_decisions(&mut self) -> Result<(), Error> {
         if self.gates.is_empty() {
             return Ok(());
         }
         let signals = self.drive.session.signals()?;
-        // The questions may be long.
+        // The questions may be long, so they are hashed only if there are signals.
         if signals.is_empty() {
             return Ok(());
         }
@@ -68,7 +68,7 @@ impl Driver<'_, '_> {
         Ok(())
     }
 
-    /// The decision about a question, if one has come.
+    /// The decision about a question, if it has arrived.
     pub(super) fn decision(&self, signals: &[Signal], id: &EffectId, gate: &Gate) -> Option<Decision> {
         let key = record::decision_key(id.as_str(), &record::question(gate, self.drive.start.attempt.number));
         signals.iter().find(|signal| signal.key == key).and_then(record::to_decision)

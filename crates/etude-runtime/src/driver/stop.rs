@@ -1,4 +1,4 @@
-//! How a run is stopped: by its own process, and before anything of it begins.
+//! Stops of a run: by its own process, and before any of its effects begins.
 
 use etude_core::effect::Effect;
 use etude_core::machine::Command;
@@ -7,27 +7,27 @@ use etude_core::outcome::{Completed, Outcome};
 use super::{Driver, Error};
 use crate::record;
 
-/// What the user has said so far about stopping the run.
+/// The user's request to stop the run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Stop {
-    /// The run goes on.
+    /// The run continues.
     #[default]
     No,
-    /// Stop; the destructor still runs.
+    /// The run stops with this reason; its destructor still runs.
     Cancel(String),
-    /// The run ends at once, without its destructor; the reason.
+    /// The run ends at once with this reason, without its destructor.
     Kill(String),
-    /// The process will end, and the run continues in another one: nothing new begins, and the drive returns
-    /// [`Error::Left`] when everything under way has ended. A timer or a gate is not waited for.
+    /// The process will end, and the run continues in another one: no effect begins, and the drive returns
+    /// [`Error::Left`] when all effects under way have ended. It does not wait for timers and gates.
     Drain,
-    /// The same at once: what is under way is ended, and begins again in the other process.
+    /// Like `Drain`, at once: effects under way are ended, and begin again in the other process.
     Leave,
 }
 
 impl Driver<'_, '_> {
-    /// A run that must be cancelled from the first moment on, because no one was running it or because its process died
-    /// before it heeded that, does not begin again what it would give up at once: it would be an effect in the world that
-    /// no one asked for. A process that was asked to leave the run, or to end, before this begins nothing either.
+    /// Cancels or kills a run before any effect begins, if that was requested while no process had it or before its
+    /// process died. Effects that the machine would abandon at once are not begun: they would change the world without
+    /// anyone having asked for them. A process that must leave the run or end begins nothing either.
     pub(super) async fn stop_before_anything_begins(&mut self, live: Vec<Command>) -> Result<Vec<Command>, Error> {
         let said = self.drive.stop.borrow().clone();
         let killed = if self.drive.is_resumed { self.signalled_kill()? } else { None };
@@ -46,7 +46,7 @@ impl Driver<'_, '_> {
         self.give_up_before_anything_begins(live).await
     }
 
-    /// What the machine gives up now does not begin.
+    /// Lets the machine abandon effects before they begin.
     pub(super) async fn give_up_before_anything_begins(&mut self, live: Vec<Command>) -> Result<Vec<Command>, Error> {
         let mut left = live;
         loop {
@@ -68,7 +68,7 @@ impl Driver<'_, '_> {
                 {
                     let completed = Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 };
                     match effect {
-                        // They leave no record, as in `abandon`.
+                        // Gates and sleeps leave no record, as in `abandon`.
                         Effect::Gate(_) | Effect::Sleep { .. } => self.machine.complete(&id, completed),
                         effect => self.journal(&id, &effect, completed).await?,
                     }
@@ -90,7 +90,7 @@ impl Driver<'_, '_> {
             Stop::Kill(reason) => self.kill(&reason).await?,
         }
         if self.is_draining {
-            // What a drain held back belongs to a run that is now ended here: what is given up does not begin.
+            // A drain held back effects of a run that is now ended here: abandoned effects do not begin.
             let commands = self.poll().await?;
             self.execute_commands(commands).await?;
             self.is_draining = false;

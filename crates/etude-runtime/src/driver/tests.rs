@@ -1,5 +1,5 @@
-//! The driver with real processes and an engine in memory: every outcome is journaled before anything that follows
-//! from it begins, so a journal that is cut anywhere leads to the same result without repeating what it holds.
+//! Tests of the driver with real processes and an engine in memory: every outcome is journaled before anything that
+//! follows from it begins, so a journal that is cut anywhere leads to the same result without repeating its effects.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl ModelPort for NoModels {
     }
 }
 
-/// A step that notes its name in the ledger and prints `output`.
+/// A step that appends its name to the ledger and prints `output`.
 fn step(name: &str, output: &str) -> Arc<Step> {
     shell(name, &format!("echo {name} >> \"$ETUDE_APP_DIR/ledger\"; echo '{{\"output\":{output}}}'"))
 }
@@ -77,7 +77,7 @@ fn sequence(name: &str, steps: Vec<Arc<Step>>) -> Arc<Sequence> {
     })
 }
 
-/// Constructor, three steps of which the second runs per element, destructor.
+/// A constructor, three steps, of which the second runs per element, and a destructor.
 fn plan() -> Plan {
     let mut each = (*step("each", "5")).clone();
     each.for_each = Some(ForEach {
@@ -108,11 +108,11 @@ fn plan() -> Plan {
 
 struct World {
     dir: tempfile::TempDir,
-    /// Unique: a host ends whatever has the id of its run in its environment, also in a test beside this one.
+    /// Unique: a host ends every process with its run id in the environment, also those of a test beside this one.
     run_id: String,
     engine: Arc<MemoryEngine>,
     limits: Limits,
-    /// A layer, and what counts its model calls.
+    /// Middleware, and the meter of its model calls.
     judge: Option<Arc<dyn crate::host::EffectMiddleware>>,
     meter: Option<Arc<Meter>>,
     is_resumed: bool,
@@ -151,7 +151,7 @@ impl World {
         self.drive_with(plan, session, stop, Arc::new(NoModels), None).await
     }
 
-    /// With models, and with an observer.
+    /// Drives with models and an observer.
     async fn drive_with(
         &self,
         plan: &Plan,
@@ -163,7 +163,7 @@ impl World {
         self.drive_with_events(plan, session, stop, models, None, emit).await
     }
 
-    /// With what layers tell as well.
+    /// Drives with events of middleware as well.
     async fn drive_with_events(
         &self,
         plan: &Plan,
@@ -253,8 +253,8 @@ async fn uninterrupted() -> (RunResult, Vec<Record>, World) {
     (result, session.records().unwrap(), world)
 }
 
-/// a run whose runner died continues at the first unfinished effect and still ends in its destructor; no
-/// finished effect is repeated.
+/// a run whose process died continues at the first unfinished effect and still ends in its destructor; a
+/// finished effect is not repeated.
 #[tokio::test]
 async fn a_journal_cut_after_any_record_leads_to_the_same_result() {
     let (whole, records, first) = uninterrupted().await;
@@ -288,7 +288,7 @@ async fn replayed_outputs_reach_later_steps_unchanged() {
     );
 }
 
-/// the caller that emits without end keeps no run from its end.
+/// middleware that emits without end does not delay the end of a run.
 #[tokio::test]
 async fn layers_that_never_fall_silent_do_not_hold_up_a_run() {
     const ENOUGH: u64 = 1_000_000;
@@ -340,14 +340,14 @@ async fn a_cancelled_run_stays_cancelled_after_a_crash() {
     assert_eq!(world.ledger(), ["after"]);
 }
 
-/// S-79: another process kills a run: what runs is ended, and the destructor does not run.
+/// S-79: another process kills a run: running processes are ended, and the destructor does not run.
 #[tokio::test]
 async fn a_run_is_killed_by_another_process() {
     let world = World::new();
     let session = block_on(world.engine.create(&world.new_run())).unwrap();
     let mut plan = plan();
     plan.body = sequence("p", vec![shell("hold", "exec sleep 60"), step("last", "1")]);
-    // A process that kills a run also cancels it, for those that know of no kill.
+    // A process that kills a run also cancels it, for processes that do not know the kill signal.
     for signal in [record::kill_signal("enough", 1), record::cancel_signal("enough", 1)] {
         world.engine.signal(&world.run_id, &signal).unwrap();
     }
@@ -356,7 +356,7 @@ async fn a_run_is_killed_by_another_process() {
     assert!(!world.ledger().iter().any(|name| name == "after" || name == "last"), "{:?}", world.ledger());
 }
 
-/// S-79: a run that was to be killed, and whose process died on the way, runs no destructor in the next one.
+/// S-79: a run whose process died during a kill runs no destructor in the next process.
 #[tokio::test]
 async fn a_killed_run_stays_killed_after_a_crash() {
     let (_, records, first) = uninterrupted().await;
@@ -369,7 +369,7 @@ async fn a_killed_run_stays_killed_after_a_crash() {
     assert_eq!((result.status, world.ledger()), (Status::Cancelled, Vec::<String>::new()));
 }
 
-/// a destructor that a second signal ended, in a process that died before the run was over, is done again.
+/// a destructor that a second signal ended, in a process that died before the run was over, runs again.
 #[tokio::test]
 async fn a_destructor_that_was_ended_is_done_again() {
     let (_, records, first) = uninterrupted().await;
@@ -396,8 +396,8 @@ async fn a_stop_before_the_first_step_runs_nothing_of_the_pipeline() {
     assert_eq!(world.ledger().last().map(String::as_str), Some("after"));
 }
 
-/// a step that is done again after the destructor has run is followed by the destructor, although that is asked
-/// the same as before; other outcomes that fit are taken.
+/// a step that runs again after the destructor is followed by the destructor again, although its request is the
+/// same as before; other fitting outcomes are reused.
 #[tokio::test]
 async fn what_is_done_again_is_cleaned_up_again() {
     let (_, records, first) = uninterrupted().await;
@@ -413,7 +413,7 @@ async fn what_is_done_again_is_cleaned_up_again() {
     }
 }
 
-/// The journal tells of another effect of the same name: the definition has changed, and no one agreed to that.
+/// The journal has a record of another effect with the same name: the definition has changed without the user's consent.
 #[tokio::test]
 async fn a_record_for_another_request_is_refused() {
     let (_, records, first) = uninterrupted().await;
@@ -427,7 +427,7 @@ async fn a_record_for_another_request_is_refused() {
     assert_eq!(world.ledger(), Vec::<String>::new());
 }
 
-/// A journal that fails stops the run: what follows would not be in it.
+/// A failing journal stops the run: its next records would be missing.
 #[tokio::test]
 async fn a_failing_journal_stops_the_run() {
     #[derive(Debug)]

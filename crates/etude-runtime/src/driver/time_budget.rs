@@ -1,5 +1,5 @@
-//! The time budget of a run over all processes that have it: each notes when it is used up, and now and then
-//! that it is still at work, so that a process that dies takes little of that with it.
+//! The time budget of a run across all its processes. Each process records the budget's end, and a sign
+//! of life at intervals, so that a process that dies loses little of the used time.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use super::{Driver, Error, Timer};
 use crate::engine::{Record, Session};
 use crate::record::{self, Clock};
 
-/// How many signs of life a process gives within the whole budget.
+/// Number of signs of life per whole budget.
 const SIGNS: u64 = 100;
 
-/// They are no further apart, and no nearer together, than this.
+/// Longest interval between two signs of life; the next constant is the shortest.
 const MAX_APART_MS: u64 = 300_000;
 const MIN_APART_MS: u64 = 1000;
 
 pub(super) struct TimeBudget {
     /// The sleep that ends with the time budget of the run.
     pub(super) id: EffectId,
-    /// As the processes before this one have left it.
+    /// The budget as the earlier processes left it.
     before: Option<Clock>,
-    /// When this process says that it is at work.
+    /// Interval of this process's signs of life.
     pub(super) signs: Interval,
 }
 
@@ -40,22 +40,22 @@ impl TimeBudget {
         Self { id, before, signs }
     }
 
-    /// When a budget of `ms` is used up, if it begins or continues at `now_ms`.
+    /// End of a budget of `ms` that begins or continues at `now_ms`, in milliseconds since 1970.
     pub(super) fn ends_ms(&self, now_ms: i64, ms: u64) -> i64 {
         now_ms.saturating_add_unsigned(self.before.map_or(ms, |before| before.left_ms(now_ms).min(ms)))
     }
 
-    /// When the budget was used up, if nothing is left of it at `now_ms`.
+    /// End of the budget in milliseconds since 1970, if it is used up at `now_ms`.
     pub(super) fn over_ms(&self, now_ms: i64) -> Option<i64> {
         self.before.filter(|before| before.left_ms(now_ms) == 0).map(|before| before.ends_ms)
     }
 }
 
 impl Driver<'_, '_> {
-    /// Notes that this process is at work on the run, if that has a time budget.
+    /// Records a sign of life of this process, if the run has a time budget.
     pub(super) async fn give_sign_of_life(&mut self) -> Result<(), Error> {
         let Some(Timer { ends_ms, .. }) = self.sleeping.get(&self.time.id) else { return Ok(()) };
-        // The next effect that would start finds out that this process has lost the run.
+        // If this process has lost the run, the start of the next effect finds out.
         if self.drive.session.check_lease().is_err() {
             return Ok(());
         }

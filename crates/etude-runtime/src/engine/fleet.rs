@@ -1,7 +1,7 @@
-//! The contract of the queue: runs that are accepted now and begun by some process later.
+//! The contract of the queue: a run is accepted now, and a process begins it later.
 //!
-//! A server on an embedded journal is a fleet of one process, or of two while it is replaced. Everything that decides which run is
-//! next lies in the journal, so that limits hold for all processes together.
+//! A server on an embedded journal is a fleet of one process, or of two during a replacement. Everything that decides
+//! the next run is in the journal, so that limits hold for all processes together.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use etude_core::digest::Digest;
 
 use super::{Boxed, Census, Error, Health, LinkEvent, NewRun, Profile, Rules, Session};
 
-/// One minute of age is worth one unit of priority.
+/// Milliseconds of age that are worth one unit of priority: one minute.
 pub const MS_PER_PRIORITY: i64 = 60_000;
 
-/// The name of the queue for runs that name none.
+/// The queue of runs that name none.
 pub const DEFAULT_QUEUE: &str = "default";
 
 /// The tenant of runs that name none.
@@ -20,7 +20,7 @@ pub const DEFAULT_TENANT: &str = "default";
 
 /// Accepts runs, and hands them to the processes that drive them.
 pub trait Fleet: Send + Sync {
-    /// The name of this process as others see it; `None` if machines do not share the runs.
+    /// The name of this process for others; `None` if machines do not share the runs.
     fn worker(&self) -> Option<String> {
         None
     }
@@ -30,50 +30,50 @@ pub trait Fleet: Send + Sync {
         None
     }
 
-    /// Accepts a run that no process has begun ([`super::RunState::Queued`]), together with its unique keys, or finds the run that
-    /// has one of them. Once the future is ready, the run survives any death of this process.
+    /// Accepts a run in the state [`super::RunState::Queued`], together with its unique keys, or finds the run that has
+    /// one of the keys. Once the future is ready, the run survives any death of this process.
     ///
     /// # Errors
     /// [`Error::Exists`] if there is a run of that id.
     fn enqueue<'f>(&'f self, submission: &'f Submission) -> Boxed<'f, Result<Enqueued, Error>>;
 
-    /// Takes the queued run that is next, if there is one that may begin within the limits. It is then running. An empty queue is
-    /// only read.
+    /// Takes the next queued run that may begin within the limits, and sets it running. An empty queue causes no write.
     ///
     /// # Errors
     /// The store fails.
     fn next(&self, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error>;
 
-    /// Takes the queued runs that are next, in their order: at most `count`, as by [`Fleet::next`]. An engine may take fewer than there are.
+    /// Takes the next queued runs, in their order: at most `count`, as by [`Fleet::next`]. An engine may take fewer
+    /// than exist.
     ///
     /// # Errors
-    /// The store fails before one is taken.
+    /// The store fails before the first run is taken.
     fn next_few(&self, limits: &Limits, count: usize, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error> {
         let next = if count == 0 { None } else { self.next(limits, now_ms)? };
         Ok(Vec::from_iter(next))
     }
 
-    /// Takes this run, if the limits allow another one; else `None`. A queued run is then running, any other one keeps its state
-    /// until that is set. It counts from now on, whatever began it.
+    /// Takes this run, if the limits allow another one; else `None`. A queued run is then running; any other run keeps
+    /// its state until that is set. From now on the run counts against limits, however it began.
     ///
     /// # Errors
-    /// [`Error::Unknown`], or [`Error::Busy`] if somebody else has it.
+    /// [`Error::Unknown`], or [`Error::Busy`] if another process has the run.
     fn take(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<Box<dyn Session>>, Error>;
 
-    /// Where a queued run stands. `None` if it is not queued.
+    /// Position of a queued run. `None` if the run is not queued.
     ///
     /// # Errors
     /// [`Error::Unknown`].
     fn place(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<QueuePlace>, Error>;
 
-    /// How many processes have died with the run since its last record. One that lets go of a run has not died. A run that takes
-    /// each process down must not be taken for ever.
+    /// Number of processes that have died with the run since its last record. A process that releases a run has not
+    /// died. The number stops a run that takes each process down from being taken for ever.
     ///
     /// # Errors
     /// [`Error::Unknown`].
     fn deaths(&self, run_id: &str) -> Result<u32, Error>;
 
-    /// The workers that have died with the run since its last record, the last one included: see [`Fleet::deaths`].
+    /// The workers that have died with the run since its last record, including the last one: see [`Fleet::deaths`].
     ///
     /// # Errors
     /// [`Error::Unknown`].
@@ -82,8 +82,8 @@ pub trait Fleet: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// The cost in US dollars that the result documents of a tenant's runs state, of those that were created at `since_ms` or later and end or
-    /// wait. `None`: this engine reads no documents.
+    /// Cost in US dollars of a tenant's runs, by the result documents of runs that were created at `since_ms` or later
+    /// and have ended or wait. `None` if this engine reads no documents.
     ///
     /// # Errors
     /// The store fails.
@@ -101,16 +101,17 @@ pub trait Fleet: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Whether this process can drive runs: who has logged in may, and large values can be kept and read from here. An object of its own is
-    /// written, read and removed; of a run nothing is touched.
+    /// Checks that this process can drive runs: its login has the permissions, and large values can be kept and read
+    /// from here. It writes, reads and removes an object of its own, and touches no run.
     ///
     /// # Errors
-    /// [`Error::Refused`] if not, [`Error::ValuesAway`] if the store of large values does not answer, or the store fails.
+    /// [`Error::Refused`] if it cannot, [`Error::ValuesAway`] if the store of large values does not answer, or the
+    /// store fails.
     fn check_work(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Whether the store of large values answers now. Nothing is written.
+    /// Checks that the store of large values answers now. Writes nothing.
     ///
     /// # Errors
     /// [`Error::ValuesAway`] if it does not, [`Error::Refused`] if it refuses this process, or the store fails.
@@ -127,33 +128,34 @@ pub trait Fleet: Send + Sync {
         Ok(())
     }
 
-    /// Tells others that this worker takes no more runs.
+    /// Announces that this worker takes no more runs.
     fn retire(&self) {}
 
-    /// How this process stands with the store.
+    /// Relation of this process to the store, in figures.
     fn health(&self) -> Health {
         Health::default()
     }
 
-    /// Whether the store takes writes now. Nothing is written, and an answer does not take long.
+    /// Checks that the store takes writes now. Writes nothing, and does not take long.
     ///
     /// # Errors
-    /// Why it does not: it cannot be reached, was moved, or may only be read.
+    /// The reason why it does not: the store cannot be reached, was moved, or is read-only.
     fn check_writes(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// What has happened to the connection since this was last asked.
+    /// Events of the connection since the last call.
     fn link_events(&self) -> Vec<LinkEvent> {
         Vec::new()
     }
 
-    /// Returns when another process may have queued a run. It may never return: who waits for runs looks for them as well.
+    /// Returns when another process may have queued a run. It may never return, so a caller that waits for runs polls
+    /// as well.
     fn rung(&self) -> Boxed<'_, ()> {
         Box::pin(std::future::pending())
     }
 
-    /// Whether a run waits in the queue of `limits`: a claim for no run, for a process that has no place.
+    /// True if a run waits in the queue of `limits`: a claim that takes no run, for a process without a free place.
     ///
     /// # Errors
     /// The store fails.
@@ -170,7 +172,7 @@ pub trait Fleet: Send + Sync {
         Ok(Census::default())
     }
 
-    /// The rules of the fleet, as they were applied last.
+    /// The rules of the fleet, as last applied.
     ///
     /// # Errors
     /// The store fails.
@@ -178,47 +180,47 @@ pub trait Fleet: Send + Sync {
         Ok(Rules::default())
     }
 
-    /// Takes the queued runs whose time to wait is over. They stay queued until their state is set.
+    /// Takes the queued runs whose queue timeout has passed. They stay queued until their state is set.
     ///
     /// # Errors
     /// The store fails.
     fn expired(&self, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error>;
 }
 
-/// A run to be queued.
+/// A request to queue a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submission {
-    /// What the run is created with; its id is new.
+    /// The run as it will be created; its id is new.
     pub run: NewRun,
     /// Keys that only one run has: of an idempotent request, a tick, a delivery. They live as long as their run.
     pub keys: Vec<UniqueKey>,
-    /// The queue takes no more runs than this.
+    /// Maximum number of runs in the queue.
     pub max_queued: Option<u64>,
-    /// The run is refused while as many runs of its limit group are queued or running as may run at once.
+    /// True to refuse the run while its limit group has as many queued or running runs as may run at once.
     pub needs_room: bool,
 }
 
-/// A key that only one run has.
+/// A key that is unique among runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UniqueKey {
-    /// The key, with a word for its kind and owner: another token's key is another key.
+    /// The key, with a word for its kind and owner: the keys of two tokens never collide.
     pub key: String,
-    /// Hash of the request, to notice another request under the same key.
+    /// Hash of the request, to detect another request under the same key.
     pub digest: Option<Digest>,
 }
 
-/// What became of a submission.
+/// Result of a submission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Enqueued {
     /// The run is queued.
     Accepted,
     /// Another run has one of the keys. Nothing was written.
     Repeated {
-        /// The run. It may have been removed: its keys live for [`super::KEY_LIFE_MS`] at least.
+        /// The other run. It may have been removed: its keys live for at least [`super::KEY_LIFE_MS`].
         run_id: String,
         /// The first key of the submission that the other run has.
         key: String,
-        /// Its request was the same: both have no digest, or equal ones.
+        /// True if both requests are the same: both have no digest, or equal ones.
         is_same: bool,
     },
     /// The queue is full. Nothing was written.
@@ -232,7 +234,7 @@ pub enum Enqueued {
     },
 }
 
-/// Why a fleet takes no run.
+/// Reason why a fleet refuses a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// No such queue has been applied.
@@ -243,39 +245,39 @@ pub enum Refusal {
     Quota {
         /// The name of the tenant, as it stands in the configuration.
         tenant: String,
-        /// The member of the configuration.
+        /// Name of the quota in the configuration.
         quota: &'static str,
-        /// The number that was found, with its unit.
+        /// The current number, with its unit.
         found: String,
         /// The limit, with its unit.
         limit: String,
     },
 }
 
-/// What the processes of a journal may run at once, all together. Suspended runs do not count.
+/// Limits of the runs that all processes of a journal may run at once. Suspended runs do not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// The name of the queue from which runs are taken.
     pub queue: String,
-    /// Number of runs that came from a queue.
+    /// Maximum number of runs that came from a queue.
     pub max_runs: u32,
     /// The runs that the process can drive.
     pub takes: Takes,
 }
 
-/// Which queued runs a process takes.
+/// Filter of the queued runs that a process takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Takes {
     /// Every run of the queue, with and without a bundle.
     Any,
-    /// Those of apps in these directories, which bring no bundle along.
+    /// Runs without a bundle, of apps in these directories.
     Apps(Vec<String>),
-    /// Those that bring their app along as a bundle.
+    /// Runs that bring their app along as a bundle.
     Bundles,
 }
 
 impl Takes {
-    /// True if a run of `app` is among them; `has_bundle` if it brings its app along.
+    /// True if the process takes a run of `app`; `has_bundle` if the run brings its app along.
     pub fn fits(&self, app: &str, has_bundle: bool) -> bool {
         match self {
             Self::Any => true,
@@ -292,24 +294,24 @@ impl Limits {
     }
 }
 
-/// Where a queued run stands.
+/// Position of a queued run, and the reason why it waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuePlace {
-    /// From 1.
+    /// Position in the queue, from 1.
     pub position: u64,
-    /// Why it has not begun.
+    /// Reason why the run has not begun.
     pub reason: QueueReason,
 }
 
 etude_core::words! {
-    /// Why a queued run has not begun.
+    /// Reason why a queued run has not begun.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum QueueReason {
-        /// There are as many runs as there may be, or earlier ones in the queue.
+        /// The maximum number of runs is reached, or earlier runs are in the queue.
         MaxRuns = "max_runs",
-        /// There are as many runs of its pipeline and key as there may be.
+        /// The maximum number of runs of its pipeline and key is reached.
         Pipeline = "pipeline",
-        /// Its time has not come.
+        /// The run's time has not come.
         NotBefore = "not_before",
     }
 }
@@ -332,28 +334,28 @@ etude_core::words! {
     }
 }
 
-/// Where a run comes from, and when it may begin.
+/// Origin of a run, and the rules for its beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Placement {
     /// The way in which the run was requested.
     pub cause: Cause,
-    /// Who asked for it: the name of a token, or `webhook:NAME`.
+    /// Submitter: the name of a token, or `webhook:NAME`.
     pub by: Option<String>,
     /// Labels by key, as the submitter chose them; listings and limits refer to them.
     pub labels: BTreeMap<String, String>,
-    /// The run whose target and input it has.
+    /// The run whose target and input this run repeats.
     pub again_of: Option<String>,
-    /// From -100 to 100; higher ones begin earlier.
+    /// From -100 to 100; runs of higher priority begin earlier.
     pub priority: i32,
-    /// It begins no earlier, in milliseconds since 1970.
+    /// Earliest beginning, in milliseconds since 1970.
     pub not_before_ms: Option<i64>,
-    /// How long it may stay queued after it could begin.
+    /// Maximum time in the queue after the run could begin, in milliseconds.
     pub queue_timeout_ms: Option<u64>,
-    /// The limit that it shares with others.
+    /// The limit that the run shares with others.
     pub limit_group: Option<LimitGroup>,
-    /// Whose it is, on a fleet with several tenants.
+    /// Tenant that owns the run, on a fleet with several tenants.
     pub tenant: Option<String>,
-    /// The queue that it waits in; `None`: [`DEFAULT_QUEUE`].
+    /// The queue of the run; `None`: [`DEFAULT_QUEUE`].
     pub queue: Option<String>,
     /// Hash of the app's bundle, on a fleet.
     pub bundle: Option<Digest>,
@@ -364,28 +366,28 @@ pub struct Placement {
 pub struct LimitGroup {
     /// App, pipeline and key in one text.
     pub name: String,
-    /// Number of its runs at once; suspended ones do not count.
+    /// Maximum number of its runs at once; suspended ones do not count.
     pub max_runs: u32,
 }
 
 impl Placement {
-    /// Where it stands among the queued runs, in milliseconds: the smallest is next. Age counts from `created_at_ms`.
+    /// Rank among the queued runs, in milliseconds: the smallest is next. Age counts from `created_at_ms`.
     pub fn rank(&self, created_at_ms: i64) -> i64 {
         created_at_ms.saturating_sub(i64::from(self.priority) * MS_PER_PRIORITY)
     }
 
-    /// When it must have begun, in milliseconds since 1970.
+    /// Latest beginning, in milliseconds since 1970; `None` without a queue timeout.
     pub fn expires_at_ms(&self, created_at_ms: i64) -> Option<i64> {
         let could_begin = self.not_before_ms.map_or(created_at_ms, |at| at.max(created_at_ms));
         self.queue_timeout_ms.map(|ms| could_begin.saturating_add_unsigned(ms))
     }
 
-    /// The queue that it waits in.
+    /// Name of the run's queue.
     pub fn queue(&self) -> &str {
         self.queue.as_deref().unwrap_or(DEFAULT_QUEUE)
     }
 
-    /// The name of the limit that it shares.
+    /// Name of the limit that the run shares with others.
     pub fn group_name(&self) -> Option<&str> {
         self.limit_group.as_ref().map(|group| group.name.as_str())
     }

@@ -1,86 +1,87 @@
-//! The contract of the ledger: what became of ticks, deliveries and notices.
+//! The contract of the ledger: the outcomes of ticks, deliveries and notices.
 //!
-//! An entry and the run that it begins are written in one transaction, so that several servers on one journal begin one run.
+//! An entry and the run that it begins are written in one transaction, so that several servers on one journal begin a
+//! single run.
 
 use super::{Boxed, Error, Submission};
 
 /// A store of entries, each in a book and with a key that is unique there.
 pub trait Ledger: Send + Sync {
-    /// Writes an entry, with the run that it begins, if the entry of its book and key is what [`Write::expected`] says. Once the
-    /// future is ready, both survive any death of this process.
+    /// Writes an entry, with the run that it begins, if the present entry meets [`Write::expected`]. Once the future is
+    /// ready, both survive any death of this process.
     ///
     /// # Errors
     /// The store fails.
     fn write<'l>(&'l self, write: &'l Write) -> Boxed<'l, Result<Written, Error>>;
 
-    /// The entries that `query` asks for, newest first; those with the same `at_ms` by their keys.
+    /// The entries that match `query`, newest first; entries with the same `at_ms` by their keys.
     ///
     /// # Errors
     /// The store fails.
     fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>, Error>;
 
-    /// Removes old entries. Returns how many; if there are none, nothing is written.
+    /// Removes old entries. Returns their number; if there are none, nothing is written.
     ///
     /// # Errors
     /// The store fails.
     fn remove_entries(&self, old: &OldEntries) -> Result<u64, Error>;
 }
 
-/// Entries that are not needed any more: nothing is due, and the run that they began is gone, if there was one.
+/// Filter of entries that are not needed any more: they have no due time, and the run that they began, if any, is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OldEntries {
     /// The book whose entries are removed; others stay as they are.
     pub book: String,
-    /// Only those in one of these states.
+    /// Only entries in one of these states.
     pub states: Vec<String>,
-    /// Only those with `at_ms` before.
+    /// Only entries with `at_ms` before this time.
     pub before_ms: i64,
-    /// At most this many.
+    /// Maximum number of entries to remove.
     pub limit: u32,
 }
 
-/// What became of one thing.
+/// State of one tick, delivery or notice.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entry {
-    /// The book: a word for its kind, and whose it is.
+    /// The book: a word for its kind, and its owner.
     pub book: String,
-    /// What it is about; once in its book.
+    /// Subject of the entry; unique in its book.
     pub key: String,
-    /// When that was, or should have been, in milliseconds since 1970.
+    /// Time of the subject, or its scheduled time, in milliseconds since 1970.
     pub at_ms: i64,
-    /// Where it stands: a word of its book.
+    /// State of the entry: a word of its book.
     pub state: String,
-    /// When something must be done about it, in milliseconds since 1970.
+    /// Time at which the entry needs work, in milliseconds since 1970; `None` if it needs none.
     pub due_ms: Option<i64>,
-    /// The run that it began, or is about.
+    /// The run that the entry began, or concerns.
     pub run_id: Option<String>,
-    /// Everything else: a JSON document.
+    /// Everything else, as a JSON document.
     pub body: String,
 }
 
-/// How the names of books begin whose entries are removed with their runs: they have values of these.
+/// Prefix of the names of books whose entries refer to values of their runs; the entries are removed with the runs.
 pub const OF_RUN: &str = "run:";
 
-/// The book of unique keys whose runs were removed before a day was over: an engine's own.
+/// The engine's own book of unique keys whose runs were removed before a day was over.
 pub const KEYS: &str = "keys of removed runs";
 
-/// How long a unique key lives at least, in milliseconds.
+/// Minimum life of a unique key, in milliseconds.
 pub const KEY_LIFE_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// An entry to be written.
+/// An entry to write, and the conditions of the write.
 #[derive(Debug, Clone)]
 pub struct Write {
-    /// The entry. Its `run_id` is that of the submission, if there is one.
+    /// The entry. If there is a submission, `run_id` is the run of it.
     pub entry: Entry,
     /// The condition on the present entry; if it does not hold, nothing is written.
     pub expected: Expected,
     /// The run that begins.
     pub submission: Option<Submission>,
-    /// No other run of the book may be unfinished.
+    /// True if no other run of the book may be unfinished.
     pub is_alone: bool,
 }
 
-/// What must be there for an entry to be written.
+/// Condition on the present entry of the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expected {
     /// No entry of the key.
@@ -92,14 +93,14 @@ pub enum Expected {
         /// The time in [`Entry::due_ms`], in milliseconds since 1970; `None`: it must have none.
         due_ms: Option<i64>,
     },
-    /// An entry that is equal in all fields.
+    /// An entry that is equal in every field.
     Exactly(Box<Entry>),
     /// An entry or none.
     Anything,
 }
 
 impl Expected {
-    /// True if what was found is what must be there.
+    /// True if the present entry meets the condition.
     pub fn fits(&self, found: Option<&Entry>) -> bool {
         match (self, found) {
             (Self::Anything, _) | (Self::Nothing, None) => true,
@@ -110,12 +111,12 @@ impl Expected {
     }
 }
 
-/// What became of a write.
+/// Result of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Written {
     /// The entry is written.
     Done,
-    /// There is another entry than expected; `None`: there is none. Nothing was written.
+    /// The present entry does not meet the condition; `None`: there is none. Nothing was written.
     Other(Option<Box<Entry>>),
     /// These runs of the book are unfinished. Nothing was written.
     Busy(Vec<String>),
@@ -135,27 +136,27 @@ pub enum Written {
     },
 }
 
-/// A filter of entries; fields that are `None` let all pass.
+/// A filter of entries; fields that are `None` match every entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EntryQuery {
     /// Only entries of this book.
     pub book: String,
     /// Only this key.
     pub key: Option<String>,
-    /// Only those in this state.
+    /// Only entries in this state.
     pub state: Option<String>,
-    /// Only those with `at_ms` from here on.
+    /// Only entries with `at_ms` at or after this time.
     pub from_ms: Option<i64>,
-    /// Only those with `at_ms` up to here.
+    /// Only entries with `at_ms` at or before this time.
     pub until_ms: Option<i64>,
-    /// Only those after this position in the list: `at_ms` and key of the last one before.
+    /// Only entries after this position in the list: `at_ms` and key of the last entry of the previous page.
     pub after: Option<(i64, String)>,
-    /// Only those with `due_ms` up to here.
+    /// Only entries with `due_ms` at or before this time.
     pub due_ms: Option<i64>,
-    /// Only those of this run.
+    /// Only entries of this run.
     pub run_id: Option<String>,
-    /// Only those whose run has not ended.
+    /// True for only entries whose run has not ended.
     pub is_unfinished: bool,
-    /// At most this many.
+    /// Maximum number of entries; `None`: all.
     pub limit: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! How long a reader waits for a store that is away.
+//! Time that a reader waits for an unavailable store.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -7,8 +7,8 @@ thread_local! {
     static PATIENCE: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
-/// Does `read` on this thread with a patience of its own: reads of an engine whose store is away fail after about this time. Writes
-/// of a run, and reads elsewhere, wait as long as the engine does.
+/// Runs `read` with its own patience on this thread: if the engine's store is away, the reads fail after about this
+/// time. Writes of a run, and reads on other threads, wait for the engine's own time.
 pub fn with_patience<T>(patience: Duration, read: impl FnOnce() -> T) -> T {
     struct Before(Option<Duration>);
     impl Drop for Before {
@@ -20,7 +20,7 @@ pub fn with_patience<T>(patience: Duration, read: impl FnOnce() -> T) -> T {
     read()
 }
 
-/// The patience of reads on this thread, if it is not that of the engine.
+/// The patience of reads on this thread, if it differs from the engine's.
 pub fn patience() -> Option<Duration> {
     PATIENCE.get()
 }

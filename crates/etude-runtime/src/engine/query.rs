@@ -1,57 +1,58 @@
-//! Which runs a list shows, and what it says about each.
+//! Filter, order and rows of run lists.
 
 use etude_core::digest::Digest;
 
 use super::{Cause, DEFAULT_TENANT, Placement, RunState};
 
-/// A filter of runs; fields that are `None` or empty let all pass.
+/// A filter of runs; fields that are `None` or empty match every run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Query {
-    /// Only the run of exactly this id.
+    /// Only the run with exactly this id.
     pub id: Option<String>,
-    /// Only those of one of these app directories; empty: all.
+    /// Only runs of one of these app directories; empty: all.
     pub apps: Vec<String>,
-    /// Only those of this target.
+    /// Only runs of this target.
     pub target: Option<String>,
-    /// Only those in one of these states; empty: all.
+    /// Only runs in one of these states; empty: all.
     pub states: Vec<RunState>,
-    /// Of the running ones, only those without a driver (`true`), or with one (`false`).
+    /// Among running runs, only those without a driver (`true`), or with one (`false`).
     pub is_interrupted: Option<bool>,
-    /// Only those created before, in milliseconds since 1970.
+    /// Only runs created before this time, in milliseconds since 1970.
     pub created_before_ms: Option<i64>,
-    /// Only those created at or after this time, in milliseconds since 1970.
+    /// Only runs created at or after this time, in milliseconds since 1970.
     pub created_since_ms: Option<i64>,
-    /// Only those whose id begins with this text, or whose target's name or one of whose labels (`KEY:VALUE`) contains it.
+    /// Only runs whose id begins with this text, or whose target's name or one of whose labels (`KEY:VALUE`) contains it.
     pub text: Option<String>,
-    /// Only those that began so.
+    /// Only runs that were requested in this way.
     pub cause: Option<Cause>,
-    /// Only those of this tenant.
+    /// Only runs of this tenant.
     pub tenant: Option<String>,
-    /// Only those with all of these labels.
+    /// Only runs with all of these labels.
     pub labels: Vec<(String, String)>,
-    /// Only those that share this limit.
+    /// Only runs that share this limit.
     pub limit_group: Option<String>,
-    /// Only those that a list shows after this run.
+    /// Only runs after this one in the list.
     pub after: Option<Cursor>,
-    /// Most rows of a page; `None`: all.
+    /// Maximum number of rows of a page; `None`: all.
     pub limit: Option<u32>,
 }
 
-/// The place of a run in a list that is newest first. It stays the same for as long as the run is there.
+/// The position of a run in a list that is newest first. It never changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
-    /// When the run was created, in milliseconds since 1970.
+    /// Time of the run's creation, in milliseconds since 1970.
     pub created_at_ms: i64,
     /// [`RunRow::number`].
     pub number: i64,
 }
 
-/// The part of a target that names it: `deploy` of `machine:deploy`.
+/// The name within a target: `deploy` of `machine:deploy`.
 pub fn name_of(target: &str) -> &str {
     target.split_once(':').map_or(target, |(_, name)| name)
 }
 
-/// The values that a run needs by the text of its header alone: a large input lies beside it (`input_at`), and no record refers to it.
+/// The values that the text of a run's header refers to: a large input lies beside the header (`input_at`), and no
+/// record refers to it.
 pub fn values_of_header(header: &str) -> impl Iterator<Item = Digest> {
     const MARK: &str = r#""input_at":[""#;
     // Within a string of the header, the quotation marks would be escaped.
@@ -60,14 +61,14 @@ pub fn values_of_header(header: &str) -> impl Iterator<Item = Digest> {
 }
 
 impl Query {
-    /// Cached outputs that were stored before this go with the runs that a prune removes. They belong to no run: a query for some
-    /// runs leaves them alone.
+    /// Time before which cached outputs are removed together with the pruned runs, in milliseconds since 1970. Cached
+    /// outputs belong to no run, so a query for particular runs has none.
     pub fn cache_before_ms(&self) -> Option<i64> {
         let of_all = Self { states: self.states.clone(), created_before_ms: self.created_before_ms, ..Self::default() };
         if *self == of_all { self.created_before_ms } else { None }
     }
 
-    /// True if the run is meant, whatever the upper bound is.
+    /// True if the run passes the filter, regardless of `limit`.
     pub fn matches(&self, row: &RunRow) -> bool {
         let is_running = row.state == RunState::Running;
         let has = |(key, value): &(String, String)| row.placement.labels.get(key) == Some(value);
@@ -90,12 +91,12 @@ impl Query {
     }
 }
 
-/// A run in a listing.
+/// Row of a run in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunRow {
     /// The id of the run, unique for ever ([`crate::run_id::new`]).
     pub id: String,
-    /// Its number: a run that was accepted later has a larger one.
+    /// Sequence number: a run that was accepted later has a larger one.
     pub number: i64,
     /// The app's directory.
     pub app: String,
@@ -103,24 +104,24 @@ pub struct RunRow {
     pub target: String,
     /// The state, as it was last written.
     pub state: RunState,
-    /// True if a driver has it right now. A run that is `running` without one was interrupted.
+    /// True if a driver has the run right now. A `running` run without a driver was interrupted.
     pub is_live: bool,
-    /// The worker that has it, or had it when it died; `None` where machines do not share runs.
+    /// The worker that has the run, or had it when it died; `None` where machines do not share runs.
     pub worker: Option<String>,
-    /// When it was created, in milliseconds since 1970.
+    /// Time of creation, in milliseconds since 1970.
     pub created_at_ms: i64,
-    /// When a driver first had it, in milliseconds since 1970; `None` if it never began.
+    /// Time at which a driver first had the run, in milliseconds since 1970; `None` if it never began.
     pub started_at_ms: Option<i64>,
-    /// When its state last changed, in milliseconds since 1970.
+    /// Time of the last change of state, in milliseconds since 1970.
     pub changed_at_ms: i64,
-    /// Number of its last change of state: see `Engine::changes`.
+    /// Number of the last change of state: see `Engine::changes`.
     pub change: u64,
-    /// Where it comes from, and when it may begin.
+    /// Origin of the run, and the rules for its beginning.
     pub placement: Placement,
 }
 
 impl RunRow {
-    /// Its place in a list.
+    /// Position of the run in a list.
     pub const fn cursor(&self) -> Cursor {
         Cursor { created_at_ms: self.created_at_ms, number: self.number }
     }
@@ -134,23 +135,23 @@ impl RunRow {
 /// The number of runs per status.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// No process has begun them.
+    /// Runs that no process has begun.
     pub queued: u64,
-    /// A driver has them.
+    /// Runs with a driver.
     pub running: u64,
-    /// They wait for a signal.
+    /// Runs that wait for a signal.
     pub waiting: u64,
-    /// They wait for a time, outside any process.
+    /// Runs that wait for a time, outside any process.
     pub sleeping: u64,
-    /// They were running when their process died.
+    /// Runs whose process died while they were running.
     pub interrupted: u64,
-    /// They ended, and everything worked.
+    /// Ended runs in which everything worked.
     pub succeeded: u64,
-    /// They ended, and something did not work.
+    /// Ended runs in which something did not work.
     pub failed: u64,
-    /// Somebody stopped them.
+    /// Ended runs that were cancelled.
     pub cancelled: u64,
-    /// They are in another engine.
+    /// Runs that continue in another engine.
     pub moved: u64,
 }
 
@@ -171,7 +172,7 @@ impl Counts {
         *count += more;
     }
 
-    /// All of them.
+    /// Sum over all states.
     pub const fn total(&self) -> u64 {
         let Self { queued, running, waiting, sleeping, interrupted, succeeded, failed, cancelled, moved } = self;
         *queued + *running + *waiting + *sleeping + *interrupted + *succeeded + *failed + *cancelled + *moved

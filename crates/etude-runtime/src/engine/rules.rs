@@ -11,58 +11,58 @@ pub struct Rules {
     pub queues: BTreeMap<String, QueueRules>,
     /// The tenants that have limits.
     pub tenants: BTreeMap<String, TenantRules>,
-    /// Where large values are: the URL of object storage. `None`: with the journal.
+    /// URL of the object storage of large values. `None`: they are kept with the journal.
     pub blobs: Option<String>,
 }
 
-/// What holds for the runs of a queue. Limits are numbers of live runs (K-33).
+/// Rules for the runs of a queue. Limits are numbers of live runs (K-33).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueRules {
-    /// A worker looks at the queues of a higher one first.
+    /// Priority of the queue: a worker looks at queues of higher priority first.
     pub priority: i32,
-    /// In the queue; `None`: any number.
+    /// Maximum in the queue; `None`: any number.
     pub limit: Option<u32>,
-    /// Of each tenant in the queue; `None`: any number.
+    /// Maximum of each tenant in the queue; `None`: any number.
     pub per_tenant: Option<u32>,
-    /// Of each app in the queue; `None`: any number.
+    /// Maximum of each app in the queue; `None`: any number.
     pub per_app: Option<u32>,
-    /// With a label, by its key and value.
+    /// Maximum of runs with a label, by its key and value.
     pub per_label: BTreeMap<(String, String), u32>,
-    /// What a submitter may grant.
+    /// Permissions that a submitter may grant.
     pub allow: Allow,
-    /// Every step runs in a sandbox or not at all (K-55).
+    /// True if every step must run in a sandbox (K-55).
     pub is_untrusted: bool,
 }
 
-/// What a submitter may grant to a run (K-54).
+/// Permissions that a submitter may grant to a run (K-54).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allow {
-    /// Steps whose sandbox lets them use the network.
+    /// Network access for steps in a sandbox.
     pub network: bool,
     /// Steps without a sandbox.
     pub unsandboxed: bool,
-    /// Agents that ask for nothing.
+    /// Agents without approvals.
     pub yolo: bool,
-    /// Folders of the workers that agents may read and write, with all that is in them.
+    /// Folders of the workers that agents may read and write, recursively.
     pub folders: Vec<String>,
 }
 
-/// What holds for the runs of a tenant.
+/// Rules for the runs of a tenant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TenantRules {
-    /// The most live runs, in all queues (K-33).
+    /// Maximum number of live runs, in all queues (K-33).
     pub live: Option<u32>,
-    /// The most queued runs, as all that follows a quota at submission (K-57).
+    /// Maximum number of queued runs; like the quotas below it is checked at submission (K-57).
     pub queued: Option<u64>,
-    /// The most records of runs that were submitted within a day.
+    /// Maximum number of records of runs that were submitted within a day.
     pub records_per_day: Option<u64>,
-    /// The most bytes in the database.
+    /// Maximum size in the database, in bytes.
     pub bytes: Option<u64>,
-    /// The highest cost of runs that were submitted within a day, in US dollars.
+    /// Maximum cost of runs that were submitted within a day, in US dollars.
     pub cost_usd_per_day: Option<f64>,
 }
 
-/// The most live runs of a queue that says nothing else.
+/// Limit of live runs of a queue that sets none.
 pub const DEFAULT_LIMIT: u32 = 500;
 
 impl Default for QueueRules {

@@ -1,4 +1,4 @@
-//! The ledger in memory.
+//! The ledger of the memory engine.
 
 use super::{Memory, MemoryEngine, lock};
 use crate::engine::{Boxed, Enqueued, Entry, EntryQuery, Error, Ledger, OldEntries, Write, Written};

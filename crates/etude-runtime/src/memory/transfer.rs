@@ -1,4 +1,4 @@
-//! Moving runs into and out of memory.
+//! Transfer of runs into and out of the memory engine.
 
 use super::{Memory, MemoryEngine, lock};
 use crate::engine::{ArchivedRun, Captured, Error, RunState, Stamp, Transfer, UniqueKey};

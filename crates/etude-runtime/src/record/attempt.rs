@@ -1,4 +1,4 @@
-//! The record that a run which had ended is continued (A-5.6, ADR 0041).
+//! The record that continues a finished run (A-5.6, ADR 0041).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,33 +14,33 @@ use super::{ATTEMPT, REOPENED, VERSION};
 use crate::blob::BlobStore;
 use crate::engine::Record;
 
-/// What a further attempt at a run begins with.
+/// Beginning of a further attempt at a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Continuation {
-    /// Which attempt it is, from 2.
+    /// Number of the attempt, from 2.
     pub number: u32,
-    /// The attempt whose constructor opened its scope: itself, unless that scope is still open.
+    /// The attempt whose constructor opened the scope: this one, unless an earlier scope is still open.
     pub scope: u32,
-    /// The places of the records that no longer count.
+    /// The indexes of the void records.
     pub without: Vec<usize>,
-    /// What the whole run may cost, all attempts together.
+    /// Limits of the whole run, all attempts together.
     pub limits: Limits,
-    /// What everything that no longer counts has cost, in earlier continuations as well.
+    /// Usage of all void outcomes, including earlier continuations.
     pub usage: Usage,
     /// Time that earlier attempts have taken, in milliseconds.
     pub used_ms: u64,
-    /// When it begins, in milliseconds since 1970.
+    /// Beginning of the attempt, in milliseconds since 1970.
     pub at_ms: i64,
-    /// Cached outputs are not used, only stored: requested work must run again, in this attempt and in those that
-    /// continue it.
+    /// True if cached outputs are only stored, not used: requested work must run again, in this attempt and in those
+    /// that continue it.
     pub refresh: bool,
-    /// The parts that this attempt and earlier ones start again, as beginnings of effect ids, each with the last attempt that did.
-    /// Empty where no questions are asked together.
+    /// The parts that this attempt and earlier ones start again, as beginnings of effect ids, each with the last
+    /// attempt that did. Empty where no questions are asked together.
     pub restarts: BTreeMap<String, u32>,
 }
 
 impl Continuation {
-    /// The record that says so.
+    /// The record of this continuation.
     pub fn to_record(&self) -> Record {
         let mut body = json!({
             "v": VERSION, "attempt": self.number, "scope": self.scope, "without": self.without,
@@ -56,12 +56,12 @@ impl Continuation {
         Record { key: ATTEMPT.to_owned(), request: Digest::of(b"attempt"), body: body.to_string(), blobs: Vec::new() }
     }
 
-    /// The last continuation of a run, with its place; `None` in the first attempt.
+    /// The last continuation of a run, with its index; `None` in the first attempt.
     pub fn last(records: &[Record]) -> Option<(usize, Self)> {
         records.iter().enumerate().rev().find_map(|(at, record)| Some((at, Self::of(record)?)))
     }
 
-    /// What `record` begins; `None` if it is another record.
+    /// The continuation in `record`; `None` if it is another record.
     pub fn of(record: &Record) -> Option<Self> {
         if record.key != ATTEMPT {
             return None;
@@ -82,12 +82,12 @@ impl Continuation {
         })
     }
 
-    /// What the machine of a run that was begun by version `abi` of the interpreter is given of the attempt.
+    /// The attempt in the machine's form.
     pub fn attempt(&self) -> Attempt {
         Attempt::new(self.number, self.scope)
     }
 
-    /// What this attempt may cost: of the time, what earlier ones have left.
+    /// Limits of this attempt: of the time, the rest that earlier attempts have left.
     pub fn limits_left(&self) -> Limits {
         let timeout_ms = self.limits.timeout_ms.map(|ms| ms.saturating_sub(self.used_ms).max(1));
         Limits { timeout_ms, ..self.limits }
@@ -99,8 +99,8 @@ pub fn attempt_number(records: &[Record]) -> u32 {
     Continuation::last(records).map_or(1, |(_, last)| last.number)
 }
 
-/// What the machine of a run receives as spent before this attempt, besides what was spent before the run: on
-/// outcomes that no longer count, and on those that are kept from before the current scope.
+/// Usage that the machine of a run receives as spent before this attempt, besides the usage before the run: by void
+/// outcomes, and by outcomes kept from before the current scope.
 pub fn spent_before(records: &[Record], blobs: &dyn BlobStore) -> Usage {
     let (void, begins) = (void(records), scope_begins(records));
     let kept = records[..begins].iter().enumerate().filter(|(at, _)| !void.contains(at)).map(|(_, record)| record);
@@ -111,7 +111,8 @@ pub fn spent_before(records: &[Record], blobs: &dyn BlobStore) -> Usage {
     spent
 }
 
-/// What the model calls of these records have cost, those beside the effects included. An outcome that was written down again in a new place counts once.
+/// Usage of the model calls in these records, including calls beside the effects. An outcome that was recorded again in
+/// a new place counts once.
 pub fn usage_of<'r>(records: impl Iterator<Item = &'r Record>, blobs: &dyn BlobStore) -> Usage {
     let mut seen = BTreeSet::new();
     let mut sum = Usage::default();
@@ -131,13 +132,14 @@ pub fn usage_of<'r>(records: impl Iterator<Item = &'r Record>, blobs: &dyn BlobS
     sum
 }
 
-/// The places of records that no longer count, because the run was continued after it had ended.
+/// The indexes of void records: they stopped counting when the finished run was continued.
 pub fn void(records: &[Record]) -> BTreeSet<usize> {
     let continued = records.iter().filter(|record| record.key == ATTEMPT || record.key == REOPENED);
     continued.flat_map(|record| places(&tree::of(&record.body).unwrap_or_default())).collect()
 }
 
-/// The records that count: those from before the current scope, which answer once its constructor is over, and its own.
+/// The records that count: first those from before the current scope, which answer once its constructor is over, then
+/// those of the scope.
 pub fn by_scope(records: Vec<Record>) -> (VecDeque<Record>, VecDeque<Record>) {
     let (void, begins) = (void(&records), scope_begins(&records));
     let counting = records.into_iter().enumerate().filter(|(at, _)| !void.contains(at));
@@ -149,13 +151,13 @@ pub fn by_scope(records: Vec<Record>) -> (VecDeque<Record>, VecDeque<Record>) {
     (earlier, current)
 }
 
-/// The place of the record with which the attempt of that number begins; `None` for the first attempt.
+/// The index of the record that begins the attempt of that number; `None` for the first attempt.
 pub fn attempt_begins(records: &[Record], number: u32) -> Option<usize> {
     let is_it = |record: &Record| number > 1 && Continuation::of(record).is_some_and(|it| it.number == number);
     records.iter().position(is_it)
 }
 
-/// Where the records of the current scope begin.
+/// Index of the first record of the current scope.
 fn scope_begins(records: &[Record]) -> usize {
     let scope = Continuation::last(records).map_or(1, |(_, last)| last.scope);
     attempt_begins(records, scope).unwrap_or(0)
@@ -171,14 +173,14 @@ fn places(body: &Value) -> Vec<usize> {
     places.filter_map(|place| usize::try_from(place).ok()).collect()
 }
 
-/// Limits in the form that records and headers keep.
+/// Limits in the form of records and headers.
 pub fn limits_json(limits: &Limits) -> Value {
     json!({
         "max_cost_usd": limits.max_cost_usd, "max_tokens": limits.max_tokens, "timeout_ms": limits.timeout_ms,
     })
 }
 
-/// Limits from that form.
+/// Limits from the form of [`limits_json`].
 pub fn to_limits(value: &Value) -> Limits {
     Limits {
         max_cost_usd: value.get("max_cost_usd").and_then(Value::as_f64),

@@ -1,21 +1,22 @@
-//! The record that tells how long a run has been at work, for its time budget.
+//! The record of a run's working time, for its time budget.
 
 use etude_core::digest::Digest;
 
 use super::{CLOCK, VERSION, at_ms, to_deadline};
 use crate::engine::Record;
 
-/// The time budget of a run, as the processes before this one have left it.
+/// The time budget of a run, as the earlier processes left it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {
-    /// When it is used up, in milliseconds since 1970, if it has gone on since.
+    /// End of the budget in milliseconds since 1970, if the run had continued without a gap.
     pub ends_ms: i64,
-    /// When the last of these processes is last known to have been at work; `None`: it let the run wait, and that counts.
+    /// Last known activity of the last of these processes, in milliseconds since 1970; `None`: it suspended the run,
+    /// and suspended time counts.
     pub seen_ms: Option<i64>,
 }
 
 impl Clock {
-    /// That of a run which began at `began_at_ms`, by its records that count. `timer` is the effect of its time budget.
+    /// The clock of a run which began at `began_at_ms`, by its records that count. `timer` is the effect of its time budget.
     pub fn last<'r>(records: impl Iterator<Item = &'r Record>, timer: &str, began_at_ms: i64) -> Option<Self> {
         let mut last: Option<Self> = None;
         for record in records {
@@ -38,21 +39,21 @@ impl Clock {
         etude_core::tree::of(&record.body).ok()?.get("ends_ms")?.as_i64()
     }
 
-    /// What is left of the budget at `now_ms`. Time in which no process had the run does not count.
+    /// Remaining budget at `now_ms`, in milliseconds. Time in which no process had the run does not count.
     pub fn left_ms(&self, now_ms: i64) -> u64 {
         let until = self.seen_ms.map_or(now_ms, |seen_ms| seen_ms.min(now_ms));
         u64::try_from(self.ends_ms.saturating_sub(until)).unwrap_or(0)
     }
 }
 
-/// The record that a process is at work on a run, `at_ms` milliseconds after the run began, whose time budget is used up at
+/// The record of a process at work on a run, `at_ms` milliseconds after the run began. The time budget ends at
 /// `ends_ms`, in milliseconds since 1970.
 pub fn of_clock(ends_ms: i64, at_ms: u64) -> Record {
     let body = serde_json::json!({"v": VERSION, "at": at_ms, "ends_ms": ends_ms}).to_string();
     Record { key: CLOCK.to_owned(), request: Digest::of(b"clock"), body, blobs: Vec::new() }
 }
 
-/// How many records tell that a run has come further: a process that only says that it is at work has done nothing yet.
+/// Number of records that show progress of a run; a sign of life of a process is not progress.
 pub fn progress(records: &[Record]) -> usize {
     records.iter().filter(|record| record.key != CLOCK).count()
 }
@@ -77,7 +78,7 @@ mod tests {
         of_outcome(&EffectId::new("p/a"), effect.digest(), &completed, None, at_ms)
     }
 
-    /// time counts up to the last sign of life of each process, and no further.
+    /// time counts up to the last sign of life of each process, and not further.
     #[test]
     fn time_without_a_process_does_not_count() {
         let first = of_clock(BEGAN + 60_000, 0);
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(left(&[waits[0].clone(), other], 900_000), Some(60_000));
     }
 
-    /// K-35: a process that only says that it is at work has done nothing yet.
+    /// K-35: a sign of life of a process is not progress.
     #[test]
     fn signs_of_life_are_no_progress() {
         assert_eq!(progress(&[of_clock(1, 0), outcome(1), of_clock(1, 2)]), 1);

@@ -1,4 +1,4 @@
-//! The record of a model call that is not an effect of the run: one of its layers, or a confirmation.
+//! The record of a model call that is not an effect of the run: a call of its middleware, or a confirmation.
 
 use etude_core::digest::Digest;
 use etude_core::machine::Aside;
@@ -8,7 +8,7 @@ use etude_core::tree;
 use super::{SPENT, VERSION, to_usage};
 use crate::engine::Record;
 
-/// The record that such a call was made, or refused, `at_ms` milliseconds after the run began.
+/// The record of such a call, made or refused `at_ms` milliseconds after the run began.
 pub fn of_aside(aside: &Aside, at_ms: u64) -> Record {
     let mut body = serde_json::json!({"v": VERSION, "at": at_ms, "usage": usage_json(&aside.usage)});
     if aside.is_refused {
@@ -17,7 +17,7 @@ pub fn of_aside(aside: &Aside, at_ms: u64) -> Record {
     Record { key: SPENT.to_owned(), request: Digest::of(b"spent"), body: body.to_string(), blobs: Vec::new() }
 }
 
-/// The call that a record tells of; `None` if it is another record.
+/// The call in a record; `None` if it is another record.
 pub fn to_aside(record: &Record) -> Option<Aside> {
     if record.key != SPENT {
         return None;

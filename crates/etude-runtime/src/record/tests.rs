@@ -121,7 +121,7 @@ fn every_outcome_survives_the_journal_unchanged() {
     }
 }
 
-/// A-5.3: a large value is read when a run goes on with it, and not by those who only list what there is.
+/// A-5.3: a large value is read when a run continues with it, and not for a list of outcomes.
 #[test]
 fn a_changed_value_is_found_by_those_who_need_it() {
     let (dir, blobs) = store();
@@ -162,13 +162,13 @@ fn files_below(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
-/// Stored files are read-only: they are replaced.
+/// Replaces a stored file, since stored files are read-only.
 fn write_over(file: &std::path::Path, text: &str) {
     std::fs::remove_file(file).unwrap();
     std::fs::write(file, text).unwrap();
 }
 
-/// cli: records that a reopened run has left behind do not count, nor do those that it leaves behind the next time.
+/// cli: records that a reopened run has left behind do not count, and neither do those of the next reopening.
 #[test]
 fn records_that_were_left_behind_do_not_count() {
     let record =
@@ -198,7 +198,7 @@ fn continuation(number: u32, scope: u32, without: &[usize]) -> Continuation {
     }
 }
 
-/// A-5.6: a continuation survives the journal; of the time, the attempt has what earlier ones have left.
+/// A-5.6: a continuation survives the journal; the attempt has the time that earlier ones have left.
 #[test]
 fn a_continuation_comes_back_as_it_was_written() {
     let limits = Limits { max_cost_usd: Some(2.5), max_tokens: Some(7), timeout_ms: Some(1000) };
@@ -228,7 +228,7 @@ fn signals_are_for_one_attempt() {
     assert_ne!(question(&gate, 1), question(&gate, 2));
 }
 
-/// A-3.3, X-3: an answer is the text that was given, whatever can be looked into of it.
+/// A-3.3, X-3: an answer keeps its digits and escapes, even if no other form could hold its values.
 #[test]
 fn an_answer_keeps_its_digits() {
     for (given, kept) in [
@@ -241,7 +241,7 @@ fn an_answer_keeps_its_digits() {
         let read = to_decision(&decision_signal("p/gate", "q", &decision)).expect("a decision");
         assert_eq!(read, Decision { answer: Json::trusted(kept), ..decision });
     }
-    // As an earlier version wrote it; and what is no decision.
+    // The form of an earlier version, and bodies that are not decisions.
     let signal = |body: &str| Signal { key: "p/gate@q".to_owned(), body: body.to_owned() };
     let earlier = to_decision(&signal(r#"{"v":1,"approved":false,"answer":null,"by":"ann","at":"now","reason":null}"#));
     assert!(earlier.is_some_and(|decision| !decision.approved && decision.reason.is_none() && decision.by == "ann"));
@@ -262,7 +262,8 @@ fn a_record_names_the_blobs_that_it_needs() {
     assert_eq!(counts.iter().sum::<usize>(), 3);
 }
 
-/// X-2: results of tools from before their sandboxes were recorded are read, and written in the same way where there is none.
+/// X-2: results of tools from before their sandboxes were recorded are read, and results without a sandbox are written
+/// in the same way.
 #[test]
 fn a_result_without_a_sandbox_names_none() {
     let (_dir, blobs) = store();
@@ -333,7 +334,8 @@ fn a_model_call_is_kept_with_what_was_asked() {
     );
 }
 
-/// L-43: a call that a step makes is kept with its tool and its arguments; an agent's is not, which stands in its answer.
+/// L-43: a step's call is kept with its tool and its arguments; an agent's call is not, because it is in the agent's
+/// response.
 #[test]
 fn a_call_of_a_step_is_kept_with_what_was_asked() {
     let call = |id: &str| {
@@ -355,8 +357,8 @@ fn a_call_of_a_step_is_kept_with_what_was_asked() {
     assert_eq!(to_call(&record("c1")), None);
 }
 
-/// A-7.2: a turn of an agent is kept with what is new in it, so that a long conversation is kept once and not once a
-/// turn.
+/// A-7.2: a turn of an agent is recorded with its new messages only, so that a long conversation is kept once and not
+/// once per turn.
 #[test]
 fn a_turn_is_recorded_without_what_came_before() {
     use etude_core::model::{Message, Request};
@@ -375,8 +377,8 @@ fn a_turn_is_recorded_without_what_came_before() {
     assert!(whole.contains("first words") && whole.starts_with("--- system ---\ns\n"), "{whole}");
 }
 
-/// B-ST3: the forms of slots come back as they were, with the scripts of their migrations; those of earlier versions of the
-/// program, which kept no script, are read as well.
+/// B-ST3: the forms of slots come back as they were, with the scripts of their migrations; those of earlier versions of
+/// the program, without a script, are read as well.
 #[test]
 fn forms_of_slots_come_back_with_their_scripts() {
     let form = |command: Option<Command>| SlotForm {
@@ -399,7 +401,7 @@ fn forms_of_slots_come_back_with_their_scripts() {
     assert_eq!((before["m"].drift.as_str(), &before["m"].script), ("migrate", &None));
 }
 
-/// What the model was paid for counts once, also if its outcome was written down again later, in another place.
+/// The cost of a model call counts once, even if its outcome was recorded again later in another place.
 #[test]
 fn an_outcome_that_was_written_at_another_time_is_the_same_one() {
     let (_dir, blobs) = store();
@@ -411,7 +413,7 @@ fn an_outcome_that_was_written_at_another_time_is_the_same_one() {
     assert!(once.calls > 0);
 }
 
-/// Records of before have no time, and are read as they were.
+/// Earlier records without a time are readable.
 #[test]
 fn a_record_of_before_has_no_time() {
     let (_dir, blobs) = store();

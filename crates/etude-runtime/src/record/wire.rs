@@ -22,7 +22,7 @@ use crate::blob::BlobStore;
 pub(super) struct Body {
     v: u32,
     ms: u64,
-    /// When it ended, in milliseconds since the run began. For those who look at the run: the machine never sees it.
+    /// End of the effect in milliseconds since the run began. Only observers read it: the machine never sees it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     at: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub(super) struct Body {
     call_failed: Option<CallFailedBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     asked: Option<AskedBody>,
-    /// Name and arguments of the tool that a step calls.
+    /// Name and arguments of a step's tool call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) called: Option<(String, String)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,15 +46,15 @@ pub(super) struct Body {
     tool: Option<tools::ReplyBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scanned: Option<Vec<String>>,
-    /// What a process that was given up had printed on stderr.
+    /// Stderr of an abandoned process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stopped: Option<StderrBody>,
-    /// For outcomes that have no content: `slept`, `missed`, `remembered`, `abandoned`.
+    /// Word of an outcome without content: `slept`, `missed`, `remembered`, `abandoned`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     plain: Option<String>,
 }
 
-/// The part of any record's body that says when it was written.
+/// The part of any record's body that has its time.
 #[derive(Deserialize)]
 pub(super) struct Time {
     #[serde(default)]
@@ -77,12 +77,12 @@ struct ProcessBody {
     not_started: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     output: Option<ValueBody>,
-    /// What was wrong with stdout, and what was found there.
+    /// The fault of stdout, and its text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unusable: Option<(String, String)>,
     #[serde(default, skip_serializing_if = "is_quiet")]
     stderr: StderrBody,
-    /// `warm`, or why it was not.
+    /// `warm`, or the reason why the worker was not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     worker: Option<WorkerBody>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -109,7 +109,7 @@ fn is_quiet(stderr: &StderrBody) -> bool {
     stderr.bytes == 0
 }
 
-/// A JSON value: its text, or where it lies.
+/// A JSON value: its text, or its place in a blob.
 #[derive(Serialize, Deserialize)]
 struct ValueBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,7 +118,7 @@ struct ValueBody {
     at: Option<Place>,
 }
 
-/// Where a large value lies.
+/// Place of a large value in a blob.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) blob: String,
@@ -144,20 +144,20 @@ struct ResponseBody {
     transport_failures: Vec<String>,
 }
 
-/// What a model thought, as its provider wrote it.
+/// Reasoning of a model, as its provider wrote it.
 #[derive(Serialize, Deserialize)]
 struct ReasoningBody {
     model: String,
     thought: Box<RawValue>,
 }
 
-/// What a model was asked.
+/// Request of a model call.
 #[derive(Serialize, Deserialize)]
 struct AskedBody {
     tier: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     system: Option<String>,
-    /// How many messages came before those that are reported here.
+    /// Number of messages before those in `messages`.
     #[serde(default, skip_serializing_if = "is_none_before")]
     earlier: usize,
     /// Role and text of each message.
@@ -467,7 +467,7 @@ impl AskedBody {
             Part::Image { path } => format!("[image {path}]"),
             Part::ToolCall { id, name, arguments } => format!("[call {id}: {name}({arguments})]"),
             Part::ToolResult { id, content } => format!("[result of {id}: {content}]"),
-            // It is in the record of the answer that it came with.
+            // Reasoning is in the record of the response that it came with.
             Part::Reasoning(_) => String::new(),
         };
         let role = |role: Role| match role {
@@ -475,7 +475,7 @@ impl AskedBody {
             Role::Assistant => "assistant",
             Role::Tool => "tool",
         };
-        // A turn of an agent is kept without what the turns before it have said: it is in their records.
+        // A turn of an agent is kept without the messages of earlier turns, which are in their records.
         let is_turn = !request.tools.is_empty();
         let earlier = request.messages.iter().rposition(|message| message.role == Role::Assistant);
         let earlier = earlier.filter(|_| is_turn).map_or(0, |at| at + 1);

@@ -1,4 +1,4 @@
-//! Further attempts at a run: the journal is continued, and cut anywhere it leads to the same end.
+//! Further attempts at a run: a continued journal that is cut anywhere leads to the same end.
 
 use etude_core::outcome::Decision;
 use etude_core::plan::{Approval, OnFailure, OnTimeout, Parallel};
@@ -7,7 +7,7 @@ use etude_core::template::Template;
 use super::*;
 use crate::record::Continuation;
 
-/// The plan, whose last step fails as long as there is no file `repaired`.
+/// The plan with a last step that fails until the file `repaired` exists.
 fn broken() -> Plan {
     let mut plan = plan();
     let last = "echo last >> \"$ETUDE_APP_DIR/ledger\"; test -e \"$ETUDE_APP_DIR/repaired\" && echo '{\"output\":1}'";
@@ -44,7 +44,7 @@ fn continue_after(session: &dyn Session, result: &RunResult) {
     block_on(session.append(next.to_record())).unwrap();
 }
 
-/// A run that failed, was continued and succeeded: its records, and the place of the continuation.
+/// A run that failed, was continued and succeeded: its records, and the index of the continuation.
 async fn continued() -> (RunResult, Vec<Record>, usize, World) {
     let world = World::new();
     let session = block_on(world.engine.create(&world.new_run())).unwrap();
@@ -59,8 +59,8 @@ async fn continued() -> (RunResult, Vec<Record>, usize, World) {
     (result, session.records().unwrap(), at, world)
 }
 
-/// the constructor runs again first, kept steps are not repeated, the failed one starts again, and the destructor
-/// runs again at the end.
+/// the constructor runs again first, kept steps are not repeated, the failed step starts again, and the
+/// destructor runs again at the end.
 #[tokio::test]
 async fn a_continued_run_repeats_only_what_did_not_succeed() {
     let (result, records, at, world) = continued().await;
@@ -71,8 +71,8 @@ async fn a_continued_run_repeats_only_what_did_not_succeed() {
     assert_eq!(keys, ["!attempt", "_constructor@2/before", "p/last", "_destructor@2/after"]);
 }
 
-/// a further attempt can be killed after any record: the next process ends as this one would have, and repeats
-/// nothing that is in the journal.
+/// a further attempt can be killed after any record: the next process ends in the same way, and repeats nothing
+/// that is in the journal.
 #[tokio::test]
 async fn a_continued_run_that_is_cut_anywhere_leads_to_the_same_result() {
     let (whole, records, at, first) = continued().await;
@@ -91,7 +91,7 @@ async fn a_continued_run_that_is_cut_anywhere_leads_to_the_same_result() {
     }
 }
 
-/// a run can be continued as often as it fails; every attempt of the scope has keys of its own.
+/// a run can be continued after every failure; every attempt of the scope has its own keys.
 #[tokio::test]
 async fn a_run_is_continued_as_often_as_it_fails() {
     let world = World::new();
@@ -134,8 +134,8 @@ pub(super) fn approve(world: &World, (id, gate): &(EffectId, Gate), attempt: u32
     world.engine.signal(&world.run_id, &signal).unwrap();
 }
 
-/// what an attempt has taken over from an earlier one is taken over by each process that continues it, also what was asked only after
-/// another step of the attempt had ended.
+/// outcomes that an attempt takes over from an earlier one are taken over by each process that continues it,
+/// even if they were requested only after another step of the attempt had ended.
 #[tokio::test]
 async fn what_was_kept_is_kept_in_the_next_process_too() {
     let first = "echo c0 >> \"$ETUDE_APP_DIR/ledger\"; test -e \"$ETUDE_APP_DIR/repaired\" && echo '{\"output\":1}'";
@@ -181,7 +181,7 @@ async fn what_was_kept_is_kept_in_the_next_process_too() {
     }
 }
 
-/// a cancelled run that is continued is not cancelled again by the signal that ended the attempt before.
+/// the signal that cancelled an attempt does not cancel its continuation.
 #[tokio::test]
 async fn a_continued_run_is_not_cancelled_by_an_earlier_signal() {
     let world = World::new();

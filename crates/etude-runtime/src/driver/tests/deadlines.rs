@@ -13,7 +13,7 @@ fn asking(timeout_ms: Option<u64>) -> Plan {
     Plan { before: None, body: sequence("p", vec![approval("ok", timeout_ms), step("b", "2")]), ..plan() }
 }
 
-/// The end of a run that waited until its deadline had passed, with a decision made at `at`; its world and records.
+/// The result of a run that waited past its deadline, with a decision made at `at`; its world and records.
 async fn decided(plan: &Plan, limits: Limits, timer: &str, at: &str) -> (RunResult, World, Vec<Record>) {
     let first = World { limits, ..World::new() };
     let session = block_on(first.engine.create(&first.new_run())).unwrap();
@@ -32,7 +32,7 @@ async fn decided(plan: &Plan, limits: Limits, timer: &str, at: &str) -> (RunResu
     (result, world, session.records().unwrap())
 }
 
-/// a decision counts if it was made before the deadline of its question, whenever a process finds it.
+/// a decision counts if it was made before the deadline of its question, even if a process finds it later.
 #[tokio::test]
 async fn a_decision_counts_until_the_deadline() {
     let plan = asking(Some(3_600_000));
@@ -43,7 +43,7 @@ async fn a_decision_counts_until_the_deadline() {
     assert_eq!((result.status, &world.ledger()[0][..]), (Status::Succeeded, "b"), "{:?}", result.errors);
 }
 
-/// the time budget that is over ends a run before its next step begins; what was decided before that is recorded.
+/// a used-up time budget ends a run before its next step begins; an earlier decision is recorded.
 #[tokio::test]
 async fn a_time_budget_that_has_passed_ends_a_run_before_its_next_step() {
     let limits = Limits { timeout_ms: Some(3_600_000), ..Limits::default() };

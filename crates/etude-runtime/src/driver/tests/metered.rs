@@ -1,4 +1,5 @@
-//! Model calls of layers: counted once, in the journal before what follows from them, and refused beyond the budget.
+//! Model calls of middleware: counted once, journaled before anything that follows from them, and refused
+//! beyond the budget.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +15,7 @@ use crate::host::{EffectMiddleware, RunProcess, SendRequest};
 use crate::meter::{Meter, Metered};
 use crate::record::SPENT;
 
-/// Answers everything with ten tokens.
+/// A model whose every response takes ten tokens.
 #[derive(Debug, Default)]
 struct Ten(AtomicU64);
 
@@ -34,7 +35,7 @@ impl ModelPort for Ten {
     }
 }
 
-/// A layer that asks a model before every process.
+/// Middleware that asks a model before every process.
 #[derive(Debug)]
 pub(super) struct Judge(Metered);
 
@@ -59,7 +60,7 @@ impl EffectMiddleware for Judge {
     }
 }
 
-/// A world in which the layer asks, and how often it did.
+/// A world with that middleware, and the model that counts its calls.
 fn judged(run_id: Option<&str>, max_tokens: Option<u64>) -> (World, Arc<Ten>) {
     let (models, meter) = (Arc::new(Ten::default()), Arc::new(Meter::default()));
     let mut world = run_id.map_or_else(World::new, World::of);
@@ -80,7 +81,7 @@ fn is_spent(record: &&Record) -> bool {
     record.key == SPENT
 }
 
-/// what layers ask models is in the usage of the run, and each recorded call counts once after a crash.
+/// model calls of middleware are in the usage of the run, and each recorded call counts once after a crash.
 #[tokio::test]
 async fn calls_of_layers_count_once() {
     let (world, models) = judged(None, None);
@@ -97,7 +98,8 @@ async fn calls_of_layers_count_once() {
     }
 }
 
-/// a call of a layer that exceeds the budget ends the run with its own code; the destructor is not bound by it.
+/// a call of middleware that exceeds the budget ends the run with its own code; the budget does not limit the
+/// destructor.
 #[tokio::test]
 async fn a_call_of_a_layer_that_exceeds_the_budget_ends_the_run() {
     let (world, _) = judged(None, Some(15));
@@ -113,7 +115,7 @@ async fn a_call_of_a_layer_that_exceeds_the_budget_ends_the_run() {
     }
 }
 
-/// a layer asks nothing when the budget is used up, and the run ends for that.
+/// middleware makes no model call when the budget is used up, and the run ends because of it.
 #[tokio::test]
 async fn a_layer_asks_nothing_when_the_budget_is_used_up() {
     let (world, models) = judged(None, Some(10));

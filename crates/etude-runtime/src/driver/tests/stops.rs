@@ -1,4 +1,4 @@
-//! Runs that are stopped before anything of them begins.
+//! Runs that are stopped before any effect begins.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::host::{EffectMiddleware, RunProcess, SendRequest};
 
-/// Counts the processes that are begun.
+/// Counts the processes that begin.
 #[derive(Debug, Default)]
 struct Count(AtomicUsize);
 
@@ -25,7 +25,7 @@ impl EffectMiddleware for Count {
     }
 }
 
-/// A second Ctrl-C may come before the first step, which does not begin then, and neither does the destructor.
+/// A second Ctrl-C before the first step: neither the step nor the destructor begins.
 #[tokio::test]
 async fn a_kill_before_the_first_step_begins_nothing() {
     let begun = Arc::new(Count::default());
@@ -36,7 +36,7 @@ async fn a_kill_before_the_first_step_begins_nothing() {
     assert_eq!(begun.0.load(Ordering::Relaxed), 0);
 }
 
-/// A process that ends before the first step leaves the run as it is, to another one.
+/// A process that ends before the first step leaves the run unchanged to another one.
 #[tokio::test]
 async fn a_run_that_is_left_before_the_first_step_begins_elsewhere() {
     for stop in [Stop::Leave, Stop::Drain] {

@@ -1,4 +1,4 @@
-//! Answers of models, streamed.
+//! Streamed responses of models.
 
 use etude_core::model::{Piece, Stop as End, Tier, TransportWait, Usage};
 use etude_core::plan::Llm;
@@ -7,7 +7,7 @@ use etude_core::template::Template;
 use super::*;
 use crate::host::OnDelta;
 
-/// Says `one two`, breaks off, and says `three`; what it answers is `whole`.
+/// A model that streams `one two`, breaks off, and streams `three`; its response is `whole`.
 #[derive(Debug)]
 struct Speaker;
 
@@ -61,7 +61,7 @@ fn asking() -> Plan {
     }
 }
 
-/// What was reported, with a mark where a step ends and `!` for a new beginning.
+/// Appends the reported deltas, with a mark for the end of a step and `!` for a restart.
 fn note(reported: &mut String, progress: &Progress<'_>) {
     match progress {
         Progress::ModelResponse { effect, text, is_again } => {
@@ -77,7 +77,8 @@ fn note(reported: &mut String, progress: &Progress<'_>) {
     }
 }
 
-/// pieces of an answer are reported in order and before its end, are not in the journal, and are not reported by a replay.
+/// pieces of a response are reported in order and before its end, are not in the journal, and are not reported
+/// by a replay.
 #[tokio::test]
 async fn answers_are_reported_as_they_come_and_leave_no_record() {
     let world = World::new();
@@ -95,7 +96,7 @@ async fn answers_are_reported_as_they_come_and_leave_no_record() {
     assert_eq!(again, ".");
 }
 
-/// without anybody who observes it, a model is asked for the whole answer.
+/// without an observer, a model is asked for the whole response.
 #[tokio::test]
 async fn models_are_asked_quietly_where_there_is_no_observer() {
     #[derive(Debug)]

@@ -16,7 +16,7 @@ fn timed() -> Plan {
     }
 }
 
-/// A run with an hour, of which the first step is done.
+/// A run with a budget of an hour whose first step is done.
 async fn begun() -> (World, Vec<Record>) {
     let mut world = World::new();
     world.limits.timeout_ms = Some(3_600_000);
@@ -36,11 +36,11 @@ fn again(world: &World, records: &[Record]) -> (World, Box<dyn Session>) {
     (again, session)
 }
 
-/// the time that dead processes were at work counts, and the time in which no process had the run does not.
+/// the working time of dead processes counts, and the time in which no process had the run does not.
 #[tokio::test]
 async fn a_time_budget_survives_the_death_of_its_process() {
     let (world, records) = begun().await;
-    // It was at work for 50 minutes, and died in the second step.
+    // The process worked for 50 minutes, and died in the second step.
     let dead = [of_clock(3_600_000, 0), records[1].clone(), of_clock(3_600_000, 3_000_000)];
     let without_time = |record: &Record| Record { body: record.body.replace("\"at\":", "\"_\":"), ..record.clone() };
     let dead = dead.map(|record| if record.key == CLOCK { record } else { without_time(&record) });
@@ -57,7 +57,7 @@ async fn a_time_budget_survives_the_death_of_its_process() {
     assert_eq!(clock.left_ms(begins), u64::try_from(left).unwrap());
 }
 
-/// a run of whose time nothing is left begins nothing but its destructor.
+/// a run without remaining time runs only its destructor.
 #[tokio::test]
 async fn a_run_without_time_left_begins_nothing_of_its_pipeline() {
     let (world, records) = begun().await;
@@ -75,7 +75,7 @@ async fn a_run_without_time_left_begins_nothing_of_its_pipeline() {
     }
 }
 
-/// A session that lets the step `wait` end once the run has said for the second time that it is at work.
+/// A session that lets the step `wait` end after the run's second sign of life.
 #[derive(Debug)]
 struct Listening(Box<dyn Session>, std::path::PathBuf, AtomicUsize);
 
@@ -107,7 +107,7 @@ impl Session for Listening {
     }
 }
 
-/// a step that takes long leaves traces of its time, which count if its process dies.
+/// a long step leaves signs of life, which count if its process dies.
 #[tokio::test]
 async fn a_long_step_leaves_traces_of_its_time() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! What agents were offered, and what their tool calls gave.
+//! Recorded forms of agents' tool lists and of the results of tool calls.
 
 use std::sync::Arc;
 
@@ -44,13 +44,13 @@ pub(super) struct ReplyBody {
     /// Class, code and message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<(String, String, String)>,
-    /// What was enforced on the program that did it.
+    /// Restrictions that the sandbox enforced on the program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sandbox: Option<String>,
-    /// Key and question of a call that was held back.
+    /// Key and question of a call that waits for approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     held: Option<(String, String)>,
-    /// The answer is for this one call.
+    /// True if the approval is for this one call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     once: bool,
 }
