@@ -1,4 +1,4 @@
-//! The address of a database: a URL as libpq reads it, and what this crate adds to it.
+//! The address of a database: a URL as libpq reads it, with the parameters that this crate adds.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -10,16 +10,16 @@ use tokio_postgres::config::Host;
 use crate::servers::Servers;
 use crate::tls::{Mode, Protection, Wanted};
 
-/// The schema if the URL names none.
+/// The schema of a URL that names none.
 const DEFAULT_SCHEMA: &str = "etude";
 
-/// The port if none is given.
+/// The port of a URL that names none.
 pub(crate) const DEFAULT_PORT: u16 = 5432;
 
-/// PostgreSQL cuts longer names.
+/// Maximum length of a name in bytes; PostgreSQL cuts longer ones.
 const MAX_NAME_BYTES: usize = 63;
 
-/// Where the database is, and the schema in it.
+/// Address of a database, and the schema in it.
 #[derive(Clone)]
 pub struct Address {
     config: Config,
@@ -27,31 +27,31 @@ pub struct Address {
     tls: Wanted,
 }
 
-/// Why a URL is no address that can be used.
+/// Reason why a URL is not a usable address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// It is of another kind.
+    /// The URL has another scheme.
     #[error("the engine's URL begins with neither `postgres://` nor `postgresql://`")]
     Scheme,
-    /// The client library refuses it.
+    /// The client library refuses the URL.
     #[error("the engine's URL cannot be read: {0}")]
     Syntax(String),
-    /// The name of a schema that cannot be quoted safely.
+    /// The name of a schema cannot be quoted safely.
     #[error("`{0}` is no name of a schema: letters, digits and `_`, at most 63, and no digit first")]
     Schema(String),
-    /// A word that is not a mode of encryption.
+    /// A word is not a mode of encryption.
     #[error("`sslmode={0}` is not a mode: {modes}", modes = Mode::ALL.map(Mode::word).join(", "))]
     Mode(String),
-    /// Public authorities sign a certificate for anyone who has a name.
+    /// `sslrootcert=system` needs full verification: public authorities sign a certificate for anyone who has a name.
     #[error("`sslrootcert=system` needs `sslmode=verify-full`, not `{0}`")]
     WeakMode(&'static str),
-    /// Half of an identity.
+    /// One half of a client identity is missing.
     #[error("`sslcert` and `sslkey` belong together, and one of them is missing")]
     Identity,
 }
 
 impl AddressError {
-    /// The next step.
+    /// The next step for the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Scheme => "write `postgres://USER@HOST/DATABASE`",
@@ -65,7 +65,8 @@ impl AddressError {
 }
 
 impl Address {
-    /// Reads a URL. K-58: the connection to another machine is encrypted and its certificate checked, unless the URL says otherwise.
+    /// Reads a URL. K-58: the connection to another machine is encrypted and its certificate checked, unless the URL
+    /// disables that.
     ///
     /// # Errors
     /// The URL is not well-formed.
@@ -73,8 +74,8 @@ impl Address {
         Self::parse_with(url, &|_| None)
     }
 
-    /// The same, with `variable` for what the URL leaves open: `PGHOST`, `PGPORT`, `PGUSER`, `PGDATABASE`, `PGPASSWORD`, `PGSSLMODE`,
-    /// `PGSSLROOTCERT`, `PGSSLCERT` and `PGSSLKEY`.
+    /// Like [`Address::parse`], with `variable` for parts that the URL leaves open: `PGHOST`, `PGPORT`, `PGUSER`,
+    /// `PGDATABASE`, `PGPASSWORD`, `PGSSLMODE`, `PGSSLROOTCERT`, `PGSSLCERT` and `PGSSLKEY`.
     ///
     /// # Errors
     /// As [`Address::parse`].
@@ -129,13 +130,13 @@ impl Address {
         String::from_utf8(self.config.get_password()?.to_vec()).ok()
     }
 
-    /// Whether the URL has a password.
+    /// True if the URL has a password.
     pub fn has_password(&self) -> bool {
         self.config.get_password().is_some()
     }
 
-    /// Takes the password from the text of a password file as libpq reads it, unless there is one already: the first line
-    /// `HOST:PORT:DATABASE:USER:PASSWORD` that fits, where `*` fits everything.
+    /// Takes the password from the text of a password file in libpq's form, unless there is one already: from the first
+    /// matching line `HOST:PORT:DATABASE:USER:PASSWORD`, where `*` matches everything.
     pub fn or_password_of(&mut self, file: &str) {
         if self.has_password() {
             return;
@@ -159,12 +160,12 @@ impl Address {
         &self.schema
     }
 
-    /// Whether no network lies between this process and the server.
+    /// True if the server runs on this machine.
     pub(crate) fn is_local(&self) -> bool {
         remote_of(&self.config).is_none()
     }
 
-    /// How its connections are protected.
+    /// Protection of the connections to this address.
     pub(crate) fn tls(&self) -> &Wanted {
         &self.tls
     }
@@ -174,8 +175,8 @@ impl Address {
     }
 }
 
-/// What kind of session is asked for, in a word that the client library knows. Each session writes, so that a primary is one that
-/// can; a standby is not looked for where any server will do.
+/// The requested kind of session, as a word of the client library. Each session writes, so a primary must be writable;
+/// a standby is not preferred where any server will do.
 fn session(word: &str) -> String {
     let word = match word {
         "primary" => "read-write",
@@ -186,7 +187,7 @@ fn session(word: &str) -> String {
     format!("target_session_attrs={word}")
 }
 
-/// Fills in what the URL leaves open.
+/// Fills in the parts that the URL leaves open.
 fn fill(config: &mut Config, variable: &dyn Fn(&str) -> Option<String>) {
     if config.get_user().is_none()
         && let Some(user) = variable("PGUSER")
@@ -211,7 +212,7 @@ fn fields(line: &str) -> Vec<String> {
     let mut letters = line.chars();
     while let Some(letter) = letters.next() {
         let letter = match letter {
-            // The password is the rest.
+            // The password is the rest of the line.
             ':' if fields.len() < 5 => {
                 fields.push(String::new());
                 continue;
@@ -226,7 +227,7 @@ fn fields(line: &str) -> Vec<String> {
     fields
 }
 
-/// A host as password files name it: a socket is `localhost`.
+/// Name of a host in password files: a socket is `localhost`.
 fn passfile_name(host: &Host) -> String {
     match host {
         Host::Tcp(name) => name.clone(),
@@ -235,7 +236,7 @@ fn passfile_name(host: &Host) -> String {
     }
 }
 
-/// Whether this is a directory with a socket.
+/// True if the host is a directory with a socket.
 pub(crate) fn is_socket(host: &Host) -> bool {
     match host {
         Host::Tcp(_) => false,
@@ -244,7 +245,7 @@ pub(crate) fn is_socket(host: &Host) -> bool {
     }
 }
 
-/// The first host that is another machine.
+/// Name of the first host that is another machine.
 pub(crate) fn remote_of(config: &Config) -> Option<String> {
     let is_remote = |host: &&Host| match host {
         Host::Tcp(name) => !is_loopback(name),
@@ -269,11 +270,11 @@ fn name_of(host: &Host) -> String {
     }
 }
 
-/// Without the password, and without the port that counts if none is given.
+/// Shows neither the password nor a default port.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ports = self.config.get_ports();
-        // One port is that of all hosts.
+        // A single port applies to all hosts.
         let port = |at: usize| ports.get(at).or(ports.last()).filter(|port| **port != DEFAULT_PORT);
         let one = |(at, host): (usize, &Host)| {
             let name = name_of(host);

@@ -1,4 +1,4 @@
-//! Appends: records of many runs in one statement.
+//! Appends: records of many runs are written in one statement.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::error::Fault;
 use crate::link::{Connection, Link, Parameter, attempt};
 use crate::rows;
 
-/// Statements in flight.
+/// Maximum number of statements in flight.
 const WRITERS: usize = 3;
 
-/// Records in one statement.
+/// Maximum number of records in one statement.
 const MAX_GROUP: usize = 256;
 
-/// A record that waits to be written. Of a session there is one at a time.
+/// A record that waits to be written. A session has one at a time.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) run: i64,
@@ -27,18 +27,18 @@ pub(crate) struct Pending {
     pub(crate) done: oneshot::Sender<Result<Appended, Error>>,
 }
 
-/// What became of a record.
+/// Result of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Appended {
-    /// It is written.
+    /// The record is written.
     Done,
-    /// Somebody else has taken the run.
+    /// Another session has taken the run.
     Refused,
-    /// Acknowledged records before it are not there any more; the run ends at this position.
+    /// Acknowledged records before it are missing; the run ends at this position.
     Gap(i32),
 }
 
-/// Starts the writers. They end when no one can append any more.
+/// Starts the writers. They end when the sender of appends is gone.
 pub(crate) fn start(link: &Arc<Link>, pending: UnboundedReceiver<Pending>) {
     let pending = Arc::new(Mutex::new(pending));
     for _ in 0..WRITERS {
@@ -47,7 +47,7 @@ pub(crate) fn start(link: &Arc<Link>, pending: UnboundedReceiver<Pending>) {
         starter.start(async move {
             loop {
                 let mut group = Vec::new();
-                // Those that wait while others are written form the next group.
+                // Records that wait while others are written form the next group.
                 if pending.lock().await.recv_many(&mut group, MAX_GROUP).await == 0 {
                     return;
                 }
@@ -59,7 +59,7 @@ pub(crate) fn start(link: &Arc<Link>, pending: UnboundedReceiver<Pending>) {
 }
 
 async fn write_group(link: &Link, mut group: Vec<Pending>) {
-    // In one order everywhere, so that two statements never wait for each other.
+    // One order everywhere, so that two statements never wait for each other.
     group.sort_by_key(|pending| (pending.run, pending.position));
     let written = write(link, &group).await;
     for (at, pending) in group.into_iter().enumerate() {
@@ -67,7 +67,7 @@ async fn write_group(link: &Link, mut group: Vec<Pending>) {
             Ok(ends) => Ok(ends[at]),
             Err(cause) => Err(cause.clone()),
         };
-        // No one may wait for it any more.
+        // The caller may have stopped waiting.
         let _ = pending.done.send(end);
     }
 }
@@ -115,15 +115,15 @@ async fn append(connection: &mut Connection, group: &[Pending]) -> Result<Vec<Ap
     Ok(ends)
 }
 
-/// Why a record was not accepted: it is there already, because a reply was lost; somebody else writes to the run; or the database
-/// has lost what it acknowledged.
+/// Finds the reason why a record was not accepted: it is there already, because a reply was lost; another session
+/// writes to the run; or the database has lost acknowledged records.
 async fn resolve(connection: &mut Connection, pending: &Pending) -> Result<Appended, Fault> {
     let own = "select 1 from records where run = $1 and seq = $2 and session = $3";
     let parameters: [Parameter<'_>; 3] = [&pending.run, &pending.position, &pending.session];
     if connection.query_opt(own, &parameters).await?.is_some() {
         return Ok(Appended::Done);
     }
-    // Positions have no gaps: if the run is still this session's, records before this one were lost.
+    // Positions have no gaps: if this session still has the run, records before this one were lost.
     let sql = "select coalesce((select max(seq) from records where records.run = runs.run), 0) from runs
         where run = $1 and session = $2";
     let last = connection.query_opt(sql, &[&pending.run, &pending.session]).await?;

@@ -1,7 +1,7 @@
-//! The bell: workers learn at once that something waits in the queue (K-36).
+//! The bell: a notification to workers that the queue has work (K-36).
 //!
-//! `NOTIFY` takes a lock on all commits, so it is never in a transaction that writes runs or records: a process sends one notification
-//! for everything that it committed within a few milliseconds. Polling finds what a lost bell does not announce.
+//! `NOTIFY` takes a lock on all commits, so it is never in a transaction that writes runs or records: a process sends
+//! one notification for everything that it committed within a few milliseconds. Polling covers lost notifications.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,19 +18,19 @@ use crate::store::Store;
 /// The channel of all schemas of a database; the payload is the schema.
 const CHANNEL: &str = "etude";
 
-/// Commits within this time share a notification.
+/// Window in which commits share a notification.
 const TOGETHER: Duration = Duration::from_millis(10);
 
-/// The bell is not worth waiting for longer.
+/// Maximum time for sending a notification.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often a listener looks whether its connection is still there.
+/// Interval at which a listener checks its connection.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The bell of a process.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
-    /// It neither sends nor listens, for tests.
+    /// True if the bell neither sends nor listens, for tests.
     is_off: bool,
     rung: Arc<Notify>,
     is_due: AtomicBool,
@@ -41,14 +41,15 @@ impl Bell {
         Self { is_off, ..Self::default() }
     }
 
-    /// Returns when it rings.
+    /// Returns when the bell rings.
     pub(crate) async fn rung(&self) {
         self.rung.notified().await;
     }
 }
 
 impl Store {
-    /// Rings: something may wait in a queue. A process that goes on does so beside its work; one that ends after this, before that.
+    /// Rings the bell: a queue may have work. A running process rings in the background; a process that is ending rings
+    /// before it ends.
     pub(crate) async fn ring(self: &Arc<Self>) {
         if self.bell.is_off || self.bell.is_due.swap(true, Ordering::Relaxed) {
             return;
@@ -65,14 +66,14 @@ impl Store {
         if *self.registered.lock().await {
             self.link.start(async { drop(ringing.await) });
         } else {
-            // Polling finds the run if that fails.
+            // If ringing fails, polling finds the run.
             let _ = ringing.await;
         }
     }
 
-    /// Listens for as long as the store is there.
+    /// Listens until the store is dropped.
     pub(crate) fn listen(self: &Arc<Self>) {
-        // Where others get the session that listens, nothing would be heard.
+        // A pooler that shares sessions may give the listening session to others, so that no notification would arrive.
         if !self.bell.is_off && !self.link.shares_sessions() {
             self.link.start(attend(Arc::downgrade(self)));
         }
@@ -93,7 +94,7 @@ async fn attend(store: Weak<Store>) {
     }
 }
 
-/// A connection that only listens.
+/// Opens a connection that only listens.
 async fn connect(store: &Arc<Store>) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
     let (client, mut connection, _) = store.link.open().await?;
     let (rung, schema) = (Arc::clone(&store.bell.rung), store.link.address().schema().to_owned());
@@ -110,7 +111,7 @@ async fn connect(store: &Arc<Store>) -> Result<tokio_postgres::Client, tokio_pos
         }
     });
     client.batch_execute(&format!("listen {CHANNEL}")).await?;
-    // What was committed before it listened is looked for.
+    // Commits from before the connection listened are covered by one look at the queue.
     store.bell.rung.notify_one();
     Ok(client)
 }

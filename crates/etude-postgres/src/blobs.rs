@@ -1,7 +1,7 @@
 //! Large values: in object storage or, without it, as chunks in the database; with copies on this machine.
 //!
-//! The row of a value is written before the value: what no row names is in no store, and a prune finds everything. The record that
-//! refers to the value comes last (K-45).
+//! The row of a value is written before the value: no store has a value without a row, so a prune finds everything. The
+//! record that refers to the value comes last (K-45).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -19,14 +19,14 @@ use crate::link::{Connection, Link, attempt, lock};
 use crate::objects::{Credentials, Existing, Objects, unavailable};
 use crate::{rows, uploads};
 
-/// A value in the database has no more bytes.
+/// Maximum size of a value in the database, in bytes.
 const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Bytes of a chunk.
+/// Size of a chunk, in bytes.
 pub(crate) const CHUNK: usize = 1024 * 1024;
 
-/// What a value is, which is the first part of its object's name. Values that are no longer than [`INLINE_LIMIT`], such as the files of
-/// definitions, are in the database in any case.
+/// Kind of a value, which is the first part of its object's name. Values up to [`INLINE_LIMIT`] bytes, such as the
+/// files of definitions, are always in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shelf {
     Values,
@@ -49,28 +49,28 @@ pub(crate) struct Blobs {
     shelf: Shelf,
 }
 
-/// Where values are, for both shelves.
+/// Storage of values, for both shelves.
 #[derive(Debug)]
 pub(crate) struct Depot {
     copies: Copies,
     link: Arc<Link>,
     credentials: Credentials,
     objects: Mutex<Option<(String, Arc<Objects>)>>,
-    /// Values whose objects this process has read as something else (K-46).
+    /// Values whose objects were damaged when this process read them (K-46).
     damaged: Mutex<BTreeSet<Digest>>,
-    /// The tenant that uploads (K-56). What it uploads is in the database, whatever object storage there is: only a worker needs the
-    /// rights on that.
+    /// The tenant that uploads (K-56). Its uploads go to the database, even with object storage: only a worker needs
+    /// access to that.
     tenant: Option<String>,
 }
 
-/// Where the database says that a value is.
+/// Place of a value, by its row in the database.
 #[derive(Debug)]
 struct Place {
-    /// The shelf in object storage; `None`: in the database.
+    /// The shelf in object storage; `None`: the value is in the database.
     shelf: Option<String>,
-    /// Object storage, as it was applied last.
+    /// URL of object storage, as last applied.
     url: Option<String>,
-    /// No one has announced the value before.
+    /// True if the value is announced for the first time.
     is_new: bool,
 }
 
@@ -79,7 +79,7 @@ impl Depot {
         Self { copies, link, credentials, objects: Mutex::default(), damaged: Mutex::default(), tenant }
     }
 
-    /// Object storage at `url`, which others may have changed since it was used last.
+    /// Object storage at `url`; another process may have changed the URL since the last use.
     pub(crate) fn objects(&self, url: Option<&str>) -> io::Result<Arc<Objects>> {
         let url = url.ok_or_else(|| unavailable("the value is in object storage, and the database names none"))?;
         let mut current = lock(&self.objects);
@@ -91,9 +91,9 @@ impl Depot {
         Ok(objects)
     }
 
-    /// Whether the steps of this process must not get the variables of object storage, by what the database says of it.
+    /// Hides the variables of object storage from the steps of this process, if the database names a bucket.
     pub(crate) fn follow(&self, url: Option<&str>) {
-        // What cannot be used is reported by those who need it.
+        // Object storage that cannot be opened is reported where a value is needed.
         let _ = url.map(|url| self.objects(Some(url)));
     }
 
@@ -102,7 +102,7 @@ impl Depot {
         if written != len {
             return Err(io::Error::other(format!("the scratch file has {written} bytes instead of {len}")));
         }
-        // Nothing is announced that cannot be kept: its row would keep object storage from being set up.
+        // A value that cannot be kept is not announced: its row would prevent a change of object storage.
         if len > MAX_BYTES && !self.link.wait(self.has_storage()).map_err(|cause| unavailable(cause.to_string()))? {
             return Err(too_large(len));
         }
@@ -135,7 +135,7 @@ impl Depot {
         self.link.wait(self.upload(digest, &bytes)).map_err(|cause| unavailable(cause.to_string()))
     }
 
-    /// A value that is here already, or a copy of the stored one. Checked against its name in any case (K-46).
+    /// Opens a local copy of a value, or fetches the value. Both are checked against the value's name (K-46).
     fn open(&self, digest: Digest) -> io::Result<Arc<dyn Blob>> {
         match self.copies.open(digest)? {
             Some(blob) => Ok(blob),
@@ -175,7 +175,7 @@ impl Depot {
         Ok(attempt!(self.link, |connection| announce(connection, digest, len, shelf)))
     }
 
-    /// Whether what is kept from here goes to object storage.
+    /// True if values from here go to object storage.
     async fn has_storage(&self) -> Result<bool, Error> {
         if self.tenant.is_some() {
             return Ok(false);
@@ -217,7 +217,7 @@ impl Blobs {
         Self { depot: Arc::clone(depot), shelf }
     }
 
-    /// A value whose copy may go while it is used.
+    /// Wraps a value whose copy may be removed during use.
     fn lasting(&self, digest: Digest, copy: Arc<dyn Blob>) -> Arc<dyn Blob> {
         Arc::new(Lasting { depot: Arc::clone(&self.depot), digest, copy })
     }
@@ -238,7 +238,7 @@ impl BlobStore for Blobs {
         Ok(self.lasting(digest, copy))
     }
 
-    /// A copy on this machine says nothing of the database, and one in object storage may be on its way.
+    /// A copy on this machine proves nothing about the database, and an object may still be on its way.
     fn has(&self, digest: Digest) -> bool {
         self.depot.link.wait(self.depot.renew(digest)).unwrap_or(false)
     }
@@ -283,9 +283,10 @@ fn read(file: &mut File, len: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Notes that a value is about to be stored, or is needed again. For a day from now on, no prune removes it (K-48).
+/// Announces that a value is about to be stored, or is needed again. For a day from now on, no prune removes it (K-48).
 ///
-/// A value that a prune is removing from object storage at this moment comes into the database: the removal may be on its way.
+/// If a prune is removing the value from object storage at this moment, the value goes to the database: the removal may
+/// be on its way.
 async fn announce(connection: &mut Connection, digest: Digest, len: u64, shelf: Option<Shelf>) -> Result<Place, Fault> {
     let sql = "insert into blobs (hash, length, uploaded_at, place)
         select $1, $2, clock_timestamp(), case when url is not null then $3 end from storage
@@ -303,7 +304,7 @@ async fn has_storage(connection: &mut Connection) -> Result<bool, Fault> {
     Ok(connection.query_opt("select 1 from storage where url is not null", &[]).await?.is_some())
 }
 
-/// Whether a value is in the database as a whole. For a day from now on, no prune removes it.
+/// Renews a value. True if it is in the database as a whole. For a day from now on, no prune removes it.
 async fn renew(connection: &mut Connection, digest: Digest) -> Result<bool, Fault> {
     let sql = "update blobs set uploaded_at = clock_timestamp()
         where hash = $1 and place is null and exists (select 1 from chunks where chunks.hash = blobs.hash)";
@@ -315,7 +316,7 @@ async fn has_chunks(connection: &mut Connection, digest: Digest) -> Result<bool,
     Ok(connection.query_opt(sql, &[&&digest.as_bytes()[..]]).await?.is_some())
 }
 
-/// Keeps a value in the database. Of two that upload the same value, one waits and writes no chunk.
+/// Keeps a value in the database. If two processes upload the same value, one waits and writes no chunk.
 async fn upload(connection: &mut Connection, digest: Digest, bytes: &[u8]) -> Result<(), Fault> {
     let hash = &digest.as_bytes()[..];
     connection.begin();

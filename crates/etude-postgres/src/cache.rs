@@ -13,14 +13,14 @@ use crate::link::{Connection, Parameter, attempt};
 use crate::rows;
 use crate::store::Store;
 
-/// A cached text, or where it lies.
+/// A cached text, or its place in a blob.
 enum Found {
     Text(String),
     Blob { blob: Digest, offset: u64, len: u64, digest: Digest },
 }
 
 impl Store {
-    /// Looks up an output that is not older than `ttl_ms`.
+    /// Looks up an output that is at most `ttl_ms` old.
     pub(crate) fn recall(&self, key: Digest, ttl_ms: Option<u64>) -> Result<Option<Json>, Error> {
         let ttl = ttl_ms.and_then(|ttl| i64::try_from(ttl).ok());
         let oldest = ttl.map_or(i64::MIN, |ttl| now_ms().saturating_sub(ttl));
@@ -32,14 +32,14 @@ impl Store {
             Some(Found::Text(text)) => Ok(Some(Json::trusted(text))),
             Some(Found::Blob { blob, offset, len, digest }) => match self.blobs.open(blob) {
                 Ok(source) => Ok(Some(Json::stored(Stored { blob, offset, len, digest, source }))),
-                // A cache may forget.
+                // A missing value is a cache miss.
                 Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
                 Err(cause) => Err(self.blob_error(&cause)),
             },
         }
     }
 
-    /// Caches an output.
+    /// Caches an output of a step.
     pub(crate) fn remember(&self, key: Digest, output: &Json, label: &CacheLabel) -> Result<(), Error> {
         let (body, blob, offset, digest) = match (output.as_stored(), output.inline()) {
             (Some(stored), _) => (None, Some(stored.blob), stored.offset, Some(stored.digest)),
@@ -72,12 +72,12 @@ impl Store {
         })
     }
 
-    /// The cached outputs that `query` asks for, newest first.
+    /// The cached outputs that match `query`, newest first.
     pub(crate) async fn cached(&self, query: &CacheQuery) -> Result<Vec<CacheRow>, Error> {
         Ok(attempt!(self.link, |connection| cached(connection, query)))
     }
 
-    /// Removes the cached outputs that `query` asks for.
+    /// Removes the cached outputs that match `query`. Returns their number.
     pub(crate) async fn forget(&self, query: &CacheQuery) -> Result<u64, Error> {
         let sql = format!("delete from cache where {CONDITION}");
         let (app, pipeline) = (query.app.as_deref().map(str::as_bytes), query.pipeline.as_deref().map(str::as_bytes));
@@ -102,7 +102,7 @@ async fn find(connection: &mut Connection, key: Digest, oldest: i64) -> Result<O
         Some(body) => Found::Text(rows::text(body)?),
         None => {
             let blob: Vec<u8> = row.try_get(1)?;
-            // A record will refer to it. No prune removes it for a day from now on (K-48).
+            // A record will refer to the value. No prune removes it for a day from now on (K-48).
             let sql = "update blobs set uploaded_at = clock_timestamp() where hash = $1 and not is_going";
             if connection.execute(sql, &[&blob]).await? == 0 {
                 return Ok(None);

@@ -1,4 +1,4 @@
-//! Workers and queues as others see them.
+//! Workers and queues, as rows for all processes.
 
 use std::sync::Arc;
 
@@ -24,26 +24,27 @@ impl Store {
         Ok(())
     }
 
-    /// Takes no more runs: others see that from the next heartbeat on, which comes now.
+    /// Stops taking runs: the next heartbeat, which comes now, announces it.
     pub(crate) fn retire(&self) {
         let mut enrolment = lock(&self.profile);
         enrolment.is_draining = true;
         enrolment.is_changed = true;
     }
 
-    /// Whether this process is a worker that takes no more runs.
+    /// True if this process is a worker that takes no more runs.
     pub(crate) fn is_draining(&self) -> bool {
         lock(&self.profile).is_draining
     }
 
-    /// The workers and queues.
+    /// Reads the workers and queues.
     pub(crate) async fn census(&self) -> Result<Census, Error> {
         Ok(attempt!(self.link, |connection| census(connection)))
     }
 }
 
-/// A run whose worker is dead waits for another one, as those in the queue do: it counts for depth and age, and until it is taken over it is
-/// live as well, as limits count it (K-33). One that a worker has let go of waits for that worker, or for others: without any it counts, too.
+/// Reads workers and queues. A run whose worker is dead waits for another one, like queued runs: it counts for depth
+/// and age, and, until it is taken over, as live too, because limits count it (K-33). A run that a worker has released
+/// waits for that worker or for others; without any worker it counts, too.
 async fn census(connection: &mut Connection) -> Result<Census, Fault> {
     let sql = "select worker, host, pid, version, abi, queues, places, live, is_draining, is_alive(lease_until),
             (extract(epoch from started_at) * 1000)::bigint, (extract(epoch from beat_at) * 1000)::bigint,

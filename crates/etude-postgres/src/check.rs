@@ -1,4 +1,4 @@
-//! Checks of a database: what a fleet needs from it, and what each lack costs.
+//! Checks of a database: the needs of a fleet, and the cost of each lack.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,44 +12,44 @@ use crate::objects::Credentials;
 use crate::probe;
 use crate::tls::Mode;
 
-/// Oldest supported version, as `server_version_num` has it.
+/// Oldest supported version, in the form of `server_version_num`.
 const OLDEST: i32 = 140_000;
 
-/// A larger difference of clocks is worth a word.
+/// Largest difference of clocks without a warning.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
 
 etude_core::words! {
-    /// How a check ended.
+    /// Result of a check.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Status {
-        /// As it should be.
+        /// The database has the property.
         Ok = "ok",
-        /// It works, at a cost.
+        /// The engine works, at a cost.
         Warning = "warning",
-        /// The engine cannot be used, or loses what it has acknowledged.
+        /// The engine cannot be used, or loses acknowledged records.
         Error = "error",
-        /// It was not looked at.
+        /// The check was not made.
         Skipped = "skipped",
     }
 }
 
-/// The clock of this machine.
+/// Reads the clock of this machine.
 pub(crate) type Now<'n> = &'n (dyn Fn() -> SystemTime + Sync);
 
-/// A property of the database that the fleet needs or profits from, and whether it has it.
+/// A property that the fleet needs or profits from, and its state in a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// Its name.
+    /// Name of the check in reports.
     pub id: &'static str,
-    /// How it ended.
+    /// Result of the check.
     pub status: Status,
-    /// What was found, in a word or two.
+    /// The state that was found, in a word or two.
     pub found: String,
-    /// What that means.
+    /// The requirement, as a sentence fragment.
     pub message: &'static str,
-    /// What it costs; empty if nothing.
+    /// Cost of the lack; empty if there is none.
     pub cost: &'static str,
-    /// What to do; empty if nothing.
+    /// The next step; empty if there is none.
     pub hint: &'static str,
 }
 
@@ -60,13 +60,13 @@ pub struct Report {
     pub version: String,
     /// The name of the PostgreSQL schema that holds the tables.
     pub schema: String,
-    /// Its format; 0: there is none.
+    /// Format of the schema; 0: there is none.
     pub format: u32,
-    /// In a fixed order.
+    /// The checks, in a fixed order.
     pub checks: Vec<Check>,
 }
 
-/// Looks at a database. Writes nothing to it.
+/// Checks a database. Writes nothing to it.
 pub(crate) async fn check(
     link: &Link,
     patience: Duration,
@@ -122,7 +122,7 @@ async fn report(
     Ok(Report { version, schema: schema.to_owned(), format, checks })
 }
 
-/// A check that ends with an error unless `is_ok`.
+/// A check that is an error unless `is_ok`.
 fn one(
     id: &'static str,
     is_ok: bool,
@@ -163,7 +163,7 @@ async fn rights(connection: &mut Connection, schema: &str, format: u32) -> Resul
             "run `etude engine migrate` as the owner of the schema",
         ));
     }
-    // Of a list of rights, one would be enough for the function.
+    // With a list of rights, the function is true if the role has any one of them.
     let sql = "select bool_and(has_table_privilege(c.oid, word))
         from pg_class c join pg_namespace n on n.oid = c.relnamespace, unnest('{select,insert,update,delete}'::text[]) as word
         where n.nspname = $1 and c.relkind = 'r'";
@@ -174,7 +174,7 @@ async fn rights(connection: &mut Connection, schema: &str, format: u32) -> Resul
     Ok(one("rights", may, found, message, cost, "grant the rights, or log in as the user that migrated"))
 }
 
-/// K-58: between machines, what is sent must be encrypted, and the server must prove who it is.
+/// K-58: between machines, traffic must be encrypted, and the server must prove its identity.
 fn tls(connection: &Connection, link: &Link) -> Check {
     let check = |status, found: &str, cost, hint| Check {
         id: "tls",
@@ -204,8 +204,8 @@ fn tls(connection: &Connection, link: &Link) -> Check {
     }
 }
 
-/// Behind a pooler that gives each transaction another session, what a session would keep is sent each time, and there is no lock whose end
-/// says that a worker has died.
+/// Behind a pooler that shares sessions, session state is sent with each transaction, and there is no lock whose end
+/// shows the death of a worker.
 fn sessions(connection: &Connection) -> Check {
     let is_kept = connection.keeps_session();
     Check {

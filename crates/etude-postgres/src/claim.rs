@@ -11,27 +11,29 @@ use crate::rows::{CLAIM, CLOCK, Run, columns};
 use crate::rules::{OPEN, OPEN_TENANT, closed, has_room};
 use crate::store::{Store, Taken};
 
-/// The runs that one statement takes at most.
+/// Maximum number of runs that one statement takes.
 pub(crate) const MAX_RUNS: usize = 10;
 
-/// Takes the runs that are next in the queue `$1`, one for each of the sessions `$2`, of which there are at most [`MAX_RUNS`]: their rows in
-/// the queue are locked, the runs get their sessions and the worker `$3`, their rows in the queue go, and the marks of the claim come. `$4` is
-/// the version of the interpreter, null without `has_abi`, `$5` a digest of nothing, `$6` is true if this machine can keep steps in a sandbox.
+/// Takes the next runs of the queue `$1`, one for each of the sessions `$2`, of which there are at most [`MAX_RUNS`].
+/// Their rows in the queue are locked, the runs get their sessions and the worker `$3`, their rows in the queue are
+/// deleted, and the marks of the claim are inserted. `$4` is the version of the interpreter, null without `has_abi`;
+/// `$5` is a digest of nothing; `$6` is true if this machine can run steps in a sandbox.
 ///
-/// Limits hold: until this statement is committed, no other claim counts what it counts, and it takes no more than there is room for (K-33): of
-/// a tenant with a limit, the first ones. What it takes is what claims of one run each would take one after the other.
-/// While tenants are at their limits, the scan of the index begins at the first row of another one, and passes over none of the rows before it
-/// (K-34). What came or went after the snapshot of this statement changes nothing: a row before that place either cannot be claimed or is gone.
+/// Limits hold: until this statement is committed, no other claim counts the same runs, and it takes only runs that
+/// have room (K-33): of a tenant with a limit, the first ones. It takes the same runs as claims of one run each would,
+/// one after the other. While tenants are at their limits, the scan of the index begins at the first row of another
+/// tenant, and skips no claimable row before it (K-34). Changes after the snapshot of this statement do not matter: a
+/// row before that place either cannot be claimed or is gone.
 ///
-/// What is taken is in an array before the first row changes: a function that counts would see what this very statement has changed so far.
-/// The limit of that array says nothing new but to the planner: that it is short.
+/// The picked runs are collected in an array before the first row changes: a function that counts would otherwise see
+/// the changes of this same statement. The limit of that array only shows the planner that the array is short.
 ///
-/// Of two claims at once, the second one skips the rows that the first one has locked; no row is locked that is not taken, unless tenants have
-/// limits, where no two claims are at once. A row whose run is over or has a living worker is in no one's way: a signal may have written it at
-/// the moment at which the run was taken.
+/// Of two claims at once, the second one skips the rows that the first one has locked. Only taken rows are locked,
+/// unless tenants have limits, where no two claims run at once. A row whose run is over or has a living worker does not
+/// block others: a signal may have written it at the moment at which the run was taken.
 pub(crate) fn statement(has_abi: bool) -> String {
-    // Of a version, in the order of its index alone: one value as a range keeps the planner from the index of all versions. A process that has
-    // not said what it is takes runs of all of them, from the first row on.
+    // With a version, rows are scanned in the order of its index alone: a range of one value keeps the planner from the
+    // index of all versions. A process without a profile takes runs of all versions, from the first row on.
     let (version, order, value, first) = match has_abi {
         true => (
             "abi between $4 and $4",
@@ -47,7 +49,7 @@ pub(crate) fn statement(has_abi: bool) -> String {
         ),
     };
     let waits = format!("queue = $1 and is_bundled and not is_asleep and {version}");
-    // No lock is waited for where nothing waits, and one run is claimed beside others far from the limit.
+    // Where no run waits, no lock is taken, and one run is claimed beside others far from the limit.
     let wanted = format!(
         "(select least(cardinality($2::bigint[]), count(*)) from (
             select 1 from queue where {waits} order by {order} limit {MAX_RUNS}) as waiting)"
@@ -89,20 +91,22 @@ pub(crate) fn statement(has_abi: bool) -> String {
     )
 }
 
-/// Whether the tenant of the row `picked` has room for it after those before it. Runs that count already, because their worker died, take none.
+/// SQL condition: the tenant of the row `picked` has room for the run after the earlier rows. Runs that count already,
+/// because their worker died, need no room.
 const WITHIN_SHARE: &str = "(not (select has_shares from closed) or room_of_tenant($1, picked.tenant) > (
     select count(*) from picked as before where before.tenant = picked.tenant and (before.rank, before.run) < (picked.rank, picked.run)
         and not exists (select 1 from counted where counted.run = before.run)))";
 
-/// Whether a worker may take the run of the row `runs` from a queue. Not one of its own: it drives that.
+/// SQL condition: a worker may take the run of the row `runs` from a queue. The worker's own runs are excluded: it
+/// drives them.
 pub(crate) const IS_FREE: &str = "runs.state in ('queued', 'running', 'waiting', 'sleeping') and (runs.worker is null
     or not exists (select 1 from workers where workers.worker = runs.worker and is_alive(workers.lease_until)))";
 
-/// How many workers have died with the run since its last record, once another one takes it.
+/// SQL expression: number of workers that have died with the run since its last record, at the moment another one takes it.
 pub(crate) const DEATHS: &str = "case when runs.worker is null then runs.deaths
     else 1 + case when runs.deaths_at = last.proper then runs.deaths else 0 end end";
 
-/// Their names.
+/// SQL expression: names of the workers in [`DEATHS`].
 pub(crate) const DEAD: &str = "case when runs.worker is null then runs.dead
     else case when runs.deaths_at = last.proper then runs.dead else '{}' end || runs.worker end";
 
@@ -114,7 +118,7 @@ struct Claimed {
     taken_from: Option<String>,
 }
 
-/// Takes the runs that are next in a queue, one for each session at most, in their order.
+/// Takes the next runs of a queue in their order, at most one for each session.
 pub(crate) async fn claim(store: &Store, queue: &str, sessions: &[i64]) -> Result<Vec<(NewRun, Taken)>, Error> {
     let mut is_repeated = false;
     Ok(attempt!(store.link, |connection| {
@@ -129,7 +133,7 @@ async fn try_claim(
     queue: &str,
     (sessions, is_repeated): (&[i64], bool),
 ) -> Result<Vec<(NewRun, Taken)>, Fault> {
-    // Before anything else is claimed: a session has one run at most.
+    // Runs of a lost reply come first: a session has one run at most.
     let mut claimed = if is_repeated { earlier(connection, store, sessions).await? } else { Vec::new() };
     if claimed.is_empty() {
         claimed = claim_now(connection, store, queue, sessions).await?;
@@ -172,12 +176,12 @@ async fn claim_now(
         Ok(Claimed { number: row.try_get(0)?, session: row.try_get(1)?, position: row.try_get(2)?, taken_from })
     };
     let mut claimed = rows.iter().map(of).collect::<Result<Vec<_>, Fault>>()?;
-    // Sessions were given in the order of the queue.
+    // Sessions are matched to runs in the order of the queue.
     claimed.sort_by_key(|one| sessions.iter().position(|session| *session == one.session));
     Ok(claimed)
 }
 
-/// The runs that an attempt of these sessions has taken, whose reply was lost (K-8).
+/// The runs that an earlier attempt of these sessions has taken, whose reply was lost (K-8).
 async fn earlier(connection: &mut Connection, store: &Store, sessions: &[i64]) -> Result<Vec<Claimed>, Fault> {
     let sql = "select run, session, coalesce((select max(seq) from records where records.run = runs.run), 0) from runs
         where worker = $1 and session = any($2)";

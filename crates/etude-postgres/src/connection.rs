@@ -1,7 +1,7 @@
 //! A connection: its statements and its transactions.
 //!
-//! Behind a pooler that shares sessions, each transaction may have another session. What a session would keep is then sent with each
-//! transaction: its settings, and each statement without a name (ADR 0121).
+//! Behind a pooler that shares sessions, each transaction may have another session. Session state is then sent with
+//! each transaction: the settings, and each statement without a name (ADR 0121).
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,44 +13,45 @@ use tokio_postgres::{Client, Row, Statement};
 use crate::error::Fault;
 pub(crate) use crate::value::{Parameter, Value};
 
-/// What is set for each session.
+/// Settings of each session.
 ///
-/// A process that is stopped inside a transaction must not keep others from working. All statements but lists read few rows by an index: to
-/// compile one, or to plan it each time, costs more than to run it. And their plans are those of indexes whatever the statistics say: a table
-/// that was empty when it was looked at may have a million rows before the server looks again, and until then an append would read them all.
+/// A process that is stopped inside a transaction must not block others. All statements except lists read few rows by
+/// an index: compiling one, or planning it each time, costs more than running it. Their plans use indexes regardless of
+/// the statistics: a table that was empty at the last analysis may have a million rows before the next one, and until
+/// then an append would read them all.
 pub(crate) const SETTINGS: &str = "set idle_in_transaction_session_timeout = 3000; set lock_timeout = 3000; set jit = off; \
     set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_bitmapscan = off";
 
 const BEGIN: &str = "begin";
 
-/// A list may read many rows, and which index is good depends on what is looked for: each is planned for itself.
+/// A list may read many rows, and the best index depends on the query, so each list is planned for itself.
 const FOR_LISTS: &str = "begin; set local plan_cache_mode = force_custom_plan; set local enable_seqscan = on; set local enable_bitmapscan = on";
 
 /// A connection with its prepared statements.
 #[derive(Debug)]
 pub(crate) struct Connection {
     client: Client,
-    /// How it is encrypted, if it is.
+    /// Version of TLS, if the connection is encrypted.
     encryption: Option<&'static str>,
-    /// What each transaction sets, if each may have another session.
+    /// Settings of each transaction, if each may have another session.
     settings: Option<Arc<str>>,
     statements: HashMap<String, Statement>,
-    /// What begins a transaction, and is sent before the next statement.
+    /// The statement that begins a transaction, sent before the next statement.
     begins: Option<&'static str>,
-    /// A commit is sent after the next statement.
+    /// True if a commit is sent after the next statement.
     ends: bool,
-    /// The next statement belongs to a transaction.
+    /// True if the next statement belongs to a transaction.
     is_within: bool,
 }
 
 impl Connection {
-    /// A connection that keeps its session, with its settings.
+    /// Opens a connection that keeps its session, and applies the settings.
     pub(crate) async fn kept(client: Client, encryption: Option<&'static str>, schema: &str) -> Result<Self, Fault> {
         client.batch_execute(&settings(schema)).await?;
         Ok(Self::new(client, encryption, None))
     }
 
-    /// A connection whose transactions may each have another session.
+    /// Opens a connection whose transactions may each have another session.
     pub(crate) fn shared(client: Client, encryption: Option<&'static str>, schema: &str) -> Self {
         let settings = settings(schema).replace("set ", "set local ");
         Self::new(client, encryption, Some(settings.into()))
@@ -60,39 +61,39 @@ impl Connection {
         Self { client, encryption, settings, statements: HashMap::new(), begins: None, ends: false, is_within: false }
     }
 
-    /// How it is encrypted, if it is.
+    /// Version of TLS, if the connection is encrypted.
     pub(crate) fn encryption(&self) -> Option<&'static str> {
         self.encryption
     }
 
-    /// Whether it has one session for as long as it lives.
+    /// True if the connection keeps one session for its whole life.
     pub(crate) fn keeps_session(&self) -> bool {
         self.settings.is_none()
     }
 
-    /// Whether it is gone.
+    /// True if the connection is gone.
     pub(crate) fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
 
-    /// Begins a transaction, together with the next statement: it is sent before that, and no reply of its own is waited for.
+    /// Begins a transaction together with the next statement: it is sent first, and its reply is not awaited separately.
     pub(crate) fn begin(&mut self) {
         self.begin_as(BEGIN);
     }
 
-    /// The same, with a statement that begins it, which may be followed by settings for it.
+    /// Like [`Connection::begin`], with the given beginning, which may include settings of the transaction.
     pub(crate) fn begin_as(&mut self, begins: &'static str) {
         self.begins = Some(begins);
         self.is_within = true;
     }
 
-    /// The next statement is a list: it is planned as [`FOR_LISTS`] says.
+    /// Marks the next statement as a list, planned with [`FOR_LISTS`].
     pub(crate) fn next_is_list(&mut self) {
         self.begin_as(FOR_LISTS);
         self.commit_with_next();
     }
 
-    /// Commits the transaction after the next statement, together with it. If that fails, nothing is committed.
+    /// Commits the transaction together with the next statement. If the statement fails, nothing is committed.
     pub(crate) fn commit_with_next(&mut self) {
         self.ends = true;
     }
@@ -102,7 +103,7 @@ impl Connection {
         self.end("commit").await
     }
 
-    /// Ends the transaction as if it had never begun.
+    /// Rolls the transaction back.
     pub(crate) async fn roll_back(&mut self) -> Result<(), Fault> {
         self.end("rollback").await
     }
@@ -135,7 +136,7 @@ impl Connection {
         self.send(|client| client.execute_typed(sql, &values)).await
     }
 
-    /// Statements without parameters, inside a transaction.
+    /// Runs statements without parameters, inside a transaction.
     pub(crate) async fn batch(&mut self, sql: &str) -> Result<(), Fault> {
         self.send(|client| client.batch_execute(sql)).await
     }
@@ -160,12 +161,12 @@ impl Connection {
         Ok(done)
     }
 
-    /// What is sent before and after the next statement.
+    /// The statements sent before and after the next one.
     fn frame(&mut self) -> (Option<Cow<'static, str>>, Option<Cow<'static, str>>) {
         let begins = self.begins.take();
         let (begins, ends) = match &self.settings {
             None => (begins.map(Cow::Borrowed), std::mem::take(&mut self.ends)),
-            // A statement that belongs to no transaction gets one of its own, for the settings.
+            // A statement outside a transaction gets one of its own, for the settings.
             Some(settings) => {
                 let is_alone = !self.is_within;
                 let begins =
@@ -189,12 +190,12 @@ impl Connection {
     }
 }
 
-/// What a session with a schema sets.
+/// The settings of a session for a schema.
 fn settings(schema: &str) -> String {
     format!("set search_path = {schema}; {SETTINGS}")
 }
 
-/// What begins a transaction with the settings of all transactions, which those of this one follow.
+/// Beginning of a transaction with the common settings, followed by its own.
 fn with_settings(begins: &str, settings: &str) -> String {
     match begins.split_once(';') {
         Some((begins, own)) => format!("{begins}; {settings};{own}"),

@@ -1,4 +1,4 @@
-//! Copies of large values on this machine, up to a number of bytes (K-49).
+//! Copies of large values on this machine, up to a size limit in bytes (K-49).
 
 use std::io;
 use std::path::PathBuf;
@@ -9,25 +9,25 @@ use etude_core::data::Blob;
 use etude_core::digest::Digest;
 use etude_runtime::blob::{BlobStore, FileBlobs, Scratch, each_piece};
 
-/// The directory is looked through after this part of its limit was written.
+/// Fraction of the limit, as a divisor, that may be written before the directory is scanned.
 const PART: u64 = 8;
 
-/// Files that may be removed at any time, by this program or by anyone.
+/// A directory of files that may be removed at any time, by this program or by anyone.
 #[derive(Debug)]
 pub(crate) struct Copies {
     files: FileBlobs,
     limit: u64,
-    /// Bytes that were written since the directory was last looked through. Other processes write there as well.
+    /// Bytes written since the last scan of the directory. Other processes write there as well.
     written: AtomicU64,
 }
 
 impl Copies {
     pub(crate) fn new(dir: PathBuf, limit: u64) -> Self {
-        // The first copy of a process looks: an earlier one may have left too much.
+        // The first copy of a process triggers a scan: an earlier process may have left too much.
         Self { files: FileBlobs::new(dir, false), limit, written: AtomicU64::new(u64::MAX / 2) }
     }
 
-    /// The copy of a value if it is what its name says; any other one is removed.
+    /// Opens the copy of a value if its bytes match its name; a damaged copy is removed.
     pub(crate) fn open(&self, digest: Digest) -> io::Result<Option<Arc<dyn Blob>>> {
         let blob = match self.files.open(digest) {
             Ok(blob) => blob,
@@ -42,18 +42,18 @@ impl Copies {
         Ok(None)
     }
 
-    /// Removes the oldest copies if there is more than the limit.
+    /// Removes the oldest copies if their size exceeds the limit.
     fn bound(&self, len: u64) {
         let written = self.written.fetch_add(len, Ordering::Relaxed).saturating_add(len);
         if written <= self.limit / PART {
             return;
         }
         self.written.store(0, Ordering::Relaxed);
-        // What cannot be removed now is removed the next time.
+        // A file that cannot be removed now is removed at the next scan.
         let Ok(mut all) = self.files.list() else { return };
         all.sort_by_key(|kept| kept.modified);
         let mut total: u64 = all.iter().map(|kept| kept.len).sum();
-        // The newest one is in use.
+        // The newest copy is in use.
         let oldest = all.len().saturating_sub(1);
         for kept in &all[..oldest] {
             if total <= self.limit - self.limit / PART {

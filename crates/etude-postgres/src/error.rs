@@ -1,4 +1,4 @@
-//! What can go wrong with a database, in the contract's words.
+//! Errors of a database, mapped to the errors of the engine's contract.
 
 use std::io;
 
@@ -7,14 +7,14 @@ use tokio_postgres::error::SqlState;
 
 use crate::address::Address;
 
-/// Why a statement has no result.
+/// Reason why a statement has no result.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// The database or the connection to it.
+    /// Error of the database or of the connection to it.
     Database(tokio_postgres::Error),
-    /// Something that the caller of the engine must know.
+    /// Error that the caller of the engine receives.
     Engine(Error),
-    /// There is no answer. The same statement may succeed on another connection.
+    /// The database does not answer. The same statement may succeed on another connection.
     Silence,
 }
 
@@ -30,13 +30,14 @@ impl From<Error> for Fault {
     }
 }
 
-/// Whether the same statement may succeed later: the connection broke, the server is not there, or others were in the way.
+/// True if the same statement may succeed later: the connection broke, the server is away, or other transactions blocked it.
 pub(crate) fn is_passing(cause: &tokio_postgres::Error) -> bool {
     let Some(code) = cause.code() else {
         if is_of_encryption(cause) {
             return false;
         }
-        // An error without a code is not the server's. What it sent may be no value that was expected; all else is the connection.
+        // An error without a code comes from this side: the value from the server may have an unexpected type; any
+        // other error is the connection's.
         let text = cause.to_string();
         let is_ours = ["error deserializing", "invalid configuration", "authentication error"];
         return cause.is_closed() || !is_ours.iter().any(|ours| text.starts_with(ours));
@@ -60,18 +61,18 @@ pub(crate) fn is_passing(cause: &tokio_postgres::Error) -> bool {
         || code.code().starts_with("08")
 }
 
-/// Whether a statement was prepared in another session than it was used in.
+/// True if a statement was prepared in another session than the current one.
 pub(crate) fn is_of_another_session(cause: &tokio_postgres::Error) -> bool {
     let codes = [SqlState::INVALID_SQL_STATEMENT_NAME, SqlState::DUPLICATE_PSTATEMENT];
     cause.code().is_some_and(|code| codes.contains(code))
 }
 
-/// Whether the two sides cannot agree on encryption. A connection that breaks during the handshake says nothing of it.
+/// True if the two sides cannot agree on encryption. A connection that breaks during the handshake does not count.
 pub(crate) fn is_of_encryption(cause: &tokio_postgres::Error) -> bool {
     is_of_handshake(cause) && (tls_error(cause).is_some() || io_error(cause).is_none())
 }
 
-/// The client library gives the kind of an error in words alone.
+/// The client library gives the kind of an error only as text.
 fn is_of_handshake(cause: &tokio_postgres::Error) -> bool {
     cause.to_string().starts_with("error performing TLS handshake")
 }
@@ -84,7 +85,7 @@ fn tls_error(cause: &tokio_postgres::Error) -> Option<&rustls::Error> {
     io_error(cause)?.get_ref()?.downcast_ref()
 }
 
-/// What is wrong with the encryption, and the next step.
+/// Reason why the connection cannot be encrypted, and the next step.
 fn why_unencrypted(cause: &tokio_postgres::Error) -> String {
     use rustls::CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
     match tls_error(cause) {
@@ -107,21 +108,21 @@ fn why_unencrypted(cause: &tokio_postgres::Error) -> String {
     }
 }
 
-/// How the client library says that a server has no TLS.
+/// Text of the client library for a server without TLS.
 const NO_TLS: &str = "server does not support TLS";
 
-/// What the end of an attempt to connect says of the database.
+/// Conclusion about the database from the end of an attempt to connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It is down.
+    /// The database is down.
     Down,
-    /// Neither that it is down nor that it is not: the connection was made and closed at once, as a server does that is just going.
+    /// Inconclusive: the connection was made and closed at once, as by a server that is shutting down.
     Broken,
-    /// Nothing: it may be there for others.
+    /// No reply: the database may be there for others.
     Silence,
 }
 
-/// What the error of an attempt to connect says.
+/// Conclusion from the error of an attempt to connect.
 pub(crate) fn answer(fault: &Fault) -> Answer {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     let Fault::Database(cause) = fault else { return Answer::Silence };
@@ -137,10 +138,10 @@ pub(crate) fn answer(fault: &Fault) -> Answer {
     }
 }
 
-/// Where the server looks whether a role is there and may log in. Its words are in the language of the server.
+/// Routine of the server that checks that a role exists and may log in. The server's message is in its own language.
 const NO_ROLE: &str = "InitializeSessionUserId";
 
-/// The error of a store.
+/// Error of the store for an error of the database.
 pub(crate) fn store_error(address: &Address, cause: &tokio_postgres::Error) -> Error {
     let path = address.to_string();
     if is_of_encryption(cause) {
@@ -173,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// What an attempt to connect shows of a listener that does this with it.
+    /// Result of an attempt to connect to a listener that serves like this.
     fn answered(listener: TcpListener, serve: impl FnOnce(TcpStream) + Send + 'static) -> Answer {
         let url = format!("postgres://etude@127.0.0.1:{}/x", listener.local_addr().expect("an address").port());
         let server = std::thread::spawn(move || serve(listener.accept().expect("a connection").0));
@@ -187,11 +188,11 @@ mod tests {
         answer(&link.wait(link.connect()).expect_err(url))
     }
 
-    /// K-23: a server that goes accepts a connection and closes it. That proves nothing, and least of all that it is there for others.
+    /// K-23: a server that shuts down accepts a connection and closes it. That proves nothing about the database for others.
     #[test]
     fn a_connection_that_is_closed_at_once_is_neither_refusal_nor_silence() {
         let listener = || TcpListener::bind("127.0.0.1:0").expect("a port");
-        // What was sent is not read: the other side sees a reset.
+        // The byte is not read, so that the other side sees a reset.
         let reset = |stream: TcpStream| while stream.peek(&mut [0]).expect("a byte") == 0 {};
         assert_eq!(answered(listener(), reset), Answer::Broken);
         let close = |mut stream: TcpStream| {

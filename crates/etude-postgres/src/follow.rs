@@ -9,13 +9,13 @@ use crate::link::{Connection, attempt, lock};
 use crate::rows::{self, Run, columns};
 use crate::store::Store;
 
-/// A look at the version of the journal is good for this long.
+/// Time for which a read version of the journal stays valid.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Tables whose writes count for the version.
 const FOLLOWED: &str = "array['records'::regclass, 'runs'::regclass, 'signals'::regclass, 'entries'::regclass]::oid[]";
 
-/// What is known of the version of the journal, so that each of many streams need not look for itself.
+/// Cached version of the journal, so that many streams share one query.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     looked: Option<Instant>,
@@ -42,14 +42,14 @@ impl Store {
         Ok(attempt!(self.link, |connection| last_change(connection, schema)))
     }
 
-    /// False if no change can have had this number yet. The sequence goes on past those of runs that were removed.
+    /// False if no change can have had this number yet. The sequence continues past changes of runs that were removed.
     pub(crate) async fn may_be_past(&self, change: u64) -> Result<bool, Error> {
         let schema = self.link.address().schema();
         let horizon = attempt!(self.link, |connection| horizon(connection, schema));
         Ok(rows::from_length(change) <= horizon)
     }
 
-    /// A number that is another one after any write by any process.
+    /// A number that changes with any write by any process.
     pub(crate) async fn version(&self) -> Result<u64, Error> {
         let known = |watch: &Watch| watch.looked.filter(|looked| looked.elapsed() < LOOK).map(|_| watch.version);
         if let Some(version) = known(&lock(&self.watch)) {
@@ -57,7 +57,7 @@ impl Store {
         }
         let (writes, is_writing) = attempt!(self.link, |connection| writes(connection));
         let mut watch = lock(&self.watch);
-        // A statement that is not committed has its number already: its records are not there yet.
+        // An uncommitted statement has its number already, but its records are not visible yet.
         if writes != watch.writes || is_writing {
             watch.version += 1;
         }
@@ -67,7 +67,8 @@ impl Store {
     }
 }
 
-/// The number of writes so far, and whether some are not committed. In this order: what is committed between the two is there.
+/// The number of writes so far, and true if some are not committed. The order of the queries matters: commits between
+/// the two are visible.
 async fn writes(connection: &mut Connection) -> Result<(i64, bool), Fault> {
     let row = connection.query_opt("select last_value from writes", &[]).await?;
     let writes = row.map_or(Ok(0), |row| row.try_get(0))?;
@@ -78,9 +79,9 @@ async fn writes(connection: &mut Connection) -> Result<(i64, bool), Fault> {
     Ok((writes, connection.query_opt(&sql, &[]).await?.is_some()))
 }
 
-/// The largest number of which it is known that all smaller ones are committed, or never will be.
+/// The largest change number below which every number is committed, or never will be.
 async fn horizon(connection: &mut Connection, schema: &str) -> Result<i64, Fault> {
-    // Waits for those that have assigned a number and are about to commit.
+    // Waits for transactions that have assigned a number and are about to commit.
     let sql = "select pg_advisory_xact_lock(1702131044, hashtext($1)), pg_sequence_last_value('changes'::regclass)";
     let row = connection.query_opt(sql, &[&schema]).await?;
     let last: Option<i64> = row.map_or(Ok(None), |row| row.try_get(1))?;

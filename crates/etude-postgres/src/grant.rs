@@ -7,33 +7,33 @@ use crate::link::{Connection, Link, attempt};
 use crate::migrate;
 
 etude_core::words! {
-    /// What a role of the database is to a fleet.
+    /// Kind of a database role in a fleet.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Kind {
-        /// It drives runs of all tenants.
+        /// A worker drives runs of all tenants.
         Worker = "worker",
-        /// It submits runs and sees its own.
+        /// A tenant submits runs and sees its own.
         Tenant = "tenant",
     }
 }
 
-/// What a role is.
+/// Grant of a kind to a database role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// The name of the PostgreSQL role.
     pub role: String,
-    /// What it is to the fleet.
+    /// Kind of the role in the fleet.
     pub kind: Kind,
-    /// The tenant that it is; none for a worker.
+    /// The tenant of the role; `None` for a worker.
     pub tenant: Option<String>,
 }
 
-/// Who has logged in.
+/// Kind and tenant of the logged-in role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Access {
     /// `None`: the owner of the schema, or a role that was given rights by hand.
     pub(crate) kind: Option<Kind>,
-    /// Whose its submissions are.
+    /// The tenant that owns the role's submissions.
     pub(crate) tenant: String,
 }
 
@@ -42,29 +42,29 @@ impl Access {
         self.kind == Some(Kind::Tenant)
     }
 
-    /// The name of a book of the ledger in the database.
+    /// The name of a ledger book in the database.
     pub(crate) fn book(&self, book: &str) -> String {
         book_of(&self.tenant, book)
     }
 }
 
-/// A book of the ledger of a tenant.
+/// The database name of a tenant's ledger book.
 pub(crate) fn book_of(tenant: &str, book: &str) -> String {
     if tenant == DEFAULT_TENANT { book.to_owned() } else { format!("{tenant}{SEPARATOR}{book}") }
 }
 
-/// Between the tenant and its book. No name of a tenant has it.
+/// Separator between a tenant and its book. No tenant's name contains it.
 pub(crate) const SEPARATOR: char = '\u{1f}';
 
-/// Tables of which a worker changes all rows.
+/// Tables in which a worker changes all rows.
 const DATA: &str = "workers, server, runs, headers, results, records, signals, queue, keys, labels, entries, cache, blobs, chunks, \
     blob_refs, uploads, upload_chunks";
 
-/// What every role reads.
+/// Tables that every role reads.
 const READ: &str = "format, roles, workers, server, queues, queue_labels, tenants, runs, headers, results, records, signals, queue, \
     keys, labels, entries, cache, blobs, chunks, blob_refs, uploads, upload_chunks, storage";
 
-/// What a tenant adds, changes and removes of its own.
+/// Rights of a tenant to add, change and remove its own rows.
 const OF_TENANTS: [&str; 4] = [
     "insert on workers, runs, headers, results, records, signals, queue, keys, labels, entries, uploads, upload_chunks",
     "update on workers, results, queue, entries, uploads",
@@ -72,12 +72,12 @@ const OF_TENANTS: [&str; 4] = [
     "delete on workers, runs, headers, results, records, signals, queue, keys, labels, entries, cache, blob_refs",
 ];
 
-/// Who has logged in.
+/// Kind and tenant of the logged-in role.
 pub(crate) async fn access(link: &Link, patience: std::time::Duration) -> Result<Access, Error> {
     Ok(attempt!(link.attempts_for(patience); |connection| access_of(connection)))
 }
 
-/// Who has logged in on a connection to a schema of this format.
+/// Kind and tenant of the logged-in role, on a connection to a schema of this format.
 pub(crate) async fn access_of(connection: &mut Connection) -> Result<Access, Fault> {
     let found = connection.query_opt("select kind, tenant from roles where role = session_user", &[]).await?;
     let none = Access { kind: None, tenant: DEFAULT_TENANT.to_owned() };
@@ -86,7 +86,7 @@ pub(crate) async fn access_of(connection: &mut Connection) -> Result<Access, Fau
     Ok(Access { kind: Kind::from_word(&kind), tenant: tenant.unwrap_or(none.tenant) })
 }
 
-/// Makes a role a worker or a tenant, in place of what it was before.
+/// Makes a role a worker or a tenant, replacing its earlier kind.
 pub(crate) async fn grant(link: &Link, patience: std::time::Duration, grant: &Grant) -> Result<(), Error> {
     migrate::check(link, patience).await?;
     attempt!(link.attempts_for(patience); |connection| transact(connection, link, grant));
@@ -118,7 +118,8 @@ async fn transact(connection: &mut Connection, link: &Link, grant: &Grant) -> Re
     connection.commit().await
 }
 
-/// Gives the roles of a schema their rights again, inside a transaction: a format may have tables that the one before had not.
+/// Grants the rights of all roles of a schema again, inside a transaction: a new format may have more tables than the
+/// one before.
 pub(crate) async fn renew(connection: &mut Connection, schema: &str) -> Result<(), Fault> {
     let sql = "select quote_ident(role), kind from roles join pg_roles on rolname = role order by role";
     for row in connection.query(sql, &[]).await? {
@@ -130,7 +131,7 @@ pub(crate) async fn renew(connection: &mut Connection, schema: &str) -> Result<(
     admit_workers(connection, schema).await
 }
 
-/// Names the owner and the workers in the policies for those who see every row.
+/// Names the owner and the workers in the policies of roles that see every row.
 async fn admit_workers(connection: &mut Connection, schema: &str) -> Result<(), Fault> {
     let sql = "select string_agg(quote_ident(role), ', ' order by role) from roles join pg_roles on rolname = role where kind = 'worker'";
     let workers: Option<String> = connection.query_opt(sql, &[]).await?.map_or(Ok(None), |row| row.try_get(0))?;
@@ -143,7 +144,7 @@ async fn admit_workers(connection: &mut Connection, schema: &str) -> Result<(), 
     Ok(())
 }
 
-/// Whether a role has the rights of its kind, by the tables that it reads and adds to.
+/// True if a role has the rights of its kind, by the tables that it reads and adds to.
 pub(crate) async fn has_rights(connection: &mut Connection, kind: Kind) -> Result<bool, Fault> {
     let added = match kind {
         Kind::Worker => DATA,
@@ -156,13 +157,14 @@ pub(crate) async fn has_rights(connection: &mut Connection, kind: Kind) -> Resul
     Ok(row.map_or(Ok(None), |row| row.try_get::<_, Option<bool>>(0))?.unwrap_or(false))
 }
 
-/// Who has logged in, and whether that role may drive runs: it has the rights of a worker, and row-level security hides no run from it.
+/// Name of the logged-in role, and true if it may drive runs: it has the rights of a worker, and row-level security
+/// hides no run from it.
 pub(crate) async fn may_work(
     connection: &mut Connection,
     schema: &str,
     access: &Access,
 ) -> Result<(String, bool), Fault> {
-    // A role that was given rights by hand sees what it sees as a member of others.
+    // A role that was given rights by hand sees the same as the roles it is a member of.
     let sql =
         "select session_user::text, not row_security_active('runs') or pg_has_role(session_user, nspowner, 'usage')
             or exists (select 1 from roles join pg_roles on rolname = role
@@ -179,7 +181,7 @@ pub(crate) async fn may_work(
     Ok((role, may))
 }
 
-/// The rights of a role, whose name is quoted.
+/// The statements that grant the rights of a role, whose name is quoted.
 fn statements(schema: &str, role: &str, kind: Kind) -> String {
     let mut sql = format!(
         "revoke all on all tables in schema {schema} from {role};

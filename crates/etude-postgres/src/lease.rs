@@ -1,8 +1,8 @@
 //! Leases of workers: the statements of a heartbeat.
 //!
-//! A lease belongs to the worker, not to a run. The worker renews it with each beat and holds an advisory lock on the connection of
-//! its heartbeat. If the lock is gone, others shorten the lease to the grace. Behind a pooler that shares sessions there is no lock, and only
-//! the lease counts.
+//! A lease belongs to the worker, not to a run. The worker renews it with each beat and holds an advisory lock on the
+//! connection of its heartbeat. If the lock is gone, others shorten the lease to the grace period. Behind a pooler that
+//! shares sessions there is no lock, and only the lease counts.
 
 use std::time::{Duration, Instant};
 
@@ -14,31 +14,32 @@ use crate::rules;
 use crate::store::{Store, random};
 use crate::worker::Times;
 
-/// The key of a worker without a lock: a pooler would keep it beyond the worker's death, and drop it while the worker lives.
+/// The key of a worker without a lock: a pooler would keep the lock beyond the worker's death, and drop it while the
+/// worker lives.
 const NO_LOCK: i64 = 0;
 
-/// Whether the backend that holds a worker's lock lives, or there is no such lock; the lock is in this database.
+/// SQL condition: the backend that holds a worker's lock lives, or there is no such lock; the lock is in this database.
 const HAS_LOCK: &str =
     "(workers.lock = 0 or exists (select 1 from pg_locks where locktype = 'advisory' and objsubid = 1 and granted
     and database = (select oid from pg_database where datname = current_database())
     and ((classid::bigint << 32) | objid::bigint) = workers.lock))";
 
-/// The server has not been restarted since the last heartbeat of any worker. All locks are gone after a restart.
+/// SQL condition: the server has not restarted since the last heartbeat of any worker. A restart drops all locks.
 const IS_SAME_SERVER: &str = "exists (select 1 from server where started_at = pg_postmaster_start_time())";
 
-/// How the lease of a worker stands.
+/// State of a worker's lease.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lease {
     /// The worker lives.
     Held,
-    /// Its connection is gone; at most the grace remains.
+    /// The worker's connection is gone; at most the grace period remains.
     Disconnected,
-    /// It is over, or the worker is unknown.
+    /// The lease is over, or the worker is unknown.
     Over,
 }
 
-/// Takes the lock on a connection and renews the lease. Returns the key of the lock, a new one for each connection: after a partition
-/// the server may keep the previous connection, and its lock, for long.
+/// Takes the lock on a connection and renews the lease. Returns the key of the lock, a new one for each connection:
+/// after a partition the server may keep the previous connection and its lock for a long time.
 pub(crate) async fn enlist(connection: &mut Connection, store: &Store) -> Result<i64, Fault> {
     let key = if connection.keeps_session() { random() } else { NO_LOCK };
     if key != NO_LOCK {
@@ -48,7 +49,7 @@ pub(crate) async fn enlist(connection: &mut Connection, store: &Store) -> Result
     Ok(key)
 }
 
-/// A heartbeat.
+/// Sends a heartbeat.
 pub(crate) async fn beat(connection: &mut Connection, store: &Store, key: i64) -> Result<(), Fault> {
     let Times { lease, grace, .. } = store.times;
     if !store.access.is_tenant() {
@@ -82,7 +83,7 @@ async fn extend_after_restart(connection: &mut Connection, lease: Duration) -> R
     Ok(())
 }
 
-/// Renews the lease, and says what this worker is. Returns the time of the database, in milliseconds since 1970.
+/// Renews the lease and writes the profile of this worker. Returns the time of the database, in milliseconds since 1970.
 async fn renew(connection: &mut Connection, store: &Store, key: i64) -> Result<i64, Fault> {
     let (host, pid) = (crate::worker::host(), i64::from(std::process::id()));
     let none = Profile { version: String::new(), abi: 0, queues: Vec::new(), places: 0, has_sandbox: false };
@@ -91,7 +92,7 @@ async fn renew(connection: &mut Connection, store: &Store, key: i64) -> Result<i
         (standing.profile.clone().unwrap_or(none), standing.is_draining)
     };
     let live = i64::try_from(lock(&store.held).len()).unwrap_or(i64::MAX);
-    // A tenant says nothing of the server: leases of others depend on it.
+    // A tenant does not vouch for the server: leases of others depend on that.
     let seen = if store.access.is_tenant() { "select 1" } else { "update server set beat_at = clock_timestamp()" };
     let sql = format!(
         "with seen as ({seen})
@@ -121,7 +122,7 @@ async fn renew(connection: &mut Connection, store: &Store, key: i64) -> Result<i
     Ok(row.map_or(Ok(0), |row| row.try_get(0))?)
 }
 
-/// How the lease of another worker stands. That of a worker without a connection is shortened to the grace.
+/// State of another worker's lease. The lease of a worker without a connection is shortened to the grace period.
 pub(crate) async fn lease_of(connection: &mut Connection, worker: &str, grace: Duration) -> Result<Lease, Fault> {
     let sql = format!(
         "update workers set lease_until = least(lease_until, clock_timestamp() + $2 * interval '1 millisecond')

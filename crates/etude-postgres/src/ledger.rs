@@ -1,4 +1,4 @@
-//! The ledger: ticks, deliveries and notices.
+//! The ledger of ticks, deliveries and notices.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl Store {
         Ok(attempt!(self.link, |connection| find(connection, &self.access, query)))
     }
 
-    /// Removes old entries.
+    /// Removes old entries. Returns their number.
     pub(crate) async fn remove_entries(&self, old: &OldEntries) -> Result<u64, Error> {
         Ok(attempt!(self.link, |connection| remove(connection, &self.access, old)))
     }
@@ -42,7 +42,7 @@ async fn transact(
     attempted: Attempted,
 ) -> Result<Written, Fault> {
     connection.begin();
-    // One writer of a book at a time: what is looked at holds until the end.
+    // A book has one writer at a time: the checked conditions hold until the end of the transaction.
     let sql = "select pg_advisory_xact_lock(1702131048, hashtext($1))";
     connection.query(sql, &[&access.book(&write.entry.book)]).await?;
     let written = put(connection, access, write, at_ms, attempted).await?;
@@ -67,7 +67,7 @@ async fn put(
     let run_id = submission.as_ref().map_or(entry.run_id.as_ref(), |submission| Some(&submission.run.id));
     let wanted = Entry { run_id: run_id.cloned(), ..entry.clone() };
     if !expected.fits(found.as_ref()) {
-        // An attempt whose reply was lost has begun this very run.
+        // An attempt whose reply was lost has begun this same run.
         let is_own = submission.is_some() && found.as_ref() == Some(&wanted);
         return Ok(if is_own { Written::Done } else { Written::Other(found.map(Box::new)) });
     }
@@ -98,7 +98,7 @@ async fn put(
     Ok(Written::Done)
 }
 
-/// Removes old entries in a statement of its own. A reply that is lost makes the number too small, and nothing else.
+/// Removes old entries in a statement of its own. A lost reply only makes the number too small.
 async fn remove(connection: &mut Connection, access: &Access, old: &OldEntries) -> Result<u64, Fault> {
     let OldEntries { book, states, before_ms, limit } = old;
     let (book, limit) = (access.book(book), i64::from(*limit));

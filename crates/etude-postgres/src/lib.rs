@@ -1,7 +1,7 @@
-//! The engine of a fleet: runs in one PostgreSQL database, for any number of processes on any number of machines.
+//! The engine of a fleet: it keeps runs in one PostgreSQL database, for any number of processes on any number of machines.
 //!
-//! The position of a record fences: a session that lost its run writes nothing, whatever clocks, locks and leases say. Leases only
-//! decide when others may take a run.
+//! The position of a record is the fence: a session that lost its run cannot write, regardless of clocks, locks and
+//! leases. Leases only decide when others may take a run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -72,34 +72,34 @@ pub fn claim_statement() -> String {
     claim::statement(true)
 }
 
-/// What is set for each session, for tests that read plans (K-31).
+/// The settings of each session, for tests that read plans (K-31).
 #[doc(hidden)]
 pub fn session_settings() -> &'static str {
     connection::SETTINGS
 }
 
-/// How the engine is used.
+/// Settings of the engine.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The database.
     pub address: Address,
     /// Directory for copies of large values. It may be removed at any time.
     pub cache: PathBuf,
-    /// The bytes of these copies; the oldest ones go.
+    /// Maximum size of these copies in bytes; the oldest ones are removed.
     pub cache_limit: u64,
     /// The keys to object storage.
     pub credentials: Credentials,
     /// Times of leases.
     pub times: Times,
-    /// Connections for statements; the heartbeat has one more.
+    /// Number of connections for statements; the heartbeat has one more.
     pub connections: usize,
-    /// How long the database is waited for at first.
+    /// Maximum wait for the database when the engine opens.
     pub connect_timeout: Duration,
-    /// How long statements wait for a database that does not answer later.
+    /// Maximum wait of later statements for a database that does not answer.
     pub patience: Duration,
     /// For tests: this process never checks its own lease and never stops itself (K-7).
     pub is_blind: bool,
-    /// For tests: the times that callers give count, not the clock of the database (K-25).
+    /// For tests: the times of the callers count, not the clock of the database (K-25).
     pub has_callers_clock: bool,
     /// For tests: this process neither rings the bell nor listens (K-36).
     pub has_no_bell: bool,
@@ -129,7 +129,7 @@ impl Postgres {
         link.wait(migrate::migrate(&link, connect_timeout))
     }
 
-    /// Makes a role of the database a worker or a tenant (K-56). The role must exist, and be another one than the owner of the schema.
+    /// Makes a role of the database a worker or a tenant (K-56). The role must exist and must not own the schema.
     ///
     /// # Errors
     /// As [`Postgres::open`]; nothing is changed then.
@@ -138,8 +138,8 @@ impl Postgres {
         link.wait(grant::grant(&link, connect_timeout, grant))
     }
 
-    /// Looks at a database and its settings, whatever its schema is, and at its object storage. Writes nothing but a probe to that.
-    /// `now` is the clock of this machine.
+    /// Checks a database and its settings, with any schema or none, and its object storage. It writes only a probe to
+    /// object storage. `now` is the clock of this machine.
     ///
     /// # Errors
     /// The database does not answer, or refuses the user.
@@ -153,7 +153,7 @@ impl Postgres {
         link.wait(check::check(&link, connect_timeout, credentials, now))
     }
 
-    /// Writes the queues, the tenants or both, in place of those that were there. The default queue is always there.
+    /// Replaces the queues, the tenants or both. The default queue always exists.
     ///
     /// # Errors
     /// The store fails.
@@ -165,10 +165,10 @@ impl Postgres {
         self.store.link.wait(self.store.apply(queues, tenants))
     }
 
-    /// Writes where large values are: the URL of object storage; `None`: in the database.
+    /// Sets the storage of large values: the URL of object storage; `None`: the database.
     ///
     /// # Errors
-    /// There are values elsewhere, or the store fails.
+    /// Values exist in another storage, or the store fails.
     pub fn apply_blobs(&self, url: Option<&str>) -> Result<(), Error> {
         self.store.link.wait(self.store.apply_blobs(url))
     }

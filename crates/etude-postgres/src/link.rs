@@ -1,7 +1,7 @@
-//! Connections to the database, and the thread that attends them.
+//! Connections to the database, and the runtime that drives them.
 //!
-//! The engine's contract is used with and without a runtime, so this crate has its own. Callers that cannot wait in a future wait
-//! on their own thread.
+//! The engine's contract is used with and without a runtime, so this crate has its own. Callers that cannot await a
+//! future block their own thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,35 +20,35 @@ pub(crate) use crate::connection::{Connection, Parameter};
 use crate::error::{Fault, is_of_another_session, is_passing, store_error};
 use crate::tls::{Opened, Tls};
 
-/// Between two attempts, while the database does not answer.
+/// Pause between two attempts while the database does not answer.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// While others are in the way.
+/// Pause between two attempts while other transactions block.
 const SHORT_PAUSE: Duration = Duration::from_millis(5);
 
-/// A server that accepts a connection says something within this time.
+/// Time in which a server that accepts a connection must respond.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// How often two connections are compared: others may use the pooler in between, and hide once that it shares sessions.
+/// Number of comparisons of two connections: other clients of the pooler may hide once that it shares sessions.
 const LOOKS: usize = 6;
 
 /// Name of the runtime's threads.
 const THREAD: &str = "etude-postgres";
 
-/// The way to the database.
+/// Pool of connections to the database.
 #[derive(Debug)]
 pub(crate) struct Link {
     address: Address,
     tls: Tls,
     patience: Duration,
     runtime: Option<Runtime>,
-    /// Whether each transaction may have another session, once that is known.
+    /// True if each transaction may have another session; unset until that is known.
     is_shared: OnceCell<bool>,
-    /// A statement was not there that had been prepared: that was not seen.
+    /// True if a prepared statement was missing later: the pooler shares sessions, and the comparison missed it.
     has_lost_session: AtomicBool,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
-    /// How often all connections were given up.
+    /// Number of times all connections were abandoned.
     breaks: watch::Sender<u64>,
 }
 
@@ -71,7 +71,7 @@ impl Link {
         &self.address
     }
 
-    /// Attempts at one piece of work, for as long as the database is waited for.
+    /// Attempts at one piece of work, within the patience of this thread.
     pub(crate) fn attempts(&self) -> Attempts<'_> {
         match patience() {
             Some(patience) => Attempts { is_impatient: true, ..self.attempts_for(patience.min(self.patience)) },
@@ -83,13 +83,13 @@ impl Link {
         Attempts { link: self, until: Instant::now() + patience, is_impatient: false }
     }
 
-    /// The connection of the heartbeat does not answer: no other one is waited for any more. Statements in progress are repeated.
+    /// Abandons all connections, because the heartbeat's does not answer. Statements in progress are repeated.
     pub(crate) fn give_up(&self) {
         lock(&self.idle).clear();
         self.breaks.send_modify(|breaks| *breaks += 1);
     }
 
-    /// A connection that is not one of those for statements.
+    /// Opens a connection outside the pool.
     pub(crate) async fn connect(&self) -> Result<Connection, Fault> {
         tokio::time::timeout(GREETING, self.connect_now()).await.unwrap_or(Err(Fault::Silence))
     }
@@ -104,9 +104,9 @@ impl Link {
         }
     }
 
-    /// Whether a pooler gives each transaction of this connection the session that is free just then. While another connection has a
-    /// transaction, that has the session that this one had, or this one gets another one. Nothing is set before that is known: it would
-    /// be set for others.
+    /// True if a pooler gives each transaction of this connection any free session. While another connection has a
+    /// transaction, that has this connection's former session, or this connection gets another one. No setting is sent
+    /// before the answer: it could reach a session of others.
     async fn has_shared(&self, client: &Client) -> Result<bool, Fault> {
         let (other, _) = self.client().await?;
         let own = session_of(client, "").await?;
@@ -119,36 +119,37 @@ impl Link {
         Ok(false)
     }
 
-    /// Whether each transaction may have another session, once a connection has shown it.
+    /// True if a connection has shown that each transaction may have another session.
     pub(crate) fn shares_sessions(&self) -> bool {
         self.is_shared.get() == Some(&true) || self.has_lost_session.load(Ordering::Relaxed)
     }
 
-    /// A connection on which nothing is set.
+    /// Opens a connection without settings.
     async fn client(&self) -> Result<(Client, Option<&'static str>), tokio_postgres::Error> {
         let (client, connection, encryption) = self.open().await?;
         self.start(async move {
-            // Its end is seen by the user of the client.
+            // The user of the client sees the end of the connection.
             let _ = connection.await;
         });
         Ok((client, encryption))
     }
 
-    /// A connection as the client library has it.
+    /// Opens a connection in the client library's form.
     pub(crate) async fn open(&self) -> Result<Opened, tokio_postgres::Error> {
         self.tls.connect(self.address.config()).await
     }
 
-    /// Runs a future on this thread, which may be one of another runtime.
+    /// Runs a future on this thread, which may be a thread of another runtime.
     ///
-    /// The caller may be inside a poll of a task of that runtime, which has a budget of operations for each poll. The poll does not end
-    /// before this future does, so that a used-up budget would never be filled: the future is polled without one.
+    /// The caller may be inside a poll of a task of that runtime, which has a budget of operations for each poll. The
+    /// poll does not end before this future does, so that a used-up budget would never be refilled: the future is
+    /// polled without one.
     pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         let _context = self.runtime.as_ref().map(Runtime::enter);
         block_on(tokio::task::unconstrained(future))
     }
 
-    /// Runs a future to its end, whether or not somebody waits for it.
+    /// Runs a future to its end, even if its caller stops waiting.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
         future: impl Future<Output = Result<T, Error>> + Send + 'static,
@@ -162,20 +163,20 @@ impl Link {
         })
     }
 
-    /// Starts a task that ends by itself.
+    /// Starts a background task that ends by itself.
     pub(crate) fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = &self.runtime {
             runtime.spawn(task);
         }
     }
 
-    /// Whether this is a thread of the runtime, which must not wait.
+    /// True on a thread of the runtime, which must not block.
     pub(crate) fn is_own_thread() -> bool {
         thread::current().name() == Some(THREAD)
     }
 }
 
-/// The session that a statement has now, after what is sent before it.
+/// Process id of the session that runs a statement now, after `before`.
 async fn session_of(client: &Client, before: &str) -> Result<Option<String>, tokio_postgres::Error> {
     let messages = client.simple_query(&format!("{before}select pg_backend_pid()")).await?;
     Ok(messages.iter().find_map(|message| match message {
@@ -197,11 +198,11 @@ impl Drop for Link {
 pub(crate) struct Attempts<'l> {
     link: &'l Link,
     until: Instant,
-    /// A client waits: what waits longer for the database does not keep it.
+    /// True if a client waits: the attempt does not queue behind work that waits longer for the database.
     is_impatient: bool,
 }
 
-/// A connection on loan. It is closed unless it is given back: its state is unknown after a failure.
+/// A connection on loan. It is closed unless it is returned: its state is unknown after a failure.
 #[derive(Debug)]
 pub(crate) struct Loan {
     pub(crate) connection: Connection,
@@ -210,12 +211,12 @@ pub(crate) struct Loan {
 }
 
 impl Loan {
-    /// The connection, which does not come back.
+    /// The connection, which does not return to the pool.
     pub(crate) fn into_connection(self) -> Connection {
         self.connection
     }
 
-    /// Returns once all connections are given up.
+    /// Returns once all connections are abandoned.
     pub(crate) fn given_up(&self) -> impl Future<Output = ()> + use<> {
         let mut breaks = self.breaks.clone();
         async move {
@@ -245,7 +246,7 @@ impl Attempts<'_> {
         }
     }
 
-    /// The right to a connection. Writes that wait for the database have all of them while it is away.
+    /// Permit for a connection. While the database is away, waiting writes hold all of them.
     async fn permit(&self) -> Result<Option<OwnedSemaphorePermit>, Error> {
         let permit = Arc::clone(&self.link.permits).acquire_owned();
         if !self.is_impatient {
@@ -261,12 +262,12 @@ impl Attempts<'_> {
         Error::Store { path: self.link.address.to_string(), why: "the database does not answer".to_owned() }
     }
 
-    /// The attempt has succeeded.
+    /// Returns the connection of a successful attempt to the pool.
     pub(crate) fn succeeded(&self, loan: Loan) {
         lock(&self.link.idle).push(loan.connection);
     }
 
-    /// Returns if there may be another attempt.
+    /// Returns if another attempt makes sense.
     pub(crate) async fn failed(&mut self, loan: Loan, fault: Fault) -> Result<(), Error> {
         let is_open = !loan.connection.is_closed();
         if let Fault::Database(cause) = &fault
@@ -300,7 +301,7 @@ impl Attempts<'_> {
     }
 }
 
-/// Repeats work on a connection until it succeeds or no repetition helps. The work must be the same if it is done twice: the reply to
+/// Repeats work on a connection until it succeeds or repetition cannot help. The work must be idempotent: the reply to
 /// a commit may be lost.
 macro_rules! attempt {
     ($link:expr, |$connection:ident| $work:expr) => {
@@ -335,7 +336,7 @@ mod tests {
 
     use super::*;
 
-    /// K-23: who has little patience waits neither for a database that is away nor for a connection that others wait with.
+    /// K-23: a reader with little patience waits neither for a database that is away nor for a connection that others hold.
     #[test]
     fn a_reader_with_little_patience_is_not_kept() {
         let address = Address::parse("postgres://u@127.0.0.1:1/db").expect("an address");

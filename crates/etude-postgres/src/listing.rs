@@ -9,7 +9,7 @@ use crate::rows::{self, IS_LIVE, Run, columns};
 use crate::store::Store;
 
 impl Store {
-    /// The runs that a query asks for, newest first.
+    /// The runs that match a query, newest first.
     pub(crate) async fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
         Ok(attempt!(self.link, |connection| select(connection, query)))
     }
@@ -19,18 +19,18 @@ impl Store {
         Ok(attempt!(self.link, |connection| plan(connection, query)))
     }
 
-    /// How many runs a query matches, whatever its limit.
+    /// Number of runs that match a query; its limit is ignored.
     pub(crate) async fn count(&self, query: &Query) -> Result<u64, Error> {
         Ok(attempt!(self.link, |connection| count(connection, query)))
     }
 
-    /// How many runs of each status a query matches, whatever its limit.
+    /// Number of runs per status that match a query; its limit is ignored.
     pub(crate) async fn counts(&self, query: &Query) -> Result<Counts, Error> {
         let query = Query { limit: None, after: None, ..query.clone() };
         Ok(attempt!(self.link, |connection| counts(connection, &query)))
     }
 
-    /// What the runs of a tenant have cost that were created since then, in US dollars.
+    /// Cost of the runs of a tenant that were created at `since_ms` or later, in US dollars.
     pub(crate) async fn cost_since(&self, tenant: &str, since_ms: i64) -> Result<f64, Error> {
         Ok(attempt!(self.link, |connection| cost_since(connection, tenant, since_ms)))
     }
@@ -46,7 +46,7 @@ impl Store {
         Ok(attempt!(self.link, |connection| view(connection, prefix, true)))
     }
 
-    /// The same without its records and signals.
+    /// Like [`Store::view`], without records and signals.
     pub(crate) async fn outline(&self, prefix: &str) -> Result<RunView, Error> {
         Ok(attempt!(self.link, |connection| view(connection, prefix, false)))
     }
@@ -65,8 +65,8 @@ async fn select(connection: &mut Connection, query: &Query) -> Result<Vec<RunRow
     rows.iter().map(|row| Ok(Run::from_row(row)?.row)).collect()
 }
 
-/// The statement of a list. Each of its parts that may be long has an index in the order of the list, so that the first page of any
-/// number of runs is a scan of one (K-59). With a label, that is the index of labels.
+/// The statement of a list. Each long part of it has an index in the order of the list, so that the first page of any
+/// number of runs is a scan of one index (K-59). With a label, that is the index of labels.
 fn statement(query: &Query) -> (String, Selection) {
     let labels = query.labels.iter().skip(1).cloned().collect();
     let mut selection = Selection::new(&Query { labels, ..query.clone() });
@@ -91,7 +91,7 @@ fn statement(query: &Query) -> (String, Selection) {
     (sql, selection)
 }
 
-/// The plan of a list.
+/// The query plan of a list.
 pub(crate) async fn plan(connection: &mut Connection, query: &Query) -> Result<String, Fault> {
     let (sql, selection) = statement(query);
     connection.next_is_list();
@@ -108,8 +108,9 @@ async fn count(connection: &mut Connection, query: &Query) -> Result<u64, Fault>
     Ok(row.map_or(Ok(0), |row| row.try_get(0).map(rows::length))?)
 }
 
-/// The sum of `usage.cost_usd` of result documents. An output in one may have escapes of characters that no text of the database has: each
-/// becomes another escape, which changes neither the structure nor the names that are looked for.
+/// The sum of `usage.cost_usd` of result documents. An output may have escapes of characters that no text of the
+/// database can hold: each is replaced by another escape, which changes neither the structure nor the names that are
+/// read.
 async fn cost_since(connection: &mut Connection, tenant: &str, since_ms: i64) -> Result<f64, Fault> {
     if tenant.contains('\0') {
         return Ok(0.0);
@@ -139,7 +140,7 @@ async fn counts(connection: &mut Connection, query: &Query) -> Result<Counts, Fa
     Ok(counts)
 }
 
-/// From one snapshot: a run that continues meanwhile must not seem to have a result too early.
+/// Reads from one snapshot: a run that continues meanwhile must not seem to have a result too early.
 async fn view(connection: &mut Connection, prefix: &str, is_whole: bool) -> Result<RunView, Fault> {
     connection.begin_as("begin transaction isolation level repeatable read read only");
     let view = view_within(connection, prefix, is_whole).await;
@@ -163,7 +164,7 @@ async fn view_within(connection: &mut Connection, prefix: &str, is_whole: bool) 
     })
 }
 
-/// The run of this id, or the only one whose id begins so.
+/// The run of this id, or the only one whose id begins with it.
 async fn find(connection: &mut Connection, prefix: &str) -> Result<Run, Fault> {
     if let Some(run) = Run::find(connection, prefix).await? {
         return Ok(run);
@@ -185,7 +186,7 @@ async fn find(connection: &mut Connection, prefix: &str) -> Result<Run, Fault> {
     }
 }
 
-/// A query as SQL.
+/// A query as SQL conditions and values.
 #[derive(Default)]
 pub(crate) struct Selection {
     conditions: Vec<String>,
@@ -263,7 +264,7 @@ impl Selection {
         }
     }
 
-    /// One of these values; of none: any. A text with a NUL is in no column.
+    /// Adds a condition for any of these values; an empty list adds none. No column holds a text with a NUL.
     fn any_of(&mut self, column: &str, mut values: Vec<String>) {
         if !values.is_empty() {
             values.retain(|value| !value.contains('\0'));
@@ -277,11 +278,11 @@ impl Selection {
     }
 }
 
-/// The finished runs of a query that no one has.
+/// The finished runs of a query that no session has.
 pub(crate) async fn finished(connection: &mut Connection, query: &Query) -> Result<Vec<RunRow>, Fault> {
     let asked = |state: &RunState| query.states.is_empty() || query.states.contains(state);
     let states: Vec<_> = RunState::ALL.into_iter().filter(|state| state.is_final() && asked(state)).collect();
-    // An empty list would mean: in whatever state.
+    // An empty list would match every state.
     if states.is_empty() {
         return Ok(Vec::new());
     }

@@ -1,4 +1,4 @@
-//! The format of the schema.
+//! Format of the schema, and migrations to it.
 
 use etude_runtime::engine::Error;
 
@@ -7,7 +7,7 @@ use crate::error::Fault;
 use crate::grant;
 use crate::link::{Connection, Link, attempt};
 
-/// The steps from one format to the next.
+/// The migrations from one format to the next.
 const STEPS: &[&str] = &[
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
@@ -22,12 +22,12 @@ const STEPS: &[&str] = &[
 /// The newest format.
 pub(crate) const FORMAT: u32 = STEPS.len() as u32;
 
-/// What a migration did.
+/// Result of a migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migration {
     /// The name of the PostgreSQL schema that was migrated.
     pub schema: String,
-    /// The format before; 0: there was none.
+    /// The format before; 0: there was no schema.
     pub from: u32,
     /// The format now.
     pub to: u32,
@@ -73,13 +73,13 @@ async fn apply(connection: &mut Connection, address: &Address) -> Result<Migrati
     Ok(Migration { schema: schema.to_owned(), from, to: FORMAT })
 }
 
-/// Whether who has logged in may give rights on the schema: others may look whether there is something to migrate.
+/// True if the logged-in role may grant rights on the schema; other roles may check for a pending migration.
 async fn is_owner(connection: &mut Connection, schema: &str) -> Result<bool, Fault> {
     let sql = "select pg_has_role(tableowner, 'usage') from pg_tables where schemaname = $1 and tablename = 'runs'";
     Ok(connection.query_opt(sql, &[&schema]).await?.map_or(Ok(false), |row| row.try_get(0))?)
 }
 
-/// The format of the schema; 0: it has none.
+/// The format of the schema; 0: there is no schema.
 pub(crate) async fn format_of(connection: &mut Connection, address: &Address) -> Result<u32, Fault> {
     let schema = address.schema();
     let table = connection.query("select to_regclass($1 || '.format') is not null", &[&schema]).await?;

@@ -1,4 +1,5 @@
-//! Object storage: large values and bundles outside the database, under their hash. A bucket, or a directory that the machines share.
+//! Object storage: large values and bundles outside the database, under their hash, in a bucket or in a directory that
+//! the machines share.
 
 use std::fs::File;
 use std::io;
@@ -17,30 +18,30 @@ mod directory;
 use bucket::Bucket;
 use directory::Directory;
 
-/// What a probe writes.
+/// Content of a probe.
 const PROBE: &[u8] = b"etude engine check\n";
 
-/// The keys to object storage.
+/// Credentials of object storage.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
-    /// Variables that begin with `AWS_`, by their names.
+    /// Variables that begin with `AWS_`, as names and values.
     pub variables: Vec<(String, String)>,
     /// Set once values are in a bucket: no step gets these variables then (K-53).
     pub are_used: Arc<AtomicBool>,
 }
 
-/// Where large values are, as `engine.blobs` says it.
+/// Storage of large values, in the form of `engine.blobs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// `s3://bucket/prefix?region=…&endpoint=…`.
     Bucket {
         /// The name of the bucket.
         bucket: String,
-        /// What the names of all objects begin with; may be empty.
+        /// Prefix of the names of all objects; may be empty.
         prefix: String,
-        /// Its region, if it is named.
+        /// The region; `None` if the URL names none.
         region: Option<String>,
-        /// The server, if it is not that of AWS.
+        /// The server; `None` for the one of AWS.
         endpoint: Option<String>,
     },
     /// `file:///dir`.
@@ -48,10 +49,10 @@ pub enum Location {
 }
 
 impl Location {
-    /// Reads `engine.blobs`.
+    /// Reads a value of `engine.blobs`.
     ///
     /// # Errors
-    /// Why it is not a place for values.
+    /// The reason why the text is not a storage of values.
     pub fn parse(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).map_err(|error| format!("`{text}` is not a URL: {error}"))?;
         if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
@@ -91,7 +92,7 @@ impl Location {
     }
 }
 
-/// The address of a server. Without TLS, values may not leave this machine.
+/// Checks the address of a server. Without TLS, values may not leave this machine.
 fn server(text: &str) -> Result<String, String> {
     let url = Url::parse(text).map_err(|error| format!("the endpoint `{text}` is not a URL: {error}"))?;
     match url.scheme() {
@@ -101,16 +102,16 @@ fn server(text: &str) -> Result<String, String> {
     }
 }
 
-/// What becomes of an object that is in the place of another one.
+/// Treatment of an existing object of the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Existing {
-    /// It stays, unless its length shows that it is damaged (K-46).
+    /// The object stays, unless its length shows that it is damaged (K-46).
     Kept,
-    /// Its bytes are not what its name says, as a reader has found.
+    /// The object is replaced: a reader has found that its bytes do not match its name.
     Replaced,
 }
 
-/// Object storage that is in use.
+/// Object storage in use.
 #[derive(Debug)]
 pub(crate) enum Objects {
     Bucket(Bucket),
@@ -118,7 +119,7 @@ pub(crate) enum Objects {
 }
 
 impl Objects {
-    /// Nothing is connected to before it is needed.
+    /// Opens object storage. It connects at the first use.
     pub(crate) fn open(url: &str, credentials: &Credentials) -> io::Result<Self> {
         match Location::parse(url).map_err(refused)? {
             Location::Directory(path) => Ok(Self::Directory(Directory::new(path))),
@@ -137,7 +138,7 @@ impl Objects {
         }
     }
 
-    /// Whether there is an object of this length.
+    /// True if there is an object of this length.
     pub(crate) async fn has(&self, name: &str, len: u64) -> io::Result<bool> {
         match self {
             Self::Bucket(bucket) => bucket.has(name, len).await,
@@ -145,7 +146,7 @@ impl Objects {
         }
     }
 
-    /// Writes the bytes of an object to a file; `None`: there is none. Returns their hash and length.
+    /// Writes the bytes of an object to a file and returns their hash and length; `None` if there is no such object.
     pub(crate) async fn get(&self, name: &str, to: &mut File) -> io::Result<Option<(Digest, u64)>> {
         match self {
             Self::Bucket(bucket) => bucket.get(name, to).await,
@@ -153,7 +154,7 @@ impl Objects {
         }
     }
 
-    /// Removes an object; one that is not there is no error.
+    /// Removes an object. A missing object is fine.
     pub(crate) async fn delete(&self, name: &str) -> io::Result<()> {
         match self {
             Self::Bucket(bucket) => bucket.delete(name).await,
@@ -161,12 +162,12 @@ impl Objects {
         }
     }
 
-    /// Reads an object that need not be there.
+    /// Reads an object that need not exist, as a test of access.
     pub(crate) async fn reach(&self) -> io::Result<()> {
         self.get("values/.probe", &mut tempfile::tempfile()?).await.map(drop)
     }
 
-    /// Writes, reads and removes an object of its own.
+    /// Writes, reads and removes a probe object.
     pub(crate) async fn probe(&self) -> io::Result<()> {
         use std::io::Write as _;
         let name = format!("values/.probe-{:016x}", crate::store::random());
@@ -189,7 +190,7 @@ pub(crate) fn unavailable(why: impl Into<String>) -> io::Error {
     io::Error::other(Unavailable { why: why.into(), is_refused: false })
 }
 
-/// The same of a store that answers: access to it is set up wrongly, here or there.
+/// An error of a store that answers: access to it is configured wrongly, here or there.
 pub(crate) fn refused(why: impl Into<String>) -> io::Error {
     io::Error::other(Unavailable { why: why.into(), is_refused: true })
 }

@@ -1,4 +1,4 @@
-//! Checks of object storage, which write an object of their own, read it and remove it; and of a worker before it begins.
+//! Checks of object storage, with a probe object, and of a worker before it begins.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::objects::{Credentials, Objects};
 use crate::rules;
 use crate::store::Store;
 
-/// Where large values are, and whether they can be kept there from here.
+/// Checks the storage of large values, with a write and a read from here.
 pub(crate) async fn blobs(connection: &mut Connection, format: u32, credentials: &Credentials) -> Result<Check, Fault> {
     let check = |status, found: String, message, cost, hint| Check { id: "blobs", status, found, message, cost, hint };
     if format != FORMAT {
@@ -42,7 +42,7 @@ pub(crate) async fn blobs(connection: &mut Connection, format: u32, credentials:
     })
 }
 
-/// Whether who has logged in may drive runs, and large values can be kept and read from here.
+/// Checks that the logged-in role may drive runs, and that large values can be kept and read from here.
 pub(crate) async fn work(store: &Store) -> Result<(), Error> {
     let schema = store.link.address().schema();
     let (role, may) = attempt!(store.link, |connection| grant::may_work(connection, schema, &store.access));
@@ -57,7 +57,7 @@ pub(crate) async fn work(store: &Store) -> Result<(), Error> {
     probed.map_err(|error| of_probe(&url, &error))
 }
 
-/// Whether large values can be reached from here, by a read of an object that need not be there.
+/// Checks that large values can be reached from here, by a read of an object that need not exist.
 pub(crate) async fn values(store: &Store) -> Result<(), Error> {
     let Some(url) = attempt!(store.link, |connection| rules::url(connection)) else { return Ok(()) };
     let reached = match store.depot.objects(Some(&url)) {

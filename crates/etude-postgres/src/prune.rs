@@ -1,4 +1,4 @@
-//! Removing finished runs and what only they needed.
+//! Removal of finished runs with all data that only they needed.
 
 use etude_runtime::engine::{Error, KEY_LIFE_MS, KEYS, OF_RUN, Prunable, Query};
 
@@ -9,10 +9,11 @@ use crate::link::{Connection, attempt};
 use crate::store::Store;
 use crate::{blobs, listing, rows};
 
-/// Objects that are removed in one transaction.
+/// Number of objects that are removed in one transaction.
 const BATCH: i64 = 32;
 
-/// Values that nothing refers to. Younger ones stay: a driver uploads a value first and appends the record that refers to it then.
+/// SQL condition: a value without references that is old enough. Younger ones stay: a driver uploads a value first and
+/// appends the record that refers to it afterwards.
 const UNNEEDED: &str = "uploaded_at < clock_timestamp() - interval '1 day'
     and not exists (select 1 from blob_refs where blob_refs.blob = blobs.hash)
     and not exists (select 1 from cache where cache.blob = blobs.hash)
@@ -20,14 +21,14 @@ const UNNEEDED: &str = "uploaded_at < clock_timestamp() - interval '1 day'
     and not exists (select 1 from entries where book = 'bundles' and key = encode(blobs.hash, 'hex'))
     and not exists (select 1 from inputs where inputs.hash = blobs.hash)";
 
-/// The same for what tenants have uploaded.
+/// The same condition for uploads of tenants.
 const UNNEEDED_UPLOADS: &str = "uploaded_at < clock_timestamp() - interval '1 day'
     and not exists (select 1 from runs where runs.bundle = uploads.hash)
     and not exists (select 1 from entries where entries.tenant = uploads.tenant
         and book in ('bundles', uploads.tenant || chr(31) || 'bundles') and key = encode(uploads.hash, 'hex'))
     and not exists (select 1 from inputs where inputs.hash = uploads.hash)";
 
-/// The large inputs of runs: their headers name them, and no record does.
+/// The large inputs of runs: only their headers refer to them, and no record does.
 const INPUTS: &str = r#"inputs as (
     select decode(found[1], 'hex') as hash
     from headers, regexp_matches(convert_from(body, 'UTF8'), '"input_at":\["([0-9a-f]{64})"', 'g') as found
@@ -37,7 +38,7 @@ const INPUTS: &str = r#"inputs as (
 const TABLES: [&str; 8] = ["keys", "labels", "queue", "signals", "results", "headers", "records", "blob_refs"];
 
 impl Store {
-    /// Removes the finished runs that `query` asks for; those that a driver still has stay.
+    /// Removes the finished runs that match `query`; runs with a driver stay.
     pub(crate) async fn prune(&self, query: &Query) -> Result<u64, Error> {
         let runs = attempt!(self.link, |connection| listing::finished(connection, query));
         let mut removed = 0;
@@ -50,7 +51,7 @@ impl Store {
         }
         let sql = "delete from entries where book in ($1, tenant || chr(31) || $1) and at_ms < now_ms() - $2";
         attempt!(self.link, |connection| connection.execute(sql, &[&KEYS, &KEY_LIFE_MS]));
-        // A tenant does not see who else needs a value.
+        // A tenant cannot see the references of others to a value.
         if !self.access.is_tenant() {
             attempt!(self.link, |connection| remove_values(connection));
             while attempt!(self.link, |connection| remove_objects(connection, &self.depot)) {}
@@ -58,7 +59,7 @@ impl Store {
         Ok(removed)
     }
 
-    /// The runs that [`Store::prune`] would remove, and how many bytes they take.
+    /// The runs that [`Store::prune`] would remove, and their size in bytes.
     pub(crate) async fn prunable(&self, query: &Query) -> Result<Prunable, Error> {
         let runs = attempt!(self.link, |connection| listing::finished(connection, query));
         let numbers: Vec<i64> = runs.iter().map(|run| run.number).collect();
@@ -67,14 +68,14 @@ impl Store {
     }
 }
 
-/// Removes a run with everything that is of it, unless somebody has taken it since it was looked at. True if it was there.
+/// Removes a run with all its rows, unless it has changed since it was listed. True if it was removed.
 async fn remove(connection: &mut Connection, number: i64, change: u64) -> Result<bool, Fault> {
     connection.begin();
     let sql = "select id, created_at_ms, tenant from runs where run = $1 and change = $2 and worker is null for update";
     let removed = connection.query_opt(sql, &[&number, &rows::from_length(change)]).await?;
     if let Some(row) = &removed {
         let (id, created_at_ms, tenant): (String, i64, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-        // Its keys live on until they are old enough.
+        // The run's keys live on until they are old enough.
         let sql = "insert into entries (book, key, at_ms, state, run, body, tenant)
             select $1, encode(key, 'hex'), $2, 'removed', $3,
                 convert_to(coalesce('\"' || encode(digest, 'hex') || '\"', 'null'), 'UTF8'), tenant
@@ -87,7 +88,7 @@ async fn remove(connection: &mut Connection, number: i64, change: u64) -> Result
         for table in TABLES {
             connection.execute(&format!("delete from {table} where run = $1"), &[&number]).await?;
         }
-        // Last: a tenant sees what belongs to a run as long as it sees the run.
+        // The run goes last: a tenant sees the rows of a run while it sees the run.
         connection.execute("delete from runs where run = $1", &[&number]).await?;
     }
     connection.commit().await?;
@@ -103,7 +104,7 @@ async fn remove_values(connection: &mut Connection) -> Result<(), Fault> {
     connection.execute(&sql, &[]).await?;
     let sql = format!("with {INPUTS} delete from uploads where {UNNEEDED_UPLOADS}");
     connection.execute(&sql, &[]).await?;
-    // From now on, who needs such a value again does not rely on its object.
+    // From now on, a process that needs such a value again does not rely on its object.
     let sql = format!(
         "with {INPUTS} update blobs set is_going = true where place is not null and not is_going and {UNNEEDED}"
     );
@@ -111,8 +112,8 @@ async fn remove_values(connection: &mut Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Removes some objects that are going, and their rows. False if there are none. Who needs one of these values waits until it is gone:
-/// as long as the row is locked, a removal may be on its way.
+/// Removes some of the marked objects, and their rows. False if there are none. A process that needs one of these
+/// values waits until it is gone: while the row is locked, a removal may be on its way.
 async fn remove_objects(connection: &mut Connection, depot: &Depot) -> Result<bool, Fault> {
     connection.begin_as("begin; set local idle_in_transaction_session_timeout = 0");
     let sql = "select hash, place, (select url from storage) from blobs where is_going and place is not null

@@ -1,4 +1,4 @@
-//! How this process stands with the database, by its own monotonic clock.
+//! Relation of this process to the database, by its own monotonic clock.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use crate::error::Answer;
 use crate::link::lock;
 use crate::worker::Times;
 
-/// What is known of the connection and the lease.
+/// State of the connection and the lease.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     times: Times,
-    /// It never checks its own lease and never stops itself (K-7).
+    /// True if the process never checks its own lease and never stops itself (K-7).
     is_blind: bool,
     state: Mutex<State>,
     lapses: watch::Sender<u64>,
@@ -22,11 +22,11 @@ pub(crate) struct Pulse {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When the last heartbeat that was answered was sent.
+    /// Sending time of the last answered heartbeat.
     beat: Option<Instant>,
-    /// Disconnected since then, and what attempts to connect have shown.
+    /// Set while disconnected, with the results of attempts to connect.
     broken: Option<Broken>,
-    /// How it stood when it was looked at last.
+    /// Standing at the last look at the clock.
     standing: Standing,
     claim: Option<Instant>,
     figures: Figures,
@@ -36,17 +36,17 @@ struct State {
 #[derive(Debug, Clone, Copy)]
 struct Broken {
     since: Instant,
-    /// The last attempt to connect that was refused.
+    /// Time of the last refused attempt to connect.
     refused: Option<Instant>,
-    /// An attempt had no answer: the database may be there for others.
+    /// True if an attempt had no answer: the database may be there for others.
     is_silent: bool,
 }
 
-/// An answer that the database is down counts for this long: attempts come twice per second.
+/// Time for which a refused attempt proves that the database is down: attempts come twice per second.
 const ANSWER: Duration = Duration::from_secs(if cfg!(test) { 600 } else { 2 });
 
 impl Broken {
-    /// Every attempt that had an answer was refused, the last one just now, and none was without.
+    /// True if every attempt was refused, the last one just now, and none went without an answer.
     fn is_refused(&self) -> bool {
         !self.is_silent && self.refused.is_some_and(|at| at.elapsed() < ANSWER)
     }
@@ -57,9 +57,9 @@ impl Pulse {
         Self { times, is_blind, state: Mutex::default(), lapses: watch::Sender::new(0) }
     }
 
-    /// A heartbeat that was sent at `sent` was answered.
+    /// Notes that a heartbeat sent at `sent` was answered.
     pub(crate) fn beaten(&self, sent: Instant) {
-        // What has lapsed meanwhile has lapsed, however fresh the lease is now.
+        // Runs that have lapsed meanwhile stay lost, however fresh the lease is now.
         self.look();
         let mut state = self.state();
         state.figures.beats += 1;
@@ -72,7 +72,7 @@ impl Pulse {
         state.standing = Standing::Held;
     }
 
-    /// The connection broke.
+    /// Notes that the connection broke.
     pub(crate) fn broken(&self) {
         let mut state = self.state();
         if state.broken.is_none() {
@@ -81,7 +81,7 @@ impl Pulse {
         }
     }
 
-    /// An attempt to connect again failed.
+    /// Notes a failed attempt to reconnect.
     pub(crate) fn not_connected(&self, answer: Answer) {
         if let Some(broken) = &mut self.state().broken {
             match answer {
@@ -92,7 +92,7 @@ impl Pulse {
         }
     }
 
-    /// A claim was answered, with a number of runs of a queue.
+    /// Notes an answered claim, with the queue and the number of its runs.
     pub(crate) fn claimed(&self, runs: Option<(&str, usize)>, is_takeover: bool) {
         let mut state = self.state();
         state.claim = Some(Instant::now());
@@ -133,7 +133,7 @@ impl Pulse {
         }
     }
 
-    /// How often all runs were lost so far, after a look at the clock.
+    /// Number of times all runs were lost so far, after a look at the clock.
     pub(crate) fn lapses(&self) -> u64 {
         self.look();
         *self.lapses.borrow()
@@ -141,7 +141,7 @@ impl Pulse {
 
     /// Returns once runs that were taken after `lapses` are lost.
     pub(crate) async fn lapsed(&self, lapses: u64) {
-        // The sender is here: it cannot be gone.
+        // The sender is in `self`, so it cannot be gone.
         let _ = self.lapses.subscribe().wait_for(|now| *now > lapses).await.map(drop);
     }
 
@@ -187,12 +187,12 @@ mod tests {
         Times { lease: Duration::from_secs(3600), ..Times::default() }
     }
 
-    /// A clock that stood still: an instant that long ago.
+    /// An instant in the past, as if the clock had stood still since.
     fn ago(seconds: u64) -> Instant {
         Instant::now().checked_sub(Duration::from_secs(seconds)).expect("this machine is up for longer")
     }
 
-    /// K-19: a worker stops itself two beats before its lease ends, and what was lost stays lost after the next heartbeat.
+    /// K-19: a worker stops itself two beats before its lease ends, and lost runs stay lost after the next heartbeat.
     #[test]
     fn an_old_heartbeat_loses_all_runs_once() {
         let times = Times { lease: Duration::from_secs(15), ..Times::default() };
@@ -206,7 +206,8 @@ mod tests {
         assert_eq!((pulse.look(), pulse.lapses()), (Standing::Held, 1));
     }
 
-    /// K-5: a process that slept past its lease sees that even if its next heartbeat comes before its next look.
+    /// K-5: a process that slept past its lease notices that even if its next heartbeat comes before its next look at
+    /// the clock.
     #[test]
     fn a_heartbeat_does_not_hide_the_time_before_it() {
         let pulse = Pulse::new(Times { lease: Duration::from_secs(15), ..Times::default() }, false);
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!((pulse.look(), pulse.lapses()), (Standing::Held, 0));
     }
 
-    /// K-23: a connection that breaks in the greeting shows nothing alone: the grace counts.
+    /// K-23: a connection that breaks in the greeting proves nothing alone: the grace period counts.
     #[test]
     fn a_broken_connection_alone_is_no_refusal() {
         let pulse = Pulse::new(Times { grace: Duration::ZERO, ..times() }, false);
@@ -235,7 +236,8 @@ mod tests {
         assert_eq!((pulse.look(), pulse.lapses()), (Standing::Closed, 1));
     }
 
-    /// K-23: refused connections show that the database is down, also if one breaks in the greeting; silence shows nothing.
+    /// K-23: refused connections prove that the database is down, even if one breaks in the greeting; silence proves
+    /// nothing.
     #[test]
     fn a_refused_connection_is_not_silence() {
         let patient = Times { grace: Duration::ZERO, ..times() };

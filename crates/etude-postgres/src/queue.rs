@@ -1,4 +1,4 @@
-//! The queue: runs that are accepted now and begun by some process later.
+//! The queue: a run is accepted now, and a process begins it later.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::submission::{Attempted, time, transact};
 use crate::wake::IS_POSTPONED;
 use crate::{claim, worker};
 
-/// Runs that count and whose worker lives.
+/// SQL query: runs that count against limits and whose worker lives.
 const AT_WORK: &str = "select limit_group from runs join workers on workers.worker = runs.worker
     where is_alive(lease_until) and rank is not null and state <> 'queued'";
 
-/// How long a database may take to say whether it takes writes.
+/// Maximum time in which a database must answer that it takes writes.
 const READINESS: Duration = Duration::from_secs(3);
 
 async fn is_read_only(connection: &mut Connection) -> Result<bool, Fault> {
@@ -31,16 +31,16 @@ async fn is_read_only(connection: &mut Connection) -> Result<bool, Fault> {
     })
 }
 
-/// What became of an attempt to take a run.
+/// Result of an attempt to take a run.
 enum Attempt {
     Taken(Box<(etude_runtime::engine::NewRun, Taken)>),
     NoRoom,
-    /// Somebody else has taken it since it was looked at.
+    /// Another session has taken it since it was read.
     Changed,
 }
 
 impl Store {
-    /// Accepts a run, or finds the one that has one of its keys.
+    /// Accepts a run, or finds the run that has one of its keys.
     pub(crate) async fn enqueue(self: Arc<Self>, submission: Submission) -> Result<Enqueued, Error> {
         let submission = Submission { run: self.owned(submission.run), ..submission };
         let mut attempted = Attempted::default();
@@ -52,7 +52,7 @@ impl Store {
         Ok(enqueued)
     }
 
-    /// Takes the queued runs that are next, at most `count`.
+    /// Takes the next queued runs, at most `count`.
     pub(crate) async fn next(
         self: &Arc<Self>,
         limits: &Limits,
@@ -62,7 +62,7 @@ impl Store {
         // A process that waits for runs is a worker: its heartbeat notices the death of others.
         worker::register(self).await?;
         let takes_bundles = limits.takes == Takes::Bundles;
-        // Others begin one by one, after a look at all that is at work.
+        // Other processes take one run at a time, after a look at all running ones.
         let count = count.min(if takes_bundles { claim::MAX_RUNS } else { 1 });
         if count == 0 {
             return Ok(Vec::new());
@@ -71,13 +71,13 @@ impl Store {
         let sessions: Vec<i64> = claiming.iter().map(|one| one.session).collect();
         let lapses = self.pulse.lapses();
         let taken = if takes_bundles {
-            // Limits of a worker are its places, which it counts itself.
+            // The limits of a worker are its places, which it counts itself.
             claim::claim(self, &limits.queue, &sessions).await?
         } else if self.is_waiting(limits, now_ms).await? {
             let taken = attempt!(self.link, |connection| self.take_next(connection, limits, now_ms, sessions[0]));
             Vec::from_iter(taken)
         } else {
-            // An empty queue costs one look.
+            // An empty queue costs one query.
             Vec::new()
         };
         self.pulse.claimed((!taken.is_empty()).then_some((limits.queue.as_str(), taken.len())), false);
@@ -85,8 +85,7 @@ impl Store {
         Ok(taken.into_iter().map(hold).collect())
     }
 
-    /// Whether a run of the queue could be claimed.
-    /// Whether the database answers at once, and takes writes.
+    /// Checks that the database answers at once and takes writes.
     pub(crate) async fn check_writes(&self) -> Result<(), Error> {
         let is_read_only = attempt!(self.link.attempts_for(READINESS); |connection| is_read_only(connection));
         if !is_read_only {
@@ -96,6 +95,7 @@ impl Store {
         Err(Error::Store { path: self.link.address().to_string(), why })
     }
 
+    /// True if a run of the queue could be claimed.
     pub(crate) async fn is_waiting(&self, limits: &Limits, now_ms: i64) -> Result<bool, Error> {
         let waits = attempt!(self.link, |connection| waits(connection, limits, self.given(now_ms)));
         self.pulse.claimed(None, false);
@@ -179,7 +179,7 @@ impl Store {
             true => connection.begin(),
             false => begin_claim(connection, self.link.address().schema()).await?,
         }
-        // The reply to an earlier attempt may be lost: the run counts, and is this session's.
+        // The reply to an earlier attempt may be lost: then the run counts, and this session has it.
         let is_own = self.already_taken(connection, run.row.number, session).await?.is_some();
         if !run.counts && !is_own && !is_open(connection, run, self.has_sandbox()).await? {
             connection.roll_back().await?;
@@ -208,13 +208,13 @@ impl Store {
         Ok(taken.map_or(Attempt::Changed, |taken| Attempt::Taken(Box::new(taken))))
     }
 
-    /// Where a queued run stands.
+    /// Position of a queued run. `None` if the run is not queued.
     pub(crate) async fn place(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<QueuePlace>, Error> {
         let run = self.find(run_id).await?;
         Ok(attempt!(self.link, |connection| place(connection, &run, limits, self.given(now_ms))))
     }
 
-    /// How many processes died with the run since its last record.
+    /// Number of processes that died with the run since its last record.
     pub(crate) async fn deaths(&self, run_id: &str) -> Result<u32, Error> {
         let run = self.find(run_id).await?;
         let is_dead = run.worker.is_some() && !run.row.is_live;
@@ -230,14 +230,14 @@ impl Store {
         Ok(dead)
     }
 
-    /// Takes the queued runs whose time to wait is over.
+    /// Takes the queued runs whose queue timeout has passed.
     pub(crate) async fn expired(self: &Arc<Self>, now_ms: i64) -> Result<Vec<PostgresSession>, Error> {
         let ids = attempt!(self.link, |connection| expired(connection, self.given(now_ms)));
         let mut sessions = Vec::new();
         for id in ids {
             match self.claim(&id).await {
                 Ok(session) => sessions.extend(Some(session).filter(PostgresSession::is_queued)),
-                // Somebody else ends it, or begins it.
+                // Another process ends it, or begins it.
                 Err(Error::Busy { .. } | Error::Unknown(_)) => {}
                 Err(cause) => return Err(cause),
             }
@@ -246,27 +246,27 @@ impl Store {
     }
 }
 
-/// Begins a transaction in which no one else takes runs within limits: what it counts holds until its end.
+/// Begins a transaction in which no other process takes runs within limits: its counts hold until its end.
 async fn begin_claim(connection: &mut Connection, schema: &str) -> Result<(), Fault> {
     connection.begin();
     connection.query("select pg_advisory_xact_lock(1702131046, hashtext($1))", &[&schema]).await?;
     Ok(())
 }
 
-/// Whether the limits of its queue and tenant let a run be claimed. They hold until the end of the transaction (K-33).
+/// True if the limits of the run's queue and tenant allow a claim. They hold until the end of the transaction (K-33).
 async fn is_open(connection: &mut Connection, run: &Run, has_sandbox: bool) -> Result<bool, Fault> {
     let sql = format!("with {} select {} and {OPEN} from runs where run = $2", closed("1"), has_room("$3::boolean"));
     let parameters: [Parameter<'_>; 3] = [&run.row.placement.queue(), &run.row.number, &has_sandbox];
     Ok(connection.query_opt(&sql, &parameters).await?.map_or(Ok(false), |row| row.try_get(0))?)
 }
 
-/// Whether a run must be taken later, because what it needs could not be reached.
+/// True if the run waits for the end of a delay, because its large values could not be reached.
 async fn is_postponed(connection: &mut Connection, number: i64) -> Result<bool, Fault> {
     let sql = format!("select 1 from runs where run = $1 and {IS_POSTPONED}");
     Ok(connection.query_opt(&sql, &[&number]).await?.is_some())
 }
 
-/// Whether the queue of a run needs a sandbox (K-55).
+/// True if the queue of a run needs a sandbox (K-55).
 async fn is_untrusted(connection: &mut Connection, run: &Run) -> Result<bool, Fault> {
     let sql = "select is_untrusted from queues where queue = $1";
     let row = connection.query_opt(sql, &[&run.row.placement.queue()]).await?;
@@ -278,7 +278,7 @@ async fn waits(connection: &mut Connection, limits: &Limits, now_ms: Option<i64>
     Ok(connection.query_opt(sql, &[&limits.queue, &now_ms]).await?.is_some())
 }
 
-/// The queued run that is next, if one may begin.
+/// The next queued run, if one may begin.
 async fn pick(connection: &mut Connection, limits: &Limits, now_ms: i64) -> Result<Option<Run>, Fault> {
     let sql = format!(
         "with {}, at_work as materialized ({AT_WORK}),

@@ -1,28 +1,28 @@
-//! What refuses a submission: an unknown queue, and the quotas of tenants (K-57).
+//! Refusals of a submission: an unknown queue, and the quotas of tenants (K-57).
 
 use etude_runtime::engine::{DEFAULT_QUEUE, DEFAULT_TENANT, Placement, Refusal};
 
 use crate::error::Fault;
 use crate::link::{Connection, Parameter};
 
-/// What a submission meets.
+/// Queue and limits of a submission, read once.
 #[derive(Debug)]
 pub(crate) struct Terms {
-    /// The time of the database.
+    /// The time of the database, in milliseconds since 1970.
     pub(crate) now_ms: i64,
     has_queue: bool,
-    /// The limits of [`QUOTAS`].
+    /// The limits of the tenant, in the order of [`QUOTAS`].
     limits: [Option<i64>; 3],
-    /// The runs that may wait in the queue, if that is not far.
+    /// Maximum number of waiting runs in the queue; `None` if the queue is far from it.
     max_queued: Option<i64>,
 }
 
 impl Terms {
-    /// Reads what a run of this placement meets, in a queue that takes at most `max_queued` runs that wait.
+    /// Reads the terms for a run of this placement, in a queue that takes at most `max_queued` waiting runs.
     ///
-    /// What is counted holds until the end of the transaction: who is counted and who counts must not pass each other. Far from the limit they
-    /// may, and share the lock: each of them has a connection, so that no more than there are connections are not counted yet. How far it is often
-    /// shows without a count, from the numbers of the runs that wait.
+    /// Counts hold until the end of the transaction: a submission and a count must not pass each other. Far from the
+    /// limit they may, and share the lock: each of them has a connection, so the number of uncounted runs is at most
+    /// the number of connections. The distance often follows without a count, from the numbers of the waiting runs.
     pub(crate) async fn read(
         connection: &mut Connection,
         placement: &Placement,
@@ -47,14 +47,14 @@ impl Terms {
         Ok(Self { now_ms: row.try_get(0)?, has_queue: row.try_get(1)?, limits, max_queued })
     }
 
-    /// Whether the queue takes no other run.
+    /// True if the queue takes no other run.
     pub(crate) async fn is_full(&self, connection: &mut Connection, placement: &Placement) -> Result<bool, Fault> {
         let Some(max) = self.max_queued else { return Ok(false) };
         let sql = format!("select {} >= $2", waiting("$2"));
         Ok(connection.query_opt(&sql, &[&placement.queue(), &max]).await?.is_some_and(|row| row.get(0)))
     }
 
-    /// Why no run of this placement is taken. What is counted holds until the end of the transaction.
+    /// Reason why a run of this placement is refused, if there is one. Counts hold until the end of the transaction.
     pub(crate) async fn refusal(
         &self,
         connection: &mut Connection,
@@ -82,7 +82,7 @@ impl Terms {
     }
 }
 
-/// How many runs wait in the queue `$1`; counting stops at `most`.
+/// SQL expression: number of waiting runs in the queue `$1`; counting stops at `most`.
 fn waiting(most: &str) -> String {
     format!("(select count(*) from (select 1 from queue where queue = $1 limit {most}) as waiting)")
 }
@@ -91,17 +91,17 @@ fn tenant(placement: &Placement) -> &str {
     placement.tenant.as_deref().unwrap_or(DEFAULT_TENANT)
 }
 
-/// A quota.
+/// A quota of a tenant, with its query.
 struct Quota {
-    /// The member of the configuration.
+    /// Name of the quota in the configuration.
     name: &'static str,
-    /// What is counted.
+    /// Unit of the count, for messages.
     unit: &'static str,
-    /// The number for the tenant `$1`; counting may stop at `$2`.
+    /// SQL query: the count for the tenant `$1`; counting may stop at `$2`.
     sql: &'static str,
 }
 
-/// In the order of the columns of the limits.
+/// The quotas, in the order of the columns of the limits.
 const QUOTAS: [Quota; 3] = [
     Quota {
         name: "queued",

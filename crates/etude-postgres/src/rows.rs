@@ -1,4 +1,4 @@
-//! Rows of the tables as the contract's types.
+//! Conversions between rows of the tables and the contract's types.
 
 use etude_core::digest::Digest;
 use etude_core::tree;
@@ -17,7 +17,7 @@ pub(crate) use etude_runtime::record::CLOCK;
 /// Key of the records that claims write. Replay skips them.
 pub(crate) const CLAIM: &str = "!claim";
 
-/// Whether a worker with an unexpired lease has the run of the row `runs`.
+/// SQL condition: a worker with an unexpired lease has the run of the row `runs`.
 pub(crate) const IS_LIVE: &str = "exists (select 1 from workers where workers.worker = runs.worker
     and is_alive(workers.lease_until))";
 
@@ -28,9 +28,9 @@ pub(crate) struct Run {
     pub(crate) abi: u32,
     pub(crate) epoch: i64,
     pub(crate) session: i64,
-    /// Who has it, or had it when it died.
+    /// The worker that has the run, or had it when it died.
     pub(crate) worker: Option<String>,
-    /// It counts for limits as it is: a worker has it, or died with it.
+    /// True if the run counts against limits in its current state: a worker has it, or died with it.
     pub(crate) counts: bool,
 }
 
@@ -69,7 +69,7 @@ impl Run {
         })
     }
 
-    /// The run of exactly this id.
+    /// The run with exactly this id.
     pub(crate) async fn find(connection: &mut Connection, id: &str) -> Result<Option<Self>, Fault> {
         if id.contains('\0') {
             return Ok(None);
@@ -78,14 +78,14 @@ impl Run {
         connection.query_opt(&sql, &[&id]).await?.as_ref().map(Self::from_row).transpose()
     }
 
-    /// What the run was created with.
+    /// The run as it was created, with its header from the database.
     pub(crate) async fn created(&self, connection: &mut Connection) -> Result<NewRun, Fault> {
         let header = connection.query_opt("select body from headers where run = $1", &[&self.row.number]).await?;
         let header = header.ok_or_else(|| damaged(format!("the run `{}` has no header", self.row.id)))?;
         self.with_header(header.try_get(0)?)
     }
 
-    /// The same, with its header.
+    /// The run as it was created, with this header.
     pub(crate) fn with_header(&self, header: Vec<u8>) -> Result<NewRun, Fault> {
         Ok(NewRun {
             id: self.row.id.clone(),
@@ -126,23 +126,23 @@ fn placement(row: &Row) -> Result<Placement, Fault> {
     })
 }
 
-/// A name that is not the default one.
+/// A name; `None` for the default one.
 fn named(row: &Row, column: &str) -> Result<Option<String>, Fault> {
     let name: String = row.try_get(column)?;
     Ok(Some(name).filter(|name| name != DEFAULT_QUEUE))
 }
 
-/// How the row of a run begins.
+/// Values of a new row for a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewRow<'m> {
     pub(crate) state: RunState,
     pub(crate) session: i64,
     pub(crate) worker: Option<&'m str>,
-    /// The key under which it was submitted.
+    /// The key under which the run was submitted.
     pub(crate) key: Option<&'m str>,
-    /// What only it may have.
+    /// The unique keys of the run.
     pub(crate) keys: &'m [UniqueKey],
-    /// The time that counts for its place in the queue.
+    /// The time that decides the run's place in the queue, in milliseconds since 1970.
     pub(crate) at_ms: i64,
 }
 
@@ -166,8 +166,8 @@ const INSERT: &str = "with inserted as (
         from inserted where $5 = 'queued' on conflict do nothing)
     select run from inserted";
 
-/// Writes the row of a run, with its header, its labels, its keys, and its place in the queue if it is queued. `None` if there is a run
-/// of that id, unless an attempt of this session wrote it, whose reply was lost.
+/// Writes the row of a run, with its header, its labels, its keys, and its place in the queue if it is queued. `None`
+/// if a run with that id exists, unless an earlier attempt of this session wrote it and its reply was lost.
 pub(crate) async fn insert(connection: &mut Connection, run: &NewRun, new: NewRow<'_>) -> Result<Option<i64>, Fault> {
     let NewRow { state, session, worker, key, keys: unique, at_ms } = new;
     let placement = &run.placement;
@@ -224,7 +224,7 @@ pub(crate) async fn insert(connection: &mut Connection, run: &NewRun, new: NewRo
     Ok(found.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// Whether this run is in the database already, with the header that it is submitted with.
+/// True if this run is in the database already, with the submitted header.
 pub(crate) async fn is_own(connection: &mut Connection, run: &NewRun) -> Result<bool, Fault> {
     let sql = "select 1 from runs join headers using (run) where id = $1 and created_at_ms = $2 and body = $3";
     Ok(connection.query_opt(sql, &[&run.id, &run.created_at_ms, &run.header.as_bytes()]).await?.is_some())
@@ -264,7 +264,7 @@ pub(crate) async fn records(connection: &mut Connection, run: i64) -> Result<Vec
     Ok(all.into_iter().map(|positioned| positioned.record).collect())
 }
 
-/// The signals for a run, in the order in which they came.
+/// The signals for a run, in the order of their arrival.
 pub(crate) async fn signals(connection: &mut Connection, run: i64) -> Result<Vec<Signal>, Fault> {
     let rows = connection.query("select key, body from signals where run = $1 order by id", &[&run]).await?;
     rows.iter().map(|row| Ok(Signal { key: row.try_get(0)?, body: text(row.try_get(1)?)? })).collect()
@@ -276,7 +276,7 @@ pub(crate) async fn result(connection: &mut Connection, run: i64) -> Result<Opti
     row.map(|row| text(row.try_get(0)?)).transpose()
 }
 
-/// Digests end to end.
+/// Concatenates digests.
 pub(crate) fn joined(digests: &[Digest]) -> Option<Vec<u8>> {
     (!digests.is_empty()).then(|| digests.iter().flat_map(Digest::as_bytes).copied().collect())
 }
@@ -298,12 +298,12 @@ pub(crate) fn text(bytes: Vec<u8>) -> Result<String, Fault> {
     String::from_utf8(bytes).map_err(|cause| damaged(cause.to_string()))
 }
 
-/// A count as PostgreSQL has it.
+/// A count in PostgreSQL's type.
 pub(crate) fn from_length(length: u64) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-/// A count that the database has.
+/// A count from the database.
 pub(crate) fn length(length: i64) -> u64 {
     u64::try_from(length).unwrap_or(0)
 }
@@ -312,7 +312,7 @@ fn number(number: i64) -> u32 {
     u32::try_from(number).unwrap_or(0)
 }
 
-/// The database holds something that no version of this program writes.
+/// Error for data that no version of this program writes.
 pub(crate) fn damaged(why: String) -> Fault {
     Fault::Engine(etude_runtime::engine::Error::Damaged { path: "in PostgreSQL".to_owned(), why })
 }

@@ -1,4 +1,4 @@
-//! The rules of a fleet: what `etude engine apply` writes, and what claims hold to.
+//! The rules of a fleet: `etude engine apply` writes them, and claims follow them.
 
 use std::collections::BTreeMap;
 
@@ -11,30 +11,31 @@ use crate::link::{Connection, Parameter, attempt};
 use crate::rows::{self, from_length, length};
 use crate::store::Store;
 
-/// What may be claimed now, and the lock for it, for the queue `$1`, where `wanted` runs are: a row that [`OPEN`] looks at.
+/// SQL: locks and reads the room of the queue `$1` for `wanted` runs, as the row that [`OPEN`] reads.
 pub(crate) fn closed(wanted: &str) -> String {
     format!("closed as materialized (select * from room_of_queue($1, {wanted}))")
 }
 
-/// Whether the limits of tenants, apps and labels let the run of the row `runs` be claimed (K-33). With `offset 0` the labels of one
-/// run are looked up, and not those of all runs.
+/// SQL condition: the limits of tenants, apps and labels allow a claim of the run of the row `runs` (K-33). With
+/// `offset 0` only the labels of that run are looked up, and not those of all runs.
 pub(crate) const OPEN: &str = "runs.tenant <> all ((select full_tenants from closed)::text[])
     and runs.app <> all ((select full_apps from closed)::text[])
     and (cardinality((select full_labels from closed)) = 0 or not exists (
         select 1 from labels where labels.run = runs.run
             and labels.key || '\\x3d'::bytea || labels.value = any ((select full_labels from closed)::bytea[]) offset 0))";
 
-/// Whether the limits of tenants let the run of the row `queue` be claimed, without a look at the run (K-34).
+/// SQL condition: the limits of tenants allow a claim of the run of the row `queue`, without a look at the run (K-34).
 pub(crate) const OPEN_TENANT: &str = "queue.tenant <> all ((select full_tenants from closed)::text[])";
 
-/// Whether the queue itself has room, and the sandbox of its steps is there: if not, no row of it is looked at (K-55).
+/// SQL condition: the queue itself has room, and the sandbox of its steps is available; if not, no row of the queue is
+/// read (K-55).
 pub(crate) fn has_room(has_sandbox: &str) -> String {
     format!("(select room from closed) > 0 and ({has_sandbox} or not (select is_sandboxed from closed))")
 }
 
 impl Store {
-    /// Writes the queues, the tenants or both. What was there before of either goes; the default queue is always there. A queue that runs
-    /// which are not over name does not go, and nothing is written then.
+    /// Replaces the queues, the tenants or both; the default queue always exists. If an unfinished run names a queue
+    /// that would be removed, nothing is written.
     pub(crate) async fn apply(
         &self,
         queues: Option<&BTreeMap<String, QueueRules>>,
@@ -53,7 +54,7 @@ impl Store {
         Err(Error::Store { path: self.link.address().to_string(), why })
     }
 
-    /// Writes where large values are.
+    /// Sets the storage of large values.
     pub(crate) async fn apply_blobs(&self, url: Option<&str>) -> Result<(), Error> {
         if attempt!(self.link, |connection| apply_url(connection, self.link.address().schema(), url)) {
             self.depot.follow(url);
@@ -64,13 +65,13 @@ impl Store {
         Err(Error::Store { path: self.link.address().to_string(), why: why.to_owned() })
     }
 
-    /// The rules, as they were applied last.
+    /// The rules, as last applied.
     pub(crate) async fn rules(&self) -> Result<Rules, Error> {
         Ok(attempt!(self.link, |connection| rules(connection)))
     }
 }
 
-/// Returns the queues that cannot go, with the number of their runs.
+/// Writes the rules. Returns the queues that cannot be removed, with the number of their runs.
 async fn apply(
     connection: &mut Connection,
     schema: &str,
@@ -103,7 +104,7 @@ async fn apply(
     Ok(Vec::new())
 }
 
-/// The queues that are not among the given ones and that runs which are not over name.
+/// The queues that are missing in the new ones although unfinished runs name them, with the number of these runs.
 async fn needed(
     connection: &mut Connection,
     queues: &BTreeMap<String, QueueRules>,
@@ -171,13 +172,13 @@ async fn rules(connection: &mut Connection) -> Result<Rules, Fault> {
     Ok(Rules { queues, tenants, blobs: url(connection).await? })
 }
 
-/// Where large values are: the URL of object storage; `None`: in the database.
+/// The storage of large values: the URL of object storage; `None`: the database.
 pub(crate) async fn url(connection: &mut Connection) -> Result<Option<String>, Fault> {
     let row = connection.query_opt("select url from storage", &[]).await?;
     Ok(row.map_or(Ok(None), |row| row.try_get(0))?)
 }
 
-/// False if there are values in another place. Until the end of the transaction, no one announces one.
+/// Sets the storage. False if values exist in another one. No value is announced until the end of the transaction.
 async fn apply_url(connection: &mut Connection, schema: &str, new: Option<&str>) -> Result<bool, Fault> {
     connection.begin();
     connection.query("select pg_advisory_xact_lock(1702131052, hashtext($1))", &[&schema]).await?;

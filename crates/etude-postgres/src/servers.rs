@@ -1,4 +1,4 @@
-//! The servers that a URL names, as libpq reads them.
+//! The servers in a URL, as libpq reads them.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use tokio_postgres::Config;
 
 use crate::address::{AddressError, DEFAULT_PORT};
 
-/// Directories with sockets, of Debian's packages and of PostgreSQL itself, for a host without a name.
+/// Directories of sockets, as in Debian's packages and in PostgreSQL itself, for a URL without a host.
 const SOCKET_DIRS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 
-/// Hosts and ports: each is a list with `,`, and `None` if nothing is said.
+/// Hosts and ports: each is a list with `,`, or `None` if the URL has none.
 #[derive(Default)]
 pub(crate) struct Servers {
     hosts: Option<String>,
@@ -18,7 +18,8 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Takes them out of the part of a URL before its parameters, `SCHEME://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE`; what is left.
+    /// Takes the servers out of the part of a URL before its parameters,
+    /// `SCHEME://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE`. Returns the rest as well.
     ///
     /// # Errors
     /// A bracket is not closed, or is followed by something other than a port.
@@ -30,7 +31,7 @@ impl Servers {
         let pairs = pairs.ok_or_else(|| AddressError::Syntax(format!("`{}` is not a host", &base[start..end])))?;
         let (hosts, ports): (Vec<&str>, Vec<&str>) = pairs.into_iter().unzip();
         let mut servers = Self::default();
-        // Two hosts without a port are `,`: something is said of their ports then.
+        // Two hosts without a port give `,`: the list of ports exists then.
         let lists = [("host", hosts.join(",")), ("port", ports.join(","))];
         for (name, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
             servers.takes(name, list);
@@ -38,7 +39,7 @@ impl Servers {
         Ok((servers, format!("{}{}", &base[..start], &base[end..])))
     }
 
-    /// Takes a parameter, if it is one of these. It replaces what is said before the database's name.
+    /// Takes a parameter if it is `host` or `port`. It replaces the servers before the database's name.
     pub(crate) fn takes(&mut self, name: &str, value: &str) -> bool {
         let list = match name {
             "host" => &mut self.hosts,
@@ -49,10 +50,10 @@ impl Servers {
         true
     }
 
-    /// Sets them. `PGHOST` and `PGPORT` are for URLs that name no host and no port.
+    /// Sets the servers. `PGHOST` and `PGPORT` are for URLs that name no host and no port.
     ///
     /// # Errors
-    /// A port is no number, or there are not as many ports or addresses as hosts.
+    /// A port is not a number, or the number of ports or addresses differs from the number of hosts.
     pub(crate) fn set(
         self,
         config: &mut Config,
@@ -87,7 +88,7 @@ fn socket_dir() -> &'static str {
     SOCKET_DIRS.iter().find(|dir| Path::new(dir).is_dir()).unwrap_or(&SOCKET_DIRS[0])
 }
 
-/// The parts of `HOST:PORT` and of `[ADDRESS]:PORT`; a port that is missing is empty.
+/// The parts of `HOST:PORT` and of `[ADDRESS]:PORT`; a missing port is empty.
 fn host_and_port(text: &str) -> Option<(&str, &str)> {
     let Some(rest) = text.strip_prefix('[') else { return Some(text.split_once(':').unwrap_or((text, ""))) };
     match rest.split_once(']')? {
@@ -100,7 +101,7 @@ fn host_and_port(text: &str) -> Option<(&str, &str)> {
 mod tests {
     use crate::address::Address;
 
-    /// The hosts with their ports, or why there are none.
+    /// The hosts with their ports, or the error.
     fn servers(url: &str) -> String {
         let variable = |name: &str| {
             let variables = [("PGHOST", "elsewhere,/run"), ("PGPORT", "7")];
@@ -112,7 +113,7 @@ mod tests {
         }
     }
 
-    /// docs/cluster.md: each row is what psql of PostgreSQL 15 connects to.
+    /// docs/cluster.md: each row is the server that psql of PostgreSQL 15 connects to.
     #[test]
     fn servers_are_those_of_libpq() {
         for (url, expected) in [

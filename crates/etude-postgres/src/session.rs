@@ -14,34 +14,34 @@ use crate::store::{Store, Taken};
 use crate::wake::Released;
 use crate::{rows, wake};
 
-/// A claimed run.
+/// Session of a claimed run.
 #[derive(Debug)]
 pub(crate) struct PostgresSession {
     shared: Arc<Shared>,
     run: NewRun,
     began_at_ms: i64,
     taken_from: Option<String>,
-    /// The number of signals when news were last asked for.
+    /// Number of signals at the last request for news.
     seen: AtomicI64,
-    /// The number of signals that were read last.
+    /// Number of signals at the last read.
     read: AtomicI64,
 }
 
-/// What a write needs that is finished even if no one waits for it any more.
+/// State that a write needs, which is finished even if its caller stops waiting.
 #[derive(Debug)]
 struct Shared {
     store: Arc<Store>,
     run_id: String,
     number: i64,
     session: i64,
-    /// Position of the last record. Locked while one is appended: there is one append at a time.
+    /// Position of the last record. Locked during an append: there is one at a time.
     position: Mutex<i32>,
-    /// It has a row in the queue until its state is set.
+    /// True if the run has a row in the queue until its state is set.
     was_queued: bool,
-    /// How often this worker had lost all of its runs when it took this one.
+    /// Number of times this worker had lost all of its runs when it took this one.
     lapses: u64,
     is_over: AtomicBool,
-    /// What the run needs cannot be reached.
+    /// True if the run's large values cannot be reached.
     is_postponed: AtomicBool,
 }
 
@@ -63,15 +63,15 @@ impl PostgresSession {
         Self { shared, run, began_at_ms, taken_from, seen: AtomicI64::new(-1), read: AtomicI64::new(0) }
     }
 
-    /// The run was queued when it was taken.
+    /// True if the run was queued when it was taken.
     pub(crate) fn is_queued(&self) -> bool {
         self.shared.was_queued
     }
 }
 
 impl Shared {
-    /// Waits for an answer on this thread, which may be one of a runtime that must end the steps of a lost run: no longer than the lease
-    /// holds (K-19).
+    /// Waits for an answer on this thread, at most while the lease holds (K-19): the thread may belong to a runtime
+    /// that must end the steps of a lost run.
     fn read<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         self.store.link.wait(async {
             tokio::select! {
@@ -93,7 +93,7 @@ impl Shared {
         let end = tokio::select! {
             biased;
             end = end => end.map_err(|_| stopped())??,
-            // The record may still be written: it stands before the mark of any later claim.
+            // The record may still be written: its position is before the mark of any later claim.
             () = self.store.pulse.lapsed(self.lapses) => return Err(Error::Lapsed { run: self.run_id.clone() }),
         };
         match end {
@@ -109,7 +109,7 @@ impl Shared {
         }
     }
 
-    /// Why a write was refused: somebody else has the run, or it is gone.
+    /// The error of a refused write: another session has the run, or it is gone.
     async fn fenced_off(&self) -> Error {
         match self.store.find(&self.run_id).await {
             Ok(_) => {
@@ -153,12 +153,12 @@ impl Shared {
         if changed > 0 { Ok(()) } else { Err(self.fenced_off().await) }
     }
 
-    /// False if the run is somebody else's by now.
+    /// Writes a state and a result. False if another session has the run by now.
     async fn note(&self, connection: &mut Connection, state: RunState, result: Option<&str>) -> Result<bool, Fault> {
-        // A run that waits may have been woken by a signal just now. Every other one has a driver, or is over.
+        // A waiting run may just have been woken by a signal. Every other run has a driver, or is over.
         let leaves_queue = state != RunState::Queued && (self.was_queued || state != RunState::Waiting);
         let begins = self.was_queued && state == RunState::Running;
-        // No one needs a run that is over, and to release it here needs no statement of its own.
+        // A run that is over needs no owner, and releasing it here needs no statement of its own.
         let sql = "with noted as (
                 update runs set state = $3, changed_at_ms = now_ms(),
                     worker = case when $4 then null else worker end,
@@ -242,7 +242,7 @@ impl Session for PostgresSession {
     }
 
     fn is_woken(&self) -> bool {
-        // Others are driven by the processes that have their app.
+        // Runs without a bundle are driven by the processes that have their app.
         self.run.placement.bundle.is_some()
     }
 

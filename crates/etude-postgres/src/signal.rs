@@ -1,4 +1,4 @@
-//! Messages for runs.
+//! Signals for runs.
 
 use std::sync::Arc;
 
@@ -25,9 +25,9 @@ impl Store {
     }
 }
 
-/// `None` if the run is pruned or moved at this moment.
+/// Inserts a signal. `None` if the run is pruned or moved at this moment.
 async fn leave(connection: &mut Connection, run: i64, signal: &Signal, token: i64) -> Result<Option<Signalled>, Fault> {
-    // The row of the run is locked: a driver that notes at this moment that the run waits comes before or after.
+    // The row of the run is locked: a driver that suspends the run at this moment comes before or after.
     let sql = "with locked as (select run, state, bundle, queue, rank, created_at_ms, limit_group, limit_max, abi
             from runs where run = $1 and state <> 'moved' for no key update),
         left_here as (
@@ -50,7 +50,7 @@ async fn leave(connection: &mut Connection, run: i64, signal: &Signal, token: i6
     let Some(row) = connection.query_opt(sql, &[&run, &signal.key]).await? else { return Ok(None) };
     let by: i64 = row.try_get(1)?;
     Ok(Some(match by == token {
-        // An attempt whose reply was lost.
+        // An earlier attempt left it, and its reply was lost.
         true => Signalled::Accepted,
         false => Signalled::TooLate(rows::text(row.try_get(0)?)?),
     }))

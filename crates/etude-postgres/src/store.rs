@@ -1,4 +1,4 @@
-//! An open engine: what the engine and its sessions share; claims and releases of runs.
+//! The shared part of an open engine: state of the engine and its sessions, and claims and releases of runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -24,39 +24,39 @@ use crate::wake::{Released, release};
 use crate::worker::{Enrolment, Times};
 use crate::{lease, migrate, rows, rules, worker};
 
-/// How often a run of a dead worker is looked at until its lease is over.
+/// Pause between two looks at a run of a dead worker until its lease is over.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The end of a session waits no longer for the database; the heartbeat releases the run later.
+/// Maximum wait for the database at the end of a session; after that the heartbeat releases the run.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The shared part of an open engine.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) link: Arc<Link>,
-    /// Who has logged in.
+    /// Kind and tenant of the logged-in role.
     pub(crate) access: Access,
     pub(crate) depot: Arc<Depot>,
     pub(crate) blobs: Arc<Blobs>,
     pub(crate) times: Times,
     /// The name of this engine as a worker.
     pub(crate) worker: String,
-    /// Set once it is registered.
+    /// True once the worker is registered.
     pub(crate) registered: tokio::sync::Mutex<bool>,
-    /// The runs that sessions here have: session number and signals by the number of the run.
+    /// The runs with a session here: session number and signals by the number of the run.
     pub(crate) held: Mutex<BTreeMap<i64, Hold>>,
-    /// Sessions whose claim is in progress. The database may have it before this process knows.
+    /// Sessions with a claim in progress. The database may know their claim before this process does.
     claiming: Mutex<BTreeSet<i64>>,
     /// Runs that could not be released, each with its session.
     pub(crate) unreleased: Mutex<Vec<Released>>,
-    /// How this process stands with the database.
+    /// Relation of this process to the database.
     pub(crate) pulse: Pulse,
     pub(crate) bell: Bell,
-    /// What this process is to others.
+    /// Profile of this process as a worker, for others.
     pub(crate) profile: Mutex<Enrolment>,
-    /// The times that callers give count, for tests.
+    /// True if the times of the callers count, for tests.
     has_callers_clock: bool,
-    /// The clock of the database: its time at a moment of this process.
+    /// The clock of the database: its time, in milliseconds since 1970, at a moment of this process.
     pub(crate) clock: Mutex<Option<(Instant, i64)>>,
     pub(crate) appends: UnboundedSender<Pending>,
     pub(crate) watch: Mutex<Watch>,
@@ -66,7 +66,7 @@ pub(crate) struct Store {
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) session: i64,
-    /// Signals that the run had when they were counted last.
+    /// Number of the run's signals at the last count.
     pub(crate) signals: i64,
 }
 
@@ -83,7 +83,7 @@ impl Drop for Claiming<'_> {
     }
 }
 
-/// What a session begins with.
+/// State with which a session begins.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) number: i64,
@@ -92,23 +92,23 @@ pub(crate) struct Taken {
     pub(crate) position: i32,
     pub(crate) began_at_ms: i64,
     pub(crate) was_queued: bool,
-    /// The worker that died with it.
+    /// The worker that died with the run.
     pub(crate) taken_from: Option<String>,
-    /// How often this worker had lost all of its runs before.
+    /// Number of times this worker had lost all of its runs before.
     pub(crate) lapses: u64,
 }
 
-/// How a run is taken.
+/// Effects of taking a run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Manner {
-    /// A queued run begins, at this time.
+    /// Time at which a queued run begins, in milliseconds since 1970; `None` to leave it queued.
     pub(crate) begins_at_ms: Option<i64>,
-    /// It counts for the limits from now on.
+    /// True if the run counts against limits from now on.
     pub(crate) counts: bool,
 }
 
 impl Store {
-    /// Connects and looks at the schema.
+    /// Connects and checks the schema.
     pub(crate) fn open(settings: crate::Settings) -> Result<Arc<Self>, Error> {
         let crate::Settings {
             address,
@@ -156,7 +156,7 @@ impl Store {
         }))
     }
 
-    /// Creates a run and a session for it.
+    /// Inserts a run and claims it for a new session.
     pub(crate) async fn create(self: Arc<Self>, run: NewRun) -> Result<PostgresSession, Error> {
         let run = self.owned(run);
         worker::register(&self).await?;
@@ -172,7 +172,7 @@ impl Store {
         Ok(PostgresSession::new(Arc::clone(&self), run, taken))
     }
 
-    /// The run as one of the tenant that has logged in, whatever it says.
+    /// The run with the logged-in tenant as its owner, regardless of its own placement.
     pub(crate) fn owned(&self, mut run: NewRun) -> NewRun {
         if self.access.is_tenant() {
             run.placement.tenant = Some(self.access.tenant.clone());
@@ -180,12 +180,12 @@ impl Store {
         run
     }
 
-    /// A session for an existing run.
+    /// Claims an existing run.
     pub(crate) async fn claim(self: &Arc<Self>, run_id: &str) -> Result<PostgresSession, Error> {
         let claiming = self.claiming();
         let session = claiming.session;
         loop {
-            // With a heartbeat: after a restart of the server, leases stand still until the first one.
+            // The heartbeat comes first: after a restart of the server, leases are not compared until the first one.
             worker::register(self).await?;
             let run = self.find_here(run_id).await?;
             self.wait_until_free(&run).await?;
@@ -197,11 +197,11 @@ impl Store {
                 let taken = Taken { lapses, ..taken };
                 return Ok(PostgresSession::new(Arc::clone(self), run, taken));
             }
-            // Somebody else has taken it since it was looked at.
+            // Another session has taken the run since it was read.
         }
     }
 
-    /// Returns once no one has the run.
+    /// Returns once no session has the run.
     ///
     /// # Errors
     /// [`Error::Busy`] if its worker lives.
@@ -214,7 +214,7 @@ impl Store {
         if !run.row.is_live {
             return Ok(());
         }
-        // The connection of a killed process closes at once. A process that lives connects again within the grace.
+        // The connection of a killed process closes at once. A living process reconnects within the grace period.
         let until = Instant::now() + self.times.grace + self.times.beat;
         loop {
             match attempt!(self.link, |connection| lease::lease_of(connection, name, self.times.grace)) {
@@ -225,10 +225,10 @@ impl Store {
         }
     }
 
-    /// Takes a run that was free when it was looked at; `None` if that has changed. The mark of the claim is written with it: of this
-    /// and the previous session, one meets a record of the other.
+    /// Takes a run that was free when it was read; `None` if that has changed. The mark of the claim is written with
+    /// it: of this session and the previous one, one collides with a record of the other.
     ///
-    /// A running run leaves the queue. One that is queued or waits leaves it when its driver notes that it runs.
+    /// A running run leaves the queue. A queued or waiting run leaves it when its driver sets it running.
     pub(crate) async fn take(
         &self,
         connection: &mut Connection,
@@ -276,7 +276,7 @@ impl Store {
         Ok(Some((run, Taken { number, session, position, began_at_ms, was_queued, taken_from, lapses: 0 })))
     }
 
-    /// The position of the run if an earlier attempt of this session has taken it, whose reply was lost.
+    /// The position of the run if an earlier attempt of this session has taken it and its reply was lost.
     pub(crate) async fn already_taken(
         &self,
         connection: &mut Connection,
@@ -289,19 +289,19 @@ impl Store {
         Ok(row.map(|row| row.try_get(0)).transpose()?)
     }
 
-    /// The session has the run no more.
+    /// Releases the run of a session.
     pub(crate) async fn release(&self, of: Released) -> Result<(), Error> {
         let is_draining = self.is_draining();
         attempt!(self.link.attempts_for(RELEASE_PATIENCE); |connection| release(connection, of, is_draining));
         Ok(())
     }
 
-    /// Whether this process is a worker that can keep steps in a sandbox.
+    /// True if this process is a worker that can run steps in a sandbox.
     pub(crate) fn has_sandbox(&self) -> bool {
         lock(&self.profile).profile.as_ref().is_some_and(|profile| profile.has_sandbox)
     }
 
-    /// Whether a session here has the run.
+    /// True if a session here has the run.
     pub(crate) fn has(&self, number: i64) -> bool {
         lock(&self.held).contains_key(&number)
     }
@@ -313,15 +313,15 @@ impl Store {
         Claiming { store: self, session }
     }
 
-    /// Releases the runs that this worker has in the database and nowhere else: the reply to their claim was lost, and no one
-    /// asked again (K-26).
+    /// Releases runs that this worker has in the database and nowhere else: the reply to their claim was lost, and the
+    /// claim was not repeated (K-26).
     ///
-    /// A claim in progress is noted before its statement is sent, so that what the database lists here is known or an orphan.
+    /// A claim in progress is noted before its statement is sent, so every run in this list is either known or an orphan.
     pub(crate) async fn release_orphans(&self, connection: &mut Connection) -> Result<(), Fault> {
         let rows = connection.query("select run, session from runs where worker = $1", &[&self.worker]).await?;
         for row in rows {
             let (number, session) = (row.try_get(0)?, row.try_get(1)?);
-            // In this order: a claim ends once the run is held.
+            // The order matters: a claim ends once the run is held.
             if !lock(&self.claiming).contains(&session) && !self.holds(number, session) {
                 let of = Released { number, session, postponed: None };
                 release(connection, of, self.is_draining()).await?;
@@ -339,7 +339,7 @@ impl Store {
         lock(&self.held).insert(number, Hold { session, signals: 0 });
     }
 
-    /// Notes that it has it no more.
+    /// Removes the note of [`Store::hold`].
     pub(crate) fn forget_hold(&self, number: i64, session: i64) {
         let mut held = lock(&self.held);
         if held.get(&number).is_some_and(|hold| hold.session == session) {
@@ -347,25 +347,25 @@ impl Store {
         }
     }
 
-    /// The time by the clock of the database.
+    /// The time by the clock of the database, in milliseconds since 1970.
     pub(crate) fn now_ms(&self) -> i64 {
         let elapsed = |(at, ms): (Instant, i64)| ms.saturating_add_unsigned(at.elapsed().as_millis() as u64);
         lock(&self.clock).map_or_else(clock::now_ms, elapsed)
     }
 
-    /// A time that a caller gives, for a statement that takes the clock of the database where that is null. The clocks of machines
+    /// A caller's time, for statements that take the clock of the database if it is null. The clocks of machines
     /// differ, and none of them decides about the runs of others (K-25).
     pub(crate) fn given(&self, now_ms: i64) -> Option<i64> {
         self.has_callers_clock.then_some(now_ms)
     }
 
-    /// The run of exactly this id, if it was not moved away.
+    /// The run with exactly this id, if it was not moved away.
     pub(crate) async fn find_here(&self, run_id: &str) -> Result<Run, Error> {
         let run = self.find(run_id).await?;
         if run.row.state == RunState::Moved { Err(Error::Moved(run_id.to_owned())) } else { Ok(run) }
     }
 
-    /// The run of exactly this id.
+    /// The run with exactly this id.
     pub(crate) async fn find(&self, run_id: &str) -> Result<Run, Error> {
         let run = attempt!(self.link, |connection| Run::find(connection, run_id));
         run.ok_or_else(|| Error::Unknown(run_id.to_owned()))
@@ -373,22 +373,22 @@ impl Store {
 }
 
 impl Drop for Store {
-    /// Its runs are interrupted from now on, not only when the lease is over.
+    /// Interrupts the store's runs now, instead of at the end of the lease.
     fn drop(&mut self) {
         worker::leave(self);
     }
 }
 
-/// Learns where large values are.
+/// Reads the storage of large values.
 async fn follow(link: &Link, depot: &Depot, patience: Duration) -> Result<(), Error> {
     let url = attempt!(link.attempts_for(patience); |connection| rules::url(connection));
     depot.follow(url.as_deref());
     Ok(())
 }
 
-/// A number that no other session has.
+/// A random number for a session, unique in practice.
 pub(crate) fn random() -> i64 {
     let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
-    // Both halves have bits of the version; together none is fixed.
+    // Both halves have fixed bits of the version; the combination has none.
     i64::from_ne_bytes((high ^ low.rotate_left(32)).to_ne_bytes())
 }

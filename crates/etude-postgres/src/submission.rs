@@ -1,4 +1,4 @@
-//! Submissions: what accepts a run, once, whatever replies are lost.
+//! Submissions: transactions that accept a run once, even if replies are lost.
 
 use etude_core::digest::Digest;
 use etude_runtime::engine::{
@@ -11,7 +11,7 @@ use crate::link::Connection;
 use crate::quota::Terms;
 use crate::{rows, store};
 
-/// Attempts of one submission.
+/// Session and count of the attempts of one submission.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attempted {
     session: i64,
@@ -31,7 +31,7 @@ impl Attempted {
         *self
     }
 
-    /// Whether the reply of an earlier attempt may be lost. Its run may have a worker by now, and a session of that.
+    /// True if the reply of an earlier attempt may be lost. Its run may have a worker by now, and that worker's session.
     fn is_repeated(self) -> bool {
         self.count > 1
     }
@@ -52,16 +52,16 @@ pub(crate) async fn transact(
     Ok(enqueued)
 }
 
-/// Where a transaction ends that accepts a run.
+/// End of a transaction that accepts a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// With the statement that writes the run.
+    /// The transaction ends with the statement that writes the run.
     Here,
-    /// After something else.
+    /// The transaction ends after a later statement.
     Later,
 }
 
-/// The time of the database, unless one is given.
+/// The given time, or the time of the database, in milliseconds since 1970.
 pub(crate) async fn time(connection: &mut Connection, given: Option<i64>) -> Result<i64, Fault> {
     if let Some(now_ms) = given {
         return Ok(now_ms);
@@ -70,7 +70,7 @@ pub(crate) async fn time(connection: &mut Connection, given: Option<i64>) -> Res
     row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
 }
 
-/// Accepts a run inside a transaction. Its place in the queue is that of the time `at_ms`, or of now.
+/// Accepts a run inside a transaction. The time `at_ms`, or now, decides its place in the queue.
 pub(crate) async fn accept(
     connection: &mut Connection,
     submission: &Submission,
@@ -111,7 +111,7 @@ pub(crate) async fn accept(
     if rows::insert(connection, run, new).await?.is_some() {
         return Ok(Enqueued::Accepted);
     }
-    // The commit of an earlier attempt may have come only now.
+    // The commit of an earlier attempt may have arrived late.
     let is_own = attempted.is_repeated() && rows::is_own(connection, run).await?;
     if is_own { Ok(Enqueued::Accepted) } else { Err(Error::Exists(run.id.clone()).into()) }
 }
@@ -122,7 +122,7 @@ pub(crate) fn shown_key(keys: &[UniqueKey]) -> Option<&str> {
     key.filter(|key| !key.contains('\0'))
 }
 
-/// The oldest run of a group that has no room for another one. Two that ask for one group do so one after the other.
+/// The oldest run of a group that has no room for another one. Submissions of one group are checked one after the other.
 async fn holder(connection: &mut Connection, group: &LimitGroup) -> Result<Option<String>, Fault> {
     let (name, max_runs) = (group.name.as_bytes(), i64::from(group.max_runs));
     let lock = "select pg_advisory_xact_lock(1702131049, hashtext(encode($1::bytea, 'hex')))";

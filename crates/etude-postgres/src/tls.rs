@@ -1,4 +1,4 @@
-//! Encrypted connections (K-58): what a URL asks for, and how the client library gets it.
+//! Encrypted connections (K-58): the protection that a URL requires, for the client library.
 
 use std::fmt;
 use std::io;
@@ -26,24 +26,24 @@ mod wanted;
 
 pub(crate) use wanted::{Mode, Protection, Roots, Wanted};
 
-/// What servers since PostgreSQL 17 want to hear.
+/// Application protocol that servers since PostgreSQL 17 require.
 const PROTOCOL: &[u8] = b"postgresql";
 
-/// Makes connections as an address asks for them.
+/// Opens connections with the protection that an address requires.
 #[derive(Debug)]
 pub(crate) struct Tls {
     mode: Mode,
     config: Option<Arc<ClientConfig>>,
 }
 
-/// A connection and the part of it that reads and writes.
+/// A client, its connection, and the version of TLS, if it is encrypted.
 pub(crate) type Opened = (tokio_postgres::Client, tokio_postgres::Connection<Socket, Stream>, Option<&'static str>);
 
 impl Tls {
-    /// Reads the certificates that an address names.
+    /// Reads the certificates of an address.
     ///
     /// # Errors
-    /// Why they cannot be used.
+    /// The reason why they cannot be used.
     pub(crate) fn new(wanted: &Wanted) -> Result<Self, String> {
         let mode = wanted.mode();
         let config = match mode {
@@ -53,7 +53,7 @@ impl Tls {
         Ok(Self { mode, config })
     }
 
-    /// Connects. With the version of TLS, if there is one.
+    /// Connects. Returns the version of TLS as well, if there is one.
     pub(crate) async fn connect(&self, config: &tokio_postgres::Config) -> Result<Opened, tokio_postgres::Error> {
         let (first, second) = match self.mode {
             Mode::Disable => (SslMode::Disable, None),
@@ -82,7 +82,7 @@ impl Tls {
     }
 }
 
-/// Whether the server may think otherwise of a connection that is encrypted, or is not.
+/// True if the server may answer differently with the other choice of encryption.
 fn may_differ(cause: &tokio_postgres::Error) -> bool {
     use tokio_postgres::error::SqlState;
     cause.code() == Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION) || is_of_encryption(cause)
@@ -119,7 +119,7 @@ fn config_of(wanted: &Wanted) -> Result<ClientConfig, String> {
     Ok(config)
 }
 
-/// A public authority signs a certificate for anyone.
+/// Error of `verify-ca` without authorities: a public authority signs a certificate for anyone.
 const NO_ROOTS: &str =
     "`sslmode=verify-ca` needs the certificates of authorities: name their file with `sslrootcert=FILE`";
 
@@ -143,14 +143,14 @@ fn unreadable(path: &Path, parameter: &str, why: &dyn fmt::Display) -> String {
     format!("`{parameter}`: `{}` cannot be read: {why}", path.display())
 }
 
-/// Makes the connector of one connection.
+/// Factory of the connectors of connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Maker {
     config: Option<Arc<ClientConfig>>,
     version: Arc<Mutex<Option<&'static str>>>,
 }
 
-/// Makes one connection.
+/// Connector of one connection.
 pub(crate) struct Connector {
     maker: Maker,
     name: String,
@@ -186,7 +186,7 @@ impl TlsConnect<Socket> for Connector {
     }
 }
 
-/// An encrypted connection.
+/// An encrypted stream.
 pub(crate) struct Stream(tokio_rustls::client::TlsStream<Socket>);
 
 impl tokio_postgres::tls::TlsStream for Stream {

@@ -1,4 +1,4 @@
-//! Runs that are moved into and out of the database (K-64, K-65).
+//! Transfer of runs into and out of the database (K-64, K-65).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use crate::store::{self, Store};
 use crate::submission::shown_key;
 use crate::wake::READY;
 
-/// Records of one statement.
+/// Number of records in one statement.
 const GROUP: usize = 256;
 
 impl Store {
-    /// Everything about a run, from one moment.
+    /// Everything about a run, as of one moment.
     pub(crate) async fn capture(&self, run_id: &str) -> Result<Captured, Error> {
         let captured = attempt!(self.link, |connection| capture(connection, run_id));
         captured.ok_or_else(|| Error::Unknown(run_id.to_owned()))
     }
 
-    /// Notes that runs are elsewhere. Returns those that have changed.
+    /// Marks runs as moved away. Returns the ids of the runs that have changed and stay.
     pub(crate) async fn move_away(&self, runs: &[Stamp]) -> Result<Vec<String>, Error> {
         let session = store::random();
         let gone = attempt!(self.link, |connection| move_away(connection, runs, session));
         Ok(runs.iter().map(|stamp| stamp.run_id.clone()).filter(|id| !gone.contains(id)).collect())
     }
 
-    /// Adds a run. False if there is one of that id.
+    /// Adds a run. False if a run with that id exists.
     pub(crate) async fn admit(self: &Arc<Self>, run: &ArchivedRun) -> Result<bool, Error> {
         let session = store::random();
         let is_new = attempt!(self.link, |connection| admit(connection, run, session));
@@ -83,11 +83,11 @@ async fn keys(connection: &mut Connection, number: i64) -> Result<Vec<UniqueKey>
     found.iter().map(key).collect()
 }
 
-/// Notes that runs are elsewhere, in one transaction, and returns which of them are: also those of an earlier attempt of this session,
-/// whose reply was lost.
+/// Marks runs as moved away, in one transaction, and returns their ids, including those of an earlier attempt of this
+/// session whose reply was lost.
 ///
-/// The rows are locked first: a signal that comes at this moment is seen by the statement that follows, or finds the run moved. The
-/// mark of a claim keeps a worker that has lost a run without knowing it from writing another record.
+/// The rows are locked first: a signal at this moment is seen by the following statement, or finds the run moved. The
+/// mark of a claim keeps a worker that has unknowingly lost a run from writing another record.
 async fn move_away(connection: &mut Connection, runs: &[Stamp], session: i64) -> Result<BTreeSet<String>, Fault> {
     let ids: Vec<&str> = runs.iter().map(|stamp| stamp.run_id.as_str()).filter(|id| !id.contains('\0')).collect();
     connection.begin();
@@ -126,7 +126,7 @@ async fn move_away(connection: &mut Connection, runs: &[Stamp], session: i64) ->
     Ok(gone)
 }
 
-/// Adds a run in one transaction. True also if an earlier attempt of this session has, whose reply was lost.
+/// Adds a run in one transaction. True also if an earlier attempt of this session added it and its reply was lost.
 async fn admit(connection: &mut Connection, run: &ArchivedRun, session: i64) -> Result<bool, Fault> {
     let found = connection.query_opt("select session from runs where id = $1", &[&run.run.id]).await?;
     if let Some(row) = found {
@@ -139,7 +139,7 @@ async fn admit(connection: &mut Connection, run: &ArchivedRun, session: i64) -> 
         connection.roll_back().await?;
         return Ok(false);
     };
-    // The first claim of a run writes no mark, and what is appended must follow one if there are records.
+    // The first claim of a run writes no mark, and appended records must follow one if the run has records.
     let sql = "update runs set started_at_ms = $2, changed_at_ms = $3, epoch = case when $4 then 1 else epoch end where run = $1";
     let has_records = !run.records.is_empty();
     connection.execute(sql, &[&number, &run.started_at_ms, &run.changed_at_ms, &has_records]).await?;
@@ -158,7 +158,7 @@ async fn admit(connection: &mut Connection, run: &ArchivedRun, session: i64) -> 
         connection.execute(sql, &[&key.as_bytes(), &digest, &number]).await?;
     }
     refer(connection, number, run).await?;
-    // A worker that finds nothing to do suspends it again, with the deadline that its records have.
+    // A worker that finds nothing to do suspends the run again, with the deadline in its records.
     if matches!(run.state, RunState::Running | RunState::Waiting | RunState::Sleeping) {
         connection.execute(READY, &[&number]).await?;
     }
@@ -183,7 +183,7 @@ async fn add_records(connection: &mut Connection, run: i64, session: i64, record
     Ok(())
 }
 
-/// Notes the values that a run needs.
+/// Writes the references to the values that a run needs.
 async fn refer(connection: &mut Connection, number: i64, run: &ArchivedRun) -> Result<(), Fault> {
     let needed: BTreeSet<&Digest> = run.records.iter().flat_map(|record| &record.blobs).chain(&run.values).collect();
     let needed: Vec<&[u8]> = needed.into_iter().map(|digest| &digest.as_bytes()[..]).collect();

@@ -1,4 +1,5 @@
-//! Values that tenants upload (K-56). Each tenant has its own: that another one has the same value gives no one the right to read it.
+//! Values that tenants upload (K-56). Each tenant has its own copy: another tenant's copy of a value gives no right to
+//! read it.
 
 use etude_core::digest::Digest;
 
@@ -7,7 +8,7 @@ use crate::error::Fault;
 use crate::link::Connection;
 use crate::rows;
 
-/// Keeps a value of a tenant, or notes that it is needed again.
+/// Keeps a value of a tenant, or renews it.
 pub(crate) async fn keep(connection: &mut Connection, tenant: &str, digest: Digest, bytes: &[u8]) -> Result<(), Fault> {
     let hash = &digest.as_bytes()[..];
     connection.begin();
@@ -23,7 +24,7 @@ pub(crate) async fn keep(connection: &mut Connection, tenant: &str, digest: Dige
     connection.commit().await
 }
 
-/// A value that a tenant has uploaded, of those whose uploads are seen here. Bytes of another hash are no one's.
+/// The value of a tenant's upload, among the uploads that are visible here. Bytes with another hash are skipped.
 pub(crate) async fn find(connection: &mut Connection, digest: Digest) -> Result<Option<Vec<u8>>, Fault> {
     let hash = &digest.as_bytes()[..];
     let tenants = connection.query("select tenant from uploads where hash = $1 order by tenant", &[&hash]).await?;

@@ -1,19 +1,19 @@
 //! Parameters of statements, each with its type.
 //!
-//! A statement that is prepared under a name learns the types of its parameters from the server. One without a name must say them, or the
-//! answer would be waited for: what a value is in Rust says it.
+//! A statement that is prepared under a name learns the types of its parameters from the server. A statement without a
+//! name must give them, to save that round trip: they follow from the Rust types.
 
 use tokio_postgres::types::{ToSql, Type};
 
 /// A parameter of a statement.
 pub(crate) type Parameter<'p> = &'p (dyn Value + Sync);
 
-/// Something that can be a parameter.
+/// A value that can be a parameter.
 pub(crate) trait Value: ToSql {
-    /// Its type in the database.
+    /// Type of the value in the database.
     fn type_of(&self) -> Type;
 
-    /// As the client library takes it.
+    /// The value in the client library's form.
     fn as_sql(&self) -> &(dyn ToSql + Sync);
 }
 
@@ -27,11 +27,11 @@ impl<T: Typed + ToSql + Sync> Value for T {
     }
 }
 
-/// A type of which one type of the database is the usual one.
+/// A Rust type with one usual type in the database.
 pub(crate) trait Typed {
-    /// It.
+    /// The usual type.
     const TYPE: Type;
-    /// That of an array of it.
+    /// The type of arrays of it.
     const ARRAY: Type;
 }
 
@@ -65,7 +65,7 @@ impl<T: Typed> Typed for &T {
     const ARRAY: Type = T::ARRAY;
 }
 
-/// Arrays of arrays are arrays to the database.
+/// To the database, arrays of arrays are arrays.
 impl<T: Typed> Typed for Vec<T> {
     const TYPE: Type = T::ARRAY;
     const ARRAY: Type = T::ARRAY;

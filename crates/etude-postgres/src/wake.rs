@@ -1,4 +1,4 @@
-//! Suspended runs: what puts them back into the queue, with no process that waits for them.
+//! Suspended runs: their return into the queue, with no process that waits for them.
 
 use std::sync::Arc;
 
@@ -9,23 +9,24 @@ use crate::link::{Connection, Parameter, attempt};
 use crate::rows::{self, CLAIM, CLOCK, IS_LIVE};
 use crate::store::Store;
 
-/// Puts the run `$1` into its queue, ready from now on. Runs without a bundle are driven by the processes that have their app.
+/// SQL: puts the run `$1` into its queue, ready from now on. Runs without a bundle are driven by the processes that
+/// have their app.
 pub(crate) const READY: &str = "insert into queue (queue, rank, run, not_before_ms, limit_group, limit_max, abi, is_bundled)
     select queue, coalesce(rank, created_at_ms), run, now_ms(), limit_group, limit_max, abi, true from runs
     where run = $1 and bundle is not null
     on conflict (run) do update set not_before_ms = least(queue.not_before_ms, excluded.not_before_ms), is_asleep = false";
 
-/// What is due is ready from now on.
+/// Marks sleeping runs whose time has come as ready.
 pub(crate) async fn wake(connection: &mut Connection) -> Result<(), Fault> {
     let sql = "update queue set is_asleep = false where is_asleep and not_before_ms <= now_ms()";
     connection.execute(sql, &[]).await?;
     Ok(())
 }
 
-/// Notes that the run `number` of the session waits or sleeps. False if another worker has the run.
+/// Suspends the run `number` of the session. False if another worker has the run.
 ///
-/// A signal that comes at the same moment waits for the row of the run, or is seen by the statement that follows: each statement of a
-/// transaction sees what was committed before it.
+/// A signal at the same moment waits for the row of the run, or is seen by the following statement: each statement of a
+/// transaction sees earlier commits.
 pub(crate) async fn suspend(
     connection: &mut Connection,
     (number, session): (i64, i64),
@@ -59,7 +60,7 @@ pub(crate) async fn suspend(
 }
 
 impl Store {
-    /// Puts a run that no process has into its queue. One that is over is queued again.
+    /// Puts a run that no process has into its queue. A finished run is queued again.
     pub(crate) async fn requeue(self: &Arc<Self>, run_id: &str) -> Result<(), Error> {
         let run = self.find_here(run_id).await?;
         self.wait_until_free(&run).await?;
@@ -85,33 +86,35 @@ async fn requeue(connection: &mut Connection, number: i64) -> Result<(), Fault> 
     connection.commit().await
 }
 
-/// A session that has a run no more.
+/// A run and the session that releases it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Released {
-    /// The run.
+    /// Number of the run.
     pub(crate) number: i64,
-    /// The session.
+    /// Number of the session.
     pub(crate) session: i64,
-    /// The number of signals that it has read, if what the run needs cannot be reached: it is taken again after a delay.
+    /// Number of signals that the session has read, if the run's large values cannot be reached: it is taken again
+    /// after a delay.
     pub(crate) postponed: Option<i64>,
 }
 
-/// The delay of a run that stops for the first time since its last record because its large values cannot be reached.
+/// First delay of a run that stops because its large values cannot be reached, counted since its last record.
 const FIRST_DELAY_MS: i64 = 5_000;
 
-/// The longest delay.
+/// Maximum delay of such a run.
 const MAX_DELAY_MS: i64 = 300_000;
 
-/// Whether the run of the row `runs` waits for the end of such a delay.
+/// SQL condition: the run of the row `runs` waits for the end of such a delay.
 pub(crate) const IS_POSTPONED: &str = "runs.state = 'running' and exists (
     select 1 from queue where queue.run = runs.run and queue.is_asleep and queue.not_before_ms > now_ms())";
 
-/// The run has no worker, unless another session has taken it. One that a draining worker hands over while it runs waits in its queue, in its
-/// place (K-30): the look for runs that no process has comes after that at the queue, which has younger ones. A run that stopped on a worker
-/// which goes on is left alone for a while.
+/// Releases the run, unless another session has taken it. A run that a draining worker releases keeps its place in the
+/// queue (K-30): the search for abandoned runs comes after the queue, which has younger ones. A run that stopped on a
+/// worker that keeps running is left alone for a while.
 ///
-/// One that is postponed sleeps in its queue. Whichever worker takes it, the delay doubles with each claim since the last record: the claims
-/// are counted, and no worker needs to know of the others. A signal that the session has not read ends the delay.
+/// A postponed run sleeps in its queue. The delay doubles with each claim since the last record, by any worker: the
+/// claims are counted, and workers need no knowledge of each other. A signal that the session has not read ends the
+/// delay.
 pub(crate) async fn release(connection: &mut Connection, of: Released, is_draining: bool) -> Result<(), Fault> {
     let Released { number, session, postponed } = of;
     let released = "update runs set worker = null where run = $1 and session = $2";
@@ -137,7 +140,7 @@ pub(crate) async fn release(connection: &mut Connection, of: Released, is_draini
     Ok(())
 }
 
-/// The number of a count that a session has read.
+/// A number of signals in PostgreSQL's type.
 pub(crate) fn count(signals: usize) -> i64 {
     rows::from_length(signals as u64)
 }

@@ -1,4 +1,4 @@
-//! This engine as a worker: its heartbeat, its connection, the news for its runs.
+//! The engine as a worker: its heartbeat, its connection, and the news for its runs.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -11,30 +11,30 @@ use crate::link::{Connection, attempt, lock};
 use crate::store::Store;
 use crate::wake;
 
-/// How often signals for the runs here are looked for.
+/// Interval at which signals for the runs here are counted.
 const SIGNALS: Duration = Duration::from_millis(50);
 
-/// A heartbeat without a reply counts as a lost connection.
+/// Maximum wait for the reply to a heartbeat; after that the connection counts as lost.
 const REPLY: Duration = Duration::from_secs(5);
 
-/// Between two attempts to connect again.
+/// Pause between two attempts to reconnect.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How often this process looks at its own clock.
+/// Interval at which this process looks at its own clock.
 const CLOCK: Duration = Duration::from_millis(100);
 
 /// Times of leases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// How long a lease lasts after a beat.
+    /// Length of a lease after a beat.
     pub lease: Duration,
-    /// Between two beats.
+    /// Interval between two beats.
     pub beat: Duration,
-    /// What remains of a lease once the worker's connection is gone.
+    /// Grace period: the remainder of a lease once the worker's connection is gone.
     pub grace: Duration,
-    /// Between two looks at the queue.
+    /// Interval between two looks at the queue.
     pub poll: Duration,
-    /// How long effects in progress continue while the database is down.
+    /// Maximum time for which effects in progress continue while the database is down.
     pub patience: Duration,
 }
 
@@ -50,12 +50,12 @@ impl Default for Times {
     }
 }
 
-/// What this process is to others.
+/// Profile of this process for others.
 #[derive(Debug, Default)]
 pub(crate) struct Enrolment {
     pub(crate) profile: Option<Profile>,
     pub(crate) is_draining: bool,
-    /// The next round beats, whatever the time.
+    /// True to beat in the next round, regardless of the time.
     pub(crate) is_changed: bool,
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn register(store: &Arc<Store>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Looks at the clock until the store is gone: a lease ends whether or not anything else happens here.
+/// Looks at the clock until the store is gone: a lease must also end while nothing else happens here.
 async fn watch_clock(store: Weak<Store>) {
     while let Some(store) = store.upgrade() {
         store.pulse.look();
@@ -99,13 +99,13 @@ async fn watch_clock(store: Weak<Store>) {
     }
 }
 
-/// What [`attend`] does when.
+/// Times of the next tasks of [`attend`].
 struct Due {
     beat: Instant,
     wake: Instant,
 }
 
-/// Beats and looks for news until the store is gone. A connection comes with the key of its lock.
+/// Beats and looks for news until the store is gone. The connection comes with the key of its lock.
 async fn attend(store: Weak<Store>, mut connection: Option<(Connection, i64)>) {
     let mut due = Due { beat: Instant::now(), wake: Instant::now() };
     loop {
@@ -117,7 +117,7 @@ async fn attend(store: Weak<Store>, mut connection: Option<(Connection, i64)>) {
                     connection = Some((open, key));
                     continue;
                 }
-                // Other connections of this process are no better.
+                // The other connections of this process are equally suspect.
                 Ok(Err(_)) | Err(_) => store.link.give_up(),
             }
         }
@@ -130,7 +130,7 @@ async fn attend(store: Weak<Store>, mut connection: Option<(Connection, i64)>) {
     }
 }
 
-/// Another connection with the lock and a heartbeat, if the database answers.
+/// Opens another connection with the lock and a heartbeat, if the database answers.
 async fn connected(store: &Store) -> Option<(Connection, i64)> {
     let attempt = async {
         let mut connection = store.link.connect().await?;
@@ -172,7 +172,8 @@ async fn round(store: &Store, key: i64, mut connection: Connection, due: &mut Du
     Ok(connection)
 }
 
-/// Counts the signals of all runs here in one statement. A count, because numbers do not become visible in their order (K-39).
+/// Counts the signals of all runs here in one statement. A count, because numbers do not become visible in their order
+/// (K-39).
 async fn count_signals(connection: &mut Connection, store: &Store) -> Result<(), Fault> {
     let runs: Vec<i64> = lock(&store.held).keys().copied().collect();
     if runs.is_empty() {

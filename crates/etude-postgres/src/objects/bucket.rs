@@ -15,25 +15,25 @@ use reqwest::{ClientBuilder, Url};
 
 use super::{Existing, refused, unavailable};
 
-/// A longer object is sent in parts of this size, so that it is never in memory as a whole.
+/// Size of the parts in which longer objects are sent, so that none is in memory as a whole.
 const PART: u64 = 16 * 1024 * 1024;
 
-/// Until a connection stands.
+/// Maximum time for a connection to open.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Between two pieces of a response.
+/// Maximum time between two pieces of a response.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// A request is repeated for so long, a few times. Then the run is left for later.
+/// Maximum time for the repetitions of a request. After that the run is left for later.
 const RETRY: Duration = Duration::from_secs(20);
 
-/// Where AWS is, for which certificates are loaded.
+/// URL of AWS, for which certificates are loaded.
 const AWS: &str = "https://s3.amazonaws.com";
 
-/// The region of a server that is not AWS and names none.
+/// The region of a server other than AWS that names none.
 const REGION: &str = "us-east-1";
 
-/// Variables that find credentials. What the URL says or leaves open is not for variables to change.
+/// Variables of credentials. Other variables must not change the meaning of the URL.
 const VARIABLES: [AmazonS3ConfigKey; 9] = [
     AmazonS3ConfigKey::AccessKeyId,
     AmazonS3ConfigKey::SecretAccessKey,
@@ -52,7 +52,7 @@ pub(crate) struct Bucket {
     prefix: String,
 }
 
-/// The program's own HTTP client, which follows no redirection with a signature.
+/// The program's own HTTP client: it follows no redirection of signed requests.
 #[derive(Debug)]
 struct Connector(reqwest::Client);
 
@@ -73,7 +73,7 @@ impl Bucket {
         let is_plain = endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http:"));
         let settings = |client: ClientBuilder| {
             let client = client.connect_timeout(CONNECT).read_timeout(SILENCE).no_gzip();
-            // A server without TLS is one of this network, which is not behind a proxy.
+            // A server without TLS is on this network, which is not behind a proxy.
             if is_plain { client.no_proxy() } else { client }
         };
         let url = Url::parse(endpoint.as_deref().unwrap_or(AWS)).map_err(|error| refused(error.to_string()))?;
@@ -138,14 +138,14 @@ impl Bucket {
         }
     }
 
-    /// Puts the right bytes in the place of an object that is damaged (K-46).
+    /// Replaces a damaged object with the right bytes (K-46).
     async fn replace(&self, path: &Path, from: &mut File, len: u64) -> io::Result<()> {
         from.seek(SeekFrom::Start(0))?;
         let payload = PutPayload::from(part(from, len)?);
         self.store.put_opts(path, payload, PutMode::Overwrite.into()).await.map(drop).map_err(|error| failed(&error))
     }
 
-    /// Two that do this at once write the same bytes.
+    /// Sends an object in parts. Two concurrent uploads write the same bytes.
     async fn put_parts(&self, path: &Path, from: &mut File, len: u64) -> io::Result<()> {
         let mut upload = self.store.put_multipart(path).await.map_err(|error| failed(&error))?;
         let mut left = len;
@@ -156,7 +156,7 @@ impl Bucket {
                 Err(error) => Err(error),
             };
             if let Err(error) = sent {
-                // What stays is removed by the rule of the bucket for unfinished uploads.
+                // The bucket's rule for unfinished uploads removes the rest.
                 let _ = upload.abort().await;
                 return Err(error);
             }
@@ -207,12 +207,12 @@ fn part(from: &mut File, len: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether the bucket answers that it has no such object. A bucket that is not there says nothing of what was in it.
+/// True if the bucket answers that it has no such object. A missing bucket proves nothing about its objects.
 fn is_missing(error: &Error) -> bool {
     matches!(error, Error::NotFound { .. }) && !has_no_bucket(error)
 }
 
-/// Both have the same kind.
+/// True if the bucket itself is missing; the error's kind is the same as for a missing object.
 fn has_no_bucket(error: &Error) -> bool {
     matches!(error, Error::NotFound { .. }) && causes(error).contains("NoSuchBucket")
 }

@@ -1,4 +1,4 @@
-//! A directory that the machines share.
+//! Object storage in a directory that the machines share.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek as _, SeekFrom, Write};
@@ -8,7 +8,7 @@ use etude_core::digest::Digest;
 
 use super::{Existing, refused, unavailable};
 
-/// Bytes that are copied at once.
+/// Number of bytes that are copied at once.
 const PIECE: usize = 64 * 1024;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl Directory {
         Self { root }
     }
 
-    /// The place of an object. A directory that is not there is one that is not mounted: it says nothing of what is in it.
+    /// The path of an object. A missing root directory means a missing mount, which proves nothing about its contents.
     fn place(&self, name: &str) -> io::Result<PathBuf> {
         match fs::metadata(&self.root) {
             Ok(found) if found.is_dir() => Ok(self.root.join(name)),
@@ -50,13 +50,13 @@ impl Directory {
             match fs::hard_link(&part, &place) {
                 Err(_) if existing == Existing::Replaced => fs::rename(&part, &place)?,
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                // What has another length is damaged (K-46).
+                // An object of another length is damaged (K-46).
                 Err(_) if fs::metadata(&place)?.len() != len => fs::rename(&part, &place)?,
                 _ => {}
             }
             File::open(shelf)?.sync_all()
         })();
-        // What stays is a part of nothing.
+        // A leftover file is not part of any object.
         let _ = fs::remove_file(&part);
         written.map_err(failed)
     }

@@ -1,8 +1,8 @@
-//! Channel binding: a password proof that is worth nothing on another connection (RFC 5929, `tls-server-end-point`).
+//! Channel binding: a password proof that is useless on another connection (RFC 5929, `tls-server-end-point`).
 
 use ring::digest::{Algorithm, SHA256, SHA384, SHA512, digest};
 
-/// The signature algorithms whose digest is part of their name, and those with digests that are no longer used, as object identifiers.
+/// Signature algorithms as object identifiers, each with its digest; obsolete digests are replaced by SHA-256.
 const DIGESTS: [(&[u8], &Algorithm); 9] = [
     // MD5, SHA-1 and SHA-256 with RSA.
     (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x04], &SHA256),
@@ -22,7 +22,8 @@ const DIGESTS: [(&[u8], &Algorithm); 9] = [
 const SEQUENCE: u8 = 0x30;
 const OBJECT_IDENTIFIER: u8 = 0x06;
 
-/// The digest of a certificate. `None` if its signature algorithm names no digest: the password is then proven without a binding.
+/// The digest of a certificate. `None` if its signature algorithm names no digest: the password is then proven without
+/// a binding.
 pub(super) fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let (content, _) = element(certificate, SEQUENCE)?;
     let (_, after_body) = element(content, SEQUENCE)?;
@@ -32,7 +33,7 @@ pub(super) fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     Some(digest(algorithm, certificate).as_ref().to_vec())
 }
 
-/// The content of the first element, which has this tag, and what follows it.
+/// The content of the first element, which must have this tag, and the bytes after the element.
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (_, rest) = bytes.split_first().filter(|(first, _)| **first == tag)?;
     let (&length, rest) = rest.split_first()?;
@@ -51,7 +52,7 @@ fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// A certificate with nothing in it but the name of its signature algorithm.
+    /// A certificate that contains only the name of its signature algorithm.
     fn certificate(algorithm: &[u8]) -> Vec<u8> {
         let of = |tag: u8, content: &[u8]| [&[tag, u8::try_from(content.len()).expect("short")], content].concat();
         let algorithm = of(SEQUENCE, &of(OBJECT_IDENTIFIER, algorithm));

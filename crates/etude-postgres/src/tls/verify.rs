@@ -1,4 +1,4 @@
-//! Which certificates of servers are accepted.
+//! Verification of server certificates.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// How the certificate check words that a certificate is its own authority.
+/// Error text of the certificate check for a certificate that is its own authority.
 const OWN_AUTHORITY: &str = "CaUsedAsEndEntity";
 
-/// Accepts certificates by what a mode asks for. The server must have the key of its certificate in any case.
+/// Verifies certificates by the rules of a mode. The server must always have the key of its certificate.
 #[derive(Debug)]
 pub(super) struct Verifier {
-    /// `None`: `prefer` and `require` encrypt, and say nothing of who answers.
+    /// Trusted authorities; `None`: `prefer` and `require` encrypt without checking the server's identity.
     pub(super) trusted: Option<Trusted>,
     pub(super) provider: Arc<CryptoProvider>,
 }
 
-/// The authorities of a file, and whether the certificate must be for the name in the URL.
+/// The authorities of a file, and the choice to check the name in the URL.
 #[derive(Debug)]
 pub(super) struct Trusted {
     pub(super) roots: RootCertStore,
@@ -29,8 +29,8 @@ pub(super) struct Trusted {
 }
 
 impl Trusted {
-    /// Many servers have a certificate that is its own authority. It is trusted if it is itself in the file; all else about it has
-    /// been checked when this is refused.
+    /// True if the certificate is its own authority, as on many servers, and is itself in the file. When the check
+    /// reports this error, everything else about the certificate has been checked.
     fn is_own_authority(&self, certificate: &CertificateDer<'_>, cause: &Error) -> bool {
         let Error::InvalidCertificate(CertificateError::Other(other)) = cause else { return false };
         other.0.to_string() == OWN_AUTHORITY && self.authorities.iter().any(|one| one.as_ref() == certificate.as_ref())

@@ -1,4 +1,4 @@
-//! What a URL says of encryption, as libpq reads it.
+//! Encryption parameters of a URL, as libpq reads them.
 
 use std::path::PathBuf;
 
@@ -8,45 +8,45 @@ use tokio_postgres::Config;
 use crate::address::{AddressError, is_socket, remote_of};
 
 etude_core::words! {
-    /// How much a connection must be protected, as libpq names it.
+    /// Protection of a connection, in libpq's words.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub(crate) enum Mode {
         /// No encryption.
         Disable = "disable",
         /// Encryption if the server insists.
         Allow = "allow",
-        /// Encryption if the server offers it.
+        /// Encryption if the server supports it.
         Prefer = "prefer",
-        /// Encryption, with whatever certificate.
+        /// Encryption, with any certificate.
         Require = "require",
-        /// The certificate is signed by an authority that is trusted.
+        /// Encryption, with a certificate from a trusted authority.
         VerifyCa = "verify-ca",
-        /// And it is one for the name in the URL.
+        /// Like `verify-ca`, with a certificate for the name in the URL.
         VerifyFull = "verify-full",
     }
 }
 
-/// Who is trusted to sign certificates.
+/// Authorities that are trusted to sign certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Roots {
-    /// Those that this system trusts.
+    /// The authorities that this system trusts.
     System,
-    /// Those in a file.
+    /// The authorities in a file.
     File(PathBuf),
 }
 
-/// What an address asks for.
+/// Protection that an address requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) mode: Mode,
-    /// `None`: nothing was said.
+    /// Trusted authorities; `None` if none are named.
     pub(crate) roots: Option<Roots>,
-    /// The certificate of the client, and its key.
+    /// Paths of the client's certificate and its key.
     pub(crate) identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl Wanted {
-    /// The mode that counts: as with libpq, a file with authorities is not there for nothing.
+    /// The effective mode: as with libpq, a named file of authorities implies their check.
     pub(crate) fn mode(&self) -> Mode {
         match (self.mode, &self.roots) {
             (Mode::Require, Some(_)) => Mode::VerifyCa,
@@ -55,7 +55,7 @@ impl Wanted {
     }
 }
 
-/// What is said of encryption.
+/// Encryption parameters as text, before they are checked.
 #[derive(Default)]
 pub(crate) struct Protection {
     mode: Option<String>,
@@ -65,7 +65,7 @@ pub(crate) struct Protection {
 }
 
 impl Protection {
-    /// What variables say.
+    /// Reads the variables.
     pub(crate) fn of(variable: &dyn Fn(&str) -> Option<String>) -> Self {
         Self {
             mode: variable("PGSSLMODE"),
@@ -75,7 +75,7 @@ impl Protection {
         }
     }
 
-    /// Takes a parameter of a URL, if it is one of these.
+    /// Takes a parameter of a URL, if it is an encryption parameter.
     pub(crate) fn takes(&mut self, name: &str, value: &str) -> bool {
         let field = match name {
             "sslmode" => &mut self.mode,
@@ -88,7 +88,7 @@ impl Protection {
         true
     }
 
-    /// How connections to these hosts are protected.
+    /// Protection of the connections to these hosts.
     pub(crate) fn of_hosts(self, config: &Config) -> Result<Wanted, AddressError> {
         let roots = self.roots.map(|roots| match roots.as_str() {
             "system" => Roots::System,
@@ -151,7 +151,7 @@ mod tests {
         for one in Mode::ALL {
             assert_eq!(mode(&format!("postgres://db.example.com/x?sslmode={}", one.word())), one);
         }
-        // As with libpq, authorities are not named for nothing.
+        // As with libpq, named authorities imply their check.
         assert_eq!(mode("postgres://db/x?sslmode=require&sslrootcert=/a%2Fb.crt"), Mode::VerifyCa);
     }
 

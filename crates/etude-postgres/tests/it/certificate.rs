@@ -34,12 +34,12 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// An authority, signed by itself, for the hosts with these names.
+    /// A self-signed authority for the hosts with these names.
     pub(crate) fn authority(name: &str, hosts: &[&str]) -> Self {
         Self::signed(None, name, hosts)
     }
 
-    /// A certificate that this authority signs.
+    /// A certificate signed by this authority.
     pub(crate) fn issue(&self, name: &str, hosts: &[&str]) -> Self {
         Self::signed(Some(self), name, hosts)
     }
@@ -88,13 +88,13 @@ fn key(pkcs8: &[u8]) -> EcdsaKeyPair {
     EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8, &SystemRandom::new()).expect("a key")
 }
 
-/// A name that consists of a common name.
+/// A distinguished name with a common name only.
 fn distinguished(name: &str) -> Vec<u8> {
     let common = [element(OBJECT_IDENTIFIER, &[COMMON_NAME]), element(UTF8_STRING, &[name.as_bytes()])];
     element(SEQUENCE, &[&element(SET, &[&element(SEQUENCE, &[&common.concat()])])])
 }
 
-/// Nothing if there is no extension: the list must not be empty.
+/// The extensions; empty if there are none, because the list must not be empty.
 fn extensions(is_authority: bool, hosts: &[&str]) -> Vec<u8> {
     let mut all = Vec::new();
     let is_true = element(BOOLEAN, &[&[0xff]]);
@@ -110,7 +110,7 @@ fn extensions(is_authority: bool, hosts: &[&str]) -> Vec<u8> {
     if all.is_empty() { all.concat() } else { element(EXTENSIONS, &[&element(SEQUENCE, &[&all.concat()])]) }
 }
 
-/// A tag, the length in its shortest form, and the parts of the content.
+/// An element: a tag, the length in its shortest form, and the parts of the content.
 fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
     let [.., high, low] = content.len().to_be_bytes();

@@ -1,4 +1,4 @@
-//! What `etude engine check` finds, on servers that are set up badly.
+//! Results of `etude engine check` on badly configured servers.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,14 +14,14 @@ fn check(url: &str, id: &str) -> Check {
     check_at(url, id, &SystemTime::now)
 }
 
-/// A check by a machine with this clock.
+/// A check from a machine with this clock.
 fn check_at(url: &str, id: &str, now: &(dyn Fn() -> SystemTime + Sync)) -> Check {
     let address = Address::parse(url).expect(url);
     let report = Postgres::check(address, PATIENCE, &Credentials::default(), now).expect("a report");
     report.checks.into_iter().find(|check| check.id == id).expect("a check")
 }
 
-/// The check ends with this status, has found this, and says what that costs and what to do.
+/// Asserts that the check has this status and state, and names the cost and the next step.
 fn assert_found(check: &Check, status: Status, found: &str, cost: &str) {
     assert_eq!((check.status, check.found.as_str()), (status, found), "{check:?}");
     assert!(check.cost.contains(cost) && !check.hint.is_empty(), "{check:?}");
@@ -32,7 +32,7 @@ fn assert_fine(check: &Check, found: &str) {
     assert!(check.cost.is_empty() && check.hint.is_empty(), "{check:?}");
 }
 
-/// K-66: a server that does not keep what it acknowledges is found, and what that costs.
+/// K-66: a server that does not keep acknowledged commits is found, with the cost.
 #[test]
 fn a_server_that_may_lose_commits_is_found() {
     let Some(lossy) = Server::start_with(&["fsync=off", "synchronous_commit=off"], &[]) else { return };
@@ -46,7 +46,7 @@ fn a_server_that_may_lose_commits_is_found() {
     assert_eq!(check(&safe.url("etude"), "clock").status, Status::Ok);
 }
 
-/// K-66: a schema that is missing and rights that are missing are found. K-58: a role that only reads and writes the tables needs no
+/// K-66: a missing schema and missing rights are found. K-58: a role that only reads and writes the tables needs no
 /// other right.
 #[test]
 fn missing_rights_are_found() {
@@ -65,7 +65,7 @@ fn missing_rights_are_found() {
     assert_fine(&check(&guest, "rights"), "granted");
 }
 
-/// K-66: a standby that may lack acknowledged commits is found, one that has them all is fine, and so is none.
+/// K-66: a standby that may lack acknowledged commits is found; a synchronous standby is fine, and so is none.
 #[test]
 fn an_asynchronous_standby_is_found() {
     let Some(mut server) = Server::start() else { return };
@@ -93,7 +93,7 @@ fn an_asynchronous_standby_is_found() {
     assert_fine(&check(&url, "standby"), "1 standbys, 0 asynchronous");
 }
 
-/// K-66: a pooler that gives each transaction another session is found, and one that pools sessions is fine.
+/// K-66: a pooler that shares sessions is found, and a pooler that keeps them is fine.
 #[test]
 fn a_pooler_without_sessions_is_found() {
     let Some(server) = Server::start() else { return };

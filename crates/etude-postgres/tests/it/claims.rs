@@ -39,7 +39,7 @@ pub(crate) fn statement(worker: &str) -> String {
     statement_of(worker, "array[7]")
 }
 
-/// The same for several sessions.
+/// The same statement for several sessions.
 pub(crate) fn statement_of(worker: &str, sessions: &str) -> String {
     let (worker, sessions) = (format!("'{worker}'::text"), format!("{sessions}::bigint[]"));
     let values = ["'default'", &sessions, &worker, "1::bigint", "''::bytea", "true"];
@@ -47,7 +47,7 @@ pub(crate) fn statement_of(worker: &str, sessions: &str) -> String {
     (1..).zip(values).fold(claim, |sql, (at, value)| sql.replace(&format!("${at}"), value))
 }
 
-/// What `other` claims while the claim `statement` of another worker is made and not committed: it waits for the commit.
+/// Result of `other`, which runs while the claim `statement` of another worker is uncommitted: it waits for the commit.
 pub(crate) fn beside<T: Send>(server: &Server, statement: &str, other: impl FnOnce() -> T + Send) -> T {
     let mut psql = server.psql();
     let mut stdin = psql.stdin.take().expect("a pipe");
@@ -75,8 +75,8 @@ fn next(engine: &Postgres) -> Option<String> {
     engine.next(&limits(), 0).expect("next").map(|session| session.run_id().to_owned())
 }
 
-/// K-30: the lower rank comes first, whatever came first; a run whose time has not come is in no one's way. K-62: nor is one of
-/// another version of the interpreter.
+/// K-30: the lower rank comes first, regardless of age; a run whose time has not come does not block others. K-62:
+/// neither does a run of another version of the interpreter.
 #[test]
 fn claims_follow_the_rank() {
     let Some(server) = Server::start() else { return };
@@ -96,7 +96,7 @@ fn claims_follow_the_rank() {
     assert_eq!((queue.depth, queue.sleeping, queue.unclaimable), (1, 1, 1));
 }
 
-/// K-30: one claim takes several runs, in their order, and no more than are asked for; each is a session of its own.
+/// K-30: one claim takes several runs, in their order, and at most the requested number; each has a session of its own.
 #[test]
 fn a_claim_takes_the_first_runs() {
     let Some(server) = Server::start() else { return };
@@ -110,7 +110,7 @@ fn a_claim_takes_the_first_runs() {
     let first = few(3);
     assert_eq!(ids(&first), ["r-13", "r-12", "r-11"]);
     assert!(few(0).is_empty());
-    // A statement takes ten at most.
+    // A statement takes at most ten.
     assert_eq!(ids(&few(99)), (1..=10).rev().map(|at| format!("r-{at}")).collect::<Vec<_>>());
     assert_eq!(ids(&few(99)), ["r-0"]);
     assert!(few(99).is_empty());
@@ -121,8 +121,8 @@ fn a_claim_takes_the_first_runs() {
     assert_eq!(engine.health().figures.claims["default"], 14);
 }
 
-/// K-30, K-32, K-60: a run that a draining worker hands over keeps its place in the queue, and counts for its depth. One that stopped on a
-/// worker which goes on does not come back to it at once.
+/// K-30, K-32, K-60: a run that a draining worker hands over keeps its place in the queue, and counts for its depth. A
+/// run that stopped on a worker that keeps running does not return to it at once.
 #[test]
 fn a_run_that_is_handed_over_keeps_its_place() {
     let Some(server) = Server::start() else { return };
@@ -145,8 +145,8 @@ fn a_run_that_is_handed_over_keeps_its_place() {
     assert!(other.dead_workers("old").expect("known").is_empty());
 }
 
-/// K-13: a run whose large values cannot be reached is taken by no worker before the end of a delay, which doubles with each claim since
-/// its last record, whichever worker has it. A signal ends the delay (K-40).
+/// K-13: no worker takes a run whose large values cannot be reached before the end of a delay, which doubles with each
+/// claim since its last record, by any worker. A signal ends the delay (K-40).
 #[test]
 fn a_run_whose_values_are_away_is_taken_later() {
     let Some(server) = Server::start() else { return };
@@ -157,7 +157,7 @@ fn a_run_whose_values_are_away_is_taken_later() {
     submit(&one, "r-1", 1, Placement::default());
     let number = |sql: &str| server.sql(sql).trim().parse::<i64>().expect("a number");
     let due = || number("select not_before_ms from etude.queue");
-    // Releases the run. Whatever time that takes, the delay begins within it.
+    // Releases the run. The delay begins during the release, however long that takes.
     let stop = |session: Box<dyn Session>, delay_ms: i64| {
         let before = number("select etude.now_ms()");
         session.postpone();
@@ -191,7 +191,7 @@ fn a_run_whose_values_are_away_is_taken_later() {
     session.signals().expect("signals");
     stop(session, 5_000);
     end_delay();
-    // What came while the run stopped is looked at, and soon.
+    // A signal that came while the run stopped is read soon.
     let session = take(&other);
     one.signal("r-1", &Signal { key: "!kill/1".to_owned(), body: "{}".to_owned() }).expect("signal");
     session.postpone();
@@ -199,7 +199,8 @@ fn a_run_whose_values_are_away_is_taken_later() {
     drop(take(&one));
 }
 
-/// A-5.6: who has a run gives it another app, and who has it next finds that. A session that lost the run changes nothing.
+/// A-5.6: the owner of a run replaces its app, and the next owner finds the new one. A session that lost the run
+/// changes nothing.
 #[test]
 fn a_run_takes_another_app() {
     let Some(server) = Server::start() else { return };
@@ -221,7 +222,7 @@ fn a_run_takes_another_app() {
     assert_eq!(one.row("r-1").expect("a row").placement.bundle, Some(repaired));
 }
 
-/// Many queued runs, in a database whose server has not looked at them.
+/// Many queued runs, in a database whose server has not analysed the tables.
 pub(crate) fn crowd(server: &Server) {
     server.sql(
         "set search_path = etude;
@@ -232,7 +233,7 @@ pub(crate) fn crowd(server: &Server) {
     );
 }
 
-/// K-31: the plan of a claim is a scan of an index, without a sort, whatever the server knows of the tables.
+/// K-31: the plan of a claim is a scan of an index, without a sort, regardless of the server's statistics.
 pub(crate) fn check_plan_of_claim(server: &Server, role: &str) {
     let (settings, claim) = (etude_postgres::session_settings(), etude_postgres::claim_statement());
     for looks in ["", "analyze"] {
@@ -245,7 +246,7 @@ pub(crate) fn check_plan_of_claim(server: &Server, role: &str) {
             ),
         );
         let plan = plan.expect("a plan");
-        // K-62: it begins at the first run of the worker's version.
+        // K-62: the scan begins at the first run of the worker's version.
         let mut lines = plan.lines().skip_while(|line| !line.contains("Scan using queue_ready"));
         let (scan, condition) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
         assert!(scan.contains("Index") && condition.contains("Index Cond") && condition.contains("abi"), "{plan}");
@@ -263,8 +264,8 @@ fn a_claim_among_many_needs_no_sort() {
     check_plan_of_claim(&server, "etude");
 }
 
-/// K-39 to K-41: a signal for a suspended run puts it into the queue in the same transaction. One that came before the run was
-/// noted as waiting is not lost, and one that the run has read does not wake it.
+/// K-39 to K-41: a signal for a suspended run puts it into the queue in the same transaction. A signal from before the
+/// suspension is not lost, and a signal that the run has read does not wake it.
 #[test]
 fn a_signal_wakes_a_suspended_run() {
     let Some(server) = Server::start() else { return };
@@ -281,22 +282,22 @@ fn a_signal_wakes_a_suspended_run() {
     engine.signal("r-1", &signal("a")).expect("signal");
     let session = engine.next(&limits(), 0).expect("next").expect("it was woken");
     assert_eq!(engine.row("r-1").expect("row").state, RunState::Running);
-    // Read: the run sleeps on.
+    // The signal is read, so the run stays suspended.
     assert_eq!(session.signals().expect("signals").len(), 1);
     block_on(session.suspend(RunState::Waiting, None, "{}")).expect("suspend");
     drop(session);
     assert_eq!(next(&engine), None);
     engine.signal("r-1", &signal("b")).expect("signal");
     let session = engine.next(&limits(), 0).expect("next").expect("it was woken");
-    // Not read before the run was noted as waiting.
+    // The signal is not read before the suspension.
     engine.signal("r-1", &signal("c")).expect("signal");
     block_on(session.suspend(RunState::Waiting, None, "{}")).expect("suspend");
     drop(session);
     assert_eq!(next(&engine).as_deref(), Some("r-1"));
 }
 
-/// K-13, K-32: a run that was woken and then taken without the queue keeps no worker from the runs behind it, leaves the queue
-/// once it runs, and is not claimed again when it is over.
+/// K-13, K-32: a run that was woken and then taken outside the queue does not block the runs behind it, leaves the
+/// queue once it runs, and is not claimed again when it is over.
 #[test]
 fn a_run_that_is_driven_is_in_no_queue() {
     let Some(server) = Server::start() else { return };
@@ -316,7 +317,7 @@ fn a_run_that_is_driven_is_in_no_queue() {
     assert_eq!(server.sql("select count(*) from etude.queue"), "0");
     block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("set_state");
     drop(session);
-    // As an earlier version left it.
+    // The row is in the form of an earlier version.
     server.sql(
         "insert into etude.queue (queue, rank, run, not_before_ms, abi, is_bundled)
          select queue, 0, run, 0, abi, true from etude.runs where id = 'woken'",
@@ -325,7 +326,8 @@ fn a_run_that_is_driven_is_in_no_queue() {
     assert_eq!(worker.row("woken").expect("row").state, RunState::Succeeded);
 }
 
-/// K-13: a run that was put back into the queue and taken over by then is not claimed a second time, not even by the same worker.
+/// K-13: a run that was put back into the queue and taken over meanwhile is not claimed a second time, not even by the
+/// same worker.
 #[test]
 fn a_run_that_was_taken_over_is_not_claimed_again() {
     let Some(server) = Server::start() else { return };
@@ -339,7 +341,7 @@ fn a_run_that_was_taken_over_is_not_claimed_again() {
     assert_eq!(ready(), "1");
     let session = worker.claim("r-1").expect("it is free");
     assert_eq!((ready().as_str(), next(&worker)), ("0", None));
-    // As if it had been put back at the same moment.
+    // The row appears as if it had been put back at the same moment.
     server.sql(
         "insert into etude.queue (queue, rank, run, not_before_ms, abi, is_bundled)
          select queue, 0, run, 0, abi, true from etude.runs",
@@ -348,7 +350,7 @@ fn a_run_that_was_taken_over_is_not_claimed_again() {
     block_on(session.append(record("main/a", "1"))).expect("it still has the run");
 }
 
-/// K-25: the clock of no other machine decides when a run begins, in which order, or that it has waited too long.
+/// K-25: the clock of another machine never decides when a run begins, the order of runs, or the end of a queue timeout.
 #[test]
 fn only_the_clock_of_the_database_counts() {
     let Some(server) = Server::start() else { return };
@@ -358,7 +360,7 @@ fn only_the_clock_of_the_database_counts() {
     let engine = Postgres::open(Settings { has_callers_clock: false, ..usual }).expect("an engine");
     let year = 365 * 86_400_000;
     let now: i64 = server.sql("select etude.now_ms()").parse().expect("a number");
-    // Of three submitters, the first has a clock that is ahead and the last one that is behind.
+    // Of three submitters, the clock of the first is ahead and the clock of the last is behind.
     for (id, at) in [("a", now + year), ("b", now), ("c", now - year)] {
         submit(&engine, id, at, Placement { queue_timeout_ms: Some(3_600_000), ..Placement::default() });
     }
@@ -394,13 +396,14 @@ fn a_deadline_wakes_a_suspended_run() {
     assert_eq!(woken.flatten().next().as_deref(), Some("r-1"));
 }
 
-/// K-60: workers are listed with what they are, and are lost when their lease is over. K-35: the names of the dead are kept.
+/// K-60: workers are listed with their profiles, and are lost when their lease is over. K-35: the names of dead workers
+/// are kept.
 #[test]
 fn workers_and_their_deaths_are_seen() {
     let Some(server) = Server::start() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let second = open(&server, "etude", dir.path());
-    // Its next heartbeat would say that it lives.
+    // A later heartbeat would show that the worker lives.
     let mut quiet = settings(&server, "etude", dir.path());
     (quiet.times.lease, quiet.times.beat) = (Duration::from_secs(10_800), Duration::from_secs(3600));
     let first = Postgres::open(quiet).expect("an engine");
@@ -413,19 +416,19 @@ fn workers_and_their_deaths_are_seen() {
     assert_eq!((worker.pid, worker.queues.join(",")), (std::process::id(), "default".to_owned()));
     let queues = second.census().expect("census").queues;
     assert_eq!(queues.iter().map(|queue| (queue.depth, queue.live)).collect::<Vec<_>>(), [(0, 1)]);
-    // The heartbeat with which it joined is the last one.
+    // The heartbeat of joining is the last one.
     let since = std::time::Instant::now();
     while server.sql("select beat_at > started_at + interval '10 milliseconds' from etude.workers") != "t" {
         assert!(since.elapsed() < Duration::from_secs(30), "no heartbeat came");
     }
-    // As if it had died long ago.
+    // The worker appears to have died long ago.
     server.sql("update etude.workers set lease_until = clock_timestamp() - interval '1 second', lock = 1");
     let census = second.census().expect("census");
     assert_eq!(census.workers[0].state, WorkerState::Lost);
-    // Its run waits for another one, and counts until that has it (K-33).
+    // Its run waits for another worker, and counts until that worker has it (K-33).
     let [queue] = &census.queues[..] else { panic!("{:?}", census.queues) };
     assert_eq!((queue.depth, queue.live, queue.oldest_age_ms.is_some()), (1, 1, true));
-    // So does one that its worker has let go of, where no worker is left that could take it again.
+    // A released run counts too, if no worker is left that could take it.
     server.sql("update etude.runs set worker = null");
     let queues = second.census().expect("census").queues;
     assert_eq!(queues.iter().map(|queue| (queue.depth, queue.live)).collect::<Vec<_>>(), [(1, 0)]);
@@ -437,7 +440,7 @@ fn workers_and_their_deaths_are_seen() {
     let taken = second.claim("r-1").expect("it is free");
     assert_eq!((taken.taken_from(), second.health().figures.takeovers), (Some(first.worker()), 1));
     assert_eq!(second.dead_workers("r-1").expect("names"), [first.worker()]);
-    // That a process is at work is no progress.
+    // A sign of life is not progress.
     block_on(taken.append(record("!clock", "1"))).expect("append");
     assert_eq!(second.dead_workers("r-1").expect("names"), [first.worker()]);
     block_on(taken.append(record("main/a", "1"))).expect("append");
@@ -446,13 +449,14 @@ fn workers_and_their_deaths_are_seen() {
     assert_eq!(first.health().figures.fenced_writes, 1);
 }
 
-/// K-23: a restart of the server ends no lease before the first heartbeat after it, which extends all that had not expired before.
+/// K-23: a restart of the server ends no lease before the first heartbeat after it, which extends every lease that had
+/// not expired before.
 #[test]
 fn the_time_that_a_database_is_down_counts_against_no_lease() {
     let Some(server) = Server::start() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let engine = open(&server, "etude", dir.path());
-    // A worker that has no connection now, and whose lease ran out while the server was down.
+    // A worker without a connection, whose lease ran out while the server was down.
     server.sql(
         "set search_path = etude;
          insert into workers (worker, lock, started_at, beat_at, lease_until)
@@ -471,8 +475,8 @@ fn the_time_that_a_database_is_down_counts_against_no_lease() {
     assert!(names.contains("away") && !names.contains("gone"), "{names}");
 }
 
-/// K-16, K-18: a worker that connects again has a lock although the server keeps the one of its previous connection, as after a
-/// partition.
+/// K-16, K-18: a worker that reconnects has a new lock although the server keeps the lock of its previous connection,
+/// as after a partition.
 #[test]
 fn each_connection_of_a_worker_has_a_lock_of_its_own() {
     let Some(server) = Server::start() else { return };
@@ -504,7 +508,7 @@ fn each_connection_of_a_worker_has_a_lock_of_its_own() {
     psql.wait().expect("it ends");
 }
 
-/// K-36: polling finds what no bell announces.
+/// K-36: polling finds runs that no bell announces.
 #[test]
 fn a_worker_without_a_bell_still_finds_its_runs() {
     let Some(server) = Server::start() else { return };
@@ -517,15 +521,15 @@ fn a_worker_without_a_bell_still_finds_its_runs() {
     assert_eq!(next(&deaf).as_deref(), Some("r-1"));
 }
 
-/// A caller that waits on a thread of a runtime, inside a task, waits for any number of statements: the budget of a poll of the task ends
-/// none of them.
+/// A caller that blocks a thread of a runtime, inside a task, waits for any number of statements: the poll budget of
+/// the task ends none of them.
 #[test]
 fn a_task_waits_for_any_number_of_statements() {
     let Some(server) = Server::start() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let engine = std::sync::Arc::new(open(&server, "etude", dir.path()));
     let (done, is_done) = std::sync::mpsc::channel();
-    // A wait that does not end keeps its thread; the test fails all the same.
+    // A wait that does not end keeps its thread; the test fails anyway.
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! The contract's own suite.
+//! The conformance suite of the engine contract on this engine.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,7 +14,7 @@ fn check(connections: usize) {
     check_at(&server, connections, &|schema| server.url(schema));
 }
 
-/// The suite on schemas of a server that is reached by these URLs.
+/// Runs the suite on schemas of a server at these URLs.
 fn check_at(server: &Server, connections: usize, url: &dyn Fn(&str) -> String) {
     let dir = tempfile::tempdir().expect("a directory");
     let next = AtomicU32::new(0);
@@ -25,7 +25,7 @@ fn check_at(server: &Server, connections: usize, url: &dyn Fn(&str) -> String) {
         let address = Address::parse(&url(&schema)).expect("an address");
         let settings = Settings { address, connections, ..crate::settings(server, &schema, dir.path()) };
         let engine: Box<dyn Engine> = Box::new(Postgres::open(settings).expect("the engine can be opened"));
-        // K-54: what its runs were created with may be anyone's word.
+        // K-54: anyone may have written the headers of its runs.
         assert!(engine.is_shared());
         engine
     });

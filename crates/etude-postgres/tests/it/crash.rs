@@ -13,15 +13,15 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::server::Server;
 
-/// Tells the test binary, started again, to be a child.
+/// Variables that make the test binary, started again, a child.
 const URL: &str = "ETUDE_POSTGRES_TEST_URL";
 const DIR: &str = "ETUDE_POSTGRES_TEST_DIR";
 const LEASE_S: &str = "ETUDE_POSTGRES_TEST_LEASE_S";
 
-/// In seconds, longer than any test waits.
+/// Lease in seconds that outlasts any test.
 const FOR_EVER: &str = "86400";
 
-/// How long anything may take.
+/// Maximum time of any wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process that appends to the run `r-1`, and prints a line for each acknowledged record.
@@ -50,7 +50,7 @@ impl Appender {
         Self { child, lines, acknowledged: 0 }
     }
 
-    /// Waits until that many records are acknowledged.
+    /// Waits until `records` records are acknowledged.
     fn wait_for(&mut self, records: u64) {
         while self.acknowledged < records {
             let line = self.lines.next().expect("the child continues").expect("text");
@@ -69,7 +69,7 @@ impl Appender {
         kill_process(pid, signal).expect("it is there");
     }
 
-    /// Kills it, and reads what it still has acknowledged.
+    /// Kills the process, reads the rest of its acknowledgements, and returns the number of all of them.
     fn kill(mut self) -> u64 {
         self.child.kill().expect("SIGKILL");
         self.child.wait().expect("it is dead");
@@ -80,7 +80,7 @@ impl Appender {
     }
 }
 
-/// Short leases, so that no one waits long.
+/// Settings with short leases, so that tests wait only briefly.
 fn settings(url: &str, dir: &Path) -> Settings {
     let times = Times {
         lease: Duration::from_secs(2),
@@ -97,7 +97,7 @@ fn settings(url: &str, dir: &Path) -> Settings {
         connections: 6,
         connect_timeout: Duration::from_secs(10),
         patience: Duration::from_secs(60),
-        // Nothing but the position of its records stops the process (K-7).
+        // Only the position of its records stops the process (K-7).
         is_blind: true,
         has_callers_clock: true,
         has_no_bell: false,
@@ -110,7 +110,7 @@ fn open(url: &str, dir: &Path) -> Postgres {
     Postgres::open(settings).expect("the engine can be opened")
 }
 
-/// What the other process does: it appends until its run is taken.
+/// The child process: it appends until its run is taken.
 #[test]
 #[ignore = "the child of other tests"]
 fn child() {
@@ -148,7 +148,7 @@ fn claim(engine: &Postgres) -> Box<dyn Session> {
     }
 }
 
-/// Exactly the acknowledged records are there, and perhaps one whose acknowledgement died.
+/// Asserts that exactly the acknowledged records are there, and perhaps one whose acknowledgement was lost.
 fn check(records: &[Record], acknowledged: u64) {
     let count = records.len() as u64;
     assert!((acknowledged..=acknowledged + 1).contains(&count), "{acknowledged} acknowledged, {count} there");
@@ -171,7 +171,7 @@ fn every_acknowledged_record_survives_the_death_of_its_process() {
     }
 }
 
-/// The connection of a killed process closes: one that waits for runs notices that, however long the lease is.
+/// The connection of a killed process closes: a process that waits for runs notices that, however long the lease is.
 #[test]
 fn a_process_that_waits_for_runs_notices_the_death_of_another_one() {
     let Some(server) = Server::start() else { return };
@@ -190,7 +190,7 @@ fn a_process_that_waits_for_runs_notices_the_death_of_another_one() {
     assert_eq!(engine.deaths("r-1").expect("deaths"), 1);
 }
 
-/// K-2, K-3: the process continues with the database when it is back. Then both die.
+/// K-2, K-3: the process continues when the database is back. Then both die.
 #[test]
 fn every_acknowledged_record_survives_the_death_of_the_database() {
     let Some(mut server) = Server::start() else { return };
@@ -209,7 +209,8 @@ fn every_acknowledged_record_survives_the_death_of_the_database() {
     check(&claim(&engine).records().expect("records"), acknowledged);
 }
 
-/// K-6, K-7: a process that is stopped in the middle of its appends, for longer than its lease, has written before the claim or not at all.
+/// K-6, K-7: a process that is stopped during its appends, for longer than its lease, has written before the claim or
+/// not at all.
 #[test]
 fn a_stopped_process_writes_nothing_after_its_run_was_taken() {
     let Some(server) = Server::start() else { return };
@@ -235,7 +236,7 @@ fn a_stopped_process_writes_nothing_after_its_run_was_taken() {
         let mut expected = seen;
         expected.push(record("new", "2"));
         assert!(session.records().expect("records") == expected, "it wrote after the claim");
-        // Each session's records are in one piece.
+        // Each session's records are contiguous.
         let sql =
             "select count(*) from (select session, lag(session) over (order by seq) as before from etude.records) s
             where session is distinct from before";

@@ -1,6 +1,6 @@
 //! Every interleaving of the statements of two and three sessions of one run, each against a model of the journal.
 //!
-//! The database makes each statement atomic, so the interleavings of whole statements are all that there are.
+//! The database makes each statement atomic, so the interleavings of whole statements are complete.
 
 use etude_postgres::Postgres;
 use etude_runtime::conformance::{block_on, new_run, record};
@@ -8,7 +8,7 @@ use etude_runtime::engine::{Engine as _, Error, Session};
 
 use crate::server::Server;
 
-/// What a session does next.
+/// The next action of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Claim,
@@ -38,7 +38,7 @@ fn interleavings(programs: &[Vec<Step>]) -> Vec<Vec<usize>> {
     all
 }
 
-/// Takes the run from the session that has it: the leases of the others end.
+/// Takes the run from the session that has it, by ending the leases of the others.
 fn take(server: &Server, engine: &Postgres, run: &str) -> Box<dyn Session> {
     loop {
         match engine.claim(run) {
@@ -52,7 +52,8 @@ fn take(server: &Server, engine: &Postgres, run: &str) -> Box<dyn Session> {
     }
 }
 
-/// Executes the steps in this order. The model: a record is accepted if its session took the run last, and what was accepted stays.
+/// Executes the steps in this order. The model: a record is accepted if its session took the run last, and accepted
+/// records stay.
 fn execute(server: &Server, engines: &[Postgres], programs: &[Vec<Step>], order: &[usize], run: &str) {
     let created = block_on(engines[0].create(&new_run(run, 1))).expect("create");
     let mut sessions: Vec<Option<Box<dyn Session>>> = engines.iter().map(|_| None).collect();
@@ -85,8 +86,8 @@ fn execute(server: &Server, engines: &[Postgres], programs: &[Vec<Step>], order:
     assert_eq!(engines[0].view(run).expect("view").records, expected, "{order:?}");
 }
 
-/// K-3 to K-7, K-10: in every order of the statements of two and three sessions, the position alone decides, each session sees what
-/// was accepted before its claim, and nothing is lost or written twice.
+/// K-3 to K-7, K-10: in every order of the statements of two and three sessions, the position alone decides, each
+/// session sees the records accepted before its claim, and no record is lost or written twice.
 #[test]
 fn every_order_of_claims_and_appends_is_fenced() {
     let Some(server) = Server::start() else { return };

@@ -1,4 +1,4 @@
-//! A session that lost its run writes nothing.
+//! A session that lost its run cannot write.
 
 use std::path::Path;
 use std::thread;
@@ -27,7 +27,8 @@ fn keys(records: &[Record]) -> Vec<&str> {
     records.iter().map(|record| record.key.as_str()).collect()
 }
 
-/// The position fences, not the lease: the first session never learns that its lease is over. Whatever the run had before.
+/// The position fences, not the lease: the first session never learns that its lease is over. This holds for runs with
+/// and without records.
 #[test]
 fn a_session_whose_run_was_taken_writes_nothing() {
     let Some(server) = Server::start() else { return };
@@ -59,8 +60,8 @@ fn a_session_whose_run_was_taken_writes_nothing() {
     }
 }
 
-/// K-24: a failover that lost acknowledged records, here removed with SQL: their session builds nothing on the gap, and nothing on what
-/// another session has put in their place.
+/// K-24: after a failover that lost acknowledged records, here removed with SQL, their session appends neither to the
+/// gap nor to the records that another session has put in their place.
 #[test]
 fn a_session_whose_records_were_lost_writes_nothing() {
     let Some(server) = Server::start() else { return };
@@ -104,7 +105,7 @@ fn one_of_many_claimants_gets_a_run() {
     }
 }
 
-/// K-28: what a submission writes is seen together.
+/// K-28: the rows of a submission become visible together.
 #[test]
 fn a_queued_run_is_there_when_it_is_found() {
     let Some(server) = Server::start() else { return };
@@ -130,7 +131,7 @@ fn a_queued_run_is_there_when_it_is_found() {
     });
 }
 
-/// An engine whose leases are short, and a way to lose them: a database that says nothing for longer.
+/// An engine with short leases, which are lost while the database is silent for longer.
 fn hasty(server: &Server, cache: &Path) -> Postgres {
     drop(crate::open(server, "etude", cache));
     let mut settings = crate::settings(server, "etude", cache);
@@ -139,7 +140,7 @@ fn hasty(server: &Server, cache: &Path) -> Postgres {
     Postgres::open(settings).expect("the engine can be opened")
 }
 
-/// Waits until something is so.
+/// Waits until the condition holds.
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let since = Instant::now();
     while !is_so() {
@@ -165,14 +166,14 @@ fn a_run_that_is_taken_after_a_lapse_is_held() {
     let lapses = engine.health().lapses;
     let session = engine.take("r-1", &Limits::of_default_queue(9), 1).expect("take").expect("there is room");
     let (lease, append) = (session.check_lease(), block_on(session.append(record("a", "1"))));
-    // Another lapse would be a slow machine's.
+    // Another lapse can only come from a slow machine.
     if engine.health().lapses == lapses {
         lease.expect("it is held");
         append.expect("append");
     }
 }
 
-/// K-19: a thread that reads while the database says nothing waits no longer than the lease holds.
+/// K-19: a thread that reads from a silent database waits at most while the lease holds.
 #[test]
 fn a_read_from_a_silent_database_ends_with_the_lease() {
     let Some(server) = Server::start() else { return };

@@ -30,8 +30,8 @@ fn ids(sessions: &[Box<dyn Session>]) -> Vec<&str> {
     sessions.iter().map(|session| session.run_id()).collect()
 }
 
-/// K-34: what a claim reads does not grow with the waiting runs of a tenant at its limit, whether or not the tables were analysed, and
-/// whether few or many other tenants wait behind them.
+/// K-34: the number of rows that a claim reads does not grow with the waiting runs of a tenant at its limit, with and
+/// without analysed tables, and with few or many other tenants behind them.
 #[test]
 fn a_claim_passes_over_the_runs_of_a_tenant_at_its_limit() {
     let Some(server) = Server::start() else { return };
@@ -78,14 +78,14 @@ fn a_claim_passes_over_the_runs_of_a_tenant_at_its_limit() {
     }
 }
 
-/// K-30, K-34: the place where a claim begins to look is that of the first row that may be claimed, however many tenants and rows there
-/// are. Each queue here is another one at random, with the same numbers each time.
+/// K-30, K-34: a claim begins its scan at the first claimable row, for any number of tenants and rows. Each queue here
+/// is random, with the same numbers each time.
 #[test]
 fn the_first_row_of_a_tenant_with_room_is_found() {
     let Some(server) = Server::start() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(&server, "etude", dir.path()));
-    // Of 120 queues, those in which a row was found among the first 32, later, or not at all.
+    // Among 120 queues, the number in which a row was found among the first 32, later, or not at all.
     let found = server.sql(
         "set search_path = etude;
          alter table queue disable trigger queue_tenant;
@@ -129,8 +129,8 @@ fn the_first_row_of_a_tenant_with_room_is_found() {
     assert!(kinds.iter().all(|count| *count > 9), "{kinds:?}");
 }
 
-/// K-30, K-33, K-34: runs of tenants with room are claimed in the order of their ranks, those of a tenant at its limit as soon as it has
-/// room, and a server does the same.
+/// K-30, K-33, K-34: runs of tenants with room are claimed in the order of their ranks; runs of a tenant at its limit
+/// are claimed as soon as it has room. A server does the same.
 #[test]
 fn runs_of_other_tenants_keep_their_order() {
     let Some(server) = Server::start() else { return };
@@ -150,14 +150,14 @@ fn runs_of_other_tenants_keep_their_order() {
         submit(&engine, "urgent", 110, Placement { priority: 1, ..of("d") });
         let mut held = all(&engine, &limits);
         assert_eq!(ids(&held), ["urgent", "full-1", "a", "b", "c", "d"]);
-        // One that is handed over makes room.
+        // A run that is handed over makes room.
         held.remove(1);
         assert_eq!(ids(&all(&engine, &limits)), ["full-2"]);
     }
 }
 
-/// K-33, K-34: a claim that waits for another one sees the queue as that leaves it: it takes the run behind, and no run of the tenant that
-/// is full by then.
+/// K-33, K-34: a claim that waits for another one sees the queue after that claim: it takes the run behind, and no run
+/// of the tenant that is full by then.
 #[test]
 fn a_claim_that_waited_takes_what_is_next_by_then() {
     let Some(server) = Server::start() else { return };
@@ -178,7 +178,7 @@ fn a_claim_that_waited_takes_what_is_next_by_then() {
     assert_eq!(ids(&all(&engine, &limits())), ["other-2"]);
 }
 
-/// K-33, K-34: many workers that claim at once behind a tenant at its limit exceed no limit, and leave no run that may be claimed.
+/// K-33, K-34: many workers that claim at once behind a tenant at its limit exceed no limit, and leave no claimable run.
 #[test]
 fn concurrent_claims_behind_a_tenant_at_its_limit_take_the_rest() {
     let Some(server) = Server::start() else { return };
@@ -201,7 +201,7 @@ fn concurrent_claims_behind_a_tenant_at_its_limit_take_the_rest() {
         let threads: Vec<_> = engines.iter().map(|engine| scope.spawn(move || claim(engine))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
     });
-    // A row that a claim could not lock is looked at again later.
+    // A row that a claim could not lock is read again later.
     held.push(all(&engines[0], &limits()));
     let live = "select string_agg(tenant || ' ' || count, ', ' order by tenant)
         from (select tenant, count(*) from etude.counted group by tenant) as live";
@@ -209,7 +209,8 @@ fn concurrent_claims_behind_a_tenant_at_its_limit_take_the_rest() {
     assert_eq!(held.iter().map(Vec::len).sum::<usize>(), 19);
 }
 
-/// K-62, K-63: runs that waited before this format belong to their tenants in the queue, and so do those that a program of format 5 adds.
+/// K-62, K-63: runs that waited before this format have their tenants in the queue, and so do runs that a program of
+/// format 5 adds.
 #[test]
 fn runs_that_waited_before_this_format_have_their_tenants() {
     let Some(server) = Server::start() else { return };
@@ -220,7 +221,7 @@ fn runs_that_waited_before_this_format_have_their_tenants() {
     };
     let steps: String = (1..=5).map(step).collect();
     server.sql(&format!("create schema etude; set search_path = etude; {steps}"));
-    // As programs of format 5 write them.
+    // The rows are in the form of programs of format 5.
     let add = |id: &str, tenant: &str, at: u32| {
         server.sql(&format!(
             "set search_path = etude;

@@ -1,4 +1,4 @@
-//! Claims and appends of several engines, interleaved at random, against what was acknowledged to each of them.
+//! Random interleavings of claims and appends of several engines, compared with the acknowledgements to each of them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ const ENGINES: usize = 4;
 const RUNS: usize = 2;
 const TAKEOVERS: u32 = 120;
 
-/// Takes a run from any engine that has it: the leases of the others end.
+/// Takes a run from any engine that has it, by ending the leases of the others.
 fn take(server: &Server, engine: &Postgres, run: &str) -> Box<dyn Session> {
     loop {
         match engine.claim(run) {
@@ -28,7 +28,7 @@ fn take(server: &Server, engine: &Postgres, run: &str) -> Box<dyn Session> {
     }
 }
 
-/// K-3: what was accepted is there once and in order, what was refused is not, and positions have no gaps.
+/// K-3: accepted records are there once and in order, refused records are not, and positions have no gaps.
 #[test]
 fn the_journal_is_what_was_acknowledged() {
     let Some(server) = Server::start() else { return };
@@ -39,7 +39,7 @@ fn the_journal_is_what_was_acknowledged() {
         drop(block_on(engines[0].create(&new_run(&format!("r-{run}"), 1))).expect("create"));
     }
     let takeovers = AtomicU32::new(0);
-    // By run: accepted keys, and refused ones.
+    // Accepted and refused keys, by run.
     let ends: Vec<Mutex<(Vec<String>, Vec<String>)>> = (0..RUNS).map(|_| Mutex::default()).collect();
     thread::scope(|scope| {
         for (number, engine) in engines.iter().enumerate() {
@@ -70,7 +70,7 @@ fn the_journal_is_what_was_acknowledged() {
         let (mut accepted, refused) = ends.lock().expect("no panic").clone();
         let records = engines[0].view(&format!("r-{run}")).expect("view").records;
         let mut there: Vec<String> = records.into_iter().map(|record| record.key).collect();
-        // Of one session, in its order.
+        // The records of one session, in its order.
         for session in there
             .chunk_by(|one, other| one.rsplit_once('/').map(|one| one.0) == other.rsplit_once('/').map(|other| other.0))
         {

@@ -1,4 +1,4 @@
-//! The rules of a fleet: limits of live runs, and what refuses a submission.
+//! The rules of a fleet: limits of live runs, and refusals of submissions.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -43,7 +43,7 @@ fn ids(sessions: &[Box<dyn Session>]) -> Vec<&str> {
     sessions.iter().map(|session| session.run_id()).collect()
 }
 
-/// Claims until nothing can be claimed, each time as much as there is.
+/// Claims until no run can be claimed, ten at a time.
 fn all(engine: &Postgres) -> Vec<Box<dyn Session>> {
     let few = || Some(engine.next_few(&limits(), 10, 0).expect("next")).filter(|few| !few.is_empty());
     std::iter::from_fn(few).flatten().collect()
@@ -53,7 +53,7 @@ fn end(session: &dyn Session) {
     block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("set_state");
 }
 
-/// K-57: the cost of a day is one sum, of the runs of the tenant that end or wait, whatever is in their outputs.
+/// K-57: the cost of a day is one sum, over the tenant's runs that have ended or wait, regardless of their outputs.
 #[test]
 fn the_cost_of_a_tenant_is_a_sum_of_its_documents() {
     let Some(server) = Server::start() else { return };
@@ -78,7 +78,7 @@ fn the_cost_of_a_tenant_is_a_sum_of_its_documents() {
     assert_eq!(engine.cost_since("none", 0).expect("a sum"), Some(0.0));
 }
 
-/// cluster §6: what is applied is read back, in place of what was there before. The default queue is always there.
+/// cluster §6: applied rules are read back, and replace the earlier ones. The default queue always exists.
 #[test]
 fn rules_are_applied_as_a_whole() {
     let Some(server) = Server::start() else { return };
@@ -105,7 +105,7 @@ fn rules_are_applied_as_a_whole() {
     let rules = engine.rules().expect("rules");
     assert_eq!((rules.queues.get("batch"), &rules.tenants), (given.get("batch"), &tenants));
     assert_eq!(rules.queues.get("default"), Some(&QueueRules::default()));
-    // What is not given stays, what is given goes as a whole.
+    // A part that is not given stays; a given part is replaced as a whole.
     engine.apply(None, Some(&BTreeMap::new())).expect("apply");
     let rules = engine.rules().expect("rules");
     assert_eq!((rules.queues.len(), rules.tenants.len()), (2, 0));
@@ -113,7 +113,7 @@ fn rules_are_applied_as_a_whole() {
     assert_eq!(engine.rules().expect("rules").queues, queues([("default", QueueRules::default())]));
 }
 
-/// cluster §6: no run goes to a queue that was not applied, and nothing is written.
+/// cluster §6: a queue that was not applied accepts no run, and nothing is written.
 #[test]
 fn an_unknown_queue_takes_no_run() {
     let Some(server) = Server::start() else { return };
@@ -131,7 +131,7 @@ fn an_unknown_queue_takes_no_run() {
     assert_eq!(block_on(engine.enqueue(&submission("r-1"))).expect("enqueue"), Enqueued::Accepted);
 }
 
-/// K-33, K-55: a queue that runs which are not over name does not go, and nothing of what was given is written.
+/// K-33, K-55: a queue with unfinished runs cannot be removed, and none of the given rules are written.
 #[test]
 fn a_queue_with_runs_stays() {
     let Some(server) = Server::start() else { return };
@@ -157,8 +157,8 @@ fn a_queue_with_runs_stays() {
     assert!(!engine.rules().expect("rules").queues.contains_key("guests"));
 }
 
-/// K-33: as many runs are live as the queue may have. One that ends, waits or is handed over makes room; one whose worker is dead
-/// does not, and is taken over all the same.
+/// K-33: a queue has at most its limit of live runs. A run that ends, waits or is handed over makes room; a run whose
+/// worker is dead does not, and is taken over all the same.
 #[test]
 fn a_queue_has_at_most_its_limit_of_live_runs() {
     let Some(server) = Server::start() else { return };
@@ -171,16 +171,16 @@ fn a_queue_has_at_most_its_limit_of_live_runs() {
     let mut held = all(&first);
     assert_eq!((ids(&held), next(&second).is_none()), (vec!["r-1", "r-2"], true));
     assert_eq!(first.census().expect("census").queues[0].limit, Some(2));
-    // One ends.
+    // One run ends.
     end(&*held.remove(0));
     held.push(next(&second).expect("there is room"));
     assert!(next(&second).is_none());
-    // One waits.
+    // One run waits.
     block_on(held[0].suspend(RunState::Waiting, None, "{}")).expect("suspend");
     held.remove(0);
     held.push(next(&second).expect("there is room"));
     assert_eq!((ids(&held), next(&first).is_none()), (vec!["r-3", "r-4"], true));
-    // One is handed over: the next claim of it needs room as well.
+    // One run is handed over: the next claim of it needs room as well.
     held.remove(0);
     held.push(next(&second).expect("there is room"));
     let any = limits();
@@ -208,7 +208,7 @@ fn runs_of_the_dead_count_until_they_are_taken_over() {
     while server.sql("select beat_at > started_at + interval '10 milliseconds' from etude.workers") != "t" {
         assert!(since.elapsed() < Duration::from_secs(30), "no heartbeat came");
     }
-    // As if it had died long ago.
+    // The worker appears to have died long ago.
     server.sql("update etude.workers set lease_until = clock_timestamp() - interval '1 second', lock = 1");
     assert!(next(&living).is_none(), "the run of the dead counts");
     let taken = living.take("r-1", &limits(), 0).expect("take").expect("it is taken over");
@@ -219,7 +219,7 @@ fn runs_of_the_dead_count_until_they_are_taken_over() {
     assert!(block_on(lost.append(record("main/a", "1"))).is_err());
 }
 
-/// K-33: limits of tenants, apps and labels; runs behind one that may not be claimed are not held up.
+/// K-33: limits of tenants, apps and labels do not delay the runs behind one that may not be claimed.
 #[test]
 fn limits_of_parts_hold_up_no_other_run() {
     let Some(server) = Server::start() else { return };
@@ -254,7 +254,7 @@ fn limits_of_parts_hold_up_no_other_run() {
     assert_eq!(ids(&all(&engine)), ["a-1", "a-2", "c-1"]);
 }
 
-/// K-33: a claim that counts while another one is not committed waits for it.
+/// K-33: a claim that counts while another one is uncommitted waits for it.
 #[test]
 fn no_claim_counts_while_another_one_is_under_way() {
     let Some(server) = Server::start() else { return };
@@ -268,13 +268,13 @@ fn no_claim_counts_while_another_one_is_under_way() {
     assert_eq!(server.sql("select id || worker from etude.runs where worker is not null"), "r-1other");
 }
 
-/// K-33: many workers that claim at once are never one too many, whether they share the lock far from the limit or not.
+/// K-33: many workers that claim at once never exceed a limit, whether or not they share the lock far from the limit.
 #[test]
 fn concurrent_claims_never_exceed_a_limit() {
     let Some(server) = Server::start() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let engines: Vec<Postgres> = (0..6).map(|_| open(&server, "etude", dir.path())).collect();
-    // The server has 200 connections: beyond that, claims share the lock.
+    // The server has 200 connections: beyond that distance, claims share the lock.
     for (limit, before) in [(3_u32, 0_i64), (209, 200), (203, 0)] {
         server.sql("delete from etude.runs; delete from etude.queue");
         apply(&engines[0], QueueRules { limit: Some(limit), ..QueueRules::default() });
@@ -294,7 +294,7 @@ fn concurrent_claims_never_exceed_a_limit() {
             let threads: Vec<_> = engines.iter().map(|engine| scope.spawn(move || claim(engine))).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });
-        // A claim that shared the lock when the limit came near looks again later.
+        // A claim that shared the lock when the limit came near tries again later.
         let rest = all(&engines[0]);
         let held = held.iter().map(Vec::len).sum::<usize>() + rest.len();
         let room = usize::try_from(i64::from(limit) - before).expect("a number").min(12);
@@ -302,7 +302,7 @@ fn concurrent_claims_never_exceed_a_limit() {
     }
 }
 
-/// K-33: a claim waits for no lock if nothing waits, and shares it for one run far from the limit, however many it asks for.
+/// K-33: a claim takes no lock if no run waits, and shares it for one run far from the limit, however many runs it requests.
 #[test]
 fn a_claim_waits_for_no_lock_that_it_does_not_need() {
     let Some(server) = Server::start() else { return };
@@ -348,7 +348,7 @@ fn submissions_far_from_the_limit_share_its_lock() {
     let submission =
         |id: &str| Submission { run: new_run(id, 1), keys: Vec::new(), max_queued: Some(10_000), needs_room: false };
     assert_eq!(block_on(engine.enqueue(&submission("r-1"))).expect("enqueue"), Enqueued::Accepted);
-    // A run that has waited since long ago says nothing about how many wait: they are counted.
+    // A run that has waited for a long time makes the numbers useless as an estimate: the runs are counted.
     server.sql("update etude.queue set run = run - 1000000");
     assert_eq!(block_on(engine.enqueue(&submission("r-2"))).expect("enqueue"), Enqueued::Accepted);
     drop(stdin);
@@ -386,7 +386,7 @@ fn the_previous_format_becomes_this_one() {
     assert_eq!(server.sql("select tenant from etude.keys"), "acme");
 }
 
-/// K-33: a server takes no run from a queue that is full either.
+/// K-33: a server takes no run from a full queue either.
 #[test]
 fn servers_keep_the_limits_of_a_fleet() {
     let Some(server) = Server::start() else { return };

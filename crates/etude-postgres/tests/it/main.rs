@@ -1,4 +1,4 @@
-//! The engine on a real PostgreSQL server, which each test starts for itself.
+//! Tests of the engine on a real PostgreSQL server, which each test starts for itself.
 
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "tests start a server and programs to look at the engine from outside")]
@@ -42,7 +42,7 @@ fn settings(server: &Server, schema: &str, cache: &Path) -> Settings {
         cache: cache.to_owned(),
         cache_limit: 1 << 30,
         credentials: Credentials::default(),
-        // No test that does not shorten them waits for the end of a lease.
+        // Only tests that shorten the leases wait for the end of one.
         times: Times { lease: Duration::from_secs(120), grace: Duration::from_secs(30), ..Times::default() },
         connections: 6,
         connect_timeout: Duration::from_secs(60),
@@ -53,7 +53,7 @@ fn settings(server: &Server, schema: &str, cache: &Path) -> Settings {
     }
 }
 
-/// An engine on a schema, which is created if need be.
+/// An engine on a schema, which is created if it is missing.
 fn open(server: &Server, schema: &str, cache: &Path) -> Postgres {
     let settings = settings(server, schema, cache);
     Postgres::migrate(settings.address.clone(), settings.connect_timeout).expect("a schema can be created");

@@ -1,4 +1,4 @@
-//! A server of the S3 protocol that others wrote: `moto`, a package for Python.
+//! An independent server of the S3 protocol: `moto`, a package for Python.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -36,35 +36,35 @@ impl Moto {
                 break address.trim().to_owned();
             }
         };
-        // What it says later must not fill the pipe.
+        // Later output must not fill the pipe.
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         let server = Self { child, address };
         server.put("/values");
         Some(server)
     }
 
-    /// Where values are, for `engine.blobs`.
+    /// URL of the bucket, for `engine.blobs`.
     pub(crate) fn url(&self, prefix: &str) -> String {
         format!("s3://values/{prefix}?region=eu-central-1&endpoint=http://{}", self.address)
     }
 
-    /// An object, as the server has it.
+    /// Reads an object directly from the server.
     pub(crate) fn object(&self, key: &str) -> Option<Vec<u8>> {
         let (status, body) = self.ask("GET", &format!("/values/{key}"));
         (status == 200).then_some(body)
     }
 
-    /// Removes an object behind the back of everyone.
+    /// Removes an object without the engine's knowledge.
     pub(crate) fn remove(&self, key: &str) {
         assert_eq!(self.ask("DELETE", &format!("/values/{key}")).0, 204);
     }
 
-    /// Puts other bytes in the place of an object.
+    /// Replaces the bytes of an object.
     pub(crate) fn spoil(&self, key: &str, bytes: &str) {
         assert_eq!(self.send("PUT", &format!("/values/{key}"), bytes).0, 200);
     }
 
-    /// Stops or continues the server: it accepts connections and says nothing.
+    /// Stops or continues the server: while stopped, it accepts connections and does not respond.
     pub(crate) fn freeze(&self, is_frozen: bool) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process");
         kill_process(pid, if is_frozen { Signal::STOP } else { Signal::CONT }).expect("it is there");
@@ -78,7 +78,7 @@ impl Moto {
         self.send(method, path, "")
     }
 
-    /// A signed request is not needed where everything is allowed; the header makes it one of an account.
+    /// No signature is needed where everything is allowed; the header assigns the request to an account.
     fn send(&self, method: &str, path: &str, body: &str) -> (u16, Vec<u8>) {
         let mut stream = TcpStream::connect(&self.address).expect("it listens");
         let credential =

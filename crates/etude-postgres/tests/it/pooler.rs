@@ -1,4 +1,4 @@
-//! PgBouncer in front of the server of a test, and what the engine does behind it.
+//! PgBouncer in front of a test's server, and the engine's behaviour behind it.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -67,7 +67,7 @@ impl Drop for Pooler {
 
 fn program() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Ordinary users do not have it on their path.
+    // It is not on the path of ordinary users.
     let dirs = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     dirs.map(|dir| dir.join("pgbouncer")).find(|program| program.is_file())
 }
@@ -78,7 +78,7 @@ fn behind(pooler: &Pooler, server: &Server, dir: &Path) -> Postgres {
     Postgres::open(Settings { address, ..crate::settings(server, "etude", dir) }).expect("the engine can be opened")
 }
 
-/// cluster §2: behind a pooler without sessions, only the lease counts. The lock that others look for would be the pooler's.
+/// cluster §2: behind a pooler without sessions, only the lease counts. A lock would belong to the pooler.
 #[test]
 fn behind_a_pooler_without_sessions_only_the_lease_counts() {
     let Some(server) = Server::start() else { return };
@@ -89,7 +89,7 @@ fn behind_a_pooler_without_sessions_only_the_lease_counts() {
     let profile = Profile { version: "1".to_owned(), abi: 1, queues: Vec::new(), places: 1, has_sandbox: false };
     worker.join(&profile).expect("join");
     let session = block_on(worker.create(&new_run("r", 1))).expect("create");
-    // Its heartbeat shortens the leases of workers whose lock is gone to the grace of 30 s.
+    // Its heartbeat shortens the leases of workers whose lock is gone to the grace period of 30 s.
     other.join(&profile).expect("join");
     assert!(matches!(other.claim("r"), Err(Error::Busy { .. })));
     let sql = "select count(*), bool_and(lease_until > now() + interval '60 s') from etude.workers";
@@ -98,7 +98,7 @@ fn behind_a_pooler_without_sessions_only_the_lease_counts() {
     drop(session);
 }
 
-/// Nothing is set for a session that others get next, and nothing is left in it.
+/// The engine sets nothing for a session that others get next, and leaves nothing in it.
 #[test]
 fn sessions_of_a_pooler_are_left_as_they_were() {
     let Some(server) = Server::start() else { return };

@@ -1,4 +1,4 @@
-//! Replies that are lost, and rows that appends leave alone.
+//! Lost replies, and rows that appends do not lock.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -19,13 +19,13 @@ use etude_runtime::engine::{
 
 use crate::server::Server;
 
-/// Forwards connections to the server. When `left` replies have passed, the next one is swallowed and its connection closed.
+/// Forwards connections to the server. After `left` replies, the next one is dropped and its connection closed.
 pub(crate) struct Proxy {
     port: u16,
     left: Arc<AtomicI64>,
 }
 
-/// No reply is lost.
+/// Number of replies with which none is lost.
 const ALL: i64 = i64::MAX;
 
 impl Proxy {
@@ -34,7 +34,7 @@ impl Proxy {
         let port = listener.local_addr().expect("an address").port();
         let (left, socket) = (Arc::new(AtomicI64::new(ALL)), server.socket());
         let shared = Arc::clone(&left);
-        // Ends with the process of the test.
+        // The thread ends with the process of the test.
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (left, socket) = (Arc::clone(&shared), socket.clone());
@@ -44,12 +44,12 @@ impl Proxy {
         Self { port, left }
     }
 
-    /// The reply after that many is lost.
+    /// Drops the reply after `replies` others.
     pub(crate) fn lose_after(&self, replies: i64) {
         self.left.store(replies, Ordering::SeqCst);
     }
 
-    /// Whether it was lost.
+    /// True if the reply was dropped.
     pub(crate) fn has_lost(&self) -> bool {
         self.left.swap(ALL, Ordering::SeqCst) < 0
     }
@@ -65,7 +65,7 @@ fn forward(client: &TcpStream, socket: PathBuf, left: &AtomicI64) {
     let (mut replies, mut out) = (server, client);
     let mut bytes = [0; 65_536];
     while let Ok(count @ 1..) = replies.read(&mut bytes) {
-        // The server has done what it replies to.
+        // The server has finished the work that it replies to.
         if left.fetch_sub(1, Ordering::SeqCst) == 0 {
             break;
         }
@@ -85,7 +85,7 @@ pub(crate) fn behind_proxy(server: &Server, cache: &Path) -> (Proxy, Postgres) {
     (proxy, Postgres::open(settings).expect("the engine can be opened"))
 }
 
-/// K-8: each write of a run is done once, whichever of its replies is lost, and no one hears of it.
+/// K-8: each write of a run happens once, whichever reply is lost, and no caller notices.
 #[test]
 fn a_lost_reply_is_neither_repeated_nor_a_failure() {
     let Some(server) = Server::start() else { return };
@@ -93,7 +93,8 @@ fn a_lost_reply_is_neither_repeated_nor_a_failure() {
     drop(crate::open(&server, "etude", dir.path()));
     let (proxy, engine) = behind_proxy(&server, dir.path());
     let (mut lost, mut rounds) = ([0; 7], 0);
-    // A heartbeat is a reply as well, and after a lost one a release may wait for the next: some rounds lose no reply of a write.
+    // A heartbeat is a reply as well, and after a lost one a release may wait for the next: some rounds lose no reply
+    // of a write.
     while rounds < 4 || lost.contains(&0) {
         assert!(rounds < 100, "of some write no reply was lost: {lost:?}");
         let (replies, id) = (rounds % 4, format!("r-{rounds}"));
@@ -149,11 +150,11 @@ fn a_lost_reply_is_neither_repeated_nor_a_failure() {
     let query = EntryQuery { book: "b".to_owned(), ..EntryQuery::default() };
     assert_eq!(engine.entries(&query).expect("entries").len(), usize::try_from(rounds).expect("a number"));
     assert_eq!(server.sql("select count(*) from etude.queue"), (2 * rounds).to_string());
-    // One mark for the one claim of each run.
+    // The single claim of each run has one mark.
     assert_eq!(server.sql("select count(*) from etude.records where key = '!claim'"), rounds.to_string());
 }
 
-/// K-8: a submission whose reply is lost is accepted, also if a worker has the run before it is sent again.
+/// K-8: a submission whose reply is lost is accepted, even if a worker has the run before it is sent again.
 #[test]
 fn a_submission_is_recognized_after_its_run_is_claimed() {
     let Some(server) = Server::start() else { return };
@@ -235,7 +236,7 @@ fn a_heartbeat_releases_what_only_the_database_knows() {
     block_on(held.append(record("a", "1"))).expect("append");
 }
 
-/// K-11: an append waits for no one who has locked all rows of `runs`.
+/// K-11: an append does not wait for a transaction that has locked all rows of `runs`.
 #[test]
 fn an_append_locks_no_row_of_runs() {
     let Some(server) = Server::start() else { return };

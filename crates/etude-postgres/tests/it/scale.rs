@@ -1,4 +1,4 @@
-//! What many runs cost: the plans of lists, and the size of the queue.
+//! Cost of many runs: the plans of lists, and the size of the queue.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +59,7 @@ fn pages_have_no_gaps_while_runs_are_added() {
     let label = || ("env".to_owned(), "test".to_owned());
     let of = || Placement { labels: [label()].into(), ..Placement::default() };
     let before: BTreeSet<String> = (0..30).map(|number| format!("r-{number}")).collect();
-    // Many have the same time.
+    // Many runs have the same time.
     before.iter().zip(0..).for_each(|(id, number)| submit(&engine, id, 1_000 + number / 7, of()));
     let mut added = 0;
     for labels in [Vec::new(), vec![label()]] {
@@ -77,14 +77,14 @@ fn pages_have_no_gaps_while_runs_are_added() {
     }
 }
 
-/// K-37: the queue does not grow with the number of claims, and a claim reads a bounded number of pages. The figure for ten million
-/// claims follows: what 20,000 leave behind between two runs of autovacuum is used again.
+/// K-37: the queue does not grow with the number of claims, and a claim reads a bounded number of pages. The figure for
+/// ten million claims follows: the space that 20,000 claims leave behind between two runs of autovacuum is reused.
 #[test]
 fn the_queue_does_not_grow_with_its_claims() {
     let Some(server) = Server::start() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let engine = open(&server, "etude", dir.path());
-    // A claim takes the first of 500 rows away, and a submission adds one, each in a transaction of its own.
+    // A claim removes the first of 500 rows, and a submission adds one, each in a transaction of its own.
     let claims = |from: u32, to: u32| {
         server.sql(&format!(
             "do $$ begin for n in {from}..{to} loop
@@ -98,13 +98,13 @@ fn the_queue_does_not_grow_with_its_claims() {
         server.sql("vacuum etude.queue");
         server.sql("select pg_total_relation_size('etude.queue')").parse::<u64>().expect("bytes")
     };
-    // Pages of indexes that a vacuum has emptied are used again after the next one.
+    // Index pages that a vacuum has emptied are reused after the next one.
     claims(1, 20_000);
     let first = claims(20_001, 40_000);
     let later = (2..4).map(|round| claims(round * 20_000 + 1, (round + 1) * 20_000)).max().expect("rounds");
     assert_eq!(server.sql("select count(*) from etude.queue"), "500");
     assert!(later <= first * 11 / 10, "{first} bytes, then {later}");
-    // As much again between two vacuums as autovacuum lets come together in a minute is still far from the limit.
+    // Even with as much garbage again as autovacuum leaves in a minute, the size is far below the limit.
     assert!(first < 20_000 * 1_000, "{first} bytes");
     let plan = server.sql(
         "explain (analyze, buffers, timing off, summary off) select run from etude.queue
@@ -119,7 +119,7 @@ fn the_queue_does_not_grow_with_its_claims() {
     drop(engine);
 }
 
-/// K-31, K-59: the server compiles no statement before it runs it, which takes longer than a claim among a million.
+/// K-31, K-59: the server compiles no statement before it runs it: that takes longer than a claim among a million runs.
 #[test]
 fn no_statement_is_compiled() {
     let Some(server) = Server::start_with(&["jit_above_cost=0"], &[]) else { return };
@@ -134,14 +134,15 @@ fn no_statement_is_compiled() {
     assert!(!plan.contains("JIT"), "{plan}");
 }
 
-/// K-31, K-11: no statement of the way of a run reads a whole table, also while the server takes the tables for empty: it has looked at
-/// none of them. With its own choice, an append read all records, and a claim sorted all that wait.
+/// K-31, K-11: no statement in the life of a run reads a whole table, even while the server takes the tables for empty
+/// because it has analysed none of them. With its own choice, an append read all records, and a claim sorted all
+/// waiting runs.
 #[test]
 fn no_table_is_read_as_a_whole() {
     let Some(server) = Server::start_with(&["autovacuum=off"], &[]) else { return };
     let dir = tempfile::tempdir().expect("a directory");
     drop(open(&server, "etude", dir.path()));
-    // What a server counts is there once the session has ended.
+    // The server's counts are visible once the session has ended.
     let read = || {
         let ended = "select count(*) from pg_stat_activity where usename = 'etude' and backend_type = 'client backend'";
         while server.sql(ended) != "1" {

@@ -1,4 +1,5 @@
-//! A PostgreSQL server for one test: the programs of the system's package, on a socket in a directory of its own, as an ordinary user.
+//! A PostgreSQL server for one test: the programs of the system's package, on a socket in a directory of its own, as an
+//! ordinary user.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,17 +12,17 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
 
-/// `initdb` and `postgres` refuse root: the user `nobody`.
+/// The user `nobody`: `initdb` and `postgres` refuse root.
 const UNPRIVILEGED: u32 = 65_534;
 
-/// A running server. Its end is its directory's.
+/// A running server with a directory of its own; dropping the value ends both.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
     bin: PathBuf,
     dir: TempDir,
     settings: Vec<String>,
-    /// A program that receives its log.
+    /// A program that receives the server's log.
     receiver: Option<Child>,
 }
 
@@ -31,7 +32,7 @@ impl Server {
         Self::start_with(&[], &[])
     }
 
-    /// Starts a server with settings (`NAME=VALUE`) and with files in its data directory, which it alone may read.
+    /// Starts a server with settings (`NAME=VALUE`) and with files in its data directory, readable only by the server.
     pub(crate) fn start_with(settings: &[&str], files: &[(&str, &str)]) -> Option<Self> {
         let Some(bin) = programs() else {
             assert!(std::env::var_os("ETUDE_REQUIRE_POSTGRES").is_none(), "PostgreSQL is not installed");
@@ -65,7 +66,7 @@ impl Server {
         self.sql_as("etude", sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    /// Runs SQL as a role; the error of the server, if there is one.
+    /// Runs SQL as a role. Returns the output, or the error of the server.
     pub(crate) fn sql_as(&self, role: &str, sql: &str) -> Result<String, String> {
         let output = Command::new(self.bin.join("psql"))
             .args(["-U", role, "-d", "postgres", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, "-h"])
@@ -76,7 +77,7 @@ impl Server {
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
-    /// Runs SQL through another way to a server.
+    /// Runs SQL on the server at a URL.
     pub(crate) fn sql_at(&self, url: &str, sql: &str) -> String {
         let output = Command::new(self.bin.join("psql")).args(["-X", "-q", "-A", "-t", "-c", sql, url]).output();
         let output = output.expect("psql can be started");
@@ -100,13 +101,13 @@ impl Server {
             .expect("psql can be started")
     }
 
-    /// The URL of a schema on whichever of these servers takes writes.
+    /// The URL of a schema on the one of these servers that takes writes.
     pub(crate) fn url_of_primary(servers: [&Self; 2], schema: &str) -> String {
         let sockets = servers.map(|server| server.dir.path().display().to_string().replace('/', "%2F"));
         format!("postgres://etude@{}/postgres?schema={schema}&target_session_attrs=read-write", sockets.join(","))
     }
 
-    /// Starts a server that follows this one. If it is synchronous, each commit waits until it has it.
+    /// Starts a server that follows this one. If it is synchronous, each commit waits until the standby has it.
     pub(crate) fn start_standby(&self, is_synchronous: bool) -> Self {
         let dir = scratch();
         let connection = format!("host={} user=etude application_name=standby", self.dir.path().display());
@@ -135,7 +136,7 @@ impl Server {
         }
     }
 
-    /// A standby receives no more.
+    /// Stops the replication to this standby.
     pub(crate) fn stop_following(&self) {
         self.sql("alter system set primary_conninfo = ''");
         self.sql("select pg_reload_conf()");
@@ -151,7 +152,7 @@ impl Server {
         assert_eq!(self.sql("select pg_promote()"), "t", "the standby does not become the primary");
     }
 
-    /// Kills all processes of the server, as a crash of the machine does, and starts it again.
+    /// Kills all processes of the server, as a crash of the machine does, and restarts it.
     pub(crate) fn crash(&mut self) {
         self.kill();
         self.child = launch(&self.bin, self.dir.path(), &self.settings);
@@ -203,11 +204,11 @@ impl Server {
         self.wait_until_ready();
     }
 
-    /// Stops or continues all processes of the server: it accepts connections and says nothing.
+    /// Stops or continues all processes of the server: while stopped, it accepts connections and does not respond.
     pub(crate) fn freeze(&self, is_frozen: bool) {
         let data = self.dir.path().join("data").canonicalize().expect("it is there");
         for pid in processes_in(&data) {
-            // One that has just ended needs no signal.
+            // A process that has just ended needs no signal.
             let _ = kill_process(pid, if is_frozen { Signal::STOP } else { Signal::CONT });
         }
     }
@@ -236,21 +237,21 @@ impl Drop for Server {
             let _ = receiver.wait();
         }
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // An immediate shutdown, which leaves no process and no shared memory.
+            // An immediate shutdown leaves no process and no shared memory.
             let _ = kill_process(pid, Signal::QUIT);
         }
         let _ = self.child.wait();
     }
 }
 
-/// An address of this machine for one server, which no other test has at the same time: each has the same port.
+/// A loopback address for one server, unique among concurrent tests because every server uses the same port.
 #[cfg(target_os = "linux")]
 pub(crate) fn address() -> std::net::Ipv4Addr {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     assert!(next < 4, "a process has four addresses");
-    // Ids of processes have at most 22 bits.
+    // Process ids have at most 22 bits.
     let [_, a, b, c] = (std::process::id() * 4 + next).to_be_bytes();
     [127, a, b, c].into()
 }
@@ -286,7 +287,7 @@ pub(crate) fn command(program: PathBuf) -> Command {
 
 fn launch(bin: &Path, dir: &Path, settings: &[String]) -> Child {
     let log = File::create(dir.join("log")).expect("a log");
-    // The last one of a name counts.
+    // The last setting of a name counts.
     let defaults =
         ["listen_addresses=", "fsync=off", "shared_buffers=32MB", "max_connections=200", "log_min_messages=fatal"];
     command(bin.join("postgres"))
@@ -301,7 +302,7 @@ fn launch(bin: &Path, dir: &Path, settings: &[String]) -> Child {
         .expect("the server can be started")
 }
 
-/// A data directory that each server copies: `initdb` takes seconds. It is made once.
+/// A data directory that each server copies, because `initdb` takes seconds. It is created once.
 fn template(bin: &Path) -> PathBuf {
     let version = Command::new(bin.join("postgres")).arg("--version").output().expect("a version");
     let version: String = String::from_utf8_lossy(&version.stdout)
@@ -351,7 +352,7 @@ pub(crate) fn give_away(path: &Path) -> io::Result<()> {
     if geteuid().is_root() { chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)) } else { Ok(()) }
 }
 
-/// The processes that work in a directory: those of its server.
+/// The processes whose working directory is this one: those of its server.
 fn processes_in(data: &Path) -> Vec<Pid> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let is_there = |entry: &fs::DirEntry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == data);

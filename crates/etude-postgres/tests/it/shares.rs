@@ -1,4 +1,4 @@
-//! Claims of several runs where tenants have limits, against claims of one run after the other.
+//! Claims of several runs where tenants have limits, compared with claims of one run after the other.
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -30,7 +30,7 @@ impl Rules {
     }
 }
 
-/// A run as the model has it.
+/// A waiting run in the model.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Waiting {
     rank: i64,
@@ -38,7 +38,7 @@ struct Waiting {
     tenant: &'static str,
 }
 
-/// What waits, in its order, and of which tenants live runs are.
+/// Model of the queue: the waiting runs in their order, and the tenants of live runs.
 #[derive(Debug, Default)]
 struct Model {
     waiting: Vec<Waiting>,
@@ -76,7 +76,7 @@ fn id(number: u64) -> String {
     format!("r-{number}")
 }
 
-/// Numbers without a pattern, the same ones each time.
+/// Pseudorandom numbers, the same ones each time.
 struct Numbers(u64);
 
 impl Numbers {
@@ -99,7 +99,7 @@ fn ids(sessions: &[Box<dyn Session>]) -> Vec<String> {
     sessions.iter().map(|session| session.run_id().to_owned()).collect()
 }
 
-/// A live run ends, or waits for something: its place is free.
+/// A live run ends or waits, which frees its place.
 fn leave(session: &dyn Session, waits: bool) {
     let left = match waits {
         true => session.suspend(RunState::Waiting, None, "{}"),
@@ -108,8 +108,8 @@ fn leave(session: &dyn Session, waits: bool) {
     block_on(left).expect("it leaves");
 }
 
-/// K-30, K-33: in every state of the queue, a claim of several takes the first of those that claims of one run each would take, and one at
-/// least if they take one: no limit is exceeded, and no run passes another one that may be claimed.
+/// K-30, K-33: in every state of the queue, a claim of several takes the first runs that claims of one run each would
+/// take, and at least one if they take one: no limit is exceeded, and no run passes another claimable one.
 #[test]
 fn a_claim_of_several_is_that_many_claims_of_one() {
     let Some(server) = Server::start() else { return };
@@ -161,12 +161,12 @@ fn a_claim_of_several_is_that_many_claims_of_one() {
             }
         }
     }
-    // It has met claims of none, of one, and of several.
+    // The claims included some of none, of one, and of several.
     let several: usize = sizes.range(2..).map(|(_, count)| count).sum();
     assert!(sizes[&0] > 5 && sizes[&1] > 5 && several > 20, "{sizes:?}");
 }
 
-/// K-33: a claim of several that waits for another one that is not committed counts what that has taken, of the queue and of each tenant.
+/// K-33: a claim of several that waits for an uncommitted one counts that claim's runs, for the queue and for each tenant.
 #[test]
 fn a_claim_of_several_that_waited_counts_what_the_other_took() {
     let Some(server) = Server::start() else { return };
@@ -194,7 +194,7 @@ fn a_claim_of_several_that_waited_counts_what_the_other_took() {
     }
 }
 
-/// K-30, K-33: the run of a dead worker that waits counts already, and takes no room of its tenant a second time.
+/// K-30, K-33: a waiting run of a dead worker counts already, and takes no room of its tenant a second time.
 #[test]
 fn a_run_of_a_dead_worker_takes_no_room_again() {
     let Some(server) = Server::start() else { return };
@@ -204,13 +204,13 @@ fn a_run_of_a_dead_worker_takes_no_room_again() {
     for at in 0..3 {
         submit(&engine, &id(at as u64), at, Placement::default());
     }
-    // As if a signal had put it back into the queue before its worker died.
+    // A signal put the run back into the queue before its worker died.
     server.sql("update etude.runs set state = 'running', rank = 0, epoch = 1, worker = 'dead' where id = 'r-0'");
     assert_eq!(ids(&claim(&engine, 10)), ["r-0", "r-1"]);
 }
 
-/// K-33: workers that claim several runs at once, and end some, never have more live runs than the limits say, and leave none that may be
-/// claimed.
+/// K-33: workers that claim several runs at once, and end some, never have more live runs than the limits allow, and
+/// leave no claimable run.
 #[test]
 fn concurrent_claims_of_several_exceed_no_limit() {
     let Some(server) = Server::start() else { return };
@@ -224,7 +224,7 @@ fn concurrent_claims_of_several_exceed_no_limit() {
             submit(&engines[0], &format!("{tenant}-{at}"), at, placement);
         }
     }
-    // No state of the table is ever beyond a limit.
+    // No state of the table ever exceeds a limit.
     server.sql(
         "set search_path = etude;
          create table seen (excess bigint);

@@ -1,4 +1,4 @@
-//! Roles of the database as tenants and workers (K-56), beside what their commands do: raw SQL of each.
+//! Roles of the database as tenants and workers (K-56): their commands, and raw SQL of each.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -36,7 +36,7 @@ fn grant(server: &Server, role: &str, kind: Kind) -> Result<(), Error> {
     )
 }
 
-/// The engine as a role, with copies of values in a directory of its own.
+/// The engine as a role, with its own directory for copies of values.
 fn login(server: &Server, role: &str, dir: &Path) -> Postgres {
     let url = server.url("etude").replace("etude@", &format!("{role}@"));
     let address = Address::parse(&url).expect("an address");
@@ -67,7 +67,8 @@ fn app(engine: &Postgres, bytes: &[u8]) -> Placement {
     Placement { bundle: Some(bundle), ..Placement::default() }
 }
 
-/// K-56, K-29: to a tenant, the runs of others do not exist. Both may use the same key, and a run is the tenant's, whatever it says.
+/// K-56, K-29: a tenant cannot see the runs of others. Both may use the same key, and a run belongs to its tenant,
+/// regardless of its placement.
 #[test]
 fn a_tenant_sees_its_own_runs() {
     let Some(server) = Server::start() else { return };
@@ -99,7 +100,7 @@ fn a_tenant_sees_its_own_runs() {
     assert_eq!(acme.signal("a-1", &signal).expect("a signal"), Signalled::Accepted);
 }
 
-/// K-56: two tenants have an entry of the same key each, and see no other one.
+/// K-56: two tenants each have an entry with the same key, and see no other one.
 #[test]
 fn a_tenant_has_a_ledger_of_its_own() {
     let Some(server) = Server::start() else { return };
@@ -122,8 +123,8 @@ fn a_tenant_has_a_ledger_of_its_own() {
     }
 }
 
-/// K-56: a worker drives the runs of all tenants. Who knows the hash of a value of another tenant can neither read it nor have a worker
-/// read it.
+/// K-56: a worker drives the runs of all tenants. With the hash of another tenant's value a tenant can neither read it
+/// nor make a worker read it.
 #[test]
 fn a_value_is_read_by_those_whose_it_is() {
     let Some(server) = Server::start() else { return };
@@ -148,7 +149,7 @@ fn a_value_is_read_by_those_whose_it_is() {
         block_on(session.append(etude_runtime::engine::Record { blobs, ..record("main/a", "1") })).expect("append");
         block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("an end");
     }
-    // What its run has made is read by the tenant; copies of others are not asked.
+    // The tenant reads the values that its run has made; copies of others are not used.
     assert!(acme.blobs().open(produced).is_ok() && acme.blobs().open(bundle).is_ok());
     assert_eq!(acme.view("a-1").expect("a view").records.len(), 1);
     for stranger in [bundle, produced, Digest::of(b"none")] {
@@ -158,26 +159,26 @@ fn a_value_is_read_by_those_whose_it_is() {
         wanted.keys.clear();
         block_on(globex.enqueue(&wanted)).expect_err("a bundle of another tenant");
         wanted.run.placement.bundle = None;
-        // The second one spells the name of the member in another way.
+        // The second name spells the member in another way.
         for name in ["input_at", "\\u0069nput_at"] {
             wanted.run.header = format!(r#"{{"v":1,"{name}":["{stranger}",5]}}"#);
             block_on(globex.enqueue(&wanted)).expect_err("a value of another tenant");
         }
     }
-    // The same bytes are a value of their own.
+    // The same bytes are a separate value.
     let (own, _) = put(&*globex.blobs(), b"the app of acme").expect("an upload");
     let mut wanted = submission("g-2", Placement { bundle: Some(own), ..Placement::default() });
     wanted.keys.clear();
     wanted.run.header = format!(r#"{{"v":1,"input":"\u0000","input_at":["{own}",5]}}"#);
     assert_eq!(block_on(globex.enqueue(&wanted)).expect("accepted"), Enqueued::Accepted);
-    // Bytes under a hash that is not theirs hide no value.
+    // Bytes under another hash hide no value.
     server
         .sql_as("globex", &format!("delete from etude.upload_chunks where hash = '\\x{own}'"))
         .expect_err("it may not");
     drop(owner);
 }
 
-/// K-56: row-level security holds for whatever a tenant sends.
+/// K-56: row-level security holds for any SQL of a tenant.
 #[test]
 fn sql_of_a_tenant_reaches_nothing_of_others() {
     let Some(server) = Server::start() else { return };
@@ -192,7 +193,7 @@ fn sql_of_a_tenant_reaches_nothing_of_others() {
     for table in ["runs", "headers", "queue", "keys", "uploads", "roles"] {
         assert_eq!(as_acme(&format!("select count(*) from {table}")).as_deref(), Ok("1"), "{table}");
     }
-    // A table that is named like one of the schema does not change who it is.
+    // A table with the name of one in the schema does not change the role's identity.
     let posing = "create temp table roles (role text, kind text, tenant text);
         insert into pg_temp.roles values ('acme', 'tenant', 'globex'); select string_agg(id, ' ') from runs";
     assert_eq!(as_acme(posing).as_deref(), Ok("a-1"));
@@ -203,7 +204,7 @@ fn sql_of_a_tenant_reaches_nothing_of_others() {
     ] {
         assert_eq!(as_acme(nothing).as_deref(), Ok(""), "{nothing}");
     }
-    // Its place in the queue stays its own (K-34).
+    // Its place in the queue keeps its tenant (K-34).
     let posing = "create temp table runs (run bigint, tenant text); insert into pg_temp.runs select run, 'globex' from etude.queue;
         update queue set tenant = 'globex' returning tenant";
     assert_eq!(as_acme(posing).as_deref(), Ok("acme"));
@@ -232,8 +233,8 @@ fn sql_of_a_tenant_reaches_nothing_of_others() {
     }
 }
 
-/// K-56, K-31: with row-level security, the plan of a worker is the owner's: a scan of an index, without a sort and without a look
-/// at tenants.
+/// K-56, K-31: with row-level security, the plan of a worker is the owner's: a scan of an index, without a sort and
+/// without a look at tenants.
 #[test]
 fn claims_of_a_worker_have_the_plan_of_the_owner() {
     let Some(server) = Server::start_with(&["autovacuum=off"], &[]) else { return };
@@ -243,7 +244,8 @@ fn claims_of_a_worker_have_the_plan_of_the_owner() {
     check_plan_of_claim(&server, "carrier");
 }
 
-/// K-66, K-56: the check knows the rights of each kind of role. A migration gives them again, also where the format is this one.
+/// K-66, K-56: the check knows the rights of each kind of role. A migration grants them again, even if the format is
+/// current.
 #[test]
 fn the_check_knows_the_rights_of_roles() {
     let Some(server) = Server::start() else { return };
@@ -268,8 +270,8 @@ fn the_check_knows_the_rights_of_roles() {
     assert_eq!((check("acme"), check("carrier")), ("those of a tenant".to_owned(), "those of a worker".to_owned()));
 }
 
-/// cluster §6: who may not drive runs is refused before it is a worker: a tenant, a role that lacks rights, and one to which row-level
-/// security shows no run.
+/// cluster §6: a role that may not drive runs is refused before it is a worker: a tenant, a role that lacks rights, and
+/// a role to which row-level security shows no run.
 #[test]
 fn only_workers_may_drive_runs() {
     let Some(server) = Server::start() else { return };
@@ -298,7 +300,7 @@ fn only_workers_may_drive_runs() {
     login(&server, "guest", dir.path()).check_work().expect("it is the owner as well");
 }
 
-/// K-56, K-58: no rights are given to a role that is not there, to the owner or to a superuser; a role is what it was made last.
+/// K-56, K-58: a missing role, the owner and a superuser get no rights; the last grant of a role counts.
 #[test]
 fn a_role_is_what_it_was_granted_last() {
     let Some(server) = Server::start() else { return };

@@ -1,4 +1,4 @@
-//! Encrypted connections, with servers that listen on an address of this machine alone.
+//! Encrypted connections to servers that listen on a loopback address.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::server::{self, Server};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Roles with a password and with a certificate; all others are trusted on the socket.
+/// Rules for roles with a password and with a certificate; all others are trusted on the socket.
 const RULES: &str = "
     local all all trust
     hostssl all ada 127.0.0.0/8 scram-sha-256
@@ -20,7 +20,7 @@ const RULES: &str = "
     hostnossl all plain 127.0.0.0/8 trust
 ";
 
-/// A server with TLS, and the end of its URLs.
+/// A server with TLS, and the common end of its URLs.
 fn start(certificate: &Certificate, clients: &Certificate) -> Option<(Server, String)> {
     let address = server::address();
     let listen = format!("listen_addresses={address}");
@@ -30,7 +30,7 @@ fn start(certificate: &Certificate, clients: &Certificate) -> Option<(Server, St
     Some((Server::start_with(&settings, &files)?, format!("/postgres?hostaddr={address}")))
 }
 
-/// How the check `tls` ends, and what was found; or why there is no connection.
+/// Status and state of the check `tls`; or the reason why there is no connection.
 fn look(url: &str) -> Result<(Status, String), String> {
     let address = Address::parse(url).expect(url);
     let report = Postgres::check(address, PATIENCE, &Credentials::default(), &SystemTime::now)
@@ -49,7 +49,7 @@ fn written(dir: &Path, name: &str, text: &str) -> String {
     path.display().to_string()
 }
 
-/// K-58: by default, the certificate of another machine is checked, and its name; what a URL says counts.
+/// K-58: by default, the certificate of another machine and its name are checked; the URL can change that.
 #[test]
 fn the_certificate_of_another_machine_is_checked() {
     let (trusted, strange) = (Certificate::authority("trusted", &[]), Certificate::authority("strange", &[]));
@@ -70,11 +70,11 @@ fn the_certificate_of_another_machine_is_checked() {
         let error = refusal(&url("db.example.com", &format!("&sslmode={mode}&sslrootcert={other}")));
         assert!(error.contains("no authority that is trusted here"), "{mode}: {error}");
     }
-    // The authorities of this system have not signed it.
+    // The authorities of this system have not signed the certificate.
     refusal(&url("db.example.com", ""));
     let unchecked = (Status::Warning, "TLS 1.3, certificate not checked".to_owned());
     assert_eq!(look(&url("db.example.com", "&sslmode=require")), Ok(unchecked));
-    // The rules of the server decide who needs none.
+    // The rules of the server decide which roles need no encryption.
     let plain = |mode: &str| url("db.example.com", mode).replace("etude@", "plain@");
     assert!(refusal(&plain("&sslmode=require")).contains("SQLSTATE 28000"));
     for mode in ["&sslmode=prefer", "&sslmode=allow", "&sslmode=disable"] {
@@ -85,7 +85,7 @@ fn the_certificate_of_another_machine_is_checked() {
     assert!(error.contains("`sslrootcert`: `/missing.crt` cannot be read"), "{error}");
 }
 
-/// K-58: a password is proven for this connection alone, and a certificate of the client is enough without one.
+/// K-58: a password is proven for this connection alone, and a client certificate suffices without a password.
 #[test]
 fn clients_prove_who_they_are() {
     let trusted = Certificate::authority("trusted", &[]);
@@ -109,7 +109,7 @@ fn clients_prove_who_they_are() {
     assert!(error.contains("`sslkey`: `/missing.key` cannot be read"), "{error}");
 }
 
-/// K-58: a certificate that is its own authority is trusted if its file is named, and is worth no more than its name.
+/// K-58: a certificate that is its own authority is trusted if its file is named, and only for its name.
 #[test]
 fn a_certificate_may_be_its_own_authority() {
     let [own, other] = [(); 2].map(|()| Certificate::authority("server", &["db.example.com"]));
@@ -123,7 +123,7 @@ fn a_certificate_may_be_its_own_authority() {
     refusal(&url("db.example.com", &impostor));
 }
 
-/// K-58: a server without TLS is refused unless the URL has `sslmode=disable`, and the check says what that costs.
+/// K-58: a server without TLS is refused unless the URL has `sslmode=disable`, and the check names the cost.
 #[test]
 fn a_server_without_tls_needs_the_consent_of_the_url() {
     let address = server::address();

@@ -1,4 +1,4 @@
-//! Runs that are moved into and out of the database.
+//! Transfer of runs into and out of the database.
 
 use etude_runtime::blob::put;
 use etude_runtime::conformance::{block_on, new_run, record};
@@ -8,7 +8,7 @@ use crate::open;
 use crate::replies::behind_proxy;
 use crate::server::Server;
 
-/// K-64: a worker that lost its run to a move without knowing it writes nothing to it.
+/// K-64: a worker that has unknowingly lost its run to a move cannot write to it.
 #[test]
 fn a_session_whose_run_was_moved_writes_nothing() {
     let Some(server) = Server::start() else { return };
@@ -77,7 +77,7 @@ fn a_lost_reply_adds_and_moves_a_run_once() {
     assert_eq!(server.sql("select count(*) from etude.runs where state = 'moved'"), "16");
 }
 
-/// K-64: whatever a run waits for that no process has, it can be moved.
+/// K-64: a run without a process can be moved in every unfinished state.
 #[test]
 fn runs_of_every_open_state_are_moved() {
     let Some(server) = Server::start() else { return };
@@ -93,7 +93,7 @@ fn runs_of_every_open_state_are_moved() {
     }
 }
 
-/// K-48: a prune leaves the large input of a run that has not ended, which only its header names, and takes it with the run.
+/// K-48: a prune keeps the large input of an unfinished run, which only the run's header names, and removes it with the run.
 #[test]
 fn a_prune_leaves_the_input_of_a_run() {
     let Some(server) = Server::start() else { return };

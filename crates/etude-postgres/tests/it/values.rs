@@ -1,4 +1,4 @@
-//! Large values in object storage: a directory, and a bucket of a server that others wrote.
+//! Large values in object storage: in a directory, and in a bucket of an independent server.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -19,7 +19,7 @@ use crate::moto::Moto;
 use crate::server::Server;
 use crate::settings;
 
-/// A server, and a place for values.
+/// A server, and a storage of values.
 struct World {
     server: Server,
     dir: TempDir,
@@ -49,7 +49,7 @@ impl World {
         Settings { credentials: self.credentials.clone(), ..settings(&self.server, "etude", &cache) }
     }
 
-    /// An engine as another machine has it.
+    /// The engine of another machine.
     fn engine(&self, machine: &str) -> Postgres {
         Postgres::open(self.settings(machine)).expect("an engine")
     }
@@ -62,27 +62,27 @@ impl World {
         self.dir.path().join("shared").join(name)
     }
 
-    /// Everything that was uploaded is old.
+    /// Makes every upload old.
     fn age(&self) {
         self.server.sql("update etude.blobs set uploaded_at = uploaded_at - interval '2 days'");
     }
 }
 
-/// Keys that the server of buckets takes.
+/// Credentials that the server of buckets accepts.
 fn credentials() -> Credentials {
     let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let variables = vec![of("AWS_ACCESS_KEY_ID", "key"), of("AWS_SECRET_ACCESS_KEY", "secret")];
     Credentials { variables, ..Credentials::default() }
 }
 
-/// A value that is so long that it is in object storage.
+/// A value that is long enough for object storage.
 fn large(word: &[u8]) -> Vec<u8> {
     let mut bytes = vec![b' '; 300_000];
     bytes[..word.len()].copy_from_slice(word);
     bytes
 }
 
-/// The word that a value begins with.
+/// The word at the beginning of a value.
 fn read(engine: &Postgres, digest: Digest) -> io::Result<Vec<u8>> {
     let blob = engine.blobs().open(digest)?;
     let mut bytes = vec![0; 64];
@@ -95,8 +95,8 @@ fn keep(engine: &Postgres, word: &[u8]) -> Digest {
     put(&*engine.blobs(), &large(word)).expect("a value can be kept").0
 }
 
-/// K-45, K-46, K-47: values and bundles are objects under their hash, and any machine reads them; nothing is in the database. What is
-/// wrong or missing is an error with the hash; a copy that is damaged is fetched again.
+/// K-45, K-46, K-47: values and bundles are objects under their hash, and any machine reads them; none is in the
+/// database. A wrong or missing object is an error with the hash; a damaged copy is fetched again.
 fn values_are_objects(world: &World, object: &dyn Fn(&str) -> Option<Vec<u8>>, spoil: &dyn Fn(&str, &str)) {
     let (one, two) = (world.engine("one"), world.engine("two"));
     let value = keep(&one, b"value");
@@ -108,7 +108,7 @@ fn values_are_objects(world: &World, object: &dyn Fn(&str) -> Option<Vec<u8>>, s
         (read(&two, value).expect("a value"), read(&two, bundle).expect("a bundle")),
         (b"value".to_vec(), b"bundle".to_vec())
     );
-    // What is there already is not written again, and that is a success.
+    // Keeping an existing value writes nothing, and succeeds.
     assert_eq!(keep(&two, b"value"), value);
     let copy = world.cache("two").join(&value.to_string()[..2]).join(value.to_string());
     fs::write(&copy, b"other").expect("the copy is a file");
@@ -117,10 +117,10 @@ fn values_are_objects(world: &World, object: &dyn Fn(&str) -> Option<Vec<u8>>, s
     let error = read(&world.engine("three"), value).expect_err("it is wrong or missing");
     assert!(matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound), "{error:?}");
     assert!(error.to_string().contains(&value.to_string()), "{error}");
-    // Who keeps it again puts it right.
+    // Keeping the value again repairs the object.
     assert_eq!(keep(&world.engine("one again"), b"value"), value);
     assert_eq!(read(&world.engine("three"), value).expect("it is right again"), b"value");
-    // An object of the right length has other bytes. No copy is made of it, and who has read it replaces it.
+    // An object of the right length has other bytes. No copy is made of it, and the process that has read it replaces it.
     spoil(&format!("values/{value}"), &String::from_utf8(large(b"eulav")).expect("text"));
     let four = world.engine("four");
     let error = read(&four, value).expect_err("it is something else");
@@ -142,7 +142,7 @@ fn values_are_objects(world: &World, object: &dyn Fn(&str) -> Option<Vec<u8>>, s
     assert!(error.to_string().contains(&never.to_string()), "{error}");
 }
 
-/// K-45, K-46, K-47: in a directory.
+/// K-45, K-46, K-47: values are objects in a directory.
 #[test]
 fn values_are_objects_in_a_directory() {
     let Some(world) = World::with_directory() else { return };
@@ -152,7 +152,7 @@ fn values_are_objects_in_a_directory() {
     assert!(!world.credentials.are_used.load(Ordering::Relaxed));
 }
 
-/// K-45, K-46, K-47: in a bucket, also a value that is sent in parts.
+/// K-45, K-46, K-47: values are objects in a bucket, including a value that is sent in parts.
 #[test]
 fn values_are_objects_in_a_bucket() {
     let Some(moto) = Moto::start() else { return };
@@ -167,7 +167,7 @@ fn values_are_objects_in_a_bucket() {
     let value = put(&*world.engine("one").blobs(), &long).expect("a value can be kept").0;
     assert_eq!(object(&format!("values/{value}")).map(|bytes| bytes.len()), Some(long.len()));
     assert_eq!(read(&world.engine("four"), value).expect("a value"), [7; 64]);
-    // Old values go with the objects.
+    // Old values are removed with their objects.
     world.age();
     world.engine("one").prune(&Query::default()).expect("prune");
     assert_eq!(object(&format!("values/{value}")), None);
@@ -182,13 +182,13 @@ fn values_are_objects_in_a_bucket() {
     assert_eq!(blobs.status, Status::Ok, "{blobs:?}");
 }
 
-/// An address that answers each request as one that is not allowed.
+/// An address that forbids every request.
 fn forbidding() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            // A client that is still sending would not read the answer.
+            // A client that is still sending would not read the response.
             let (mut request, mut part) = (Vec::new(), [0; 4096]);
             while !request.ends_with(b"etude engine check\n") {
                 match stream.read(&mut part) {
@@ -202,7 +202,8 @@ fn forbidding() -> String {
     format!("http://{address}")
 }
 
-/// cluster §6: a process that can never keep a large value is refused before it is a worker; one whose object storage is away is not.
+/// cluster §6: a process that can never keep a large value is refused before it is a worker; a process whose object
+/// storage is away is not.
 #[test]
 fn a_worker_needs_access_to_object_storage() {
     let Some(world) = World::with_directory() else { return };
@@ -233,7 +234,7 @@ fn a_worker_needs_access_to_object_storage() {
     Postgres::open(settings).expect("an engine").check_work().expect("values can be kept");
 }
 
-/// K-47: many machines upload the same values at once.
+/// K-47: many machines can upload the same values at once.
 #[test]
 fn uploads_of_the_same_value_are_harmless() {
     let Some(world) = World::with_directory() else { return };
@@ -259,13 +260,13 @@ fn uploads_of_the_same_value_are_harmless() {
     }
 }
 
-/// K-45: a process that dies after the row of a value, or after its object, leaves nothing that a record refers to, and the next
-/// upload is whole.
+/// K-45: a process that dies after the row of a value, or after its object, leaves a value without a record, and the
+/// next upload is complete.
 #[test]
 fn an_upload_that_ended_half_way_is_repeated() {
     let Some(world) = World::with_directory() else { return };
     let value = Digest::of(&large(b"value"));
-    // The row, and no object.
+    // There is a row, and no object.
     world.server.sql(&format!(
         "insert into etude.blobs (hash, length, uploaded_at, place) values ('\\x{value}', 300000, now(), 'values')"
     ));
@@ -273,9 +274,9 @@ fn an_upload_that_ended_half_way_is_repeated() {
     assert_eq!(read(&engine, value).map_err(|error| error.kind()), Err(io::ErrorKind::NotFound));
     assert_eq!(keep(&engine, b"value"), value);
     assert_eq!(read(&world.engine("two"), value).expect("a value"), b"value");
-    // A part of an object has no name of a value.
+    // A part of an object does not have the name of a value.
     fs::write(world.object("values/.part-0"), b"val").expect("a part");
-    // The object, and no record: it goes after a day.
+    // There is an object, and no record: it is removed after a day.
     engine.prune(&Query::default()).expect("prune");
     assert!(world.object(&format!("values/{value}")).exists(), "an upload of the last day");
     world.age();
@@ -284,7 +285,7 @@ fn an_upload_that_ended_half_way_is_repeated() {
     assert_eq!(world.server.sql("select count(*) from etude.blobs"), "0");
 }
 
-/// K-48: a prune leaves values of records and bundles in use. A value that is uploaded again while it is being removed is kept.
+/// K-48: a prune keeps values of records and bundles in use. A value that is uploaded again during its removal is kept.
 #[test]
 fn a_prune_leaves_the_objects_that_are_needed() {
     let Some(world) = World::with_directory() else { return };
@@ -317,7 +318,7 @@ fn a_prune_leaves_the_objects_that_are_needed() {
     assert!(!world.object(&format!("bundles/{bundle}")).exists());
 }
 
-/// cluster §6: another place is refused while there are values, and used once there are none. Other engines follow.
+/// cluster §6: another storage is refused while there are values, and used once there are none. Other engines follow.
 #[test]
 fn another_place_is_refused_while_values_exist() {
     let Some(world) = World::with_directory() else { return };
@@ -336,7 +337,7 @@ fn another_place_is_refused_while_values_exist() {
     assert_eq!(read(&engine, value).expect("a value"), b"value");
 }
 
-/// K-66: the check of object storage says what is wrong with it. A place that is not there says nothing of what was in it.
+/// K-66: the check of object storage names its fault. A missing storage proves nothing about its contents.
 #[test]
 fn a_place_that_is_not_there_is_no_missing_value() {
     let Some(world) = World::with_directory() else { return };
@@ -362,7 +363,7 @@ fn a_place_that_is_not_there_is_no_missing_value() {
     assert_eq!(read(&engine, value).expect("the copy is enough"), b"value");
 }
 
-/// K-49: copies take a bounded number of bytes, and may be removed at any time, also while a value is in use.
+/// K-49: copies have a limited total size, and may be removed at any time, even while a value is in use.
 #[test]
 fn copies_are_bounded_and_may_be_removed() {
     let Some(world) = World::with_directory() else { return };
@@ -396,7 +397,7 @@ fn files(dir: &Path) -> Vec<(PathBuf, u64)> {
     found
 }
 
-/// cluster §6: what `engine.blobs` may be. Without TLS, values do not leave this machine; keys are not in a URL.
+/// cluster §6: valid values of `engine.blobs`. Without TLS, values do not leave this machine; a URL has no credentials.
 #[test]
 fn places_for_values_are_checked() {
     let bucket = |text: &str| match Location::parse(text) {
