@@ -1,4 +1,4 @@
-//! Result documents: what `etude run --format json` prints.
+//! Result documents, as `etude run --format json` prints them.
 
 use std::io::{self, Write};
 
@@ -15,14 +15,14 @@ use serde_json::{Map, Value, json};
 
 use crate::target::Target;
 
-/// A result document. Its output is kept apart, because it may be larger than memory should hold.
+/// A result document. Its output is kept separately, because it may be larger than memory should hold.
 #[derive(Debug, Clone)]
 pub struct Document {
-    /// The run's id; `None` where no run was started.
+    /// The run's id; `None` if no run was started.
     pub run_id: Option<String>,
-    /// The pipeline, if that is known.
+    /// The pipeline, if it is known.
     pub pipeline: Option<String>,
-    /// The machine of stages, if it is a run of one.
+    /// The stage machine, for a run of one.
     pub machine: Option<String>,
     /// `pipeline`, `skill` or `machine`; `skill` also after a deviation from a pipeline (L-67).
     pub mode: &'static str,
@@ -30,15 +30,15 @@ pub struct Document {
     pub members: Map<String, Value>,
     /// The value under `output`, as it was printed; `None`: there is none, and the document says `null`.
     pub output: Option<Json>,
-    /// What the run waits for.
+    /// Open gates of the run, as JSON objects.
     pub waiting: Vec<Value>,
-    /// From the creation of the run to now or to its end, in milliseconds.
+    /// Time from the creation of the run to now or to its end, in milliseconds.
     pub duration_ms: u64,
-    /// Which attempt at the run it tells of, from 1; `None` where no run was started.
+    /// Number of the attempt that the document describes, from 1; `None` if no run was started.
     pub attempt: Option<u32>,
-    /// The run whose target and input this one was started with.
+    /// The run whose target and input this run repeats.
     pub again_of: Option<String>,
-    /// What another attempt has to do; `None` if an earlier version of the program wrote the document.
+    /// Work of another attempt; `None` if an earlier version of the program wrote the document.
     pub remains: Option<Remains>,
 }
 
@@ -52,7 +52,7 @@ impl Document {
             mode: if result.fell_back.is_some() { Target::SKILL } else { target.mode() },
             members: result_json(result),
             output: match target {
-                // Also of a run that failed, and of one that waits.
+                // The output of a machine's last stage, even if the run failed or waits.
                 Target::Machine(_) => result.stages.last.clone(),
                 _ => result.output.clone(),
             },
@@ -64,7 +64,7 @@ impl Document {
         }
     }
 
-    /// The document of a run of `about` that was never started; what it would have been a run of may not be known.
+    /// The document of a run that was never started; `about` is its target, if that is known.
     pub fn not_started(about: Option<&Target>, errors: &[Failure], usage: &Usage) -> Self {
         let mut members = Map::new();
         members.insert("status".into(), "failed".into());
@@ -87,7 +87,7 @@ impl Document {
         }
     }
 
-    /// With what can be done about the first error.
+    /// Adds the hints to the first error.
     pub fn hinted(mut self, hints: &[String]) -> Self {
         if let (false, Some(first)) = (hints.is_empty(), self.members.get_mut("errors").and_then(|e| e.get_mut(0))) {
             first["hint"] = hints.join("; ").into();
@@ -95,17 +95,17 @@ impl Document {
         self
     }
 
-    /// The word in `status`.
+    /// Status of the run: the member `status`.
     pub fn status(&self) -> &str {
         self.members.get("status").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// What the run has used, with what a candidate beside it has used: nothing until a shadow has ended (L-56).
+    /// Usage of the run, including the usage of a candidate beside it: zero until a shadow has ended (L-56).
     pub fn usage(&self) -> Value {
         with_shadow(self.members.get("usage").cloned().unwrap_or_default())
     }
 
-    /// Writes the document as one line of JSON. A large output goes through in pieces.
+    /// Writes the document as one line of JSON. A large output is streamed in pieces.
     ///
     /// # Errors
     /// `out` fails, or the output cannot be read from the store.
@@ -143,7 +143,7 @@ impl Document {
         out.write_all(b"\n")
     }
 
-    /// With what a candidate beside the run has used (L-56).
+    /// Adds the usage of a candidate beside the run (L-56).
     pub fn shadowed(mut self, usage: Value) -> Self {
         if let Some(Value::Object(own)) = self.members.get_mut("usage") {
             own.insert("shadow".into(), usage);
@@ -151,7 +151,7 @@ impl Document {
         self
     }
 
-    /// The document as the journal keeps it: a stored output is referred to, not copied.
+    /// The document in the journal's form, with a reference to a stored output instead of a copy.
     pub fn to_journal(&self) -> String {
         let Self { run_id, pipeline, machine, mode, members, waiting, again_of, .. } = self;
         let (duration_ms, attempt) = (self.duration_ms, self.attempt);
@@ -177,10 +177,10 @@ impl Document {
         text
     }
 
-    /// A document from the journal.
+    /// Reads a document from the journal.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the document.
     pub fn from_journal(text: &str, store: &dyn BlobStore) -> Result<Self, String> {
         let parts: Parts<'_> = serde_json::from_str(text).map_err(|e| e.to_string())?;
         if parts.v != 1 {
@@ -214,12 +214,12 @@ impl Document {
     }
 }
 
-/// Usage as `usage.shadow` of documents (L-56).
+/// Usage in the form of `usage.shadow` in documents (L-56).
 pub fn shadow_json(usage: &Usage) -> Value {
     json!({"calls": usage.calls, "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens})
 }
 
-/// What a run has used, with what a candidate beside it has used: nothing until a shadow has ended (L-56).
+/// Adds the usage of a candidate beside the run: zero until a shadow has ended (L-56).
 pub fn with_shadow(mut usage: Value) -> Value {
     if let Value::Object(members) = &mut usage {
         members.entry("shadow").or_insert_with(|| shadow_json(&Usage::default()));
@@ -227,7 +227,7 @@ pub fn with_shadow(mut usage: Value) -> Value {
     usage
 }
 
-/// What is written: everything but the output, which may be anywhere.
+/// The written form: everything except the output, which may be in the store.
 #[derive(serde::Serialize)]
 struct Kept<'a> {
     v: u64,
@@ -245,14 +245,14 @@ struct Kept<'a> {
     remains: Option<KeptRemains>,
 }
 
-/// What another attempt has to do, as the journal keeps it.
+/// Work of another attempt, in the journal's form.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct KeptRemains {
     unfinished: Vec<String>,
     is_scope_over: bool,
 }
 
-/// What is read.
+/// The read form of a document.
 #[derive(serde::Deserialize)]
 struct Parts<'a> {
     v: u64,
@@ -276,12 +276,12 @@ struct Parts<'a> {
     remains: Option<KeptRemains>,
 }
 
-/// An output of `null` is an output.
+/// Reads a present `null` as an output, unlike a missing member.
 fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
     serde::Deserialize::deserialize(from).map(Some)
 }
 
-/// Writes a JSON value as it is, in pieces if it is stored.
+/// Writes a JSON value unchanged, in pieces if it is stored.
 ///
 /// # Errors
 /// `out` fails, or the value cannot be read from the store.

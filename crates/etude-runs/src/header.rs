@@ -1,4 +1,4 @@
-//! What a run was started with, as its journal keeps it.
+//! The header of a run: the request that started it, as its journal keeps it.
 
 use std::path::{Path, PathBuf};
 
@@ -16,34 +16,35 @@ use serde_json::{Value, json};
 
 use crate::pins;
 
-/// With what a run is started.
+/// Request that starts a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     /// The pipeline's input: a JSON object.
     pub input: Json,
-    /// What the run may cost.
+    /// Limits of cost, tokens and time.
     pub limits: Limits,
-    /// The working directory of the user, absolute; empty if the run was not started from one. `ETUDE_CALLER_DIR` of its scripts.
+    /// The user's working directory, absolute; empty if the run was not started from one. Scripts get it as
+    /// `ETUDE_CALLER_DIR`.
     pub caller_dir: String,
-    /// Tokens and US dollars that were spent before the run, such as by the model calls that routed the request; they count against
-    /// `limits`.
+    /// Tokens and US dollars that were spent before the run, such as by the model calls that routed the request; they
+    /// count against `limits`.
     pub spent: Usage,
-    /// What the run's agents may do besides what the configuration says.
+    /// Permissions of the run's agents beyond the configuration.
     pub granted: Granted,
-    /// Cached outputs are not used, only stored (X-1).
+    /// True if cached outputs are only stored, not used (X-1).
     pub refresh: bool,
-    /// How a request came to the run: `etude_request::Trail` as a document.
+    /// Path of the request to the run: an `etude_request::Trail` as a document.
     pub routing: Option<Value>,
-    /// The run whose target and input it has (A-5.6).
+    /// The run whose target and input this run repeats (A-5.6).
     pub again_of: Option<String>,
-    /// The request as typed and the values given besides, if the input joins them: `{"request", "input"}` (L-1).
+    /// The typed request and the other given values, if the input joins them: `{"request", "input"}` (L-1).
     pub asked: Option<Value>,
-    /// The span that the run belongs to, as W3C Trace Context writes it.
+    /// The span that contains the run, in the form of W3C Trace Context.
     pub traceparent: Option<String>,
 }
 
 impl Request {
-    /// A run of `input` that is called from `caller_dir`: without limits and grants, and with nothing spent before it.
+    /// A request for `input`, called from `caller_dir`: without limits and grants, and with nothing spent before it.
     pub fn new(input: Json, caller_dir: String) -> Self {
         Self {
             input,
@@ -60,27 +61,27 @@ impl Request {
     }
 }
 
-/// A request with what the runner adds to it.
+/// A request with the runner's own additions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Header {
-    /// With what the run was started.
+    /// The request that started the run.
     pub request: Request,
-    /// The nominal time of the tick that began the run: `ETUDE_TICK` of its scripts.
+    /// The nominal time of the tick that began the run; scripts get it as `ETUDE_TICK`.
     pub tick: Option<String>,
-    /// The learned pipeline that the run began with (L-83).
+    /// The learned pipeline with which the run began (L-83).
     pub learned: Option<Pinned>,
 }
 
-/// What a user grants one run: on the command line, and for as long as the run lasts.
+/// Permissions that a user grants to one run on the command line, for the length of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Granted {
-    /// Folders that may be read.
+    /// Folders that agents may read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub read: Vec<PathBuf>,
-    /// Folders that may be read and written.
+    /// Folders that agents may read and write.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub write: Vec<PathBuf>,
-    /// Nothing needs asking.
+    /// True if no tool call requires approval.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub yolo: bool,
 }
@@ -117,7 +118,7 @@ struct Parts<'a> {
 }
 
 impl Header {
-    /// What the machine of the current attempt starts with, at the state of `records`.
+    /// The start of the current attempt's machine, at the state of `records`.
     pub fn start(&self, run: &NewRun, app: &Path, records: &[Record], blobs: &dyn BlobStore) -> Start {
         let last = Continuation::last(records).map(|(_, last)| last);
         let request = &self.request;
@@ -182,7 +183,7 @@ impl Header {
         Ok(format!(r#"{{"v":1,"limits":{limits},"caller_dir":{caller},"spent":{spent}{more},"input":{input}}}"#))
     }
 
-    /// The span that a run belongs to, from its header's text alone.
+    /// The span that contains a run, read from its header's text alone.
     pub fn traceparent_of(text: &str) -> Option<String> {
         #[derive(serde::Deserialize)]
         struct Part {
@@ -191,10 +192,10 @@ impl Header {
         serde_json::from_str::<Part>(text).ok()?.traceparent
     }
 
-    /// A header from its text.
+    /// Reads a header from its text.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the header.
     pub fn parse(text: &str, store: &dyn BlobStore) -> Result<Self, String> {
         let parts: Parts<'_> = serde_json::from_str(text).map_err(|e| e.to_string())?;
         if parts.v != 1 {

@@ -1,4 +1,4 @@
-//! What the journal knows about the effects of a run, for people and programs.
+//! Recorded effects of a run, for people and programs.
 
 mod bytes;
 mod place;
@@ -26,45 +26,45 @@ pub use bytes::{Bytes, bytes};
 pub use place::Place;
 pub use replay::{Replay, Replayed, replay};
 
-/// An effect that came to its end.
+/// An effect that has ended.
 #[derive(Debug, Clone)]
 pub struct Inspected {
     /// The id of the effect, as `etude runs show` lists it.
     pub id: String,
-    /// What became of it, in one line.
+    /// The outcome in one line.
     pub summary: String,
-    /// What can be read of it.
+    /// The readable streams of the effect.
     pub streams: Vec<Stream>,
-    /// Under what it ran, if it was a process.
+    /// Worker and sandbox of a process.
     pub conditions: Conditions,
-    /// It no longer counts: the run had failed, was gone on with, and does it again (ADR 0041). Its streams are those of
-    /// the effect that has taken its name.
+    /// True if the effect is void: the run had failed, was continued, and runs it again (ADR 0041). Its streams are
+    /// those of the effect that has its name now.
     pub is_done_again: bool,
-    /// It ended in a way that makes a step fail, unless the step allows it.
+    /// True if the outcome makes a step fail, unless the step allows it.
     pub is_failed: bool,
-    /// The attempt at the run in which it ended, from 1.
+    /// The attempt at the run in which the effect ended, from 1.
     pub run_attempt: u32,
-    /// When it ended, in milliseconds after the run began; `None` in journals of earlier versions.
+    /// End of the effect, in milliseconds after the run began; `None` in journals of earlier versions.
     pub ended_at_ms: Option<u64>,
-    /// How long it took, in milliseconds.
+    /// Duration, in milliseconds.
     pub elapsed_ms: u64,
-    /// What a model call used.
+    /// Usage of a model call.
     pub usage: Option<Usage>,
     /// The model that responded.
     pub model: Option<String>,
 }
 
 etude_core::words! {
-    /// Something that an effect read or wrote.
+    /// A stream that an effect read or wrote.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Stream {
-        /// What a process was given. It is made again from the plan and the outcomes before.
+        /// Stdin of a process. It is rebuilt from the plan and the earlier outcomes.
         Stdin = "stdin",
-        /// The usable part of what a process printed.
+        /// Usable part of a process's stdout.
         Stdout = "stdout",
-        /// What a process wrote to stderr.
+        /// Stderr of a process.
         Stderr = "stderr",
-        /// What a model was asked.
+        /// Prompt of a model call.
         Prompt = "prompt",
         /// The text of a model's response.
         ModelResponse = "answer",
@@ -158,7 +158,7 @@ pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
         .collect()
 }
 
-/// Whether a step fails with this outcome, unless its definition allows it.
+/// True if a step fails with this outcome, unless its definition allows it.
 fn is_failure(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Process(end) => end.exit != Exit::Status(0) || matches!(end.stdout, Stdout::Unusable { .. }),
@@ -221,7 +221,7 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
     }
 }
 
-/// Under what the program of a tool ran.
+/// Worker and sandbox of a tool's program.
 fn of_tool(reply: &ToolReply) -> Conditions {
     match reply {
         ToolReply::Done(result) => Conditions { worker: None, sandbox: result.sandbox.clone() },
@@ -229,7 +229,7 @@ fn of_tool(reply: &ToolReply) -> Conditions {
     }
 }
 
-/// Under what a process ran, as the end of a sentence.
+/// Worker and sandbox of a process, as the end of a sentence.
 fn conditions(conditions: &Conditions) -> String {
     let worker = match &conditions.worker {
         Some(Warmth::Warm) => ", in a warm interpreter".to_owned(),
@@ -240,17 +240,17 @@ fn conditions(conditions: &Conditions) -> String {
     worker + &sandbox
 }
 
-/// The input that the run was begun with; `None`: its header cannot be read.
+/// The input with which the run began; `None` if its header cannot be read.
 pub fn input(view: &RunView, blobs: &dyn BlobStore) -> Option<Json> {
     Header::parse(&view.run.header, blobs).ok().map(|header| header.request.input)
 }
 
-/// How a request came to the run; `None` if it was not started with one.
+/// Path of the request to the run; `None` if the run was not started with a request.
 pub fn routing(view: &RunView, blobs: &dyn BlobStore) -> Option<Value> {
     Header::parse(&view.run.header, blobs).ok().and_then(|header| header.request.routing)
 }
 
-/// One stream of one effect, as it was; `None` if there is no such thing. stdin is made by [`stdin`].
+/// One stream of one effect, unchanged; `None` if there is no such stream. For stdin use [`stdin`].
 ///
 /// # Errors
 /// The journal is damaged.
@@ -278,7 +278,7 @@ pub fn read(view: &RunView, effect: &str, stream: Stream, blobs: &dyn BlobStore)
     })
 }
 
-/// The text of an answer, and a line for each tool that it calls.
+/// The text of a response, and a line for each of its tool calls.
 fn said(answer: &ModelResponse) -> String {
     let mut text = answer.text.clone();
     for call in &answer.tool_calls {
@@ -290,8 +290,8 @@ fn said(answer: &ModelResponse) -> String {
     text
 }
 
-/// What a process of the run was given on stdin, made again by replaying the run; `None` if the run, with the
-/// definition as it is now, has no such process.
+/// Stdin of a process of the run, rebuilt by a replay of the run; `None` if the run has no such process with its
+/// current definition.
 ///
 /// # Errors
 /// The journal is damaged.

@@ -1,4 +1,4 @@
-//! Runs as they are kept: what the records of a run say, without driving it.
+//! Recorded runs: reading and moving the records of runs, without driving them.
 //!
 //! A run begins with its [`header`] and its [`pins`]. Its records are read as effects ([`inspect`]), as events ([`story`]), as a
 //! result [`document`] and as a row of a [`listing`]; [`transfer`] carries whole runs to another engine. Nothing here starts a

@@ -1,4 +1,4 @@
-//! Texts compared line by line.
+//! Comparison of texts by line.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -8,13 +8,13 @@ use imara_diff::{Algorithm, Diff, InternedInput};
 /// A line that only one of the texts has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line<'t> {
-    /// Of the text before.
+    /// A line of the text before.
     Removed(&'t str),
-    /// Of the text after.
+    /// A line of the text after.
     Added(&'t str),
 }
 
-/// The lines that differ, in order and without their line breaks; where lines were replaced, the removed ones come first.
+/// The lines that differ, in order and without their line breaks; in a replacement, the removed lines come first.
 pub fn changed<'t>(before: &'t str, after: &'t str) -> Vec<Line<'t>> {
     let texts = Comparison::new(before, after);
     let differing = texts.diff.hunks().flat_map(|hunk| {
@@ -24,8 +24,8 @@ pub fn changed<'t>(before: &'t str, after: &'t str) -> Vec<Line<'t>> {
     differing.collect()
 }
 
-/// The unified format of `diff -u` and git, with `context` lines around each change. `names` are those of the two texts. Empty
-/// if they are equal.
+/// The differences in the unified format of `diff -u` and git, with `context` lines around each change. `names` are the
+/// names of the two texts. Empty if the texts are equal.
 pub fn unified(before: &str, after: &str, names: [&str; 2], context: u32) -> String {
     let texts = Comparison::new(before, after);
     let mut text = String::new();
@@ -55,7 +55,7 @@ impl<'t> Comparison<'t> {
         Self { lines, diff }
     }
 
-    /// The changes, those together that share lines of context.
+    /// The changes; changes that share lines of context are grouped.
     fn changes(&self, context: u32) -> Vec<Change> {
         let mut changes: Vec<Change> = Vec::new();
         for hunk in self.diff.hunks() {
@@ -87,7 +87,7 @@ impl<'t> Comparison<'t> {
         (at..end).for_each(|at| line(' ', self.before(at), text));
     }
 
-    /// The lines of the text before.
+    /// Number of lines of the text before.
     fn count(&self) -> u32 {
         u32::try_from(self.lines.before.len()).unwrap_or(u32::MAX)
     }
@@ -105,7 +105,8 @@ fn ended(line: &str) -> &str {
     line.strip_suffix('\n').unwrap_or(line)
 }
 
-/// Lines from 1 as a header of the format has them: the first one and how many, which is left out for one. An empty range names the line before it.
+/// Range of lines in the form of a hunk header: the first line, from 1, and the number of lines unless it is one. An
+/// empty range names the line before it.
 fn lines_of(range: &Range<u32>) -> String {
     match range.len() {
         0 => format!("{},0", range.start),
@@ -197,7 +198,7 @@ mod tests {
         .assert_eq(&unified("a\nb\n", "a\nb", ["x", "y"], 3));
     }
 
-    /// The text after, made from the text before and a diff without context.
+    /// The text after, rebuilt from the text before and a diff without context.
     fn applied(before: &str, diff: &str) -> String {
         let lines: Vec<&str> = before.split_inclusive('\n').collect();
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! Runs as a list: which one an id names, and what a listing, a comparison or a statistic says about them.
+//! Lists of runs: resolution of ids, rows of listings, comparisons and statistics.
 
 mod diff;
 mod stats;
@@ -24,17 +24,16 @@ pub use stats::{Group, Stats, stats};
 /// The word that stands for the newest run wherever a run's id is expected.
 pub const LATEST: &str = "latest";
 
-/// The book of the ledger with the verdicts of users on runs: `good` or `bad`, by the run's id.
+/// The ledger book of users' verdicts on runs: `good` or `bad`, by the run's id.
 pub const JUDGED: &str = "judged";
 
-/// The book of the ledger with what tokens of servers have done.
+/// The ledger book of the actions of server tokens.
 pub const ACTIONS: &str = "actions";
 
 /// The status of a run that is `running` although no process executes it.
 pub const INTERRUPTED: &str = "interrupted";
 
-/// The id that `text` stands for: that of the newest run of `app` for [`LATEST`], else `text` itself. `None` if there is no
-/// run yet.
+/// The id that `text` stands for: the newest run of `app` for [`LATEST`], else `text` itself. `None` if there is no run yet.
 ///
 /// # Errors
 /// The store fails.
@@ -50,7 +49,7 @@ pub fn resolve(engine: &dyn Engine, app: Option<&str>, text: &str) -> Result<Opt
     Ok(newest.into_iter().next().map(|row| row.id))
 }
 
-/// What tokens of servers have done to a run, oldest first: `{"at", "by", "action"}`.
+/// Actions of server tokens on a run, oldest first: `{"at", "by", "action"}`.
 ///
 /// # Errors
 /// The store fails.
@@ -64,7 +63,7 @@ pub fn actions(engine: &dyn Engine, run_id: &str) -> Result<Vec<Value>, Error> {
     Ok(entries.iter().rev().map(brief).collect())
 }
 
-/// An entry of [`ACTIONS`] as a document. `about` has the parameters of the path that was called.
+/// An entry of [`ACTIONS`] as a document. `about` has the parameters of the called path.
 pub fn action_json(entry: &Entry) -> Value {
     let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
     json!({
@@ -78,22 +77,22 @@ pub fn status(row: &RunRow) -> &'static str {
     if row.state == RunState::Running && !row.is_live { INTERRUPTED } else { row.state.word() }
 }
 
-/// True if an entry of `waiting` of a result document can be decided about: a suspended stage is only resumed (B-G3).
+/// True if an entry of `waiting` in a result document needs a decision: a suspended stage is only resumed (B-G3).
 pub fn is_question(waiting: &Value) -> bool {
     waiting["kind"] != SUSPENDED
 }
 
-/// The kind of an entry of `waiting` that no decision is about.
+/// Kind of the entries of `waiting` that need no decision.
 const SUSPENDED: &str = "parked";
 
-/// The decision about a question in `waiting` of a result document that was given after the run began to wait.
+/// The decision about a question in `waiting` of a result document, given after the run began to wait.
 pub fn decision(signals: &[Signal], waiting: &Value) -> Option<Decision> {
     let (_, effect) = waiting["id"].as_str()?.split_once(':')?;
     let key = record::decision_key(effect, waiting["payload"]["question"].as_str()?);
     signals.iter().find(|signal| signal.key == key).and_then(record::to_decision)
 }
 
-/// When the question of an effect ends without an answer: the first deadline of its step or of anything around it.
+/// Deadline of an effect's question, in milliseconds since 1970: the first deadline of its step or of any enclosing part.
 pub fn deadline(view: &RunView, effect: &str) -> Option<i64> {
     let is_around = |id: &str| {
         let rest = id.split('!').next().and_then(|path| effect.strip_prefix(path));
@@ -101,39 +100,39 @@ pub fn deadline(view: &RunView, effect: &str) -> Option<i64> {
     };
     let records = || record::counting(&view.records).map(|(_, record)| record);
     let is_over = |id: &str| records().any(|record| record.key == id);
-    // The time budget may have a later end than when the run waited before.
+    // The time budget may end later than at an earlier wait.
     let deadlines: BTreeMap<EffectId, i64> = records().filter_map(record::to_deadline).collect();
     let around = deadlines.iter().filter(|(id, _)| is_around(id.as_str()) && !is_over(id.as_str()));
     around.map(|(_, at_ms)| *at_ms).min()
 }
 
-/// The effect that an entry of `waiting` of a result document is about.
+/// The effect of an entry of `waiting` in a result document.
 pub fn effect_of(waiting: &Value) -> &str {
     waiting["id"].as_str().and_then(|id| id.split_once(':')).map_or("", |(_, effect)| effect)
 }
 
-/// A run in a listing, with the facts of its result document.
+/// Row of a listing, with facts from the run's result document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed {
     /// The run as its engine lists it.
     pub row: RunRow,
     /// `pipeline`, `skill` or `machine`; `skill` also after a deviation from a pipeline.
     pub mode: &'static str,
-    /// From its start to its end, to when it began to wait, or to now, in milliseconds.
+    /// Duration from the run's start to its end, to the beginning of its wait, or to now, in milliseconds.
     pub duration_ms: u64,
-    /// US dollars; `None` if no price is known or no model was called.
+    /// Cost in US dollars; `None` if no price is known or no model was called.
     pub cost_usd: Option<f64>,
-    /// Tokens read and written.
+    /// Sum of input and output tokens.
     pub tokens: u64,
     /// The kind of the first failure, such as `step_failed`.
     pub kind: Option<String>,
-    /// Why it failed, or for what it waits, in one line.
+    /// Reason of a failure or a wait, in one line.
     pub reason: Option<String>,
-    /// The steps as the result document has them.
+    /// The steps, as in the result document.
     pub steps: Value,
 }
 
-/// Reads what listings say about a run. A result document that cannot be read says nothing.
+/// Reads the facts of a listing about a run. An unreadable result document contributes none.
 ///
 /// # Errors
 /// The store fails.
@@ -179,15 +178,15 @@ pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, E
     Ok(listed)
 }
 
-/// How many processes may die with a run since its last record, before servers leave it alone.
+/// Number of processes that may die with a run since its last record, before servers leave it alone.
 pub const MAX_DEATHS: u32 = 3;
 
-/// Why no server continues an interrupted run by itself; `None` if one may.
+/// Reason why no server continues an interrupted run by itself; `None` if one may.
 ///
 /// # Errors
 /// The store fails.
 pub fn left_alone(engine: &dyn Engine, row: &RunRow) -> Result<Option<String>, Error> {
-    // One with a bundle is for workers, which end it.
+    // Workers end a run that has a bundle.
     if row.state != RunState::Running || row.is_live || row.placement.bundle.is_some() {
         return Ok(None);
     }
@@ -202,7 +201,7 @@ pub fn kind(document: &Document) -> Option<String> {
     document.members.get("errors")?[0]["kind"].as_str().map(str::to_owned)
 }
 
-/// Why a run failed, or for what it waits, in one line.
+/// Reason of a failure or a wait, in one line.
 pub fn reason(document: &Document) -> Option<String> {
     let error = document.members.get("errors").and_then(|errors| errors[0]["message"].as_str());
     let message = error.or_else(|| document.waiting.first()?["payload"]["message"].as_str());
@@ -213,7 +212,7 @@ fn parsed(text: &str, blobs: &dyn BlobStore) -> Option<Document> {
     Document::from_journal(text, blobs).ok()
 }
 
-/// A run as listings print it.
+/// Document of a run in listings.
 pub fn row_json(row: &RunRow) -> Value {
     let target = Target::parse(&row.target);
     json!({
@@ -228,7 +227,7 @@ pub fn row_json(row: &RunRow) -> Value {
     })
 }
 
-/// What listings and documents say of a run on a fleet besides.
+/// Members of listings and documents about the run's placement on a fleet.
 pub fn placement_json(row: &RunRow) -> Value {
     let placement = &row.placement;
     json!({

@@ -1,5 +1,5 @@
-//! Pinned definitions: a run carries the content hashes of the files that define it, so that a resume after an edit
-//! is refused with a diff, or takes the new definition with the user's consent.
+//! Pinned definitions: a run records the content hashes of the files that define it. A resume after an edit is refused
+//! with a diff, or takes the new definition with the user's consent.
 
 use etude_core::digest::Digest;
 use etude_core::plan::stages::SlotForms;
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use crate::lines;
 
-/// Key of the record that holds the pins. The last one counts.
+/// Key of the record with the pins. The last such record counts.
 pub const KEY: &str = "!definition";
 
-/// A larger file is pinned by its hash alone: its old content is not kept for a diff.
+/// Maximum size in bytes of a file whose content is kept for a diff. A larger file is pinned by its hash alone.
 const KEPT: u64 = 1024 * 1024;
 
-/// A larger file cannot be pinned.
+/// Maximum size in bytes of a file that can be pinned.
 const LIMIT: u64 = 256 * 1024 * 1024;
 
 /// The files that define a run, with the hashes of their contents, ordered by path.
@@ -32,14 +32,14 @@ struct Pin {
     is_kept: bool,
 }
 
-/// A file that is not what it was when the run began.
+/// A file that differs from its state at the beginning of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The file, relative to the app's directory.
     pub path: String,
     /// `changed`, `added` or `removed`.
     pub what: &'static str,
-    /// A unified diff, where both contents are text and known. An added file is compared with nothing, and so is a removed one.
+    /// A unified diff, if both contents are known text. An added or removed file is compared with an empty text.
     pub diff: Option<String>,
 }
 
@@ -49,7 +49,7 @@ pub struct Change {
 pub struct Unreadable {
     /// The path of the file, relative to the app's directory.
     pub path: String,
-    /// What cannot be done with it: `read`, or `kept` with the run.
+    /// The failed operation: `read`, or `kept` with the run.
     pub what: &'static str,
     /// The error of the file system or the store, as a sentence fragment.
     pub why: String,
@@ -73,7 +73,7 @@ impl Pins {
         Self::of(sources, files, keep)
     }
 
-    /// Hashes `files`.
+    /// Hashes `files` without keeping their contents.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -81,7 +81,7 @@ impl Pins {
         Self::of(sources, files, |_, _| Ok(false))
     }
 
-    /// Reads each of `files` once; `keep` says whether its content is kept.
+    /// Reads each of `files` once; `keep` returns true if it keeps the content.
     fn of(
         sources: &dyn Sources,
         files: &[String],
@@ -100,7 +100,7 @@ impl Pins {
         Ok(Self(pins))
     }
 
-    /// The pins as a record of the run's journal, with the forms of the slots of the machines that they define.
+    /// The pins as a record of the run's journal, with the forms of the slots of the machines in them.
     pub fn to_record(&self, slots: &SlotForms) -> Record {
         let files: Vec<Value> = self
             .0
@@ -116,12 +116,12 @@ impl Pins {
         Record { key: KEY.to_owned(), request: Digest::of(body.as_bytes()), body, blobs }
     }
 
-    /// How often a run was pinned: once, and once more for every accepted change.
+    /// Number of times a run was pinned: once, and once more for every accepted change.
     pub fn count(records: &[Record]) -> usize {
         records.iter().filter(|record| record.key == KEY).count()
     }
 
-    /// The pins that a run's records hold.
+    /// The pins in a run's records.
     pub fn of_records(records: &[Record]) -> Option<Self> {
         let record = records.iter().rev().find(|record| record.key == KEY)?;
         let body = tree::of(&record.body).ok()?;
@@ -136,7 +136,7 @@ impl Pins {
         Some(Self(pins))
     }
 
-    /// The records among those of a run that hold pins. The others are not kept in memory, however many they are.
+    /// The records of a run that hold pins. The others are not kept in memory, however many there are.
     ///
     /// # Errors
     /// The journal fails or is damaged.
@@ -151,7 +151,7 @@ impl Pins {
         }
     }
 
-    /// True if the files are what they were.
+    /// True if the files are unchanged.
     pub fn hold(&self, sources: &dyn Sources) -> bool {
         let files: Vec<String> = self.0.iter().map(|pin| pin.path.clone()).collect();
         Self::look(sources, &files).is_ok_and(|now| {
@@ -179,9 +179,9 @@ impl Pins {
         self.0.iter().any(|pin| pin.path == path)
     }
 
-    /// How `now` differs from these pins. A new file is no change: the run itself may have written it, and a definition
-    /// that needs one names it in a file that is pinned. But what is found without being named is one: a destructor, and
-    /// files of `layers`.
+    /// Differences of `now` from these pins. A new file does not count: the run itself may have written it, and a
+    /// definition that needs one names it in a pinned file. Files that are used without being named do count: a
+    /// destructor, and files of `layers`.
     pub fn changes(&self, now: &Self, layers: &[String], sources: &dyn Sources, store: &dyn BlobStore) -> Vec<Change> {
         let text_now = |path: &str| String::from_utf8(sources.read(path, KEPT).ok()?).ok();
         let mut changes = Vec::new();
@@ -215,12 +215,12 @@ fn is_pipeline(path: &str) -> bool {
     ["/pipeline.yaml", "/pipeline.yml"].iter().any(|name| path.ends_with(name))
 }
 
-/// The forms of the slots of machines that a run began with; none if it has no machine.
+/// The forms of the machines' slots at the beginning of the run; empty if it has no machine.
 pub fn first_slots(records: &[Record]) -> SlotForms {
     records.iter().find(|record| record.key == KEY).map(slots_of).unwrap_or_default()
 }
 
-/// The forms that it went on with last.
+/// The forms of the machines' slots at the last continuation.
 pub fn last_slots(records: &[Record]) -> SlotForms {
     records.iter().rfind(|record| record.key == KEY).map(slots_of).unwrap_or_default()
 }
@@ -268,7 +268,7 @@ mod tests {
         Pins(files.iter().map(pin).collect())
     }
 
-    /// what was not there when the run began is no change, unless it belongs to the definition without being named.
+    /// a new file is not a change, unless it belongs to the definition without being named.
     #[test]
     fn new_files_are_no_change() {
         let dir = tempfile::tempdir().unwrap();
@@ -296,7 +296,7 @@ mod tests {
         );
     }
 
-    /// Section 16.3: who accepts a change reads all of it, of a file that is new or gone as well.
+    /// Section 16.3: a user who accepts a change sees all of it, including new and removed files.
     #[test]
     fn added_and_removed_files_are_compared_with_nothing() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
 //! The events of a run, derived from its journal: the same events with the same ids on every read.
 //!
-//! An id is `RECORD.N`: the position of the record that caused the event, and its number among the events of that record. Events
-//! before the first outcome of an attempt belong to the record with which the attempt begins, those of the first attempt to 0.
+//! An id is `RECORD.N`: the position of the record that caused the event, and its number among the events of that
+//! record. Events before the first outcome of an attempt belong to the record that begins the attempt; in the first
+//! attempt they belong to 0.
 
 mod event;
 mod pinned;
@@ -25,23 +26,23 @@ use crate::target::Target;
 pub use event::event_json;
 pub use pinned::Pinned;
 
-/// How many records are in memory at once.
+/// Maximum number of records in memory at once.
 const PAGE: u32 = 250;
 
-/// Bytes of records after which a page ends. Their events are kept until they are sent.
+/// Size of records in bytes after which a page ends. Their events are kept until they are sent.
 const PAGE_BYTES: usize = 256 * 1024;
 
 /// The id of an event. Later events have larger ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventId {
-    /// The position of the record that caused it.
+    /// The position of the record that caused the event.
     pub record: u64,
-    /// Its number among the events of that record, from 1.
+    /// Number of the event among the events of that record, from 1.
     pub number: u32,
 }
 
 impl EventId {
-    /// An id from its text.
+    /// Parses an id.
     pub fn parse(text: &str) -> Option<Self> {
         let (record, number) = text.split_once('.')?;
         let is_plain = |part: &str| part == "0" || !part.starts_with(['0', '+']);
@@ -59,26 +60,26 @@ impl std::fmt::Display for EventId {
 /// An event of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoryEvent {
-    /// Position of the event: the record that it follows from, and its number there.
+    /// Id of the event: the position of its record, and its number there.
     pub id: EventId,
-    /// The member `event` of its document.
+    /// The member `event` of the document.
     pub name: Arc<str>,
-    /// Its document, without the id.
+    /// The document, without the id.
     pub body: Arc<str>,
 }
 
-/// Writes events down, in their order.
+/// Collects events in their order.
 #[derive(Debug, Default)]
 struct Scribe {
-    /// Those that were not handed over.
+    /// Events that were not handed over yet.
     new: Vec<StoryEvent>,
-    /// Also of an event that was handed over already.
+    /// Id of the last event, even if it was handed over already.
     last: Option<EventId>,
-    /// The last one is the end of an attempt.
+    /// True if the last event is the end of an attempt.
     has_end: bool,
-    /// Their names, each once.
+    /// Names of events, each once.
     names: BTreeSet<Arc<str>>,
-    /// Events of stages so far, which are numbered; `None` if the run is not one of a machine.
+    /// Number of stage events so far; `None` for a run without a machine.
     stages: Option<u64>,
 }
 
@@ -115,7 +116,7 @@ impl Scribe {
     }
 }
 
-/// The events of one run, read page by page. It keeps how far the run has come, and neither records nor events.
+/// The events of one run, read page by page. It keeps the state of the run, and neither records nor events.
 #[derive(Debug)]
 pub struct Story {
     plan: Plan,
@@ -125,17 +126,17 @@ pub struct Story {
     row: RunRow,
     replay: Option<Replay>,
     scribe: Scribe,
-    /// The position of the last record that was read; 0 before the first.
+    /// The position of the last read record; 0 before the first.
     position: u64,
-    /// When it was written, or the last one before it that says so, in milliseconds since the run began.
+    /// Time of that record, or of the last one before it that has a time, in milliseconds since the run began.
     after_ms: u64,
     is_at_end: bool,
-    /// How many records are read next: fewer if the last were large.
+    /// Number of records to read next: fewer if the last ones were large.
     page: u32,
 }
 
 impl Story {
-    /// The story of a run, of which nothing has been read. `plan` is what the run was made with, `app` the directory of its app.
+    /// The story of a run before its first record. `plan` is the run's own definition, `app` the directory of its app.
     pub fn new(engine: &dyn Engine, outline: RunView, plan: Plan, app: PathBuf) -> Self {
         let stages = Target::parse(&outline.row.target).machine().map(|_| 0);
         Self {
@@ -158,17 +159,17 @@ impl Story {
         self.scribe.has_end && self.row.state.is_final()
     }
 
-    /// True if the journal had no more when it was read last.
+    /// True if the last read reached the end of the journal.
     pub const fn is_at_end(&self) -> bool {
         self.is_at_end
     }
 
-    /// The events of the next records, oldest first. There may be none although the journal has more.
+    /// The events of the next records, oldest first. The list may be empty although the journal has more.
     ///
     /// # Errors
     /// The journal fails or is damaged.
     pub fn read(&mut self, engine: &dyn Engine) -> Result<Vec<StoryEvent>, Error> {
-        // The row first: records that are there when the run is over are all there are.
+        // The row is read first: once the run is over, the records that are there are complete.
         self.row = engine.row(&self.run.id)?;
         let mut new = engine.tail(&self.run.id, self.position, self.page)?;
         let count = fitting(&new);
@@ -214,7 +215,7 @@ impl Story {
         self.feed(&written).map_err(damaged)
     }
 
-    /// Ends the current attempt, after which there is another. Its records so far.
+    /// Ends the current attempt, which another one follows. Returns its records so far.
     fn further(&mut self, engine: &dyn Engine) -> Result<Vec<Record>, Error> {
         if !self.scribe.has_end {
             let result = self.replay.as_ref().and_then(|replay| replay.machine().result());
@@ -231,8 +232,8 @@ impl Story {
         Ok(records)
     }
 
-    /// Feeds what the replay has not taken. Its last records are `written`: positions and times. Events of those before were
-    /// emitted by an earlier attempt.
+    /// Feeds the remaining records of the replay. Its last records are `written`: positions and times. Events of the
+    /// records before them were emitted by an earlier attempt.
     fn feed(&mut self, written: &[(u64, u64)]) -> Result<(), String> {
         let Some(replay) = &mut self.replay else { return Ok(()) };
         loop {
@@ -256,7 +257,7 @@ impl Story {
     }
 }
 
-/// How many of these records are a page: at least one, and no more after [`PAGE_BYTES`].
+/// Number of these records that make a page: at least one, and none after [`PAGE_BYTES`].
 fn fitting(records: &[Positioned]) -> usize {
     let mut size = 0;
     let fits = |it: &&Positioned| {
@@ -267,12 +268,12 @@ fn fitting(records: &[Positioned]) -> usize {
     records.iter().take_while(fits).count()
 }
 
-/// The time of a record that was written this long after the run began, in milliseconds.
+/// The time of a record that was written `after_ms` milliseconds after the run began.
 fn time(row: &RunRow, after_ms: u64) -> String {
     rfc3339(row.started_at_ms.unwrap_or(row.created_at_ms).saturating_add_unsigned(after_ms))
 }
 
-/// True for a record with which another attempt begins.
+/// True for a record that begins another attempt.
 fn is_continuation(record: &Record) -> bool {
     [record::ATTEMPT, record::REOPENED].contains(&record.key.as_str())
 }
@@ -297,7 +298,7 @@ mod tests {
 
     use super::*;
 
-    /// S-73: a page has few large records, so that a reader that stalls keeps few events.
+    /// S-73: a page has few large records, so that a stalled reader keeps few events.
     #[test]
     fn a_page_ends_after_some_bytes() {
         let of = |sizes: &[usize]| {

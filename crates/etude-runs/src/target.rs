@@ -1,20 +1,20 @@
-//! What a run is a run of, as the journal names it.
+//! The target of a run, as the journal names it.
 
 use std::fmt;
 
-/// What a run is a run of. In the journal a pipeline is its name alone; everything else has a word before it.
+/// The target of a run. In the journal a pipeline is its name alone; the other kinds have a prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// A pipeline, by name.
     Pipeline(String),
     /// Skill mode: the app's own `SKILL.md`, by the name in it.
     Skill(String),
-    /// A machine of stages, by id.
+    /// A stage machine, by id.
     Machine(String),
 }
 
 impl Target {
-    /// The target that the journal's text names.
+    /// Parses the text in the journal.
     pub fn parse(text: &str) -> Self {
         match text.split_once(':') {
             Some(("skill", name)) => Self::Skill(name.to_owned()),
@@ -23,7 +23,7 @@ impl Target {
         }
     }
 
-    /// The pipeline, if it is one.
+    /// Name of the pipeline; `None` for another kind of target.
     pub fn pipeline(&self) -> Option<&str> {
         match self {
             Self::Pipeline(name) => Some(name),
@@ -31,7 +31,7 @@ impl Target {
         }
     }
 
-    /// The machine, if it is one.
+    /// Id of the stage machine; `None` for another kind of target.
     pub fn machine(&self) -> Option<&str> {
         match self {
             Self::Machine(name) => Some(name),
@@ -39,10 +39,10 @@ impl Target {
         }
     }
 
-    /// The word in `mode` of runs in skill mode.
+    /// The value of `mode` for runs in skill mode.
     pub const SKILL: &'static str = "skill";
 
-    /// The word in `mode` that `text` is; that of a pipeline if it is none.
+    /// The value of `mode` that equals `text`, or the one for pipelines if there is none.
     pub fn mode_of(text: &str) -> &'static str {
         match text {
             "skill" => Self::SKILL,
@@ -51,7 +51,7 @@ impl Target {
         }
     }
 
-    /// The word in `mode` of result documents.
+    /// The value of `mode` in result documents.
     pub const fn mode(&self) -> &'static str {
         match self {
             Self::Pipeline(_) => "pipeline",

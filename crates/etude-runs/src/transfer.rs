@@ -1,8 +1,8 @@
-//! Runs on their way from one engine to another: exports and imports (K-64, K-65).
+//! Transfer of runs between engines: exports and imports (K-64, K-65).
 //!
 //! An export is a tar: `manifest.json`, a file of JSON lines for each run (`runs/ID.jsonl`), the values that they need
-//! (`values/HASH`), and as the last entry `checksum`, the BLAKE3 of all bytes before it. Entries are sorted by name and have no times,
-//! so that equal runs give equal bytes.
+//! (`values/HASH`), and as the last entry `checksum`, the BLAKE3 of all bytes before it. Entries are sorted by name and
+//! have no times, so that equal runs give equal bytes.
 
 mod read;
 mod survey;
@@ -18,54 +18,55 @@ use etude_runtime::engine::{self, Engine, NewRun};
 /// Name of the first entry.
 const MANIFEST: &str = "manifest.json";
 
-/// How an export is made.
+/// Options of an export.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Export {
-    /// Runs that have not ended are moved, with their app as a bundle. Without it they are left out.
+    /// True to move unfinished runs, with their app as a bundle. Otherwise they are left out.
     pub moves: bool,
 }
 
-/// Packs the app of a run as a bundle and keeps it among the values of the engine; its hash, or why the run cannot be moved.
+/// Packs the app of a run as a bundle and keeps it among the values of the engine. Returns its hash, or the reason why
+/// the run cannot be moved.
 pub type Pack<'p> = dyn FnMut(&NewRun) -> Result<Digest, String> + 'p;
 
-/// What an export has written.
+/// Result of an export.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Number of runs in the file.
     pub runs: u64,
-    /// Number of those that were moved.
+    /// Number of runs in the file that were moved.
     pub moved: u64,
     /// The runs that are not in the file, by id.
     pub skipped: Vec<Skipped>,
     /// Number of values in the file.
     pub values: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
 }
 
-/// A run that was left out.
+/// A run that was left out of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     /// The id of the run that is not in the file.
     pub run_id: String,
     /// The reason, to follow the id in a sentence, such as `has not ended: waiting`.
     pub why: String,
-    /// It has not ended, and nothing is wrong with it: it is moved if that is asked for.
+    /// True if the run has only not ended: [`Export::moves`] would move it.
     pub can_move: bool,
 }
 
-/// What an import has added.
+/// Result of an import.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Number of runs that were added.
     pub runs: u64,
-    /// Number of runs that were there already, and stay as they are.
+    /// Number of runs that existed already, and stay as they are.
     pub present: u64,
     /// Number of values that the added runs need.
     pub values: u64,
 }
 
-/// Why there is no export or import.
+/// Error of an export or import.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file exists.
@@ -74,26 +75,26 @@ pub enum Error {
     /// The file cannot be written. No run was moved.
     #[error("`{}` cannot be written: {why}", path.display())]
     Write {
-        /// The export that was to be written.
+        /// The path of the export.
         path: PathBuf,
         /// The error of the file system, as a sentence fragment.
         why: String,
     },
-    /// The file is on the disk, and the engine failed when the runs in it were to be moved: all of them are, or none.
+    /// The file is on the disk, and the engine failed while moving its runs: all of them are moved, or none.
     #[error("`{}` is written, but its runs may not be moved: {source}", path.display())]
     NotMoved {
         /// The export, which is whole.
         path: PathBuf,
-        /// The engine's error when the runs were to be marked as moved.
+        /// The engine's error while it marked the runs as moved.
         source: engine::Error,
     },
-    /// The file is on the disk and some of its runs are moved. These are in it as well and were continued here, and the file without
-    /// them cannot be written.
+    /// The file is on the disk and some of its runs are moved. Its other runs were continued here, and the file could
+    /// not be written without them.
     #[error("`{}` holds runs that were continued here and are not moved ({}), and cannot be written again: {source}", path.display(), runs.join(", "))]
     Stale {
         /// The export, which is whole.
         path: PathBuf,
-        /// Ids of the runs that are in the file and were continued here.
+        /// Ids of the runs in the file that were continued here.
         runs: Vec<String>,
         /// The error of writing the file without these runs.
         source: Box<Error>,
@@ -101,7 +102,7 @@ pub enum Error {
     /// The file cannot be opened.
     #[error("`{}` cannot be read: {why}", path.display())]
     Read {
-        /// The export that was to be read.
+        /// The path of the export.
         path: PathBuf,
         /// The error of the file system, as a sentence fragment.
         why: String,
@@ -109,20 +110,20 @@ pub enum Error {
     /// The file is not an export. Nothing was written.
     #[error("`{}` is refused: `{entry}` {why}", path.display())]
     Refused {
-        /// The file that was to be imported.
+        /// The path of the file.
         path: PathBuf,
         /// The name of the entry in the archive, with the line if one is at fault.
         entry: String,
         /// The fault, to follow the name of the entry in a sentence.
         why: String,
     },
-    /// Runs that have not ended are of queues that the fleet does not have: no run is submitted to those, and workers look at others. Nothing
-    /// was written.
+    /// Unfinished runs name queues that the fleet does not have: such queues take no submissions, and no worker reads
+    /// them. Nothing was written.
     #[error("the fleet has no queue `{}`, and runs of the file that have not ended are of it; it has `{}`", missing.join("`, `"), known.join("`, `"))]
     UnknownQueues {
-        /// The queues of these runs.
+        /// The missing queues.
         missing: Vec<String>,
-        /// The queues that the fleet has.
+        /// The fleet's queues.
         known: Vec<String>,
     },
     /// A value cannot be kept. No run that needs it was added.
@@ -138,21 +139,22 @@ pub enum Error {
     Engine(#[from] engine::Error),
 }
 
-/// Writes the runs of an engine to a file that does not exist yet. Runs that have ended are copied. With [`Export::moves`] the others
-/// are moved: as soon as the file is on the disk they are [`etude_runtime::engine::RunState::Moved`] here. A run that a process executes is
-/// left out, and so is one of which something cannot be read.
+/// Writes the runs of an engine to a new file. Runs that have ended are copied. With [`Export::moves`] the others are
+/// moved: as soon as the file is on the disk they are [`etude_runtime::engine::RunState::Moved`] here. A run that a
+/// process executes is left out, and so is a run with unreadable data.
 ///
 /// # Errors
-/// The file exists or cannot be written, or the engine fails. There is no file then, unless runs are in it that were moved already.
+/// The file exists or cannot be written, or the engine fails. No file remains then, unless it has runs that were moved
+/// already.
 pub fn export(engine: &dyn Engine, how: Export, pack: &mut Pack<'_>, file: &Path) -> Result<Exported, Error> {
     write::export(engine, how, pack, file)
 }
 
-/// Adds the runs of an export to an engine: first the values, then each run in one transaction. What was interrupted can be repeated.
-/// The file is checked as a whole before anything is written.
+/// Adds the runs of an export to an engine: first the values, then each run in one transaction. An interrupted import
+/// can be repeated. The file is checked as a whole before anything is written.
 ///
 /// # Errors
-/// The file is refused, its unfinished runs are of queues that are not there, or the engine fails: then each run is whole or absent.
+/// The file is refused, its unfinished runs name missing queues, or the engine fails: then each run is whole or absent.
 pub fn import(engine: &dyn Engine, file: &Path) -> Result<Imported, Error> {
     read::import(engine, file)
 }

@@ -1,4 +1,4 @@
-//! The bytes of an effect's stream, of which only the part that is asked for is read.
+//! The bytes of an effect's stream, of which only the requested part is read.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use etude_runtime::record;
 
 use super::{Stream, read};
 
-/// The bytes of a stream. Large ones stay in the store until they are read.
+/// The bytes of a stream. Large streams stay in the store until they are read.
 #[derive(Debug)]
 pub struct Bytes(Source);
 
@@ -21,7 +21,7 @@ enum Source {
     Stored { blob: Arc<dyn Blob>, digest: Digest, offset: u64, len: u64 },
 }
 
-/// The bytes of a stream of an effect; `None` if the effect has no such stream. [`super::stdin`] has what a process was given.
+/// The bytes of a stream of an effect; `None` if the effect has no such stream. [`super::stdin`] has the stdin of a process.
 ///
 /// # Errors
 /// The journal is damaged.
@@ -67,7 +67,7 @@ impl From<&Json> for Bytes {
 }
 
 impl Bytes {
-    /// Number of bytes, known without reading them.
+    /// Number of bytes, without reading them.
     pub fn len(&self) -> u64 {
         match &self.0 {
             Source::Memory(bytes) => bytes.len() as u64,
@@ -75,7 +75,7 @@ impl Bytes {
         }
     }
 
-    /// What distinguishes them from others. That of stored ones was kept with them: they are not read for it.
+    /// Digest of the bytes. The digest of stored bytes was kept with them, so they are not read.
     pub fn digest(&self) -> Digest {
         match &self.0 {
             Source::Memory(bytes) => Digest::of(bytes),
@@ -83,15 +83,15 @@ impl Bytes {
         }
     }
 
-    /// True if there are none.
+    /// True if the stream has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Those from `from` up to `to`, which is not among them.
+    /// The bytes from `from` up to `to` (exclusive).
     ///
     /// # Errors
-    /// The store fails, or has fewer bytes than there were.
+    /// The store fails, or has fewer bytes than were recorded.
     pub fn read(&self, from: u64, to: u64) -> Result<Vec<u8>, String> {
         let size = |bytes: u64| usize::try_from(bytes).map_err(|_| "it is larger than memory".to_owned());
         let shorter = || "the stored bytes are fewer than they were".to_owned();
@@ -124,7 +124,7 @@ mod tests {
 
     impl Blob for Text {
         fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<usize, String> {
-            // A store may give less than was asked for.
+            // A store may return fewer bytes than requested.
             let rest = self.0.get(usize::try_from(offset).unwrap_or(usize::MAX)..).unwrap_or_default();
             let got = rest.len().min(into.len()).min(3);
             into[..got].copy_from_slice(&rest[..got]);
@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// S-59: parts of stored bytes are those of their text, wherever it lies in the store.
+    /// S-59: parts of stored bytes equal the same parts of their text, at any offset in the store.
     #[test]
     fn parts_are_those_of_the_whole() {
         let (blob, digest) = (Arc::new(Text(b"..0123456789..")), Digest::of(b"0123456789"));

@@ -1,4 +1,4 @@
-//! Where an effect stands in its step: element, attempt, turn. Read from its id.
+//! The place of an effect in its step: element, attempt and turn, parsed from its id.
 
 /// The place of an effect in a step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Place {
     pub attempt: u32,
     /// Number of the agent's turn, from 1.
     pub turn: Option<u32>,
-    /// What the effect is within the attempt, such as `validate`, `Read[0]` or `!backoff1`; empty for the step's own work.
+    /// Part of the attempt, such as `validate`, `Read[0]` or `!backoff1`; empty for the step's own work.
     pub part: String,
 }
 

@@ -1,4 +1,4 @@
-//! A recorded run, interpreted again without performing anything: events, rows and prompts that follow from the journal.
+//! Replay of a recorded run, without running an effect: events, rows and prompts follow from the journal.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -14,11 +14,11 @@ use etude_runtime::record;
 
 use crate::header::Header;
 
-/// The interpreter of a recorded run, with the records that were fed to it.
+/// The interpreter of a recorded run, with the records that are fed to it.
 #[derive(Debug)]
 pub struct Replay {
     machine: Machine,
-    /// Records of earlier attempts that still count, for when the constructor of this attempt is over.
+    /// Records of earlier attempts that still count, for the time after the constructor of this attempt.
     earlier: VecDeque<Record>,
     /// Records of the current attempt.
     current: VecDeque<Record>,
@@ -27,7 +27,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A replay of `view`, a run of `plan` in the app `app`, that has taken no record yet, and the commands with which the run began.
+    /// A replay of `view`, a run of `plan` in the app `app`, before its first record, and the commands with which the
+    /// run began.
     ///
     /// # Errors
     /// The journal is damaged.
@@ -40,7 +41,7 @@ impl Replay {
         Self::of_records(&view.run, view.records.clone(), plan, app, blobs)
     }
 
-    /// The same of a run whose records so far are these.
+    /// Like [`Replay::new`], for a run with these records so far.
     ///
     /// # Errors
     /// The journal is damaged.
@@ -60,13 +61,13 @@ impl Replay {
         Ok((replay, commands))
     }
 
-    /// Adds a record that was written to the current attempt meanwhile.
+    /// Adds a new record of the current attempt.
     pub fn push(&mut self, record: Record) {
         self.current.push_back(record);
     }
 
-    /// Takes the next record and returns it with the commands that follow from it; `None` if there is none left. A record
-    /// that does not fit the definition is skipped.
+    /// Takes the next record and returns it with the commands that follow from it; `None` if no record is left. A
+    /// record that does not fit the definition is skipped.
     ///
     /// # Errors
     /// The journal is damaged.
@@ -93,17 +94,17 @@ impl Replay {
         Ok(Some((record, commands)))
     }
 
-    /// True if every record fitted: the definition is the one that the run was made with.
+    /// True if every record fitted: the definition is the same as during the run.
     pub const fn is_faithful(&self) -> bool {
         self.skipped == 0
     }
 
-    /// How many records of earlier attempts, and of the current one, it has not taken.
+    /// Number of remaining records, of earlier attempts and of the current one.
     pub fn left(&self) -> (usize, usize) {
         (self.earlier.len(), self.current.len())
     }
 
-    /// The interpreter in the state after the records that were taken.
+    /// The interpreter in its state after the taken records.
     pub const fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -114,16 +115,16 @@ impl Replay {
     }
 }
 
-/// What a whole replay shows beyond the records.
+/// Result of a whole replay, with facts that the records do not state.
 #[derive(Debug, Clone)]
 pub struct Replayed {
-    /// The run in the current state.
+    /// The result in the current state of the run.
     pub result: RunResult,
-    /// Reasons for which attempts were rejected, by the effect that gave the rejected value.
+    /// Reasons for rejected attempts, by the effect that gave the rejected value.
     pub rejected: BTreeMap<String, Vec<String>>,
 }
 
-/// Replays all records of a run; `None` if they do not fit the definition, which has changed since.
+/// Replays all records of a run; `None` if the definition has changed and they do not fit it.
 ///
 /// # Errors
 /// The journal is damaged.

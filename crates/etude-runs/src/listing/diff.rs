@@ -1,25 +1,25 @@
-//! What differs between two runs.
+//! Differences between two runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-/// How many differences of one value are listed.
+/// Maximum number of listed differences of one value.
 const MAX_CHANGES: usize = 100;
 
-/// One of two runs that are compared.
+/// One of two runs in a comparison.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Side {
-    /// Members of its `runs show` document: `run_id`, `status`, `pipeline`, `definition`, `input`, `steps`, `usage`,
-    /// `duration_ms`.
+    /// Members of the run's `runs show` document: `run_id`, `status`, `pipeline`, `definition`, `input`, `steps`,
+    /// `usage`, `duration_ms`.
     pub document: Value,
-    /// Its output; `None` if it has none or it is too large to be looked into.
+    /// The run's output; `None` if it has none or it is too large to compare.
     pub output: Option<Value>,
-    /// Outputs of its steps by the ids of their effects, as they were printed.
+    /// Printed outputs of the run's steps, by the ids of their effects.
     pub outputs: BTreeMap<String, Vec<u8>>,
 }
 
-/// What differs between `a` and `b`, as a document: `definition` (files), `input` and `output` (JSON pointers), `steps`
+/// Differences between `a` and `b`, as a document: `definition` (files), `input` and `output` (JSON pointers), `steps`
 /// (members that differ, and effects whose outputs differ), and both sides' status, usage and duration.
 pub fn diff(a: &Side, b: &Side) -> Value {
     let head = |side: &Side| {
@@ -44,7 +44,7 @@ pub fn diff(a: &Side, b: &Side) -> Value {
     })
 }
 
-/// True if nothing but time, tokens and cost differs.
+/// True if only time, tokens and cost differ.
 pub fn is_same(diff: &Value) -> bool {
     let is_empty = |name: &str| diff[name].as_array().is_none_or(Vec::is_empty);
     ["definition", "input", "steps", "output"].into_iter().all(is_empty) && diff["a"]["status"] == diff["b"]["status"]
@@ -66,7 +66,7 @@ fn files(a: &Value, b: &Value) -> Vec<Value> {
     paths.into_iter().filter_map(|path| Some(json!({"file": path, "change": change(path)?}))).collect()
 }
 
-/// The members of steps that are compared.
+/// The compared members of steps.
 const MEMBERS: [&str; 6] = ["status", "attempts", "retries", "items", "cached", "model"];
 
 fn steps(a: &Side, b: &Side) -> Vec<Value> {
@@ -116,7 +116,7 @@ fn outputs(a: &Side, b: &Side, step: &str) -> Vec<Value> {
     ids.iter().filter_map(change).take(MAX_CHANGES).collect()
 }
 
-/// The places in which two values differ, with what stands there.
+/// JSON pointers at which two values differ, with both values.
 fn values(a: &Value, b: &Value) -> Vec<Value> {
     let mut out = Vec::new();
     compare(a, b, &mut String::new(), &mut out);

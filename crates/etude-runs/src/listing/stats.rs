@@ -1,4 +1,4 @@
-//! Figures over many runs.
+//! Statistics over many runs.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,16 @@ use serde_json::{Value, json};
 use super::Listed;
 use crate::target::Target;
 
-/// How many reasons for failures are kept of a group.
+/// Maximum number of failure reasons per group.
 const MAX_REASONS: usize = 5;
 
-/// By what runs are grouped.
+/// Criterion by which runs are grouped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     /// The pipeline, machine or skill.
     Pipeline,
-    /// The model that answered. A run that asked several models counts in the group of each, with what that model used.
+    /// The model that responded. A run with calls to several models counts in the group of each, with the usage of that
+    /// model.
     Model,
 }
 
@@ -27,23 +28,23 @@ pub struct Stats {
     pub pipeline: Option<String>,
     /// The model, if runs are grouped by it; `None` also for runs that asked no model.
     pub model: Option<String>,
-    /// How many runs there are.
+    /// Number of runs.
     pub runs: u64,
-    /// Those that ended as `succeeded`.
+    /// Number of runs that ended as `succeeded`.
     pub succeeded: u64,
-    /// Those that ended as `failed`.
+    /// Number of runs that ended as `failed`.
     pub failed: u64,
-    /// Those that ended as `cancelled`.
+    /// Number of runs that ended as `cancelled`.
     pub cancelled: u64,
     /// Median duration of the runs that are over, in milliseconds.
     pub p50_ms: Option<u64>,
-    /// The duration that 95 % of the runs that are over did not exceed, in milliseconds.
+    /// 95th percentile of the duration of the runs that are over, in milliseconds.
     pub p95_ms: Option<u64>,
-    /// Tokens read and written.
+    /// Sum of input and output tokens.
     pub tokens: u64,
-    /// US dollars; `None` if no price is known.
+    /// Cost in US dollars; `None` if no price is known.
     pub cost_usd: Option<f64>,
-    /// The most frequent kinds of failures, with the step at fault and their number.
+    /// The most frequent kinds of failures, with the failed step, each with its count.
     pub reasons: Vec<(String, u64)>,
 }
 
@@ -56,10 +57,10 @@ struct Gathering {
 }
 
 impl Stats {
-    /// Share of the runs that are over which succeeded, from 0 to 1; `None` if no run is over.
+    /// Share of succeeded runs among the runs that are over, from 0 to 1; `None` if no run is over.
     pub fn success_rate(&self) -> Option<f64> {
         let over = self.succeeded + self.failed + self.cancelled;
-        // To a hundredth of a percent.
+        // Rounded to a hundredth of a percent.
         (over > 0).then(|| (self.succeeded as f64 / over as f64 * 1e4).round() / 1e4)
     }
 
@@ -112,7 +113,7 @@ impl Gathering {
     }
 }
 
-/// The figures of each group of `runs`, the group with the most runs first.
+/// The statistics of each group of `runs`, the group with the most runs first.
 pub fn stats(runs: &[Listed], by: &[Group]) -> Vec<Stats> {
     let mut groups: BTreeMap<(Option<String>, Option<String>), Gathering> = BTreeMap::new();
     for run in runs {
@@ -139,7 +140,7 @@ fn reason(run: &Listed) -> String {
     }
 }
 
-/// The run as a whole, or its part of each model that it asked.
+/// The run as a whole, or its part of each model that it called.
 fn parts(run: &Listed, is_by_model: bool) -> Vec<(Option<String>, u64, Option<f64>)> {
     if !is_by_model {
         return vec![(None, run.tokens, run.cost_usd)];

@@ -74,7 +74,7 @@ pub fn event_json(event: &Event, rows: &[StepRow]) -> Value {
     }
 }
 
-/// A pipeline that has deviated.
+/// A deviation from a pipeline.
 fn of_deviation(fell_back: &FellBack, message: &str) -> Value {
     let mut out = fell_back_json(fell_back);
     out["event"] = "fell_back".into();
@@ -82,7 +82,7 @@ fn of_deviation(fell_back: &FellBack, message: &str) -> Value {
     out
 }
 
-/// What becomes of attempts and of the elements of a `for_each`.
+/// Events of attempts and of the elements of a `for_each`.
 fn of_work(event: &Event, rows: &[StepRow]) -> Value {
     match event {
         Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons } => {

@@ -1,4 +1,4 @@
-//! The definition with which a run began, from the files that its journal keeps.
+//! The definition with which a run began, restored from the files in its journal.
 
 use std::fs;
 use std::io;
@@ -10,14 +10,14 @@ use etude_runtime::engine::Record;
 
 use crate::pins::Pins;
 
-/// The pinned files of a run in a directory of their own, which is removed with this value.
+/// The pinned files of a run in a directory of their own, which is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Pinned {
     dir: PathBuf,
 }
 
 impl Pinned {
-    /// Writes the files that `records` pin into the new directory `dir`. `None` if some were too large to be kept.
+    /// Writes the pinned files of `records` into the new directory `dir`. `None` if some were too large to be kept.
     ///
     /// # Errors
     /// The directory cannot be written, or a file is damaged.
@@ -37,7 +37,7 @@ impl Pinned {
         Ok(Some(pinned))
     }
 
-    /// The directory that holds the pinned files; it is removed with this value.
+    /// The directory of the pinned files; it is removed when this value is dropped.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -45,7 +45,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // What is left behind holds nothing that the journal does not have.
+        // Leftover files hold nothing that the journal does not have.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }

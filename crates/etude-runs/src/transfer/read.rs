@@ -1,4 +1,4 @@
-//! Checks an export and adds its runs to an engine.
+//! Import: checks an export and adds its runs to an engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -13,13 +13,13 @@ use super::tar::{Entry, Fault, Reader};
 use super::wire::{self, Manifest};
 use super::{Error, Imported, MANIFEST};
 
-/// Characters of an id of a run.
+/// Maximum length of a run's id, in characters.
 const MAX_ID: usize = 64;
 
-/// Bytes of a manifest.
+/// Maximum size of a manifest, in bytes.
 const MAX_MANIFEST: u64 = 4096;
 
-/// An archive with nothing wrong in it.
+/// A checked archive.
 struct Checked {
     reader: Reader,
     /// The files of runs, by id.
@@ -55,7 +55,7 @@ pub(super) fn import(engine: &dyn Engine, path: &Path) -> Result<Imported, Error
     imported.values = needed.len() as u64;
     for (id, entry) in absent {
         let run = checked.run(&id, &entry).map_err(refused)?;
-        // Another import may have added it meanwhile.
+        // Another import may have added the run meanwhile.
         match engine.admit(&run)? {
             true => imported.runs += 1,
             false => imported.present += 1,
@@ -64,7 +64,7 @@ pub(super) fn import(engine: &dyn Engine, path: &Path) -> Result<Imported, Error
     Ok(imported)
 }
 
-/// Refuses runs that would wait in a queue that was not applied, as a submission is refused (cluster §6).
+/// Refuses runs whose queue was not applied, as a submission is refused (cluster §6).
 fn check_queues(queues: BTreeSet<String>, rules: &Rules) -> Result<(), Error> {
     let missing: Vec<String> = queues.into_iter().filter(|queue| rules.queue(queue).is_none()).collect();
     match missing.is_empty() {
@@ -97,7 +97,7 @@ impl Checked {
         Ok(checked)
     }
 
-    /// Checks each run, and that exactly the values are there that they need (K-45).
+    /// Checks each run, and that the archive has exactly the values that the runs need (K-45).
     fn check(&mut self, manifest: &Manifest) -> Result<(), Fault> {
         let (mut needed, mut bundles, mut moved) = (BTreeSet::new(), BTreeSet::new(), 0);
         for (id, entry) in self.runs.clone() {
@@ -126,7 +126,7 @@ impl Checked {
         bundles.into_iter().try_for_each(|bundle| self.check_bundle(bundle))
     }
 
-    /// An app is checked as `etude push` checks it (K-52).
+    /// Checks an app in the same way as `etude push` (K-52).
     fn check_bundle(&mut self, digest: Digest) -> Result<(), Fault> {
         let Some(entry) = self.values.get(&digest).cloned() else { return Ok(()) };
         if entry.len > MAX_BYTES {
@@ -141,7 +141,8 @@ impl Checked {
         wire::parse(id, &bytes).map_err(|why| Fault::new(entry.name.as_str(), why))
     }
 
-    /// Copies a value into the store of the engine, also if it is there: a cache of this machine may have it from another engine.
+    /// Copies a value into the store of the engine, even if it exists: a cache of this machine may have it from another
+    /// engine.
     fn keep(&mut self, engine: &dyn Engine, digest: Digest) -> Result<(), String> {
         let blobs = engine.blobs();
         let Some(entry) = self.values.get(&digest).cloned() else { return Err("it is missing".to_owned()) };
@@ -152,7 +153,7 @@ impl Checked {
     }
 }
 
-/// What the name of an entry says.
+/// Meaning of an entry's name.
 enum Name {
     Run(String),
     Value(Digest),
@@ -182,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// cluster §6: an unfinished run comes into no queue that was not applied. The default queue is always there.
+    /// cluster §6: an unfinished run needs a queue that was applied. The default queue always exists.
     #[test]
     fn unfinished_runs_need_a_queue_that_was_applied() {
         let rules = Rules { queues: [("batch".to_owned(), QueueRules::default())].into(), ..Rules::default() };

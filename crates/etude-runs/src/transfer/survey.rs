@@ -1,4 +1,4 @@
-//! What an export holds: which runs, as they are at this moment, and the values that they need.
+//! Content of an export: the chosen runs in their current state, and the values that they need.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,30 +9,30 @@ use etude_runtime::engine::{ArchivedRun, Captured, Engine, Error, Query, RunStat
 use super::{Export, Pack, Skipped, wire};
 use crate::header::{Granted, Header};
 
-/// Runs of one look at the list.
+/// Number of runs per page of the list.
 const PAGE: u32 = 1_000;
 
-/// An export that is made.
+/// An export in progress.
 pub(super) struct Survey<'e> {
     pub(super) engine: &'e dyn Engine,
     how: Export,
     pack: &'e mut Pack<'e>,
-    /// Bundles by the directories of apps, or why there is none.
+    /// Bundles by the directories of apps, or the reason why there is none.
     packed: BTreeMap<String, Result<Digest, String>>,
-    /// Bytes of values, or why they cannot be read.
+    /// Sizes of values in bytes, or the reason why they cannot be read.
     values: BTreeMap<Digest, Result<u64, String>>,
-    /// Runs that are left out.
+    /// Runs that are left out, by id.
     pub(super) skipped: BTreeMap<String, Skipped>,
-    /// Runs that were moved by this export, with where they stood and since when.
+    /// Runs that this export has moved, with their earlier state and its time.
     pub(super) gone: BTreeMap<String, (RunState, i64)>,
 }
 
 /// A run that goes into the file.
 pub(super) struct Chosen {
     pub(super) stamp: Stamp,
-    /// Where it stands, and since when.
+    /// State of the run, and the time of its last change.
     pub(super) since: (RunState, i64),
-    /// The hash of its lines.
+    /// The hash of the run's lines.
     pub(super) digest: Digest,
     pub(super) values: BTreeSet<Digest>,
 }
@@ -52,7 +52,7 @@ impl<'e> Survey<'e> {
             }
             let Some((run, stamp)) = self.run(&id)? else { continue };
             let lines = wire::to_lines(&run);
-            // Exactly what an import accepts.
+            // The same check as in an import.
             let needed = wire::parse(&id, &lines).and_then(|run| self.needed(&run));
             let (since, digest) = ((run.state, run.changed_at_ms), Digest::of(&lines));
             match needed {
@@ -60,7 +60,7 @@ impl<'e> Survey<'e> {
                 Err(why) => self.skip(&id, why),
             }
         }
-        // A run that was moved is in the file of an earlier round, and must be in this one.
+        // A moved run is in the file of an earlier round, and must be in this one.
         match self.gone.keys().find(|id| !chosen.contains_key(*id)) {
             Some(id) => {
                 let why = "a run that was moved cannot be read again".to_owned();
@@ -85,11 +85,11 @@ impl<'e> Survey<'e> {
         }
     }
 
-    /// A run as the file holds it; `None` if it is left out.
+    /// A run in the form of the file; `None` if it is left out.
     pub(super) fn run(&mut self, id: &str) -> Result<Option<(ArchivedRun, Stamp)>, Error> {
         let Captured { mut run, stamp, is_live } = match self.engine.capture(id) {
             Ok(captured) => captured,
-            // It was pruned just now.
+            // The run was pruned just now.
             Err(Error::Unknown(_)) => return Ok(None),
             Err(error @ Error::Damaged { .. }) => {
                 self.skip(id, error.to_string());
@@ -113,7 +113,7 @@ impl<'e> Survey<'e> {
         Ok(Some((run, stamp)))
     }
 
-    /// Whether a run that has not ended can be moved. It gets its app as a bundle then.
+    /// True if an unfinished run can be moved. It gets its app as a bundle then.
     fn can_move(&mut self, run: &mut ArchivedRun) -> bool {
         let id = run.run.id.clone();
         if !self.how.moves {
@@ -124,7 +124,7 @@ impl<'e> Survey<'e> {
         if run.run.placement.bundle.is_some() {
             return true;
         }
-        // What the user granted on this machine is granted nowhere else, and the run would not be the same one (K-54).
+        // Grants on this machine do not apply elsewhere, and the run would not be the same without them (K-54).
         match Header::parse(&run.run.header, &*self.engine.blobs()) {
             Ok(header) if header.request.granted == Granted::default() => {}
             Ok(_) => {
@@ -159,12 +159,12 @@ impl<'e> Survey<'e> {
         }
     }
 
-    /// Leaves a run out.
+    /// Leaves a run out, with the reason.
     pub(super) fn skip(&mut self, id: &str, why: String) {
         self.skipped.insert(id.to_owned(), Skipped { run_id: id.to_owned(), why, can_move: false });
     }
 
-    /// The values that a run needs, each of which can be read and is what its name says.
+    /// The values that a run needs. Each was read and matches its name.
     fn needed(&mut self, run: &ArchivedRun) -> Result<BTreeSet<Digest>, String> {
         let all: BTreeSet<Digest> =
             run.records.iter().flat_map(|record| &record.blobs).chain(&run.values).copied().collect();
@@ -176,7 +176,7 @@ impl<'e> Survey<'e> {
         Ok(all)
     }
 
-    /// The bytes of a value that was read once.
+    /// The size of a value in bytes. It is read once.
     pub(super) fn len(&mut self, value: Digest) -> Result<u64, String> {
         if let Some(found) = self.values.get(&value) {
             return found.clone();

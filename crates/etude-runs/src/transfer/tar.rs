@@ -1,4 +1,4 @@
-//! The archive of an export: a POSIX tar with one way only to write each entry, so that everything else is refused.
+//! The archive of an export: a POSIX tar with a single valid form for each entry, so that every other form is refused.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
@@ -6,13 +6,13 @@ use std::io::{self, BufReader, BufWriter, Read as _, Seek as _, SeekFrom, Write 
 use etude_core::digest::Digest;
 use etude_runtime::archive::{BLOCK, MAX_SIZE, header, padding};
 
-/// Characters of a name.
+/// Maximum length of a name, in bytes.
 const MAX_NAME: usize = 100;
 
 /// Name of the last entry.
 pub(super) const CHECKSUM: &str = "checksum";
 
-/// An archive that is written.
+/// Writer of an archive.
 pub(super) struct Writer<'f> {
     out: BufWriter<&'f File>,
     hasher: blake3::Hasher,
@@ -24,7 +24,7 @@ impl<'f> Writer<'f> {
         Self { out: BufWriter::with_capacity(256 * 1024, file), hasher: blake3::Hasher::new(), bytes: 0 }
     }
 
-    /// Begins a file of `len` bytes, which the caller writes then.
+    /// Begins a file of `len` bytes; the caller writes them next.
     pub(super) fn begin(&mut self, name: &str, len: u64) -> io::Result<()> {
         if len > MAX_SIZE || name.len() > MAX_NAME {
             return Err(io::Error::other(format!("`{name}` has {len} bytes; an archive can hold files up to 8 GiB")));
@@ -43,7 +43,7 @@ impl<'f> Writer<'f> {
         self.write(&[0; BLOCK][..padding(len)])
     }
 
-    /// A whole file.
+    /// Adds a whole file.
     pub(super) fn add(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
         let len = content.len() as u64;
         self.begin(name, len)?;
@@ -51,7 +51,7 @@ impl<'f> Writer<'f> {
         self.end(len)
     }
 
-    /// Ends the archive with its checksum. Its size in bytes.
+    /// Ends the archive with its checksum. Returns its size in bytes.
     pub(super) fn finish(mut self) -> io::Result<u64> {
         let checksum = format!("{}\n", self.hasher.finalize().to_hex());
         self.add(CHECKSUM, checksum.as_bytes())?;
@@ -65,14 +65,14 @@ impl<'f> Writer<'f> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) name: String,
-    /// Where its content begins.
+    /// Start of the content, as a byte offset into the archive.
     offset: u64,
     pub(super) len: u64,
-    /// The hash of its content.
+    /// The hash of the content.
     pub(super) digest: Digest,
 }
 
-/// Why an archive is refused: the entry, and what is wrong with it.
+/// Reason why an archive is refused: the entry and its fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) entry: String,
@@ -85,16 +85,16 @@ impl Fault {
     }
 }
 
-/// An archive whose checksum holds.
+/// Reader of an archive whose checksum is correct.
 pub(super) struct Reader {
     file: BufReader<File>,
     pub(super) entries: Vec<Entry>,
 }
 
-/// The archive while it is read for the first time.
+/// The first pass over an archive.
 struct Scan {
     file: BufReader<File>,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     len: u64,
     at: u64,
     hasher: blake3::Hasher,
@@ -126,7 +126,7 @@ impl Reader {
         }
     }
 
-    /// The content of a file. It fits into memory: the file of the archive has that many bytes.
+    /// The content of a file. It fits into memory: the archive file has at least that many bytes.
     pub(super) fn read(&mut self, entry: &Entry) -> Result<Vec<u8>, Fault> {
         let mut bytes = Vec::new();
         self.copy(entry, |part| {
@@ -136,7 +136,7 @@ impl Reader {
         Ok(bytes)
     }
 
-    /// Passes the content of a file on, part by part, and makes sure that it is what was checked.
+    /// Passes the content of a file on, part by part, and checks that it is the same as in the first pass.
     pub(super) fn copy(&mut self, entry: &Entry, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> Result<(), Fault> {
         let fail = |error: io::Error| Fault::new(entry.name.as_str(), format!("cannot be copied: {error}"));
         self.file.seek(SeekFrom::Start(entry.offset)).map_err(fail)?;
@@ -156,7 +156,7 @@ impl Reader {
 }
 
 impl Scan {
-    /// The next block, which is not part of the checksum yet.
+    /// Reads the next block, without adding it to the checksum.
     fn block(&mut self) -> Result<[u8; BLOCK], String> {
         let mut block = [0; BLOCK];
         self.has(BLOCK as u64)?;
@@ -172,7 +172,7 @@ impl Scan {
         }
     }
 
-    /// Reads the content of a file with what fills its last block. Its hash.
+    /// Reads the content of a file and the padding of its last block. Returns its hash.
     fn content(&mut self, len: u64) -> Result<Digest, String> {
         let fill = padding(len);
         self.has(len)
@@ -195,7 +195,8 @@ impl Scan {
         Ok(Digest::from_bytes(*hasher.finalize().as_bytes()))
     }
 
-    /// Compares the last entry, of `len` bytes, with what was read before it. Nothing follows it but the end of an archive.
+    /// Compares the last entry, of `len` bytes, with the checksum of the bytes before it. Only the end of the archive
+    /// may follow.
     fn check(&mut self, len: u64) -> Result<(), String> {
         let expected = format!("{}\n", self.hasher.finalize().to_hex());
         if len != expected.len() as u64 {
@@ -214,7 +215,7 @@ impl Scan {
     }
 }
 
-/// Name and size in a header, which must be the one that this program writes for them.
+/// Name and size in a header, which must be exactly the header that this program writes for them.
 fn parse(block: &[u8; BLOCK]) -> Result<(String, u64), String> {
     let of_another = || "has a header that etude does not write".to_owned();
     let end = block[..MAX_NAME].iter().position(|byte| *byte == 0).unwrap_or(MAX_NAME);

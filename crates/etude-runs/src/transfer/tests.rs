@@ -1,4 +1,4 @@
-//! Exports and imports between engines of this process.
+//! Tests of exports and imports between engines of this process.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ impl World {
         fs::read(self.path(name)).expect("the file")
     }
 
-    /// The names of what lies beside the directories.
+    /// The names of the files beside the directories.
     fn files(&self) -> Vec<String> {
         let entries = fs::read_dir(self.dir.path()).expect("a directory").map(|entry| entry.expect("an entry"));
         let files = entries.filter(|entry| entry.path().is_file());
@@ -117,7 +117,7 @@ fn ids(exported: &Exported) -> Vec<&str> {
     exported.skipped.iter().map(|skipped| skipped.run_id.as_str()).collect()
 }
 
-/// K-64: equal runs give equal bytes, wherever they are.
+/// K-64: equal runs give equal bytes on every engine.
 #[test]
 fn a_round_trip_gives_equal_bytes() {
     let world = World::new();
@@ -133,7 +133,7 @@ fn a_round_trip_gives_equal_bytes() {
     import(&third, &world.path("b.tar")).expect("an import");
     world.export(&third, "c.tar");
     assert!(world.bytes("a.tar") == world.bytes("b.tar") && world.bytes("b.tar") == world.bytes("c.tar"));
-    // It is a tar, and the last entry is the checksum of what is before its header.
+    // The archive is a tar, and the last entry is the checksum of the bytes before its header.
     let bytes = world.bytes("a.tar");
     let at = bytes.len() - 4 * 512;
     assert!(bytes[at..].starts_with(b"checksum\0"));
@@ -141,7 +141,7 @@ fn a_round_trip_gives_equal_bytes() {
     assert!(bytes.starts_with(b"manifest.json\0"));
 }
 
-/// K-65: what is there stays as it is, and an import can be repeated.
+/// K-65: existing runs stay as they are, and an import can be repeated.
 #[test]
 fn a_run_that_is_present_stays() {
     let world = World::new();
@@ -185,7 +185,7 @@ fn unfinished_runs_are_moved_and_live_ones_are_not() {
     assert_eq!(states, [RunState::Succeeded, RunState::Moved, RunState::Running, RunState::Moved]);
     assert!(matches!(first.claim(IDS[1]), Err(EngineError::Moved(_))));
     drop(live);
-    // What was moved before is neither in the next file nor left out of it.
+    // A run that was moved earlier is neither in the next file nor reported as left out.
     let later = world.try_export(&first, "later.tar", Export { moves: true }).expect("an export");
     assert_eq!((later.runs, later.moved, later.skipped), (2, 1, Vec::new()));
 
@@ -198,12 +198,12 @@ fn unfinished_runs_are_moved_and_live_ones_are_not() {
     let back = world.try_export(&second, "back.tar", Export { moves: true }).expect("an export");
     assert_eq!((back.runs, back.moved), (3, 2));
     assert!(world.bytes("move.tar") == world.bytes("back.tar"), "a look at a run changes nothing of it");
-    // One database accepts an id once.
+    // A database accepts an id once.
     assert_eq!(import(&first, &world.path("back.tar")).expect("an import").present, 3);
     assert_eq!(state(&first, IDS[1]), RunState::Moved);
 }
 
-/// K-54: what was granted on this machine is not taken elsewhere, and an app that cannot be packed stays.
+/// K-54: a run with grants on this machine stays, and so does a run whose app cannot be packed.
 #[test]
 fn a_run_that_cannot_be_moved_whole_is_left_out() {
     let world = World::new();
@@ -224,14 +224,14 @@ fn a_run_that_cannot_be_moved_whole_is_left_out() {
     assert_eq!(import(&world.memory("second"), &world.path("a.tar")).expect("an import"), Imported::default());
 }
 
-/// A store that does something when a value is opened for the n-th time.
+/// A store that interferes when a value is opened for the n-th time.
 #[derive(Debug)]
 struct Meddling {
     files: FileBlobs,
     engine: Mutex<Option<Weak<MemoryEngine>>>,
     opened: AtomicUsize,
     at: usize,
-    /// From this time on, nothing is opened.
+    /// From this opening on, every opening fails.
     fails_at: usize,
 }
 
@@ -292,7 +292,7 @@ fn a_run_that_changes_during_its_export_stays() {
     }
 }
 
-/// K-64: a file that holds too much and cannot be written again is reported with the runs that stayed.
+/// K-64: if the file has runs that stayed and cannot be written again, the error names these runs.
 #[test]
 fn a_file_that_cannot_be_written_again_is_reported() {
     let world = World::new();
@@ -306,7 +306,7 @@ fn a_file_that_cannot_be_written_again_is_reported() {
     assert_eq!(import(&second, &world.path("a.tar")).expect("an import").runs, 2, "what was moved is not lost");
 }
 
-/// A value that is gone keeps its run out of the file, and nothing is overwritten.
+/// A missing value keeps its run out of the file, and nothing is overwritten.
 #[test]
 fn a_run_whose_value_is_gone_is_left_out_and_no_file_is_overwritten() {
     let world = World::new();
@@ -317,7 +317,7 @@ fn a_run_whose_value_is_gone_is_left_out_and_no_file_is_overwritten() {
     let exported = world.export(&engine, "a.tar");
     assert_eq!((exported.runs, ids(&exported)), (2, vec![IDS[0]]));
     assert!(exported.skipped[0].why.contains(&lost), "{}", exported.skipped[0].why);
-    // So does a large result that is gone.
+    // A large result that is missing has the same effect.
     let journal = world.sqlite("journal");
     let result = format!(r#"{{"v":1,"more":"{}"}}"#, "x".repeat(300_000));
     for (id, result) in [(IDS[0], result.clone()), (IDS[1], r#"{"v":1}"#.to_owned())] {
@@ -335,7 +335,7 @@ fn a_run_whose_value_is_gone_is_left_out_and_no_file_is_overwritten() {
     assert_eq!(world.files(), ["a.tar"]);
 }
 
-/// An archive of these entries, with a checksum that fits.
+/// Writes an archive of these entries, with a correct checksum.
 fn packed(path: &Path, entries: &[(String, Vec<u8>)]) {
     let file = File::create(path).expect("a file");
     let mut writer = tar::Writer::new(&file);
@@ -352,7 +352,7 @@ fn entries(path: &Path) -> Vec<(String, Vec<u8>)> {
     all.iter().map(|entry| (entry.name.clone(), reader.read(entry).expect("its content"))).collect()
 }
 
-/// The import is refused, for this entry and reason, and nothing is written.
+/// Asserts that the import is refused, for this entry and reason, and that nothing is written.
 #[track_caller]
 fn is_refused(world: &World, file: &str, at: &str, reason: &str) {
     let target = world.path("target");
@@ -367,7 +367,7 @@ fn is_refused(world: &World, file: &str, at: &str, reason: &str) {
     assert!(!target.exists(), "a value was written");
 }
 
-/// K-65: the checksum is compared before anything else is believed.
+/// K-65: the checksum is compared before any other part is trusted.
 #[test]
 fn a_damaged_archive_is_refused() {
     let world = World::new();
@@ -394,7 +394,7 @@ fn a_damaged_archive_is_refused() {
     bytes[content] = b'F';
     put(&bytes);
     is_refused(&world, "a.tar", "checksum", "does not fit");
-    // A size that no file has reserves no memory.
+    // A size larger than the file reserves no memory.
     let mut bytes = whole.clone();
     bytes[124..135].copy_from_slice(b"77777777777");
     put(&bytes);
@@ -409,7 +409,7 @@ fn a_damaged_archive_is_refused() {
     is_refused(&world, "a.tar", "manifest.json", "has 8589934591 bytes, and the archive ends");
 }
 
-/// The entries of a whole archive, to be changed.
+/// The entries of a whole archive, as a basis for changes.
 struct Hostile {
     world: World,
     engine: MemoryEngine,
@@ -426,14 +426,14 @@ impl Hostile {
         Self { world, engine, whole }
     }
 
-    /// An archive with other entries is refused.
+    /// Asserts that an archive with other entries is refused.
     #[track_caller]
     fn refuses(&self, entries: &[(String, Vec<u8>)], at: &str, reason: &str) {
         packed(&self.world.path("a.tar"), entries);
         is_refused(&self.world, "a.tar", at, reason);
     }
 
-    /// An archive with another text in an entry is refused.
+    /// Asserts that an archive with another text in an entry is refused.
     #[track_caller]
     fn refuses_text(&self, name: &str, from: &str, to: &str, reason: &str) {
         let mut all = self.whole.clone();
@@ -444,7 +444,7 @@ impl Hostile {
         self.refuses(&all, name, reason);
     }
 
-    /// An archive with one more entry is refused for that.
+    /// Asserts that an archive with one more entry is refused because of it.
     #[track_caller]
     fn refuses_entry(&self, name: &str, content: &str, reason: &str) {
         let mut all = self.whole.clone();
@@ -458,7 +458,7 @@ impl Hostile {
     }
 }
 
-/// K-65: an archive whose checksum fits is refused for its entries.
+/// K-65: an archive with a correct checksum is refused for its entries.
 #[test]
 fn a_hostile_archive_is_refused() {
     let hostile = Hostile::new();
@@ -478,7 +478,7 @@ fn a_hostile_archive_is_refused() {
     hostile.refuses_entry(&value, "x", "is needed by no run");
     let large = format!("values/{}", Digest::of(b"\"large\""));
     hostile.refuses(&hostile.without(&large), "runs/", "which is not in the archive");
-    // A bundle is an app.
+    // A bundle must be an app.
     let (bundle, other) = (world.bundle(&hostile.engine).to_string(), Digest::of(b"no app").to_string());
     let mut all = whole.clone();
     for (name, content) in &mut all {
@@ -497,7 +497,7 @@ fn a_hostile_archive_is_refused() {
     }
 }
 
-/// K-65: an archive whose checksum fits is refused for what its runs say, with the line.
+/// K-65: an archive with a correct checksum is refused for the content of its runs, with the line.
 #[test]
 fn a_hostile_run_is_refused() {
     let hostile = Hostile::new();

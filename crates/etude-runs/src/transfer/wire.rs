@@ -1,5 +1,5 @@
-//! The forms of an export: its manifest, and the lines of a run. Headers, records, signals and results are texts of the journal, byte for
-//! byte.
+//! The forms of an export: its manifest, and the lines of a run. Headers, records, signals and results are texts of the
+//! journal, byte for byte.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,21 +19,21 @@ pub(super) const FORMAT: u64 = 1;
 /// The version of headers and results.
 const DOCUMENT: u64 = 1;
 
-/// What an archive says of itself.
+/// Manifest of an archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Manifest {
-    /// The version of the archive: [`FORMAT`], or that of another program.
+    /// The version of the archive: [`FORMAT`], or the version of another program.
     pub(super) format: u64,
     /// Number of runs.
     pub(super) runs: u64,
-    /// Number of those that have not ended.
+    /// Number of unfinished runs.
     pub(super) moved: u64,
     /// Number of values.
     pub(super) values: u64,
 }
 
-/// The version alone, which decides whether the rest can be read.
+/// The version alone, which decides if the rest can be read.
 #[derive(Deserialize)]
 struct Versioned {
     format: u64,
@@ -108,7 +108,7 @@ struct SignalLine<'a> {
     body: Cow<'a, str>,
 }
 
-/// What of a header or result is read here: the version, and a large value that lies beside it.
+/// The part of a header or result that is read here: the version, and a large value beside it.
 #[derive(Deserialize)]
 struct Beside {
     v: u64,
@@ -118,7 +118,7 @@ struct Beside {
     output_at: Option<(String, u64, u64, String)>,
 }
 
-/// The name of a queue or tenant, unless it is the default one.
+/// The name of a queue or tenant; `None` for the default one.
 fn named<'a>(name: Option<&'a String>, default: &str) -> Option<Cow<'a, str>> {
     name.filter(|name| *name != default).map(|name| name.as_str().into())
 }
@@ -172,10 +172,10 @@ fn run_line(of: &ArchivedRun) -> RunLine<'_> {
     }
 }
 
-/// The run of the id `id`, with all values that it needs.
+/// The run with the id `id`, with all values that it needs.
 ///
 /// # Errors
-/// What is wrong with which line.
+/// The faulty line and its fault.
 pub(super) fn parse(id: &str, bytes: &[u8]) -> Result<ArchivedRun, String> {
     let located = |number: usize| move |why: String| format!("line {number}: {why}");
     if bytes.last().is_some_and(|last| *last != b'\n') {
@@ -196,7 +196,7 @@ pub(super) fn parse(id: &str, bytes: &[u8]) -> Result<ArchivedRun, String> {
     Ok(run)
 }
 
-/// Adds what a line after the first one says.
+/// Adds the content of a line after the first one.
 fn add(run: &mut ArchivedRun, line: Line<'_>) -> Result<(), String> {
     if run.result.is_some() {
         return Err("comes after the `result`".to_owned());
@@ -283,7 +283,7 @@ fn of_record_line(line: RecordLine<'_>) -> Result<Record, String> {
     })
 }
 
-/// A text without a NUL, for which PostgreSQL has no name.
+/// Refuses a text with a NUL, which PostgreSQL cannot store.
 fn plain(name: &str, text: &str) -> Result<(), String> {
     if text.contains('\0') { Err(format!("`{name}` holds a NUL")) } else { Ok(()) }
 }
@@ -292,7 +292,7 @@ fn digest(hex: &str) -> Result<Digest, String> {
     Digest::from_hex(hex).ok_or_else(|| format!("`{hex}` is not a hash"))
 }
 
-/// Refuses a document without a version, or with one of the future.
+/// Refuses a document without a version, or with a newer one.
 fn version(body: &str, known: u64) -> Result<(), String> {
     let body = tree::of(body).map_err(|why| format!("is damaged: {why}"))?;
     match body.get("v").and_then(serde_json::Value::as_u64) {
@@ -302,7 +302,7 @@ fn version(body: &str, known: u64) -> Result<(), String> {
     }
 }
 
-/// The values that a run needs besides those of its records: its bundle, a large input, a large output.
+/// The values of a run besides those of its records: its bundle, a large input, a large output.
 fn values(run: &ArchivedRun) -> Result<Vec<Digest>, String> {
     let read = |what: &str, text: &str| {
         version(text, DOCUMENT).map_err(|why| format!("the {what} {why}"))?;
@@ -321,7 +321,7 @@ fn values(run: &ArchivedRun) -> Result<Vec<Digest>, String> {
 mod tests {
     use super::*;
 
-    /// The beginning of a file is what is written down about it, so that the form changes by intention only.
+    /// Pins the beginning of a file, so that the form changes by intention only.
     #[test]
     fn a_run_is_written_in_this_form() {
         let run = super::super::tests::archived("8dmwnz5ebmypx8x0", RunState::Failed);

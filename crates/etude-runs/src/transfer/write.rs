@@ -1,4 +1,4 @@
-//! Makes an export.
+//! Export: writes the archive and moves its runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,9 +13,9 @@ use super::tar::Writer;
 use super::wire::{self, FORMAT, Manifest};
 use super::{Error, Export, Exported, MANIFEST, Pack};
 
-/// Why no whole file was written.
+/// Reason why no whole file was written.
 enum Obstacle {
-    /// This run has changed since it was looked at.
+    /// This run has changed since it was chosen.
     Changed(String),
     Error(Error),
 }
@@ -38,14 +38,14 @@ pub(super) fn export(engine: &dyn Engine, how: Export, pack: &mut Pack<'_>, file
     })
 }
 
-/// Writes the file until it holds exactly the runs that are copied or moved. Those that are in it at the moment and are neither are in
-/// `stayed`.
+/// Writes the file until it holds exactly the runs that are copied or moved. Runs that are in the current file and are
+/// neither are in `stayed`.
 fn rounds(mut survey: Survey<'_>, file: &Path, stayed: &mut Vec<String>) -> Result<Exported, Error> {
     let mut is_written = false;
     loop {
         let chosen = survey.choose()?;
         let failed = |why: std::io::Error| Error::Write { path: file.to_owned(), why: why.to_string() };
-        // An archive that is not whole has no checksum, which every import refuses.
+        // An incomplete archive has no checksum, so every import refuses it.
         let part = Part::beside(file, Access::Owner).map_err(failed)?;
         let bytes = match write(&mut survey, &chosen, file, &part) {
             Ok(bytes) => bytes,
@@ -66,7 +66,7 @@ fn rounds(mut survey: Survey<'_>, file: &Path, stayed: &mut Vec<String>) -> Resu
         let not_moved = |source| Error::NotMoved { path: file.to_owned(), source };
         let others = leave(&mut survey, &leaving).map_err(not_moved)?;
         if !others.is_empty() {
-            // They must not be in the file, and those that are gone must.
+            // The changed runs must not be in the file, and the moved ones must.
             others.iter().for_each(|id| survey.skip(id, "was continued during the export".to_owned()));
             *stayed = others;
             continue;
@@ -82,7 +82,7 @@ fn rounds(mut survey: Survey<'_>, file: &Path, stayed: &mut Vec<String>) -> Resu
     }
 }
 
-/// Moves runs that are in the file. Returns those that have changed and stay.
+/// Moves runs that are in the file. Returns the runs that have changed and stay.
 fn leave(survey: &mut Survey<'_>, leaving: &[&Chosen]) -> Result<Vec<String>, engine::Error> {
     if leaving.is_empty() {
         return Ok(Vec::new());
@@ -94,7 +94,7 @@ fn leave(survey: &mut Survey<'_>, leaving: &[&Chosen]) -> Result<Vec<String>, en
     Ok(others)
 }
 
-/// Writes the archive `file` to `part`. Its size in bytes.
+/// Writes the archive `file` to `part`. Returns its size in bytes.
 fn write(
     survey: &mut Survey<'_>,
     chosen: &BTreeMap<String, Chosen>,
