@@ -1,4 +1,4 @@
-//! How long processes have executed a run: the time between two of them does not count.
+//! Active time of a run: the time between two processes does not count.
 
 use etude_process::blob::BlobStore;
 use etude_runtime::engine::{Engine, NewRun, Record};
@@ -7,7 +7,8 @@ use etude_runtime::record;
 use etude_runs::document::Document;
 use etude_runtime::clock::now_ms;
 
-/// How long a run was at work before, in milliseconds, and when it goes on: a run that is not resumed begins when it was created.
+/// Active time of a run before this process, in milliseconds, and the start of its current activity. An unresumed run starts
+/// when it was created.
 pub(crate) fn begun(
     engine: &dyn Engine,
     run: &NewRun,
@@ -21,8 +22,8 @@ pub(crate) fn begun(
     (before(engine, &run.id, records, created_at_ms, now), now)
 }
 
-/// Milliseconds that a run was executed before `began_at_ms`, when the current process continued it: what its last process
-/// noted or, after a process that died, what its effects took.
+/// Active time of a run, in milliseconds, until the current process continued it at `began_at_ms`. It is the time that the last
+/// process noted or, if that process died, the time of the run's effects.
 fn before(engine: &dyn Engine, run_id: &str, records: &[Record], created_at_ms: i64, began_at_ms: i64) -> u64 {
     let blobs: &dyn BlobStore = &*engine.blobs();
     let noted = engine.result(run_id).ok().flatten().and_then(|text| Document::from_journal(&text, blobs).ok());

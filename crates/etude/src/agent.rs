@@ -1,4 +1,4 @@
-//! What agents of a run may call: the port between a run's tool effects and `etude-tools`.
+//! Tools for the agents of a run: the port between tool effects and `etude-tools`.
 //!
 //! Nothing is loaded before the first agent asks: a run without agents starts no server and opens no folder.
 
@@ -52,41 +52,41 @@ use etude_packages::trust::{Approvals, Store};
 use etude_runs::header::{Granted, Header};
 use etude_tools::disk::Disk;
 
-/// What the user lets agents do, secrets resolved.
+/// Permissions that the user gives to agents, with resolved secrets.
 #[derive(Debug, Clone, Default)]
 pub struct Grants {
-    /// What may be done without asking.
+    /// Calls that are allowed without approval.
     pub policy: Policy,
-    /// Programs that may deny a call, whatever the policy says (B-11.3). Machines ask them themselves.
+    /// Programs that may deny a call, regardless of the policy (B-11.3). Machines run them themselves.
     pub guards: Vec<Command>,
-    /// Somebody can be asked, or the run may wait; else what needs asking is denied.
+    /// True if a person can be asked, or the run may wait. Otherwise calls that need approval are denied.
     pub can_ask: bool,
     /// MCP servers by name.
     pub servers: BTreeMap<String, ServerConfig>,
     /// All variables that MCP servers inherit.
     pub server_env: Vec<(OsString, OsString)>,
-    /// What must neither reach a model nor be written down, wherever a tool may have found it.
+    /// Secrets that must never reach a model or the disk, whatever their source.
     pub secrets: Vec<Secret>,
     /// Folders besides the app's that may be read.
     pub read: Vec<PathBuf>,
     /// Folders besides the app's that may be read and written.
     pub write: Vec<PathBuf>,
-    /// What programs of tools may reach besides the folders of tools; `None`: whatever the user may.
+    /// Reach of the programs of tools, besides the folders of tools; `None`: everything that the user can reach.
     pub sandbox: Option<Sandbox>,
-    /// The user's home, where skills of the user lie.
+    /// The user's home directory, which holds the user's skills.
     pub home: Option<PathBuf>,
-    /// What commands of Agent Applications are run with.
+    /// Settings for the commands of Agent Applications.
     pub applications: ApplicationAccess,
-    /// Where it is kept what the user has approved: agents know of nothing else that was only found.
+    /// The store of the user's approvals; `None`: agents see nothing of a project that needs approval.
     pub trust: Option<Store>,
-    /// Nothing is called: what stands in for tools and models.
+    /// Rehearsal that replaces tools and models: nothing is called.
     pub rehearsal: Option<Arc<Rehearsal>>,
-    /// Who confirms writes of pipelines in the state `assisted`.
+    /// Reviewer of the writes of pipelines in the state `assisted`: a person or a model.
     pub confirm: Confirm,
 }
 
 impl Grants {
-    /// With what the user grants one run besides.
+    /// These grants, extended by those that the user gives to one run.
     pub(crate) fn with(&self, granted: &Granted) -> Self {
         let mut all = self.clone();
         all.read.extend(granted.read.iter().cloned());
@@ -108,7 +108,6 @@ struct Inner {
     /// The app's own tools, if they have been read already.
     tools: Option<Arc<[AppTool]>>,
     run_id: String,
-    /// The input of the run.
     input: Json,
     caller_dir: String,
     processes: Arc<ProcessHost>,
@@ -117,9 +116,9 @@ struct Inner {
     last_lines: LastLines,
     invoker: Invoker,
     policy: Arc<Policy>,
-    /// The pipeline is in the state `assisted`.
+    /// Set if the pipeline is in the state `assisted`.
     assisted: Option<Assisted>,
-    /// The learned pipeline that the run is of.
+    /// Name of the learned pipeline that the run executes.
     learned: Option<String>,
     /// Learned pipelines that the agent may call while they are `active` (L-77).
     pipelines: Vec<Arc<PipelineTool>>,
@@ -128,11 +127,11 @@ struct Inner {
     set: OnceCell<Result<ToolSet, String>>,
     skills: OnceLock<Skills>,
     applications: OnceLock<Arc<Applications>>,
-    /// What is wrong with the app's own tools: those are left out.
+    /// Faults of the app's own tools; faulty tools are left out.
     faults: OnceLock<Vec<String>>,
 }
 
-/// The skills in reach, and which of them the user has approved.
+/// The skills in reach, and the user's approvals of skills.
 #[derive(Debug)]
 struct Skills {
     catalog: SkillCatalog,
@@ -189,7 +188,7 @@ impl RunTools {
         }))
     }
 
-    /// Ends what was started for the run's agents.
+    /// Stops the servers that were started for the run's agents.
     pub(crate) async fn close(&self) {
         if self.0.set.initialized() {
             self.0.servers.close().await;
@@ -210,7 +209,7 @@ impl ToolPort for RunTools {
 }
 
 impl Inner {
-    /// The tools in reach, made when they are first needed.
+    /// The tools in reach, built on first use.
     async fn set(&self) -> Result<&ToolSet, String> {
         let made = self.set.get_or_init(|| async {
             let Skills { catalog, trust, .. } = self.skills();
@@ -227,7 +226,7 @@ impl Inner {
             };
             let faults = diagnostics.iter().filter(|diagnostic| diagnostic.is_error());
             let reported = faults.map(|fault| format!("{}: {}", fault.file.path(), fault.message)).collect();
-            // The set is made once, and so is this.
+            // The set is built once, and so is the list of faults.
             let _ = self.faults.set(reported);
             let app = AppTools { tools, app_dir: self.app.display().to_string() };
             let host = Arc::clone(&self.processes);
@@ -240,7 +239,7 @@ impl Inner {
         made.await.as_ref().map_err(Clone::clone)
     }
 
-    /// The sandbox of programs: what the configuration says, and the folders that other tools may touch.
+    /// The sandbox of programs: the configured one, with the folders that other tools may touch.
     fn sandbox(&self, rules: &Sandbox, read: &[PathBuf]) -> Result<Sandbox, String> {
         let name = |path: &PathBuf| {
             let text = path.to_str().map(str::to_owned);
@@ -256,7 +255,7 @@ impl Inner {
         Ok(sandbox)
     }
 
-    /// The skills in reach, looked for when the first agent asks.
+    /// The skills in reach, discovered when the first agent asks.
     fn skills(&self) -> &Skills {
         self.skills.get_or_init(|| {
             let home = self.grants.home.as_deref();
@@ -267,7 +266,7 @@ impl Inner {
         })
     }
 
-    /// The applications in reach, looked for when they are first needed.
+    /// The applications in reach, discovered on first use.
     fn applications(&self) -> &Arc<Applications> {
         self.applications.get_or_init(|| {
             let (home, trust) = (self.grants.home.as_deref(), self.grants.trust.as_ref());
@@ -291,7 +290,7 @@ impl Inner {
         let listing = set.tools().await;
         let mut tools: Vec<AvailableTool> = listing.tools.iter().filter_map(|tool| self.available(tool)).collect();
         let unnamed = listing.tools.len() - tools.len();
-        // A server that cannot be reached is often reported with its address, keys included.
+        // The error of an unreachable server often contains its address, keys included.
         let reported =
             listing.problems.iter().map(|problem| self.redactor.redact(&self.last_lines.with_last_line(problem)));
         let mut problems: Vec<String> = reported.chain(self.faults.get().into_iter().flatten().cloned()).collect();
@@ -336,8 +335,8 @@ impl Inner {
         ToolList { tools, context, window_tokens, problems, model, tool_calling }
     }
 
-    /// A tool as a model and the journal receive it: servers may repeat what they were sent. `None` if its name holds a
-    /// secret, since by another one it could not be called.
+    /// A tool as models and the journal receive it, redacted: servers may repeat what they were sent. `None` if the name holds
+    /// a secret, because the tool could not be called by another name.
     fn available(&self, tool: &Tool) -> Option<AvailableTool> {
         if self.redactor.finds_in(&tool.name) {
             return None;
@@ -349,7 +348,7 @@ impl Inner {
         if self.redactor.finds_in_value(&reported.parameters) {
             reported.parameters = Arc::new(self.redactor.redact_value(Value::clone(&reported.parameters)));
         }
-        // What a server does no one knows: that it only reads is its own word.
+        // The effects of a server's tool are unverified: only the server says that a tool merely reads.
         let changes = tool.effect != Effect::Reads;
         let approval_key = tool.approval_key.template(&tool.name);
         Some(AvailableTool {
@@ -361,7 +360,7 @@ impl Inner {
         })
     }
 
-    /// Where the user is, if not in the app: requests name files as the user sees them.
+    /// The user's directory, if it is not the app: requests name files as the user sees them.
     fn system_context(&self, set: &ToolSet) -> String {
         if self.caller_dir.is_empty() || Path::new(&self.caller_dir) == self.app {
             return String::new();
@@ -372,7 +371,7 @@ impl Inner {
         format!("Relative paths in tool calls start in `{app}`. The user is in `{caller}`{reach}.\n\n")
     }
 
-    /// Calls a tool: whatever it is, its call passes a chain, and this is the end of that.
+    /// Calls a tool, at the end of its middleware chain.
     async fn call(self: Arc<Self>, call: ToolCall, cancel: CancellationToken) -> ToolReply {
         let is_step = call.name == APPLICATION_CALL;
         let mut checks = Checks {
@@ -384,18 +383,18 @@ impl Inner {
             redactor: Some(Arc::clone(&self.redactor)),
             ..Checks::default()
         };
-        // A confirmation asks for more than the policy does.
+        // A confirmation is required on top of the policy.
         let assisted = self.assisted.as_ref().filter(|_| self.grants.confirm == Confirm::Person);
         checks.is_confirmed_later = assisted.is_some_and(|assisted| assisted.must_confirm(&call));
         let found = tokio::select! {
             found = self.target(&call, &mut checks) => found,
-            // A server that does not start holds up neither a timeout nor the end of the run.
+            // A server that does not start must not delay a timeout or the end of the run.
             () = cancel.cancelled() => Err(ToolResult::cancelled()),
         };
         let (target, args) = found.unwrap_or_else(|result| (Target::Nothing(result), Arc::new(json!({}))));
         let invocation = Invocation {
             kind: Kind::Call,
-            // A command that a step calls is that step's work; the command itself passes a chain of its own.
+            // A command that a step calls is the work of that step; the command itself passes its own chain.
             name: if is_step { call.key.clone() } else { call.name.clone() },
             key: call.key.clone(),
             args: Arc::clone(&args),
@@ -406,10 +405,10 @@ impl Inner {
         self.invoker.invoke(invocation, form, || self.run_effect(target, args, call, cancel)).await
     }
 
-    /// What is called, its arguments, and what to check before.
+    /// The target of a call, its arguments, and the checks before it.
     ///
     /// # Errors
-    /// It cannot be called: what the model gets instead.
+    /// The call is impossible; the result is what the model receives instead.
     async fn target(
         self: &Arc<Self>,
         call: &ToolCall,
@@ -447,11 +446,11 @@ impl Inner {
         }
         let roots = match checks.roots.take() {
             Some(roots) => roots,
-            // Nothing could be checked.
+            // The call has failed without a set of tools, so there is nothing to check.
             None => Roots::new(&self.app, &[], &[])
                 .map_err(|error| broken(format!("the folder of the app cannot be opened: {error}")))?,
         };
-        // Resolved once: what is judged, what is asked about and what is touched.
+        // The path is resolved once: the same file is judged, asked about and touched.
         if let Some(path) = tool.path(members(&args)).map(str::to_owned) {
             let roots = roots.clone();
             checks.path = tokio::task::spawn_blocking(move || Arc::new(roots.resolve(&path))).await.ok();
@@ -465,14 +464,14 @@ impl Inner {
         Ok((target, args))
     }
 
-    /// The command of an application that is called. Its package is read, which may take long.
+    /// The application command that a call names. Reading its package may take long.
     async fn command(self: &Arc<Self>, arguments: &str) -> Result<etude_packages::applications::Call, ToolResult> {
         let (inner, arguments) = (Arc::clone(self), arguments.to_owned());
         let found = tokio::task::spawn_blocking(move || inner.applications().find(&arguments)).await;
         found.unwrap_or_else(|error| Err(ToolResult::terminal("ToolExecutionFailed", &error.to_string())))
     }
 
-    /// What stands in for a call that needs a confirmation of its own and has none (L-63, L-64).
+    /// The reply to a call that needs its own confirmation and has none (L-63, L-64).
     async fn unconfirmed(
         &self,
         tool: &Tool,
@@ -504,7 +503,7 @@ impl Inner {
         Some(ToolReply::Held { key: redact(key), question: redact(question), is_once: true })
     }
 
-    /// Does what is left when a call has passed its layers.
+    /// Runs the call after it has passed its middleware.
     async fn run_effect(
         &self,
         target: Target,
@@ -512,7 +511,7 @@ impl Inner {
         call: ToolCall,
         cancel: CancellationToken,
     ) -> ToolReply {
-        // A person's confirmation of a step is asked for first: a guard decides about what would be done now.
+        // A person confirms a step first, so that the guard decides about the call that runs next.
         if let Target::Tool(found, _) = &target
             && let Some(reply) = self.unconfirmed(&found.tool, &args, &call, &cancel).await
         {
@@ -531,7 +530,7 @@ impl Inner {
             Target::Reader => self.applications().activate(&call.arguments),
             Target::Command(command) => {
                 let is_step = call.name == APPLICATION_CALL;
-                // A stage restarts after an answer and would be asked again: its user answers beside the run.
+                // A stage restarts after a decision and would ask again, so its user decides outside the run.
                 let can_ask = self.grants.can_ask && call.stage_execution.is_none() || is_step;
                 let caller = Caller { is_step, can_ask, is_confirmed: call.is_confirmed };
                 let applications = Arc::clone(self.applications());
@@ -539,7 +538,8 @@ impl Inner {
                 return applications.invoke(*command, caller, run_effect, &self.invoker, cancel).await;
             }
             Target::Tool(found, judged) => {
-                // What was judged is a line with its words; what is executed has them beside it. Middleware may have made it another.
+                // The judged line contains its words; the executed one has them in separate arguments. Middleware may have
+                // changed the line.
                 let args = match judged.beside {
                     Some((line, written)) if line == args => written,
                     _ => args,
@@ -564,30 +564,30 @@ impl Inner {
     }
 }
 
-/// What a call turns out to be.
+/// The target of a call.
 enum Target {
-    /// It cannot be made.
+    /// The call is impossible.
     Nothing(ToolResult),
-    /// It reads a skill or a contract.
+    /// The call reads a skill or a contract.
     Reader,
-    /// It runs a command of an application.
+    /// The call runs a command of an application.
     Command(Box<etude_packages::applications::Call>),
-    /// It is one of the set, with what was judged about it.
+    /// A tool of the set, with the judged parts of the call.
     Tool(Found, Judged),
 }
 
-/// The parts of a call that its tool takes as they were judged.
+/// The parts of a call that its tool takes exactly as they were judged.
 #[derive(Default)]
 struct Judged {
     path: Option<Arc<PathArgument>>,
     withheld: Arc<Withheld>,
-    /// A command line with its words, and the same with arguments beside it (L-33).
+    /// A command line that contains its words, and the same call with separate arguments (L-33).
     beside: Option<(Arc<Value>, Arc<Value>)>,
-    /// The arguments as they were written.
+    /// The arguments as the caller wrote them.
     written: Option<Arc<Value>>,
 }
 
-/// The last line that each server has said: why one ends at once is on its stderr.
+/// The last line on each server's stderr, which usually explains why a server ended at once.
 #[derive(Debug, Clone, Default)]
 struct LastLines(Arc<Mutex<BTreeMap<String, String>>>);
 
@@ -597,7 +597,7 @@ impl LastLines {
         lines.insert(server.to_owned(), line.chars().take(MAX_LINE).collect());
     }
 
-    /// A problem with what its server has said.
+    /// A problem, extended by the last line of its server.
     fn with_last_line(&self, problem: &str) -> String {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = lines.iter().find(|(server, _)| problem.contains(&format!("`{server}`")));
@@ -605,5 +605,5 @@ impl LastLines {
     }
 }
 
-/// Most characters of a line that a server has said.
+/// Maximum length of a kept line, in characters.
 const MAX_LINE: usize = 300;

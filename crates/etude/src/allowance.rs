@@ -1,4 +1,4 @@
-//! What the queue of a fleet allows: grants of a submitter, and how processes of a run are kept (K-54, K-55).
+//! Permissions of a fleet's queue: the grants of a submitter, and the sandboxes of a run's processes (K-54, K-55).
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -13,18 +13,19 @@ use etude_runtime::engine::{Allow, QueueRules};
 use crate::definition::Definition;
 use etude_runs::header::Granted;
 
-/// What a queue does not allow.
+/// A grant or a step that a queue does not allow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denied {
     /// The member of the queue's rules that denies it.
     pub member: &'static str,
-    /// What is denied, in words.
+    /// The denied grant or step, in words.
     pub what: String,
-    /// A change of the app or of its configuration with which it would not be denied, as an imperative; `None`: only another queue takes it.
+    /// A change of the app or its configuration that lifts the denial, as an imperative; `None`: only another queue accepts the
+    /// run.
     pub remedy: Option<&'static str>,
 }
 
-/// What agents may do without a grant of the submitter.
+/// The remedy for a denied grant.
 const APPROVALS: &str = "state what agents may do in the app's `approvals`";
 
 /// The first grant of a submitter that the queue does not allow.
@@ -41,8 +42,7 @@ pub fn denied_grant(granted: &Granted, allow: &Allow) -> Option<Denied> {
     options.into_iter().find_map(of)
 }
 
-/// The grants of a run, where its queue allows them, on the machine that drives it. A folder counts as what it is there: a link
-/// leads nowhere that is not allowed.
+/// The grants that the run's queue allows on the machine that drives it. Folders are compared after their links are resolved.
 pub(crate) fn allowed(granted: Granted, allow: &Allow) -> Granted {
     let real = |folder: PathBuf| {
         let real = folder.canonicalize().ok()?;
@@ -64,13 +64,13 @@ fn is_within(folder: &Path, allow: &Allow) -> bool {
     is_plain && allow.folders.iter().any(|allowed| Path::new(allowed).is_absolute() && folder.starts_with(allowed))
 }
 
-/// The first step of a run that its queue does not allow. `agents` is the sandbox that programs of agents run in.
+/// The first step of a run that its queue does not allow. `agents` is the sandbox of the programs of agents.
 pub fn denied_step(definition: &Definition, agents: Option<&Sandbox>, rules: &QueueRules) -> Option<Denied> {
     if rules.is_untrusted && has_middleware(definition) {
         return Some(Denied { member: "untrusted", what: "the middleware of the app".to_owned(), remedy: None });
     }
     let fallback = definition.plan.fallback.iter().flat_map(|fallback| &fallback.sequence.steps);
-    // What an agent may call counts as the agent itself does.
+    // Pipelines that an agent may call count as steps.
     let called = definition.plan.pipeline_tools().flat_map(|tool| tool.sequence.steps.iter().flat_map(whole));
     definition.plan.steps().chain(fallback).chain(called).find_map(|step| {
         let member = denying(&step.kind, agents, rules)?;
@@ -79,7 +79,7 @@ pub fn denied_step(definition: &Definition, agents: Option<&Sandbox>, rules: &Qu
     })
 }
 
-/// A change with which a member of the rules would not deny a step that is kept like that. There is none where no sandbox keeps a program.
+/// A change that lifts the denial of a step by the rule `member`. None exists for programs that cannot be sandboxed.
 fn remedy(kind: &StepKind, kept: Keeping, member: &str) -> Option<&'static str> {
     let is_kept = matches!(kept, Keeping::Closed | Keeping::Network);
     match (kind, member) {
@@ -101,7 +101,7 @@ fn remedy(kind: &StepKind, kept: Keeping, member: &str) -> Option<&'static str> 
     }
 }
 
-/// A step with all that are inside it.
+/// A step with all steps nested in it.
 fn whole(step: &Arc<Step>) -> Vec<&Arc<Step>> {
     let mut found = vec![step];
     let mut at = 0;
@@ -112,13 +112,13 @@ fn whole(step: &Arc<Step>) -> Vec<&Arc<Step>> {
     found
 }
 
-/// Middleware of the app are programs that no sandbox keeps.
+/// True if the app has middleware; its programs run outside sandboxes.
 fn has_middleware(definition: &Definition) -> bool {
     let project = Project::of_app(&definition.app, Modules::Run);
     project.is_some_and(|project| !etude_invoke::pinned::files(&project).is_empty())
 }
 
-/// The member that denies a step.
+/// The member of the rules that denies a step.
 fn denying(kind: &StepKind, agents: Option<&Sandbox>, rules: &QueueRules) -> Option<&'static str> {
     let kept = keeping(kind, agents);
     if rules.is_untrusted && (kept == Keeping::Open || is_agent(kind) || reaches_out(kind)) {
@@ -132,10 +132,10 @@ fn denying(kind: &StepKind, agents: Option<&Sandbox>, rules: &QueueRules) -> Opt
     }
 }
 
-/// How the processes of a step are kept.
+/// Confinement of the processes of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keeping {
-    /// It starts none.
+    /// The step starts no process.
     NoProcess,
     /// In a sandbox without the network.
     Closed,
@@ -158,17 +158,17 @@ fn keeping(kind: &StepKind, agents: Option<&Sandbox>) -> Keeping {
     }
 }
 
-/// Whether a machine has programs of its own: no sandbox keeps them.
+/// True if a machine has programs of its own, which run outside sandboxes.
 fn has_programs(machine: &StageMachine) -> bool {
     !machine.guards.is_empty() || machine.on_failure.is_some()
 }
 
-/// Agents may start servers of tools and programs of packages, which no sandbox keeps.
+/// True for steps of agents: they may start tool servers and programs of packages, which run outside sandboxes.
 fn is_agent(kind: &StepKind) -> bool {
     matches!(kind, StepKind::Machine(_) | StepKind::Skill(_) | StepKind::Tool(_) | StepKind::Application(_))
 }
 
-/// Whether the sandbox of a step may reach files outside the app's directory. Paths with references may be anything.
+/// True if the sandbox of a step may reach files outside the app's directory. A path with references may point anywhere.
 fn reaches_out(kind: &StepKind) -> bool {
     let StepKind::Code(code) = kind else { return false };
     let paths = code.sandbox.iter().flat_map(|rules| rules.read.iter().chain(&rules.write));
@@ -180,7 +180,7 @@ fn reaches_out(kind: &StepKind) -> bool {
     })
 }
 
-/// No reference has a value.
+/// A scope in which no reference has a value.
 struct Nowhere;
 
 impl Scope for Nowhere {

@@ -1,4 +1,4 @@
-//! Apps: their pipelines, machines and skill (A-1), and finding one (A-1.1).
+//! Apps: their pipelines, machines and skill (A-1), and the search for an app (A-1.1).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use etude_tools::disk::Disk;
 use crate::definition::{self, Configuration, Definition, LoadError};
 use crate::{skill_mode, stage_machine};
 
-/// An app: a directory with definitions, and what the user's configuration says about them.
+/// An app: a directory of definitions, and the user's configuration for them.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -60,7 +60,7 @@ impl App {
         Ok(Self::new(Disk::open(dir)?, Configuration::default()))
     }
 
-    /// The app whose files are `disk`. `configuration`: what the user's configuration says about definitions.
+    /// The app whose files are `disk`. `configuration` holds the user's settings for definitions.
     pub fn new(disk: Disk, configuration: Configuration) -> Self {
         Self { disk, configuration }
     }
@@ -70,7 +70,7 @@ impl App {
         &self.disk
     }
 
-    /// Its pipelines, also those with faults, sorted by name.
+    /// Lists the pipelines, including invalid ones, sorted by name.
     pub fn pipelines(&self) -> Vec<Summary> {
         etude_spec::App::new(&self.disk).summaries().0
     }
@@ -95,7 +95,7 @@ impl App {
         }
     }
 
-    /// Gives up the configuration and keeps the opened directory.
+    /// Drops the configuration and returns the opened directory.
     pub fn into_disk(self) -> Disk {
         self.disk
     }
@@ -106,8 +106,8 @@ pub fn is_app(dir: &Path) -> bool {
     dir.join("pipelines").is_dir() || dir.join("machines").is_dir() || dir.join("SKILL.md").is_file()
 }
 
-/// The nearest app at or above `dir`. Where other users of the machine can put files, such as in `/tmp`, there is none: no one has
-/// named that directory, and running an app is trusting it.
+/// The nearest app at or above `dir`. Directories in which other users of the machine can put files, such as `/tmp`, are
+/// skipped: the user did not name that directory, and running an app means trusting it.
 pub fn find(dir: &Path) -> Option<PathBuf> {
     dir.ancestors().find(|above| is_app(above) && !is_of_others(above, dir)).map(Path::to_owned)
 }
@@ -117,12 +117,12 @@ pub fn of_others(dir: &Path) -> Option<PathBuf> {
     dir.ancestors().find(|above| is_app(above) && is_of_others(above, dir)).map(Path::to_owned)
 }
 
-/// True if what is put into `dir` is no other user's doing: an app that appears there may be used although no one names it.
+/// True if no other user can have put files into `dir`: an app that appears there may be used without being named.
 pub fn is_own(dir: &Path) -> bool {
     !is_of_others(dir, dir)
 }
 
-/// True if skills lie in `dir` itself: files `*.skill.md`, or directories with a SKILL.md.
+/// True if `dir` itself contains skills: files `*.skill.md`, or directories with a SKILL.md.
 pub fn has_skills(dir: &Path) -> bool {
     let is_skill_file = |path: &Path| path.to_str().is_some_and(|path| path.ends_with(".skill.md"));
     entries(dir).any(|path| is_skill_file(&path) || path.join("SKILL.md").is_file())
@@ -135,7 +135,7 @@ pub fn skill_folders(dir: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// What lies in `dir`; nothing if it cannot be read.
+/// Paths of the entries of `dir`; none if it cannot be read.
 fn entries(dir: &Path) -> impl Iterator<Item = PathBuf> {
     std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
 }

@@ -1,5 +1,5 @@
-//! Further attempts at runs that have ended (A-5.6, ADR 0041): what of the journal still counts, what starts again, and
-//! what the whole run may cost.
+//! Further attempts at ended runs (A-5.6, ADR 0041): the records that still count, the steps that run again, and the limits of
+//! the whole run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,30 +23,30 @@ pub use from::UnknownStep;
 
 mod from;
 
-/// What there is to do for a run.
+/// Next action for a run that should continue.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     /// The run succeeded: there is nothing to continue.
     Over,
-    /// It was interrupted or waits, and continues where it is.
+    /// The run was interrupted or waits, and continues where it stopped.
     Continues,
-    /// It continues with this: a new attempt, or new limits for the current one.
+    /// The run continues with a new attempt, or with new limits for the current one.
     Attempt(Continuation),
 }
 
-/// Why a run cannot be continued as asked.
+/// Reason why a run cannot continue as requested.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// It would fail at once.
+    /// The attempt would exceed its budget at once.
     #[error(transparent)]
     Exhausted(#[from] Exhausted),
-    /// There is no such step to start again from.
+    /// The step to restart from does not exist.
     #[error(transparent)]
     UnknownStep(#[from] UnknownStep),
-    /// It is in another engine (K-64).
+    /// The run is in another engine (K-64).
     #[error("run `{0}` was moved to another engine and continues there")]
     Moved(String),
-    /// Its journal cannot be read.
+    /// The run's journal cannot be read.
     #[error("the journal of run `{run_id}` cannot be read: {why}")]
     Damaged {
         /// The run whose records were read.
@@ -56,21 +56,21 @@ pub enum Refused {
     },
 }
 
-/// A run, to be continued.
+/// A run to continue, with its current definition.
 #[derive(Debug)]
 pub struct Ended<'a> {
-    /// What the journal knows of it.
+    /// The run as the journal has it.
     pub view: &'a RunView,
-    /// What it is a run of, as that is now.
+    /// The run's definition in its current form.
     pub definition: &'a Definition,
-    /// Where large values are kept.
+    /// The store of large values.
     pub blobs: &'a Arc<dyn BlobStore>,
-    /// New limits for the whole run; what is not given stays.
+    /// New limits for the whole run; a limit of `None` stays as it is.
     pub limits: Limits,
 }
 
 impl Ended<'_> {
-    /// What `runs resume` does: completed steps are kept, and what did not succeed starts again.
+    /// Plans `runs resume`: completed steps are kept, and the others run again.
     ///
     /// # Errors
     /// The run would fail at once, or its journal is damaged.
@@ -92,11 +92,11 @@ impl Ended<'_> {
         }
     }
 
-    /// What `runs retry --from STEP` does: the outcome of `step` and of everything after it is discarded as well,
-    /// and no cached output, which may be that very outcome, stands for it.
+    /// Plans `runs retry --from STEP`: the outcomes of `step` and of all later steps are discarded as well, and no cached
+    /// output, possibly that same outcome, replaces them.
     ///
     /// # Errors
-    /// As those of [`Ended::resume`]; there is no such step.
+    /// The errors of [`Ended::resume`], or an unknown step.
     pub fn retry(&self, step: &str) -> Result<Continuation, Refused> {
         if self.view.row.state == RunState::Moved {
             return Err(Refused::Moved(self.view.row.id.clone()));
@@ -108,8 +108,8 @@ impl Ended<'_> {
         Ok(self.restarting(&discarded.parts(), &remains, next))
     }
 
-    /// With the parts that the attempt starts again, where an answer may have been given together with another one: a question of
-    /// them asks by itself (L-49).
+    /// Adds the parts that the attempt restarts to a plan whose questions are asked together: a restarted question is asked
+    /// alone, because its earlier answer may have been given together with another one (L-49).
     fn restarting(&self, discarded: &[String], remains: &Remains, mut next: Continuation) -> Continuation {
         if self.definition.plan.asks_together() {
             let parts = discarded.iter().chain(&remains.unfinished).cloned();
@@ -131,12 +131,12 @@ impl Ended<'_> {
         text.map(|text| Document::from_journal(text, &**self.blobs)).transpose().map_err(|why| self.damaged(why))
     }
 
-    /// What the last attempt has left to do.
+    /// The work that the last attempt has left to do.
     fn remains(&self) -> Result<Remains, Refused> {
         if let Some(remains) = self.document()?.and_then(|document| document.remains) {
             return Ok(remains);
         }
-        // An interrupted run has not said it yet, nor has one that an earlier version of the program ended.
+        // The result document lacks this for an interrupted run, and for one that an earlier version of etude ended.
         let definition = self.definition;
         let start = self.header()?.start(&self.view.run, &definition.app, &self.view.records, &**self.blobs);
         driver::remains(&definition.plan, start, self.view.records.clone(), Arc::clone(self.blobs))
@@ -163,7 +163,7 @@ impl Ended<'_> {
         if self.limits.timeout_ms.is_none() {
             return Ok(Continuation { limits, without: Vec::new(), ..now });
         }
-        // What is written down about the old budget ends nothing; the time that it has taken counts for the new one.
+        // Records of the old time budget are void; the time already used counts towards the new one.
         let timer = time_budget(&self.definition.plan);
         let is_void = |(_, record): &(usize, &Record)| {
             record.key == timer.as_str()
@@ -177,11 +177,11 @@ impl Ended<'_> {
         Ok(Continuation { limits, without, used_ms, at_ms: now_ms(), ..now })
     }
 
-    /// The next attempt, without the outcomes of the pipeline that `discards` names.
+    /// The next attempt, without the pipeline outcomes that `discards` selects.
     fn attempt(&self, remains: &Remains, discards: &dyn Fn(usize, &Record) -> bool) -> Result<Continuation, Refused> {
         let (records, plan) = (&self.view.records, &self.definition.plan);
         let last = Continuation::last(records);
-        // Its process died before anything happened: it is the same attempt.
+        // If the process died before anything happened, the attempt keeps its number.
         let last = last.map(|(_, last)| last);
         let begins = last.as_ref().and_then(|last| record::attempt_begins(records, last.number));
         let is_untouched = begins.is_some_and(|at| records[at..].iter().all(is_note));
@@ -210,8 +210,8 @@ impl Ended<'_> {
         Ok(Continuation { number, scope, without, limits, usage, used_ms, at_ms: now_ms(), refresh, restarts })
     }
 
-    /// Time that all attempts have taken so far: of this one, what is gone of its time budget or, if it has none, what its effects
-    /// took, and no more than it lasted.
+    /// Time used by all attempts so far, in milliseconds. For the last attempt: the used part of its time budget or, without a
+    /// budget, the time of its effects, but at most its duration.
     fn used_ms(&self, last: Option<&Continuation>) -> Result<u64, Refused> {
         let records = &self.view.records;
         let (begun_at, before) = last.map_or((self.view.run.created_at_ms, 0), |last| (last.at_ms, last.used_ms));
@@ -238,8 +238,8 @@ impl Ended<'_> {
         Ok(before.saturating_add(taken.sum::<u64>().min(lasted)))
     }
 
-    /// The place of the first record whose time is not in [`Continuation::used_ms`] of the last one. A new limit within an attempt
-    /// adds the time so far; in journals of earlier versions it did not.
+    /// Index of the first record whose time is missing from [`Continuation::used_ms`] of the last continuation. A new limit
+    /// within an attempt adds the time so far; in journals of earlier versions it did not.
     fn booked_until(&self, last: Option<&Continuation>) -> usize {
         let records = &self.view.records;
         let Some(last) = last else { return 0 };
@@ -259,13 +259,13 @@ fn first() -> Continuation {
     Continuation { number: 1, scope: 1, without, limits, usage, used_ms: 0, at_ms: 0, refresh: false, restarts }
 }
 
-/// True for a record that tells of nothing that happened in an attempt.
+/// True for a record that does not prove activity in an attempt.
 fn is_note(record: &Record) -> bool {
     record.key.starts_with('!') && ![record::CANCEL, record::RESUMED].contains(&record.key.as_str())
 }
 
-/// True for a record beside the pipeline that is of no account for the next attempt: those of constructor and destructor,
-/// whose effects have other keys there, cancellations, deadlines and the clock.
+/// True for a record outside the pipeline that does not count for the next attempt: those of constructor and destructor, whose
+/// effects get other keys there, cancellations, deadlines and the clock.
 fn is_left_behind(key: &str, plan: &Plan, is_new_scope: bool) -> bool {
     if key.starts_with('!') {
         return [record::CANCEL, record::CLOCK].contains(&key) || key.starts_with("!deadline/");

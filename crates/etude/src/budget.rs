@@ -1,4 +1,4 @@
-//! Budgets of whole runs, as another attempt meets them.
+//! Budgets of whole runs, as they apply to another attempt.
 
 use std::collections::BTreeSet;
 
@@ -8,19 +8,19 @@ use etude_core::model::{Tier, Usage};
 use etude_core::report::duration;
 use etude_runtime::host::ModelPort;
 
-/// A limit of money that nothing would keep: what the answers of these models cost is not known.
+/// A cost limit that cannot be enforced, because the prices of these models are unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the cost of the run cannot be limited: the price of {} is not known; state it under `prices` in etude.yaml",
     named(.models)
 )]
 pub struct Unpriced {
-    /// The models, as `provider/model`.
+    /// Models without a price, as `provider/model`.
     pub models: Vec<String>,
 }
 
 impl Unpriced {
-    /// The failure of a run that does not start because of it.
+    /// The failure of a run that does not start for this reason.
     pub(crate) fn failure(&self) -> Failure {
         Failure::new(FailureKind::Environment, self.to_string())
     }
@@ -30,7 +30,7 @@ fn named(models: &[String]) -> String {
     models.iter().map(|model| format!("`{model}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Refuses a limit of money on a run that may ask the models of `tiers`, if the price of one of them is not known.
+/// Refuses a cost limit on a run that may call the models of `tiers`, if one of them has no known price.
 ///
 /// # Errors
 /// The models without a price.
@@ -52,20 +52,20 @@ pub(crate) async fn priced(models: &dyn ModelPort, tiers: BTreeSet<Tier>, limits
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("run `{run_id}` would fail at once: it has used {used} of its budget of {limit}")]
 pub struct Exhausted {
-    /// The run that cannot get another attempt within this budget.
+    /// Id of the run that cannot get another attempt within this budget.
     pub run_id: String,
     /// The used part with its unit: tokens, US dollars or a duration.
     pub used: String,
     /// The limit in the unit of `used`.
     pub limit: String,
-    /// The option that raises it, with a value that is enough to continue.
+    /// The option that raises the limit, with a value that is enough to continue.
     pub option: String,
-    /// What all attempts have cost.
+    /// Usage of all attempts together.
     pub spent: Usage,
 }
 
-/// Refuses an attempt whose budget is used up. `is_over` says that the run ended for want of one: then even the last token
-/// of it is of no use.
+/// Refuses an attempt whose budget is used up. `is_over`: the run ended because of a budget; then reaching the limit exactly is
+/// refused as well.
 ///
 /// # Errors
 /// The budget that is used up.
@@ -97,7 +97,7 @@ pub(crate) fn exhausted(
     Ok(())
 }
 
-/// The option with which a run that used up a budget can be continued. `None` if no budget was used up.
+/// The option with which a run that used up a budget can continue. `None` if no budget was used up.
 pub fn raised(limits: &Limits, spent: &Usage, message: &str) -> Option<String> {
     let tokens = spent.input_tokens + spent.output_tokens;
     if limits.max_tokens.is_some_and(|limit| tokens >= limit) {
@@ -112,14 +112,14 @@ pub fn raised(limits: &Limits, spent: &Usage, message: &str) -> Option<String> {
     Some(format!("--timeout {}", more_time(limit)))
 }
 
-/// Twice as much, in two digits.
+/// Twice the used tokens, rounded up to two digits.
 fn more_tokens(used: u64) -> u64 {
     let twice = used.saturating_mul(2).max(10);
     let unit = 10_u64.pow(twice.ilog10().saturating_sub(1));
     twice.div_ceil(unit).saturating_mul(unit)
 }
 
-/// Twice as much: whole dollars, or cents below one.
+/// Twice the used amount, rounded up: whole dollars, or cents below one dollar.
 fn more_money(used: f64) -> String {
     let twice = used * 2.0;
     if twice >= 1.0 {
@@ -129,7 +129,7 @@ fn more_money(used: f64) -> String {
     }
 }
 
-/// Twice as much, in whole seconds or minutes.
+/// Twice the used time, rounded up to whole seconds or minutes.
 fn more_time(used_ms: u64) -> String {
     let seconds = used_ms.saturating_mul(2).div_ceil(1000).max(1);
     if seconds > 120 { format!("{}m", seconds.div_ceil(60)) } else { format!("{seconds}s") }

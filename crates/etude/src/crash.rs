@@ -1,5 +1,4 @@
-//! Runs that end because nothing can go on with them: workers died with them, their journal has a gap, or what they are runs of
-//! is gone.
+//! Runs that end because they cannot continue: their workers died, their journal has a gap, or their definition is gone.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use etude_runs::document::Document;
 use etude_runs::inspect::{self, Replayed};
 use etude_runs::target::Target;
 
-/// The failure of a run that took all of these workers down (K-35).
+/// The failure of a run whose workers, all of `dead`, died one after the other (K-35).
 pub fn failure(view: &RunView, dead: &[String]) -> Failure {
     let last = view.records.iter().rev().find(|record| !record.key.starts_with('!'));
     let last = last
@@ -29,8 +28,8 @@ pub fn gap(position: u64) -> Failure {
     Failure::new(FailureKind::Environment, message)
 }
 
-/// Ends a run with a failure, as it is; of the kind `cancelled` it ends as cancelled. Neither its steps nor its destructor run;
-/// `etude runs resume` continues it.
+/// Ends a run with a failure, in its current state; the kind `cancelled` ends it as cancelled. Neither its steps nor its
+/// destructor run; `etude runs resume` continues it.
 ///
 /// # Errors
 /// Another process has the run, or the journal fails.

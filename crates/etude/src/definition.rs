@@ -1,4 +1,4 @@
-//! From an app's files to what is run.
+//! Definitions: the files of an app, loaded as a plan to run.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use etude_runs::target::Target;
 use etude_spec::learned::Pinned;
 use etude_tools::disk::Disk;
 
-/// What to run: a plan with the files that define it.
+/// A plan, with the files that define it.
 #[derive(Debug, Clone)]
 pub struct Definition {
     /// Pipeline, machine or skill, with its name.
@@ -36,17 +36,17 @@ pub struct Definition {
     pub input: InputDecl,
     /// The files that define the run, relative to the app's directory.
     pub files: Vec<String>,
-    /// The app's tools, if the definition holds only with them. Else they are read when an agent asks for them.
+    /// The app's tools, if the definition needs all of them to be valid. `None`: they are read when an agent asks for them.
     pub tools: Option<Arc<[AppTool]>>,
-    /// What is worth knowing about the definitions although they hold.
+    /// Diagnostics of a valid definition.
     pub warnings: Vec<Diagnostic>,
-    /// Its state and content, if it is a learned pipeline.
+    /// State and content of a learned pipeline; `None` for other definitions.
     pub learned: Option<Pinned>,
 }
 
 impl Definition {
-    /// The learned pipeline in the state that holds: the program may have taken it out of `active` (2.11). Where the journal does not
-    /// show that it is active, its writes are confirmed.
+    /// The learned pipeline in its effective state: the program may have taken it out of `active` (2.11). If the journal does
+    /// not show it as active, its writes need confirmation.
     pub(crate) fn learned_now(&self, engine: &dyn Engine) -> Option<Pinned> {
         let pinned = self.learned.clone()?;
         let is_active = || {
@@ -60,19 +60,19 @@ impl Definition {
         Some(Pinned { state, ..pinned })
     }
 
-    /// The tiers whose models the run asks, unless it deviates.
+    /// Tiers of the models that the run calls, unless it deviates.
     pub fn tiers(&self) -> BTreeSet<Tier> {
         self.plan.steps().filter_map(|step| tier(&step.kind)).collect()
     }
 
-    /// The tiers whose models the run may ask, also after a deviation and in pipelines that its agent calls.
+    /// Tiers of the models that the run may call, also after a deviation and in pipelines that its agent calls.
     pub fn all_tiers(&self) -> BTreeSet<Tier> {
         let fallback = self.plan.fallback.iter().flat_map(|fallback| &fallback.sequence.steps);
         let tools = self.plan.pipeline_tools().flat_map(|tool| &tool.sequence.steps);
         self.plan.steps().chain(fallback).chain(tools).filter_map(|step| tier(&step.kind)).collect()
     }
 
-    /// The variables of etude's environment that steps take values from (`env: {NAME: {from_env: VARIABLE}}`).
+    /// Variables of etude's environment that steps take values from (`env: {NAME: {from_env: VARIABLE}}`).
     pub fn env_from(&self) -> BTreeSet<&str> {
         let tools = self.plan.pipeline_tools().flat_map(|tool| &tool.sequence.steps);
         let code = self.plan.steps().chain(tools).filter_map(|step| match &step.kind {
@@ -82,7 +82,7 @@ impl Definition {
         code.flat_map(|code| &code.env_from).map(|(_, source)| source.as_str()).collect()
     }
 
-    /// The steps whose processes must be in a sandbox. Programs of agents are, too, if `agents` is true.
+    /// Names of steps whose processes must run in a sandbox. `agents`: programs of agents must, too.
     pub fn sandboxed(&self, agents: bool) -> Vec<String> {
         let is_sandboxed = |kind: &StepKind| match kind {
             StepKind::Code(code) => code.sandbox.is_some(),
@@ -91,14 +91,14 @@ impl Definition {
         };
         let fallback = self.plan.fallback.iter().flat_map(|fallback| &fallback.sequence.steps);
         let tools = self.plan.pipeline_tools().flat_map(|tool| &tool.sequence.steps);
-        // Where there are no sandboxes, such a pipeline is not a tool.
+        // Without sandbox support, such a pipeline is not available as a tool.
         let tools = tools.filter(|_| sandbox::support().is_ok());
         let steps = self.plan.steps().chain(fallback).chain(tools).filter(|step| is_sandboxed(&step.kind));
         steps.map(|step| step.name.clone()).collect()
     }
 }
 
-/// The tier whose model a step asks.
+/// The tier of the model that a step calls.
 fn tier(kind: &StepKind) -> Option<Tier> {
     match kind {
         StepKind::Llm(llm) => Some(llm.tier),
@@ -108,29 +108,29 @@ fn tier(kind: &StepKind) -> Option<Tier> {
     }
 }
 
-/// Why there is nothing to run.
+/// Reason why a definition could not be loaded.
 #[derive(Debug)]
 pub enum LoadError {
-    /// The app has no such pipeline.
+    /// The app has no definition of this name.
     Unknown {
-        /// The pipelines that it has.
+        /// Names of the definitions of the same type that the app has.
         known: Vec<String>,
     },
-    /// A definition does not hold, possibly that of the constructor or the destructor.
+    /// A definition is invalid, possibly that of the constructor or the destructor.
     Invalid(Vec<Diagnostic>),
 }
 
-/// The app's tools: agents and stages call them, so a definition that does not hold stops before anything starts.
+/// The app's tools. Agents and stages call them, so an invalid tool stops the run before anything starts.
 pub(crate) fn tools_of(disk: &Disk) -> Result<Arc<[AppTool]>, LoadError> {
     let (tools, found) = etude_spec::tool::load(disk);
     if found.iter().any(Diagnostic::is_error) { Err(LoadError::Invalid(found)) } else { Ok(tools.into()) }
 }
 
-/// More files below `tools/` are not pinned: it then holds data, or somebody's dependencies.
+/// Maximum number of pinned files. A larger `tools/` holds data or vendored dependencies, and the rest of it is not pinned.
 const MAX_TOOLS: usize = 2_000;
 
-/// Adds the app's shared tools: steps call them and import from them, so they are part of what is run. So are the files that
-/// their commands name: an approved call must run what was there when it was approved.
+/// Adds the app's shared tools: steps call and import them, so they belong to the definition. The files that their commands
+/// name belong to it as well: an approved call must run the program that was approved.
 pub(crate) fn add_tools(disk: &Disk, files: &mut Vec<String>) {
     add_below(disk, "tools", files);
     let (tools, _) = etude_spec::tool::load(disk);
@@ -155,27 +155,27 @@ fn add_below(disk: &Disk, dir: &str, files: &mut Vec<String>) {
     }
 }
 
-/// What the user's configuration says about definitions.
+/// The user's configuration for definitions.
 #[derive(Debug, Clone, Default)]
 pub struct Configuration {
-    /// About machines, which steps may run.
+    /// Rules for machines, which steps may run.
     pub machines: Rules,
-    /// How agents work, unless something else is said: that of `fallback: skill`.
+    /// Defaults for agents: those of `fallback: skill`.
     pub agent: Defaults,
 }
 
 /// Loads the pipeline `name` of the app in `disk`, with constructor and destructor.
 ///
 /// # Errors
-/// There is no such pipeline, or a definition does not hold.
+/// The pipeline does not exist, or a definition is invalid.
 pub fn load(disk: &Disk, name: &str, configuration: &Configuration) -> Result<Definition, LoadError> {
     load_from(App::new(disk), disk, name, configuration)
 }
 
-/// The same for the candidate `name` of `learned/`.
+/// Loads the candidate `name` of `learned/` in the same way.
 ///
 /// # Errors
-/// The candidate does not exist, or a definition does not hold.
+/// The candidate does not exist, or a definition is invalid.
 pub fn load_candidate(disk: &Disk, name: &str, configuration: &Configuration) -> Result<Definition, LoadError> {
     load_from(App::of_candidate(disk, name), disk, name, configuration)
 }
@@ -227,7 +227,7 @@ fn load_from(app: App<'_>, disk: &Disk, name: &str, configuration: &Configuratio
                 learned: Pinned::find(disk, base, name),
             })
         }
-        // A directory without a definition is a warning, and no pipeline.
+        // A directory without a definition is a warning, not a pipeline.
         None if !diagnostics.iter().any(Diagnostic::is_error) => {
             let known = discovery.pipelines.iter().filter(|known| *known != name).cloned().collect();
             Err(LoadError::Unknown { known })
@@ -240,7 +240,7 @@ fn load_from(app: App<'_>, disk: &Disk, name: &str, configuration: &Configuratio
 mod tests {
     use super::*;
 
-    /// SECURITY.md: what an approved call runs is part of the definition, wherever in the app it lies.
+    /// SECURITY.md: programs of approved calls are part of the definition, wherever in the app they lie.
     #[test]
     fn programs_of_tools_are_part_of_the_definition() {
         let dir = tempfile::tempdir().expect("a directory");

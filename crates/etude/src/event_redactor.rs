@@ -1,8 +1,8 @@
-//! What is reported of machines of stages, to people and in result documents: without the secrets that are known, and with
-//! the time where the machine, which has no clock, leaves it out.
+//! Redaction of events and result documents for observers. Events of machines also get the time here, because a machine has no
+//! clock.
 //!
-//! Scripts print what they like, and what they print may end up in a reason, in the tail of stderr or in an event. What a
-//! stage hands on as its `output` or `parsed` is data and stays as it is.
+//! Scripts print anything, and their output may end up in a reason, in the tail of stderr or in an event. The `output` and
+//! `parsed` values that a stage passes on are data and stay unchanged.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use etude_runtime::clock;
 
-/// Stands between a run and the observer.
+/// The redactor between a run and its observer.
 pub(crate) struct EventRedactor {
     redactor: Redactor,
 }
@@ -27,7 +27,7 @@ impl EventRedactor {
         Self { redactor: Redactor::new(secrets.iter()) }
     }
 
-    /// Passes on what happens.
+    /// Redacts an event and passes it on.
     pub(crate) fn pass_on(&self, progress: Progress<'_>, emit: &mut (dyn FnMut(Progress<'_>) + Send)) {
         match progress {
             Progress::Machine { event: Event::Stage { name, payload }, rows, is_replay } => {
@@ -61,8 +61,8 @@ impl EventRedactor {
         }
     }
 
-    /// Redacts an event that quotes outputs, arguments or errors; `None` if the event quotes nothing. Labels are cut from
-    /// elements, and arguments from what was sent.
+    /// Redacts an event that quotes outputs, arguments or errors; `None` for other events. Labels are cut from elements, and
+    /// arguments from the request.
     fn work(&self, event: &Event) -> Option<Event> {
         let mut redact = event.clone();
         match &mut redact {
@@ -121,14 +121,14 @@ impl EventRedactor {
     fn cleaned(&self, json: &Json) -> Json {
         match (json.value(), json.text()) {
             (Ok(value), _) => Json::of(&self.redactor.redact_value(value)),
-            // What cannot be looked into is still a text, and keys stand in it as they are escaped for JSON.
+            // A value that is too deep or too large to parse is redacted as text, with the keys escaped for JSON.
             (Err(_), Ok(text)) => Json::trusted(self.redactor.redact(&text)),
             (Err(_), Err(_)) => json.clone(),
         }
     }
 }
 
-/// Keys that are known do not stand in what steps print on stderr, wherever the step has them from.
+/// Redacts known keys in the stderr of steps, whatever their source.
 #[derive(Debug)]
 pub(crate) struct KeyRedactor(Redactor);
 
@@ -168,7 +168,7 @@ mod tests {
         shown
     }
 
-    /// labels of elements are cut from the elements, and reasons quote outputs; neither shows a secret.
+    /// labels are cut from elements and reasons quote outputs; neither shows a secret.
     #[test]
     fn elements_and_rejections_show_no_secrets() {
         let item = Item { index: 7, label: Some(format!("user {KEY}").into()) };

@@ -1,4 +1,4 @@
-//! How a run's effects pass the middleware chain: processes, model calls and commands as invocations.
+//! Middleware around a run's effects: processes, model calls and commands as invocations.
 
 pub mod agent;
 mod effect_middleware;

@@ -1,13 +1,13 @@
-//! `etude` as a library: find an app, check it, run its pipelines, resume interrupted runs.
+//! The `etude` library: find an app, check it, run its pipelines, resume interrupted runs.
 //!
-//! Nothing here prints, reads the environment or looks for configuration: the program that embeds the library decides.
+//! The library never prints, reads the environment or looks for configuration. The embedding program decides all three.
 //!
 //! | item | what |
 //! |---|---|
 //! | [`App`] | the definitions in a directory; loading one gives a [`Definition`] |
 //! | [`Runner`] | an engine, models and grants; starts and resumes runs |
 //! | [`Request`], [`RunResult`] | the start parameters of a run, and its end |
-//! | [`Progress`], [`Event`] | what happens in a run, as it happens |
+//! | [`Progress`], [`Event`] | the events of a run while it executes |
 //! | [`service`] | many runs in one process, each with a [`RunHandle`] |
 //! | [`sqlite`](crate::sqlite) | an engine whose runs survive the process (feature `sqlite`, on by default) |
 //! | [`models`] | models of hosted services, other servers and programs |
@@ -70,7 +70,7 @@ pub mod service;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
-// What only the command line and the server use has no promise (ADR 0129).
+// Items for the command line and the server only; they carry no stability promise (ADR 0129).
 #[doc(hidden)]
 pub mod allowance;
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! The local model as a provider: which weights a name stands for, and the process that serves them.
+//! The local model as a provider: the weights of each model name, and the process that serves them.
 
 use std::fmt;
 use std::io;
@@ -15,23 +15,23 @@ pub use etude_local::{
     environment, installed, pull, serve,
 };
 
-/// Starts the process that serves these settings and comes back at once.
+/// Starts the process that serves these settings and returns at once.
 pub type Start = Arc<dyn Fn(&Settings) -> io::Result<()> + Send + Sync>;
 
-/// The local model, as one provider is configured.
+/// Settings of one provider that serves the local model.
 #[derive(Clone)]
 pub struct Local {
-    /// The directory that weights are pulled into.
+    /// Directory of downloaded weights.
     pub models_dir: PathBuf,
-    /// A directory for sockets, private to the user and short.
+    /// A directory for sockets, private to the user and with a short path.
     pub runtime_dir: PathBuf,
-    /// A GGUF file of the user's own, for every name.
+    /// A GGUF file of the user, which serves every model name; `None`: weights from the catalog.
     pub weights: Option<PathBuf>,
-    /// Tokens that prompt and answer may have together; `None`: the default.
+    /// Maximum tokens of prompt and completion together; `None`: the default.
     pub context_tokens: Option<usize>,
-    /// How long the process stays without being asked; `None`: the default.
+    /// Idle time after which the process ends; `None`: the default.
     pub idle: Option<Duration>,
-    /// Starts the model's process.
+    /// Starts the process of the model.
     pub start: Start,
 }
 
@@ -42,10 +42,10 @@ impl fmt::Debug for Local {
 }
 
 impl Local {
-    /// What serves the model `name`.
+    /// Settings of the process that serves the model `name`.
     ///
     /// # Errors
-    /// There is no such model, or its weights are not there; the sentence says what to do.
+    /// The model does not exist, or its weights are missing; the sentence says what to do.
     pub fn settings(&self, name: &str) -> Result<Settings, String> {
         let mut settings = match &self.weights {
             Some(file) if file.is_file() => Settings::new(name, file, &self.runtime_dir),
@@ -66,10 +66,10 @@ impl Local {
     }
 }
 
-/// The model called `name` that answers.
+/// The catalog entry of the chat model `name`.
 ///
 /// # Errors
-/// There is none; the sentence names those that there are.
+/// The model does not exist; the sentence lists the available ones.
 pub fn known(name: &str) -> Result<&'static Entry, String> {
     let answers = |entry: &&Entry| matches!(entry.kind, Kind::Chat { .. });
     find(name).filter(answers).ok_or_else(|| {
@@ -81,7 +81,7 @@ pub fn known(name: &str) -> Result<&'static Entry, String> {
     })
 }
 
-/// The command that gets the weights of `entry`.
+/// The command that downloads the weights of `entry`.
 pub fn pull_command(entry: &Entry) -> String {
     match entry.id {
         DEFAULT_MODEL => "etude model pull".to_owned(),
@@ -89,7 +89,7 @@ pub fn pull_command(entry: &Entry) -> String {
     }
 }
 
-/// A number of bytes for people: `1.1 GB`, `98 MB`.
+/// A number of bytes in readable form: `1.1 GB`, `98 MB`.
 pub fn size(bytes: u64) -> String {
     match bytes {
         0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
@@ -102,19 +102,19 @@ fn missing(entry: &Entry) -> String {
     format!("its weights are not on this machine; get them with `{}` ({})", pull_command(entry), size(entry.size))
 }
 
-/// A GGUF file or a directory of weights, as the configuration names it.
+/// True if `path`, a setting of the provider, names a GGUF file rather than a directory of weights.
 pub fn is_file_of_weights(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf")) || path.is_file()
 }
 
-/// The model of sentences in a directory, for the router.
+/// The sentence embedding model in a directory, for the router.
 #[derive(Debug)]
 pub struct MiniLm {
     dir: PathBuf,
 }
 
 impl MiniLm {
-    /// The one in `dir`, as it was pulled. Nothing is loaded yet.
+    /// The model in the directory `dir`, as `pull` left it. Nothing is loaded yet.
     pub fn new(dir: PathBuf) -> Self {
         Self { dir }
     }
@@ -126,7 +126,7 @@ impl Sentences for MiniLm {
     }
 
     fn load(&self) -> Option<Box<dyn etude_route::Embedder + Send + Sync>> {
-        // Routing goes on without it.
+        // Without the model, routing falls back to words.
         let loaded = Embedder::load(&self.dir).ok()?;
         Some(Box::new(Vectors(loaded)))
     }
@@ -136,7 +136,7 @@ struct Vectors(Embedder);
 
 impl etude_route::Embedder for Vectors {
     fn embed(&self, texts: &[&str]) -> Vec<Vec<f32>> {
-        // Fewer vectors than texts are none: the router then decides by words.
+        // An empty list says that not every text has a vector: the router then decides by words.
         self.0.embed(texts).unwrap_or_default()
     }
 }

@@ -1,6 +1,6 @@
-//! Models of hosted services, of other servers, and of programs, for a [`Runner`](crate::Runner).
+//! Models of hosted services, of other servers and of programs, for a [`Runner`](crate::Runner).
 //!
-//! Everything is handed over: which providers there are, with their keys, and the model of each tier.
+//! The caller provides all settings: the providers with their keys, and the models of each tier.
 //!
 //! # A program as a model
 //!
@@ -72,15 +72,15 @@ pub use etude_models::{
     ModelId, Price, Prices, ProviderKind, ProviderSettings, Secret, Settings, SettingsError, TransportPolicy,
 };
 
-/// The models of some settings.
+/// A model port with fixed settings.
 #[derive(Clone)]
 pub struct Models(Arc<etude_models::Models>);
 
 impl Models {
-    /// Checks the settings and takes them over. Nothing is read, opened or contacted.
+    /// Checks and takes the settings. Nothing is read, opened or contacted.
     ///
     /// # Errors
-    /// The settings cannot work, whatever is asked.
+    /// The settings cannot work for any request.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         Ok(Self(Arc::new(etude_models::Models::new(settings)?)))
     }
@@ -88,7 +88,7 @@ impl Models {
 
 impl fmt::Debug for Models {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The settings have keys.
+        // Settings hold keys, so they are not shown.
         f.write_str("Models")
     }
 }

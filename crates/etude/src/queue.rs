@@ -1,4 +1,4 @@
-//! Runs that are accepted now and begun later, by this process or another one.
+//! Queued runs: accepted now, and begun later by this process or another one.
 
 use etude_core::data::Json;
 use etude_core::failure::{Failure, FailureKind};
@@ -18,22 +18,22 @@ use etude_runs::header::Header;
 use etude_runs::target::Target;
 use etude_runtime::run_id;
 
-/// How a run is accepted.
+/// Conditions of a queued run.
 #[derive(Debug, Clone, Default)]
 pub struct Terms {
-    /// Where it comes from, and when it may begin.
+    /// Tenant, queue and origin of the run, and the time from which it may begin.
     pub placement: Placement,
-    /// Keys that only one run has.
+    /// Keys that at most one run may have.
     pub keys: Vec<UniqueKey>,
-    /// The queue takes no more runs than this.
+    /// Maximum length of the queue; a full queue refuses the run.
     pub max_queued: Option<u64>,
-    /// The run is refused while its limit group has no room.
+    /// Refuses the run while its limit group is full.
     pub needs_room: bool,
-    /// The nominal time of the tick that begins it, RFC 3339.
+    /// Nominal time of the tick that starts the run, RFC 3339.
     pub tick: Option<String>,
 }
 
-/// Why a run was not accepted. Nothing was written.
+/// Reason why a run was not accepted. Nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// The input does not fit the definition.
@@ -44,8 +44,8 @@ pub enum Refused {
     Engine(#[from] engine::Error),
 }
 
-/// Accepts a run of `definition` at `now_ms` (milliseconds since 1970), after the checks of its input that the command line makes.
-/// Nothing starts. Returns the id of the run, which means something only if it was accepted.
+/// Accepts a run of `definition` at `now_ms` (milliseconds since 1970), after the same input checks as on the command line.
+/// Nothing starts. The returned run id is valid only if the run was accepted.
 ///
 /// # Errors
 /// The input does not fit, or the journal fails.
@@ -59,7 +59,7 @@ pub async fn enqueue(
     let spent = spent(engine, &terms.placement, now_ms)?;
     let mut submission = submission(engine, definition, request, terms, now_ms)?;
     if spent.is_some() {
-        // The run that has one of the keys is found all the same.
+        // With a limit of 0, a run that has one of the keys is still found.
         submission.max_queued = Some(0);
     }
     let enqueued = engine.enqueue(&submission).await?;
@@ -72,11 +72,10 @@ pub async fn enqueue(
     ))
 }
 
-/// A day, in milliseconds.
 const DAY_MS: i64 = 86_400_000;
 
-/// The refusal of a run whose tenant has spent the money of a day (K-57). Runs count that were submitted within the last 24 hours, with
-/// the cost that they have when they end or wait.
+/// The refusal of a run whose tenant has used up its daily cost limit (K-57). Runs submitted within the last 24 hours count,
+/// with the cost that is known when they end or wait.
 ///
 /// # Errors
 /// The journal fails.
@@ -106,7 +105,7 @@ pub fn spent(engine: &dyn Engine, placement: &Placement, now_ms: i64) -> Result<
 /// A run of `definition` that an engine can accept, after the checks of its input. Nothing is queued.
 ///
 /// # Errors
-/// The input does not fit, or it cannot be kept.
+/// The input does not fit, or it cannot be stored.
 pub fn submission(
     engine: &dyn Engine,
     definition: &Definition,
@@ -141,7 +140,7 @@ enum Fault {
 }
 
 fn checked(definition: &Definition, input: &Json) -> Result<Json, Fault> {
-    // Skill mode declares nothing: its input is the request.
+    // Skill mode declares no parameters: its input is the request.
     if matches!(definition.target, Target::Skill(_)) {
         return Ok(input.clone());
     }
@@ -149,11 +148,11 @@ fn checked(definition: &Definition, input: &Json) -> Result<Json, Fault> {
     definition.input.coerce(&[], Some(&text)).map_err(Fault::Problems)
 }
 
-/// Cancels a run that is still queued: it never starts, and neither does its destructor. False if it is not queued any more; it may
-/// have begun meanwhile, and then takes a signal.
+/// Cancels a queued run: neither the run nor its destructor starts. Returns false if the run is not queued; it may have begun
+/// meanwhile, and then takes a signal.
 ///
 /// # Errors
-/// There is no such run, or the journal fails.
+/// The run does not exist, or the journal fails.
 pub async fn cancel(
     engine: &dyn Engine,
     definition: Option<&Definition>,
@@ -168,7 +167,7 @@ pub async fn cancel(
         Err(Error::Busy { .. }) => return Ok(false),
         claimed => claimed?,
     };
-    // It may have begun, and its process died, since its row was read.
+    // The run may have begun since its row was read, in a process that then died.
     if has_begun(&engine.row(run_id)?) {
         return Ok(false);
     }
@@ -176,8 +175,8 @@ pub async fn cancel(
     Ok(true)
 }
 
-/// Ends the queued runs that have waited too long, as `queue_expired`. `definition` finds what a run is a run of, for the steps in
-/// its result. Returns their ids.
+/// Fails the runs whose time in the queue is over, as `queue_expired`. `definition` loads the definition of a run, for the
+/// steps in its result. Returns the ids of the runs.
 ///
 /// # Errors
 /// The journal fails.
@@ -215,7 +214,7 @@ pub(crate) async fn end(
         true => (RunState::Cancelled, Status::Cancelled),
         false => (RunState::Failed, Status::Failed),
     };
-    // Another attempt begins with the constructor.
+    // A later attempt begins with the constructor.
     let remains = Remains { unfinished: Vec::new(), is_scope_over: true };
     let so_far = definition.and_then(|definition| untouched(run, definition, &*engine.blobs()));
     let (errors, target) = (vec![failure], Target::parse(&run.target));
@@ -237,7 +236,7 @@ pub(crate) async fn end(
     Ok(document)
 }
 
-/// A run of which nothing has begun, with a row for each step; `None` if its input cannot be read.
+/// The result of a run that has not begun, with a row for each step; `None` if its input cannot be read.
 #[doc(hidden)]
 pub fn untouched(run: &NewRun, definition: &Definition, blobs: &dyn BlobStore) -> Option<RunResult> {
     let header = Header::parse(&run.header, blobs).ok()?;

@@ -1,17 +1,17 @@
-//! JSON values as people read them.
+//! JSON values in readable form.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// Spaces before what stands below a name.
+/// Indentation of the lines below a name.
 const INDENT: &str = "  ";
 
-/// Names are padded to at most this many characters.
+/// Maximum width to which names are padded, in characters.
 const MAX_PADDED: usize = 16;
 
-/// A value to its last character: members of an object as `name: value` on a line each, texts without quotes, a text of
-/// several lines and everything nested indented below its name.
+/// A complete value: each member of an object as `name: value` on its own line, texts without quotes. Multi-line texts and
+/// nested values are indented below their name.
 pub fn text(value: &Value) -> String {
     let mut out = String::new();
     match value {
@@ -38,7 +38,7 @@ fn member(out: &mut String, name: &str, value: &Value, width: usize) {
     }
 }
 
-/// Texts without quotes, lists of numbers on one line, everything else nested as indented JSON.
+/// Texts without quotes, lists of numbers on one line, everything else as indented JSON.
 fn plain(value: &Value) -> String {
     let is_number = |value: &Value| value.is_number() || value.is_boolean();
     match value {

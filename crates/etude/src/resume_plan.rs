@@ -1,4 +1,4 @@
-//! What a resume does, decided in one place: interpreter version, pins, accepted changes, slots and the next attempt.
+//! The decisions of a resume, in one place: interpreter version, pins, accepted changes, slots and the next attempt.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use etude_runs::header::{Granted, Header, Request};
 use etude_runs::pins::{self, Change, Pins, Unreadable};
 use etude_runs::target::Target;
 
-/// A run as it was left, and its definition as it is now.
+/// A run in its stored state, with its current definition.
 pub(crate) struct Facts<'a> {
     run: &'a NewRun,
     definition: &'a Definition,
@@ -36,22 +36,22 @@ pub(crate) struct Facts<'a> {
     stored: SlotForms,
 }
 
-/// How a run begins or continues.
+/// Everything that decides how a run begins or continues.
 pub(crate) struct ResumePlan {
     pub(crate) header: Header,
-    /// What its middleware is compiled from, and what was pinned of it: the same.
+    /// The source of the middleware; the same files are pinned.
     pub(crate) project: Option<Project>,
     /// The journal, with `new` at its end.
     pub(crate) records: Vec<Record>,
-    /// Records to be written before anything runs.
+    /// Records to write before anything runs.
     pub(crate) new: Vec<Record>,
     pub(crate) on_mismatch: OnMismatch,
     pub(crate) is_resumed: bool,
-    /// Another process ran it before: what that left behind is ended first.
+    /// True if another process ran it before: leftover processes are killed first.
     pub(crate) has_survivors: bool,
-    /// A machine that is a step may refuse the version of its slot, which the replay shows.
+    /// True if a machine that is a step may refuse the version of its slot, which only the replay shows.
     pub(crate) may_refuse_slot: bool,
-    /// The forms of slots that the run continued with last.
+    /// Forms of slots at the last continuation of the run.
     stored: SlotForms,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Facts<'a> {
         Ok(Self { run, definition, sources, blobs, header, project, records, files, now, stored })
     }
 
-    /// The machine of a run of one that cannot continue with its slot, and why (B-ST3).
+    /// For a run whose target is a machine: the machine that cannot continue with its slot, and the reason (B-ST3).
     pub(crate) fn refused_slot(&self) -> Option<(String, Failure)> {
         let failure = Machine::refused_drift(&self.definition.plan, &self.stored)?;
         match &self.definition.target {
@@ -87,12 +87,12 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The forms of slots that the run continued with last.
+    /// Forms of slots at the last continuation of the run.
     pub(crate) fn stored(&self) -> &SlotForms {
         &self.stored
     }
 
-    /// What the run may cost, with what another attempt changes of that.
+    /// Limits of the run, or those of the next attempt.
     pub(crate) fn limits(&self, resume: &Resume) -> Limits {
         resume.attempt.as_ref().map_or(self.header.request.limits, |attempt| attempt.limits)
     }
@@ -100,13 +100,13 @@ impl<'a> Facts<'a> {
     /// Decides about changed files and the next attempt.
     ///
     /// # Errors
-    /// The definition has changed and no one has accepted that, or a file cannot be kept.
+    /// The definition has changed without acceptance, or a file cannot be stored.
     pub(crate) fn decide(self, resume: Resume, is_going_on: bool) -> Result<ResumePlan, Error> {
         let Self { run, definition, sources, blobs, header, project, mut records, files, now, stored } = self;
         let slots = definition.plan.slots();
         let pinned = || Pins::take(sources, &files, &*blobs).map(|pins| pins.to_record(&slots));
         let count = Pins::count(&records);
-        // A change that was accepted before still leaves outcomes of the old definition in the journal.
+        // After an earlier accepted change, the journal still holds outcomes of the old definition.
         let mut on_mismatch = if count > 1 { OnMismatch::Redo } else { OnMismatch::Refuse };
         let mut new = Vec::new();
         match Pins::of_records(&records) {
@@ -122,7 +122,7 @@ impl<'a> Facts<'a> {
                     new.push(pinned()?);
                     on_mismatch = OnMismatch::Redo;
                 } else if before.lacks(&now) {
-                    // New files are no change, but keys of cached outputs follow from them, so that requests may differ.
+                    // New files are not a change, but they affect the keys of cached outputs, so requests may differ.
                     if count == 1 {
                         new.push(before.to_record(&slots));
                     }
@@ -150,7 +150,7 @@ impl<'a> Facts<'a> {
 }
 
 impl ResumePlan {
-    /// A new run, whose journal holds its pins.
+    /// Plan of a new run, whose journal holds its pins.
     pub(crate) fn first(header: Header, project: Option<Project>, records: Vec<Record>) -> Self {
         Self {
             header,
@@ -165,7 +165,7 @@ impl ResumePlan {
         }
     }
 
-    /// A run that was queued, and of which nothing has run.
+    /// Plan of a queued run that has not begun.
     ///
     /// # Errors
     /// Another version of the interpreter accepted the run, its header is damaged, or a file cannot be read.
@@ -185,7 +185,7 @@ impl ResumePlan {
         Ok(Self::first(header, project, vec![pinned]))
     }
 
-    /// A run that continues in its own process, with the definition that it has.
+    /// Plan of a run that continues in its own process, with the definition that it has.
     ///
     /// # Errors
     /// Its header is damaged.
@@ -201,11 +201,11 @@ impl ResumePlan {
         Ok(Self { on_mismatch, is_resumed: true, ..Self::first(header, project, records) })
     }
 
-    /// Replays the journal and notes in it how the run continues. A run that is refused stays as it is, so that it can be put
-    /// right and resumed.
+    /// Replays the journal and records how the run continues. A refused run stays unchanged, so that its cause can be fixed and
+    /// the run resumed.
     ///
     /// # Errors
-    /// The journal fails or does not fit, or a machine refuses its slot.
+    /// The journal fails or does not match, or a machine refuses its slot.
     pub(crate) async fn open<'d>(
         &self,
         drive: Drive<'d>,
@@ -221,8 +221,8 @@ impl ResumePlan {
         Ok(replayed)
     }
 
-    /// Ends what earlier holders have left behind, which must not go on beside the step that is done again. The engine refuses a
-    /// session that was overtaken meanwhile: the processes of the run are then those of a later holder.
+    /// Writes the new records and kills the leftovers of earlier owners, which must not run beside the repeated step. The
+    /// engine refuses a session that was overtaken meanwhile: the run's processes then belong to a later owner.
     async fn begin_again(&self, session: &dyn Session, run_id: &str) -> Result<(), engine::Error> {
         for record in &self.new {
             session.append(record.clone()).await?;
@@ -236,15 +236,15 @@ impl ResumePlan {
         Ok(())
     }
 
-    /// What the machine is begun with.
+    /// Start values of the interpreter.
     pub(crate) fn start(&self, run: &NewRun, app: &Path, blobs: &dyn BlobStore) -> Start {
         self.header.start(run, app, &self.records, blobs)
     }
 }
 
-/// What is in the header of a run that was read from the engine. A run that brings its app along was submitted from another machine,
-/// and any run of a shared database may have been: whatever the header says, it is granted what the queue allows to any run, and is
-/// called from the directory of its app (K-54).
+/// The header of a run that was read from the engine. A run that brings its app along was submitted from another machine, and
+/// any run of a shared database may have been. Such a run gets at most the grants that its queue allows, whatever its header
+/// says, and is called from the directory of its app (K-54).
 pub(crate) fn header_of(run: &NewRun, engine: &dyn Engine) -> Result<Header, Error> {
     let blobs = Watched::new(engine.blobs());
     let header = Header::parse(&run.header, &blobs).map_err(|why| match blobs.outage() {
@@ -264,12 +264,12 @@ pub(crate) fn header_of(run: &NewRun, engine: &dyn Engine) -> Result<Header, Err
     })
 }
 
-/// The rules of the queue of a run. One that is gone allows what a new one would.
+/// The rules of a run's queue. A deleted queue has the rules of a new one.
 fn rules_of(run: &NewRun, engine: &dyn Engine) -> Result<QueueRules, engine::Error> {
     Ok(engine.rules()?.queue(run.placement.queue()).unwrap_or_default())
 }
 
-/// The files that define a run: those of its target, and of the layers that everything in its app passes.
+/// Files that define a run: those of its target, and those of the app's middleware.
 pub(crate) fn files_of(definition: &Definition, project: Option<&Project>) -> Vec<String> {
     let mut files = definition.files.clone();
     files.extend(layers_of(project));
@@ -282,7 +282,7 @@ fn layers_of(project: Option<&Project>) -> Vec<String> {
     project.map(etude_invoke::pinned::files).unwrap_or_default()
 }
 
-/// What has changed of the definition of a run since it began, without the changes that its machines declare.
+/// Changes of a run's definition since the run began, without those that its machines declare.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -300,11 +300,12 @@ pub fn changes(
     Ok(if is_declared { Vec::new() } else { changes })
 }
 
-/// The records with which a run takes `definition` as it is now, for a process that continues it elsewhere. None if nothing of it has
+/// Records with which a run accepts the current `definition`, for a process that continues it elsewhere. Empty if nothing has
 /// changed, or if no definition was pinned yet.
 ///
 /// # Errors
-/// Another version of the interpreter began the run, its header is damaged, a file cannot be read or kept, or a machine refuses its slot.
+/// Another version of the interpreter began the run, its header is damaged, a file cannot be read or stored, or a machine
+/// refuses its slot.
 pub fn accepted(
     view: &RunView,
     definition: &Definition,
@@ -321,8 +322,8 @@ pub fn accepted(
     Ok(facts.decide(Resume { accept_changes: true, attempt: None }, true)?.new)
 }
 
-/// True if every change lies in the directory of a machine whose slot has another version now: anyone who changed it has
-/// said what becomes of what runs keep (B-ST3).
+/// True if every change lies in the directory of a machine whose slot has a new version: the author of the change has declared
+/// how the stored state of runs is treated (B-ST3).
 fn are_declared(definition: &Definition, stored: &SlotForms, changes: &[Change]) -> bool {
     let machines = definition.plan.machines();
     let has_drifted = |machine: &&&Arc<StageMachine>| {
@@ -354,7 +355,7 @@ fn replay_unless_refused<'d>(
     Ok(replayed)
 }
 
-/// The refusal of a machine to continue with its slot, which is emitted as well.
+/// The error for a machine that refuses to continue with its slot. Also emits the event.
 pub(crate) fn refused_slot(
     run_id: &str,
     definition: &Definition,

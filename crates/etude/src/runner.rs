@@ -1,4 +1,4 @@
-//! Runs pipelines and continues runs.
+//! Starts and resumes runs.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -41,33 +41,33 @@ use etude_runs::target::Target;
 use etude_runtime::clock::now_ms;
 use etude_runtime::run_id;
 
-/// How long a process that was asked to end may take before it is killed.
+/// Time that a process has to end after it was asked to, before it is killed.
 const GRACE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 2 });
 
-/// Everything that runs are made with.
+/// Engine, models, grants and process settings, shared by all runs of a program.
 #[derive(Debug, Clone)]
 pub struct Runner {
     /// Journal and blobs of all runs of this runner.
     pub engine: Arc<dyn Engine>,
-    /// The port to the providers; steps and agents share it.
+    /// The port to the providers, shared by steps and agents.
     pub models: Arc<dyn ModelPort>,
-    /// What the user lets agents do.
+    /// Permissions that the user gives to agents.
     pub grants: Grants,
-    /// Variables that scripts do not get: the provider keys that `etude` itself uses.
+    /// Variables hidden from scripts: the provider keys that `etude` itself uses.
     pub withheld_env: Vec<String>,
     /// Variables that scripts get besides the inherited ones.
     pub extra_env: Vec<(String, OsString)>,
-    /// What the layers of an app get.
+    /// Settings of the middleware of an app.
     pub layers: LayerSettings,
-    /// How the warm Python interpreter is used, besides what steps ask for.
+    /// Settings of the warm Python interpreter, besides those of steps.
     pub python_worker: PythonWorker,
-    /// How processes are kept in sandboxes. Without it, steps that ask for one fail.
+    /// Settings of sandboxes. `None`: steps that ask for a sandbox fail.
     pub sandboxes: Option<SandboxSettings>,
-    /// This process starts children for its runs only, so that whatever is left of them can be ended.
+    /// True if this process starts children only for its runs, so that every leftover child can be killed.
     pub is_exclusive: bool,
 }
 
-/// The models of a program that has none: every call fails.
+/// A model port without models: every call fails.
 #[derive(Debug, Clone, Copy)]
 pub struct NoModels;
 
@@ -83,59 +83,60 @@ impl ModelPort for NoModels {
     }
 }
 
-/// How a run is continued.
+/// Options of a resume.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resume {
-    /// A changed definition is taken; effects whose request it changes are done again.
+    /// Accepts a changed definition; effects whose request it changes run again.
     pub accept_changes: bool,
-    /// Another attempt begins, or the current one gets other limits ([`crate::attempts`]).
+    /// Starts another attempt, or gives the current one new limits ([`crate::attempts`]).
     pub attempt: Option<Continuation>,
 }
 
-/// Who watches a run, and who may stop it.
+/// The observer of a run, and the means to stop it.
 pub struct Watch<'a> {
-    /// Receives each event, also those that a replay repeats (`is_replay`). It must not block.
+    /// Receives each event, including those that a replay repeats (`is_replay`). It must not block.
     pub emit: &'a mut (dyn FnMut(Progress<'_>) + Send),
-    /// What the user says about stopping.
+    /// Receives the user's requests to stop the run.
     pub stop: watch::Receiver<Stop>,
-    /// Models are to tell their answers as they come ([`Progress::ModelResponse`]). Their providers are then asked to stream.
+    /// Streams the completions of models ([`Progress::ModelResponse`]). Providers are then asked to stream.
     pub streams_completions: bool,
-    /// Every invocation must be reported, with its layers ([`Progress::Layers`]). Else only what layers say is.
+    /// Reports every invocation with its middleware ([`Progress::Layers`]). Otherwise only the output of middleware is
+    /// reported.
     pub observes_invocations: bool,
 }
 
 impl<'a> Watch<'a> {
-    /// Passes what happens to `emit`. The run is not stopped from outside.
+    /// Passes events to `emit`. The run cannot be stopped from outside.
     pub fn new(emit: &'a mut (dyn FnMut(Progress<'_>) + Send)) -> Self {
         Self { emit, stop: watch::channel(Stop::No).1, streams_completions: false, observes_invocations: false }
     }
 }
 
-/// The result of a run: how it ended, or what it waits for.
+/// The result of a run that has ended or waits.
 #[derive(Debug)]
 pub struct RunResult {
-    /// Id under which `etude runs` finds it.
+    /// The run's id in `etude runs`.
     pub run_id: String,
     /// The document that `--format json` prints, also for a run that waits.
     pub document: Document,
-    /// The failures, the first one first.
+    /// Failures in the order of occurrence.
     pub errors: Vec<Failure>,
-    /// What the run waits for.
+    /// Open gates: the decisions and times that the run waits for.
     pub gates: Vec<(EffectId, Gate)>,
-    /// What the whole run may cost, all attempts together.
+    /// Limits of the whole run, for all attempts together.
     pub limits: Limits,
 }
 
-/// Why a run could not be started or continued.
+/// Reason why a run could not be started or continued.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The journal fails, or somebody else has the run.
+    /// The journal failed, or another process has the run.
     #[error(transparent)]
     Engine(#[from] engine::Error),
-    /// The run came to a stop.
+    /// The run was stopped by an error.
     #[error("run `{run_id}` came to a stop: {source}")]
     Drive {
-        /// The run; it can be resumed.
+        /// Id of the run, which can be resumed.
         run_id: String,
         /// The error that stopped the driver; the journal up to it is kept.
         source: driver::Error,
@@ -146,7 +147,7 @@ pub enum Error {
     /// The run's definition has changed since it began.
     #[error("the definition of run `{run_id}` has changed since it began")]
     Changed {
-        /// The run that was to be resumed; nothing was written to it.
+        /// Id of the run; nothing was written to it.
         run_id: String,
         /// Pinned files that differ now, ordered by path.
         changes: Vec<Change>,
@@ -154,20 +155,20 @@ pub enum Error {
     /// Another version of the interpreter wrote the run.
     #[error("run `{run_id}` was begun by version {found} of the interpreter; this is version {ABI}")]
     OtherAbi {
-        /// The run that was to be resumed; nothing was written to it.
+        /// Id of the run; nothing was written to it.
         run_id: String,
         /// The interpreter version (`ABI`) that the run was begun with.
         found: u32,
     },
-    /// The run's machine cannot go on as things are now. The run is as it was.
+    /// The run's machine cannot continue under the current conditions. The run is unchanged.
     #[error("run `{run_id}` cannot go on: {}", failure.message)]
     Refused {
-        /// The run that cannot go on.
+        /// Id of the run that cannot continue.
         run_id: String,
         /// The failure that the run would have ended with, with its code.
         failure: Box<Failure>,
     },
-    /// A limit of money that could not be kept. Nothing has started.
+    /// A cost limit that could not be enforced. Nothing has started.
     #[error(transparent)]
     Unpriced(#[from] Unpriced),
     /// The header of the run cannot be read.
@@ -191,8 +192,8 @@ impl Error {
 }
 
 impl Runner {
-    /// A runner whose agents may do nothing that needs a grant, and whose steps have no sandboxes. `scratch` is a directory for
-    /// sockets and long values of middleware.
+    /// A runner without grants for agents and without sandboxes for steps. `scratch` is a directory for sockets and long values
+    /// of middleware.
     pub fn new(engine: Arc<dyn Engine>, models: Arc<dyn ModelPort>, scratch: PathBuf) -> Self {
         Self {
             engine,
@@ -207,10 +208,10 @@ impl Runner {
         }
     }
 
-    /// Starts a run and drives it until it is over or waits.
+    /// Starts a run and drives it until it has ended or waits.
     ///
     /// # Errors
-    /// The run cannot be started, or the journal fails on the way.
+    /// The run cannot be started, or the journal fails.
     pub async fn start(
         &self,
         definition: &Definition,
@@ -240,10 +241,10 @@ impl Runner {
         self.drive(definition, &*session, &run, begin, watch).await
     }
 
-    /// Begins a run that was queued and that this process has taken. One that has records is resumed.
+    /// Begins a queued run that this process has claimed. A run with records is resumed.
     ///
     /// # Errors
-    /// As those of [`Runner::resume`].
+    /// The errors of [`Runner::resume`].
     pub async fn begin(
         &self,
         session: Box<dyn Session>,
@@ -251,7 +252,7 @@ impl Runner {
         sources: &dyn Sources,
         watch: Watch<'_>,
     ) -> Result<RunResult, Error> {
-        // Somebody may have asked for something before the run began, which a resume looks for first.
+        // A signal may have arrived before the run began; a resume reads signals first.
         if !session.records()?.is_empty() || !session.signals()?.is_empty() {
             return self.resume(session, definition, sources, Resume::default(), watch).await;
         }
@@ -270,13 +271,12 @@ impl Runner {
         self.drive(definition, &*session, &run, plan, watch).await
     }
 
-    /// Goes on with a run that was interrupted or waits, or with another attempt at one that has ended.
+    /// Continues a run that was interrupted or waits, or starts another attempt at one that has ended.
     ///
-    /// The caller has loaded `definition` as it is now. A machine whose slot has a new version says itself what becomes of
-    /// a change (B-ST3).
+    /// `definition` must be the current one. A machine whose slot has a new version decides itself about a change (B-ST3).
     ///
     /// # Errors
-    /// Somebody else has the run, its definition has changed, or the journal fails.
+    /// Another process has the run, its definition has changed, or the journal fails.
     pub async fn resume(
         &self,
         session: Box<dyn Session>,
@@ -288,14 +288,14 @@ impl Runner {
         let run = session.run().clone();
         let facts = Facts::gather(&run, definition, sources, session.records()?, &*self.engine);
         let facts = noting(&*session, facts)?;
-        // A run that is only to be cancelled may be anything.
+        // A run may be cancelled in any condition.
         let is_going_on = !matches!(*watch.stop.borrow(), Stop::Cancel(_) | Stop::Kill(_));
         if is_going_on {
             if let Some(refused) = facts.refused_slot() {
                 return Err(refused_slot(&run.id, definition, facts.stored(), refused, &mut *watch.emit));
             }
             self.check_model(definition, &run.id).await?;
-            // An attempt that is under way goes on as it began.
+            // The current attempt continues with the limits that it began with.
             if resume.attempt.is_some()
                 && let Err(unpriced) = self.priced(definition, &facts.limits(&resume), &Usage::default()).await
             {
@@ -306,8 +306,8 @@ impl Runner {
         self.drive(definition, &*session, &run, plan, watch).await
     }
 
-    /// Goes on with a run in the process that has just run it, after an answer: with the definition that it has.
-    /// What the run itself has changed of its files is for a later resume to compare.
+    /// Continues a run after a decision, in the process that has just run it and with the definition that it has. Changes that
+    /// the run made to its own files are compared by a later resume.
     ///
     /// # Errors
     /// Another process has the run, or the journal fails.
@@ -322,7 +322,7 @@ impl Runner {
         self.drive(definition, &*session, &run, plan, watch).await
     }
 
-    /// Whether the machine of a run of one can go on with the model that there is now (B-CN3).
+    /// Checks that the machine of a run whose target is a machine can continue with the current model (B-CN3).
     async fn check_model(&self, definition: &Definition, run_id: &str) -> Result<(), Error> {
         let (Target::Machine(_), Some(machine)) = (&definition.target, definition.plan.machines().into_iter().next())
         else {
@@ -333,7 +333,8 @@ impl Runner {
         Machine::refused_model(machine, &model, claim).map_or(Ok(()), |failure| Err(refused(failure)))
     }
 
-    /// Refuses a limit of money that the prices of models do not let this runner keep. What routing has cost counts for it.
+    /// Refuses a cost limit that this runner cannot enforce for want of model prices. The cost of routing counts towards the
+    /// limit.
     async fn priced(&self, definition: &Definition, limits: &Limits, spent: &Usage) -> Result<(), Unpriced> {
         let mut tiers = definition.all_tiers();
         if spent.calls > 0 && spent.cost_usd.is_none() {
@@ -342,14 +343,14 @@ impl Runner {
         budget::priced(&*self.models, tiers, limits).await
     }
 
-    /// The models for what is asked besides the effects of a run, which counts as well.
+    /// Models for calls that are not effects of the run; the meter counts their usage as well.
     fn metered(&self) -> (Arc<Meter>, Arc<dyn ModelPort>) {
         let meter = Arc::new(Meter::default());
         let models = Metered::new(Arc::clone(&self.models), Arc::clone(&meter));
         (meter, Arc::new(models))
     }
 
-    /// The chains of everything that the run invokes.
+    /// The invoker for all middleware chains of the run.
     fn invoker(
         &self,
         run: &NewRun,
@@ -362,7 +363,7 @@ impl Runner {
         let run_id = Some(run.id.clone());
         let redactor = KeyRedactor::of(&self.grants.secrets);
         let mut access = Access { run_id, extra_env, redactor, ..self.layers.access(self.withheld_env.clone(), yolo) };
-        // A prompt may be a layer.
+        // A prompt may be middleware.
         let agent = BuiltinTool {
             description: None,
             uri: None,
@@ -374,7 +375,7 @@ impl Runner {
     }
 
     fn processes(&self, definition: &Definition, run: &NewRun, header: &Header) -> ProcessHost {
-        // A run that no one started from a directory is called from that of its app.
+        // A run without a caller's directory is called from the app's directory.
         let caller_dir = match header.request.caller_dir.as_str() {
             "" => definition.app.clone().into_os_string(),
             caller_dir => caller_dir.into(),
@@ -393,7 +394,7 @@ impl Runner {
             .build()
     }
 
-    /// What the run's calls and effects pass: those of a rehearsal stay inside it.
+    /// The ports for tool calls and effects; in a rehearsal they lead to the rehearsal.
     fn ports(&self, tools: &Arc<RunTools>, invoker: &Invoker) -> (Arc<dyn ToolPort>, Arc<dyn EffectMiddleware>) {
         let tools = Arc::clone(tools) as Arc<dyn ToolPort>;
         let passing = Arc::new(Passing(invoker.clone())) as Arc<dyn EffectMiddleware>;
@@ -476,7 +477,7 @@ impl Runner {
     }
 }
 
-/// Notes a run that stops because its large values cannot be reached.
+/// Postpones a run that stops because its large values are unreachable.
 fn noting<T>(session: &dyn Session, done: Result<T, Error>) -> Result<T, Error> {
     done.inspect_err(|error| {
         if matches!(error.of_engine(), Some(engine::Error::ValuesAway(_))) {
@@ -497,7 +498,7 @@ async fn note_end(
     }
 }
 
-/// Writes down what layers have asked since the run came to its end, and what that cost.
+/// Journals the model calls of middleware since the run ended, and returns their usage.
 async fn book(session: &dyn Session, meter: &Meter) -> Result<Usage, Error> {
     let mut usage = Usage::default();
     for aside in meter.take() {
@@ -508,7 +509,7 @@ async fn book(session: &dyn Session, meter: &Meter) -> Result<Usage, Error> {
     Ok(usage)
 }
 
-/// The result so far, the gates that wait, and when the earliest of them times out.
+/// The result so far, the open gates, and the earliest time at which a gate times out.
 fn parts(driven: Driven) -> (report::RunResult, Vec<(EffectId, Gate)>, Option<i64>) {
     match driven {
         Driven::Finished(result) => (result, Vec::new(), None),
@@ -516,7 +517,7 @@ fn parts(driven: Driven) -> (report::RunResult, Vec<(EffectId, Gate)>, Option<i6
     }
 }
 
-/// Waits until the user stops the run; for ever if no one can.
+/// Waits until the user stops the run; forever if the sender is gone.
 async fn stopped(stop: &mut watch::Receiver<Stop>) {
     if stop.wait_for(|said| *said != Stop::No).await.is_err() {
         std::future::pending::<()>().await;

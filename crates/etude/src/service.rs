@@ -1,4 +1,4 @@
-//! Runs as values of a program that drives many of them: each in a task of its own, with a handle.
+//! Runs as values of a program that drives many of them: each in its own task, with a handle.
 //!
 //! A run waits in the queue of its engine until a process takes it.
 //!
@@ -52,22 +52,22 @@ use etude_tools::disk::Disk;
 
 pub use etude_runtime::engine::{Fleet, Limits as QueueLimits, Placement};
 
-/// What a run needs besides its journal.
+/// Everything a run needs besides its journal.
 #[derive(Debug)]
 pub struct Parts {
-    /// Drives it. A program with several runs sets [`Runner::is_exclusive`] to false: what a run leaves behind is then found by its
-    /// id, and other runs keep theirs.
+    /// Drives the run. A program with several runs sets [`Runner::is_exclusive`] to false: leftovers of a run are then found by
+    /// the run's id, and other runs keep their processes.
     pub runner: Runner,
-    /// What it is a run of.
+    /// The definition that the run executes.
     pub definition: Definition,
     /// The files of the app that the definition was read from.
     pub disk: Disk,
 }
 
-/// Receives what happens in a run. It must not wait for anything.
+/// Receives the events of a run. It must not block.
 pub type Observer = Box<dyn FnMut(Progress<'_>) + Send>;
 
-/// A run under way. Dropping the handle changes nothing: the run goes on.
+/// A run under way. Dropping the handle changes nothing: the run continues.
 #[derive(Debug)]
 pub struct RunHandle {
     run_id: String,
@@ -75,8 +75,8 @@ pub struct RunHandle {
     task: JoinHandle<Result<RunResult, Error>>,
 }
 
-/// Drives a run that the caller has taken, in a task of the current runtime: a queued one begins, one that was interrupted or waited
-/// is resumed as `resume` says. `observes_invocations`: what layers around effects do is observed too.
+/// Drives a claimed run in a task of the current runtime. A queued run begins; one that was interrupted or waited is resumed as
+/// `resume` says. With `observes_invocations`, the observer also receives the middleware around effects.
 pub fn drive(
     parts: Arc<Parts>,
     session: Box<dyn Session>,
@@ -108,32 +108,32 @@ impl RunHandle {
         self.send(Stop::Cancel(reason.to_owned()));
     }
 
-    /// Ends the run with everything in it.
+    /// Ends the run at once, with all its processes and without its destructor.
     pub fn kill(&self, reason: &str) {
         self.send(Stop::Kill(reason.to_owned()));
     }
 
-    /// Lets the run finish what is under way and begin nothing new; [`is_left`] is then true of how it ended.
+    /// Finishes the work under way and starts nothing new; [`is_left`] is then true of the result.
     pub fn drain(&self) {
         self.send(Stop::Drain);
     }
 
-    /// Ends what is under way, and leaves the run to another process.
+    /// Ends the work under way, and leaves the run to another process.
     pub fn leave(&self) {
         self.send(Stop::Leave);
     }
 
     fn send(&self, stop: Stop) {
-        // A run that is over listens no more.
+        // A finished run has dropped the receiver.
         let _ = self.stop.send(stop);
     }
 
-    /// Whether the run has ended, waits, or came to a stop.
+    /// True if the task is done: the run has ended, waits, or was stopped by an error.
     pub fn is_over(&self) -> bool {
         self.task.is_finished()
     }
 
-    /// Waits until the run has ended, waits for somebody, or came to a stop.
+    /// Waits until the run has ended, waits for a decision, or was stopped by an error.
     ///
     /// # Errors
     /// The task panicked: an internal error. The run is interrupted.
@@ -142,7 +142,7 @@ impl RunHandle {
     }
 }
 
-/// Whether a run stopped because it was left to another process.
+/// True if the run stopped so that another process can continue it.
 pub fn is_left(ended: &Result<RunResult, Error>) -> bool {
     matches!(ended, Err(Error::Drive { source: driver::Error::Left, .. }))
 }
@@ -152,12 +152,12 @@ pub fn engine_error(ended: &Result<RunResult, Error>) -> Option<&engine::Error> 
     ended.as_ref().err()?.of_engine()
 }
 
-/// Ends what a process that died has left behind of a run that is not continued. The caller has the run.
+/// Ends the processes that a dead process left behind, for a run that is not resumed. The caller must hold the run.
 pub fn end_leftovers(run_id: &str) {
     etude_process::reap_survivors_of(run_id);
 }
 
-/// Ends the processes of a run of this process at once, without asking them first.
+/// Kills the processes of a run of this process at once, without a signal to end first.
 pub fn end_processes(run_id: &str) {
     etude_process::end_children_of(run_id);
 }

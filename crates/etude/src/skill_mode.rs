@@ -12,12 +12,12 @@ use crate::definition::{Definition, LoadError, add_tools, tools_of};
 use etude_runs::target::Target;
 use etude_tools::disk::Disk;
 
-/// How agents work unless something else is said.
+/// Default settings of agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Defaults {
     /// Capability level that the agent asks for.
     pub tier: Tier,
-    /// Most answers of the model.
+    /// Maximum number of turns of the agent.
     pub max_turns: u32,
 }
 
@@ -35,16 +35,16 @@ pub fn is_there(disk: &Disk) -> bool {
 /// The definition of a run in skill mode. Its input is `{"request": TEXT}`.
 ///
 /// # Errors
-/// There is no `SKILL.md`, or it cannot be read.
+/// The app has no `SKILL.md`, or it cannot be read.
 pub fn load(disk: &Disk, defaults: Defaults) -> Result<Definition, LoadError> {
     load_as(disk, defaults, "")
 }
 
-/// The definition of a run whose target says `name`. A `SKILL.md` without a name of its own keeps that one where its app lies in a
-/// directory of another name: on a worker, or after it was moved. The steps of the run are called so.
+/// The definition of a run whose target has the name `name`. An unnamed `SKILL.md` takes this name if the app's directory has
+/// another one: on a worker, or after a move. The steps of the run use it as well.
 ///
 /// # Errors
-/// As [`load`].
+/// The errors of [`load`].
 pub fn load_as(disk: &Disk, defaults: Defaults, name: &str) -> Result<Definition, LoadError> {
     if !is_there(disk) {
         return Err(LoadError::Unknown { known: Vec::new() });
@@ -71,18 +71,18 @@ pub fn load_as(disk: &Disk, defaults: Defaults, name: &str) -> Result<Definition
     })
 }
 
-/// Skill mode for a run whose pipeline deviates (L-67). `description` is what the pipeline does.
+/// Skill mode for a run whose pipeline deviates (L-67). `description` is that of the pipeline.
 ///
 /// # Errors
-/// There is no `SKILL.md`, or it cannot be read.
+/// The app has no `SKILL.md`, or it cannot be read.
 pub(crate) fn fallback(disk: &Disk, defaults: Defaults, description: &str) -> Result<Fallback, LoadError> {
     let instructions = Instructions::read(disk, SKILL_FILE).map_err(LoadError::Invalid)?;
     let name = instructions.name.clone().unwrap_or_else(|| name_of(disk));
     Ok(lower::fallback(&name, instructions, (defaults.tier, defaults.max_turns), description))
 }
 
-/// The learned pipelines that the agent may call as tools while they are `active` (L-77). Those of other states are there as well, so
-/// that a change of state changes no definition. A broken one is left out: `etude check` reports it.
+/// The learned pipelines that the agent may call as tools while they are `active` (L-77). All states are included, so that a
+/// change of state does not change the definition. A broken pipeline is left out: `etude check` reports it.
 fn pipelines(disk: &Disk, files: &mut Vec<String>) -> Vec<Arc<PipelineTool>> {
     let app = App::new(disk);
     let own = learned::all(disk).into_iter().filter(|located| !located.is_candidate());
@@ -98,7 +98,7 @@ fn pipelines(disk: &Disk, files: &mut Vec<String>) -> Vec<Arc<PipelineTool>> {
     tools
 }
 
-/// What an app without a name is called: as its directory.
+/// Name of an app whose skill has none: the name of its directory.
 fn name_of(disk: &Disk) -> String {
     disk.root().file_name().map_or_else(|| "skill".to_owned(), |name| name.to_string_lossy().into_owned())
 }

@@ -1,12 +1,12 @@
-//! Runs in a journal on disk: they survive the process, and another one continues them.
+//! Runs in a journal on disk: they survive the process, and another process can continue them.
 //!
-//! The journal is one SQLite file with large values beside it. Any number of processes on one machine may have it open; a run
+//! The journal is one SQLite file, with large values in files beside it. Many processes of one machine may open it; each run
 //! belongs to one of them at a time.
 //!
 //! # Continuing in another process
 //!
-//! The first run lacks a file and fails. The journal is closed, and opened again as another process would. The run continues with
-//! the step that failed; the step before it is not repeated.
+//! The first run lacks a file and fails. The journal is closed, and opened again as another process would. The run continues
+//! with the failed step; the step before it is not repeated.
 //!
 //! ```
 //! use std::path::Path;

@@ -1,4 +1,4 @@
-//! Machines of stages as definitions of runs (system B).
+//! Stage machines as definitions of runs (system B).
 
 use etude_spec::Diagnostic;
 use etude_spec::lower;
@@ -8,10 +8,10 @@ use crate::definition::{Definition, LoadError, add_tools, tools_of};
 use etude_runs::target::Target;
 use etude_tools::disk::Disk;
 
-/// Loads the machine `name` of the app in `disk`. `rules` is what the user's configuration says about machines.
+/// Loads the stage machine `name` of the app in `disk`. `rules` are those of the user's configuration.
 ///
 /// # Errors
-/// There is no such machine, or its definition does not hold.
+/// The machine does not exist, or its definition is invalid.
 pub fn load(disk: &Disk, name: &str, rules: &Rules) -> Result<Definition, LoadError> {
     let machines = Machines::new(disk, rules.clone());
     let known = || machines.names().iter().filter(|known| *known != name).cloned().collect();

@@ -1,6 +1,6 @@
 //! Agent Applications as tools: their catalog, their contracts, and calls of their commands (C-1.9, C-1.10, C-1.13).
 //!
-//! A confirmation is a question of its own: no mode, no list and no earlier answer stands in for it (C-1.14).
+//! A confirmation is a separate question: no mode, list or earlier answer replaces it (C-1.14).
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -28,19 +28,18 @@ pub(super) const ACTIVATE: &str = "activate_application";
 /// Name of the tool that runs a command of an application.
 pub(super) const RUN: &str = "run_application";
 
-/// Most characters of an output that a model reads.
+/// Maximum length of an output that a model reads, in characters.
 const MAX_OUTPUT: usize = 60_000;
 
-/// What commands of applications are run with.
+/// Settings for the commands of applications.
 #[derive(Debug, Clone, Default)]
 pub struct ApplicationAccess {
-    /// Where confirmations and scratch files are kept.
+    /// Directory of confirmations and scratch files.
     pub state_dir: PathBuf,
-    /// All variables that commands inherit.
+    /// Environment of the commands: all variables that they inherit.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// The applications in reach.
 #[derive(Debug)]
 pub(super) struct Applications {
     catalog: Catalog,
@@ -53,14 +52,14 @@ fn trust_word(package: &etude_packages::applications::Package, trust: &Approvals
     if package.access(trust).execution { "approved" } else { "approved for reading" }
 }
 
-/// Who calls.
+/// The caller of a command.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Caller {
-    /// A step that somebody wrote, not a model.
+    /// A step of a definition, not a model.
     pub(super) is_step: bool,
-    /// Somebody can be asked, or the run may wait: that of a step always may.
+    /// A person can be asked, or the run may wait. Always true for a step.
     pub(super) can_ask: bool,
-    /// Somebody has been asked about this call and has said yes.
+    /// A person has confirmed this call.
     pub(super) is_confirmed: bool,
 }
 
@@ -70,18 +69,18 @@ impl Applications {
         Self { catalog, store: store.cloned(), access: access.clone() }
     }
 
-    /// What is approved now: a command of this run may have changed its package, and the approval with it.
+    /// The current approvals: a command of this run may have changed its package, and the approval with it.
     fn trust(&self) -> Approvals {
         self.store.as_ref().and_then(|store| store.approvals().ok()).unwrap_or_default()
     }
 
-    /// The applications that an agent may know of.
+    /// The applications that an agent may see.
     fn known(&self) -> Vec<&Arc<etude_packages::applications::Package>> {
         let trust = self.trust();
         self.catalog.packages().filter(|package| package.is_compatible() && package.access(&trust).activation).collect()
     }
 
-    /// What an agent sees them, and the tools; nothing if there are none.
+    /// The catalog text for an agent, and the two tools; `None` if no application is in reach.
     pub(super) fn available(&self) -> Option<(String, [AvailableTool; 2])> {
         let known = self.known();
         let slugs: Vec<&str> = known.iter().map(|package| package.contract.slug.as_str()).collect();
@@ -145,7 +144,7 @@ impl Applications {
         Some((text, [activate, run]))
     }
 
-    /// A contract as an agent gets it.
+    /// The contract of an application, as an agent gets it.
     pub(super) fn activate(&self, arguments: &str) -> ToolResult {
         let asked = tree::of_answer(arguments).unwrap_or_default();
         let slug = asked.get("application").and_then(Value::as_str).unwrap_or_default();
@@ -161,7 +160,7 @@ impl Applications {
         }
     }
 
-    /// What an agent is shown that wants something to happen later: nothing is put off here (C-1.15).
+    /// The reply to a call with `when`: etude never postpones a command; the application's contract says how to (C-1.15).
     fn scheduled(&self, slug: &str, when: &str) -> ToolResult {
         if !self.known().iter().any(|package| package.contract.slug == slug) {
             return ToolResult::terminal(
@@ -181,10 +180,10 @@ impl Applications {
         }
     }
 
-    /// The command that is asked for.
+    /// The application command that a call names.
     ///
     /// # Errors
-    /// What is reported instead.
+    /// The result that the caller gets instead of a call.
     pub(super) fn find(&self, arguments: &str) -> Result<Call, ToolResult> {
         let (slug, words, args) = asked(arguments).map_err(|why| ToolResult::terminal("InputInvalid", &why))?;
         if let Some(when) = when(arguments) {
@@ -202,7 +201,7 @@ impl Applications {
         invoker: &Invoker,
         cancel: CancellationToken,
     ) -> ToolReply {
-        // Where one argument ends and the next begins is part of what is asked about.
+        // The boundaries between arguments are part of the question.
         let line = etude_preview::describe::command(&Command::Direct(call.argv.clone()));
         let slug = call.package.contract.slug.clone();
         let giving_up = Cancel::new();
@@ -243,7 +242,7 @@ impl Applications {
     }
 }
 
-/// What a caller gets instead of an answer.
+/// The reply to a command that was not confirmed.
 fn unconfirmed(why: Unconfirmed, slug: &str, line: &str, caller: Caller) -> ToolReply {
     ToolReply::Done(match why {
         Unconfirmed::Denied(refusal) => refused(&refusal),
@@ -266,19 +265,19 @@ fn unconfirmed(why: Unconfirmed, slug: &str, line: &str, caller: Caller) -> Tool
     })
 }
 
-/// A tool of this kind as patterns see it: `run_application(application=tool-shed)`.
+/// A tool of this name as patterns see it: `run_application(application=tool-shed)`.
 pub(super) fn as_tool(name: &str) -> etude_tools::Tool {
     etude_tools::Tool::named(name, Vec::new(), json!({"type": "object"}))
 }
 
-/// The same for a tool that only tells something.
+/// The same for a tool that only reads.
 pub(super) fn as_reader(name: &str) -> etude_tools::Tool {
     let mut tool = as_tool(name);
     (tool.effect, tool.gated) = (etude_tools::Effect::Reads, false);
     tool
 }
 
-/// Slug, words of the command, arguments.
+/// Slug, words of the command, and arguments of a call.
 fn asked(arguments: &str) -> Result<(String, Vec<String>, Vec<String>), String> {
     let value = tree::of_answer(arguments).map_err(|e| format!("the arguments are not JSON: {e}"))?;
     let text = |name: &str| value.get(name).and_then(Value::as_str);
@@ -290,7 +289,7 @@ fn asked(arguments: &str) -> Result<(String, Vec<String>, Vec<String>), String> 
     Ok((slug.to_owned(), command.split_whitespace().map(str::to_owned).collect(), args.collect()))
 }
 
-/// When a call is to happen, if not now.
+/// The time in the member `when` of a call; `None`: now.
 fn when(arguments: &str) -> Option<String> {
     let value = tree::of_answer(arguments).ok()?;
     let when = value.get("when")?.as_str()?.trim();
@@ -307,7 +306,7 @@ fn refused(refusal: &Refusal) -> ToolResult {
     ToolResult::terminal(code, &reported(&refusal.envelope))
 }
 
-/// What to say about a call, in one line.
+/// A summary of an ended call, in one line.
 fn reported(envelope: &Envelope) -> String {
     let mut parts: Vec<String> = envelope
         .diagnostics
@@ -328,7 +327,7 @@ fn reported(envelope: &Envelope) -> String {
     if parts.is_empty() { envelope.status.word().to_owned() } else { parts.join("; ") }
 }
 
-/// The document that an agent reads: also after a failure, whose output often says more than its status.
+/// The document for an agent: also after a failure, whose output often explains more than its status.
 fn for_agent(envelope: &Envelope) -> ToolResult {
     let mut bytes = Vec::new();
     // Writing into memory cannot fail.
@@ -345,7 +344,7 @@ fn for_agent(envelope: &Envelope) -> ToolResult {
     }
 }
 
-/// The output alone, as the command printed it.
+/// The output for a step, as the command printed it.
 fn for_step(envelope: &Envelope) -> ToolResult {
     match (&envelope.output, envelope.status) {
         (Some(output), Status::Succeeded) => ToolResult::ok(output.get()),

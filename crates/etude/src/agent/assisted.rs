@@ -15,19 +15,19 @@ use etude_evidence::trace::effect_class;
 use etude_runs::header::Header;
 use etude_tools::disk::Disk;
 
-/// What a confirmation is about.
+/// The facts for a confirmation.
 #[derive(Debug)]
 pub(crate) struct Assisted {
-    /// The app's tools, which say whether they only read. Without a description every tool may write.
+    /// The app's tools, which declare whether they only read. An undeclared tool counts as writing.
     tools: Arc<[AppTool]>,
-    /// The request, or the input of the run.
+    /// The request, or else the input of the run.
     request: String,
-    /// The body of the app's SKILL.md.
+    /// The body of the app's SKILL.md, with its rules.
     skill: String,
 }
 
 impl Assisted {
-    /// That of a run whose pipeline was in this state when it began, or is now.
+    /// The facts of a run whose pipeline is `assisted`, or was when the run began.
     pub(super) fn of(definition: &Definition, header: &Header) -> Option<Self> {
         let mut learned = definition.learned.iter().chain(&header.learned);
         learned.any(|pinned| pinned.state == State::Assisted).then(|| Self::new(definition, header))
@@ -43,7 +43,7 @@ impl Assisted {
         Self { tools, request: request.unwrap_or_else(input), skill: skill.map(|skill| skill.body).unwrap_or_default() }
     }
 
-    /// A step makes the call, and it may write.
+    /// True if a step makes the call and the call may write.
     pub(super) fn must_confirm(&self, call: &ToolCall) -> bool {
         call.is_of_step() && effect_class(&call.name, &self.tools) != "reads"
     }
@@ -51,7 +51,7 @@ impl Assisted {
     /// Asks a model about a write, with the request and the skill's rules about its tool.
     ///
     /// # Errors
-    /// Any answer but yes: why the call is not made.
+    /// The model did not answer `yes`; the text says why the call is not made.
     pub(super) async fn ask(&self, models: &dyn ModelPort, tool: &str, args: &Value) -> Result<(), String> {
         let refused = |why: &str| format!("the call of `{tool}` is not confirmed: {why}");
         let answer = models.call(self.question(tool, args)).await.map_err(|failure| refused(&failure.message))?;
@@ -68,7 +68,7 @@ impl Assisted {
             "type": "object", "properties": {"confirm": {"enum": ["yes", "no", "unsure"]}}, "required": ["confirm"],
             "additionalProperties": false,
         });
-        // Values of the run end no block.
+        // Escaped values cannot close the data block.
         let data = |value: Value| value.to_string().replace('<', "\\u003c");
         let prompt = format!(
             "A program wants to make one call for a user. Answer `yes` only if the request asks for exactly this call and the \

@@ -1,4 +1,4 @@
-//! Command lines with arguments beside them, which steps may call `Bash` with (L-33).
+//! Command lines with separate arguments, with which steps may call `Bash` (L-33).
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use etude_core::tool::ToolResult;
 use etude_tools::tool::members;
 use serde_json::Value;
 
-/// The arguments of `Bash` as an agent would give them: a line whose words are in it. Policies, people and middleware judge that
-/// (L-43).
+/// The arguments of `Bash` as an agent would give them: one line that contains its words. Policies, people and middleware judge
+/// that line (L-43).
 ///
 /// # Errors
-/// The line does not take its arguments.
+/// The line does not accept its arguments.
 pub(super) fn judged(tool: &str, args: Arc<Value>) -> Result<Arc<Value>, ToolResult> {
     let is_own = |name: &String| name.starts_with(shell::ARGUMENT);
     let count = members(&args).keys().filter(|name| is_own(name)).count();
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// L-33, L-43: what policies and people judge is the line with its words, whatever is in them.
+    /// L-33, L-43: policies and people judge the line with its words, whatever the words contain.
     #[test]
     fn a_line_is_judged_with_its_words() {
         let of = |args: Value| judged("Bash", Arc::new(args)).map(|args| Value::clone(&args));

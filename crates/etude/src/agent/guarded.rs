@@ -1,4 +1,4 @@
-//! Calls of agents and of steps of type `tool`, as the user's guards see them (B-11.3).
+//! The user's guards for calls of agents and of steps of type `tool` (B-11.3).
 
 use etude_core::tool::{APPLICATION_CALL, ToolCall, ToolResult};
 use etude_tools::guard::{Proposal, refusal};
@@ -8,10 +8,11 @@ use tokio_util::sync::CancellationToken;
 use super::Inner;
 
 impl Inner {
-    /// What stands in for a call that a guard denies. The outcome of the call is what the journal has of it, as with a denial by the
-    /// policy: a resume asks about no call that is over.
+    /// The result of a call that a guard denies. The journal keeps it as the outcome of the call, like a denial by the policy,
+    /// so a resume does not ask about a completed call again.
     ///
-    /// A machine has asked about the calls of its stages already, and a command that a step names does not call a tool.
+    /// Calls of stages are skipped, because their machine has asked already, and so are commands that a step names, because
+    /// they do not call a tool.
     pub(super) async fn guarded(
         &self,
         call: &ToolCall,

@@ -1,5 +1,4 @@
-//! Tools of MCP servers that learned pipelines call: one that has become another is not called by a pipeline in the state `active`
-//! (`learn.md` 2.11).
+//! MCP tools of learned pipelines: a pipeline in the state `active` does not call a tool that has changed (`learn.md` 2.11).
 
 use etude_core::tool::{ToolCall, ToolResult};
 use etude_spec::discover::PIPELINES;
@@ -9,7 +8,8 @@ use etude_tools::Tool;
 use super::Inner;
 
 impl Inner {
-    /// Refuses a call by a learned pipeline that was trusted with another tool of this name. In `assisted`, a person confirms it.
+    /// Refuses a call by an `active` pipeline if the tool has changed since the pipeline was trusted. In `assisted`, a person
+    /// confirms it.
     pub(super) async fn check_learned(&self, call: &ToolCall, tool: &Tool) -> Result<(), ToolResult> {
         if !tool.name.starts_with(MCP_PREFIX) || !call.is_of_step() || self.grants.rehearsal.is_some() {
             return Ok(());
@@ -33,7 +33,7 @@ impl Inner {
         }
     }
 
-    /// The pipeline that an agent has called as a tool and whose step is the effect `key` (L-77).
+    /// The pipeline that an agent has called as a tool and that contains the effect `key` (L-77).
     fn called_pipeline(&self, key: &str) -> Option<&str> {
         let mut names = self.pipelines.iter().map(|pipeline| pipeline.tool.name.as_str());
         let is_inside = |name: &&str| key.split_once(&format!("/{name}[")).is_some_and(|(_, rest)| rest.contains('/'));

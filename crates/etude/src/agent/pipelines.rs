@@ -10,10 +10,10 @@ use etude_process::sandbox;
 use super::Inner;
 use etude_tools::disk::Disk;
 
-/// Most bytes of the name of a tool.
+/// Maximum length of a tool name, in bytes.
 const MAX_NAME: usize = 64;
 
-/// A step keeps its process in a sandbox.
+/// True if one of the steps runs its process in a sandbox.
 fn needs_sandbox(steps: &[Arc<Step>]) -> bool {
     steps.iter().any(|step| match &step.kind {
         StepKind::Code(code) => code.sandbox.is_some(),
@@ -22,7 +22,7 @@ fn needs_sandbox(steps: &[Arc<Step>]) -> bool {
 }
 
 impl Inner {
-    /// Adds the learned pipelines that are `active` now, unless a tool has such a name. The journal keeps the list.
+    /// Adds the learned pipelines that are `active` now, unless another tool has the name. The journal keeps the list.
     pub(super) async fn add_pipelines(self: &Arc<Self>, tools: &mut Vec<AvailableTool>) {
         if self.pipelines.is_empty() {
             return;

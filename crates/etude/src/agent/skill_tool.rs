@@ -13,7 +13,7 @@ use etude_packages::trust::Approvals;
 
 pub(super) const NAME: &str = "activate_skill";
 
-/// The catalog with what to do with it.
+/// The catalog, with an instruction for its use.
 pub(super) fn introduced(xml: &str) -> String {
     format!(
         "These skills are in reach. When one fits what you are doing, read it with `{NAME}` before you go on:\n\n{}",
@@ -21,7 +21,7 @@ pub(super) fn introduced(xml: &str) -> String {
     )
 }
 
-/// The tool, which knows the names that there are.
+/// The tool, whose schema lists the available names.
 pub(super) fn available(catalog: &SkillCatalog, trust: &Approvals) -> AvailableTool {
     let names: Vec<&str> = catalog.visible_to_agents(trust).map(|entry| entry.skill.name.as_str()).collect();
     let parameters = json!({
@@ -35,7 +35,7 @@ pub(super) fn available(catalog: &SkillCatalog, trust: &Approvals) -> AvailableT
     });
     let description = "Reads a skill: instructions for a kind of task, and the files that come with them.".to_owned();
     let tool = Tool { name: NAME.to_owned(), description, parameters: Arc::new(parameters) };
-    // What was activated stays in the conversation, however long it grows (C-2.8).
+    // The content of an activated skill stays in the conversation, however long it grows (C-2.8).
     AvailableTool { tool, is_pipeline: false, is_exclusive: false, is_kept: true, approval_key: None }
 }
 

@@ -4,7 +4,7 @@ fn folders(folders: &[&str]) -> Allow {
     Allow { folders: folders.iter().map(|folder| (*folder).to_owned()).collect(), ..Allow::default() }
 }
 
-/// K-54: what is not allowed is named with the member that would allow it.
+/// K-54: a denied grant is reported with the member of the rules that would allow it.
 #[test]
 fn grants_need_a_queue_that_allows_them() {
     let none = Granted::default();
@@ -45,7 +45,7 @@ fn a_link_out_of_an_allowed_folder_grants_nothing() {
     assert_eq!(allowed(granted(data.join("nowhere")), &allow), Granted::default());
 }
 
-/// K-54: the steps of pipelines that an agent may call count as the agent does, whatever sandbox that one has.
+/// K-54: the steps of pipelines that an agent may call count like the agent, whatever its sandbox.
 #[test]
 fn a_pipeline_that_an_agent_may_call_counts() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -71,7 +71,7 @@ fn a_pipeline_that_an_agent_may_call_counts() {
     assert_eq!((denied.member, denied.what.as_str()), ("allow.unsandboxed", "step `a`"));
 }
 
-/// K-54, K-55: the hint names what the app lacks, and nothing that it does not have.
+/// K-54, K-55: the remedy names what the app lacks, and only parts that the step has.
 #[test]
 fn a_denied_step_has_a_remedy_that_fits_it() {
     let load = |files: &[(&str, &str)]| {

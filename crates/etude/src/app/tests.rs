@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-/// SECURITY.md: what other users put into a shared directory is no app of anyone who works below it.
+/// SECURITY.md: files that other users put into a shared directory are not an app for anyone who works below it.
 #[test]
 fn no_search_finds_an_app_in_a_shared_directory() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -18,12 +18,12 @@ fn no_search_finds_an_app_in_a_shared_directory() {
         assert_eq!(found.is_none(), is_shared, "{bits:o}");
         assert_eq!(passed_over.as_deref(), is_shared.then_some(shared.as_path()), "{bits:o}");
     }
-    // Anyone who is in a directory has gone there; `/tmp` is where everybody is.
+    // A user chose to enter any other directory; `/tmp` is shared by everybody.
     mode(0o777);
     assert_eq!(find(&shared).as_deref(), Some(shared.as_path()));
     mode(0o1777);
     assert_eq!(find(&shared), None);
-    // The nearest app of one's own is found past that of others.
+    // The search continues past apps of other users to the nearest one of the user.
     fs::create_dir(dir.path().join("machines")).expect("made");
     assert_eq!(find(&own).as_deref(), Some(dir.path()));
 }

@@ -1,4 +1,4 @@
-//! What `runs retry --from STEP` discards: the outcome of the step, and of everything after it in position.
+//! The scope of `runs retry --from STEP`: the outcomes of the step and of all later steps are discarded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,13 +8,13 @@ use etude_runtime::engine::Record;
 use etude_runtime::record;
 use etude_spec::did_you_mean;
 
-/// There is no step of that name to start again from.
+/// Unknown name of a step to restart from.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no step `{step}` to start again from")]
 pub struct UnknownStep {
     /// The name that matches no step, child of a group or stage of a machine.
     pub step: String,
-    /// Names to start again from, in the order of the plan, children and stages after their step.
+    /// Valid names in the order of the plan; children and stages follow their step.
     pub known: Vec<String>,
 }
 
@@ -28,12 +28,12 @@ impl UnknownStep {
     }
 }
 
-/// The records of a pipeline that no longer count.
+/// The records of a pipeline that are discarded.
 #[derive(Debug)]
 pub(super) struct Discarded {
-    /// Steps, each as the names that lead to it from the pipeline on; elements of a `for_each` all count.
+    /// Steps, each as its path of names from the pipeline on; all elements of a `for_each` are included.
     steps: Vec<Vec<String>>,
-    /// Places of records of stages.
+    /// Indexes of records of stages.
     places: BTreeSet<usize>,
 }
 
@@ -42,7 +42,7 @@ impl Discarded {
         let (root, steps) = (&plan.body.name, &plan.body.steps);
         for (at, candidate) in steps.iter().enumerate() {
             let after = steps[at + 1..].iter().map(|later| vec![root.clone(), later.name.clone()]);
-            // Whether the pipeline deviates is open again.
+            // The pipeline may deviate again, so its fallback is discarded.
             let after = after.chain([vec![Fallback::root(root)]]);
             if let Some(path) = path_to(candidate, step) {
                 let path = std::iter::once(root.clone()).chain(path).collect();
@@ -51,14 +51,14 @@ impl Discarded {
             let StepKind::Machine(call) = &candidate.kind else { continue };
             let found = stages_from(records, &format!("{root}/{}", candidate.name), step);
             if found.is_some() || call.machine.stages.iter().any(|stage| stage.id == step) {
-                // A stage that never began, or whose outcome was discarded before, has nothing to discard.
+                // A stage that never began, or whose outcome was discarded before, has no records to discard.
                 return Ok(Self { steps: after.collect(), places: found.unwrap_or_default() });
             }
         }
         Err(UnknownStep { step: step.to_owned(), known: known(plan) })
     }
 
-    /// The steps as beginnings of effect ids, those in elements of a `for_each` left out.
+    /// Prefixes of the effect ids of the steps, without elements of a `for_each`.
     pub(super) fn parts(&self) -> Vec<String> {
         self.steps.iter().map(|path| path.join("/")).collect()
     }
@@ -68,7 +68,7 @@ impl Discarded {
     }
 }
 
-/// The names that lead from `step` to the step `name` inside it, if it is there: itself, or a child of a group.
+/// The path of names from `step` to the step `name`: itself or a nested child of a group; `None` if there is no such step.
 fn path_to(step: &Step, name: &str) -> Option<Vec<String>> {
     if step.name == name {
         return Some(vec![name.to_owned()]);
@@ -78,7 +78,7 @@ fn path_to(step: &Step, name: &str) -> Option<Vec<String>> {
     Some(std::iter::once(step.name.clone()).chain(below).collect())
 }
 
-/// True if the effect `key` belongs to the step at the end of `path`, or is the timer of a group that it is in.
+/// True if the effect `key` belongs to the step at the end of `path`, or is the timer of a group around it.
 fn leads_to(path: &[String], key: &str) -> bool {
     let mut rest = key;
     for (at, name) in path.iter().enumerate() {
@@ -96,8 +96,8 @@ fn leads_to(path: &[String], key: &str) -> bool {
     false
 }
 
-/// The places of the records of a stage and of everything that began after it: its last visit, or the one that is named
-/// (`review#2`). `None` if it never began.
+/// Indexes of the records of a stage and of everything that began after it. The name selects the stage's last visit, or a given
+/// visit (`review#2`). `None` if the stage never began.
 fn stages_from(records: &[Record], machine: &str, stage: &str) -> Option<BTreeSet<usize>> {
     let mut begun: BTreeMap<&str, usize> = BTreeMap::new();
     let counting: Vec<(usize, &str)> = record::counting(records)
@@ -119,7 +119,7 @@ fn execution(key: &str) -> Option<&str> {
     visit.bytes().all(|byte| byte.is_ascii_digit()).then_some(first).filter(|first| !first.starts_with("tools#"))
 }
 
-/// Everything that can be named.
+/// All names that a retry accepts.
 fn known(plan: &Plan) -> Vec<String> {
     fn add(step: &Step, names: &mut Vec<String>) {
         names.push(step.name.clone());
@@ -138,7 +138,7 @@ fn known(plan: &Plan) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// elements, children of elements and attempts belong to their step, steps of a longer name do not.
+    /// elements, children of elements and attempts belong to their step; steps with a longer name do not.
     #[test]
     fn effects_belong_to_the_step_that_their_id_leads_to() {
         let path = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
@@ -153,7 +153,7 @@ mod tests {
         assert!(leads_to(&path(&["p", "s"]), "p/s[0]") && !leads_to(&path(&["p", "s"]), "p/st"));
     }
 
-    /// a stage is started again from its last visit, with everything that began after it.
+    /// a stage restarts from its last visit, with everything that began after it.
     #[test]
     fn stages_are_discarded_from_a_visit_on() {
         let keys = ["p/m/tools", "p/m/a#1/turn1", "p/m/b#1/turn1", "p/m/a#2/turn1", "p/m/b#2@2/turn1", "p/m/b#1/exit"];

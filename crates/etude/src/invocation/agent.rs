@@ -1,4 +1,4 @@
-//! The tool `agent`: a Markdown skill's prompt, followed by a model that calls skills through their chains (D-14).
+//! The tool `agent`: the prompt of a Markdown skill, executed by a model that calls skills through their chains (D-14).
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use etude_invoke::{Caller, Handler};
 use etude_runtime::clock::now_ms;
 use etude_runtime::run_id;
 
-/// Agents that ask these models.
+/// The handler of `agent`, with the models that it calls.
 #[derive(Debug)]
 pub struct Agent {
     /// The port that sends the requests of the agent to providers.
@@ -37,7 +37,7 @@ impl Handler for Agent {
     fn run(&self, args: Arc<Value>, caller: Caller) -> Boxed<Outcome> {
         let models = Arc::clone(&self.models);
         let handle = tokio::runtime::Handle::current();
-        // The session of a run stays on one thread.
+        // The session of a run must stay on one thread.
         let work = tokio::task::spawn_blocking(move || handle.block_on(follow(models, &args, caller)));
         Box::pin(async move {
             work.await.unwrap_or_else(|error| {
@@ -85,7 +85,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
     let watcher = tokio::spawn(async move {
         cancel.cancelled().await;
         let _ = stopping.send(Stop::Kill("the call was given up".to_owned()));
-        // The channel must stay open for as long as the run listens.
+        // The channel must stay open until the run has ended.
         std::future::pending::<()>().await;
     });
     let drive = Drive {
@@ -116,7 +116,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
     }
 }
 
-/// The conversation of an agent: what it was asked, what the model said and called, and what came of the calls.
+/// The conversation of an agent: its prompt, the turns of the model, its calls, and their results.
 fn trace(prompt: &Value, records: &[Record], blobs: &dyn BlobStore) -> Value {
     let mut trace = vec![json!({"role": "user", "text": prompt})];
     for record in records {
@@ -131,7 +131,7 @@ fn trace(prompt: &Value, records: &[Record], blobs: &dyn BlobStore) -> Value {
             }
             Ok(Effected::Tool(reply)) => {
                 let ToolReply::Done(result) = *reply else { continue };
-                // An effect of a call is named like its tool, with the place among the calls of its turn.
+                // The effect of a call is named after its tool, with its position among the calls of its turn.
                 let last = record.key.rsplit('/').next().unwrap_or_default();
                 let (tool, error) = (last.split('[').next(), result.error.map(|error| error.code));
                 trace.push(json!({"role": "tool", "tool": tool, "text": result.content, "error": error}));
@@ -171,7 +171,7 @@ impl ToolPort for Skills {
                 Some(Ok(args)) => args,
                 _ => return ToolReply::Done(ToolResult::terminal("InputInvalid", "the arguments are no JSON object")),
             };
-            // What begins with `$` is an option, and options are not for models.
+            // Members that begin with `$` are options, which models may not set.
             let args = match args {
                 Value::Object(members) => {
                     Value::Object(members.into_iter().filter(|(key, _)| !key.starts_with('$')).collect())
@@ -187,8 +187,8 @@ impl ToolPort for Skills {
 }
 
 impl Skills {
-    /// What matches the patterns, is not hidden and is no part of a pipeline (D-14). A skill whose instructions the agent
-    /// follows is no tool of its own.
+    /// The skills that match the patterns, are not hidden and are not part of a pipeline (D-14). The skill whose instructions
+    /// the agent follows is left out.
     fn available(&self, allowed: Option<&[String]>) -> (Vec<AvailableTool>, Vec<String>) {
         let catalog = self.caller.catalog();
         let patterns = allowed.map(etude_tools::AllowedTools::from_list);

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::forms::{self, ModelForm, ProcessForm};
 
-/// The chains that the processes and model calls of a run pass.
+/// The middleware chains around the processes and model calls of a run.
 #[derive(Debug)]
 pub(crate) struct Passing(pub(crate) Invoker);
 
@@ -47,7 +47,7 @@ impl EffectMiddleware for Passing {
             };
             let end = invoker.invoke(invocation, form, run).await;
             match end {
-                // What layers have made of it is nothing that anybody waits for.
+                // After a cancellation, the result that middleware produced is of no use.
                 Ok(end) if given_up.is_cancelled() => Err(Cancelled(end.stderr)),
                 end => end,
             }
@@ -60,7 +60,7 @@ impl EffectMiddleware for Passing {
         request: Request,
         ask: SendRequest,
     ) -> Boxed<Result<ModelResponse, CallFailure>> {
-        // A turn of an agent is no invocation: its tools are, each on its own.
+        // A turn of an agent is not an invocation; each of its tool calls is.
         if !request.tools.is_empty() {
             return ask(request);
         }

@@ -1,4 +1,4 @@
-//! The ends of the functions of the host, as layers see them and as their callers want them.
+//! Results of host functions, in the forms that middleware and callers need.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn given_up(name: &str) -> Outcome {
     Err(Throw::new(ThrowKind::Failed, name, "it was given up"))
 }
 
-/// A process of a run.
+/// The form of a process of a run.
 pub(super) struct ProcessForm {
     pub(super) protocol: Protocol,
 }
@@ -36,7 +36,7 @@ impl Form for ProcessForm {
                 Err(error) => failed(error.to_string()),
             },
             (Exit::Status(0), Stdout::Value(_)) => Ok(None),
-            // A hook that prints nothing says that it is well.
+            // A hook without output reports success.
             (Exit::Status(0), Stdout::Unusable { found, .. })
                 if self.protocol == Protocol::Document && found.is_empty() =>
             {
@@ -68,8 +68,8 @@ impl Form for ProcessForm {
                 let value = value.unwrap_or(Value::Null);
                 ProcessEnd { exit: Exit::Status(0), stdout: Stdout::Value(Json::of(&value)), stderr, conditions }
             }
-            // What has run has happened: it must not look like what never began, whose failure is reported as one of the environment.
-            // `found` is not empty, so that no hook takes it for one that says nothing.
+            // A process that has run must not look like one that never began, whose failure counts as one of the environment.
+            // `found` is not empty, so that no hook is taken for a silent one.
             Err(throw) if has_run => {
                 let problem = "a layer refused its result".to_owned();
                 let stdout = Stdout::Unusable { problem, found: refusal(&throw) };
@@ -83,10 +83,10 @@ impl Form for ProcessForm {
     }
 }
 
-/// The stdin of a process as arguments: a document, else nothing. Values that are kept elsewhere are read.
+/// The stdin of a process as arguments: a JSON document, or else an empty object. Values in the blob store are read.
 ///
 /// # Errors
-/// One cannot be read, or not be looked into: layers that guard by arguments would not see it.
+/// A value cannot be read or parsed: middleware that guards by arguments would not see it.
 pub(super) fn document(stdin: &Stdin) -> Result<Value, Throw> {
     let mut text = String::new();
     for chunk in &stdin.0 {
@@ -109,7 +109,7 @@ pub(super) fn document(stdin: &Stdin) -> Result<Value, Throw> {
     }
 }
 
-/// An answer of a model to a step. Layers see its text, as JSON where it is that.
+/// The form of a model's response to a step. Middleware sees its text, parsed if it is JSON.
 pub(super) struct ModelForm;
 
 impl Form for ModelForm {
@@ -141,7 +141,7 @@ impl Form for ModelForm {
     }
 }
 
-/// What a step tells a model, as arguments.
+/// The request of a step to a model, as arguments.
 pub(super) fn request(request: &Request) -> Value {
     let text = |parts: &[Part]| {
         let texts = parts.iter().filter_map(|part| match part {
@@ -158,9 +158,9 @@ pub(super) fn request(request: &Request) -> Value {
     })
 }
 
-/// A call of a tool by an agent or a stage.
+/// The form of a tool call by an agent or a stage.
 pub(crate) struct ToolForm {
-    /// What comes back holds none of these.
+    /// Redacts the text of an error that middleware throws again.
     pub(crate) redactor: Arc<Redactor>,
 }
 
@@ -182,7 +182,7 @@ impl Form for ToolForm {
     }
 
     fn changed(&self, own: Option<ToolReply>, outcome: Outcome) -> ToolReply {
-        // Whatever layers make of a result, this is how the program ran.
+        // Middleware may replace a result, but not the record of the sandbox that the program ran in.
         let sandbox = match &own {
             Some(ToolReply::Done(result)) => result.sandbox.clone(),
             Some(ToolReply::Held { .. }) | None => None,
@@ -190,9 +190,10 @@ impl Form for ToolForm {
         let result = match (outcome, own) {
             (Ok(value), _) => ToolResult::ok(as_text(value.unwrap_or(Value::Null))),
             (Err(Throw { kind: ThrowKind::Waiting, reply: Some(held), .. }), _) => return *held,
-            // Somebody has to be asked before anything is done, whatever layers make of that.
+            // A person must be asked before the call runs, whatever middleware makes of that.
             (Err(_), Some(held @ ToolReply::Held { .. })) => return held,
-            // A layer in another process has thrown again what it was thrown: its words are all that it could pass on.
+            // Middleware in another process throws a received error again with its message only, so the other members are
+            // restored.
             (Err(throw), Some(ToolReply::Done(ToolResult { content, error: Some(error), .. })))
                 if throw.reply.is_none() && self.redactor.redact(&error.message) == throw.message =>
             {
@@ -204,8 +205,8 @@ impl Form for ToolForm {
     }
 }
 
-/// A throw as a model reads it: the tool's own failure as it was reported, what the host's layers refuse by its code
-/// (`b-stages` §18), what other layers refuse with their name.
+/// A throw as a model reads it: the tool's own failure as it was reported, a refusal of the host's middleware by its code
+/// (`b-stages` §18), and one of other middleware with its name.
 fn failed(mut throw: Throw) -> ToolResult {
     let code = match throw.kind {
         _ if !OWN_MIDDLEWARE.contains(&throw.tool.as_str()) => "ToolRefused",
@@ -219,7 +220,7 @@ fn failed(mut throw: Throw) -> ToolResult {
     }
 }
 
-/// A value as the reader of texts gets it.
+/// A value as text: strings unquoted, everything else as JSON.
 fn as_text(value: Value) -> String {
     match value {
         Value::String(text) => text,
@@ -231,7 +232,7 @@ fn as_text(value: Value) -> String {
 mod tests {
     use super::*;
 
-    /// ADR 0035: arguments that a guard cannot look into are no reason to let them pass as none.
+    /// ADR 0035: arguments that a guard cannot parse are refused, not treated as empty.
     #[test]
     fn a_guard_is_never_shown_less_than_there_is() {
         let stdin = |text: &str| document(&Stdin(vec![Chunk::Text(text.into())]));

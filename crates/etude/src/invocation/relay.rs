@@ -1,4 +1,4 @@
-//! Events of an invocation session, for anyone who follows a run.
+//! Events of an invocation session, for the observers of a run.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use etude_invoke::Watch;
 
-/// Sends the events of an invocation session to anyone who follows the run.
+/// Sends the events of an invocation session to the observers of the run.
 #[derive(Debug)]
 pub struct EventRelay(mpsc::UnboundedSender<MiddlewareEvent>);
 
@@ -20,7 +20,7 @@ impl EventRelay {
     }
 
     fn emit(&self, id: u64, tool: &str, serves: Option<&str>, what: MiddlewareEventKind) {
-        // A run that is over no longer listens.
+        // A finished run has dropped the receiver.
         let _ = self.0.send(MiddlewareEvent { id, tool: tool.to_owned(), serves: serves.map(str::to_owned), what });
     }
 }

@@ -11,7 +11,7 @@ fn local(dir: &Path) -> Local {
     }
 }
 
-/// weights that are missing are reported with the command that gets them and with their size.
+/// missing weights are reported with the command that downloads them and with their size.
 #[tokio::test]
 async fn missing_weights_are_reported_with_the_command_and_the_size() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -21,7 +21,7 @@ async fn missing_weights_are_reported_with_the_command_and_the_size() {
     assert!(why.ends_with("`etude model pull smollm2-135m` (98 MB)"), "{why}");
 }
 
-/// only models that answer can be named.
+/// only chat models can be named.
 #[test]
 fn an_unknown_name_is_reported_with_the_known_ones() {
     for name in ["gpt-5", EMBEDDING_MODEL] {
@@ -30,7 +30,7 @@ fn an_unknown_name_is_reported_with_the_known_ones() {
     }
 }
 
-/// A file of the user's own is served under whatever name the mapping has, with the configured numbers.
+/// The user's own weights are served under any name of the mapping, with the configured numbers.
 #[test]
 fn a_file_of_ones_own_needs_no_known_name() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -7,8 +7,8 @@ use crate::Disk;
 use crate::app::App;
 use crate::definition::Configuration;
 
-/// K-54: skill mode declares no input, and takes its request as it is; the name of the target stays, whatever the directory of the
-/// app is called where the run is driven.
+/// K-54: skill mode declares no input and takes its request unchanged. The target keeps its name, whatever the app's
+/// directory is called where the run is driven.
 #[test]
 fn a_run_in_skill_mode_is_accepted_with_its_request() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -49,7 +49,7 @@ fn step_of(run_id: &str) -> Child {
     Command::new("sleep").arg("600").env("ETUDE_RUN_ID", run_id).spawn().expect("started")
 }
 
-/// K-5: what goes on by now are steps of a later holder, and they are not for one to end that was overtaken.
+/// K-5: an overtaken process leaves running steps alone, because they belong to a later owner.
 #[tokio::test]
 async fn takeover_ends_the_steps_of_earlier_holders_only() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -75,6 +75,6 @@ async fn takeover_ends_the_steps_of_earlier_holders_only() {
     assert!(step.try_wait().expect("a status").is_none(), "it goes on");
     late.is_overtaken = false;
     plan.begin_again(&late, &id).await.expect("noted");
-    // The one that ends it may have waited for it as well.
+    // The killing process may have waited for its end as well.
     assert!(step.try_wait().map_or(true, |status| status.is_some()), "it was left by an earlier holder");
 }

@@ -31,7 +31,7 @@ steps:
   - {name: second, type: code, command: sh steps/second.sh}
 ";
 
-/// Writes that it began, and waits until somebody lets it end.
+/// Writes that it began, and waits until the test lets it end.
 const FIRST: &str = r#"
 cd "$ETUDE_APP_DIR"
 echo first >> ledger
@@ -80,7 +80,7 @@ impl World {
         queue::enqueue(&*self.engine, &self.parts().definition, request, terms, NOW).await
     }
 
-    /// The id of a run that was accepted.
+    /// Enqueues a run and returns its id.
     async fn accepted(&self, placement: Placement) -> String {
         let terms = Terms { placement, ..Terms::default() };
         let (id, enqueued) = self.enqueue(r#"{"name": "a"}"#, terms).await.expect("accepted");
@@ -88,7 +88,7 @@ impl World {
         id
     }
 
-    /// What a pipeline with one question is run with, by a model without a price.
+    /// The parts for a pipeline with one question, and a model without a price.
     fn unpriced(&self) -> Arc<Parts> {
         let path = self.app().join("pipelines/ask/pipeline.yaml");
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
@@ -124,7 +124,7 @@ impl World {
     }
 }
 
-/// A model of which no one knows what it costs.
+/// A model with an unknown price.
 #[derive(Debug)]
 struct Unpriced;
 
@@ -138,7 +138,7 @@ impl ModelPort for Unpriced {
     }
 }
 
-/// A run under way, and what its processes wrote to stderr.
+/// A run under way, with the lines that its processes write to stderr.
 fn watched(parts: Arc<Parts>, session: Box<dyn Session>) -> (RunHandle, mpsc::UnboundedReceiver<String>) {
     let (said, reported) = mpsc::unbounded_channel();
     let observer: Observer = Box::new(move |progress| {
@@ -158,8 +158,7 @@ fn status_of_steps(document: &Document) -> Vec<String> {
     steps.iter().map(|step| step["status"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// A-4.9: a limit of money that prices do not let anything keep ends a run before it starts: at once, from a queue, and in another
-/// attempt.
+/// A-4.9: a cost limit that prices cannot enforce ends a run before it starts: directly, from a queue, and in another attempt.
 #[tokio::test]
 async fn a_limit_of_money_needs_prices() {
     let world = World::new();
@@ -196,7 +195,7 @@ async fn a_limit_of_money_needs_prices() {
     assert_eq!(world.state(&id).0, RunState::Failed);
 }
 
-/// S-36: accepting a run starts nothing, and the process that takes it begins it with what was accepted.
+/// S-36: accepting a run starts nothing, and the process that takes it begins it with the accepted request.
 #[tokio::test]
 async fn an_accepted_run_begins_when_it_is_taken() {
     let world = World::new();
@@ -217,7 +216,7 @@ async fn an_accepted_run_begins_when_it_is_taken() {
     assert!(etude_runtime::record::at_ms(&view.records[1]).is_some());
 }
 
-/// S-38, S-46: each fault of the input is reported; what is refused leaves nothing, no key either.
+/// S-38, S-46: each fault of the input is reported; a refused run leaves nothing behind, not even a key.
 #[tokio::test]
 async fn input_that_does_not_fit_is_not_accepted() {
     let world = World::new();
@@ -262,7 +261,7 @@ async fn a_cancelled_queued_run_never_starts() {
     assert_eq!((end.document.status(), world.ledger()), ("succeeded", vec!["first".into(), "second".into()]));
 }
 
-/// S-96.
+/// S-96: a run that stays queued beyond its timeout fails without starting.
 #[tokio::test]
 async fn a_run_that_waited_too_long_fails_without_starting() {
     let world = World::new();
@@ -286,7 +285,7 @@ async fn a_run_that_waited_too_long_fails_without_starting() {
     assert_eq!(world.next().expect("it still may").run_id(), patient);
 }
 
-/// Drives the next run, and leaves it when its first step has ended.
+/// Drives the next run, and drains it during its first step.
 async fn drained_in_its_first_step(world: &World) {
     let (mut handle, mut said) = watched(world.parts(), world.next().expect("it is next"));
     assert_eq!(said.recv().await.as_deref(), Some("began\n"));
@@ -296,7 +295,7 @@ async fn drained_in_its_first_step(world: &World) {
     assert!(is_left(&end), "{end:?}");
 }
 
-/// S-159: a process that will end lets what is under way come to its end, begins nothing, and another one continues.
+/// S-159: a draining process lets work under way finish and begins nothing new; another process continues the run.
 #[tokio::test]
 async fn a_drained_run_is_continued_by_another_process() {
     let world = World::new();
@@ -309,7 +308,7 @@ async fn a_drained_run_is_continued_by_another_process() {
     assert_eq!(world.ledger(), ["first", "second"], "no step ran twice");
 }
 
-/// S-159: a run that waits for an answer and has other work to do is left, so that the next process does that work.
+/// S-159: a run that waits for a decision and has other work is left, so that the next process does that work.
 #[tokio::test]
 async fn a_drained_run_with_a_question_and_work_is_left() {
     let world = World::new();
@@ -329,7 +328,7 @@ async fn a_drained_run_with_a_question_and_work_is_left() {
     assert_eq!(world.ledger(), ["first", "second"], "the work is done before the answer");
 }
 
-/// X-3: the timeout of a question goes on if the process dies that asks it; that of a step which is done again begins again.
+/// X-3: the timeout of a question continues if the asking process dies; that of a repeated step restarts.
 #[tokio::test]
 async fn a_question_keeps_its_deadline_when_its_process_dies() {
     let world = World::new();
@@ -352,7 +351,7 @@ async fn a_question_keeps_its_deadline_when_its_process_dies() {
     let (mut handle, _) = watched(world.parts(), world.engine.claim(&id).expect("claim"));
     assert_eq!(ended(&mut handle).await.expect("it ran").document.status(), "waiting");
     assert_eq!(deadlines(), [(timer.clone(), *ends_ms)], "it is as it was, and no step has one");
-    // The hour is over while no process has the run.
+    // The hour passes while no process has the run.
     let session = world.engine.claim(&id).expect("claim");
     session.append(record::of_deadline(timer, *ends_ms - 3_600_000)).await.expect("appended");
     drop(session);
@@ -361,7 +360,7 @@ async fn a_question_keeps_its_deadline_when_its_process_dies() {
     assert_eq!((document.status(), &document.members["errors"][0]["kind"]), ("failed", &"step_timeout".into()));
 }
 
-/// S-159: what does not end in time is ended, and runs again in the next process.
+/// S-159: a step that does not end in time is killed, and runs again in the next process.
 #[tokio::test]
 async fn a_run_that_is_left_begins_its_step_again_elsewhere() {
     let world = World::new();
@@ -379,7 +378,7 @@ async fn a_run_that_is_left_begins_its_step_again_elsewhere() {
     assert_eq!(world.ledger(), ["first", "first", "second"]);
 }
 
-/// S-159: a drive that is over has nothing under way any more, however long its steps take to end.
+/// S-159: when a drive is over, no step is under way, however long the steps take to end.
 #[tokio::test]
 async fn a_run_is_left_when_its_steps_have_ended() {
     let world = World::new();
@@ -402,7 +401,7 @@ async fn a_run_is_left_when_its_steps_have_ended() {
     assert!(!std::path::Path::new("/proc").join(pid.trim()).exists(), "its step is still there");
 }
 
-/// K-54: where a run brings its app along, its header grants nothing.
+/// K-54: if a run brings its app along, its header grants nothing.
 #[tokio::test]
 async fn a_submitter_grants_nothing_to_a_run_elsewhere() {
     let world = World::new();
@@ -419,7 +418,7 @@ async fn a_submitter_grants_nothing_to_a_run_elsewhere() {
     assert_eq!((request.granted, request.caller_dir), (Granted::default(), String::new()));
 }
 
-/// A cancellation counts, although the process is about to end.
+/// A cancellation is effective while the process is draining.
 #[tokio::test]
 async fn a_drained_run_can_still_be_cancelled() {
     let world = World::new();
@@ -432,7 +431,7 @@ async fn a_drained_run_can_still_be_cancelled() {
     assert_eq!(world.state(&id), (RunState::Cancelled, false));
 }
 
-/// A-4.9: a run that is interpreted again has in its usage what its layers asked.
+/// A-4.9: the usage of a replayed run includes the model calls of its middleware.
 #[tokio::test]
 async fn a_replay_counts_what_layers_asked() {
     let world = World::new();
