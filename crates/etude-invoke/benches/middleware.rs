@@ -1,5 +1,5 @@
-//! What ten layers that do nothing add to an invocation. With and without them is measured in turn, so that both meet the
-//! same noise; the target is 20 µs between the medians. `cargo bench -p etude-invoke`.
+//! Overhead of ten no-op middleware per invocation. Rounds with and without them alternate, so that both meet the same noise.
+//! The target is 20 µs between the medians. `cargo bench -p etude-invoke`.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use etude_invoke::chain::{
 };
 use serde_json::{Value, json};
 
-/// Runs the rest of the chain and gives nothing, before and after which a layer would do its work.
+/// Runs the rest of the chain and gives nothing; real middleware would work before and after it.
 struct NoOp;
 
 impl Middleware for NoOp {
@@ -40,7 +40,7 @@ impl Tools for Table {
     }
 }
 
-/// Invocations in one round.
+/// Invocations per round.
 const ROUND: u32 = 4_000;
 
 /// Rounds of each kind.

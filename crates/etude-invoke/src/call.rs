@@ -1,4 +1,4 @@
-//! One invocation of the host, as the program's own middleware checks it.
+//! One invocation by the host, with the checks of etude's own middleware.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -13,80 +13,80 @@ use etude_tools::tool::members;
 use etude_tools::{AllowedTools, Effect, Policy, Roots, Tool};
 use serde_json::Value;
 
-/// Who can say yes to a call.
+/// The way to a person who can approve a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Asker {
-    /// No one: what needs asking is denied.
+    /// No way: calls that need approval are denied.
     #[default]
     Unattended,
-    /// Anyone who answers the gate that the run opens: the call is held.
+    /// A gate of the run, which a person answers later: the call is held.
     Gate,
 }
 
 /// A person's confirmation of one call (C-1.14).
 pub trait Confirms: Send + Sync {
-    /// Sees to it. Blocks.
+    /// Obtains the confirmation. Blocks.
     ///
     /// # Errors
-    /// The call is not made now, and why.
+    /// The call is not made now; the throw says why.
     fn confirm(&self) -> Result<(), Throw>;
 }
 
-/// What a result must look like.
+/// The schema that a result must match.
 pub struct Expected {
     schema: Schema,
-    /// A result that does not fit is a failure; else it is only noted.
+    /// True if a mismatch is a failure; otherwise it is only noted.
     is_binding: bool,
     fault: OnceLock<String>,
 }
 
 impl Expected {
-    /// A schema; a result that does not fit is a failure if `is_binding`.
+    /// A schema; a mismatch is a failure if `is_binding`.
     pub fn new(schema: Schema, is_binding: bool) -> Self {
         Self { schema, is_binding, fault: OnceLock::new() }
     }
 
-    /// Looks at a result; what is wrong with it, if that is a failure.
+    /// Checks a result and keeps its first fault. Returns the fault if the schema is binding.
     pub fn misfit(&self, result: &Value) -> Option<&str> {
         let first = self.schema.violations(result).first()?.to_string();
         let fault = self.fault.get_or_init(|| first);
         self.is_binding.then_some(fault)
     }
 
-    /// What was wrong with the result.
+    /// The first fault that was found in a result.
     pub fn fault(&self) -> Option<&str> {
         self.fault.get().map(String::as_str)
     }
 }
 
-/// What the program's own layers check. What is not there is not checked.
+/// Checks of etude's own middleware for one call. A missing member is not checked.
 #[derive(Default, Clone)]
 pub struct Checks {
-    /// What is called, as patterns see it and with the schema of its arguments.
+    /// The called tool as patterns see it, with the schema of its arguments.
     pub tool: Option<Arc<Tool>>,
-    /// The path among its arguments, resolved: what is judged, and what is used.
+    /// The resolved path among the arguments: the same file is judged and used.
     pub path: Option<Arc<PathArgument>>,
-    /// The folders that patterns with paths mean.
+    /// Folders that patterns with paths refer to.
     pub roots: Option<Roots>,
-    /// The lists that narrow what the caller may call.
+    /// Allow lists that restrict the caller.
     pub allowed: Vec<AllowedTools>,
-    /// What the user allows without being asked.
+    /// The user's policy; `None`: not checked.
     pub policy: Option<Arc<Policy>>,
-    /// The policy need not be asked: somebody has said yes, or the envelope of a stage allows it.
+    /// Skips the policy: a person has approved the call, or the envelope of a stage allows it.
     pub is_approved: bool,
-    /// The same, and of nothing but this very call: no envelope of a stage counts.
+    /// A person has confirmed exactly this call; the envelope of a stage does not count.
     pub is_confirmed: bool,
-    /// The key of the question that a person has said yes to.
+    /// Key of the question that a person has approved.
     pub approved_key: Option<String>,
-    /// A confirmation of its own follows, which asks for more than the policy does.
+    /// A confirmation follows, which demands more than the policy.
     pub is_confirmed_later: bool,
-    /// The way to a person who can allow the call, if there is one.
+    /// The way to a person who can approve the call.
     pub asker: Asker,
     /// A confirmation that the call needs.
     pub confirmation: Option<Arc<dyn Confirms>>,
-    /// What the result must look like.
+    /// The schema of the result.
     pub returns: Option<Arc<Expected>>,
-    /// What is taken out of results, refusals and questions.
+    /// Redacts results, refusals and questions.
     pub redactor: Option<Arc<Redactor>>,
 }
 
@@ -96,7 +96,7 @@ impl Checks {
         Some(Subject::of(self.tool.as_ref()?, members(args), self.roots.as_ref()?, self.path.as_ref()))
     }
 
-    /// Why what was approved is not this call: its path leads elsewhere now, or was not shown in the question.
+    /// Reason why the approval does not cover this call: its path leads elsewhere now, or was not shown in the question.
     pub fn differs(&self, subject: &Subject<'_>) -> Option<String> {
         let tool = self.tool.as_ref()?;
         self.path.as_ref().filter(|_| tool.effect != Effect::Reads)?;
@@ -107,21 +107,21 @@ impl Checks {
         match self.approved_key.as_ref().filter(is_own) {
             Some(approved) if *approved == key => None,
             Some(approved) => Some(format!("`{approved}` was approved, and the path leads to `{key}` now")),
-            // By its name alone, or by its arguments as they are written.
+            // The approval was by the tool's name alone, or by the arguments as written.
             None => subject.written().map(|written| {
                 format!("`{}` is a symbolic link's name for `{key}`: use the path without links", redact(written))
             }),
         }
     }
 
-    /// The files that the user's policy and the lists keep from the call.
+    /// Files that the user's policy and the lists hide from the call.
     pub fn withheld(&self, args: &Value) -> Withheld {
         let Some(subject) = self.subject(args) else { return Withheld::default() };
         let policy = self.policy.iter().flat_map(|policy| &policy.allow);
         Withheld::new(&subject, policy.chain(self.allowed.iter().flat_map(AllowedTools::patterns)))
     }
 
-    /// The list that does not let the call through, if one does not.
+    /// The list that refuses the call; `None` if all let it through.
     pub fn refusing(&self, args: &Value) -> Option<&str> {
         let subject = self.subject(args)?;
         let mut lists = self.allowed.iter();
@@ -130,9 +130,9 @@ impl Checks {
     }
 }
 
-/// One invocation of the host: the payload of its context.
+/// The payload of the context of an invocation by the host.
 pub(crate) struct HostCall {
-    /// The effect of the run that it is.
+    /// Effect of the run that makes the call.
     pub(crate) key: String,
     pub(crate) checks: Checks,
     held: OnceLock<Throw>,
@@ -149,13 +149,13 @@ impl HostCall {
         Self { key, checks, held: OnceLock::new() }
     }
 
-    /// The call that a context is.
+    /// The call in the payload of a context.
     pub(crate) fn of(context: &Context) -> Option<&Self> {
         context.payload.as_ref()?.get()
     }
 
-    /// Holds the call until there is an answer: nothing of it has been done. Where the key holds a secret, only this one call is
-    /// answered for: without the secret, the key is that of other calls as well.
+    /// Holds the call until a person answers; nothing has run yet. If the key holds a secret, the answer counts for this call
+    /// only: redacted, the key would match other calls as well.
     pub(crate) fn hold(&self, layer: &str, key: &str, question: &str, is_once: bool) -> Throw {
         let redact = |text: &str| {
             self.checks.redactor.as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.redact(text))

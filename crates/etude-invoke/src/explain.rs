@@ -1,4 +1,4 @@
-//! What a skill adds up to, as a document.
+//! A compiled skill as a document.
 
 use etude_spec::cascade::{Compiled, LIBRARY};
 use serde_json::{Value, json};
@@ -15,8 +15,7 @@ pub fn json(compiled: &Compiled) -> Value {
     })
 }
 
-/// The document with the places of this machine replaced: the library by `${library}`, the project's directory `dir` by
-/// `${cwd}`.
+/// The document without paths of this machine: `${library}` replaces the library, and `${cwd}` the project's directory `dir`.
 pub fn portable(value: &Value, dir: &str) -> Value {
     match value {
         Value::String(text) => Value::from(portable_text(text, dir)),
@@ -32,7 +31,7 @@ fn portable_text(text: &str, dir: &str) -> String {
     text.replace(dir, "${cwd}").replace(LIBRARY, "${library}")
 }
 
-/// The same for people.
+/// The document as readable text.
 pub fn text(compiled: &Compiled) -> String {
     let list = |names: &[String]| if names.is_empty() { "(empty)".to_owned() } else { names.join(", ") };
     let mut out = format!("{}\n", compiled.skill.name);

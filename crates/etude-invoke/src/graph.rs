@@ -3,7 +3,7 @@
 use etude_spec::cascade::Compiled;
 use serde_json::{Value, json};
 
-/// The names of the phases, with the anchor that each ends at.
+/// The phases of a chain; each ends at the anchor of the same name.
 const PHASES: &[&str] =
     &["$pre-configure", "$configure", "$post-configure", "$pre-execute", "$execute", "$post-execute"];
 
@@ -54,7 +54,7 @@ pub fn dot(compiled: &Compiled) -> String {
     out
 }
 
-/// Nodes and edges for programs.
+/// Nodes and edges as JSON.
 pub fn json(compiled: &Compiled) -> Value {
     let edge = |pair: &[String], kind: &str| json!({"from": pair[0], "to": pair[1], "kind": kind});
     let edges: Vec<Value> = compiled

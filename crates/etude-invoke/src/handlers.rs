@@ -1,9 +1,9 @@
-//! Handlers of events in `globals.internals.events`, where skills and the middleware `event` put them (D-15).
+//! Event handlers in `globals.internals.events`, which skills and the middleware `event` put there (D-15).
 
 use serde_json::{Value, json};
 
-/// The handlers of a topic in `globals.internals.events`, which skills can change as they like: what is no list there
-/// becomes one, and what is no object on the way an object.
+/// The handlers of a topic in `globals.internals.events`. Skills can change that value freely, so a non-list becomes an empty
+/// list, and a non-object on the way an empty object.
 pub(crate) fn handlers_of<'g>(globals: &'g mut Value, topic: &str) -> Option<&'g mut Vec<Value>> {
     let mut at = globals;
     for key in ["internals", "events"] {
@@ -22,7 +22,7 @@ pub(crate) fn handlers_of<'g>(globals: &'g mut Value, topic: &str) -> Option<&'g
     list.as_array_mut()
 }
 
-/// Adds a handler `{ref, args?}`; the same one twice is one. True if it is new.
+/// Adds a handler `{ref, args?}`, unless it is there already. True if it is new.
 pub(crate) fn add_handler(globals: &mut Value, topic: &str, handler: &Value) -> bool {
     match handlers_of(globals, topic) {
         Some(known) if !known.contains(handler) => {

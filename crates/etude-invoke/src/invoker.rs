@@ -1,8 +1,8 @@
-//! The one way by which the host invokes anything: a chain of layers with a function at its end (D-7).
+//! The invoker: the host's only way to call anything, through a middleware chain with a function at its end (D-7).
 //!
-//! Code steps, hooks and guards of stages, answers of models, tools of agents and of stages, commands of applications:
-//! each is an [`Invocation`] of a [`Kind`]. A kind has the layers that are part of the program; the main skill of an app
-//! adds its own, in any language. What comes out of a chain as its function gave it is passed on bit by bit ([`Form`]).
+//! Code steps, hooks and guards of stages, model calls of steps, tools of agents and stages, and commands of applications: each
+//! is an [`Invocation`] of a [`Kind`]. The program adds its own middleware to a kind; the main skill of an app adds more, in
+//! any language. A result that no middleware changed is passed on bit by bit ([`Form`]).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,17 +20,17 @@ use crate::kind::{Chains, Kind, tool_name};
 use crate::project::Project;
 use crate::session::{Access, Session, Signal, Watch};
 
-/// The directories and variables that layers get from the host.
+/// Directories and variables for middleware.
 #[derive(Debug, Clone, Default)]
 pub struct LayerSettings {
-    /// A directory for what they need while they run: sockets and long values.
+    /// A directory for sockets and long values while programs run.
     pub scratch: PathBuf,
-    /// Variables for their programs besides those of the run's scripts.
+    /// Variables for programs of middleware, besides those of the run's scripts.
     pub extra_env: Vec<(String, OsString)>,
 }
 
 impl LayerSettings {
-    /// What layers may use, without anybody who answers questions.
+    /// Access for middleware in a session without a gateway for questions.
     pub fn access(&self, withheld_env: Vec<String>, yolo: bool) -> Access {
         Access {
             run_id: None,
@@ -46,16 +46,16 @@ impl LayerSettings {
     }
 }
 
-/// How the end of a function looks to layers, and what its caller gets when they have changed it.
+/// Conversion between the result of a function and the outcome that middleware sees.
 pub trait Form: Send + Sync + 'static {
-    /// The end as anyone who invoked it wants it.
+    /// The result as the caller wants it.
     type End: Send + 'static;
 
-    /// What layers see. If `is_seen` is false no layer looks at a result, and none need be made.
+    /// The outcome for middleware. If `is_seen` is false, no middleware looks at a result, and the value may be left out.
     fn outcome(&self, end: &Self::End, name: &str, is_seen: bool) -> Outcome;
 
-    /// True if middleware has left the end as it was. One in another process passes on what `next` has given: a throw with
-    /// the same words and nothing else, and `null` for nothing, which is what `etude host next` prints.
+    /// True if middleware left the result unchanged. Middleware in another process passes on the output of `etude host next`:
+    /// of a throw only the message, and `null` for an undefined result.
     fn is_same(&self, before: &Outcome, after: &Outcome) -> bool {
         match (before, after) {
             (Err(before), Err(after)) => before.message == after.message,
@@ -64,7 +64,7 @@ pub trait Form: Send + Sync + 'static {
         }
     }
 
-    /// The end after layers have made something else of it, or have not let the function run.
+    /// The result after middleware changed the outcome or did not run the function.
     fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End;
 }
 
@@ -72,19 +72,19 @@ pub trait Form: Send + Sync + 'static {
 pub struct Invocation {
     /// Selects the chain.
     pub kind: Kind,
-    /// What is called, in the words of the caller; layers see it as a name of a tool.
+    /// Name of the called function, in the caller's terms; middleware sees it as a tool name.
     pub name: String,
-    /// For events: the effect of the run that it is.
+    /// Effect of the run that makes the call, for events.
     pub key: String,
-    /// A JSON object: what middleware sees, and what a tool gets.
+    /// Arguments for middleware and tools, a JSON object.
     pub args: Arc<Value>,
-    /// What the program's own layers check.
+    /// Checks of etude's own middleware.
     pub checks: Checks,
-    /// Abandons it, layers included.
+    /// Abandons the call with its middleware.
     pub given_up: CancellationToken,
 }
 
-/// The chains of one app for as long as something runs. Clones are the same.
+/// The chains and the session of one app. Clones share both.
 #[derive(Clone)]
 pub struct Invoker(Arc<Inner>);
 
@@ -97,15 +97,15 @@ struct Inner {
 
 /// The session of an invoker.
 enum Stage {
-    /// What it is made of, until something has to pass it.
+    /// Its parts, until the first invocation needs a session.
     Unopened(Box<(Project, Access, Box<dyn Watch>)>),
     Open(Session),
     Closed,
 }
 
 impl Invoker {
-    /// The chains for the app in `dir`: those of its project if its main skill says that it is one, else those of the
-    /// program alone. `watch` sees what middleware emits, and every invocation if `is_observed`.
+    /// The chains for the app in `dir`: those of its project if its main skill declares one, otherwise those of the program
+    /// alone. `watch` receives the output of middleware, and every invocation if `is_observed`.
     pub fn open(
         dir: &Path,
         project: Option<Project>,
@@ -124,8 +124,8 @@ impl Invoker {
         Self(Arc::new(Inner { dir: dir.to_owned(), chains, is_observed, session }))
     }
 
-    /// What comes out of the chain of an invocation, at whose end stands `perform`, once or not at all. Dropping the future
-    /// gives the function up.
+    /// Runs an invocation through its chain, with `run_effect` at the end, which runs at most once. Dropping the future
+    /// abandons the function.
     pub async fn invoke<F: Form, W: Future<Output = F::End>>(
         &self,
         invocation: Invocation,
@@ -164,7 +164,7 @@ impl Invoker {
                 }
             }
         };
-        // What somebody has to be asked about was not done, whatever layers make of that.
+        // A held call was not made, whatever middleware makes of the throw.
         let outcome = call.held().map_or(outcome, Err);
         match own {
             Some((end, before)) if form.is_same(&before, &outcome) => end,
@@ -172,12 +172,12 @@ impl Invoker {
         }
     }
 
-    /// True if a layer may look at arguments or results of this kind: else they need not be made.
+    /// True if middleware may look at arguments or results of this kind. Otherwise they need not be built.
     pub fn is_seen(&self, kind: Kind) -> bool {
         self.0.chains.of(kind).is_ok_and(|chain| chain.is_seen)
     }
 
-    /// The session, opened for the first invocation that passes it.
+    /// The session, opened for the first invocation.
     fn session(&self) -> Result<Session, String> {
         let mut stage = self.0.session.lock().unwrap_or_else(PoisonError::into_inner);
         match std::mem::replace(&mut *stage, Stage::Closed) {
@@ -196,13 +196,13 @@ impl Invoker {
         }
     }
 
-    /// Waits for what events have begun, as long as nothing is `stopped`, and ends what layers have left running.
+    /// Waits for the handlers of events until `stopped` ends, and kills the leftovers of middleware.
     pub async fn close(&self, stopped: impl Future<Output = ()>) {
         let stage =
             std::mem::replace(&mut *self.0.session.lock().unwrap_or_else(PoisonError::into_inner), Stage::Closed);
         let Stage::Open(session) = stage else { return };
         session.settle(stopped).await;
-        // What handlers of the last events have left running is ended by blocking calls.
+        // Leftovers of the last event handlers are killed by blocking calls.
         let _ = tokio::task::spawn_blocking(move || session.close()).await;
     }
 }
@@ -213,7 +213,7 @@ impl fmt::Debug for Invoker {
     }
 }
 
-/// A text as layers see it: the value, if it is JSON.
+/// A text as middleware sees it: the parsed value if it is JSON, otherwise a string.
 pub fn as_value(text: &str) -> Value {
     tree::of(text).unwrap_or_else(|_| json!(text))
 }

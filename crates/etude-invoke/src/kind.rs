@@ -1,4 +1,4 @@
-//! The kinds of things that the host invokes, each with one chain, compiled once.
+//! The kinds of invocations by the host, each with one compiled chain.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use crate::middleware::{APPROVE, CONFIRM, REDACT};
 use crate::project::Project;
 use crate::table;
 
-/// What the host can invoke.
+/// The kind of an invocation by the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A process of a run: a code step, a validator, a hook or guard of a stage.
     Process,
-    /// An answer of a model to a step.
+    /// A model call of a step.
     Model,
-    /// A tool that an agent or a stage calls, or a command of an application.
+    /// A tool call of an agent or a stage, or a command of an application.
     Call,
 }
 
 impl Kind {
     const ALL: [Self; 3] = [Self::Process, Self::Model, Self::Call];
 
-    /// The layers of the host besides those of the standard pipeline, as keys of its metadata.
+    /// Middleware of the host besides that of the standard pipeline, as keys of the host's metadata.
     const fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Process | Self::Model => &[],
@@ -35,8 +35,8 @@ impl Kind {
         }
     }
 
-    /// The chain where no main skill adds to it: what the library makes of [`Kind::keys`], without the stages that do
-    /// nothing for what has neither a prompt nor a search path. A test compares the two.
+    /// The chain without a main skill: the chain that the library compiles from [`Kind::keys`], without middleware that does
+    /// nothing for a tool without prompt and search path. A test compares the two.
     const fn standard(self) -> &'static [&'static str] {
         match self {
             Self::Process | Self::Model => &["execute"],
@@ -47,28 +47,28 @@ impl Kind {
     }
 }
 
-/// Stages that configure what a tool of the host does not have.
+/// Middleware that does nothing for a tool of the host, because the tool lacks what it configures.
 const IDLE: &[&str] = &[
     "cwd", "workspace", "mcp", "gateway", "event", "paths", "params", "visibility", "returns", "model", "include",
     "role", "tags", "frontmatter", "log", "directives", "agent-execute", "execute",
 ];
 
-/// Stages that do nothing for a process either, which has no arguments to check and no caller.
+/// Middleware that does nothing for a process, which has no arguments to check and no caller.
 const IDLE_FOR_PROCESSES: &[&str] = &["validate-args", "validate-allowed-tools", "validate-returns"];
 
 /// The chain of a kind.
 #[derive(Debug)]
 pub(crate) struct Chain {
-    /// A tool of that kind without its name.
+    /// A tool of that kind, still without its name.
     tool: Tool,
-    /// Nothing of it does anything.
+    /// True if no entry of the chain has an effect.
     pub(crate) is_idle: bool,
-    /// Something of it may look at arguments and results.
+    /// True if an entry may look at arguments and results.
     pub(crate) is_seen: bool,
 }
 
 impl Chain {
-    /// The tool `name` of this kind. What only programs of users see is made only if there are any.
+    /// The tool `name` of this kind. Its description is built only if an entry may look at it.
     pub(crate) fn named(&self, name: &str, checks: &Checks) -> Arc<Tool> {
         let mut tool = Tool { name: name.into(), ..self.tool.clone() };
         if let Some(described) = checks.tool.as_ref().filter(|_| self.is_seen) {
@@ -88,7 +88,7 @@ impl Chain {
 pub(crate) struct Chains(BTreeMap<Kind, Result<Chain, Throw>>);
 
 impl Chains {
-    /// Those of the program alone.
+    /// The chains of the program alone.
     pub(crate) fn standard() -> Self {
         let chain = |kind: Kind| Chain {
             tool: Tool::new("", ToolHandler::Effect).with_chain(kind.standard()),
@@ -98,7 +98,7 @@ impl Chains {
         Self(Kind::ALL.into_iter().map(|kind| (kind, Ok(chain(kind)))).collect())
     }
 
-    /// Those of a project with a main skill.
+    /// The chains of a project with a main skill.
     pub(crate) fn compile(project: &mut Project) -> Self {
         for layer in [
             layer(REDACT, json!({"before": ["$pre-configure"]})),
@@ -117,7 +117,7 @@ impl Chains {
     }
 }
 
-/// A layer of the host: a tool that has no pipeline of its own.
+/// Middleware of the host, as a tool without a pipeline.
 fn layer(name: &str, place: Value) -> Skill {
     let mut metadata = Map::from_iter([
         ("$inherit".to_owned(), json!(false)),
@@ -144,22 +144,22 @@ fn compile(project: &Project, kind: Kind) -> Result<Chain, Throw> {
         is_built_in(name) && (IDLE.contains(&name) || (kind != Kind::Call && IDLE_FOR_PROCESSES.contains(&name)))
     };
     let has = |key: &str| tool.metadata.get(key).is_some_and(|value| !value.is_null());
-    // Rules of trust look at arguments, too: a denial by an argument would never match without them.
+    // Trust rules look at arguments as well: without them, a denial by an argument would never match.
     let looks = |name: &str| name == "trust" || !is_built_in(name);
     let is_seen = has("returns") || !tool.hooks.is_empty() || tool.chain.iter().any(|name| looks(name));
     let is_idle = !is_seen && tool.chain.iter().all(|name| is_idle(name));
     Ok(Chain { tool, is_idle, is_seen })
 }
 
-/// A name that patterns and skills can have: the path without the numbers of elements and attempts. `code-review/each[3]/analyze#2`
-/// is `code-review-each-analyze`.
+/// A name for patterns and skills: the path without the numbers of elements and attempts. `code-review/each[3]/analyze#2`
+/// becomes `code-review-each-analyze`.
 pub(crate) fn tool_name(text: &str) -> String {
     let mut name = String::new();
     let mut number = None;
     for c in text.chars() {
         match (number, c) {
             (Some('['), ']') => number = None,
-            // An attempt ends with its segment, or where the number of an element begins.
+            // The number of an attempt ends with its segment, or where that of an element begins.
             (Some('#'), '/') => number = None,
             (Some('#'), '[') | (None, '[' | '#') => number = Some(c),
             _ => {}
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(tool_name("Bash"), "bash");
     }
 
-    /// D-6, D-7: the chain of an app without a main skill is the one that the library makes, idle stages left out.
+    /// D-6, D-7: the chain of an app without a main skill equals the library's chain without idle middleware.
     #[test]
     fn standard_chains_are_those_of_the_library() {
         let dir = tempfile::tempdir().unwrap();

@@ -6,9 +6,9 @@
 //!
 //! Law: this crate knows tools and middleware, but no plans, no journal and no command line.
 //!
-//! Read in this order: [`chain`] (the machine, without IO), [`project`] and [`session`] (skills on a search path, and
-//! what runs them), `middleware` (the program's own), [`script_host`] (requests of a running program), [`invoker`]
-//! (what callers use).
+//! Read in this order: [`chain`] (the machine, without IO), [`project`] and [`session`] (skills on a search path, and their
+//! execution), `middleware` (the program's own), [`script_host`] (requests of a running program), [`invoker`] (the entry point
+//! for callers).
 
 mod call;
 pub mod chain;
@@ -30,7 +30,7 @@ mod table;
 pub const OWN_MIDDLEWARE: &[&str] =
     &["trust", "validate-args", "validate-allowed-tools", "validate-returns", "approve", "confirm"];
 
-/// Why a call was not made, with who has refused it.
+/// The reason why a call was refused, with the name of the refusing middleware unless it is etude's own.
 pub fn refusal(throw: &Throw) -> String {
     if OWN_MIDDLEWARE.contains(&throw.tool.as_str()) {
         return throw.message.clone();

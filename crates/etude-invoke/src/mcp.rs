@@ -17,19 +17,19 @@ use crate::invoker::as_value;
 use crate::session::{BuiltinTool, Caller, Handler};
 use etude_runtime::run_id;
 
-/// With what servers are started.
+/// Settings for starting servers.
 pub struct BridgeSettings<'a> {
-    /// All variables that their processes inherit.
+    /// Environment of their processes: all variables that they inherit.
     pub base_env: Vec<(OsString, OsString)>,
     /// Their working directory: the project's.
     pub dir: &'a Path,
-    /// What `${NAME}` in the `env` of a server means, which is looked up when it is launched.
+    /// Values for `${NAME}` in the `env` of a server, looked up at launch.
     pub env: &'a BTreeMap<String, String>,
-    /// Variables that are set and that no program gets, because they hold keys of model providers.
+    /// Variables that are set but withheld from all programs, because they hold keys of model providers.
     pub withheld: &'a [String],
-    /// The variables that the user's configuration sends to hosts: only there do servers far away get one (ADR 0052).
+    /// Variables that the user's configuration sends to hosts. Remote servers get no other variables (ADR 0052).
     pub sent: &'a [SentVariable],
-    /// Gets what servers say on stderr.
+    /// Receives the stderr of servers.
     pub on_log: Option<OnLog>,
 }
 
@@ -44,14 +44,14 @@ pub struct SentVariable {
     pub value: String,
 }
 
-/// Servers at work, with their tools.
+/// Running servers, with their tools.
 pub struct Bridge {
     servers: Servers,
     tools: Vec<Found>,
     asking: Asking,
     /// Optional servers that cannot be used, one sentence each.
     pub problems: Vec<String>,
-    /// Why the other servers that cannot be used are not there: the skill must not run without them.
+    /// Reasons why required servers cannot be used: the skill must not run without them.
     failures: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Debug for Bridge {
     }
 }
 
-/// Who is calling a tool of a server: that is who its questions are asked for. One call of a server at a time.
+/// The current caller per server, who answers the server's questions. A server has one call at a time.
 #[derive(Clone, Default)]
 struct Asking(Arc<Mutex<BTreeMap<String, Caller>>>);
 
@@ -76,7 +76,7 @@ impl Asking {
 }
 
 impl Bridge {
-    /// Starts the servers in `declared`, the value of `mcp`, all at once, and asks what they offer.
+    /// Starts the servers in `declared`, the value of `mcp`, all at once, and lists their tools.
     pub async fn start(declared: &Value, settings: BridgeSettings<'_>) -> Self {
         let (mut configs, mut unusable) = (Vec::new(), Vec::new());
         let variable = |name: &str| match settings.env.get(name) {
@@ -104,7 +104,7 @@ impl Bridge {
             };
             match config(entry, of_server) {
                 Ok(config) => configs.push((name.clone(), config)),
-                // What the entry itself lacks is a fault of the definition, which the stage `mcp` throws.
+                // A fault of the entry itself is a fault of the definition, which the middleware `mcp` throws.
                 Err(_) if transport(entry).is_err() => {}
                 Err(why) => unusable.push((name.clone(), format!("the MCP server `{name}` is not started: {why}"))),
             }
@@ -131,13 +131,13 @@ impl Bridge {
         Self { servers, tools, asking, problems: sentences(missed), failures: sentences(needed) }
     }
 
-    /// Why the skill that declares the servers must not run: one that is not optional cannot be used (D-12).
+    /// The throw for a skill that declares an unusable required server (D-12). `None`: the skill may run.
     pub fn failure(&self) -> Option<Throw> {
         let why = self.failures.join("; ");
         (!why.is_empty()).then(|| Throw::new(ThrowKind::Environment, "mcp", why))
     }
 
-    /// The tools, by their names as skills. They are public and have the schemas that their servers tell.
+    /// The tools by their names as skills. They are public and have the schemas of their servers.
     pub fn handlers(&self) -> BTreeMap<String, BuiltinTool> {
         let mut turns: BTreeMap<&str, Arc<tokio::sync::Mutex<()>>> = BTreeMap::new();
         let mut handlers = BTreeMap::new();
@@ -157,13 +157,13 @@ impl Bridge {
             let description = Some(found.tool.description.clone());
             let builtin_tools =
                 BuiltinTool { description, uri: Some(uri(server, tool)), metadata, handler: Arc::new(handler) };
-            // Of two tools whose names become equal the first one is there.
+            // If two tools get the same name, the first one stays.
             handlers.entry(name).or_insert(builtin_tools);
         }
         handlers
     }
 
-    /// Ends the servers and waits for that.
+    /// Stops the servers and waits for their end.
     pub async fn close(&self) {
         self.servers.close().await;
     }
@@ -189,7 +189,7 @@ fn config(entry: &Value, variable: impl Fn(&str) -> Result<String, String>) -> R
     }
 }
 
-/// Has the gateway answer a question of a server, with what the caller of its tool has in `nonlocals`.
+/// Answers a question of a server through the gateway in the `nonlocals` of the caller.
 async fn answered(caller: Option<Caller>, question: Elicitation) -> Elicited {
     let Some(caller) = caller else { return Elicited::Decline };
     let asked = json!({"question": question.message, "schema": question.schema, "server": question.server});
@@ -204,7 +204,7 @@ async fn answered(caller: Option<Caller>, question: Elicitation) -> Elicited {
     }
 }
 
-/// What somebody has typed, as the object that the server wants: its only field, or JSON.
+/// A typed text as the object that the server expects: the value of the only field, or JSON.
 fn fields(text: &str, schema: &Value) -> Option<Value> {
     let properties = schema.get("properties").and_then(Value::as_object)?;
     let mut names = properties.iter();
@@ -253,7 +253,7 @@ impl Handler for ServerTool {
 mod tests {
     use super::*;
 
-    /// D-12: what `env` leaves to the launch is looked up then, and a variable that is missing keeps the server down.
+    /// D-12: references in `env` are looked up at launch, and a missing variable keeps the server down.
     #[test]
     fn variables_are_looked_up_at_launch() {
         let env = |name: &str| if name == "TOKEN" { Ok("t".to_owned()) } else { Err(format!("no `{name}`")) };
@@ -278,7 +278,7 @@ mod tests {
         Bridge::start(&declared, settings).await
     }
 
-    /// SECURITY.md: a skill sends a variable to hosts that the user names for it, and to no others.
+    /// SECURITY.md: a skill sends a variable only to hosts that the user names for it.
     #[tokio::test]
     async fn a_variable_goes_to_hosts_that_the_user_names_for_it() {
         let env = BTreeMap::from([("TEAM".to_owned(), "canary".to_owned())]);
@@ -312,7 +312,7 @@ mod tests {
         }
     }
 
-    /// D-12, D-2c: a server that cannot be used is thrown, each with its reason, unless it is optional.
+    /// D-12, D-2c: an unusable server is reported with its reason in the throw, unless it is optional.
     #[tokio::test]
     async fn servers_that_do_not_start_are_thrown() {
         let missing = "no-such-program-of-etude";
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(bridge.problems.len(), 1);
     }
 
-    /// D-12: an answer in words becomes what the server has asked for.
+    /// D-12: a typed answer becomes the fields that the server asked for.
     #[test]
     fn answers_become_fields() {
         let schema = |kind: &str| json!({"properties": {"sure": {"type": kind}}});

@@ -1,6 +1,6 @@
-//! The stages of the standard pipeline and the directives, as layers (D-10, D-11).
+//! The standard pipeline and the directives, as middleware (D-10, D-11).
 //!
-//! All of them read and write the target: the context of the tool that they serve.
+//! All of it reads and writes the target: the context of the served tool.
 
 mod about;
 mod configure;
@@ -22,37 +22,37 @@ use etude_spec::cascade::search::{Catalog, absolute};
 use etude_spec::cascade::{PathEntry, Strategy, library};
 use serde_json::Value;
 
-/// Largest file that stages read, in bytes.
+/// Largest file that middleware reads, in bytes.
 pub(crate) const MAX_SIZE: u64 = 16 << 20;
 
-/// What stages know besides contexts.
+/// State that middleware shares, besides contexts.
 pub(crate) struct Shared {
     /// The project's directory.
     pub(crate) dir: PathBuf,
-    /// The choices.
+    /// Chosen behaviours where the format leaves a choice.
     pub(crate) strategy: Strategy,
-    /// What can be called.
+    /// The skills and tools that can be called.
     pub(crate) catalog: Catalog,
-    /// The path that it was found on.
+    /// The search path of the catalog.
     pub(crate) searched: Vec<PathEntry>,
     /// `locals.config` values that the command line has set, which beat metadata.
     pub(crate) config: Vec<(String, Value)>,
-    /// What `:env[…]` sees.
+    /// Variables for `:env[…]`.
     pub(crate) env: BTreeMap<String, String>,
-    /// Calls that trust rules would ask about pass.
+    /// Skips the questions of trust rules.
     pub(crate) yolo: bool,
-    /// Decisions that were made for good.
+    /// Permanent decisions of trust rules.
     pub(crate) decisions: Mutex<trust::Decisions>,
-    /// The schemas of arguments and results, by their text.
+    /// Compiled schemas of arguments and results, by their JSON text.
     pub(crate) schemas: Mutex<BTreeMap<String, validate::Compiled>>,
-    /// For patterns, which know paths.
+    /// Folders for patterns with paths.
     pub(crate) roots: etude_tools::Roots,
 }
 
 pub(crate) use host::{APPROVE, CONFIRM, CONFIRMATION, REDACT};
 pub(crate) use trust::{Decisions, GATEWAY};
 
-/// The function of the stage or directive `name`.
+/// The implementation of the middleware or directive `name`.
 pub(crate) fn layer(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Middleware>> {
     let shared = Arc::clone(shared);
     Some(match name {
@@ -79,13 +79,12 @@ pub(crate) fn layer(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Middlewa
     })
 }
 
-/// A stage that does one thing at once.
+/// Middleware that finishes in one step.
 trait Once {
-    /// Does it.
     fn run(&self, view: &mut View<'_>) -> Result<Option<Value>, Throw>;
 }
 
-/// The layer of such a stage.
+/// Adapter from [`Once`] to [`Middleware`].
 struct AtOnce<T>(T);
 
 impl<T: Once + Send + Sync> Middleware for AtOnce<T> {
@@ -98,9 +97,9 @@ impl<T: Once + Send + Sync> Middleware for AtOnce<T> {
 }
 
 impl Shared {
-    /// The text of a file, relative to the absolute directory `base`; of the library, too. It goes into a prompt, so it must
-    /// lie in the project, on its search path, or beside the skill, whose directory is `own`, links followed: a skill that
-    /// somebody else wrote has no business with other files of the user.
+    /// Reads a text file, relative to the absolute directory `base`, or a text of the library. The text goes into a prompt. So
+    /// the file must lie in the project, on its search path or in the skill's directory `own`, links followed: a skill by
+    /// another author must not read other files of the user.
     fn read(&self, base: &str, path: &str, own: &str) -> Result<String, String> {
         let whole = absolute(base, path);
         if let Some(text) = library::text(&whole) {
@@ -111,8 +110,8 @@ impl Shared {
         text.map_err(|error| format!("`{path}` cannot be read: {error}"))
     }
 
-    /// Opens the file `whole`, written as `path`, if it is in the project, on its search path or below `own`, links
-    /// followed. Also where it is without links.
+    /// Opens the file `whole`, written as `path`, if it lies in the project, on its search path or below `own`, links followed.
+    /// Also returns its path without links.
     pub(crate) fn open_inside(&self, whole: &str, path: &str, own: &str) -> Result<(File, PathBuf), String> {
         let dirs = self.catalog.roots.iter().map(|root| root.dir.as_str()).chain([own]).map(Path::new);
         // A directory of the search path may be missing.
@@ -131,14 +130,14 @@ impl Shared {
     }
 }
 
-/// The directory of a tool's file; the project's for a tool without one.
+/// The directory of a tool's file; the project's directory for a tool without a file.
 pub(crate) fn dir_of(context: &Context, shared: &Shared) -> String {
     let path = context.tool.uri.as_deref().and_then(|uri| uri.strip_prefix("file://"));
     let dir = path.and_then(|path| path.rsplit_once('/')).map(|(dir, _)| dir.to_owned());
     dir.unwrap_or_else(|| shared.cwd())
 }
 
-/// A throw of a stage about the tool that it serves.
+/// A throw of the middleware `stage` about the tool that it serves.
 fn refusal(kind: ThrowKind, stage: &str, message: String) -> Throw {
     Throw::new(kind, stage, message)
 }

@@ -1,4 +1,4 @@
-//! The files that define the layers of an app: they belong to the definition of every run that passes them.
+//! Files of an app's middleware: they belong to the definition of every run that passes it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,12 +11,12 @@ use serde_json::Map;
 
 use crate::project::Project;
 
-/// The skills that everything in an app passes, with the scripts that they name, relative to its directory. What lies
-/// elsewhere is not the app's and not pinned.
+/// Files of the skills in the app's chain, with the scripts that they name, relative to the app's directory. Files elsewhere do
+/// not belong to the app and are not pinned.
 pub fn files(project: &Project) -> Vec<String> {
     let compiler = Compiler::new(&project.catalog, &project.scope);
     let (mut files, mut seen) = (BTreeSet::new(), BTreeSet::new());
-    // What runs has no file of its own; its chain is that of any tool of the app.
+    // The called tool has no file of its own; its chain is that of any tool of the app.
     let anything = Arc::new(Skill::programmatic("anything", "", Map::new()));
     let mut open = vec![anything];
     while let Some(skill) = open.pop() {
@@ -32,7 +32,7 @@ pub fn files(project: &Project) -> Vec<String> {
     files.into_iter().collect()
 }
 
-/// The skill's file, and what its command names of the files beside it.
+/// Adds the file of a skill, and the files beside it that its command names.
 fn add(skill: &Skill, app: &Path, files: &mut BTreeSet<String>) {
     if skill.dir.is_empty() || skill.dir.starts_with(LIBRARY) {
         return;

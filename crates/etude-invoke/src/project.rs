@@ -1,4 +1,4 @@
-//! A project: its directory, its main skill, and what is on its search path.
+//! A project: its directory, its main skill, and the skills on its search path.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use crate::roots::{DiskRoots, Modules};
 use etude_files::shared::is_of_others;
 use etude_tools::disk::Disk;
 
-/// Where a project is looked for, and with what it is loaded.
+/// Start of the search for a project, with the options to load it.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
-    /// Where the user is: the project is the nearest directory at or above it that has a main skill, else this one.
+    /// The user's directory: the project is the nearest directory at or above it with a main skill, otherwise this one.
     pub start: PathBuf,
-    /// The project's directory, if it is known.
+    /// The project's directory, if it is known; then nothing is searched.
     pub dir: Option<PathBuf>,
-    /// What is laid over metadata.
+    /// Values that override metadata.
     pub overrides: Overrides,
-    /// The choices where the format leaves one.
+    /// Chosen behaviours where the format leaves a choice.
     pub strategy: Strategy,
-    /// The skill that is called from outside.
+    /// Name of the skill that is called from outside; empty if none is.
     pub entry: String,
-    /// Whether modules run.
+    /// Treatment of JavaScript modules.
     pub modules: Modules,
 }
 
@@ -41,29 +41,29 @@ pub struct Project {
     pub catalog: Catalog,
     /// The context that chains are computed in.
     pub scope: Scope,
-    /// What is wrong with the main skill.
+    /// Faults of the main skill.
     pub diagnostics: Vec<Diagnostic>,
-    /// Whether modules run.
+    /// Treatment of JavaScript modules.
     pub(crate) modules: Modules,
     /// The path that was searched last.
     pub(crate) searched: Vec<PathEntry>,
 }
 
-/// Why there is no chain.
+/// Reason why a skill has no chain.
 #[derive(Debug)]
 pub enum Refused {
     /// No skill of that name is on the search path.
     Unknown {
-        /// One that may have been meant.
+        /// The most similar name on the path.
         near: Option<String>,
     },
-    /// A definition does not hold.
+    /// A definition is invalid.
     Invalid(Vec<Diagnostic>),
 }
 
 impl Project {
-    /// Finds the project and searches its path: first where every program begins, then where the main skill says, then
-    /// where the entry skill says (D-9.2, D-0.1.1).
+    /// Finds the project and searches for its skills: first on the bootstrap path, then on the path of the main skill, then on
+    /// that of the entry skill (D-9.2, D-0.1.1).
     ///
     /// # Errors
     /// The directory cannot be opened.
@@ -75,7 +75,7 @@ impl Project {
         Ok(Self::begun_by(dir, main, setup))
     }
 
-    /// The project in `dir`, an absolute path, whose main skill was found.
+    /// The project in `dir`, an absolute path, with the main skill that was found.
     fn begun_by(dir: PathBuf, main: ProjectMain, setup: Setup) -> Self {
         let cwd = dir.display().to_string();
         let runtime = json!({"name": "etude", "version": env!("CARGO_PKG_VERSION")});
@@ -89,7 +89,7 @@ impl Project {
         let begin =
             main.skill.map_or_else(|| etude_spec::cascade::library::DEFAULT.to_owned(), |main| main.name.clone());
         project.search_as(&begin, &mut cache);
-        // Anyone who checks or lists enters nowhere.
+        // A check or a listing has no entry skill.
         if !setup.entry.is_empty() {
             project.search_as(&setup.entry, &mut cache);
             project.take_self_defaults(&setup.entry);
@@ -97,7 +97,7 @@ impl Project {
         project
     }
 
-    /// What `$self` of the entry skill says holds for every skill, but for what the user has said (D-4.7).
+    /// Applies `$self` of the entry skill to every skill, except where the user has set a value (D-4.7).
     fn take_self_defaults(&mut self, entry: &str) {
         let Ok(compiled) = self.compile(entry) else { return };
         let global = &mut self.scope.overrides.global;
@@ -109,7 +109,7 @@ impl Project {
         global.splice(0..0, new);
     }
 
-    /// The project that the app in `dir` is, if its own main skill says that it is one; else nothing is searched.
+    /// The project of the app in `dir`, if the app's own main skill declares one; otherwise nothing is searched.
     pub fn of_app(dir: &Path, modules: Modules) -> Option<Self> {
         let setup = Setup { start: dir.to_owned(), dir: Some(dir.to_owned()), modules, ..Setup::default() };
         let dir = std::fs::canonicalize(dir).ok()?;
@@ -120,7 +120,7 @@ impl Project {
         Some(Self::begun_by(dir, main, setup))
     }
 
-    /// A directory in which nothing is looked for.
+    /// A project with an empty search path.
     pub(crate) fn bare(dir: &Path) -> Self {
         let config = json!({"cwd": dir.display().to_string(), "library": LIBRARY});
         let scope = Scope::new(config, Strategy::default(), Overrides::default(), "");
@@ -128,7 +128,7 @@ impl Project {
         Self { dir: dir.to_owned(), catalog, scope, diagnostics: Vec::new(), modules, searched: Vec::new() }
     }
 
-    /// Searches the path that `name` has, if it can be compiled.
+    /// Searches the path that the skill `name` declares, if it can be compiled.
     fn search_as(&mut self, name: &str, cache: &mut Cache) {
         if let Ok(compiled) = self.compile(name) {
             let entries = PathEntry::list(compiled.merged.get("paths"));
@@ -145,10 +145,10 @@ impl Project {
         self.catalog.main = main;
     }
 
-    /// The skill `name` with its chain.
+    /// The compiled skill `name`, with its chain.
     ///
     /// # Errors
-    /// There is none, or its definition does not hold.
+    /// The skill does not exist, or its definition is invalid.
     pub fn compile(&self, name: &str) -> Result<Compiled, Refused> {
         let Some(skill) = self.catalog.find(name) else {
             return Err(self.unknown(name));
@@ -163,10 +163,10 @@ impl Project {
         }
     }
 
-    /// Takes in the skill `name` of a file that is on no search path: it is found by its name from now on.
+    /// Adds the skill `name` from a file that is on no search path. It is found by its name from now on.
     ///
     /// # Errors
-    /// The file holds no such skill, or its definition does not hold.
+    /// The file does not contain the skill, or its definition is invalid.
     pub fn take_in(&mut self, name: &str, file: &Path) -> Result<(), Refused> {
         let unknown = Refused::Unknown { near: None };
         let Ok(text) = etude_files::regular::read_text(file, crate::middleware::MAX_SIZE) else { return Err(unknown) };
@@ -181,7 +181,7 @@ impl Project {
         Ok(())
     }
 
-    /// How many skills are on the search path, but for those of the library.
+    /// Number of skills on the search path, without those of the library.
     pub fn own_skills(&self) -> usize {
         self.own().len()
     }
@@ -192,7 +192,7 @@ impl Project {
         all
     }
 
-    /// Everything that is wrong with the skills on the search path, but for those of the library.
+    /// All faults of the skills on the search path, without those of the library.
     pub fn check(&self) -> Vec<Diagnostic> {
         let all = self.own();
         let mut found = self.catalog.diagnostics.clone();
@@ -202,7 +202,7 @@ impl Project {
         found
     }
 
-    /// A skill that is not there: perhaps because its file does not hold.
+    /// The error for a missing skill; its file may exist but be invalid.
     fn unknown(&self, name: &str) -> Refused {
         let is_its = |fault: &&Diagnostic| {
             let path = fault.file.path();
@@ -235,7 +235,8 @@ fn main_of(dir: &Path) -> ProjectMain {
     project_main(&disk, &disk.root().display().to_string())
 }
 
-/// The nearest directory whose main skill says that it is one, else `start`. It is none that other users can write to.
+/// The nearest directory whose main skill declares a project, otherwise `start`. Directories that other users can write to are
+/// skipped.
 fn nearest(start: &Path) -> (PathBuf, ProjectMain) {
     for dir in start.ancestors().filter(|dir| *dir == start || !is_of_others(dir, start)) {
         let main = main_of(dir);

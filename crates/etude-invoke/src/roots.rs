@@ -16,13 +16,13 @@ use serde_json::Value;
 
 use etude_tools::disk::Disk;
 
-/// How the frontmatter of JavaScript modules is found.
+/// Source of the frontmatter of JavaScript modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Modules {
-    /// It is read from their source: nothing of them runs.
+    /// The module's text, without running it.
     #[default]
     Read,
-    /// Node runs them, as it does when they are called.
+    /// Node, which runs the module, as for a call.
     Run,
 }
 
@@ -30,14 +30,14 @@ pub enum Modules {
 #[derive(Debug)]
 pub(crate) struct DiskRoots {
     modules: Modules,
-    /// Asks modules. Made for the first one.
+    /// Runs modules. Started for the first one.
     processes: OnceLock<ProcessHost>,
 }
 
-/// What asks a module for its frontmatter.
+/// The program that prints the frontmatter of a module.
 const ASK: &str = "import(process.argv[1]).then(m => process.stdout.write(JSON.stringify(m.frontmatter ?? {})))";
 
-/// What a module sees of the environment while its frontmatter is asked for: enough to start Node, and no keys.
+/// Environment of a module whose frontmatter is read: enough to start Node, and no keys.
 const KEPT: [&str; 6] = ["PATH", "HOME", "LANG", "TMPDIR", "NODE_PATH", "NVM_DIR"];
 
 impl DiskRoots {
@@ -46,7 +46,7 @@ impl DiskRoots {
     }
 }
 
-/// The frontmatter of a module that must not run.
+/// Reads the frontmatter of a module that must not run.
 fn read(path: &str) -> Result<Value, String> {
     let text = etude_files::regular::read_text(Path::new(path), crate::middleware::MAX_SIZE)
         .map_err(|error| error.to_string())?;
@@ -72,7 +72,7 @@ impl Roots for DiskRoots {
             let settings = HostSettings {
                 run_id: etude_runtime::run_id::new(),
                 app_dir: dir.to_owned(),
-                // A frontmatter is never so long that it is kept.
+                // Frontmatter is never long enough for the blob store.
                 blobs: Arc::new(FileBlobs::new(dir.join(".etude"), false)),
             };
             let environment = ChildEnvironment::named(&KEPT);

@@ -1,7 +1,7 @@
-//! What a running code tool can ask for: one JSON document a line over a local socket (`$ETUDE_HOST`).
+//! Requests of a running code tool: one JSON document per line over a local socket (`$ETUDE_HOST`).
 //!
-//! `docs/design/host-protocol.md` is the contract. Every call has a socket of its own, so that a request needs not say
-//! whose it is, and what outlives its call can ask for nothing.
+//! `docs/design/host-protocol.md` is the contract. Every call has its own socket, so a request need not name its call, and a
+//! program that outlives its call can request nothing.
 
 #[cfg(unix)]
 #[path = "script_host/unix.rs"]
@@ -16,39 +16,39 @@ use serde_json::{Number, Value, json};
 pub use os::ask;
 pub(crate) use os::listen;
 
-/// The variable that names the socket.
+/// The variable that holds the path of the socket.
 pub const VARIABLE: &str = "ETUDE_HOST";
 
-/// What a script may request through the socket.
+/// A request of a script through the socket.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ask {
-    /// A call of another skill, whose result is the answer.
+    /// Calls another skill; the reply is its result.
     Invoke {
         /// The name or path of the skill.
         name: String,
         /// Its arguments, with options in `$context`.
         args: Value,
     },
-    /// The rest of the target's chain.
+    /// Runs the rest of the target's chain.
     Next,
-    /// A value of the target's context.
+    /// Reads a value of the target's context.
     Get(String),
-    /// To change one.
+    /// Sets a value of the target's context.
     Set(String, Value),
-    /// To add to a number, which nothing can come between.
+    /// Adds to a number, atomically.
     Add {
-        /// Where it is; nothing there is 0.
+        /// Path of the number; a missing value counts as 0.
         path: String,
         /// The number to add, which may be negative.
         by: Number,
-        /// What the sum must not exceed: then nothing is changed, and the request is refused.
+        /// Upper limit of the sum. A larger sum is refused, and nothing changes.
         max: Option<Number>,
     },
-    /// An event of the script, with its topic and payload.
+    /// Emits an event, with its topic and payload.
     Emit(String, Value),
-    /// An answer of somebody.
+    /// Asks a person through the gateway.
     Question(Value),
-    /// A line for the log.
+    /// Writes a line to the log.
     Log {
         /// `trace`, `debug`, `info`, `warn` or `error`.
         level: String,
@@ -58,10 +58,10 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// The request of a document such as `{"op": "get", "path": "args.who"}`.
+    /// Parses a request such as `{"op": "get", "path": "args.who"}`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the document.
     pub fn parse(document: &Value) -> Result<Self, String> {
         let text = |key: &str| {
             let found = document.get(key).and_then(Value::as_str);
@@ -109,7 +109,7 @@ impl Ask {
     }
 }
 
-/// The document of an answer: `{"ok": true, "value": …}`, with `"undefined": true` for nothing, or `{"ok": false, "error":
+/// The document of a reply: `{"ok": true, "value": …}`, with `"undefined": true` for no value, or `{"ok": false, "error":
 /// {"kind", "tool", "message"}}`.
 pub fn answer(outcome: &Outcome) -> Value {
     match outcome {
@@ -119,7 +119,7 @@ pub fn answer(outcome: &Outcome) -> Value {
     }
 }
 
-/// The outcome that an answer tells.
+/// Parses the outcome in a reply.
 pub fn outcome(document: &Value) -> Outcome {
     if document.get("ok") == Some(&Value::Bool(true)) {
         let is_undefined = document.get("undefined") == Some(&Value::Bool(true));
@@ -134,7 +134,7 @@ pub fn outcome(document: &Value) -> Outcome {
 mod tests {
     use super::*;
 
-    /// cli, system D: requests and answers survive the wire.
+    /// cli, system D: requests and replies survive the wire.
     #[test]
     fn requests_and_answers_survive_the_wire() {
         for ask in [
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// cli, system D: what is no request is shown what is wrong with it.
+    /// cli, system D: an invalid request is refused with its fault.
     #[test]
     fn odd_requests_are_refused() {
         assert!(Ask::parse(&json!({"op": "steal"})).unwrap_err().contains("`steal`"));

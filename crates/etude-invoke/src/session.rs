@@ -1,8 +1,8 @@
 //! Runs invocations: drives the chain machine, runs the functions of tools, and serves their requests.
 //!
-//! The machine of a session is behind a lock. Anyone who has news for it (a new invocation, the end of a function, a request of
-//! a program) takes the lock and runs the only loop, `State::pump`, until the machine waits again. An invocation has one
-//! channel: the session tells it when its own function is due and when it is over.
+//! The machine of a session is behind a lock. A new invocation, the end of a function and a request of a program each take the
+//! lock and run the only loop, `State::pump`, until the machine waits again. An invocation has one channel, on which the
+//! session reports when its own function is due and when it is over.
 
 mod caller;
 mod events;
@@ -46,27 +46,27 @@ pub use watch::{Silent, Watch};
 /// The directive that runs a script.
 const SCRIPT: &str = "script";
 
-/// What a session may use.
+/// Resources and permissions of a session.
 #[derive(Clone)]
 pub struct Access {
-    /// The run whose layers these are. Programs of layers then carry its id, by which a resume finds those that have outlived
-    /// a dead runner.
+    /// The run that the session belongs to. Programs of middleware carry its id, by which a resume finds those that outlived a
+    /// dead runner.
     pub run_id: Option<String>,
-    /// A directory for sockets and long outputs; a folder of its own in it is made and removed again.
+    /// A directory for sockets and long outputs. The session makes its own folder in it, and removes it at the end.
     pub scratch: PathBuf,
-    /// Calls that trust rules would ask about pass; denials still hold.
+    /// Skips the questions of trust rules; denials still hold.
     pub yolo: bool,
-    /// What `:env[…]` sees.
+    /// Variables for `:env[…]`.
     pub env: BTreeMap<String, String>,
-    /// Variables that code tools do not get.
+    /// Variables hidden from code tools.
     pub withheld_env: Vec<String>,
-    /// What is taken out of what they print on stderr.
+    /// Redacts the stderr of code tools.
     pub redactor: Option<Arc<dyn StreamRedactor>>,
-    /// Variables that they get besides the inherited ones.
+    /// Variables that code tools get besides the inherited ones.
     pub extra_env: Vec<(String, OsString)>,
-    /// Who answers questions; `None`: no one can be asked.
+    /// The gateway that answers questions; `None`: no one can be asked.
     pub gateway: Option<Arc<dyn Gateway>>,
-    /// Functions of tools that have no file, by name.
+    /// Functions of tools without a file, by name.
     pub handlers: BTreeMap<String, BuiltinTool>,
 }
 
@@ -76,87 +76,86 @@ impl fmt::Debug for Access {
     }
 }
 
-/// How an invocation from outside ended.
+/// Result of an invocation from outside.
 #[derive(Debug)]
 pub struct Ended {
     /// The result of the tool, or the throw that ended it.
     pub outcome: Outcome,
     /// `{"tool", "args", "timestamp"}` of each invocation that led here, oldest first.
     pub history: Vec<Value>,
-    /// It was stopped by the user.
+    /// True if the user stopped it.
     pub is_cancelled: bool,
 }
 
-/// The invocations of one project, in one machine. Clones are the same.
+/// The invocations of one project, in one machine. Clones share them.
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
 
 struct Inner {
     state: Mutex<State>,
-    /// Notified when nothing runs any more.
+    /// Notified when the session becomes idle.
     idle: Notify,
     /// Cancels all invocations of the session.
     stop: CancellationToken,
 }
 
-/// The way back to a session for what it has started, which must not keep it.
+/// A weak reference to a session, for work that it has started and that must not keep it alive.
 #[derive(Clone)]
 struct Handle(Weak<Inner>);
 
 /// A message to an invocation.
 #[derive(Debug)]
 pub(crate) enum Signal {
-    /// Its own function is due.
+    /// The invocation's own function is due.
     Run(CallId),
-    /// It is over.
+    /// The invocation is over.
     Finished(Outcome, Option<Box<Context>>),
 }
 
-/// An invocation that has begun.
 pub(crate) struct Begun {
     session: Session,
     signals: mpsc::UnboundedReceiver<Signal>,
     running: Option<CallId>,
 }
 
-/// A machine with everything that its invocations need.
+/// The machine of a session, with everything that its invocations need.
 struct State {
     machine: Machine,
     table: Table,
     access: Access,
     watch: Box<dyn Watch>,
-    /// Made for the first program.
+    /// Started for the first program.
     processes: Option<Arc<ProcessHost>>,
     run_id: String,
-    /// What tells its programs from those of other sessions of the same run.
+    /// Distinguishes its programs from those of other sessions of the same run.
     own_id: String,
     dir: PathBuf,
     scratch: PathBuf,
     own: Handle,
     /// Invocations from outside that have not ended.
     waiting: BTreeMap<ContextId, mpsc::UnboundedSender<Signal>>,
-    /// Functions that have ended and that the machine does not know of.
+    /// Ended functions that the machine has not received yet.
     ends: VecDeque<(CallId, Outcome)>,
     replies: BTreeMap<Token, oneshot::Sender<Outcome>>,
-    /// What runs beside functions, and ends with them.
+    /// Tasks that run beside a function and end with it.
     beside: BTreeMap<CallId, Vec<JoinHandle<()>>>,
-    /// What abandons an invocation from outside, with everything that it has begun.
+    /// Tokens that abandon an invocation from outside, with everything that it has begun.
     tokens: BTreeMap<ContextId, CancellationToken>,
-    /// When invocations began, if anybody wants to know how long they took.
+    /// Start times of invocations, for observers.
     begun: BTreeMap<ContextId, Instant>,
     /// Handlers of events that have not ended.
     handlers: Vec<ContextId>,
     events: events::Events,
     stop: CancellationToken,
-    /// How many sockets there were.
+    /// Number of sockets opened so far.
     sockets: u64,
 }
 
 impl Session {
-    /// A session of a project. `is_observed`: `watch` sees every invocation.
+    /// A session of a project. With `is_observed`, `watch` receives every invocation.
     ///
     /// # Errors
-    /// Its own directory cannot be opened.
+    /// The session's directory cannot be opened.
     pub fn new(project: Project, access: Access, watch: Box<dyn Watch>, is_observed: bool) -> io::Result<Self> {
         let mut state = State::new(project, access, watch, is_observed)?;
         let stop = state.stop.clone();
@@ -166,7 +165,8 @@ impl Session {
         })))
     }
 
-    /// Invokes a skill and runs everything that follows, handlers of its events included, until `stopped` ends.
+    /// Invokes a skill and waits for everything that follows, including handlers of its events. When `stopped` ends, the rest
+    /// is abandoned.
     pub async fn invoke(&self, name: &str, args: Value, stopped: impl Future<Output = ()>) -> Ended {
         tokio::pin!(stopped);
         let begin = |state: &mut State| state.machine.invoke(&mut state.table, name, args, Options::default());
@@ -177,7 +177,7 @@ impl Session {
                     Signal::Run(call) => begun.end(call, Err(Throw::new(ThrowKind::Unknown, name, "it has no function"))),
                     Signal::Finished(outcome, context) => break (outcome, context),
                 },
-                // The throws that follow end the invocation.
+                // The resulting throws end the invocation.
                 () = &mut stopped, if !self.0.stop.is_cancelled() => self.stop(),
             }
         };
@@ -209,7 +209,7 @@ impl Session {
         Begun { session: self.clone(), signals, running: None }
     }
 
-    /// Waits until nothing runs any more, or abandons it when `stopped` ends.
+    /// Waits until the session is idle. When `stopped` ends, the rest is abandoned.
     pub async fn settle(&self, stopped: impl Future<Output = ()>) {
         tokio::pin!(stopped);
         loop {
@@ -230,7 +230,7 @@ impl Session {
         self.0.update(State::stop_waiting);
     }
 
-    /// Ends what is left, and removes the directory of sockets. Blocks.
+    /// Kills leftover processes and removes the directory of sockets. Blocks.
     pub fn close(&self) {
         let (processes, scratch) = {
             let mut state = self.0.state();
@@ -240,7 +240,7 @@ impl Session {
         if let Some(processes) = processes {
             processes.kill_leftovers();
         }
-        // What cannot be removed now lies in a directory for temporary files.
+        // A directory that cannot be removed now lies among temporary files.
         let _ = std::fs::remove_dir_all(scratch);
     }
 }
@@ -256,7 +256,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Brings news to the machine and does what it wants then.
+    /// Applies a change and runs the machine.
     fn update<T>(&self, news: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state();
         let given = news(&mut state);
@@ -269,19 +269,19 @@ impl Inner {
 }
 
 impl Handle {
-    /// Brings news to the session; `None` if it is gone.
+    /// Applies a change to the session; `None` if the session is gone.
     fn update<T>(&self, news: impl FnOnce(&mut State) -> T) -> Option<T> {
         self.0.upgrade().map(|session| session.update(news))
     }
 
-    /// The end of a function.
+    /// Reports the end of a function.
     fn end(&self, call: CallId, outcome: Outcome) {
         self.update(|state| state.end(call, outcome));
     }
 }
 
 impl Begun {
-    /// What happens next. After [`Signal::Finished`] nothing does.
+    /// The next signal. None follows [`Signal::Finished`].
     pub(crate) async fn next(&mut self) -> Signal {
         let signal = self.signals.recv().await;
         if let Some(Signal::Run(call)) = &signal {
@@ -293,7 +293,7 @@ impl Begun {
         })
     }
 
-    /// The end of its own function.
+    /// Reports the end of the invocation's own function.
     pub(crate) fn end(&mut self, call: CallId, outcome: Outcome) {
         self.running = None;
         self.session.0.update(|state| state.end(call, outcome));
@@ -301,7 +301,7 @@ impl Begun {
 }
 
 impl Drop for Begun {
-    /// Anyone who drops an invocation gives its function up; one that is due afterwards does not run.
+    /// Dropping an invocation abandons its function; one that is due afterwards does not run.
     fn drop(&mut self) {
         self.signals.close();
         let mut left: Vec<CallId> = self.running.take().into_iter().collect();
@@ -320,7 +320,7 @@ impl Drop for Begun {
 impl State {
     fn new(mut project: Project, access: Access, watch: Box<dyn Watch>, is_observed: bool) -> io::Result<Self> {
         let own_id = run_id::new();
-        // Two processes may go on with one run, one after the other: each has a directory of its own.
+        // Two processes may continue one run, one after the other: each has its own directory.
         let scratch = access.scratch.join(format!("etude-{own_id}"));
         let run_id = access.run_id.clone().unwrap_or_else(|| own_id.clone());
         register(&mut project, &access);
@@ -374,7 +374,7 @@ impl State {
         self.waiting.is_empty() && self.handlers.is_empty()
     }
 
-    /// Does what the machine wants until it waits. The only loop that serves a session.
+    /// Executes the machine's commands until it waits. The only loop of a session.
     fn pump(&mut self) {
         self.set_time();
         loop {
@@ -391,7 +391,7 @@ impl State {
             Command::Run { call, context } => self.run(call, context),
             Command::Reply { token, outcome, .. } => {
                 if let Some(reply) = self.replies.remove(&token) {
-                    // A script that no longer listens has what it wanted.
+                    // A script that closed its socket needs no reply.
                     let _ = reply.send(outcome);
                 }
             }
@@ -402,7 +402,7 @@ impl State {
                 let taken = self.machine.take(context).map(Box::new);
                 self.tokens.remove(&context);
                 if let Some(to) = self.waiting.remove(&context) {
-                    // Anyone who invoked it may have been dropped.
+                    // The caller may have been dropped.
                     let _ = to.send(Signal::Finished(outcome, taken));
                 }
             }
@@ -421,7 +421,7 @@ impl State {
         self.watch.event(event, took);
     }
 
-    /// What runs programs.
+    /// The host of the session's programs, started on first use.
     fn processes(&mut self) -> Arc<ProcessHost> {
         let made = self.processes.get_or_insert_with(|| {
             let settings = HostSettings {
@@ -433,13 +433,13 @@ impl State {
             let environment = environment.with(self.access.extra_env.iter().cloned());
             let redaction = Redaction::from(self.access.redactor.clone());
             let host = ProcessHost::builder(settings, environment, redaction, SandboxPolicy::Refused);
-            // The processes that middleware leaves running end with the run.
+            // Processes that middleware leaves running end with the run.
             Arc::new(host.guest(self.access.run_id.is_some()).build())
         });
         Arc::clone(made)
     }
 
-    /// The directory of sockets, which only its owner can enter.
+    /// The session's directory for sockets, accessible to its owner only.
     fn scratch(&self) -> io::Result<&Path> {
         etude_files::private::create_missing_dirs(&self.scratch)?;
         Ok(&self.scratch)
@@ -457,7 +457,7 @@ impl State {
         }
     }
 
-    /// A function has ended.
+    /// Reports the end of a function.
     fn end(&mut self, call: CallId, outcome: Outcome) {
         self.beside.remove(&call).into_iter().flatten().for_each(|task| task.abort());
         self.ends.push_back((call, outcome));
@@ -496,7 +496,7 @@ impl State {
         }
     }
 
-    /// Has a person confirm the call that is served.
+    /// Asks a person to confirm the served call.
     fn begin_confirmation(&mut self, call: CallId) {
         let served = self.machine.contexts_of(call).and_then(|(_, target)| HostCall::of(target));
         let Some(confirmation) = served.and_then(|served| served.checks.confirmation.clone()) else {
@@ -515,7 +515,7 @@ impl State {
         tokio::spawn(async move { own.end(call, work.await) });
     }
 
-    /// What abandons the invocation from outside to which a running function belongs.
+    /// The token that abandons the outer invocation of a running function.
     fn token_of(&self, call: CallId) -> CancellationToken {
         let mut at = self.machine.contexts_of(call).map(|(own, _)| own);
         while let Some(parent) = at.and_then(|context| self.machine.context(context.parent?)) {
@@ -524,7 +524,7 @@ impl State {
         at.and_then(|root| self.tokens.get(&root.id)).unwrap_or(&self.stop).clone()
     }
 
-    /// The tool that is served by an entry, and by what that entry serves.
+    /// The tool that an entry serves, directly or through other entries.
     fn served(&self, id: ContextId) -> ContextId {
         let mut at = id;
         while let Some(target) = self.machine.context(at).and_then(|context| context.target) {
@@ -543,7 +543,7 @@ impl State {
     }
 }
 
-/// Adds the tools that have no file.
+/// Registers the tools without a file.
 fn register(project: &mut Project, access: &Access) {
     if access.gateway.is_some() && project.catalog.find(GATEWAY).is_none() {
         let hidden = ("visibility".to_owned(), json!("hidden"));
@@ -551,7 +551,7 @@ fn register(project: &mut Project, access: &Access) {
         project.catalog.register(Skill::programmatic(GATEWAY, "Asks the user.", metadata));
     }
     for (name, builtin_tools) in &access.handlers {
-        // The library describes some of them.
+        // Some of them are described in the library.
         if builtin_tools.description.is_some() || project.catalog.find(name).is_none() {
             let description = builtin_tools.description.as_deref().unwrap_or_default();
             let mut skill = Skill::programmatic(name, description, builtin_tools.metadata.clone());

@@ -1,4 +1,4 @@
-//! Skills as tools of a chain machine: compiled when they are first called, then kept.
+//! Skills as tools of a chain machine: compiled on their first call, then kept.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Table {
     pub(crate) scope: Arc<Scope>,
     known: BTreeMap<String, Result<Arc<Tool>, Throw>>,
     skills: BTreeMap<String, Arc<Skill>>,
-    /// What the path has since.
+    /// The search path, searched again for later skills.
     late: Option<Catalog>,
 }
 
@@ -30,7 +30,7 @@ impl Table {
         Self { shared, scope: Arc::new(scope), known: BTreeMap::new(), skills: BTreeMap::new(), late: None }
     }
 
-    /// The skill behind a tool that was found.
+    /// The skill of a tool that the table has returned.
     pub(crate) fn skill(&self, tool: &Tool) -> Option<Arc<Skill>> {
         self.skills.get(&*tool.name).cloned()
     }
@@ -41,11 +41,11 @@ impl Table {
             return Ok(Arc::new(Tool::new(reference, ToolHandler::Effect)));
         }
         if self.shared.catalog.is_empty() {
-            // Without a search path there are the layers of the program and nothing else.
+            // Without a search path, only the program's own middleware exists.
             let layer = middleware::layer(reference, &self.shared).ok_or_else(unknown)?;
             return Ok(Arc::new(Tool::new(reference, ToolHandler::Middleware(layer))));
         }
-        // The address of a server's tool has the same parts as its name (D-9.1, D-12).
+        // The URI of a server's tool has the same parts as its name (D-9.1, D-12).
         let of_server = reference.strip_prefix("mcp://").map(|address| address.replace('/', "-"));
         let reference = of_server.as_deref().unwrap_or(reference);
         let skill = if is_bare_name(reference) {
@@ -67,7 +67,7 @@ impl Table {
         Ok(Arc::new(tool))
     }
 
-    /// A skill that was written after the path was searched: it is searched once more (D-9.1).
+    /// A skill that was written after the search: the path is searched once more (D-9.1).
     fn searched_again(&mut self, name: &str) -> Option<Arc<Skill>> {
         let found = |late: &Option<Catalog>| late.as_ref().and_then(|late| late.find(name));
         if let Some(skill) = found(&self.late) {
@@ -82,7 +82,7 @@ impl Table {
         found(&self.late)
     }
 
-    /// A skill by the path of its file, whatever the search path says; `#NAME` is one of several in it (D-9.1).
+    /// A skill by the path of its file, independent of the search path; `#NAME` selects one of several in the file (D-9.1).
     fn at_path(&self, reference: &str, from: Option<&Context>) -> Option<Arc<Skill>> {
         let path = reference.strip_prefix("file://").unwrap_or(reference);
         let (path, name) = path.split_once('#').map_or((path, None), |(path, name)| (path, Some(name)));
@@ -105,7 +105,7 @@ impl Tools for Table {
             return known.clone();
         }
         let made = self.make(reference, from);
-        // What is not there yet may be there later.
+        // A missing skill may exist later.
         if made.as_ref().err().is_none_or(|throw| throw.kind != ThrowKind::Unknown) {
             self.known.insert(reference.to_owned(), made.clone());
         }
@@ -113,10 +113,10 @@ impl Tools for Table {
     }
 }
 
-/// A skill as a tool whose function is for the caller of this to say.
+/// A skill as a tool. The caller sets its handler.
 ///
 /// # Errors
-/// Its definition does not hold.
+/// The definition is invalid.
 pub(crate) fn compiled(compiler: &Compiler<'_>, skill: &Arc<Skill>, hooks: Hooks) -> Result<Tool, Throw> {
     let (compiled, found) = compiler.compile(skill);
     let Some(compiled) = compiled else {

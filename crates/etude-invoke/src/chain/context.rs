@@ -1,4 +1,4 @@
-//! What an invocation knows and may change (D-8).
+//! The context of an invocation (D-8).
 
 use std::any::Any;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::chain::throw::Throw;
 use crate::chain::tool::Tool;
 
-/// Names a context within its machine. Never used again.
+/// Identifies a context within its machine. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContextId(pub(crate) u64);
 
@@ -20,12 +20,12 @@ impl ContextId {
     }
 }
 
-/// What anyone who invoked a tool from outside wants its own layers to know. The machine passes it on and looks at nothing.
+/// Data of an outside caller for the program's own middleware. The machine passes it on unread.
 #[derive(Clone)]
 pub struct Payload(pub Arc<dyn Any + Send + Sync>);
 
 impl Payload {
-    /// What is in it, if it is one of these.
+    /// The value, if it has the type `T`.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }
@@ -48,19 +48,19 @@ impl fmt::Debug for Payload {
 pub struct Context {
     /// Its id: `envelope.id`.
     pub id: ContextId,
-    /// The context that an entry of a chain serves; `None` for anything that is no entry.
+    /// The context that an entry of a chain serves; `None` for other invocations.
     pub target: Option<ContextId>,
-    /// The context whose function or layer made this call.
+    /// The context whose function or middleware made this call.
     pub parent: Option<ContextId>,
-    /// The context whose `allowed-tools` hold for this call; `None` if no one's do.
+    /// The context whose `allowed-tools` apply to this call; `None` if none do.
     pub caller: Option<ContextId>,
-    /// The arguments. Never changed.
+    /// The immutable arguments.
     pub args: Arc<Value>,
-    /// The tool or layer that is invoked, as the catalog has it.
+    /// The tool or middleware that is invoked, as the catalog has it.
     pub tool: Arc<Tool>,
-    /// `run.tool`, with its differences from what the tool began with.
+    /// `run.tool`, as differences from the tool's own values.
     pub about: Map<String, Value>,
-    /// `locals.result`: nothing so far, or a value, which may be `null`.
+    /// `locals.result`: `None` while undefined, or a value, which may be `null`.
     pub result: Option<Value>,
     /// `locals.error`.
     pub error: Option<Throw>,
@@ -70,22 +70,22 @@ pub struct Context {
     pub prompt: Option<Arc<str>>,
     /// The rest of `locals`.
     pub locals: Map<String, Value>,
-    /// What is handed down to everything that is invoked from here, as a copy.
+    /// `nonlocals`: copied to everything that is invoked from here.
     pub nonlocals: Arc<Map<String, Value>>,
-    /// What came with the invocation, if it came from outside.
+    /// Payload of an invocation from outside.
     pub payload: Option<Payload>,
     pub(crate) history: Option<Arc<Frame>>,
-    /// How many invocations it lies in. An entry lies where the tool does that it serves.
+    /// Number of enclosing invocations. An entry has the depth of the tool that it serves.
     pub(crate) depth: u32,
-    /// How many entries of its tool's chain were taken.
+    /// Number of entries of the chain that were taken.
     pub(crate) taken: usize,
     pub(crate) is_stopped: bool,
     pub(crate) is_executed: bool,
-    /// It belongs to a hook, or to what one has called: no hooks look on.
+    /// True for a hook and everything that it calls: hooks do not observe it.
     pub(crate) is_of_hook: bool,
 }
 
-/// One frame of `locals.history`. Frames of a caller are shared with what it calls.
+/// One frame of `locals.history`. Callees share the frames of their caller.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) tool: Arc<str>,
@@ -95,7 +95,7 @@ pub(crate) struct Frame {
 }
 
 impl Drop for Frame {
-    /// One after the other: a long history would be as deep a recursion.
+    /// Drops the frames in a loop: recursion would be as deep as the history is long.
     fn drop(&mut self) {
         let mut before = self.before.take();
         while let Some(mut frame) = before.and_then(Arc::into_inner) {
@@ -105,22 +105,22 @@ impl Drop for Frame {
 }
 
 impl Context {
-    /// True if it belongs to an entry of a chain.
+    /// True if the context belongs to an entry of a chain.
     pub fn is_entry(&self) -> bool {
         self.target.is_some()
     }
 
-    /// One value of `run.tool`.
+    /// The value of `run.tool` at `key`.
     pub fn about(&self, key: &str) -> Option<&Value> {
         self.about.get(key).or_else(|| self.tool.about.get(key))
     }
 
-    /// One value of the merged metadata.
+    /// The value of the merged metadata at `key`.
     pub fn metadata(&self, key: &str) -> Option<&Value> {
         self.tool.metadata.get(key)
     }
 
-    /// The history, oldest first: `{"tool", "args", "timestamp"}` each.
+    /// The history as `{"tool", "args", "timestamp"}` each, oldest first.
     pub fn history(&self) -> Vec<Value> {
         let mut frames = Vec::new();
         let mut next = self.history.as_deref();
@@ -132,7 +132,7 @@ impl Context {
         frames
     }
 
-    /// The context as a document, `globals` as given. What is undefined is not in it.
+    /// The context as a document, with the given `globals`. Undefined values are left out.
     pub fn json(&self, globals: &Value) -> Value {
         let mut about: Map<String, Value> = (*self.tool.about).clone();
         about.extend(self.about.clone());
@@ -158,8 +158,7 @@ impl Context {
         })
     }
 
-    /// Takes over what may be changed from a document of this form: `locals`, `nonlocals`, `run.tool`. What it does not
-    /// have is left as it is.
+    /// Takes the mutable parts of such a document: `locals`, `nonlocals` and `run.tool`. Missing members stay as they are.
     pub fn take_over(&mut self, document: &Value) {
         if let Some(locals) = document.get("locals").and_then(Value::as_object) {
             for (key, value) in locals {
@@ -185,7 +184,7 @@ impl Context {
                 let text = value.as_str().or_else(|| value.get("expanded").and_then(Value::as_str));
                 self.prompt = text.map(Arc::from);
             }
-            // History is only added to, and only by the machine; errors are what was thrown.
+            // The machine alone extends the history, and errors come from throws only.
             "history" | "error" => {}
             _ => drop(self.locals.insert(key.to_owned(), value)),
         }

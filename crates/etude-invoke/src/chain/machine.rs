@@ -14,39 +14,39 @@ use crate::chain::middleware::{Middleware, Resume};
 use crate::chain::throw::Throw;
 use crate::chain::tool::Tool;
 
-/// Finds tools. Implemented by anyone who drives the machine; must not wait.
+/// Lookup of tools. The driver of the machine implements it; it must not block.
 pub trait Tools {
-    /// The tool of that name, or at that path, with its chain (D-9.1). `from` is the caller.
+    /// The tool with that name or at that path, with its chain (D-9.1). `from` is the caller.
     ///
     /// # Errors
-    /// There is none, or its definition does not hold.
+    /// The tool does not exist, or its definition is invalid.
     fn find(&mut self, reference: &str, from: Option<&Context>) -> Result<Arc<Tool>, Throw>;
 }
 
-/// Names a function that is running. Never used again.
+/// Identifies a running function. Never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(u64);
 
-/// Names a request of a running function.
+/// Identifies a request of a running function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(u64);
 
-/// How a tool is invoked (D-7.1).
+/// Options of an invocation (D-7.1).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
     /// The context to serve, as an entry of its chain would.
     pub target: Option<ContextId>,
-    /// Whose `allowed-tools` hold, if not those of the nearest tool that is no entry.
+    /// The context whose `allowed-tools` apply; `None`: the nearest tool that is not an entry.
     pub caller: Option<ContextId>,
-    /// No one's `allowed-tools` hold: for the calls that stages themselves make.
+    /// Exempts the call from all `allowed-tools`: for calls that middleware itself makes.
     pub is_exempt: bool,
-    /// What is laid over the new context: `locals`, `nonlocals`, `run.tool`.
+    /// Values to put over the new context: `locals`, `nonlocals`, `run.tool`.
     pub context: Option<Value>,
-    /// What the host's own layers find in the new context.
+    /// Payload for the host's own middleware.
     pub payload: Option<Payload>,
 }
 
-/// What a running function asks for.
+/// A request of a running function.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
     /// The rest of the chain of the target of its context.
@@ -57,80 +57,80 @@ pub enum Request {
         reference: String,
         /// Its arguments, with options in `$context`.
         args: Value,
-        /// Options that win over those.
+        /// Explicit options, which win over those in `args`.
         options: Box<Options>,
     },
 }
 
-/// Work for the caller of [`Machine`].
+/// A command to the driver of [`Machine`].
 #[derive(Debug)]
 pub enum Command {
-    /// Perform the effect of a tool, then [`Machine::finish`].
+    /// Run the effect of a tool, then call [`Machine::finish`].
     Run {
-        /// Its name from now on.
+        /// The id for later calls.
         call: CallId,
-        /// The context that it runs with.
+        /// The context for the effect.
         context: ContextId,
     },
-    /// Tell a running function what came of its request.
+    /// Pass the result of a request to its function.
     Reply {
-        /// The call of the function that waits.
+        /// The call of the waiting function.
         call: CallId,
-        /// The request that is answered.
+        /// The answered request.
         token: Token,
-        /// For an invocation its outcome, for `next` the target's result.
+        /// The outcome of the invocation, or for `next` the target's result.
         outcome: Outcome,
     },
-    /// An invocation from outside is over.
+    /// An invocation from outside has ended.
     Finished {
-        /// Its context, which is there until it is taken.
+        /// Its context, which stays until it is taken.
         context: ContextId,
         /// The result of the tool, or the throw that ended it.
         outcome: Outcome,
     },
-    /// Something that may be logged.
+    /// An event to log.
     Event(Event),
 }
 
-/// Something that happened, for reporters.
+/// Start or end of an invocation, for observers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// Beginning, end or failure of the invocation.
+    /// Start, end or failure of the invocation.
     pub kind: EventKind,
     /// The context of the invocation, which is unique in the machine.
     pub context: ContextId,
-    /// The name of the tool or layer that is invoked.
+    /// Name of the invoked tool or middleware.
     pub tool: Arc<str>,
-    /// The tool that it serves as an entry, if it is one.
+    /// The tool that an entry serves; `None` for other invocations.
     pub serves: Option<Arc<str>>,
 }
 
 /// The kind of an event, with its facts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventKind {
-    /// An invocation began.
+    /// The invocation began.
     Started,
     /// The invocation ended without a throw.
     Ended,
-    /// It ended by a throw.
+    /// The invocation ended with a throw.
     Failed(Throw),
 }
 
-/// What a throw that an entry swallowed leaves of the chain (D-7.5).
+/// Effect of a swallowed throw on the rest of the chain (D-7.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Swallowed {
-    /// Nothing: what was taken from the chain, and what is left of it, does not run.
+    /// The chain ends: neither the failed entries nor the remaining ones run.
     #[default]
     Ends,
-    /// The rest: it goes on with the entry after the one that threw.
+    /// The chain continues with the entry after the failed one.
     GoesOn,
 }
 
-/// The interpreter. Give it time and the ends of effects; poll it until it has no more to say.
+/// The interpreter. It takes the time and the ends of effects; poll it until it returns `None`.
 #[derive(Default)]
 pub struct Machine {
     contexts: BTreeMap<ContextId, Context>,
-    /// Who waits for the invocation of a context.
+    /// The receiver of each invocation's outcome.
     waiting: BTreeMap<ContextId, Waiter>,
     calls: BTreeMap<CallId, Call>,
     work: Vec<Work>,
@@ -139,17 +139,16 @@ pub struct Machine {
     now_ms: u64,
     /// `globals`, which all invocations share.
     pub globals: Value,
-    /// `locals.config` of new contexts: `globals.config` as it was at the start.
+    /// `locals.config` of new contexts: the initial `globals.config`.
     config: Arc<Value>,
-    /// Whether events are reported.
+    /// True if events are reported.
     pub is_observed: bool,
-    /// What a swallowed throw leaves.
+    /// Effect of a swallowed throw.
     pub swallowed: Swallowed,
-    /// Whether an entry gets the value of its key as its arguments (D-7.2); else it gets none.
+    /// True if an entry gets the value of its key as arguments (D-7.2); otherwise it gets none.
     pub entries_get_values: bool,
 }
 
-/// A function that runs.
 struct Call {
     context: ContextId,
     target: ContextId,
@@ -157,34 +156,34 @@ struct Call {
     layer: Option<Arc<dyn Middleware>>,
 }
 
-/// Who receives an end.
+/// The receiver of an outcome.
 #[derive(Debug)]
 enum Waiter {
-    /// Anyone who drives the machine.
+    /// The driver of the machine.
     Outside(ContextId),
     /// The invocation whose chain has run.
     Chain(ContextId),
     /// The invocation whose function was called because its chain has no `execute`.
     Fallback(ContextId),
-    /// The chain of a context, one of whose entries has run; then the waiter for that chain.
+    /// The chain of a context, one of whose entries has run; then the receiver for that chain.
     Entry(ContextId, Box<Waiter>),
-    /// The entry of a chain that hooks look at, and the waiter for it.
+    /// An entry that hooks observe, with its receiver.
     Hooked(Box<Hooked>),
-    /// What hooks have not seen yet.
+    /// Hooks that have not run yet.
     Hook(Box<Hooking>),
-    /// A layer's function waits.
+    /// Middleware in the machine.
     Middleware(CallId, Awaited),
-    /// A function elsewhere.
+    /// A function outside the machine.
     Request(CallId, Token, Awaited),
 }
 
-/// An entry that hooks look at.
+/// An entry that hooks observe.
 #[derive(Debug)]
 struct Hooked {
-    /// The context whose chain it is an entry of.
+    /// The context whose chain has the entry.
     owner: ContextId,
     entry: Arc<str>,
-    /// Who waits for the rest of that chain.
+    /// The receiver for the rest of that chain.
     then: Waiter,
 }
 
@@ -194,7 +193,7 @@ struct Hooking {
     of: Hooked,
     /// Number of hooks that have run.
     reported: usize,
-    /// What came of the entry; nothing before it.
+    /// The outcome of the entry; `None` before it runs.
     outcome: Option<Outcome>,
 }
 
@@ -210,11 +209,11 @@ enum Work {
     Chain(ContextId, Waiter),
     /// Call the function of a context's tool on that context.
     Call(ContextId, Waiter),
-    /// Enter a layer again.
+    /// Resume middleware.
     Step(CallId, Resume),
-    /// Tell somebody of an end.
+    /// Deliver an outcome.
     Reply(Waiter, Outcome),
-    /// Tell the next hook of an entry.
+    /// Run the next hook of an entry.
     Hook(Box<Hooking>),
     /// Invoke a tool.
     Invoke { reference: String, args: Value, options: Options, from: Option<ContextId>, waiter: Waiter },
@@ -227,27 +226,27 @@ impl Machine {
         Self { globals, config, ..Self::default() }
     }
 
-    /// The time, for histories, in milliseconds since 1970.
+    /// Sets the time for histories, in milliseconds since 1970.
     pub fn set_time(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
     }
 
-    /// Invokes a tool from outside. [`Command::Finished`] tells its end.
+    /// Invokes a tool from outside. [`Command::Finished`] reports its end.
     pub fn invoke(&mut self, tools: &mut dyn Tools, reference: &str, args: Value, options: Options) -> ContextId {
         let id = ContextId(self.new_id());
         self.begin(tools, reference, args, options, None, Waiter::Outside(id), id);
         id
     }
 
-    /// The same for a tool that is at hand and that no one could find by a name. Its arguments are data of anyone who is served,
-    /// a model perhaps: no options are taken out of them.
+    /// Invokes a given tool, which needs no name in [`Tools`]. Its arguments are data, perhaps of a model, so they cannot
+    /// contain options.
     pub fn invoke_tool(&mut self, tool: Arc<Tool>, args: Arc<Value>, options: Options) -> ContextId {
         let id = ContextId(self.new_id());
         self.start(tool, args, options, None, Waiter::Outside(id), id);
         id
     }
 
-    /// What to do next; `None` if everything waits for something outside.
+    /// The next command; `None` if everything waits for the driver.
     pub fn poll(&mut self, tools: &mut dyn Tools) -> Option<Command> {
         loop {
             if let Some(command) = self.commands.pop_front() {
@@ -258,14 +257,14 @@ impl Machine {
         }
     }
 
-    /// Tells the end of a function that was to be run.
+    /// Reports the end of a function that [`Command::Run`] requested.
     pub fn finish(&mut self, call: CallId, outcome: Outcome) {
         if let Some(call) = self.calls.remove(&call) {
             self.work.push(Work::Reply(call.waiter, outcome));
         }
     }
 
-    /// Takes a request of a running function; [`Command::Reply`] answers it. `None` if the function is over.
+    /// Takes a request of a running function, which [`Command::Reply`] answers. `None` if the function has ended.
     pub fn request(&mut self, call: CallId, request: Request) -> Option<Token> {
         let running = self.calls.get(&call)?;
         let (context, target) = (running.context, running.target);
@@ -280,29 +279,29 @@ impl Machine {
         Some(token)
     }
 
-    /// The context of an invocation; `None`: it has ended and was removed.
+    /// The context of an invocation; `None` if it has ended and was removed.
     pub fn context(&self, id: ContextId) -> Option<&Context> {
         self.contexts.get(&id)
     }
 
-    /// A context, to be changed.
+    /// The mutable context of an invocation.
     pub(crate) fn context_mut(&mut self, id: ContextId) -> Option<&mut Context> {
         self.contexts.get_mut(&id)
     }
 
-    /// The context of a running function, and the one that it serves.
+    /// The context of a running function, and the context that it serves.
     pub fn contexts_of(&self, call: CallId) -> Option<(&Context, &Context)> {
         let call = self.calls.get(&call)?;
         Some((self.contexts.get(&call.context)?, self.contexts.get(&call.target)?))
     }
 
-    /// The context that a running function serves, to be changed.
+    /// The mutable context that a running function serves.
     pub fn target_mut(&mut self, call: CallId) -> Option<&mut Context> {
         let target = self.calls.get(&call)?.target;
         self.contexts.get_mut(&target)
     }
 
-    /// Takes the context of an invocation that is over.
+    /// Removes and returns the context of an invocation that is over.
     pub fn take(&mut self, id: ContextId) -> Option<Context> {
         self.contexts.remove(&id)
     }
@@ -313,8 +312,8 @@ impl Machine {
     }
 }
 
-/// Takes the options out of the arguments (D-7.1 step 1): `$context` becomes the option `context`, where an explicit one
-/// wins field by field. Other names with `$` are options that do not exist and are dropped.
+/// Removes options from the arguments (D-7.1 step 1): `$context` becomes the option `context`, where an explicit one wins field
+/// by field. Other names with `$` are unknown options and are dropped.
 fn split_options(args: Value, options: &mut Options) -> Value {
     let Value::Object(members) = args else { return args };
     if !members.keys().any(|key| key.starts_with('$')) {
@@ -331,7 +330,7 @@ fn split_options(args: Value, options: &mut Options) -> Value {
     Value::Object(rest)
 }
 
-/// Adds what `value` lacks.
+/// Adds the members of `with` that `value` lacks.
 fn fill(value: &mut Value, with: &Value) {
     if let (Value::Object(value), Value::Object(with)) = (value, with) {
         for (key, member) in with {

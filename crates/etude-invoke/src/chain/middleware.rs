@@ -1,4 +1,4 @@
-//! Layers that need no one else: they run inside the machine.
+//! Built-in middleware, which runs inside the machine.
 
 use std::collections::BTreeMap;
 
@@ -9,87 +9,87 @@ use crate::chain::context::{Context, ContextId};
 use crate::chain::machine::Options;
 use crate::chain::throw::Throw;
 
-/// The function of a tool that is part of the program: a stage, a directive.
+/// The function of a tool that is part of the program: standard middleware or a directive.
 ///
-/// It is a state machine: it is entered with [`Resume::Start`], says what it waits for, and is entered again with what
-/// came of it. What it must remember in between it keeps in the locals of its own context.
+/// It is a state machine: it starts with [`Resume::Start`], returns the step that it waits for, and resumes with the result.
+/// State between steps is kept in the locals of its own context.
 pub trait Middleware: Send + Sync {
-    /// Goes on until something must be awaited, or to the end.
+    /// Runs until the next wait, or to the end.
     fn step(&self, view: &mut View<'_>, resume: Resume) -> Step;
 }
 
-/// What a layer goes on with.
+/// The event with which middleware resumes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Resume {
-    /// It was called just now.
+    /// The middleware was called.
     Start,
     /// The rest of the target's chain has run.
     Next(Result<(), Throw>),
-    /// The tool that it invoked has come to an end.
+    /// The invoked tool has ended.
     Invoked(Outcome),
-    /// The target's function has come to an end.
+    /// The target's function has ended.
     Executed(Outcome),
 }
 
-/// What a layer waits for, or its end.
+/// The next wait of middleware, or its end.
 #[derive(Debug)]
 pub enum Step {
-    /// It is over: with a value, which becomes the target's result and ends the chain, or with nothing.
+    /// Ends with a value, which becomes the target's result and ends the chain, or with nothing.
     Done(Option<Value>),
-    /// It ends with a throw, which the rest of the target's chain may handle.
+    /// Ends with a throw, which outer entries of the target's chain may handle.
     Throw(Throw),
-    /// The rest of the target's chain is to run.
+    /// Runs the rest of the target's chain.
     Next,
-    /// A tool must be invoked.
+    /// Invokes a tool.
     Invoke {
         /// The name or path of the tool.
         reference: String,
-        /// The arguments as the layer gives them.
+        /// Arguments of the call, without options.
         args: Value,
         /// The options of the call, such as its caller.
         options: Options,
     },
-    /// The target's own function is to run, on the target's context.
+    /// Runs the target's own function on the target's context.
     Execute,
 }
 
-/// What a layer sees while it runs.
+/// The state that middleware sees while it runs.
 #[derive(Debug)]
 pub struct View<'a> {
     pub(crate) contexts: &'a mut BTreeMap<ContextId, Context>,
     pub(crate) own: ContextId,
     pub(crate) target: ContextId,
-    /// What all invocations of the program share.
+    /// `globals`, shared by all invocations of the machine.
     pub globals: &'a mut Value,
 }
 
 impl View<'_> {
-    /// The id of the context that is served: the layer's own, if it is called as a tool rather than as an entry.
+    /// The id of the served context. Middleware that is called as a tool serves its own context.
     pub fn target_id(&self) -> ContextId {
         self.target
     }
 
-    /// The context that is served.
+    /// The served context.
     pub fn target(&self) -> &Context {
         &self.contexts[&self.target]
     }
 
-    /// The context that is served, to be changed.
+    /// The mutable served context.
     pub fn target_mut(&mut self) -> &mut Context {
         self.contexts.get_mut(&self.target).expect("a target outlives its entries")
     }
 
-    /// The layer's own context, which is gone when the layer is over.
+    /// The middleware's own context, which ends with it.
     pub fn own(&self) -> &Context {
         &self.contexts[&self.own]
     }
 
-    /// The layer's own context, to be changed.
+    /// The mutable own context of the middleware.
     pub fn own_mut(&mut self) -> &mut Context {
         self.contexts.get_mut(&self.own).expect("a layer runs in its context")
     }
 
-    /// The context whose `allowed-tools` hold for the target.
+    /// The context whose `allowed-tools` apply to the target.
     pub fn caller(&self) -> Option<&Context> {
         self.contexts.get(&self.target().caller?)
     }

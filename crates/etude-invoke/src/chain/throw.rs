@@ -1,4 +1,4 @@
-//! What travels outward through the onion when something goes wrong (D-7.5).
+//! Throws: errors that travel outward through the onion (D-7.5).
 
 use etude_core::tool::ToolReply;
 use serde_json::{Value, json};
@@ -7,35 +7,35 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Throw {
-    /// What sort of thing went wrong.
+    /// The sort of error.
     pub kind: ThrowKind,
-    /// What went wrong, for people.
+    /// The error in one sentence, for people.
     pub message: String,
-    /// The tool whose function or layer threw.
+    /// The tool whose function or middleware threw.
     pub tool: String,
-    /// What an agent gets for it. Not in documents: what crosses a process has the message alone.
+    /// The reply for an agent. Documents omit it: only the message crosses a process boundary.
     pub reply: Option<Box<ToolReply>>,
 }
 
 etude_core::words! {
-    /// Sorts of throws that callers tell apart.
+    /// Kinds of throws that callers distinguish.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum ThrowKind {
         /// A function failed.
         Failed = "failed",
-        /// Arguments do not fit.
+        /// The arguments do not fit.
         Arguments = "arguments_invalid",
-        /// A result does not fit.
+        /// The result does not fit.
         Returns = "result_invalid",
         /// The caller may not call this tool.
         NotAllowed = "not_allowed",
-        /// A person had to say yes and did not.
+        /// A required approval was denied.
         NotTrusted = "not_trusted",
-        /// A person has to say yes and no one can be asked now.
+        /// A required approval is pending, and no one can be asked now.
         Waiting = "waiting",
-        /// There is no such tool.
+        /// The tool does not exist.
         Unknown = "unknown_skill",
-        /// A definition does not hold.
+        /// A definition is invalid.
         Definition = "definition_invalid",
         /// The environment lacks something, such as a model.
         Environment = "environment",
@@ -48,7 +48,7 @@ impl Throw {
         Self { kind, message: message.into(), tool: tool.to_owned(), reply: None }
     }
 
-    /// The same throw, with what an agent gets for it.
+    /// The same throw, with the reply for an agent.
     #[must_use]
     pub fn with(mut self, reply: ToolReply) -> Self {
         self.reply = Some(Box::new(reply));

@@ -1,4 +1,4 @@
-//! A tool, ready to be invoked: its chain compiled to a plain list.
+//! Tools with their chains, compiled to plain lists.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,39 +7,39 @@ use serde_json::{Map, Value};
 
 use crate::chain::middleware::Middleware;
 
-/// A tool, ready to be invoked. Made once, shared by all invocations.
+/// A compiled tool. Built once and shared by all invocations.
 #[derive(Debug, Clone)]
 pub struct Tool {
-    /// The name by which it is called and by which messages name it.
+    /// The name for calls and messages.
     pub name: Arc<str>,
-    /// The names of the entries of its chain, in order.
+    /// Names of the entries of the chain, in order.
     pub chain: Arc<[Arc<str>]>,
-    /// The tools that look on before and after every entry of its chain (D-4.7, `$hook`).
+    /// Tools that observe every entry of the chain, before and after it (D-4.7, `$hook`).
     pub hooks: Arc<[Arc<str>]>,
-    /// The merged metadata, which layers read at the target.
+    /// The merged metadata, which middleware reads at the target.
     pub metadata: Arc<Value>,
-    /// What `run.tool` begins with.
+    /// Initial values of `run.tool`.
     pub about: Arc<Map<String, Value>>,
-    /// Where it comes from: `run.origin.uri`.
+    /// Origin of the tool: `run.origin.uri`.
     pub uri: Option<Arc<str>>,
     /// The frontmatter: `run.origin.frontmatter`.
     pub frontmatter: Arc<Value>,
     /// The text of a Markdown tool: `locals.prompt`.
     pub prompt: Option<Arc<str>>,
-    /// Which tools it may call, as patterns; `None`: every one.
+    /// Patterns of the tools that it may call; `None`: all tools.
     pub allowed_tools: Option<Arc<str>>,
     /// The function, program or text that an invocation runs.
     pub body: ToolHandler,
 }
 
-/// What is run when a tool is called.
+/// The implementation of a tool.
 #[derive(Clone)]
 pub enum ToolHandler {
-    /// Nothing: the tool is a prompt, and `agent-execute` does the rest.
+    /// No function: the tool is a prompt, which `agent-execute` sends to an agent.
     Nothing,
-    /// Something that needs no one else.
+    /// Built-in middleware, which runs inside the machine.
     Middleware(Arc<dyn Middleware>),
-    /// One effect, which anyone who drives the machine performs.
+    /// An effect, which the driver of the machine runs.
     Effect,
 }
 
@@ -70,7 +70,7 @@ impl Tool {
         self
     }
 
-    /// True if its function is run by an entry of its chain.
+    /// True if an entry of the chain runs the tool's function.
     pub(crate) fn has_execute(&self) -> bool {
         self.chain.iter().any(|name| **name == *EXECUTE)
     }

@@ -1,4 +1,4 @@
-//! Stages that put a value of the metadata into `run.tool`; schemas are resolved on the way.
+//! Middleware that copies a metadata value into `run.tool`, with its schema resolved.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use super::Shared;
 use super::validate::no_schema;
 
-/// One value of `run.tool`.
+/// Copies one value into `run.tool`.
 pub(super) struct About {
     pub(super) key: String,
     pub(super) shared: Arc<Shared>,
 }
 
-/// Where the schema that is being resolved lies among the locals of the stage's own context.
+/// Local of the middleware's own context that holds the partly resolved schema.
 const SCHEMA: &str = "schema";
 
 impl Middleware for About {
@@ -41,7 +41,7 @@ impl Middleware for About {
 }
 
 impl About {
-    /// Has the next part of a schema given by its tool, or takes the value over.
+    /// Requests the next part of a schema from its tool, or stores the finished value.
     fn proceed(&self, view: &mut View<'_>, value: Value) -> Step {
         let is_schema = matches!(self.key.as_str(), "params" | "returns");
         let part = resolve::first(&value)

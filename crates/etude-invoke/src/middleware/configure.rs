@@ -1,4 +1,4 @@
-//! Stages that put a value of the metadata where it belongs.
+//! Middleware that applies one value of the metadata to the context.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::{Once, Shared, dir_of, refusal};
 use crate::handlers::add_handler;
 
-/// One value of `locals.config`, or what else the stage of its name sets.
+/// Sets one value of `locals.config`, or the value that the name stands for.
 pub(super) struct Configure {
     pub(super) name: String,
     pub(super) shared: Arc<Shared>,
@@ -51,7 +51,7 @@ impl Once for Configure {
 }
 
 impl Configure {
-    /// Puts the content of files before the prompt of a tool that has one; several keep their order (D-10).
+    /// Puts the content of files before the prompt, if the tool has one. Several files keep their order (D-10).
     fn include(&self, view: &mut View<'_>, value: &Value) -> Result<Option<Value>, Throw> {
         let Some(prompt) = view.target().prompt.clone() else { return Ok(None) };
         let files = match value {
@@ -83,7 +83,7 @@ fn configure(view: &mut View<'_>, key: &str, value: Value) {
     }
 }
 
-/// Adds handlers of events: topic to skill, or to `{ref, args}`. The same one twice is one.
+/// Adds event handlers: each topic maps to a skill, or to `{ref, args}`. Duplicates are ignored.
 fn subscribe(globals: &mut Value, value: &Value) {
     let Some(topics) = value.as_object() else { return };
     for (topic, handlers) in topics {

@@ -1,4 +1,4 @@
-//! The stage that puts the values of directives into a prompt, and the directives (D-11).
+//! Directives, and the middleware that puts their values into a prompt (D-11).
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::{Once, Shared, dir_of, refusal};
 
-/// Most files that one prompt may insert: a file that inserts itself would never end.
+/// Maximum number of files that one prompt may insert: a file that inserts itself would never end.
 const MAX_INLINE: u64 = 50;
 
-/// Replaces directives in document order, each by what its tool gives.
+/// Replaces directives in document order, each by the result of its tool.
 pub(super) struct Directives {
     pub(super) shared: Arc<Shared>,
 }
@@ -44,7 +44,7 @@ impl Middleware for Directives {
                     return Step::Done(None);
                 };
                 let whole = format!("{before}{text}{after}");
-                // What a file brings in is looked through, too; other values are data.
+                // Inserted files may contain directives; other values are data.
                 let cursor = if inline > 0 { start } else { start + text.len() };
                 view.target_mut().prompt = Some(whole.into());
                 self.next(view, cursor)
@@ -56,10 +56,10 @@ impl Middleware for Directives {
 }
 
 impl Directives {
-    /// Invokes the tool of the first directive from `cursor` on that has one.
+    /// Invokes the tool of the first known directive at or after `cursor`.
     fn next(&self, view: &mut View<'_>, cursor: usize) -> Step {
         let Some(prompt) = view.target().prompt.clone() else { return Step::Done(None) };
-        // A tool of the project that is called `eval` is the project's business.
+        // A tool `eval` of the project itself stays enabled.
         let is_off = |name: &str| {
             let is_ours = |skill: Arc<Skill>| skill.body == SkillHandler::BuiltinTool;
             name == "eval"
@@ -116,13 +116,13 @@ impl Once for Directive {
             }
             _ => Some(json!(self.reference(label)?)),
         };
-        // What is missing is nothing, so that it cannot be taken for a value.
+        // A missing value becomes empty text.
         Ok(Some(found.filter(|value| !value.is_null()).unwrap_or_else(|| json!(""))))
     }
 }
 
 impl Directive {
-    /// A skill in a line; of a tool also what it takes.
+    /// A skill in one line; for `tool` also its parameters.
     fn reference(&self, name: &str) -> Result<String, Throw> {
         let Some(skill) = self.shared.catalog.find(name) else {
             return Err(refusal(ThrowKind::Unknown, &self.name, format!("skill not found: `{name}`")));

@@ -1,12 +1,12 @@
-//! The stages that run something.
+//! Middleware that runs the function or the prompt of a tool.
 
 use crate::chain::{Middleware, Options, Resume, Step, ToolHandler, View};
 use serde_json::json;
 
-/// Runs the function of a code tool on its own context, then goes on whatever it gave (D-7.4).
+/// Runs the function of a code tool on its own context, then continues with any result (D-7.4).
 pub(super) struct Execute;
 
-/// Gives the prompt of a Markdown tool to the agent, unless there is a result already (D-10).
+/// Passes the prompt of a Markdown tool to the agent, unless the tool already has a result (D-10).
 pub(super) struct AgentExecute;
 
 impl Middleware for Execute {

@@ -1,6 +1,6 @@
-//! The layers of the program around what its host invokes: secrets, the user's approvals, a person's confirmation.
+//! The program's own middleware around host calls: redaction, the user's policy, a person's confirmation.
 //!
-//! They do nothing for anything else. What they look at is the [`HostCall`] of their target.
+//! It acts only on targets with a [`HostCall`].
 
 use crate::chain::{Middleware, Options, Resume, Step, Throw, ThrowKind, View};
 use etude_core::tool::{ToolError, ToolReply, ToolResult};
@@ -11,19 +11,19 @@ use serde_json::{Value, json};
 use super::{Once, refusal};
 use crate::call::{Asker, HostCall};
 
-/// The layer that takes secrets out of what comes back.
+/// Name of the middleware that redacts results.
 pub(crate) const REDACT: &str = "scrub";
 
-/// The layer that asks what the user's policy says.
+/// Name of the middleware that applies the user's policy.
 pub(crate) const APPROVE: &str = "approve";
 
-/// The layer that sees to a person's confirmation (C-1.14).
+/// Name of the middleware that obtains a person's confirmation (C-1.14).
 pub(crate) const CONFIRM: &str = "confirm";
 
-/// What [`CONFIRM`] has the host do: it reads files, runs programs and may wait for somebody.
+/// Name of the effect that [`CONFIRM`] invokes: it reads files, runs programs and may wait for a person.
 pub(crate) const CONFIRMATION: &str = "!confirmation";
 
-/// Results, refusals and questions without secrets: they go to a model and into the journal, wherever they come from.
+/// Redacts results, refusals and questions from any source, because they go to a model and into the journal.
 pub(super) struct Redact;
 
 impl Middleware for Redact {
@@ -45,7 +45,7 @@ impl Middleware for Redact {
     }
 }
 
-/// A text without secrets; it may be JSON, as that of a result.
+/// A redacted text; it may be JSON, like a result.
 fn cleaned(redactor: &Redactor, text: String) -> String {
     redactor.cleaned_json(&text).unwrap_or(text)
 }
@@ -62,7 +62,7 @@ fn redacted(reply: ToolReply, redactor: &Redactor) -> ToolReply {
     }
 }
 
-/// What the user's policy says of the call.
+/// Applies the user's policy to the call.
 pub(super) struct Approve;
 
 impl Once for Approve {
@@ -75,7 +75,7 @@ impl Once for Approve {
             return Ok(None);
         };
         match policy.judge(tool, &subject) {
-            // What the policy denies by name stays denied, no matter who has approved it.
+            // A denial by name holds, regardless of approvals.
             Decision::Deny { code: Decision::BY_NAME, reason } => {
                 Err(refusal(ThrowKind::NotTrusted, APPROVE, format!("{reason} (no one can approve it)")))
             }
@@ -84,7 +84,7 @@ impl Once for Approve {
                 Some(why) => Err(refusal(ThrowKind::NotTrusted, APPROVE, why)),
             },
             Decision::Allow => Ok(None),
-            // A question gives way to the confirmation, which asks for more; a denial does not.
+            // The confirmation replaces a question, because it demands more; a denial stays.
             Decision::Ask { .. } if checks.is_confirmed_later => Ok(None),
             Decision::Ask { key, summary } if checks.asker == Asker::Gate => {
                 Err(call.hold(APPROVE, &key, &summary, false))
@@ -97,7 +97,7 @@ impl Once for Approve {
     }
 }
 
-/// A person's confirmation of exactly this call, if it needs one.
+/// Obtains a person's confirmation of exactly this call, if the call needs one.
 pub(super) struct Confirm;
 
 impl Middleware for Confirm {

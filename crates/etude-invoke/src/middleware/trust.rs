@@ -1,4 +1,4 @@
-//! The stage that lets a call through, refuses it, or asks (D-13).
+//! Middleware that allows a call, refuses it, or asks (D-13).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,25 +14,25 @@ use super::{Shared, refusal};
 use crate::call::{Asker, HostCall};
 use etude_files::whole::{self, Access, Durability};
 
-/// The tool that asks people.
+/// Name of the tool that asks people.
 pub(crate) const GATEWAY: &str = "gateway-receive";
 
-/// The trust rules of the target's metadata.
+/// Applies the trust rules in the target's metadata.
 pub(super) struct Trust {
     pub(super) shared: Arc<Shared>,
 }
 
-/// Decisions that were made for good, by the name of the tool.
+/// Permanent decisions, by the name of the tool.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
-    /// Those of tools whose `store` is `memory`: they end with the process.
+    /// Decisions about tools whose `store` is `memory`: they end with the process.
     made: BTreeMap<String, bool>,
-    /// Those of tools whose `store` is `file`, and the file, once one was asked for.
+    /// The file, with the decisions about tools whose `store` is `file`; read on first use.
     kept: Option<(PathBuf, BTreeMap<String, bool>)>,
 }
 
 impl Decisions {
-    /// Those that were kept in the file of the project in `dir`.
+    /// The decisions in the file of the project in `dir`.
     fn kept(&mut self, dir: &Path) -> &mut (PathBuf, BTreeMap<String, bool>) {
         self.kept.get_or_insert_with(|| {
             let file = dir.join(".etude").join("trust.json");
@@ -56,14 +56,14 @@ impl Decisions {
         let (file, made) = self.kept(dir);
         made.insert(name.to_owned(), allowed);
         if let Some(dir) = file.parent() {
-            // `.etude` of a project has skills beside it: as a directory it stays as it is.
+            // `.etude` of a project may contain skills: its permissions stay as they are.
             std::fs::create_dir_all(dir)?;
         }
         whole::replace(file, format!("{}\n", json!(made)).as_bytes(), Access::Owner, Durability::Process)
     }
 }
 
-/// Whether a decision for good outlives the process (D-13: it does not, unless the tool says so).
+/// True if a permanent decision outlives the process (D-13: only if the tool says so).
 fn is_in_file(settings: &Value) -> bool {
     settings.get("store").and_then(Value::as_str) == Some("file")
 }
@@ -79,8 +79,7 @@ impl Middleware for Trust {
     }
 }
 
-/// The rules of `trust`, as one list of patterns. `None` if they cannot be read: what guards must not be taken for nothing
-/// because somebody wrote it wrong.
+/// The rules of `trust`, as one list of patterns. `None` if they cannot be read: a misspelt guard must not count as no guard.
 fn rules(settings: &Value) -> Option<String> {
     match settings {
         Value::Null => Some(String::new()),

@@ -1,4 +1,4 @@
-//! Stages that check a call and its result.
+//! Middleware that checks a call and its result.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -13,20 +13,20 @@ use serde_json::{Map, Value, json};
 use super::{Once, Shared, refusal};
 use crate::call::HostCall;
 
-/// A schema, or why it is none.
+/// A compiled schema, or the fault of an invalid one.
 pub(super) type Compiled = Result<Arc<Schema>, String>;
 
-/// Arguments against `params`; a tool without `params` takes none (D-10).
+/// Checks arguments against `params`; a tool without `params` takes none (D-10).
 pub(super) struct Arguments {
     pub(super) shared: Arc<Shared>,
 }
 
-/// The result against `returns`, after everything that may still make one (D-10).
+/// Checks the result against `returns`, after everything that may still produce one (D-10).
 pub(super) struct Returns {
     pub(super) shared: Arc<Shared>,
 }
 
-/// The call against the `allowed-tools` of its caller (D-10).
+/// Checks the call against the `allowed-tools` of its caller (D-10).
 pub(super) struct AllowedTools {
     pub(super) shared: Arc<Shared>,
 }
@@ -40,7 +40,7 @@ impl Once for Arguments {
         let name = &target.tool.name;
         let refused = |message: String| Err(refusal(ThrowKind::Arguments, "validate-args", message));
         if let Some(call) = HostCall::of(target) {
-            // What has no schema takes what it is given, and the schema is compiled already.
+            // A call without a schema takes any arguments; other schemas are compiled already.
             let tool = call.checks.tool.as_ref();
             return match tool.and_then(|tool| Some((tool, tool.misfit(&target.args)?))) {
                 Some((tool, why)) => {
@@ -98,24 +98,24 @@ impl Middleware for Returns {
     }
 }
 
-/// The refusal of what is declared by something that is no schema.
+/// The refusal of a declared value that is not a JSON Schema.
 pub(super) fn no_schema(key: &str, stage: &str, name: &str, why: &str) -> Throw {
     refusal(ThrowKind::Definition, stage, format!("`{key}` of `{name}` is not a JSON Schema: {why}"))
 }
 
 impl Shared {
-    /// What is wrong with a value, in a line; else why the schema is none.
+    /// The violations of a value in one line, `None` without any. The error is the fault of the schema itself.
     fn violations(&self, schema: &Value, value: &Value) -> Result<Option<String>, String> {
         let found = self.compiled(schema)?.faults(value);
         Ok((!found.is_empty()).then(|| found.join("; ")))
     }
 
-    /// Why a schema is none. Null declares nothing.
+    /// The fault of an invalid schema. A null schema declares nothing.
     pub(super) fn fault(&self, schema: &Value) -> Option<String> {
         if schema.is_null() { None } else { self.compiled(schema).err() }
     }
 
-    /// A schema, compiled when it is first needed.
+    /// A schema, compiled on first use.
     fn compiled(&self, schema: &Value) -> Compiled {
         let mut known = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
         let made = || Schema::compile("the schema", schema.clone(), BTreeMap::new()).map(Arc::new);
@@ -152,7 +152,7 @@ impl Once for AllowedTools {
 }
 
 impl Shared {
-    /// What a list of patterns says of the call that `context` is.
+    /// The verdict of a list of patterns on the call of `context`.
     pub(super) fn verdict(&self, patterns: &str, context: &Context) -> Verdict {
         let tool = as_tool(context);
         let args = context.args.as_object().cloned().unwrap_or_default();
@@ -169,13 +169,13 @@ impl Shared {
         }
     }
 
-    /// The patterns of a list that hold for the call, each with what it says.
+    /// The patterns of a list that match the call, each with its verdict.
     pub(super) fn matching(&self, patterns: &str, context: &Context) -> Vec<(String, Verdict)> {
         let tool = as_tool(context);
         let args: Map<String, Value> = context.args.as_object().cloned().unwrap_or_default();
         let path = HostCall::of(context).and_then(|call| call.checks.path.as_ref());
         let subject = Subject::of(&tool, &args, &self.roots, path);
-        // A tool of an agent is known by its own name, too: `Bash(git *)`.
+        // Patterns may also use an agent tool's own name: `Bash(git *)`.
         let own = HostCall::of(context).and_then(|call| call.checks.subject(&context.args));
         let all = etude_tools::AllowedTools::parse(patterns);
         let verdict = |pattern: &Pattern| match (pattern.rule(&subject), &own) {

@@ -9,21 +9,21 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 
-/// Listens for the requests of one call.
+/// Accepts the requests of one call.
 pub(crate) struct Listener(UnixListener);
 
-/// Binds a socket that its user alone may open.
+/// Binds a socket that only its owner may open.
 pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
     let listener = UnixListener::bind(path)?;
     private::restrict(path)?;
     Ok(Listener(listener))
 }
 
-/// The longest request, in bytes.
+/// Maximum length of a request, in bytes.
 const MAX_LENGTH: u64 = 16 << 20;
 
 impl Listener {
-    /// Answers every line of every connection with what `answer` gives for it, until it is dropped.
+    /// Answers every line of every connection with the result of `answer`, until it is dropped.
     pub(crate) async fn serve<F, A>(self, answer: F)
     where
         F: Fn(String) -> A + Clone + Send + 'static,
@@ -37,7 +37,7 @@ impl Listener {
                 let mut read = tokio::io::BufReader::new(read);
                 loop {
                     let mut line = String::new();
-                    // One byte more than allowed, and the line has no end: it is not read to its end to find that out.
+                    // Reading one byte beyond the limit shows that a line is too long; the rest is not read.
                     let got = (&mut read).take(MAX_LENGTH + 1).read_line(&mut line).await;
                     if !got.is_ok_and(|got| got > 0 && got as u64 <= MAX_LENGTH) {
                         break;
@@ -53,10 +53,10 @@ impl Listener {
     }
 }
 
-/// Asks the host at `path` one thing. Blocks until it has answered.
+/// Sends one request to the host at `path`. Blocks until the reply arrives.
 ///
 /// # Errors
-/// No one listens there, or what comes back is no document.
+/// No host listens there, or the reply is not JSON.
 pub fn ask(path: &Path, request: &Value) -> io::Result<Value> {
     let mut stream = UnixStream::connect(path)?;
     stream.write_all(format!("{request}\n").as_bytes())?;
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// A request that never ends is not waited for, and takes no more memory than the longest.
+    /// An endless request is cut off at the maximum length, so memory stays bounded.
     #[tokio::test]
     async fn a_request_without_end_is_not_read_to_its_end() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,20 +1,20 @@
-//! Sockets of hosts are Unix sockets: elsewhere code tools run without one.
+//! Code tools without a host socket: hosts listen on Unix sockets only.
 
 use std::io;
 use std::path::Path;
 
 use serde_json::Value;
 
-/// Listens for the requests of one call.
+/// Accepts the requests of one call.
 pub(crate) struct Listener;
 
-/// Fails: there are no Unix sockets here.
+/// Fails: this platform has no Unix sockets.
 pub(crate) fn listen(_path: &Path) -> io::Result<Listener> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "hosts listen on Unix sockets"))
 }
 
 impl Listener {
-    /// Answers every line of every connection with what `answer` gives for it, until it is dropped.
+    /// Answers every line of every connection with the result of `answer`, until it is dropped.
     pub(crate) async fn serve<F, A>(self, _answer: F)
     where
         F: Fn(String) -> A + Clone + Send + 'static,
@@ -23,10 +23,10 @@ impl Listener {
     }
 }
 
-/// Asks the host at `path` one thing. Blocks until it has answered.
+/// Sends one request to the host at `path`. Blocks until the reply arrives.
 ///
 /// # Errors
-/// Always: there are no hosts here.
+/// Always: this platform has no hosts.
 pub fn ask(_path: &Path, _request: &Value) -> io::Result<Value> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "hosts listen on Unix sockets"))
 }

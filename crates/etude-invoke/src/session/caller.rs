@@ -1,4 +1,4 @@
-//! Tools without a file: their functions, and the way from a function back to its session.
+//! Tools without a file: their functions, and the access of a function to its session.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,39 +19,39 @@ use crate::script_host::Ask;
 /// A tool without a file.
 #[derive(Clone)]
 pub struct BuiltinTool {
-    /// What it is for. A tool that says so itself comes before skills of its name (D-9.1).
+    /// Description for models and listings. A tool with one takes precedence over skills of its name (D-9.1).
     pub description: Option<String>,
-    /// Its address, if it has one.
+    /// URI of the tool; `None` if it has none.
     pub uri: Option<String>,
-    /// Its metadata, if no skill of its name is there that has some.
+    /// Metadata, used unless a skill of the same name has some.
     pub metadata: Map<String, Value>,
-    /// The function that runs when it is invoked.
+    /// The function that runs when the tool is invoked.
     pub handler: Arc<dyn Handler>,
 }
 
 /// Answers questions, as a person or a policy does. Blocks.
 pub trait Gateway: Send + Sync {
-    /// The answer; `None` if there is none.
+    /// The answer; `None` if no one answered.
     fn ask(&self, question: &Value) -> Option<Value>;
 }
 
 /// The function of a tool that has no file: the effect at the end of a chain.
 pub trait Handler: Send + Sync {
-    /// Performs it. What it invokes through `caller` passes chains of its own.
+    /// Runs the function. Tools that it invokes through `caller` have their own chains.
     fn run(&self, args: Arc<Value>, caller: Caller) -> Boxed<Outcome>;
 }
 
-/// The way from a function back to its session.
+/// The access of a function to its session.
 #[derive(Clone)]
 pub struct Caller {
     call: CallId,
     served: Option<ContextId>,
-    /// The name of the tool that is served.
+    /// Name of the served tool.
     pub serves: Option<Arc<str>>,
     session: Handle,
-    /// Is cancelled when the session is stopped.
+    /// Cancelled when the call is abandoned or the session is stopped.
     pub cancel: CancellationToken,
-    /// Runs its programs.
+    /// The host for the function's programs.
     pub processes: Arc<ProcessHost>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) scope: Arc<Scope>,
@@ -71,7 +71,7 @@ impl Caller {
         &self.shared.catalog
     }
 
-    /// What chains of the session are compiled with.
+    /// The scope in which chains of the session are compiled.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
@@ -81,17 +81,17 @@ impl Caller {
         &self.shared.dir
     }
 
-    /// Invokes a tool on behalf of the tool that is served: its `allowed-tools` hold.
+    /// Invokes a tool on behalf of the served tool, whose `allowed-tools` apply.
     pub async fn invoke(&self, name: &str, args: Value) -> Outcome {
         self.request(Ask::Invoke { name: name.to_owned(), args }, name).await
     }
 
-    /// The answer of the gateway to a question of the function.
+    /// Asks the gateway a question of the function.
     pub async fn ask(&self, question: Value) -> Outcome {
         self.request(Ask::Question(question), GATEWAY).await
     }
 
-    /// Leaves the conversation of an agent in `locals.agent.trace` of the tool that is served (D-8).
+    /// Stores the conversation of an agent in `locals.agent.trace` of the served tool (D-8).
     pub fn leave_trace(&self, trace: Value) {
         self.session.update(|state| {
             let Some(served) = self.served.and_then(|id| state.machine.context_mut(id)) else { return };

@@ -1,7 +1,7 @@
-//! Topics with their handlers, queues and what has been reported of them (D-15).
+//! Topics of events, with their handlers, queues and past events (D-15).
 //!
-//! Handlers are kept in `globals.internals.events`, where the stage `event` puts them, too. Queues and past events are the
-//! session's: no one but the tools `event-*` reads them.
+//! Handlers are kept in `globals.internals.events`, where the middleware `event` puts them, too. Queues and past events belong
+//! to the session; only the tools `event-*` read them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,26 +14,26 @@ use super::State;
 use crate::handlers::{add_handler, handlers_of};
 use etude_runtime::run_id;
 
-/// How many events of a topic are kept to be reported again.
+/// Number of past events per topic that are kept for replay.
 const KEPT: usize = 100;
 
-/// How many events a queue holds: the oldest one makes room.
+/// Maximum length of a queue; then the oldest event is dropped.
 const MAX_LENGTH: usize = 10_000;
 
-/// The queue that those share who name none.
+/// The queue of calls that name none.
 const DEFAULT_QUEUE: &str = "default";
 
-/// What a session knows of its events.
+/// The queues and past events of a session.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     past: BTreeMap<String, VecDeque<Value>>,
     queues: BTreeMap<(String, String), VecDeque<Value>>,
-    /// Events that were handed out and not acknowledged, with their queues, by their ids.
+    /// Delivered but unacknowledged events with their queues, by event id.
     pending: BTreeMap<String, ((String, String), Value)>,
     waiting: Vec<Waiting>,
 }
 
-/// Somebody who waits at a queue.
+/// A call that waits at a queue.
 #[derive(Debug)]
 struct Waiting {
     call: CallId,
@@ -41,7 +41,7 @@ struct Waiting {
     acknowledges: bool,
 }
 
-/// The names of the tools that this module runs.
+/// Names of the tools in this module.
 const TOOLS: &[&str] = &["event-emit", "event-subscribe", "event-unsubscribe", "event-wait", "event-ack"];
 
 pub(super) fn is_tool(name: &str) -> bool {
@@ -49,7 +49,7 @@ pub(super) fn is_tool(name: &str) -> bool {
 }
 
 impl Events {
-    /// Keeps an event for who asks later, and puts it into every queue of its topic.
+    /// Keeps an event for replay, and puts it into every queue of its topic.
     fn add(&mut self, topic: &str, event: &Value) {
         let past = self.past.entry(topic.to_owned()).or_default();
         past.push_back(event.clone());
@@ -64,7 +64,7 @@ impl Events {
         }
     }
 
-    /// Who gets an event now, in the order in which they began to wait.
+    /// The waiting calls that get an event now, in the order of their arrival.
     fn served(&mut self, kept: Unacknowledged) -> Vec<(CallId, Value)> {
         let mut served = Vec::new();
         let waiting = std::mem::take(&mut self.waiting);
@@ -107,7 +107,7 @@ impl State {
                 let acknowledges = args.get("ack") != Some(&Value::Bool(false));
                 self.events.queues.entry(queue.clone()).or_default();
                 self.events.waiting.push(Waiting { call, queue, acknowledges });
-                // A time that no clock can hold is as good as none.
+                // A timeout too large for a duration counts as none.
                 let timeout = args.get("timeout").and_then(Value::as_f64);
                 let after = timeout.and_then(|ms| Duration::try_from_secs_f64(ms.max(0.0) / 1e3).ok());
                 let (given_up, own) = (self.token_of(call), self.own.clone());
@@ -133,7 +133,7 @@ impl State {
         self.serve_events();
     }
 
-    /// No event arrived in time.
+    /// Ends a wait whose timeout has passed.
     pub(super) fn waited_long_enough(&mut self, call: CallId) {
         if let Some(at) = self.events.waiting.iter().position(|waiting| waiting.call == call) {
             self.events.waiting.remove(at);
@@ -141,7 +141,7 @@ impl State {
         }
     }
 
-    /// No one waits any longer: the session is being stopped.
+    /// Ends all waits, because the session is stopping.
     pub(super) fn stop_waiting(&mut self) {
         for waiting in std::mem::take(&mut self.events.waiting) {
             self.end(waiting.call, Err(Throw::new(ThrowKind::Failed, "event-wait", "it was stopped")));
@@ -154,8 +154,8 @@ impl State {
         }
     }
 
-    /// Tells the watcher, puts the event into queues, and invokes the handlers of the topic. No one waits for those but the
-    /// end of the session (D-15). The event's id.
+    /// Notifies the observer, queues the event and invokes the topic's handlers. Only the end of the session waits for those
+    /// (D-15). Returns the event's id.
     pub(super) fn emit(&mut self, call: CallId, topic: &str, kind: Option<&str>, data: Value) -> String {
         let source = self.machine.contexts_of(call).map(|(own, _)| own.tool.name.to_string());
         let id: String = run_id::new().chars().take(8).collect();
@@ -181,7 +181,7 @@ impl State {
         self.handlers.push(id);
     }
 
-    /// The same subscription twice is one.
+    /// Subscribes a handler or a queue; a repeated subscription has no effect.
     fn subscribe(&mut self, queue: &(String, String), args: &Value) {
         let topic = &queue.0;
         let past: Vec<Value> = match args.get("replay") {

@@ -17,7 +17,7 @@ use crate::call::HostCall;
 use crate::middleware::dir_of;
 use crate::script_host::{self, Ask};
 
-/// What runs a JavaScript module: reads stdin, makes a context with a manager, calls the default function.
+/// The runner of a JavaScript module: reads stdin, makes a context with a manager, calls the default function.
 const MODULE: &str = include_str!("module.mjs");
 
 impl State {
@@ -43,7 +43,7 @@ impl State {
         self.begin_program(call, Program { name, command, dir: skill.dir.to_string(), stdin: Some(stdin) });
     }
 
-    /// Starts the script that a directive of a prompt names: `:script[python]{src=notes.py}` (D-11). What it prints is text.
+    /// Starts the script of a prompt's directive: `:script[python]{src=notes.py}` (D-11). Its output is text.
     pub(super) fn begin_script(&mut self, call: CallId, args: &Value) {
         let Some((own, target)) = self.machine.contexts_of(call) else { return };
         let name = Arc::clone(&own.tool.name);
@@ -69,7 +69,7 @@ impl State {
         self.begin_program(call, Program { name, command, dir, stdin: None });
     }
 
-    /// Runs a program beside the session.
+    /// Runs a program in a thread of its own.
     fn begin_program(&mut self, call: CallId, program: Program) {
         let Program { name, command, dir, stdin } = program;
         let scratch = match self.scratch() {
@@ -88,7 +88,7 @@ impl State {
                 let (own, fault) = (self.own.clone(), Arc::clone(&fault));
                 Some(tokio::spawn(listener.serve(move |line| answer(line, call, own.clone(), Arc::clone(&fault)))))
             }
-            // Where there are no sockets of hosts, programs run without one.
+            // Without Unix sockets, programs run without a host.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
             Err(error) => {
                 let why = format!(
@@ -136,7 +136,7 @@ impl State {
 }
 
 impl State {
-    /// The idempotency key of a program: for a layer around an effect of a run the same whenever that effect is begun.
+    /// The idempotency key of a program. For middleware around an effect of a run, it is the same each time that effect begins.
     fn key_of(&self, call: CallId, name: &str) -> String {
         let target = self.machine.contexts_of(call).map(|(_, target)| target);
         match target.and_then(HostCall::of) {
@@ -146,20 +146,20 @@ impl State {
     }
 }
 
-/// What is started for a function.
+/// A program to start for a function.
 struct Program {
     name: Arc<str>,
     command: Command,
-    /// Where, absolute.
+    /// Its working directory, absolute.
     dir: String,
-    /// A document, which is answered by one; a program without prints text.
+    /// A JSON document, to which the program replies with another. `None`: the program prints text.
     stdin: Option<String>,
 }
 
-/// Most bytes that a script in a prompt may print.
+/// Maximum output of a script in a prompt, in bytes.
 const MAX_PRINTED: usize = 1 << 20;
 
-/// The words for languages of scripts, with their programs.
+/// Names of script languages, with their interpreters.
 const LANGUAGES: [(&str, &str); 7] = [
     ("sh", "sh"),
     ("bash", "bash"),
@@ -174,11 +174,11 @@ fn interpreter(language: &str) -> Option<&'static str> {
     LANGUAGES.iter().find(|(word, _)| *word == language).map(|(_, program)| *program)
 }
 
-/// What came of the last `next` or `invoke` of a program, if that was a throw: it goes on if the program ends badly and
-/// says nothing itself (D-X05).
+/// The throw of a program's last `next` or `invoke`, if that failed. It is passed on if the program fails without an error of
+/// its own (D-X05).
 type Fault = Arc<Mutex<Option<Throw>>>;
 
-/// Passes one request on to the loop and waits for its answer.
+/// Passes one request to the session and waits for its reply.
 async fn answer(line: String, call: CallId, session: Handle, fault: Fault) -> String {
     let document = match tree::of(&line) {
         Ok(document) => document,
@@ -209,7 +209,7 @@ fn refused(id: &Value, why: &str) -> String {
     document.to_string()
 }
 
-/// What a script of a prompt has printed.
+/// The output of a script in a prompt.
 fn printed(name: &str, end: Bounded) -> Outcome {
     match end.exit {
         _ if end.is_too_large => Err(Throw::new(ThrowKind::Failed, name, "it printed more than 1 MiB")),
@@ -218,7 +218,7 @@ fn printed(name: &str, end: Bounded) -> Outcome {
     }
 }
 
-/// What the end of a process means (`{"result": …}`, `{}` or nothing; else a throw).
+/// The outcome of an ended process (`{"result": …}`, `{}` or no output; otherwise a throw).
 fn outcome(name: &str, end: &ProcessEnd, fault: &Fault) -> Outcome {
     let printed = match &end.stdout {
         Stdout::Value(json) => json.value().ok(),
@@ -252,8 +252,8 @@ fn outcome(name: &str, end: &ProcessEnd, fault: &Fault) -> Outcome {
     }
 }
 
-/// A throw, in the words of the program: `{"error": {"message"}}` on stdout, else the last line of stderr; a program
-/// that says nothing passes on what it was thrown.
+/// The throw of a failed program: `{"error": {"message"}}` on stdout, otherwise the last line of stderr. A silent program
+/// passes on the throw that it received.
 fn thrown(name: &str, exit: &Exit, printed: Option<&Value>, stderr: &str, passed_on: Option<Throw>) -> Throw {
     let error = printed.and_then(|printed| printed.get("error"));
     let text = |key: &str| error.and_then(|error| error.get(key)).and_then(Value::as_str);

@@ -1,4 +1,4 @@
-//! What running functions ask for.
+//! Requests of running functions.
 
 use std::cmp::Ordering;
 
@@ -12,11 +12,11 @@ use super::State;
 use crate::middleware::GATEWAY;
 use crate::script_host::Ask;
 
-/// Levels that a line of the log can have.
+/// Valid levels of a log line.
 const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error"];
 
 impl State {
-    /// Begins with a request of a running function; its outcome comes over the channel.
+    /// Handles a request of a running function; the outcome arrives on the channel.
     pub(super) fn asked(&mut self, call: CallId, ask: Ask, as_caller: Option<ContextId>) -> oneshot::Receiver<Outcome> {
         let (reply, answer) = oneshot::channel();
         self.take_request(call, ask, as_caller, reply);
@@ -50,7 +50,7 @@ impl State {
                 Ok(None)
             }
         };
-        // A script that no longer listens has what it wanted.
+        // A script that closed its socket needs no reply.
         let _ = reply.send(outcome);
     }
 
@@ -66,7 +66,8 @@ impl State {
         Ok(path::get(&target.json(&self.machine.globals), wanted).cloned())
     }
 
-    /// Changes the target's context below `locals`, `nonlocals` and `run.tool`, or `globals`; nothing else may be changed.
+    /// Sets a value below `locals`, `nonlocals` and `run.tool` of the target's context, or below `globals`. Other paths are
+    /// refused.
     fn set(&mut self, call: CallId, wanted: &str, value: Value) -> Outcome {
         let globals = &mut self.machine.globals;
         if wanted.starts_with("globals.") {
@@ -92,8 +93,7 @@ impl State {
 }
 
 impl State {
-    /// Adds to a number. Requests of all programs of a session are answered one after the other, so that nothing comes
-    /// between reading and writing.
+    /// Adds to a number. A session handles the requests of all programs one after the other, so the addition is atomic.
     fn add(&mut self, call: CallId, wanted: &str, by: &Number, max: Option<&Number>) -> Outcome {
         let known = match self.get(call, wanted)? {
             None | Some(Value::Null) => Number::from(0),
@@ -112,7 +112,7 @@ impl State {
     }
 }
 
-/// The sum: of whole numbers a whole one, if it can be had.
+/// The sum of two numbers: a whole number for whole numbers. `None` if it is out of range.
 fn sum(a: &Number, b: &Number) -> Option<Number> {
     match (a.as_i64(), b.as_i64()) {
         (Some(a), Some(b)) => a.checked_add(b).map(Number::from),

@@ -6,7 +6,7 @@ use crate::project::Setup;
 use etude_spec::cascade::Strategy;
 use etude_spec::cascade::strategy::{Evaluation, Hooks, SchemaResolution, Unacknowledged};
 
-/// A function that is part of the test.
+/// A function of a tool in a test.
 type Function = fn(Arc<Value>, Caller) -> Boxed<Outcome>;
 
 struct Does(Function);
@@ -17,7 +17,7 @@ impl Handler for Does {
     }
 }
 
-/// Calls `name` of the project in `dir`, where `leaves` are tools without files.
+/// Calls `name` of the project in `dir`, where `handlers` are tools without files.
 fn call(dir: &Path, strategy: Strategy, name: &str, args: Value, handlers: &[(&str, Function)]) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -50,7 +50,7 @@ fn gives_its_prompt(args: Arc<Value>, _: Caller) -> Boxed<Outcome> {
     Box::pin(async move { Ok(args.get("prompt").cloned()) })
 }
 
-/// D-11: `:eval` stays as it is written (`Evaluation::Off`), or gives what `${…}` would (`Evaluation::Path`).
+/// D-11: `:eval` stays as it is written (`Evaluation::Off`), or gives the value of `${…}` (`Evaluation::Path`).
 #[test]
 fn a_path_may_be_evaluated() {
     let dir = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ fn waits_and_puts_back(_: Arc<Value>, caller: Caller) -> Boxed<Outcome> {
     })
 }
 
-/// D-15: an event that is not acknowledged can be put back (`Unacknowledged::Kept`), or is gone (`Unacknowledged::Dropped`).
+/// D-15: an unacknowledged event can be put back (`Unacknowledged::Kept`), or is gone (`Unacknowledged::Dropped`).
 #[test]
 fn what_is_not_acknowledged_may_be_dropped() {
     let dir = tempfile::tempdir().unwrap();
@@ -95,7 +95,8 @@ fn gives_one(_: Arc<Value>, _: Caller) -> Boxed<Outcome> {
     Box::pin(async { Ok(Some(json!(1))) })
 }
 
-/// D-4.7, D-3.3: hooks and `$resolve` are observed, or not (`Hooks::Nothing`, `SchemaResolution::Literal`).
+/// D-4.7, D-3.3: hooks run and `$resolve` is resolved, unless the strategy says otherwise (`Hooks::Nothing`,
+/// `SchemaResolution::Literal`).
 #[test]
 fn hooks_and_schemas_may_be_left_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -110,11 +111,11 @@ fn hooks_and_schemas_may_be_left_alone() {
     assert_eq!(of(without, "greet"), Ok(Some(json!(1))));
     assert!(of(without, "app").unwrap_err().contains("skill not found: `absent`"));
     let literal = Strategy { schema_resolution: SchemaResolution::Literal, ..without };
-    // No tool is asked for the schema; there is only no model for the text.
+    // The schema is not resolved; the call fails only because the text has no model.
     assert!(of(literal, "app").unwrap_err().contains("`agent` is a part of the library"));
 }
 
-/// Anyone who drops an invocation gives its function up: its chain comes to an end, and nothing waits for it.
+/// Dropping an invocation abandons its function: its chain ends, and nothing waits for it.
 #[tokio::test]
 async fn a_dropped_invocation_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
@@ -129,7 +130,7 @@ async fn a_dropped_invocation_leaves_nothing_behind() {
     let mut begun = begin();
     let Signal::Run(_) = begun.next().await else { panic!("its function is due") };
     drop(begun);
-    // One whose function is due and was never taken.
+    // The function of this invocation is due and is never started.
     drop(begin());
     session.settle(std::future::pending()).await;
     let mut begun = begin();

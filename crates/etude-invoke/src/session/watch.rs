@@ -1,4 +1,4 @@
-//! What a session reports while it runs.
+//! Reports of a running session.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use crate::chain::Event;
 
-/// Receives what happens.
+/// The observer of a session.
 pub trait Watch: Send {
-    /// An invocation began or ended; then `took` is how long it was.
+    /// An invocation began or ended; at the end, `took` is its duration.
     fn event(&mut self, event: &Event, took: Option<Duration>);
-    /// A tool has something to say.
+    /// A tool wrote a log line.
     fn log(&mut self, tool: &str, level: &str, text: &str);
     /// An event was emitted: `{id, topic, source, data, timestamp}`.
     fn emitted(&mut self, event: &Value);
@@ -18,7 +18,7 @@ pub trait Watch: Send {
     fn stderr(&mut self, tool: &str, text: &[u8]);
 }
 
-/// Observes, and returns nothing.
+/// An observer that ignores everything.
 #[derive(Debug, Clone, Copy)]
 pub struct Silent;
 

@@ -1,7 +1,7 @@
-//! Hooks: tools that look on before and after every entry of a chain (D-4.7, D-15).
+//! Hooks: tools that observe every entry of a chain, before and after it (D-4.7, D-15).
 //!
 //! A hook is invoked with the served context as its target and `{"phase": "before" | "after" | "error", "entry": NAME}` as its
-//! arguments. It looks on: what it gives counts for nothing. What it throws is thrown in place of its entry.
+//! arguments. Its result is ignored. A throw of a hook replaces the outcome of the entry.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::chain::Outcome;
 use crate::chain::context::ContextId;
 
 impl Machine {
-    /// Tells hooks of an entry: that it begins, or what came of it.
+    /// Notifies hooks of an entry: before it without `outcome`, after it with the outcome.
     pub(super) fn hook(&mut self, of: Hooked, outcome: Option<Outcome>) {
         self.work.push(Work::Hook(Box::new(Hooking { of, reported: 0, outcome })));
     }
@@ -31,12 +31,12 @@ impl Machine {
         self.begin(tools, &hook, args, options, Some(owner), Waiter::Hook(hooking), id);
     }
 
-    /// A hook has run.
+    /// Handles the end of a hook.
     pub(super) fn hook_reported(&mut self, mut hooking: Box<Hooking>, outcome: Outcome) {
         hooking.reported += 1;
         match outcome {
             Ok(_) => self.work.push(Work::Hook(hooking)),
-            // What the entry itself threw is not hidden by a hook that throws as well.
+            // A throw of a hook never hides the throw of the entry.
             Err(throw) => {
                 let Hooked { owner, then, .. } = hooking.of;
                 let outcome = match hooking.outcome {

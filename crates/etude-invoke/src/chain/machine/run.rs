@@ -1,4 +1,4 @@
-//! One piece of work after the other.
+//! The execution of single work items.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::chain::middleware::{Resume, Step, View};
 use crate::chain::throw::{Throw, ThrowKind};
 use crate::chain::tool::{Tool, ToolHandler};
 
-/// Most invocations inside each other.
+/// Maximum depth of nested invocations.
 const MAX_DEPTH: u32 = 64;
 
-/// How many of them a refusal names.
+/// Number of invocations that a refusal names.
 const SHOWN_DEPTH: usize = 8;
 
 impl Machine {
@@ -35,7 +35,7 @@ impl Machine {
         }
     }
 
-    /// Steps 1 to 5 of an invocation; the chain is compiled already (D-7.1).
+    /// Steps 1 to 5 of an invocation; the chain is already compiled (D-7.1).
     #[expect(clippy::too_many_arguments, reason = "an invocation is made of this much")]
     pub(super) fn begin(
         &mut self,
@@ -60,7 +60,7 @@ impl Machine {
         self.start(tool, Arc::new(args), options, from, waiter, id);
     }
 
-    /// The refusal of an invocation inside too many others. It names the last of them, which show what goes in circles.
+    /// The refusal of an invocation that is nested too deeply. It names the innermost ones, which show the cycle.
     fn too_deep(&self, reference: &str, from: Option<ContextId>) -> Throw {
         let mut way = vec![reference.to_owned()];
         let mut next = from;
@@ -78,7 +78,7 @@ impl Machine {
         Throw::new(ThrowKind::Definition, reference, message)
     }
 
-    /// Makes the context of an invocation and begins with its chain.
+    /// Creates the context of an invocation and begins its chain.
     pub(super) fn start(
         &mut self,
         tool: Arc<Tool>,
@@ -127,7 +127,7 @@ impl Machine {
         self.work.push(Work::Chain(id, Waiter::Chain(id)));
     }
 
-    /// The nearest context that is no entry: the tool that an entry serves (D-10).
+    /// The nearest context that is not an entry: the tool that an entry serves (D-10).
     fn served(&self, from: &Context) -> ContextId {
         let mut at = from;
         while let Some(target) = at.target.and_then(|target| self.contexts.get(&target)) {
@@ -136,7 +136,7 @@ impl Machine {
         at.id
     }
 
-    /// Invokes the next entry; nothing happens if there is none or the chain has ended (D-7.2).
+    /// Invokes the next entry; does nothing if there is none or the chain has ended (D-7.2).
     fn next(&mut self, tools: &mut dyn Tools, id: ContextId, waiter: Waiter) {
         let entry = match self.contexts.get_mut(&id) {
             Some(context) if !context.is_stopped => {
@@ -184,13 +184,13 @@ impl Machine {
         }
     }
 
-    /// Enters a layer.
+    /// Starts or resumes middleware.
     fn step(&mut self, id: CallId, resume: Resume) {
         let Some(call) = self.calls.get(&id) else { return };
         let Some(layer) = call.layer.clone() else { return };
         let (own, target) = (call.context, call.target);
         if !self.contexts.contains_key(&own) || !self.contexts.contains_key(&target) {
-            // What it served is over, because somebody did not wait for what it had asked for.
+            // The served invocation is over, because its caller did not wait for its own request.
             self.calls.remove(&id);
             return;
         }
@@ -246,7 +246,8 @@ impl Machine {
         }
     }
 
-    /// A value ends the chain and is the target's result; nothing goes on; a throw ends it, too (D-7.2, D-7.5).
+    /// Handles the end of an entry. A value ends the chain as the target's result, no value continues it, and a throw ends it
+    /// (D-7.2, D-7.5).
     fn entry_has_run(&mut self, id: ContextId, then: Waiter, outcome: Outcome) {
         let Some(context) = self.contexts.get_mut(&id) else { return };
         match outcome {
@@ -257,7 +258,7 @@ impl Machine {
                 self.work.push(Work::Reply(then, Ok(None)));
             }
             Err(throw) => {
-                // Entries around this one see it, whether or not they then swallow the throw.
+                // Outer entries see the throw in `error`, even if one swallows it.
                 context.error = Some(throw.clone());
                 context.is_stopped = self.swallowed == Swallowed::Ends;
                 self.work.push(Work::Reply(then, Err(throw)));
@@ -265,7 +266,7 @@ impl Machine {
         }
     }
 
-    /// Calls the function of the tool itself if no entry has and none would have (D-7.4).
+    /// Handles the end of a chain. Calls the tool's own function if no entry has called it and none would have (D-7.4).
     fn chain_has_run(&mut self, id: ContextId, outcome: Outcome) {
         let Some(context) = self.contexts.get_mut(&id) else { return };
         if let Err(throw) = outcome {
@@ -280,7 +281,7 @@ impl Machine {
         self.over(id, Ok(result));
     }
 
-    /// An invocation is over.
+    /// Ends an invocation.
     fn over(&mut self, id: ContextId, outcome: Outcome) {
         let Some(waiter) = self.waiting.remove(&id) else { return };
         if let Some(mut context) = self.contexts.remove(&id) {
@@ -288,7 +289,7 @@ impl Machine {
                 Ok(_) => EventKind::Ended,
                 Err(throw) => EventKind::Failed(Throw::clone(throw)),
             });
-            // Anyone who invoked from outside may look at it afterwards; no one else can.
+            // Only an outside caller may read the context afterwards.
             if matches!(waiter, Waiter::Outside(_)) {
                 context.error = outcome.as_ref().err().cloned();
                 context.is_stopped = true;
@@ -308,7 +309,7 @@ impl Machine {
     }
 }
 
-/// What an invocation from outside hands down: the id of its context (D-8).
+/// `nonlocals` of an invocation from outside: the id of its context (D-8).
 fn of_root(id: ContextId) -> Arc<Map<String, Value>> {
     Arc::new(Map::from_iter([("rootContextId".to_owned(), Value::from(id.0))]))
 }

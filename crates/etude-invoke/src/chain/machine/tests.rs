@@ -10,24 +10,24 @@ use crate::chain::tool::ToolHandler;
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// What a stub does.
+/// Behaviour of a stub.
 #[derive(Clone)]
 enum Does {
     /// Calls next, then gives nothing.
     Wraps,
-    /// As `execute`: runs the target's function, keeps what it gives, and goes on.
+    /// As `execute`: runs the target's function, keeps its result, and calls next.
     Executes,
     Gives(Value),
     GivesNothing,
     Throws(&'static str),
     /// Calls next; if that throws, gives this instead.
     Catches(Option<Value>),
-    /// Invokes a tool and gives what it gave.
+    /// Invokes a tool and gives its result.
     Invokes(&'static str, Value, Options),
     Sees(fn(&mut View<'_>) -> Option<Value>),
-    /// Notes what it receives an entry.
+    /// Records the phases that it observes as a hook.
     Looks,
-    /// Does, and throws `H` when it receives that phase.
+    /// Records them, and throws `H` at the given phase.
     Objects(&'static str),
 }
 
@@ -141,7 +141,7 @@ fn entries_form_an_onion() {
     assert_eq!(stubs.log(), "m1> m2> tool m2< m1<");
 }
 
-/// D-7.2, D-7.4, D-X02: an entry that gives nothing does not end the chain, and without `execute` the function still runs.
+/// D-7.2, D-7.4, D-X02: an entry without a result does not end the chain, and without `execute` the function still runs.
 #[test]
 fn entries_that_give_nothing_let_the_chain_go_on() {
     let mut stubs = Stubs::default().with("m1", Does::GivesNothing, &[]).with("m2", Does::GivesNothing, &[]).with(
@@ -181,7 +181,7 @@ fn a_throw_travels_outward() {
     assert_eq!(stubs.log(), "m1> m1!");
 }
 
-/// D-7.5, D-X06: an entry may give something instead of what was thrown.
+/// D-7.5, D-X06: an entry may replace a throw by a value.
 #[test]
 fn a_throw_may_be_replaced() {
     let mut stubs = Stubs::default()
@@ -191,7 +191,7 @@ fn a_throw_may_be_replaced() {
     assert_eq!(stubs.run("tool", json!({})).0, Ok(Some(json!("fallback"))));
 }
 
-/// D-0.1.2: who swallows a refusal has not let the function run (`SwallowedThrow`).
+/// D-0.1.2: an entry that swallows a refusal does not let the function run (`SwallowedThrow`).
 #[test]
 fn a_swallowed_refusal_never_runs_the_function() {
     let mut stubs = Stubs::default()
@@ -208,7 +208,7 @@ fn a_swallowed_refusal_never_runs_the_function() {
     assert_eq!(stubs.log(), "m1> m1> later tool");
 }
 
-/// D-7.4, D-X12: a function that gives nothing is not run a second time.
+/// D-7.4, D-X12: a function without a result does not run a second time.
 #[test]
 fn a_function_that_gives_nothing_runs_once() {
     let mut stubs =
@@ -217,7 +217,7 @@ fn a_function_that_gives_nothing_runs_once() {
     assert_eq!(stubs.log(), "tool");
 }
 
-/// D-7.1, D-X17, D-X18: `$context` is an option and no argument; an explicit option wins, field by field.
+/// D-7.1, D-X17, D-X18: `$context` is an option, not an argument; an explicit option wins, field by field.
 #[test]
 fn options_are_taken_out_of_the_arguments() {
     let look = |view: &mut View<'_>| {
@@ -234,7 +234,7 @@ fn options_are_taken_out_of_the_arguments() {
     assert_eq!(stubs.run("explicit", json!({})).0, Ok(Some(json!({"args": {"a": 1}, "u": 2, "v": 3}))));
 }
 
-/// D-7.1: what the host is asked for by others, a model perhaps, is arguments and nothing else.
+/// D-7.1: requests of others, perhaps of a model, contain arguments only, never options.
 #[test]
 fn arguments_of_tools_at_hand_hold_no_options() {
     let look = |view: &mut View<'_>| {
@@ -256,7 +256,7 @@ fn arguments_of_tools_at_hand_hold_no_options() {
     assert_eq!(seen, Ok(Some(json!({"args": args, "u": null}))));
 }
 
-/// D-8, D-X19: what a callee sets in `nonlocals` is its own; what its caller had set is there.
+/// D-8, D-X19: a callee sees the `nonlocals` of its caller, and its own changes stay with it.
 #[test]
 fn nonlocals_are_copied_downwards() {
     let set = |view: &mut View<'_>| {
@@ -279,7 +279,7 @@ fn nonlocals_are_copied_downwards() {
     assert_eq!(machine.take(id).unwrap().nonlocals.get("k"), Some(&json!("parent")));
 }
 
-/// D-8: everything that an invocation from outside leads to knows the id of its context.
+/// D-8: everything below an invocation from outside has the id of that invocation's context.
 #[test]
 fn callees_know_the_context_of_the_first_invocation() {
     let set = |view: &mut View<'_>| view.own().nonlocals.get("rootContextId").cloned();
@@ -296,7 +296,7 @@ fn callees_know_the_context_of_the_first_invocation() {
     assert_eq!((&seen, root.nonlocals.get("rootContextId")), (&json!(root.id.0), Some(&seen)));
 }
 
-/// D-7.1, D-X20: what is not found is thrown where it was asked for.
+/// D-7.1, D-X20: a missing skill is a throw at its caller.
 #[test]
 fn an_unknown_skill_is_a_throw() {
     let mut stubs = Stubs::default().with("tool", Does::Invokes("nope", json!({}), Options::default()), &[]);
@@ -313,7 +313,7 @@ fn entries_have_chains_of_their_own() {
     assert_eq!(stubs.run("tool", json!({})).0, Ok(Some(json!("by the inner one"))));
 }
 
-/// D-8, D-X25: history has a frame for everything that was invoked on the way.
+/// D-8, D-X25: history has a frame for every invocation on the way.
 #[test]
 fn history_ends_with_the_tool_itself() {
     let history = |view: &mut View<'_>| Some(Value::Array(view.own().history()));
@@ -329,7 +329,7 @@ fn history_ends_with_the_tool_itself() {
     );
 }
 
-/// D-0.1.11: the caller of what an entry invokes is the tool that it serves; what is exempt has no caller.
+/// D-0.1.11: the caller of a tool that an entry invokes is the tool that the entry serves; an exempt call has no caller.
 #[test]
 fn the_caller_is_the_tool_that_is_served() {
     let caller = |view: &mut View<'_>| Some(json!(view.caller().map(|caller| caller.tool.name.to_string())));
@@ -344,7 +344,7 @@ fn the_caller_is_the_tool_that_is_served() {
     assert_eq!(stubs.run("other", json!({})).0, Ok(Some(Value::Null)));
 }
 
-/// D-7.2: an effect may ask for the rest of the chain and for other tools while it runs.
+/// D-7.2: an effect may request the rest of the chain and other tools while it runs.
 #[test]
 fn effects_ask_while_they_run() {
     let mut stubs = Stubs::default()
@@ -375,7 +375,7 @@ fn effects_ask_while_they_run() {
     assert!(machine.request(call, Request::Next).is_none());
 }
 
-/// D-7.5, D-8, D-X05: what runs after `next` has thrown sees the throw as `locals.error` of the target.
+/// D-7.5, D-8, D-X05: entries around a throw see it as `locals.error` of the target.
 #[test]
 fn a_throw_is_seen_by_the_entries_around_it() {
     let mut stubs = Stubs::default().effect("watch", &[]).with("execute", Does::Executes, &[]).with(
@@ -394,8 +394,7 @@ fn a_throw_is_seen_by_the_entries_around_it() {
     assert!(matches!(machine.poll(&mut stubs), Some(Command::Finished { outcome: Ok(Some(_)), .. })));
 }
 
-/// D-7.1: a tool that invokes itself, in its function or as a layer of what it invokes, comes to an end, and who reads of it
-/// sees the way.
+/// D-7.1: a tool that invokes itself, in its function or as middleware, reaches an end, and the message shows the cycle.
 #[test]
 fn invocations_have_a_greatest_depth() {
     let invokes = |name| Does::Invokes(name, json!({}), Options::default());
@@ -411,7 +410,7 @@ fn invocations_have_a_greatest_depth() {
     }
 }
 
-/// D-7.2: an entry is called with nothing; with the value of its key where `EntryArguments::Value` is chosen.
+/// D-7.2: an entry is called without arguments; with `EntryArguments::Value`, it gets the value of its key.
 #[test]
 fn entries_get_arguments_only_where_that_is_chosen() {
     let mut stubs = Stubs::default().with("limit", Does::Sees(|view| Some((*view.own().args).clone())), &[]);
@@ -428,7 +427,7 @@ fn entries_get_arguments_only_where_that_is_chosen() {
     }
 }
 
-/// D-15: every invocation is reported when it begins and how it ends, with what it serves.
+/// D-15: every invocation is reported at its start and end, with the tool that it serves.
 #[test]
 fn invocations_are_reported() {
     let mut stubs = Stubs::default().with("m1", Does::GivesNothing, &[]).with("tool", Does::Throws("E"), &["m1"]);
@@ -460,8 +459,7 @@ fn hooked(mut stubs: Stubs, name: &str, hooks: &[&str]) -> Stubs {
     stubs
 }
 
-/// D-4.7, D-15: hooks look on before and after every entry, on the way in and out; what they give counts for nothing, and
-/// what a hook calls has no hooks.
+/// D-4.7, D-15: hooks observe every entry, on the way in and out. Their results are ignored, and calls of a hook have no hooks.
 #[test]
 fn hooks_look_on_around_every_entry() {
     let stubs = Stubs::default()
@@ -478,7 +476,7 @@ fn hooks_look_on_around_every_entry() {
     assert_eq!(stubs.log(), reported);
 }
 
-/// D-4.7: a hook receives a throw, and what it throws itself is thrown in place of its entry but never hides a throw.
+/// D-4.7: a hook observes a throw. Its own throw replaces the outcome of its entry but never hides another throw.
 #[test]
 fn hooks_are_notified_of_throws() {
     let with = |entry: Does, hook: Does| {
