@@ -1,8 +1,8 @@
-//! Agent Applications on disk: which there are, what agents are given, and how their commands are run (C-1).
+//! Agent Applications on disk: their discovery, their activation for agents, and their commands (C-1).
 //!
-//! Three tiers: [`Catalog::discover`] reads frontmatter and runs nothing, [`activate`] reads the contract and the skills
-//! that are wanted, [`Call`] runs a declared command. Before a command runs, in this order: the package must be there,
-//! be sound, declare the command, be trusted, and a person must have confirmed what wants confirmation (C-0.4).
+//! Three tiers: [`Catalog::discover`] reads frontmatter and runs nothing, [`activate`] reads the contract and the requested
+//! skills, [`Call`] runs a declared command. A command passes these checks in order before it runs: the package exists, is
+//! sound, declares the command, is trusted, and a person has confirmed a command that needs confirmation (C-0.4).
 
 mod activate;
 mod call;
@@ -40,30 +40,30 @@ pub use invoke::{Invoked, Invoking};
 pub use package::{Access, Package};
 
 etude_core::words! {
-    /// Where a package was found.
+    /// The kind of place in which a package was found.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Source {
-        /// The user named its place.
+        /// A path that the user named.
         Path = "path",
-        /// The project's directory itself, or below its `apps` or `.agents/apps`.
+        /// The project's directory, or a place below its `apps` or `.agents/apps`.
         Project = "project",
-        /// In the user's home.
+        /// The user's home.
         User = "user",
     }
 }
 
-/// Where to look for packages.
+/// Places to search for packages.
 #[derive(Debug, Clone, Copy)]
 pub struct Places<'a> {
     /// The project's directory, absolute.
     pub project: &'a Path,
-    /// The user's home.
+    /// The user's home directory; `None`: not searched.
     pub home: Option<&'a Path>,
-    /// Places that the user has named: they come first.
+    /// Paths named by the user, which are searched first.
     pub paths: &'a [PathBuf],
 }
 
-/// The packages of one place and one user, by slug in order.
+/// The packages of one project and one user, ordered by slug.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     packages: IndexMap<String, Arc<Package>>,
@@ -71,7 +71,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Looks for packages. Reads frontmatter only, and starts nothing.
+    /// Discovers packages. Reads frontmatter only, and starts nothing.
     pub fn discover(places: &Places<'_>) -> Self {
         let of_user = places.home.map(|home| home.join(".agents/apps"));
         let mut scanner = scan::Scanner::new(of_user.as_deref());
@@ -104,17 +104,17 @@ impl Catalog {
         Self { packages, diagnostics }
     }
 
-    /// Every package, also those that cannot be used.
+    /// Every package, including unusable ones.
     pub fn packages(&self) -> impl Iterator<Item = &Arc<Package>> {
         self.packages.values()
     }
 
-    /// The usable or unusable package with this slug; `None`: there is none.
+    /// The package with this slug, usable or not.
     pub fn find(&self, slug: &str) -> Option<&Arc<Package>> {
         self.packages.get(slug)
     }
 
-    /// What is wrong with the places that were searched. What is wrong with a package stands with it.
+    /// Faults of the searched places. Faults of a package are in [`Package::diagnostics`].
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }

@@ -1,4 +1,4 @@
-//! Giving approvals: to a package, to a skill, or to a folder with everything that lies in it (C-1.11, C-0.4).
+//! Approval of a package, of a skill, or of a folder with everything in it (C-1.11, C-0.4).
 
 use std::collections::VecDeque;
 use std::fs;
@@ -13,25 +13,26 @@ use etude_runtime::clock;
 /// The permissions of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grants {
-    /// Agents may read it.
+    /// Agents may read the package or skill.
     pub activation: bool,
-    /// Its commands may run; implies activation.
+    /// Commands may run; implies activation.
     pub execution: bool,
 }
 
-/// Approvals could not be given or kept.
+/// Reason why an approval was not given or stored.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is nothing to trust.
+    /// Nothing exists at the path.
     #[error("there is nothing at `{}`", .0.display())]
     Missing(PathBuf),
-    /// It is a file that stands for no package and no skill. Its folder may hold others, which no one has named.
+    /// A file that is not the `APP.md` of a package or the `SKILL.md` of a skill. Its folder may contain others, which the user
+    /// has not named.
     #[error("`{}` is no `APP.md` or `SKILL.md` of a package or skill", .0.display())]
     NotOne(PathBuf),
-    /// It is no project: no one can have looked at all of it.
+    /// The folder is too large to be a project: no one can have reviewed all of it.
     #[error("`{}` has more than {MAX_DIRECTORIES} directories, which is more than anybody can have looked at", .0.display())]
     TooLarge(PathBuf),
-    /// The content of a package or skill cannot be hashed, or not so that it stays what it is.
+    /// The content of a package or skill cannot be hashed, or could change without a change of its hash.
     #[error("`{}` cannot be trusted: {source}", path.display())]
     Unreadable {
         /// The directory of the package or skill.
@@ -39,16 +40,17 @@ pub enum Error {
         /// The error of the file system.
         source: io::Error,
     },
-    /// The file of approvals.
+    /// The file of approvals cannot be used.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
 
-/// Approves what is at `path`: a package, a skill, their `APP.md` or `SKILL.md`, or a folder with everything in it.
+/// Approves a package, a skill, their `APP.md` or `SKILL.md` at `path`, or a folder with everything in it. Returns the new
+/// approvals.
 /// Returns the approvals that were given.
 ///
 /// # Errors
-/// There is nothing, it cannot be read, or the approval cannot be kept.
+/// Nothing exists at `path`, the content cannot be read, or the approval cannot be stored.
 pub fn approve(store: &Store, path: &Path, grants: Grants, by: &str) -> Result<Vec<Approval>, Error> {
     let missing = || Error::Missing(path.to_owned());
     let meta = fs::metadata(path).map_err(|_| missing())?;
@@ -87,7 +89,7 @@ pub fn approve(store: &Store, path: &Path, grants: Grants, by: &str) -> Result<V
     Ok(given)
 }
 
-/// The content that an approval is bound to, and where a package keeps its state.
+/// The content that an approval is bound to, and the state paths of a package.
 fn content(place: &Path, kind: Kind) -> io::Result<(Option<Content>, Vec<String>)> {
     match kind {
         Kind::Package => {
@@ -100,14 +102,14 @@ fn content(place: &Path, kind: Kind) -> io::Result<(Option<Content>, Vec<String>
     }
 }
 
-/// How far below a folder its packages and skills may lie, and how many directories are looked at.
+/// Limits of the search below a folder: depth, and number of directories.
 const MAX_DEPTH: usize = 8;
 const MAX_DIRECTORIES: usize = 20_000;
 
-/// Directories that hold neither.
+/// Directories that contain neither packages nor skills.
 const SKIPPED: [&str; 4] = [".git", "node_modules", "target", ".venv"];
 
-/// The packages and skills at and below `directory`; `None` if there is more of it than is looked at.
+/// The packages and skills at and below `directory`; `None` if it exceeds the limit of directories.
 fn members(directory: &Path) -> Option<Vec<(PathBuf, Kind)>> {
     let mut found = Vec::new();
     let mut queue = VecDeque::from([(directory.to_owned(), 0)]);
@@ -121,7 +123,7 @@ fn members(directory: &Path) -> Option<Vec<(PathBuf, Kind)>> {
             found.push((place, Kind::Package));
             continue;
         }
-        // The root of an app has a SKILL.md, too; it is a folder with skills and packages below.
+        // The root of an app may have a SKILL.md as well; it is a folder with skills and packages below.
         if place.join("SKILL.md").is_file() && !place.join("pipelines").is_dir() {
             found.push((place, Kind::Skill));
             continue;

@@ -1,4 +1,4 @@
-//! A time limit for a process: cancels it when the time is over, or when the caller's own cancellation comes first.
+//! A time limit for a process: cancels it when the time is over or the caller cancels, whichever comes first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use etude_process::Cancel;
 
-/// How often the caller's cancellation is looked at.
+/// Polling interval of the caller's cancellation.
 const PACE: Duration = Duration::from_millis(50);
 
-/// A running time limit. Dropping it ends it.
+/// A running time limit. Dropping it stops the clock.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     cancel: Cancel,
@@ -20,7 +20,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// Starts the time. `outer` abandons what runs with [`Deadline::cancel`], too.
+    /// Starts the clock. A cancellation of `outer` cancels [`Deadline::cancel`] as well.
     pub(crate) fn start(time: Duration, outer: &Cancel) -> Self {
         let (alive, ended) = channel::<()>();
         let (cancel, is_over) = (Cancel::new(), Arc::new(AtomicBool::new(false)));
@@ -39,18 +39,18 @@ impl Deadline {
             }
         };
         if thread::Builder::new().name("deadline".to_owned()).spawn(watch).is_err() {
-            // Without a watcher nothing may run that could run for ever.
+            // Without a watcher, a process could run forever.
             cancel.cancel();
         }
         Self { cancel, is_over, _alive: alive }
     }
 
-    /// What the process is started with.
+    /// The token to start the process with.
     pub(crate) fn cancel(&self) -> &Cancel {
         &self.cancel
     }
 
-    /// True if the time was over before the process was.
+    /// True if the time was over before the process ended.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::SeqCst)
     }

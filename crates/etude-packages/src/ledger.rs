@@ -1,4 +1,4 @@
-//! A small JSON file with the user's state: read whole, replaced whole, changed under a lock.
+//! A small JSON file with the user's state: read and replaced as a whole, and changed under a lock.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,19 +9,18 @@ use serde_json::Value;
 use etude_files::private;
 use etude_files::whole::{self, Access, Durability};
 
-/// The version of both such files. It grows when older versions of etude could not read them.
+/// Version of the file formats. It grows when older versions of etude could not read them.
 const VERSION: u64 = 1;
 
-/// One such file.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
     path: PathBuf,
 }
 
-/// The file could not be used.
+/// Reason why a file of the user's state cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// It cannot be read, written or locked.
+    /// The file cannot be read, written or locked.
     #[error("`{}` cannot be used: {source}", path.display())]
     Io {
         /// The path of the ledger, absolute.
@@ -29,7 +28,7 @@ pub enum LedgerError {
         /// The error of the file system.
         source: io::Error,
     },
-    /// It is not what was written there.
+    /// The file is not valid JSON of its form.
     #[error("`{}` is damaged: {source}; move it away to start again", path.display())]
     Damaged {
         /// The path of the ledger, absolute.
@@ -37,12 +36,12 @@ pub enum LedgerError {
         /// The first error of the JSON text.
         source: serde_json::Error,
     },
-    /// It was written by a later version of etude.
+    /// A later version of etude wrote the file.
     #[error("`{}` was written by a later version of etude", .0.display())]
     Later(PathBuf),
 }
 
-/// Holds other processes off until it is dropped.
+/// Keeps other processes from changing the file until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lock(#[expect(dead_code, reason = "closing the file releases the lock")] File);
 
@@ -55,7 +54,7 @@ impl Ledger {
         LedgerError::Io { path: self.path.clone(), source }
     }
 
-    /// What the file holds; nothing, if it is not there.
+    /// The parsed content of the file; the default value if the file does not exist.
     pub(crate) fn read<T: Default>(&self, parse: fn(Value) -> Result<T, serde_json::Error>) -> Result<T, LedgerError> {
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -70,12 +69,12 @@ impl Ledger {
         parse(document).map_err(damaged)
     }
 
-    /// Waits until no one else changes the file.
+    /// Locks the file against changes by other processes. Blocks.
     pub(crate) fn lock(&self) -> Result<Lock, LedgerError> {
         private::lock(&self.path.with_extension("lock")).map(Lock).map_err(|error| self.io(error))
     }
 
-    /// Replaces the file: a reader has the old content or the new one.
+    /// Replaces the file: a reader sees the old content or the new one.
     pub(crate) fn write(&self, mut content: Value) -> Result<(), LedgerError> {
         content["version"] = VERSION.into();
         let text = serde_json::to_vec_pretty(&content).map_err(io::Error::other);
@@ -83,7 +82,7 @@ impl Ledger {
         written.map_err(|error| self.io(error))
     }
 
-    /// Adds a line to the file: what happened, for anyone who looks back.
+    /// Appends a line to the file, as a record for later review.
     pub(crate) fn note(&self, entry: &Value) -> Result<(), LedgerError> {
         let line = format!("{entry}\n");
         let noted = private::append(&self.path).and_then(|mut file| file.write_all(line.as_bytes()));

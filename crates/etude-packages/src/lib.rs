@@ -1,7 +1,7 @@
-//! Packages of skills and applications: discovery, the user's approvals, and commands that run as they were approved.
+//! Packages of skills and applications: discovery, the user's approvals, and commands that run exactly as approved.
 //!
-//! Nothing here runs a program of a package that the user has neither written nor approved: [`trust`] binds an approval to
-//! the content of a package, and [`applications`] runs exactly that content.
+//! A program of a package runs only if the user wrote or approved it: [`trust`] binds an approval to the content of a package,
+//! and [`applications`] runs exactly that content.
 
 pub mod applications;
 pub mod approve;

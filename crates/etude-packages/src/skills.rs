@@ -1,7 +1,7 @@
-//! Agent Skills on disk: which there are, what agents are given about them, and what an activation gives (C-2, C-3).
+//! Agent Skills on disk: discovery, the catalog for agents, and activation (C-2, C-3).
 //!
-//! Three tiers: [`SkillCatalog::discover`] reads frontmatter only, [`SkillCatalog::activate`] reads one body, and files of
-//! a skill are named but never read here. [`check`] tells what is wrong with one skill.
+//! Three tiers: [`SkillCatalog::discover`] reads frontmatter only, [`SkillCatalog::activate`] reads one body, and the files of
+//! a skill are named but never read here. [`check`] reports the faults of one skill.
 //!
 //! ```no_run
 //! # use std::path::Path;
@@ -43,55 +43,55 @@ pub use inject::Shell;
 pub(crate) use resources::resources;
 pub use scan::read_head;
 
-/// Which conventions hold where they differ.
+/// The conventions to follow where formats differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compat {
-    /// Those of the Agent Skills specification.
+    /// The Agent Skills specification.
     #[default]
     Spec,
-    /// Those of Claude Code: the user's skills before the project's, placeholders and commands in bodies (C-3).
+    /// Claude Code: the user's skills before the project's, placeholders and commands in bodies (C-3).
     ClaudeCode,
 }
 
 etude_core::words! {
-    /// Where a skill was found.
+    /// The kind of place in which a skill was found.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Scope {
-        /// In the working directory or an ancestor, up to the root of its repository.
+        /// The working directory or an ancestor, up to the root of its repository.
         Project = "project",
-        /// In the user's home.
+        /// The user's home.
         User = "user",
     }
 }
 
-/// Where to look for skills.
+/// Places to search for skills.
 #[derive(Debug, Clone, Copy)]
 pub struct Places<'a> {
-    /// The directory that somebody works in, absolute. It and its ancestors up to the root of its repository are the
-    /// project; without a repository it alone is.
+    /// The working directory, absolute. The project consists of it and its ancestors up to the root of its repository; without
+    /// a repository, of this directory alone.
     pub start: &'a Path,
-    /// The user's home.
+    /// The user's home directory; `None`: not searched.
     pub home: Option<&'a Path>,
-    /// The order of places, and the conventions of bodies.
+    /// The order of the places, and the conventions for bodies.
     pub compat: Compat,
 }
 
-/// A skill that was found.
+/// A skill on disk.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// The frontmatter of its `SKILL.md`.
+    /// The parsed frontmatter of its `SKILL.md`.
     pub skill: Skill,
-    /// Below the project or the user's home.
+    /// The project or the user's home.
     pub scope: Scope,
-    /// Its directory, absolute, by the way it was found.
+    /// Directory of the skill, absolute, with the links that led to it.
     pub directory: PathBuf,
-    /// Its `SKILL.md`, absolute.
+    /// Path of the `SKILL.md`, absolute.
     pub location: PathBuf,
-    /// The `SKILL.md`s of the same name that it hides.
+    /// Paths of the `SKILL.md` files that this skill hides, because they have the same name.
     pub shadows: Vec<PathBuf>,
 }
 
-/// The skills of one place and one user.
+/// The skills of one project and one user.
 #[derive(Debug, Clone, Default)]
 pub struct SkillCatalog {
     entries: IndexMap<String, Entry>,
@@ -100,7 +100,7 @@ pub struct SkillCatalog {
 }
 
 impl SkillCatalog {
-    /// Looks for skills. Reads the frontmatter of each and nothing else.
+    /// Discovers skills. Reads only their frontmatter.
     pub fn discover(places: &Places<'_>) -> Self {
         let mut scanner = scan::Scanner::new(places.compat);
         for (scope, root) in roots::roots(places) {
@@ -124,17 +124,17 @@ impl SkillCatalog {
         Self { entries, diagnostics, compat: places.compat }
     }
 
-    /// Every skill, by name in order: those that no one trusts yet, too.
+    /// Every skill, ordered by name, including untrusted ones.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values()
     }
 
-    /// What is wrong with skills and with the directories they lie in. A skill with an error is not in the catalog.
+    /// Faults of skills and of the directories around them. A skill with an error is not in the catalog.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
 
-    /// The skill of that name; with [`Compat::ClaudeCode`] also by the name of its directory.
+    /// The skill with that name; with [`Compat::ClaudeCode`] also by the name of its directory.
     pub fn find(&self, name: &str) -> Option<&Entry> {
         let by_directory = || {
             let is_named = |entry: &&Entry| entry.directory.file_name().is_some_and(|own| own == name);
@@ -143,14 +143,13 @@ impl SkillCatalog {
         self.entries.get(name).or_else(by_directory)
     }
 
-    /// The skills that an agent may know of: not those that only people may invoke, and those of a project only if the
-    /// user trusts it or them (C-0.4).
+    /// The skills that an agent may see: without those for people only, and of a project only trusted ones (C-0.4).
     pub fn visible_to_agents<'c>(&'c self, trust: &'c Approvals) -> impl Iterator<Item = &'c Entry> {
         self.entries().filter(|entry| !entry.skill.extensions.disable_model_invocation && is_trusted(entry, trust))
     }
 
-    /// The catalog without the skill in `directory`, whichever way that was found: an agent is not offered the instructions
-    /// that it follows.
+    /// The catalog without the skill in `directory`, also if it was found through links: an agent does not see the skill that
+    /// it follows.
     pub fn without(&self, directory: &Path) -> Self {
         let own = crate::trust::real(directory);
         let mut catalog = self.clone();
@@ -158,7 +157,7 @@ impl SkillCatalog {
         catalog
     }
 
-    /// The catalog for an agent; `None` if there is nothing to tell (C-2.5).
+    /// The catalog as text for an agent; `None` if no skill is visible (C-2.5).
     pub fn xml(&self, trust: &Approvals) -> Option<String> {
         let texts: Vec<(String, String, String)> =
             self.visible_to_agents(trust).map(|entry| self.listed(entry)).collect();
@@ -174,15 +173,15 @@ impl SkillCatalog {
     }
 }
 
-/// Most characters of a description with its "when to use" (C-3.1).
+/// Maximum length of a description with its "when to use", in characters (C-3.1).
 const MAX_LISTED_LENGTH: usize = 1536;
 
-/// True if agents may know of a skill.
+/// True if agents may see a skill.
 fn is_trusted(entry: &Entry, trust: &Approvals) -> bool {
     trusted(entry, trust).is_some()
 }
 
-/// Why agents may read a skill; `None` if they may not.
+/// The reason why agents may read a skill; `None` if they may not.
 fn trusted(entry: &Entry, trust: &Approvals) -> Option<Trusted> {
     match entry.scope {
         Scope::User => (!trust.is_blocked(&entry.directory)).then_some(Trusted::Place),
@@ -196,11 +195,11 @@ fn trusted(entry: &Entry, trust: &Approvals) -> Option<Trusted> {
     }
 }
 
-/// Why agents may read a skill.
+/// The reason why agents may read a skill.
 enum Trusted {
-    /// It is the user's, or in a folder that is trusted as it is.
+    /// The skill is the user's own, or lies in a trusted folder.
     Place,
-    /// Its content was approved: this is its `SKILL.md`, of the bytes that were compared.
+    /// Its content is approved. Holds the bytes of its `SKILL.md`, as they were compared.
     Text(Vec<u8>),
 }
 

@@ -1,7 +1,7 @@
-//! What the user has approved: packages, skills and folders of projects (C-1.11, C-0.4).
+//! The user's approvals: packages, skills and folders of projects (C-1.11, C-0.4).
 //!
-//! Approvals lie with the user, never in a project. One is for a place *and* its content: a package or skill that has
-//! changed since is not what was approved. A folder that is trusted lets agents see the skills in it.
+//! Approvals are stored with the user, never in a project. An approval covers a path *and* its content: a package or skill that
+//! has changed since is not approved. A trusted folder lets agents see the skills in it.
 
 mod content;
 mod manifest;
@@ -18,68 +18,68 @@ pub(crate) use manifest::{Manifest, Reading, mode};
 pub(crate) use snapshot::{Snapshot, StateIn};
 pub use store::Store;
 
-/// What an approval is for.
+/// The subject of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// An Agent Application.
     Package,
     /// An Agent Skill.
     Skill,
-    /// A folder, for the sake of what is in it.
+    /// A folder, approved together with its content.
     Folder,
 }
 
-/// One approval, or its opposite.
+/// An approval, or a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Approval {
-    /// Where it is, without links.
+    /// Path of the subject, without links.
     pub path: PathBuf,
-    /// What lies at `path`: package, skill or folder.
+    /// Package, skill or folder at `path`.
     pub kind: Kind,
-    /// Agents may read it.
+    /// Agents may read the subject.
     pub activation: bool,
-    /// Commands of the package may run, if the contract declares them.
+    /// Commands that the package's contract declares may run.
     pub execution: bool,
-    /// The user wants nothing of it.
+    /// The user blocks the subject.
     pub blocked: bool,
-    /// What was approved. A folder has none.
+    /// The approved content; `None` for a folder.
     pub content: Option<Content>,
-    /// Where a package keeps its state besides `app/state` and `app/data`: globs, relative to it.
+    /// State paths of a package besides `app/state` and `app/data`: globs, relative to the package.
     pub state_paths: Vec<String>,
-    /// The user of the system who approved it.
+    /// The system user who gave the approval.
     pub by: String,
-    /// When, as RFC 3339 in UTC.
+    /// Time of the approval, RFC 3339 in UTC.
     pub at: String,
 }
 
-/// All approvals of a user, as they were at one time.
+/// All approvals of a user at one time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approvals(pub(crate) Vec<Approval>);
 
 impl Approvals {
-    /// Every approval, by path in order.
+    /// Every approval, ordered by path.
     pub fn iter(&self) -> impl Iterator<Item = &Approval> {
         self.0.iter()
     }
 
-    /// The approval for exactly this place.
+    /// The approval of exactly this path.
     pub fn of(&self, place: &Path) -> Option<&Approval> {
         let place = real(place);
         self.0.iter().find(|approval| approval.path == place)
     }
 
-    /// True if the user wants nothing of this place, or of a folder above it.
+    /// True if the user blocks this path or a folder above it.
     pub fn is_blocked(&self, place: &Path) -> bool {
         let place = real(place);
         self.0.iter().any(|approval| approval.blocked && place.starts_with(&approval.path))
     }
 
-    /// True if agents may know of the skill in `directory`: it is approved, or a folder above it is.
+    /// True if agents may see the skill in `directory`: the skill or a folder above it is approved.
     pub fn lets_activate(&self, directory: &Path) -> bool {
         self.readable(directory).is_some()
     }
 
-    /// Why agents may read the skill in `directory`; `None` if they may not.
+    /// The reason why agents may read the skill in `directory`; `None` if they may not.
     pub(crate) fn readable(&self, directory: &Path) -> Option<Readable> {
         if self.0.is_empty() {
             return None;
@@ -98,7 +98,7 @@ impl Approvals {
         (approval.content == found.approvable().ok()).then_some(Readable::Content(found))
     }
 
-    /// The skill in `directory`, if it is approved for execution, and the content that was approved.
+    /// Path and approved content of the skill in `directory`; `None` if it is not approved for execution.
     pub(crate) fn executable(&self, directory: &Path) -> Option<(&Path, &Content)> {
         let approval = self.of(directory).filter(|approval| approval.kind == Kind::Skill && approval.execution)?;
         if self.is_blocked(directory) {
@@ -108,15 +108,15 @@ impl Approvals {
     }
 }
 
-/// Why agents may read a skill.
+/// The reason why agents may read a skill.
 pub(crate) enum Readable {
-    /// A folder above it is trusted, with whatever is in it.
+    /// A folder above the skill is trusted, whatever it contains.
     Folder,
-    /// Its content was approved. These are the bytes that were compared; the `SKILL.md` is kept.
+    /// The skill's content is approved. Holds the compared bytes, including the `SKILL.md`.
     Content(Manifest),
 }
 
-/// A path without links, where that can be found out.
+/// The path without links, or unchanged if it cannot be resolved.
 pub(crate) fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -1,4 +1,4 @@
-//! Activation: the contract of a package and the skills that are wanted (C-1.10).
+//! Activation: the contract of a package with the selected skills (C-1.10).
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -16,38 +16,38 @@ use crate::skills::{Invoker, body_in, resources, text_of};
 /// An activated package.
 #[derive(Debug, Clone)]
 pub struct Activated {
-    /// The name for programs, by which commands are called.
+    /// The slug, by which programs call commands.
     pub slug: String,
-    /// The version of the contract, as written.
+    /// Version of the contract, as written.
     pub version: String,
-    /// Its directory: paths in the contract are relative to it.
+    /// Directory of the package: paths in the contract are relative to it.
     pub root: String,
-    /// The body of its `APP.md`, byte for byte.
+    /// Body of the `APP.md`, byte for byte.
     pub contract: String,
-    /// The skills that were selected.
+    /// The selected skills.
     pub skills: Vec<ActivatedSkill>,
-    /// Its other files by name. Their contents are not read.
+    /// Names of its other files. Their contents are not read.
     pub resources: Vec<String>,
-    /// There are more files than are named.
+    /// True if more files exist than `resources` names.
     pub has_more: bool,
-    /// Warnings about the contract and its skills, which did not stop the activation.
+    /// Warnings about the contract and its skills that did not stop the activation.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 /// A skill of an activated package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActivatedSkill {
-    /// The name it has in the package.
+    /// Short name of the skill in the package.
     pub short_name: String,
-    /// Its `SKILL.md`, relative to the package.
+    /// Path of the `SKILL.md`, relative to the package.
     pub path: String,
-    /// Its text without the frontmatter.
+    /// Text of the skill without the frontmatter.
     pub body: String,
 }
 
 impl Activated {
-    /// The package as an agent gets it. A second activation with the same text adds nothing; a compaction finds it by
-    /// its tags and keeps it while the package is in use (C-1.17).
+    /// The package as an agent gets it. A second activation with the same text adds nothing. A compaction finds the text by its
+    /// tags and keeps it while the package is in use (C-1.17).
     pub fn text(&self) -> String {
         let mut out =
             format!("<application_content slug=\"{}\" root=\"{}\">\n", escaped(&self.slug), escaped(&self.root));
@@ -76,12 +76,12 @@ impl Activated {
     }
 }
 
-/// Activates a package for `invoker` with `selected` skills; `None` takes all that are listed. `access` is what the user allows;
-/// where that depends on the content, the texts are those that were hashed. A skill that the format says to skip is left out with
-/// a finding (C-2.4), and for an agent one that opts out of models (C-3.6).
+/// Activates a package for `invoker` with the `selected` skills; `None` selects all listed ones. `access` is the user's
+/// permission; if it depends on the content, the returned texts are those that were hashed. Skills that the format says to skip
+/// are left out with a finding (C-2.4). For an agent, skills that opt out of models are left out as well (C-3.6).
 ///
 /// # Errors
-/// The contract cannot be read, is no longer what was approved, or a selected skill is not listed.
+/// The contract cannot be read or has changed since the approval, or a selected skill is not listed.
 pub fn activate(
     package: &Package,
     access: &Access,
@@ -113,7 +113,7 @@ pub fn activate(
     let mut diagnostics: Vec<Diagnostic> = package.diagnostics.clone();
     let (mut skills, mut left_out) = (Vec::new(), Vec::new());
     for name in wanted {
-        // What cannot be resolved was reported when the package was found.
+        // The search for packages has already reported an unresolved skill.
         let Some(file) = package.skill_file(name) else { continue };
         let path = format!("skills/{name}/SKILL.md");
         let found = match text(&file).map(|text| given(&file, &text, name, invoker)) {
@@ -131,7 +131,7 @@ pub fn activate(
     if package.contract.is_scheduling_supported && Body(&contract).scheduling(&package.contract.commands).is_none() {
         diagnostics.push(findings::scheduling_undocumented(&package.file()));
     }
-    // State changes with every command: a second activation would be another text, and there as a copy (C-1.17).
+    // State changes with every command. If it were listed, a second activation would differ and be kept as a copy (C-1.17).
     let state = StatePaths::new(&package.contract.state_paths());
     let is_shown = |path: &str| {
         path != APP_FILE
@@ -154,7 +154,7 @@ pub fn activate(
 /// The body of a skill for `invoker`.
 ///
 /// # Errors
-/// It is left out: what speaks against it, which is nothing if it opts out of models.
+/// The skill is left out. The findings say why; they are empty if the skill opts out of models.
 fn given(file: &Path, text: &[u8], name: &str, invoker: Invoker) -> Result<String, Vec<Diagnostic>> {
     let skill = skill_in(file, text, name)?;
     if invoker == Invoker::Agent && skill.extensions.disable_model_invocation {

@@ -1,4 +1,4 @@
-//! A declared command with its arguments, and why one is refused (C-1.13, C-0.4).
+//! Declared commands with their arguments, and refusals (C-1.13, C-0.4).
 
 use std::sync::Arc;
 
@@ -10,49 +10,49 @@ use etude_spec::command;
 use super::{Access, Catalog, Envelope, Package, Status};
 use crate::trust::Approvals;
 
-/// A command that may be run, but for its confirmation.
+/// A command that is ready to run, except for its confirmation.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// The package whose command it is.
+    /// The package of the command.
     pub package: Arc<Package>,
-    /// What may be done with it.
+    /// The user's permissions for the package.
     pub access: Access,
-    /// The declared path of the command, such as `box list`.
+    /// Declared path of the command, such as `box list`.
     pub command: String,
-    /// Its arguments.
+    /// Arguments after the command.
     pub args: Vec<String>,
-    /// Everything that is started: the entry, the command, the arguments.
+    /// The complete command line: entry, command, arguments.
     pub argv: Vec<String>,
 }
 
-/// Why a command is not run. Nothing was started.
+/// Reason why a command is refused. Nothing was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// There is no such package.
+    /// The package does not exist.
     Unknown,
     /// The package has errors.
     Incompatible,
-    /// The package does not declare the command, or says of no command that it does something later.
+    /// The package does not declare the command, or no command for scheduling.
     Undeclared,
     /// The package is not approved.
     NotTrusted,
-    /// A person has said no.
+    /// A person has denied the command.
     Denied,
 }
 
-/// A refusal with the document that says so.
+/// A refusal with its document.
 #[derive(Debug, Clone)]
 pub struct Refusal {
-    /// The reason as a case, which decides what the caller does next.
+    /// The reason as a case, for the caller's next step.
     pub why: Why,
-    /// The document that says so, for output and traces.
+    /// The document for output and traces.
     pub envelope: Box<Envelope>,
 }
 
-/// Finds the command that `words` begin with in the package `slug`; the other words and `args` are its arguments.
+/// Finds the declared command at the start of `words` in the package `slug`. The remaining words and `args` are its arguments.
 ///
 /// # Errors
-/// The first thing that stands against it, in the order of C-0.4.
+/// The first failed check, in the order of C-0.4.
 pub fn prepare(
     catalog: &Catalog,
     slug: &str,
@@ -100,11 +100,10 @@ pub fn prepare(
     Ok(Call { command: name.to_owned(), package: Arc::clone(package), access, args, argv })
 }
 
-/// What to do where `slug` must do something later: what its contract says of scheduling, because no command is
-/// ever put off by anybody else (C-1.15).
+/// The section on scheduling in the contract of `slug`, because etude itself never postpones a command (C-1.15).
 ///
 /// # Errors
-/// The package does not support it, or does not say how.
+/// The package does not support scheduling, or does not document it.
 pub fn scheduling(catalog: &Catalog, slug: &str, when: &str) -> Result<String, Refusal> {
     let refuse = |why, version: &str, diagnostic| {
         let envelope = Envelope::new(Status::Refused, slug, version, "", vec![when.to_owned()], vec![diagnostic]);
@@ -117,8 +116,8 @@ pub fn scheduling(catalog: &Catalog, slug: &str, when: &str) -> Result<String, R
     package.scheduling().map_err(|fault| refuse(Why::Undeclared, &package.contract.version, fault))
 }
 
-/// What is started. An entry that needs a shell gets one, with everything else as its arguments: nothing is ever put
-/// into its text.
+/// The command line to start. An entry that needs a shell gets one, with all other words as arguments: nothing is inserted into
+/// its text.
 pub(super) fn argv(entry: &str, command: &str, args: &[String]) -> Vec<String> {
     let mut argv = match command::parse(entry) {
         Ok(Command::Direct(words)) => words,
@@ -130,7 +129,7 @@ pub(super) fn argv(entry: &str, command: &str, args: &[String]) -> Vec<String> {
 }
 
 impl Call {
-    /// True if a person has to confirm it, by its words and its arguments alike: the one place that decides it.
+    /// True if a person must confirm the command. Its words and its arguments count alike; no other code decides this.
     pub fn needs_confirmation(&self) -> bool {
         self.package.contract.needs_confirmation(&self.command, &self.args)
     }
@@ -141,7 +140,7 @@ impl Call {
         Envelope::new(status, &contract.slug, &contract.version, &self.command, self.argv.clone(), diagnostics)
     }
 
-    /// The refusal after a denial.
+    /// The refusal of a denied command.
     pub fn denied(&self, by: &str, reason: Option<&str>) -> Refusal {
         let diagnostic = findings::denied(&self.package.file(), &self.command, by, reason);
         Refusal { why: Why::Denied, envelope: Box::new(self.envelope(Status::Refused, vec![diagnostic])) }

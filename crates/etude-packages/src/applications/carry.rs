@@ -1,7 +1,7 @@
-//! What a command wrote in its copy of an approved package, carried over to the package (C-0.4, C-1.11).
+//! Transfer of a command's changes from its copy of an approved package to the package (C-0.4, C-1.11).
 //!
-//! Only files below `app/` are carried over, and only they keep the approval: it goes on for what was approved plus what the
-//! command wrote in its private copy. What anybody else changed in the package meanwhile is in neither.
+//! Only files below `app/` are transferred, and only they keep the approval: it then covers the approved content plus the
+//! command's changes in its private copy. Changes of the package by others meanwhile are not covered.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -15,11 +15,11 @@ use etude_files::{private, regular};
 use etude_runtime::run_id;
 use etude_spec::application::StatePaths;
 
-/// Files of interpreters that are made again at any time, and that name the place of the copy.
+/// Caches of interpreters, which can be rebuilt and contain the path of the copy.
 const CACHES: [&str; 1] = ["__pycache__"];
 
-/// Carries over what a command wrote, and keeps the approval for it. Returns the paths that were changed in the package
-/// meanwhile and therefore stay as they are there.
+/// Transfers a command's changes and extends the approval to them. Returns conflicting paths: those that were changed in the
+/// package meanwhile and stay as they are there.
 ///
 /// # Errors
 /// The package, the copy or the approvals cannot be read or written.
@@ -36,12 +36,12 @@ pub(super) fn carry_over(
     if changed.is_empty() {
         return Ok(Vec::new());
     }
-    // Holds off other processes that carry something over.
+    // Excludes other processes that transfer changes.
     let _lock = private::lock(&scratch.join("carry.lock"))?;
     let written = copy.now()?;
     let state = StatePaths::new(&package.contract.state_paths());
     let there = Reading { state: Some(&state), ..Reading::default() }.read(&package.root)?;
-    // Another command may have kept its own writes since this one began.
+    // Another command may have transferred its own changes since this one began.
     let is_approved = |content: &Content| {
         let approval = store.and_then(|store| store.approvals().ok())?.of(&package.root)?.content.clone();
         (approval.as_ref() == Some(content)).then_some(())
@@ -52,7 +52,7 @@ pub(super) fn carry_over(
     };
     let root = Dir::open(&package.root)?;
     let mut conflicts = Vec::new();
-    // What is gone goes first and from below, so that a file can take the place of a directory.
+    // Removed paths come first and deepest first, so that a file can replace a directory.
     let gone = changed.iter().rev().filter(|path| fs::symlink_metadata(copy.root().join(path)).is_err());
     for path in gone.filter(|path| !copy.is_state(path)) {
         if there.item(path) == copy.manifest().item(path) {
@@ -81,8 +81,8 @@ pub(super) fn carry_over(
     Ok(conflicts)
 }
 
-/// The open directory that `path` lies in, and its name in there. No directory on the way is a link: one that was swapped
-/// for a directory would lead what a command wrote out of the package.
+/// The open parent directory of `path`, and the name in it. No directory on the way may be a link: a link that replaced a
+/// directory would lead the transfer out of the package.
 fn place<'p>(root: &Dir, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
     let name = path.file_name().ok_or_else(|| io::Error::other("it is the package itself"))?;
     let mut dir = root.try_clone()?;
@@ -93,7 +93,7 @@ fn place<'p>(root: &Dir, path: &'p Path) -> io::Result<(Dir, &'p OsStr)> {
     Ok((dir, name))
 }
 
-/// What `name` is; `None`: nothing.
+/// The kind of the entry `name`; `None` if it does not exist.
 fn kind(dir: &Dir, name: &OsStr) -> io::Result<Option<Kind>> {
     match dir.status(name) {
         Ok(status) => Ok(Some(status.kind)),
@@ -111,7 +111,7 @@ fn remove(root: &Dir, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Puts what the copy has at `path` into the package, in one step.
+/// Puts the entry at `path` of the copy into the package, in one step.
 fn put(root: &Dir, copy: &Path, path: &Path) -> io::Result<()> {
     let (from, (dir, name)) = (copy.join(path), place(root, path)?);
     let (meta, there) = (fs::symlink_metadata(&from)?, kind(&dir, name)?);
@@ -137,7 +137,7 @@ fn put(root: &Dir, copy: &Path, path: &Path) -> io::Result<()> {
         dir.rename(&new, name)
     };
     write().inspect_err(|_| {
-        // What failed is reported; the new file is of no use.
+        // The failure itself is returned; the new file is useless.
         let _ = dir.remove(&new);
     })
 }

@@ -1,4 +1,4 @@
-//! Conformance: the five points of the format, of which only the last runs anything (C-1.6).
+//! Conformance: the five rules of the format, of which only the last runs a command (C-1.6).
 
 use std::fs;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::trust::StateIn;
 use etude_files::private;
 use etude_runtime::run_id;
 
-/// Longest time for the command that is tried.
+/// Time limit of the trial command.
 const TRIAL_TIME: Duration = Duration::from_secs(20);
 
-/// A package with more bytes than this is not copied for a trial.
+/// Maximum size of a package that is copied for a trial, in bytes.
 const MAX_COPIED: u64 = 256 << 20;
 
 etude_core::words! {
-    /// What a check came to.
+    /// The outcome of a rule.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Outcome {
-        /// It holds.
+        /// The rule holds.
         Pass = "pass",
-        /// It does not.
+        /// The rule does not hold.
         Fail = "fail",
-        /// No one knows: nothing was safe to run.
+        /// Unknown: no command was safe to run.
         Unverified = "unverified",
     }
 }
@@ -39,25 +39,25 @@ etude_core::words! {
 pub struct Check {
     /// `C1` to `C5`.
     pub id: &'static str,
-    /// Whether it holds.
+    /// The outcome of the rule.
     pub outcome: Outcome,
-    /// Findings because of which it does not hold, or may not.
+    /// Findings that make the rule fail.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// A package against the format.
+/// Conformance of a package to the format.
 #[derive(Debug, Clone)]
 pub struct Conformance {
-    /// No point fails and nothing else is wrong.
+    /// True if no rule fails and there is no other error.
     pub is_conformant: bool,
-    /// The five points.
+    /// Outcomes of the five rules.
     pub checks: Vec<Check>,
-    /// Everything else about the contract, its body and its skills.
+    /// All other findings about the contract, its body and its skills.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Checks a package. Only if its commands may run, the first declared one that needs no confirmation is run once,
-/// without arguments, in a copy.
+/// Checks a package. If its commands may run, the first declared one without confirmation runs once, without arguments, in a
+/// copy.
 pub fn check(package: &Arc<Package>, access: &Access, program_context: &ProgramContext) -> Conformance {
     let path = package.file();
     let named = |word: &str| -> Vec<Diagnostic> {
@@ -67,7 +67,7 @@ pub fn check(package: &Arc<Package>, access: &Access, program_context: &ProgramC
         let outcome = if diagnostics.is_empty() { Outcome::Pass } else { Outcome::Fail };
         Check { id, outcome, diagnostics }
     };
-    // What is wrong with a skill is looked at below, in full.
+    // Faults of skills are reported below, in full.
     let is_of_skill = |fault: &&Diagnostic| fault.name.is_some_and(|name| name.starts_with("SK_"));
     let mut diagnostics: Vec<_> = package.diagnostics.iter().filter(|fault| !is_of_skill(fault)).cloned().collect();
     let no_file = named("AA_MISSING_APP_FILE");
@@ -88,7 +88,7 @@ pub fn check(package: &Arc<Package>, access: &Access, program_context: &ProgramC
     }
     for file in contract.skills.iter().filter_map(|name| package.skill_file(name)) {
         let found = skills::check(&file, etude_spec::skill::Profile::Lenient).map(|checked| checked.diagnostics);
-        // That its name is not its directory's is in the findings of the package already.
+        // The findings of the package already contain a mismatch of name and directory.
         diagnostics.extend(found.unwrap_or_default().into_iter().filter(|fault| fault.name != Some("SK_NAME_DIR")));
     }
     let entry = match contract.entry.is_empty() || !Body(&body).documents_entry(&contract.entry) {
@@ -107,7 +107,7 @@ pub fn check(package: &Arc<Package>, access: &Access, program_context: &ProgramC
     Conformance { is_conformant, checks, diagnostics }
 }
 
-/// Why C4 fails: what is wrong with the entry or, where nothing is, with the text that does not name it.
+/// Findings that make C4 fail: those of the entry, or else that the text does not name the entry.
 fn undocumented_entry(path: &str, diagnostics: &[Diagnostic]) -> Vec<Diagnostic> {
     let of_entry = |fault: &&Diagnostic| fault.path.as_deref().is_some_and(|field| field.starts_with("entry"));
     let entry: Vec<Diagnostic> = diagnostics.iter().filter(of_entry).cloned().collect();
@@ -130,7 +130,7 @@ fn trial(package: &Arc<Package>, access: &Access, program_context: &ProgramConte
     let call = Call { package: Arc::clone(package), access: access.clone(), command, args, argv };
     let limits = Limits { timeout: TRIAL_TIME, ..Limits::default() };
     let Some(envelope) = tried(&call, program_context, &limits) else { return unverified() };
-    // A command that refuses to work without arguments and says so in JSON keeps to the contract.
+    // A command that rejects missing arguments in JSON conforms to the contract.
     let is_json = envelope.output.is_some() && envelope.status != Status::ContractError;
     match is_json {
         true => Check { id: "C5", outcome: Outcome::Pass, diagnostics: Vec::new() },
@@ -138,7 +138,7 @@ fn trial(package: &Arc<Package>, access: &Access, program_context: &ProgramConte
     }
 }
 
-/// Runs a command in a copy with its own state; `None` if the package cannot be copied, or is not what was approved.
+/// Runs a command in a copy with its own state. `None` if the package cannot be copied or differs from the approved one.
 fn tried(call: &Call, program_context: &ProgramContext, limits: &Limits) -> Option<Envelope> {
     if let Some(approved) = &call.access.content {
         let copy = call.copy(approved, StateIn::Copy, program_context).ok()?;
@@ -152,7 +152,7 @@ fn tried(call: &Call, program_context: &ProgramContext, limits: &Limits) -> Opti
         call.run_in(&root, program_context, limits)
     });
     if let Some(parent) = copy.parent() {
-        // What cannot be removed now lies with the scratch files and is in no one's way.
+        // A leftover copy lies harmlessly among the scratch files.
         let _ = fs::remove_dir_all(parent);
     }
     envelope

@@ -1,4 +1,4 @@
-//! Seeing to a person's confirmation: the one place that asks for it, for every caller (C-1.14).
+//! A person's confirmation, requested here for every caller (C-1.14).
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,39 +9,39 @@ use super::{Answer, Call, Confirmations, Fresh, ProgramContext, Refusal, Request
 use etude_invoke::Confirms;
 use etude_runtime::clock;
 
-/// Asks somebody who sits there. Blocks. Nothing is no answer: the question stays open.
+/// Asks a person who is present. Blocks. `None` leaves the question open.
 pub type Ask = Arc<dyn Fn(&Request, &Fresh) -> Option<Answer> + Send + Sync>;
 
-/// The person who can confirm a command, if there is one.
+/// Availability of a person who can confirm a command.
 #[derive(Clone)]
 pub enum Person {
-    /// There is no one: the question stays open.
+    /// No person: the question stays open.
     Unattended,
-    /// Somebody who is not here now.
+    /// A person who may answer later.
     Later,
-    /// Somebody who has just answered exactly this question with yes.
+    /// A person who has just confirmed exactly this command.
     HasConfirmed,
-    /// Somebody who can be asked.
+    /// A person who can be asked now.
     Here(Ask),
 }
 
-/// Why a command that needs confirmation does not run now.
+/// Reason why a command that needs confirmation does not run now.
 #[derive(Debug, Clone)]
 pub enum Unconfirmed {
-    /// A person has said no.
+    /// A person has denied the command.
     Denied(Refusal),
     /// A question to a person is open.
     Waiting {
-        /// The open question, with the id that an answer names.
+        /// The open question; answers refer to its id.
         request: Box<Request>,
-        /// Why an earlier answer does not count.
+        /// Reason why an earlier answer does not count.
         stale: Option<&'static str>,
-        /// What a person must see; nothing if no one can be.
+        /// Description and state for the person; empty if there is none.
         fresh: Fresh,
     },
-    /// The answer was to something else: another content, or a question of yesterday.
+    /// The confirmation is out of date: the content differs, or the question has expired.
     Stale,
-    /// The file of requests fails.
+    /// The file of requests cannot be used; the text says why.
     Broken(String),
 }
 
@@ -49,11 +49,11 @@ pub enum Unconfirmed {
 pub(super) struct Confirmation {
     pub(super) store: Confirmations,
     pub(super) call: Arc<Call>,
-    /// The content and the stdin that it is bound to.
+    /// Content, stdin and variables that the confirmation is bound to.
     pub(super) bound: Bound,
     pub(super) person: Person,
     pub(super) program_context: ProgramContext,
-    /// Why the call is not made.
+    /// The reason why the call is not made.
     pub(super) why: OnceLock<Unconfirmed>,
 }
 
@@ -68,7 +68,7 @@ impl Confirms for Confirmation {
             Unconfirmed::Stale => (ThrowKind::NotTrusted, "its confirmation no longer holds".to_owned()),
             Unconfirmed::Broken(why) => (ThrowKind::Environment, why.clone()),
         };
-        // A chain passes this once.
+        // A chain obtains a confirmation only once.
         let _ = self.why.set(why);
         Err(Throw::new(kind, "confirm", message))
     }
@@ -92,7 +92,7 @@ impl Confirmation {
                 Verdict::Waiting { request, stale } => (request, stale),
             };
             let answer = match &self.person {
-                // The gate that was opened for this very call has been answered.
+                // A person has answered the gate of this very call.
                 Person::HasConfirmed if std::mem::take(&mut has_confirmed) => {
                     let by = "the answer to the run's question".to_owned();
                     Answer { approved: true, by, at: clock::now_rfc3339(), reason: None }

@@ -1,4 +1,4 @@
-//! Confirmations: a person's answer to one command with exactly these arguments, of exactly this content, once (C-1.14).
+//! Confirmations: a person's one-time answer to one command with exact arguments and content (C-1.14).
 
 mod wire;
 
@@ -14,67 +14,67 @@ use super::{Call, Envelope, Fresh, RunEffect, Status};
 use crate::ledger::{Ledger, LedgerError};
 use etude_runtime::{clock, run_id};
 
-/// How long a request waits for an answer, and an answer for its command, in milliseconds.
+/// Lifetime of a request until its answer is used, in milliseconds.
 const LIFETIME_MS: i64 = 60 * 60 * 1_000;
 
-/// How long answers are remembered, in milliseconds: so long a command learns that an earlier answer does not count.
+/// Time for which answers are remembered after they expire, in milliseconds, so that a command can report a stale one.
 const MEMORY_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
 
-/// What ids of requests begin with.
+/// Prefix of request ids.
 const PREFIX: &str = "ask-";
 
-/// The requests of one user and their answers.
+/// The requests of one user, with their answers.
 #[derive(Debug, Clone)]
 pub struct Confirmations {
     requests: Ledger,
     log: Ledger,
 }
 
-/// A question whether a command may run, kept until it is answered or used up.
+/// A question about one command, kept until it is answered and used, or expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Random, and used once: an answer names it.
+    /// Random and unique; answers refer to it.
     pub id: String,
-    /// The slug of the package.
+    /// Slug of the package.
     pub slug: String,
-    /// The version of the package, as written in its contract.
+    /// Version of the package, as written in its contract.
     pub version: String,
-    /// The directory of the package, absolute.
+    /// Directory of the package, absolute.
     pub root: PathBuf,
-    /// The digest of the package's content: an answer counts for this content only.
+    /// Digest of the package's content: an answer counts for this content only.
     pub digest: String,
-    /// The declared path of the command.
+    /// Declared path of the command.
     pub command: String,
-    /// Everything that would be started.
+    /// The complete command line.
     pub argv: Vec<String>,
-    /// The SHA-256 digest of what stands on its stdin; `None`: nothing.
+    /// SHA-256 digest of the stdin; `None`: empty stdin.
     pub stdin: Option<String>,
-    /// The variables that the caller has added, with the SHA-256 digests of their values. Documents show the names: a
-    /// value may be a secret, and a digest gives a short one away.
+    /// Variables that the caller has added, with the SHA-256 digests of their values. Documents show only the names: a value
+    /// may be a secret, and the digest of a short value reveals it.
     pub env: BTreeMap<String, String>,
-    /// When it loses its force, in milliseconds since 1970.
+    /// Expiry time, in milliseconds since 1970.
     pub expires_ms: i64,
-    /// What a person has said.
+    /// The person's answer; `None`: open.
     pub answer: Option<Answer>,
-    /// The answer has been used.
+    /// True if the answer has been used.
     pub is_used: bool,
-    /// Which effect of a run has used it.
+    /// The effect of a run that has used the answer.
     used_by: Option<String>,
 }
 
-/// What an answer is bound to, besides the command and its arguments.
+/// Values that bind an answer, besides the command and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bound {
-    /// The digest of the package's content.
+    /// Digest of the package's content.
     pub digest: String,
-    /// The digest of what stands on stdin; `None`: nothing.
+    /// Digest of the stdin; `None`: empty stdin.
     pub stdin: Option<String>,
-    /// The variables that the caller has added, with the digests of their values.
+    /// Variables that the caller has added, with the digests of their values.
     pub env: BTreeMap<String, String>,
 }
 
 impl Bound {
-    /// A package with the content `digest`, the bytes on stdin, and the variables that the caller has added.
+    /// Binds an answer to the content `digest`, the bytes on stdin, and the variables that the caller has added.
     pub fn new(digest: impl Into<String>, stdin: Option<&[u8]>, env: BTreeMap<&str, &OsStr>) -> Self {
         let hash = |bytes: &[u8]| format!("sha256:{}", etude_core::digest::hex(&Sha256::digest(bytes)));
         Self {
@@ -85,48 +85,48 @@ impl Bound {
     }
 }
 
-/// What a person has said.
+/// A person's answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// Yes or no.
+    /// True for a confirmation, false for a denial.
     pub approved: bool,
     /// The person who answered, as the front end names them.
     pub by: String,
-    /// When, as RFC 3339 in UTC.
+    /// Time of the answer, RFC 3339 in UTC.
     pub at: String,
-    /// The person's words for a denial; `None`: none were given.
+    /// The person's reason for a denial; `None`: none was given.
     pub reason: Option<String>,
 }
 
-/// What the answers so far mean for a command.
+/// The decision about a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// A person has confirmed it; that is used up now.
+    /// A person has confirmed the command; the answer is now used.
     Confirmed(Answer),
-    /// A person has denied it; that is used up now.
+    /// A person has denied the command; the answer is now used.
     Denied(Answer),
     /// A question to a person is open.
     Waiting {
-        /// The open question, with the id that an answer names.
+        /// The open question; answers refer to its id.
         request: Box<Request>,
-        /// Why an earlier answer does not count.
+        /// Reason why an earlier answer does not count.
         stale: Option<&'static str>,
     },
 }
 
-/// An answer that was not taken.
+/// Reason why an answer was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
-    /// There is no such request.
+    /// The request does not exist.
     #[error("there is no request `{0}`")]
     Unknown(String),
-    /// Somebody was faster.
+    /// The request has been answered already.
     #[error("`{0}` has already been answered")]
     Answered(String),
-    /// It came too late.
+    /// The request has expired.
     #[error("`{0}` has expired; give the command again for a new request")]
     Expired(String),
-    /// The file of requests.
+    /// The file of requests cannot be used.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
@@ -138,16 +138,16 @@ impl Confirmations {
         Self { requests: ledger("confirmations.json"), log: ledger("confirmations.log") }
     }
 
-    /// True if `id` looks like that of a request.
+    /// True if `id` has the form of a request id.
     pub fn is_id(id: &str) -> bool {
         id.starts_with(PREFIX)
     }
 
-    /// Asks whether a command of a package with this content may run now, with this stdin. An answer is used up by that, but for the
-    /// same effect of a run: that is not another call, but this one done again after a crash.
+    /// Decides whether a command may run now, with this content and this stdin. The answer is used up, except for the same
+    /// effect of a run: that effect is repeated after a crash, and is not another call.
     ///
     /// # Errors
-    /// The file of requests.
+    /// The file of requests cannot be used.
     pub fn ask(&self, call: &Call, bound: &Bound, by: Option<&RunEffect>) -> Result<Verdict, LedgerError> {
         let now = clock::now_ms();
         self.change(|requests| {
@@ -173,28 +173,28 @@ impl Confirmations {
         .inspect(|verdict| self.note(call, verdict))
     }
 
-    /// True if a request for exactly this call waits for an answer, or was answered for this very effect.
+    /// True if a request for exactly this call is open or answered, or was answered for this very effect.
     ///
     /// # Errors
-    /// The file of requests.
+    /// The file of requests cannot be used.
     pub fn is_open(&self, call: &Call, bound: &Bound, by: Option<&RunEffect>) -> Result<bool, LedgerError> {
         let now = clock::now_ms();
         let requests = self.requests.read(wire::parse)?;
         Ok(requests.iter().any(|request| request.is_open(call, bound, by, now)))
     }
 
-    /// The request `id`, as it is now.
+    /// The current state of the request `id`.
     ///
     /// # Errors
-    /// The file of requests.
+    /// The file of requests cannot be used.
     pub fn find(&self, id: &str) -> Result<Option<Request>, LedgerError> {
         Ok(self.requests.read(wire::parse)?.into_iter().find(|request| request.id == id))
     }
 
-    /// Takes a person's answer.
+    /// Records a person's answer.
     ///
     /// # Errors
-    /// There is nothing to answer, or the file of requests.
+    /// No open request has this id, or the file of requests cannot be used.
     pub fn answer(&self, id: &str, answer: Answer) -> Result<Request, AnswerError> {
         let now = clock::now_ms();
         let answered = self.change(|requests| {
@@ -228,7 +228,7 @@ impl Confirmations {
         Ok(result)
     }
 
-    /// Keeps who decided what; that this fails is no reason to run what was denied, or the other way round.
+    /// Logs the decision. A failure to log must not change the decision.
     fn note(&self, call: &Call, verdict: &Verdict) {
         let (event, by) = match verdict {
             Verdict::Confirmed(answer) => ("confirmed", Some(&answer.by)),
@@ -282,7 +282,7 @@ impl Request {
         self.root == call.package.root && self.command == call.command
     }
 
-    /// It is for exactly this call of a package with the content `digest`, not used and not too old.
+    /// True if the request is for exactly this call with this content, is unused and has not expired.
     fn is_open(&self, call: &Call, bound: &Bound, by: Option<&RunEffect>, now: i64) -> bool {
         let own = Bound { digest: self.digest.clone(), stdin: self.stdin.clone(), env: self.env.clone() };
         let is_exact = own == *bound && self.argv == call.argv;
@@ -290,7 +290,7 @@ impl Request {
         self.is_about(call) && is_exact && (is_same || !self.is_used && self.expires_ms > now)
     }
 
-    /// The request as documents show it, with what a person should know.
+    /// The request as documents show it, with the facts for the person.
     pub fn document(&self, fresh: &Fresh) -> Value {
         let mut document = json!({
             "id": self.id,
@@ -318,7 +318,7 @@ impl Request {
 mod tests;
 
 impl Call {
-    /// The document that says what a command waits for.
+    /// The document of a command that waits for confirmation.
     pub fn waiting(&self, request: &Request, stale: Option<&str>, fresh: &Fresh) -> Envelope {
         let path = self.package.file();
         let stale = stale.map(|why| findings::not_confirmed_any_more(&path, &self.command, why));

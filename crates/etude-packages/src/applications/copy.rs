@@ -1,4 +1,4 @@
-//! Copies of packages and apps, to try something in without touching the state of their user.
+//! Copies of packages and apps, for trials that leave the user's state alone.
 
 use std::fs;
 use std::io;
@@ -8,10 +8,10 @@ use etude_spec::application::StatePaths;
 
 use super::{Catalog, Places};
 
-/// Copies `from` to `to`, but for what `is_left_out` names. `left` is how many bytes may still be copied.
+/// Copies `from` to `to`, except for paths selected by `is_left_out`. `left` is the remaining limit, in bytes.
 ///
 /// # Errors
-/// A file cannot be read or written, or there is too much.
+/// A file cannot be read or written, or the limit is exceeded.
 pub(super) fn copy_tree(from: &Path, to: &Path, left: &mut u64, is_left_out: &dyn Fn(&Path) -> bool) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -31,14 +31,14 @@ pub(super) fn copy_tree(from: &Path, to: &Path, left: &mut u64, is_left_out: &dy
     Ok(())
 }
 
-/// Most bytes of an app that are copied.
+/// Maximum size of a copied app, in bytes.
 const MAX_APP_BYTES: u64 = 512 << 20;
 
-/// Copies an app that has packages to `to`, without what they keep: the caller of the copy begins with fresh state and leaves
-/// the user's alone. `None` if it has no packages; nothing is copied then.
+/// Copies an app with packages to `to`, without their state: the copy starts with fresh state, and the user's state is left
+/// alone. `None` if the app has no packages; then nothing is copied.
 ///
 /// # Errors
-/// A file cannot be read or written, or there is too much.
+/// A file cannot be read or written, or the limit is exceeded.
 pub fn copy_without_state(app: &Path, to: &Path) -> io::Result<Option<PathBuf>> {
     let catalog = Catalog::discover(&Places { project: app, home: None, paths: &[] });
     let packages: Vec<(&Path, StatePaths)> = catalog

@@ -1,4 +1,4 @@
-//! The document about a command that was run, or was not (C-1.13).
+//! The result document of a command, whether it ran or not (C-1.13).
 
 use std::io::{self, Write};
 
@@ -7,52 +7,52 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 etude_core::words! {
-    /// What became of a command.
+    /// The status of a command.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Status {
-        /// It ended well and said what it should.
+        /// The command succeeded and printed what its contract requires.
         Succeeded = "succeeded",
-        /// It did not end well.
+        /// The command failed.
         Failed = "failed",
-        /// It ended well and did not keep to the contract.
+        /// The command succeeded but violated its contract.
         ContractError = "contract_error",
-        /// It took too long.
+        /// The command exceeded its time limit.
         TimedOut = "timed_out",
-        /// It was not started.
+        /// The command was not started.
         Refused = "refused",
-        /// It waits for a person.
+        /// The command waits for a person's confirmation.
         ConfirmationRequired = "confirmation_required",
     }
 }
 
-/// What became of a command, with everything about it.
+/// The result of a command, with all details.
 #[derive(Debug, Clone)]
 pub struct Envelope {
-    /// The state that the command ended in.
+    /// Status of the command.
     pub status: Status,
-    /// The slug of the package, as it was called.
+    /// Slug of the package, as it was called.
     pub slug: String,
-    /// The version of the package, as written in its contract; empty if the package was not found.
+    /// Version of the package, as written in its contract; empty if the package was not found.
     pub version: String,
-    /// The declared path of the command.
+    /// Declared path of the command.
     pub command: String,
-    /// Everything that was started, or would have been.
+    /// The complete command line, even if it was not started.
     pub argv: Vec<String>,
-    /// The exit status; `None` if there is none.
+    /// Exit status; `None` if the command has none.
     pub exit_code: Option<i32>,
-    /// The signal that ended it.
+    /// Name of the signal that ended the command.
     pub signal: Option<String>,
-    /// What it printed, as JSON.
+    /// Stdout as one JSON value.
     pub output: Option<Box<RawValue>>,
-    /// The beginning of what it printed, where that is no JSON.
+    /// Beginning of a stdout that is not JSON.
     pub stdout_head: Option<String>,
-    /// The end of what it wrote on stderr.
+    /// End of its stderr.
     pub stderr: String,
-    /// What to say about it.
+    /// Findings about the command.
     pub diagnostics: Vec<Diagnostic>,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub duration_ms: u64,
-    /// The request that waits for a person.
+    /// The open request for a person's confirmation.
     pub confirmation: Option<Value>,
 }
 
@@ -82,10 +82,10 @@ impl Envelope {
         }
     }
 
-    /// Writes the document as one line. The output is written as the command printed it: its numbers keep every digit.
+    /// Writes the document as one line. The output appears as the command printed it, so its numbers keep every digit.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Writing to `out` failed.
     pub fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let before = json!({
             "status": self.status.word(),
@@ -114,7 +114,7 @@ impl Envelope {
         let output = self.output.as_deref().map_or("null", RawValue::get);
         let open = before.strip_suffix('}').unwrap_or(&before);
         let rest = after.strip_prefix('{').unwrap_or(&after);
-        // A document is one line, however the command laid its answer out: line breaks in JSON stand between tokens only.
+        // A document is one line, however the command formats its output: line breaks in JSON only occur between tokens.
         writeln!(out, "{open},\"output\":{},{rest}", output.replace(['\n', '\r'], " "))
     }
 }

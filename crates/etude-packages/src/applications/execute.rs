@@ -1,4 +1,4 @@
-//! Running a command of a package, and what its end means (C-1.13).
+//! Execution of a command of a package, and its result (C-1.13).
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -23,25 +23,25 @@ use crate::deadline::Deadline;
 use crate::trust::{Content, Snapshot, StateIn, Store};
 use etude_runtime::run_id;
 
-/// Longest time for a command.
+/// Default time limit of a command.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Most bytes of stdout.
+/// Default limit of stdout, in bytes.
 pub const DEFAULT_OUTPUT: usize = 8 << 20;
 
-/// How much of an unusable output is shown, in characters.
+/// Shown length of an unusable output, in characters.
 const HEAD: usize = 2_000;
 
-/// What a command may take, and what is expected of it.
+/// Limits of a command, and requirements for its output.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Longest time before the command and its children are killed.
+    /// Time limit, after which the command and its children are killed.
     pub timeout: Duration,
-    /// Most bytes of stdout.
+    /// Maximum size of stdout, in bytes.
     pub output: usize,
-    /// Its output is text, not JSON.
+    /// True if the output is text, not JSON.
     pub is_text: bool,
-    /// An answer that does not fit its schema is a failure.
+    /// True if an output that does not match its schema is a failure.
     pub is_strict: bool,
 }
 
@@ -51,37 +51,37 @@ impl Default for Limits {
     }
 }
 
-/// What a command is started with.
+/// Environment of a command.
 #[derive(Debug, Clone, Default)]
 pub struct ProgramContext {
-    /// All variables that it inherits: a chosen few (C-1.13).
+    /// Variables that the command inherits: a small selection (C-1.13).
     pub environment: Vec<(OsString, OsString)>,
-    /// The names of those that the caller has added: a confirmation holds for their values.
+    /// Names of the variables that the caller has added: a confirmation covers their values.
     pub granted: Vec<String>,
-    /// The bytes on its stdin, passed unchanged; `None`: an empty stdin.
+    /// Bytes on stdin, passed unchanged; `None`: empty stdin.
     pub stdin: Option<Arc<[u8]>>,
     /// A directory for scratch files.
     pub scratch: PathBuf,
-    /// The token by which the caller stops the command.
+    /// Token with which the caller stops the command.
     pub cancel: Cancel,
-    /// The effect of a run that it is; `None` outside of runs.
+    /// The effect of a run that the command implements; `None` outside of runs.
     pub run_effect: Option<RunEffect>,
 }
 
 impl ProgramContext {
-    /// The variables that the caller has added, those with a value.
+    /// The variables that the caller has added, if they have a value.
     pub(super) fn granted(&self) -> BTreeMap<&str, &OsStr> {
         let value = |name: &str| self.environment.iter().rfind(|(known, _)| known == name).map(|(_, value)| &**value);
         self.granted.iter().filter_map(|name| Some((name.as_str(), value(name)?))).collect()
     }
 }
 
-/// An effect of a run: what a command that is done again after a crash must know itself by.
+/// An effect of a run, by which a command recognizes its repetition after a crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunEffect {
-    /// The id of the run that the command is called in.
+    /// Id of the run that calls the command.
     pub run_id: String,
-    /// The effect's idempotency key, without the run's id.
+    /// Idempotency key of the effect, without the run's id.
     pub key: String,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for RunEffect {
     }
 }
 
-/// A program that is to run, with everything that it needs.
+/// A program that is ready to run.
 pub(super) struct Program {
     host: ProcessHost,
     call: ProcessCall,
@@ -100,19 +100,19 @@ pub(super) struct Program {
     is_within_run: bool,
 }
 
-/// How a program ended.
+/// The end of a program.
 #[derive(Debug)]
 pub(super) struct Ran {
     pub(super) ended: Result<Bounded, Cancelled>,
-    /// Its time was over.
+    /// True if the time limit was exceeded.
     pub(super) is_over: bool,
     pub(super) took: Duration,
-    /// The program was started.
+    /// True if the program was started.
     pub(super) has_begun: bool,
 }
 
 impl Ran {
-    /// A program that was not started.
+    /// The end of a program that was not started.
     pub(super) fn not_started(exit: Exit) -> Self {
         let ended = Bounded { exit, stdout: Vec::new(), is_too_large: false, stderr: Stderr::default() };
         Self { ended: Ok(ended), is_over: false, took: Duration::ZERO, has_begun: false }
@@ -120,7 +120,7 @@ impl Ran {
 }
 
 impl Program {
-    /// Runs it. What it has left in the background ends with it; within a run, with the run. Blocks.
+    /// Runs the program. Its leftover processes are killed at its end; within a run, at the end of the run. Blocks.
     pub(super) fn run(&self) -> Ran {
         let begin = Instant::now();
         let deadline = Deadline::start(self.limits.timeout, &self.cancel);
@@ -135,18 +135,18 @@ impl Program {
 }
 
 impl Call {
-    /// Runs the command in `root`, the package's directory or a copy of it, as a measurement of the package: no one is
-    /// asked, and no layer sees it. Blocks.
+    /// Runs the command in `root`, the package's directory or a copy, as a test of the package: without confirmation and
+    /// without middleware. Blocks.
     pub(super) fn run_in(&self, root: &Path, program_context: &ProgramContext, limits: &Limits) -> Envelope {
         let ran = self.program(root, program_context, limits).run();
         self.envelope_of(ran, None, limits)
     }
 
-    /// Runs the command as it was approved or confirmed: an approved package from a private copy of what was approved, any
-    /// other in its place. `content` is what a confirmation was bound to. Blocks.
+    /// Runs the command as it was approved or confirmed: an approved package from a private copy of the approved content, any
+    /// other in its own directory. `content` is the content that a confirmation was bound to. Blocks.
     ///
     /// # Errors
-    /// The package has changed since; or what the command wrote cannot be kept.
+    /// The package has changed since, or the command's changes cannot be stored.
     pub(super) fn run_approved(
         &self,
         content: Option<&Content>,
@@ -155,7 +155,7 @@ impl Call {
         store: Option<&Store>,
     ) -> io::Result<Ran> {
         let Some(approved) = &self.access.content else {
-            // It needs no approval. What was confirmed must be what runs all the same.
+            // The package needs no approval, but the confirmed content must still be the one that runs.
             return match content {
                 Some(content) if self.package.content()? != *content => {
                     Err(io::Error::other("the package has changed since it was confirmed"))
@@ -179,7 +179,7 @@ impl Call {
         Ok(ran)
     }
 
-    /// A copy of the package with exactly the content that was approved.
+    /// A copy of the package with exactly the approved content.
     pub(super) fn copy(
         &self,
         approved: &Content,
@@ -191,8 +191,7 @@ impl Call {
             .map_err(io::Error::other)
     }
 
-    /// The arguments in `root`: where that is a copy, words of the entry that name a file of the package by its full path name
-    /// the copy's.
+    /// The command line for `root`. In a copy, words of the entry that are absolute paths into the package refer to the copy.
     fn argv_in(&self, root: &Path) -> Vec<String> {
         let of_entry = argv(&self.package.contract.entry, &self.command, &[]).len();
         let moved = |(n, word): (usize, &String)| match Path::new(word).strip_prefix(&self.package.root) {
@@ -202,7 +201,7 @@ impl Call {
         self.argv.iter().enumerate().map(moved).collect()
     }
 
-    /// Runs the command where it changes nothing but state: in a copy, if the package had to be approved. Blocks.
+    /// Runs the command without changing anything but state: in a copy, if the package needs approval. Blocks.
     pub(super) fn measure(&self, program_context: &ProgramContext, limits: &Limits) -> io::Result<Envelope> {
         let Some(approved) = &self.access.content else {
             return Ok(self.run_in(&self.package.root, program_context, limits));
@@ -241,12 +240,12 @@ impl Call {
         Program { host, call, cancel: program_context.cancel.clone(), limits: limits.clone(), is_within_run }
     }
 
-    /// What the command is called outside of its package.
+    /// Name of the command outside of its package.
     pub(super) fn name(&self) -> String {
         format!("{}/{}", self.package.contract.slug, self.command.replace(' ', "."))
     }
 
-    /// What the end of the command means. `fault` is what does not fit the schema of its answers.
+    /// The document about the end of the command. `fault` is the mismatch with the output schema.
     pub(super) fn envelope_of(&self, ran: Ran, fault: Option<&str>, limits: &Limits) -> Envelope {
         let mut envelope = match ran.ended {
             Ok(ended) => self.judged(ended, ran.has_begun, fault, limits),
@@ -267,7 +266,7 @@ impl Call {
         envelope
     }
 
-    /// The outcome matrix.
+    /// The outcome matrix of a command that was not abandoned.
     fn judged(&self, ended: Bounded, has_begun: bool, fault: Option<&str>, limits: &Limits) -> Envelope {
         let path = self.package.file();
         let mut envelope = self.envelope(Status::Failed, Vec::new());
@@ -334,7 +333,7 @@ impl Call {
     }
 }
 
-/// The only JSON value in what was printed; else why there is none.
+/// Stdout as exactly one JSON value, or the reason why it is not.
 fn one_value(stdout: &[u8]) -> Result<Box<RawValue>, String> {
     let text = std::str::from_utf8(stdout).map_err(|error| format!("byte {} is not UTF-8", error.valid_up_to()))?;
     let text = text.trim();
@@ -344,7 +343,7 @@ fn one_value(stdout: &[u8]) -> Result<Box<RawValue>, String> {
     serde_json::from_str::<&RawValue>(text).map(ToOwned::to_owned).map_err(|error| error.to_string())
 }
 
-/// What was printed as text, as JSON; without the line break at its end.
+/// Stdout as a JSON string, without the final line break.
 fn text_of(stdout: &[u8]) -> Result<Box<RawValue>, String> {
     let text = std::str::from_utf8(stdout).map_err(|error| format!("byte {} is not UTF-8", error.valid_up_to()))?;
     let text = text.strip_suffix('\n').map_or(text, |text| text.strip_suffix('\r').unwrap_or(text));

@@ -1,4 +1,4 @@
-//! The end of a command, as the middleware sees it and as its caller wants it.
+//! The result of a command, in the forms that middleware and callers need.
 
 use etude_core::outcome::{Exit, Stderr};
 use etude_core::tree;
@@ -7,9 +7,9 @@ use etude_invoke::{Form, OWN_MIDDLEWARE, refusal};
 use etude_process::{Bounded, Cancelled};
 use serde_json::Value;
 
-/// A command of an application.
+/// The form of a command of an application.
 pub(super) struct CommandForm {
-    /// Its output is text, not JSON.
+    /// True if the output is text, not JSON.
     pub(super) is_text: bool,
 }
 
@@ -36,7 +36,7 @@ impl Form for CommandForm {
     fn changed(&self, own: Option<Self::End>, outcome: Outcome) -> Self::End {
         let stderr = match (own, &outcome) {
             (Some(Err(given_up)), _) => return Err(given_up),
-            // What does not fit is shown as it is.
+            // An output that does not match its schema is shown as it is.
             (Some(Ok(end)), Err(throw))
                 if throw.kind == ThrowKind::Returns && OWN_MIDDLEWARE.contains(&throw.tool.as_str()) =>
             {

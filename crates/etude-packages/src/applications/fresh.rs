@@ -1,4 +1,4 @@
-//! The state of a package as it is now, for anyone who has to confirm a change of it (C-1.14, C-1.15).
+//! The current state of a package, for a person who must confirm a change of it (C-1.14, C-1.15).
 
 use std::io::Read;
 
@@ -10,24 +10,24 @@ use serde_json::{Value, json};
 use super::call::argv;
 use super::{Call, Limits, ProgramContext};
 
-/// Most bytes of a file that are shown.
+/// Shown length of a file, in bytes.
 const MAX_SHOWN: u64 = 16 * 1024;
 
-/// Most files that are shown.
+/// Maximum number of shown files.
 const MAX_FILES: usize = 4;
 
-/// What a person is shown before they confirm.
+/// The facts that a person sees before a confirmation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fresh {
-    /// What the contract says of the command.
+    /// The contract's description of the command.
     pub description: Option<String>,
-    /// The files that the contract describes as state, read now, and the answer of the command that shows it.
+    /// Current content of the state files in the contract, and the output of the state command.
     pub state: Vec<Value>,
 }
 
 impl Call {
-    /// Reads the state again. Files that the section on state names are read; a command runs only if the package has
-    /// named one for that (`metadata.stateCommand`).
+    /// Reads the current state: the files that the contract's section on state names, and the output of `metadata.stateCommand`
+    /// if the package declares that command.
     pub fn fresh(&self, program_context: &ProgramContext) -> Fresh {
         let text =
             crate::skills::body_of(&self.package.root.join(etude_spec::application::APP_FILE)).unwrap_or_default();
@@ -40,7 +40,7 @@ impl Call {
         if let Some(command) = self.package.contract.state_command() {
             let argv = argv(&self.package.contract.entry, command, &[]);
             let shows = Call { command: command.to_owned(), args: Vec::new(), argv, ..self.clone() };
-            // Not the effect that is asked about: it is called another name.
+            // The state command is not the effect in question, so it gets another name.
             let quiet = ProgramContext { stdin: None, run_effect: None, ..program_context.clone() };
             if let Ok(answer) = shows.measure(&quiet, &Limits::default()) {
                 let output = answer.output.and_then(|output| tree::of(output.get()).ok());

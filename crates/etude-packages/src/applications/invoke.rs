@@ -1,4 +1,4 @@
-//! A command of a package through its chain: a person's confirmation, the layers of the app, then the program.
+//! A command of a package in its chain: a person's confirmation, the app's middleware, then the program.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,44 +18,44 @@ use super::{Call, Confirmations, Envelope, Limits, Person, ProgramContext, Uncon
 use crate::trust::{Content, Store};
 use etude_invoke::{Checks, Confirms, Expected, Invocation, Invoker, Kind};
 
-/// With what a command is invoked.
+/// Settings for the invocation of a command.
 #[derive(Clone)]
 pub struct Invoking {
-    /// What it is started with.
+    /// Environment of the command.
     pub program_context: ProgramContext,
     /// Limits of time and output.
     pub limits: Limits,
-    /// The person who can confirm it, if there is one.
+    /// The person who can confirm the command.
     pub person: Person,
-    /// The state directory, which keeps confirmations.
+    /// The state directory, which stores confirmations.
     pub state_dir: PathBuf,
-    /// Where approvals are kept: the approval goes on for what the command itself writes below `app/`.
+    /// The store of approvals: the approval is extended to the command's own changes below `app/`.
     pub trust: Option<Store>,
-    /// Gives up the layers around it; the command itself has [`Surroundings::cancel`].
+    /// Abandons the middleware around the command; [`ProgramContext::cancel`] stops the command itself.
     pub given_up: CancellationToken,
 }
 
-/// The end of an invocation.
+/// The outcome of an invocation.
 #[derive(Debug)]
 pub enum Invoked {
-    /// It ran, or a layer refused it, or it could not be started.
+    /// The command ran, middleware refused it, or it could not be started.
     Ended(Box<Envelope>),
-    /// It has not been confirmed.
+    /// The command has not been confirmed.
     Unconfirmed(Unconfirmed),
 }
 
-/// What lies in the package of a call. All of it is read, which may take long.
+/// The content of a call's package. Reading all of it may take long.
 async fn content_of(call: &Arc<Call>) -> io::Result<Content> {
     let call = Arc::clone(call);
     tokio::task::spawn_blocking(move || call.package.content()).await.map_err(io::Error::other)?
 }
 
 impl Call {
-    /// Invokes the command.
+    /// Invokes the command through its chain.
     ///
     /// # Errors
-    /// The package cannot be read, so that there is nothing that a confirmation or an approval could be bound to; it is no
-    /// longer what was approved or confirmed; or what the command has changed cannot be kept.
+    /// The package cannot be read, so no confirmation or approval can be bound to it; it has changed since its approval or
+    /// confirmation; or the command's changes cannot be stored.
     pub async fn invoke(self, invoker: &Invoker, invoking: Invoking) -> io::Result<Invoked> {
         let call = Arc::new(self);
         let Invoking { program_context, limits, person, state_dir, trust, given_up } = invoking;
@@ -81,7 +81,7 @@ impl Call {
             ..Checks::default()
         };
         let (name, args) = (call.name(), Arc::new(json!({ "argv": call.argv })));
-        // Within a run the key is the effect's, so that two calls of one command are distinguished.
+        // Within a run, the key contains that of the effect, which distinguishes two calls of one command.
         let key = program_context
             .run_effect
             .as_ref()
@@ -97,12 +97,12 @@ impl Call {
                 let ran = own_call.run_approved(content.as_ref(), &program_context, &own_limits, trust.as_ref());
                 ran.unwrap_or_else(|why| {
                     let exit = Exit::NotStarted(why.to_string());
-                    // A chain makes one call.
+                    // A chain makes at most one call.
                     let _ = own_fault.set(why);
                     Ran::not_started(exit)
                 })
             });
-            // A thread that panicked is a command that was given up.
+            // A panic of the thread counts as an abandoned command.
             let Ok(ran) = work.await else { return Err(Cancelled::default()) };
             let _ = own_facts.set((ran.is_over, ran.took, ran.has_begun));
             ran.ended

@@ -1,4 +1,4 @@
-//! One package: its contract, and what its directories show (C-1.8, C-1.9).
+//! A package: its contract, and the findings about its directories (C-1.8, C-1.9).
 
 use std::fs;
 use std::io;
@@ -14,38 +14,38 @@ use super::Source;
 use crate::skills::{body_of, read_head};
 use crate::trust::{Approvals, Content, Kind, Manifest, Reading};
 
-/// A package that was found.
+/// A package on disk.
 #[derive(Debug, Clone)]
 pub struct Package {
-    /// What its `APP.md` says.
+    /// The contract in its `APP.md`.
     pub contract: Contract,
-    /// The kind of place that it was found in.
+    /// The kind of place in which the package was found.
     pub source: Source,
-    /// The place that was searched.
+    /// The searched place.
     pub scope: PathBuf,
-    /// Its directory, absolute and without links.
+    /// Directory of the package, absolute and without links.
     pub root: PathBuf,
-    /// Packages of the same slug that it hides.
+    /// Directories of hidden packages with the same slug.
     pub shadows: Vec<PathBuf>,
-    /// Everything that is wrong with it.
+    /// All findings about the package.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// What may be done with a package.
+/// The user's permissions for a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// It may be read.
+    /// The package may be read.
     pub activation: bool,
-    /// Its commands may run, each after its confirmation.
+    /// Commands may run, each after its confirmation.
     pub execution: bool,
-    /// The user wants nothing of it.
+    /// The user blocks the package.
     pub is_blocked: bool,
-    /// Its content, where that had to be looked at.
+    /// Content of the package, if the permission depends on it and the content can be approved.
     pub content: Option<Content>,
 }
 
 impl Access {
-    /// The word in documents (C-1.9).
+    /// The status word in documents (C-1.9).
     pub const fn word(&self) -> &'static str {
         match (self.is_blocked, self.activation) {
             (true, _) => "blocked",
@@ -56,7 +56,7 @@ impl Access {
 }
 
 impl Package {
-    /// Reads the package in `root`. Nothing in `app/` is opened.
+    /// Reads the package in `root`. No file in `app/` is opened.
     pub fn load(root: &Path, source: Source, scope: &Path) -> Self {
         let file = root.join(APP_FILE);
         let directory = root.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -81,17 +81,17 @@ impl Package {
         Self { contract, source, scope: scope.to_owned(), root: root.to_owned(), shadows: Vec::new(), diagnostics }
     }
 
-    /// The path of its `APP.md`.
+    /// Path of the `APP.md`.
     pub fn file(&self) -> String {
         self.root.join(APP_FILE).display().to_string()
     }
 
-    /// True if it can be activated and run.
+    /// True if the package can be activated and run.
     pub fn is_compatible(&self) -> bool {
         !self.diagnostics.iter().any(|fault| fault.severity == Severity::Error)
     }
 
-    /// What the user lets be done with it. The content of a package is looked at only where an approval depends on it.
+    /// The user's permissions for the package. Its content is read only if an approval depends on it.
     pub fn access(&self, approvals: &Approvals) -> Access {
         if approvals.is_blocked(&self.root) {
             return Access { activation: false, execution: false, is_blocked: true, content: None };
@@ -110,10 +110,10 @@ impl Package {
         }
     }
 
-    /// What is in the package now, with its texts, and the content that an approval is compared with.
+    /// The current content of the package with its texts, in the form that approvals are compared with.
     ///
     /// # Errors
-    /// It cannot be read or approved, or its `APP.md` is no longer the one that this package was read from.
+    /// The content cannot be read or approved, or the `APP.md` differs from the one that this package was read from.
     pub(crate) fn approved(&self) -> io::Result<(Manifest, Content)> {
         let state = StatePaths::new(&self.contract.state_paths());
         let is_text = |path: &Path| {
@@ -141,13 +141,13 @@ impl Package {
         }
     }
 
-    /// The words of the entry, as relative paths where they are some, modules of `-m` among them; `None` if it is a text
-    /// that something evaluates, so that no word says which files run.
+    /// The words of the entry, as relative paths if they are inside the package, and with modules of `-m`. `None` if the entry
+    /// is evaluated text, whose words do not show which files run.
     fn entry_words(&self) -> Option<Vec<String>> {
         let words = match etude_spec::command::parse(&self.contract.entry) {
             Ok(Command::Direct(words)) => words,
             Ok(_) => return None,
-            // An entry that is missing or no command is reported by `apps check`, and nothing runs it.
+            // `apps check` reports a missing or invalid entry, and nothing runs it.
             Err(_) => Vec::new(),
         };
         let program = words.first().and_then(|program| program.rsplit('/').next()).unwrap_or_default();
@@ -157,7 +157,7 @@ impl Package {
             "php" => 'r',
             _ => '\0',
         };
-        // Bundled options too, as in `sh -ec`. What follows the name of a script is for the script.
+        // Bundled options count as well, as in `sh -ec`. Options after the name of a script are for the script.
         let mut options = words.iter().skip(1).take_while(|word| word.starts_with('-'));
         if options.any(|word| word == "--eval" || !word.starts_with("--") && word.contains(text)) {
             return None;
@@ -170,7 +170,7 @@ impl Package {
         Some(paths)
     }
 
-    /// What the contract says of doing something later (C-1.15).
+    /// The contract's section on scheduling (C-1.15).
     ///
     /// # Errors
     /// Scheduling is not supported, or the contract names no command for it.
@@ -184,10 +184,10 @@ impl Package {
         found.ok_or_else(|| findings::scheduling_undocumented(&self.file()))
     }
 
-    /// The content that a confirmation is bound to. In a package that needs no approval links may lead anywhere.
+    /// The content that a confirmation is bound to. In a package without approval, links may lead anywhere.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The content cannot be read.
     pub fn content(&self) -> io::Result<Content> {
         let state = StatePaths::new(&self.contract.state_paths());
         Ok(Reading { state: Some(&state), ..Reading::default() }.read(&self.root)?.content())
@@ -202,19 +202,19 @@ impl Package {
     }
 }
 
-/// Where the `SKILL.md` of a short name lies.
+/// The location of the `SKILL.md` of a short name.
 enum SkillAt {
     /// In the package's `skills/`, at this path.
     Inside(PathBuf),
-    /// Elsewhere, by a link. It is never opened.
+    /// Outside, through a link. It is never opened.
     Outside,
-    /// There is none.
+    /// Missing.
     Nowhere,
 }
 
 fn skill_at(root: &Path, name: &str) -> SkillAt {
     let (skills, file) = (root.join("skills"), root.join("skills").join(name).join(SKILL_FILE));
-    // A link to a directory without a SKILL.md leads out as well.
+    // A link to a directory without a SKILL.md counts as outside, too.
     let inside = |path: &Path| fs::canonicalize(path).map(|real| real.starts_with(&skills));
     match (inside(&skills.join(name)), inside(&file)) {
         (Ok(false), _) | (_, Ok(false)) => SkillAt::Outside,
@@ -223,7 +223,7 @@ fn skill_at(root: &Path, name: &str) -> SkillAt {
     }
 }
 
-/// What the package's directories show: C2, C3, and the skills that are listed and those that are not.
+/// Findings about the package's directories: C2, C3, and listed and unlisted skills.
 fn directories(root: &Path, contract: &Contract, directory: &str) -> Vec<Diagnostic> {
     let path = root.join(APP_FILE).display().to_string();
     let mut found = Vec::new();
@@ -260,7 +260,7 @@ fn directories(root: &Path, contract: &Contract, directory: &str) -> Vec<Diagnos
     found
 }
 
-/// What speaks against a listed skill: it is skipped, or calls itself otherwise than its directory.
+/// Reasons why a listed skill is unusable: it must be skipped, or its name differs from its directory.
 fn of_skill(file: &Path, directory: &str) -> Vec<Diagnostic> {
     let shown = file.display().to_string();
     let read = match read_head(file) {
@@ -276,10 +276,10 @@ fn of_skill(file: &Path, directory: &str) -> Vec<Diagnostic> {
     }
 }
 
-/// The skill in the text of its `SKILL.md`.
+/// The skill in the text of a `SKILL.md`.
 ///
 /// # Errors
-/// It must be skipped: why, as warnings, because the package can be used without it (C-2.4).
+/// The skill must be skipped. The findings are warnings, because the package is usable without it (C-2.4).
 pub(super) fn skill_in(file: &Path, text: &[u8], directory: &str) -> Result<Skill, Vec<Diagnostic>> {
     usable(&Head::of(&file.display().to_string(), text), directory)
 }

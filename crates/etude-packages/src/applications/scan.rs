@@ -1,4 +1,4 @@
-//! Searching directories for packages, within bounds (C-1.7).
+//! The bounded search of directories for packages (C-1.7).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -9,18 +9,18 @@ use etude_spec::application::{APP_FILE, findings};
 
 use super::{Package, Source};
 
-/// How far below its root a package may lie.
+/// Maximum depth of a package below its root.
 const MAX_DEPTH: usize = 6;
 
-/// How many directories of a root are looked at.
+/// Maximum number of searched directories per root.
 const MAX_DIRECTORIES: usize = 2_000;
 
-/// Directories that hold no packages.
+/// Directories that are not searched.
 const SKIPPED: [&str; 4] = [".git", "node_modules", "target", ".venv"];
 
-/// Searches one root after the other. A package that several ways lead to counts once.
+/// Searches one root after the other. A package that is reachable in several ways counts once.
 pub(super) struct Scanner {
-    /// Where the user's packages lie, as named and as it is: they are the user's by whatever way they are found.
+    /// The root of the user's packages, as named and without links. A package below it is the user's, however it was found.
     of_user: Option<(PathBuf, PathBuf)>,
     seen: BTreeSet<PathBuf>,
     found: Vec<Package>,
@@ -28,20 +28,20 @@ pub(super) struct Scanner {
 }
 
 impl Scanner {
-    /// A scanner that knows the root of the user's packages.
+    /// A scanner that recognizes the user's packages below `of_user`.
     pub(super) fn new(of_user: Option<&Path>) -> Self {
         let of_user = of_user.and_then(|root| Some((root.to_owned(), fs::canonicalize(root).ok()?)));
         Self { of_user, seen: BTreeSet::new(), found: Vec::new(), diagnostics: Vec::new() }
     }
 
-    /// Looks at one directory, and not below it.
+    /// Checks one directory, without its subdirectories.
     pub(super) fn look_at(&mut self, directory: &Path, source: Source) {
         if let Ok(real) = fs::canonicalize(directory) {
             self.package(&real, source, directory);
         }
     }
 
-    /// Looks at a directory and below it.
+    /// Searches a directory and its subdirectories.
     pub(super) fn scan(&mut self, root: &Path, source: Source) {
         let Ok(real) = fs::canonicalize(root) else { return };
         let mut found = Vec::new();
@@ -74,7 +74,7 @@ impl Scanner {
         }
     }
 
-    /// Directories below `place`. A link counts if it stays below the root.
+    /// Directories in `place`. Links count if they stay below the root.
     fn children(&mut self, place: &Path, root: &Path) -> Vec<PathBuf> {
         let mut children = Vec::new();
         for entry in fs::read_dir(place).into_iter().flatten().flatten() {
@@ -99,6 +99,6 @@ impl Scanner {
 }
 
 fn is_package(place: &Path) -> bool {
-    // The entry is looked at, not the name: some file systems do not tell `app.md` from `APP.md`.
+    // The listed name counts, because some file systems do not distinguish `app.md` from `APP.md`.
     place.join(APP_FILE).is_file()
 }

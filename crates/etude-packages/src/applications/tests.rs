@@ -33,7 +33,7 @@ fn words(report: &Conformance) -> Vec<&'static str> {
     report.diagnostics.iter().filter_map(|fault| fault.name).collect()
 }
 
-/// C-1.6, AA-68: a directory without an APP.md fails C1 and says so once.
+/// C-1.6, AA-68: a directory without an APP.md fails C1 and reports it once.
 #[test]
 fn a_directory_without_an_app_file_fails_the_first_check() {
     for remove in ["APP.md", "."] {
@@ -58,8 +58,8 @@ fn a_directory_without_an_app_file_fails_the_first_check() {
     }
 }
 
-/// C-1.11, C-1.7: what lies in the user's root is the user's, also for anyone who works in the home, in that root or in the
-/// package; what lies elsewhere is of the project.
+/// C-1.11, C-1.7: packages in the user's root are the user's, even if the project is the home, that root or the package.
+/// Packages elsewhere belong to the project.
 #[test]
 fn packages_of_the_user_are_known_by_their_place() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -79,7 +79,7 @@ fn packages_of_the_user_are_known_by_their_place() {
     assert_eq!(found(&home.join("work")), (Source::Project, false));
 }
 
-/// C-2.4: a skill that the format says to skip is skipped in a package as well, with a finding in its record and its activation.
+/// C-2.4: a package skips an invalid skill as well, with a finding in its record and its activation.
 #[test]
 fn a_skill_that_cannot_be_read_is_skipped_with_a_finding() {
     for (text, word) in [
@@ -101,7 +101,7 @@ fn a_skill_that_cannot_be_read_is_skipped_with_a_finding() {
     }
 }
 
-/// C-3.6: an agent is not given a skill that opts out of models; a person who looks is.
+/// C-3.6: an agent does not get a skill that opts out of models; a person who reads it does.
 #[test]
 fn a_skill_that_opts_out_of_models_is_for_people() {
     let (_dir, root) = package();
@@ -116,7 +116,7 @@ fn a_skill_that_opts_out_of_models_is_for_people() {
     assert!(given(Invoker::Reader) && !given(Invoker::Agent));
 }
 
-/// C-1.17, AA-36: state that a command has written makes no other text of a second activation.
+/// C-1.17, AA-36: state that a command has written does not change the text of a second activation.
 #[test]
 fn state_is_no_resource_of_an_activation() {
     let (_dir, root) = package();
@@ -130,7 +130,7 @@ fn state_is_no_resource_of_an_activation() {
     assert_eq!(text(), first);
 }
 
-/// C-1.6: no finding of a package is in its report twice, whatever finds it.
+/// C-1.6: a report contains each finding once, whatever finds it.
 #[test]
 fn findings_are_reported_once() {
     let (_dir, root) = package();
@@ -148,7 +148,7 @@ fn findings_are_reported_once() {
     assert_eq!(texts.len(), all, "{texts:?}");
 }
 
-/// C-1.10, C-1.19: a link that leads out of `skills/` is an error, and what it leads to is never opened.
+/// C-1.10, C-1.19: a link that leads out of `skills/` is an error, and its target is never opened.
 #[cfg(unix)]
 #[test]
 fn a_skill_that_a_link_leads_out_to_is_refused() {

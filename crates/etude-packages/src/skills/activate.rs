@@ -1,4 +1,4 @@
-//! Activation: the body of one skill, as an agent or a person asks for it (C-2.7, C-3.5).
+//! Activation: the body of one skill, for an agent or a person (C-2.7, C-3.5).
 
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -13,44 +13,44 @@ use super::resources::resources;
 use super::{Compat, Entry, Scope, SkillCatalog, Trusted, read_head, trusted};
 use crate::trust::{Approvals, Snapshot};
 
-/// Most bytes of a body.
+/// Maximum size of a body, in bytes.
 const MAX_BODY_BYTES: u64 = 8 << 20;
 
-/// Most bytes before a body.
+/// Maximum size of the frontmatter before a body, in bytes.
 const MAX_HEAD_BYTES: u64 = 1 << 20;
 
-/// Who asks for a skill.
+/// The caller that activates a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invoker {
     /// A model, through the tool `activate_skill`.
     Agent,
-    /// A person who wants it run.
+    /// A person who runs the skill.
     User,
-    /// A person who looks at it: always allowed.
+    /// A person who reads the skill: always allowed.
     Reader,
 }
 
-/// How a skill is asked for.
+/// The options of an activation.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// A model or a person, who may invoke different skills.
+    /// The caller; models and people may invoke different skills.
     pub invoker: Invoker,
-    /// Which conventions hold for the body.
+    /// The conventions for the body.
     pub compat: Compat,
-    /// What was typed after its name.
+    /// The text that was typed after the skill's name.
     pub arguments: Option<&'a str>,
-    /// What the user has approved.
+    /// The user's approvals.
     pub trust: &'a Approvals,
     /// The project's directory.
     pub project_dir: &'a Path,
-    /// The conversation, for `${CLAUDE_SESSION_ID}`.
+    /// Id of the conversation, for `${CLAUDE_SESSION_ID}`.
     pub session_id: Option<&'a str>,
-    /// What runs injected commands; without it none runs.
+    /// Runs injected commands; `None`: none runs.
     pub shell: Option<&'a Shell>,
 }
 
 impl<'a> Request<'a> {
-    /// A person looks at a skill as it is.
+    /// A request of a person who reads a skill.
     pub fn new(trust: &'a Approvals) -> Self {
         Self {
             invoker: Invoker::Reader,
@@ -69,80 +69,80 @@ impl<'a> Request<'a> {
 pub struct Activation {
     /// The name by which it was activated.
     pub name: String,
-    /// Its body without the frontmatter, rendered as asked.
+    /// The body without the frontmatter, rendered as requested.
     pub body: String,
-    /// Its directory, absolute: relative paths in the body are relative to it.
+    /// Directory of the skill, absolute: relative paths in the body start there.
     pub directory: String,
-    /// Its files besides `SKILL.md`, relative to the directory. Their contents are not read.
+    /// Files besides `SKILL.md`, relative to the directory. Their contents are not read.
     pub resources: Vec<String>,
-    /// There are more files than are named.
+    /// True if more files exist than `resources` names.
     pub has_more: bool,
-    /// The tools that it may use without asking.
+    /// Tools that the skill may use without approval.
     pub allowed_tools: Option<Vec<String>>,
-    /// The tools that it takes away.
+    /// Tools that are unavailable while the skill is active.
     pub disallowed_tools: Vec<String>,
 }
 
 impl Activation {
-    /// The activation as an agent gets it. A second activation with the same text adds nothing: anyone who keeps the
-    /// conversation compares texts, and keeps them in a compaction (C-2.8).
+    /// The activation as an agent gets it. A second activation with the same text adds nothing: the owner of the conversation
+    /// compares texts, and keeps them in a compaction (C-2.8).
     pub fn text(&self) -> String {
         catalog::activation(&self.name, &self.body, &self.directory, &self.resources, self.has_more)
     }
 }
 
-/// Why a skill is not activated.
+/// Reason why a skill is not activated.
 #[derive(Debug, thiserror::Error)]
 pub enum ActivationError {
-    /// There is no skill of that name (C-2.7).
+    /// No skill has that name (C-2.7).
     #[error("there is no skill `{name}`{}; there are: {}", near.as_ref().map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default(), known.join(", "))]
     Unknown {
-        /// The name that was given.
+        /// The requested name.
         name: String,
-        /// The names that there are for the caller.
+        /// Names that the caller may use.
         known: Vec<String>,
-        /// The nearest of them.
+        /// The most similar one of `known`.
         near: Option<String>,
     },
-    /// Only people may invoke it.
+    /// Only people may invoke the skill.
     #[error("the skill `{0}` can be invoked by people only: ask the user to run it")]
     PeopleOnly(String),
-    /// Only agents may invoke it.
+    /// Only agents may invoke the skill.
     #[error("the skill `{0}` is background knowledge for agents and cannot be run by name")]
     AgentsOnly(String),
-    /// It lies in a project that no one trusts.
+    /// The skill lies in an untrusted project.
     #[error("the skill `{name}` lies in a project that is not trusted; after a look at it: etude trust {}", directory.display())]
     NotTrusted {
-        /// The name of the skill that was refused.
+        /// Name of the refused skill.
         name: String,
         /// The directory that the user may trust.
         directory: std::path::PathBuf,
     },
-    /// It cannot be read (any more).
+    /// The skill cannot be read, or cannot be read any more.
     #[error("the skill `{name}` cannot be read: {why}")]
     Unreadable {
-        /// The name of the skill that cannot be read.
+        /// Name of the skill.
         name: String,
         /// The error of the file system or of the frontmatter, as a sentence fragment.
         why: String,
     },
-    /// A command in its body failed, so nothing of it is given (C-3.4).
+    /// A command in the body failed, so the activation failed (C-3.4).
     #[error("the skill `{name}` was given up: its command `{command}` {why}")]
     Command {
-        /// The name of the skill that was given up.
+        /// Name of the skill.
         name: String,
-        /// The command, with arguments put in.
+        /// The command, with its arguments inserted.
         command: String,
-        /// The end of the command, to follow it in a sentence.
+        /// The end of the command, as the predicate of a sentence.
         why: String,
     },
 }
 
 impl SkillCatalog {
-    /// Activates a skill: reads its file as it is now, and renders its body.
+    /// Activates a skill: reads the current content of its file, and renders the body.
     ///
     /// # Errors
-    /// It is not there, may not be invoked by the caller, cannot be read, or one of its commands failed.
+    /// The skill does not exist, the caller may not invoke it, it cannot be read, or one of its commands failed.
     pub fn activate(&self, name: &str, request: &Request<'_>) -> Result<Activation, ActivationError> {
         let Some(entry) = self.find(name) else { return Err(self.unknown(name, request)) };
         let trusted = match request.invoker {
@@ -177,7 +177,7 @@ impl SkillCatalog {
             Compat::ClaudeCode => rendered(entry, &body, &directory, request)?,
         };
         let (resources, has_more) = resources(&entry.directory, &|path| path != SKILL_FILE);
-        // The file may have changed since the catalog was made.
+        // The file may have changed since the discovery.
         let now = current(entry, &text).unwrap_or_else(|| entry.skill.clone());
         let in_rule = |tool: String| match request.compat {
             Compat::Spec => tool,
@@ -212,12 +212,12 @@ fn current(entry: &Entry, text: &[u8]) -> Option<etude_spec::skill::Skill> {
     read(&head, directory, Profile::Lenient).skill
 }
 
-/// What comes after the frontmatter of the file at `location`.
+/// The text after the frontmatter of the file at `location`.
 pub(crate) fn body_of(location: &Path) -> Result<String, String> {
     body_in(&location.display().to_string(), &text_of(location)?)
 }
 
-/// What comes after the frontmatter of a text.
+/// The text after the frontmatter of `text`.
 pub(crate) fn body_in(path: &str, text: &[u8]) -> Result<String, String> {
     let body = text.get(Head::of(path, text).body..).unwrap_or_default();
     if body.len() as u64 > MAX_BODY_BYTES {
@@ -226,7 +226,7 @@ pub(crate) fn body_in(path: &str, text: &[u8]) -> Result<String, String> {
     String::from_utf8(body.to_vec()).map_err(|_| "its body is not UTF-8".to_owned())
 }
 
-/// A regular file as it is now.
+/// The current content of a regular file.
 pub(crate) fn text_of(location: &Path) -> Result<Vec<u8>, String> {
     let read = || {
         let (_, mut file) = read_head(location)?;
@@ -238,7 +238,7 @@ pub(crate) fn text_of(location: &Path) -> Result<Vec<u8>, String> {
     read().map_err(|error: std::io::Error| error.to_string())
 }
 
-/// The body with arguments, variables and the output of commands put in.
+/// The body with arguments, variables and outputs of commands inserted.
 fn rendered(entry: &Entry, body: &str, directory: &str, request: &Request<'_>) -> Result<String, ActivationError> {
     let project_dir = request.project_dir.display().to_string();
     let extensions = &entry.skill.extensions;
@@ -255,12 +255,12 @@ fn rendered(entry: &Entry, body: &str, directory: &str, request: &Request<'_>) -
     };
     let pieces = render(body, directory);
     let has_commands = pieces.iter().any(|piece| matches!(piece, Piece::Command(_)));
-    // To know whether a skill is what was approved costs a look at all of its files.
+    // Comparing a skill with its approval means reading all of its files.
     let approved = match request.shell.filter(|_| has_commands) {
         Some(shell) => approved_copy(entry, body, request, shell).map(|copy| (shell, copy)),
         None => None,
     };
-    // A command that names a file of the skill runs the file that was approved; the text names the skill's directory.
+    // Commands run the approved files of the skill; the text names the skill's directory.
     let own = with_own_files(body, &entry.directory, request.project_dir);
     let commands = approved.as_ref().map(|(_, copy)| render(&own, &copy.root().display().to_string()));
     let mut commands = commands.into_iter().flatten().filter(|piece| matches!(piece, Piece::Command(_)));
@@ -286,8 +286,8 @@ fn rendered(entry: &Entry, body: &str, directory: &str, request: &Request<'_>) -
     Ok(out)
 }
 
-/// The body with `${CLAUDE_SKILL_DIR}` wherever the directory of the skill is written by way of the project's: both mean files
-/// that were approved. Other files of the project are whatever they are when a command runs.
+/// The body with `${CLAUDE_SKILL_DIR}` in place of the skill's path below the project's directory, so that both refer to
+/// approved files. Other files of the project are used as they are when a command runs.
 fn with_own_files(body: &str, skill: &Path, project: &Path) -> String {
     let real = project.canonicalize();
     let Some(below) =
@@ -309,7 +309,7 @@ fn with_own_files(body: &str, skill: &Path, project: &Path) -> String {
     out + rest
 }
 
-/// A copy of the skill as it was approved for execution; `None` if it was not, or has changed, or has another body.
+/// A copy of the skill as it was approved for execution. `None` if it is not approved, has changed, or has another body.
 fn approved_copy(entry: &Entry, body: &str, request: &Request<'_>, shell: &Shell) -> Option<Snapshot> {
     let (place, content) = request.trust.executable(&entry.directory)?;
     let copy = Snapshot::take(place, content, None, &shell.scratch).ok()?;
@@ -317,7 +317,7 @@ fn approved_copy(entry: &Entry, body: &str, request: &Request<'_>, shell: &Shell
 }
 
 impl Entry {
-    /// True if nothing has to be approved before agents know of it.
+    /// True if agents may see the skill without an approval.
     pub fn is_users_own(&self) -> bool {
         self.scope == Scope::User
     }
@@ -327,7 +327,7 @@ impl Entry {
 mod tests {
     use super::*;
 
-    /// C-3.4: a skill that names its own files by way of the project runs those that were approved, and only those.
+    /// C-3.4: a skill that names its own files through the project's directory runs the approved ones, and only those.
     #[test]
     fn own_files_are_found_by_way_of_the_project() {
         let own = |body: &str| with_own_files(body, Path::new("/p/.claude/skills/x"), Path::new("/p"));

@@ -1,4 +1,4 @@
-//! `skill check`: one skill, with everything that is wrong with it (C-2.9).
+//! The command `skill check`: one skill with all its faults (C-2.9).
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,21 +9,21 @@ use etude_spec::{Diagnostic, Severity};
 
 use super::read_head;
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Debug, Clone)]
 pub struct Checked {
-    /// True if the profile has nothing against it.
+    /// True if the profile finds no error.
     pub is_valid: bool,
     /// The skill, with every part that could be read.
     pub skill: Option<Skill>,
-    /// Everything that is wrong.
+    /// All findings about the skill.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Checks the skill at `path`: its directory, or its file.
+/// Checks the skill at `path`, its directory or its file.
 ///
 /// # Errors
-/// There is nothing at `path`.
+/// Nothing exists at `path`.
 pub fn check(path: &Path, profile: Profile) -> io::Result<Checked> {
     let (file, directory) = locate(path)?;
     let shown = file.display().to_string();
@@ -47,7 +47,7 @@ pub fn check(path: &Path, profile: Profile) -> io::Result<Checked> {
     Ok(Checked { is_valid, skill, diagnostics })
 }
 
-/// The file of the skill at `path`, and the directory that names it. A link counts where it stands.
+/// The file of the skill at `path`, and the directory that must match its name. A link keeps its own path.
 fn locate(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     if !fs::symlink_metadata(path)?.is_dir() && !fs::metadata(path).is_ok_and(|meta| meta.is_dir()) {
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -62,7 +62,7 @@ fn locate(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     Ok((file, directory))
 }
 
-/// A directory by a path that ends in its name: `.` and `..` have none.
+/// The directory as a path that ends in its name: `.` and `..` are resolved.
 fn named(directory: &Path) -> io::Result<PathBuf> {
     match directory.components().next_back() {
         Some(std::path::Component::Normal(_)) => std::path::absolute(directory),
@@ -80,7 +80,7 @@ fn decode(file: &mut fs::File, from: u64, shown: &str) -> Result<(), Box<Diagnos
         let filled = kept + got;
         let valid = match std::str::from_utf8(&buffer[..filled]) {
             Ok(_) => filled,
-            // A character may be cut at the end of what was read.
+            // A character may be cut at the end of the buffer.
             Err(error) if error.error_len().is_none() && got > 0 => error.valid_up_to(),
             Err(error) => return Err(Box::new(findings::body_not_utf8(shown, at + error.valid_up_to() as u64))),
         };

@@ -1,4 +1,4 @@
-//! Commands in the body of a skill, whose output stands in their place (C-3.4).
+//! Commands in the body of a skill, which are replaced by their output (C-3.4).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,33 +11,33 @@ use etude_spec::skill::claude;
 
 use crate::deadline::Deadline;
 
-/// Longest time for one command.
+/// Time limit of one command.
 const TIME: Duration = Duration::from_secs(120);
 
-/// Most bytes of output that stand in a body.
+/// Maximum length of a command's output in the body, in bytes.
 const MAX_OUTPUT: usize = 30_000;
 
-/// Both streams go to one pipe, so that their order is kept.
+/// Sends both streams to one pipe, which keeps their order.
 const MERGED: &str = r#"exec 1>&2; if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; fi; exec sh -c "$1""#;
 
-/// Runs injected commands. They run in the user's directory and with the user's rights: only for skills that are
-/// approved for execution.
+/// Runs injected commands in the user's directory and with the user's rights, so only for skills that are approved for
+/// execution.
 #[derive(Debug, Clone)]
 pub struct Shell {
-    /// The host; its app directory is where commands run.
+    /// The host, whose app directory is the working directory of commands.
     pub host: Arc<ProcessHost>,
-    /// Where commands run, for messages.
+    /// Working directory of commands, for messages.
     pub directory: PathBuf,
     /// A directory for copies of approved skills.
     pub scratch: PathBuf,
-    /// Gives up a command that is running.
+    /// Cancels a running command.
     pub cancel: Cancel,
 }
 
-/// What a command came to.
+/// The result of a command.
 pub(super) enum Injected {
     Output(String),
-    /// Why the whole activation is given up.
+    /// Reason why the whole activation fails.
     Failed(String),
 }
 
@@ -82,7 +82,7 @@ impl Shell {
     }
 }
 
-/// What a command printed, without the line break at its end.
+/// The output of a command, without the final line break.
 fn shown(printed: &[u8]) -> String {
     let text = String::from_utf8_lossy(&printed[..printed.len().min(MAX_OUTPUT)]);
     let mut text = text.trim_end_matches(['\n', '\r']).to_owned();

@@ -1,18 +1,18 @@
-//! The files of a skill or package, by name (C-2.7). None of them is opened.
+//! Files of a skill or package, by name (C-2.7). None of them is opened.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use etude_spec::skill::catalog::MAX_RESOURCES;
 
-/// Directories whose files no one needs to know of.
+/// Directories whose files are not listed.
 const SKIPPED: [&str; 4] = [".git", "node_modules", "__pycache__", ".venv"];
 
-/// How many entries are looked at.
+/// Maximum number of directory entries that are examined.
 const MAX_ENTRIES: usize = 5_000;
 
-/// The regular files below `dir` for which `is_wanted` holds, as relative paths with `/`, in order; and whether there are
-/// more than are named.
+/// The regular files below `dir` that `is_wanted` accepts, as sorted relative paths with `/`. The second value is true if there
+/// are more.
 pub(crate) fn resources(dir: &Path, is_wanted: &dyn Fn(&str) -> bool) -> (Vec<String>, bool) {
     let (mut found, mut looked_at, mut more) = (Vec::new(), 0, false);
     let mut queue = VecDeque::from([(dir.to_owned(), String::new())]);

@@ -1,4 +1,4 @@
-//! The directories that skills lie in (C-2.6, part 4).
+//! Directories that contain skills (C-2.6, part 4).
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use etude_spec::skill::ROOTS;
 
 use super::{Compat, Places, Scope};
 
-/// Every place to look, the first one first.
+/// All directories to search, in order of precedence.
 pub(super) fn roots(places: &Places<'_>) -> Vec<(Scope, PathBuf)> {
     let start = std::path::absolute(places.start).unwrap_or_else(|_| places.start.to_owned());
     let home = places.home.map(|home| std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()));
@@ -21,7 +21,7 @@ pub(super) fn roots(places: &Places<'_>) -> Vec<(Scope, PathBuf)> {
     }
 }
 
-/// `start` and its ancestors up to the root of the repository, nearest first; without a repository `start` alone.
+/// `start` and its ancestors up to the root of the repository, nearest first; without a repository only `start`.
 pub(crate) fn project_dirs(start: &Path) -> Vec<PathBuf> {
     let is_root = |dir: &Path| dir.join(".git").exists();
     match start.ancestors().position(is_root) {

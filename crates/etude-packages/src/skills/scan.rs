@@ -1,4 +1,4 @@
-//! Searching directories for skills, within bounds (C-2.6).
+//! The bounded search of directories for skills (C-2.6).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
@@ -12,19 +12,19 @@ use etude_spec::skill::{self, Profile, SKILL_FILE, claude, findings};
 
 use super::{Compat, Entry, Scope};
 
-/// How far below its root a skill may lie.
+/// Maximum depth of a skill below its root.
 const MAX_DEPTH: usize = 6;
 
-/// How many directories of a root are looked at that are no skills.
+/// Maximum number of searched directories per root, not counting skills.
 const MAX_DIRECTORIES: usize = 2_000;
 
-/// Directories that are never looked into.
+/// Directories that are not searched.
 const SKIPPED: [&str; 2] = [".git", "node_modules"];
 
-/// How much of a file is read at first, in bytes: most frontmatter is shorter.
+/// Number of bytes to read of a file at first: most frontmatter is shorter.
 const FIRST_READ: usize = 4 * 1024;
 
-/// Searches one root after the other. A directory that several ways lead to counts once.
+/// Searches one root after the other. A directory that is reachable in several ways counts once.
 pub(super) struct Scanner {
     compat: Compat,
     seen: BTreeSet<PathBuf>,
@@ -33,11 +33,11 @@ pub(super) struct Scanner {
     diagnostics: Vec<Diagnostic>,
 }
 
-/// A directory that must be looked at.
+/// A directory to search.
 struct Place {
-    /// The way it was found.
+    /// Path with the links that led to it.
     path: PathBuf,
-    /// Without links.
+    /// Path without links.
     real: PathBuf,
     depth: usize,
 }
@@ -50,7 +50,7 @@ impl Scanner {
     pub(super) fn scan(&mut self, root: &Path, scope: Scope) {
         let Ok(real) = fs::canonicalize(root) else { return };
         let mut queue = VecDeque::from([Place { path: root.to_owned(), real, depth: 0 }]);
-        // Links come last: what they lead to is named by the directory that it really is, if that lies here, too.
+        // Links come last: if their target lies here as well, it is listed under its real path.
         let mut links = VecDeque::new();
         let (mut looked_at, mut too_deep) = (0, None);
         while let Some(place) = queue.pop_front().or_else(|| self.follow(&mut links)) {
@@ -91,13 +91,13 @@ impl Scanner {
         None
     }
 
-    /// Directories below `place` with their names in order, and whether they are links.
+    /// Names of the directories and links in `place`, sorted. The second value is true for links.
     fn children(&mut self, place: &Place) -> Vec<(std::ffi::OsString, bool)> {
         let mut children = Vec::new();
         for entry in fs::read_dir(&place.path).into_iter().flatten().flatten() {
             let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
             if kind.is_symlink() && name == SKILL_FILE && place.depth > 0 {
-                // It did not open.
+                // The link could not be opened.
                 self.dangling.push(entry.path());
             } else if (kind.is_dir() || kind.is_symlink()) && !SKIPPED.iter().any(|skipped| name == *skipped) {
                 children.push((name, kind.is_symlink()));
@@ -107,7 +107,7 @@ impl Scanner {
         children
     }
 
-    /// Reads the skill that `place` is; false if it is none.
+    /// Reads the skill in `place`; false if it does not contain one.
     fn skill(&mut self, place: &Place, scope: Scope) -> bool {
         let location = place.path.join(SKILL_FILE);
         let shown = location.display().to_string();
@@ -141,7 +141,7 @@ impl Scanner {
     }
 }
 
-/// Claude Code loads a skill by its body where its frontmatter says nothing usable (C-3.1).
+/// Claude Code loads a skill by its body if its frontmatter is not usable (C-3.1).
 fn bodily(head: &Head, file: &mut File, directory: &str) -> Option<skill::Skill> {
     let mut bytes = Vec::new();
     io::Seek::seek(file, io::SeekFrom::Start(head.body as u64)).ok()?;
@@ -150,7 +150,7 @@ fn bodily(head: &Head, file: &mut File, directory: &str) -> Option<skill::Skill>
     Some(skill::Skill { name: skill::normalized(directory), description, ..skill::Skill::default() })
 }
 
-/// True if `skill` was read from this text, with the frontmatter or without.
+/// True if `skill` was read from this text, with or without frontmatter.
 pub(super) fn is_read_from(skill: &skill::Skill, bytes: &[u8], directory: &Path) -> bool {
     let Some(name) = directory.file_name().and_then(|name| name.to_str()) else { return false };
     let head = Head::of("", bytes);
@@ -164,10 +164,10 @@ pub(super) fn is_read_from(skill: &skill::Skill, bytes: &[u8], directory: &Path)
     }
 }
 
-/// The frontmatter of a regular file, read without its body, and the open file.
+/// Reads the frontmatter of a regular file, without its body. Also returns the open file.
 ///
 /// # Errors
-/// It cannot be read, or is no regular file.
+/// The file cannot be read, or is not a regular file.
 pub fn read_head(path: &Path) -> io::Result<(Head, File)> {
     let mut file = regular::open(path)?;
     let meta = file.metadata()?;

@@ -4,7 +4,7 @@ use super::*;
 use crate::approve::{Grants, approve};
 use crate::trust::Store;
 
-/// A home and a project below one directory.
+/// A home directory and a project, in one temporary directory.
 struct World {
     root: tempfile::TempDir,
 }
@@ -44,7 +44,7 @@ fn names<'a>(entries: impl Iterator<Item = &'a Entry>) -> Vec<&'a str> {
     entries.map(|entry| entry.skill.name.as_str()).collect()
 }
 
-/// C-2.6: the project comes first, and says what it hides; Claude Code turns that round.
+/// C-2.6: the project's skill comes first and names the one that it hides; Claude Code reverses the order.
 #[test]
 fn the_nearer_skill_wins_and_names_the_other() {
     let world = World::new();
@@ -57,7 +57,7 @@ fn the_nearer_skill_wins_and_names_the_other() {
     assert_eq!(world.catalog(Compat::ClaudeCode).find("tidy").expect("found").directory, user);
 }
 
-/// an agent is not offered the skill that it follows, by whichever way that was found.
+/// an agent does not see the skill that it follows, however that was found.
 #[test]
 fn an_agent_sees_other_skills_than_its_own() {
     let world = World::new();
@@ -70,7 +70,7 @@ fn an_agent_sees_other_skills_than_its_own() {
     }
 }
 
-/// C-0.4: agents see what is the user's own, and of a project what is trusted; people see everything.
+/// C-0.4: agents see the user's own skills and trusted ones of a project; people see all.
 #[test]
 fn agents_see_trusted_skills_only() {
     let world = World::new();
@@ -93,7 +93,7 @@ fn agents_see_trusted_skills_only() {
     assert!(matches!(mine, Err(ActivationError::PeopleOnly(_))));
 }
 
-/// C-2.7: an activation reads the file as it is now, names files, and reads none of them.
+/// C-2.7: an activation reads the current file, names its resources, and opens none of them.
 #[test]
 fn an_activation_is_body_directory_and_names() {
     let world = World::new();
@@ -113,7 +113,7 @@ fn an_activation_is_body_directory_and_names() {
     assert!(matches!(as_user, Err(ActivationError::AgentsOnly(_))));
 }
 
-/// C-2.6: bounds of a search, and what is never looked into.
+/// C-2.6: a search is bounded and skips some directories.
 #[test]
 fn a_search_is_bounded() {
     let world = World::new();
@@ -126,7 +126,7 @@ fn a_search_is_bounded() {
     assert_eq!(catalog.diagnostics()[0].name, Some("SK_TOO_DEEP"));
 }
 
-/// C-3.1: Claude Code loads a skill whose frontmatter says nothing usable by its body.
+/// C-3.1: Claude Code loads a skill by its body if its frontmatter is not usable.
 #[test]
 fn claude_code_describes_a_skill_by_its_first_paragraph() {
     let world = World::new();

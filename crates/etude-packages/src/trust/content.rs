@@ -12,14 +12,15 @@ use super::manifest::Reading;
 /// Two hashes over the content of a package or skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {
-    /// What only its author changes: of a package all but `app/`.
+    /// Hash of the part that only the author changes: of a package all but `app/`.
     pub contract: String,
-    /// What its own commands may change: `app/` without its state. Of no files for a skill without `app/`.
+    /// Hash of the part that the package's own commands may change: `app/` without its state. For a skill without `app/`, a
+    /// hash of no files.
     pub payload: String,
 }
 
 impl Content {
-    /// Both as one: `sha256:…`.
+    /// Both hashes combined: `sha256:…`.
     pub fn digest(&self) -> String {
         let mut hasher = Sha256::new();
         hasher.update(self.contract.as_bytes());
@@ -29,19 +30,19 @@ impl Content {
     }
 }
 
-/// The content of a package: everything in its directory but `.git` and its state, which is below `app/state`, `app/data`
+/// The content of a package: everything in its directory except `.git` and its state, which lies below `app/state`, `app/data`
 /// and the globs `state_paths`.
 ///
 /// # Errors
-/// It cannot be read, is too large, or holds something that cannot be hashed.
+/// The content cannot be read, is too large, or contains an entry that cannot be hashed.
 pub fn of_package(root: &Path, state_paths: &[String]) -> io::Result<Content> {
     Reading { state: Some(&StatePaths::new(state_paths)), ..Reading::default() }.read(root)?.approvable()
 }
 
-/// The content of everything below `root` but `.git`.
+/// The content of everything below `root` except `.git`.
 ///
 /// # Errors
-/// It cannot be read, is too large, or holds something that cannot be hashed.
+/// The content cannot be read, is too large, or contains an entry that cannot be hashed.
 pub fn of_tree(root: &Path) -> io::Result<Content> {
     Reading::default().read(root)?.approvable()
 }

@@ -1,4 +1,4 @@
-//! Random edits of an approved package: whatever changes outside its state ends the approval until it is undone (C-1.11).
+//! Random edits of an approved package: any change outside its state ends the approval until it is undone (C-1.11).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,13 +12,13 @@ use super::*;
 use crate::applications::{Package, Source};
 use crate::approve::{Grants, approve};
 
-/// How many edits are made.
+/// Number of edits.
 const EDITS: usize = 2_000;
 
-/// After every Nth of them a copy is made, too, and the edit is undone with a check.
+/// Interval of edits after which a copy is made as well, and the undone edit is checked.
 const COPIES: usize = 10;
 
-/// A sequence of numbers that is the same in every run.
+/// A reproducible sequence of numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -28,7 +28,7 @@ impl Numbers {
     }
 }
 
-/// One entry, as anybody sees it.
+/// One directory entry, read independently of the code under test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
     Directory(u32),
@@ -37,7 +37,7 @@ enum Seen {
     Other,
 }
 
-/// Everything below a place, by a walk of its own.
+/// Everything below a directory, by a separate walk.
 fn seen(root: &Path) -> BTreeMap<PathBuf, Seen> {
     let (mut all, mut left) = (BTreeMap::new(), vec![PathBuf::new()]);
     while let Some(path) = left.pop() {
@@ -60,7 +60,7 @@ fn seen(root: &Path) -> BTreeMap<PathBuf, Seen> {
     all
 }
 
-/// Without what may change: state and `.git`.
+/// The entries that must not change: all but state and `.git`.
 fn outside_state(all: &BTreeMap<PathBuf, Seen>) -> BTreeMap<PathBuf, Seen> {
     let is_free = |path: &Path| {
         ["app/state", "app/data", "app/cache"].iter().any(|state| path.starts_with(state))
@@ -93,7 +93,7 @@ fn restore(root: &Path, all: &BTreeMap<PathBuf, Seen>) {
     }
 }
 
-/// Changes something; what fails changes nothing.
+/// Makes a random change; a failed one changes nothing.
 fn edit(root: &Path, numbers: &mut Numbers) -> String {
     let all: Vec<PathBuf> = seen(root).into_keys().collect();
     let path = all[numbers.below(all.len())].clone();
@@ -115,7 +115,7 @@ fn edit(root: &Path, numbers: &mut Numbers) -> String {
         2 => fs::rename(&place, parent.join(&name)),
         3 => fs::set_permissions(&place, fs::Permissions::from_mode([0o755, 0o600, 0o644, 0o700][numbers.below(4)])),
         4 => fs::read(&place).and_then(|mut bytes| {
-            // Of the same length.
+            // The length stays the same.
             let at = numbers.below(bytes.len().max(1));
             if let Some(byte) = bytes.get_mut(at) {
                 *byte ^= 1;
@@ -133,7 +133,7 @@ fn edit(root: &Path, numbers: &mut Numbers) -> String {
     format!("{kind} at {} and {name:?} ({})", path.display(), done.is_ok())
 }
 
-/// C-1.11: after any edit outside state nothing may run and no copy is made; after undoing it everything may again.
+/// C-1.11: after any edit outside state nothing may run and no copy is made; after the edit is undone, both are possible again.
 #[test]
 fn random_edits_end_an_approval_until_they_are_undone() {
     let dir = tempfile::tempdir().expect("a directory");

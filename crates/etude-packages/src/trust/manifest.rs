@@ -1,7 +1,7 @@
-//! Everything in a package or skill that can be run or read, as hashes: names by their bytes, modes, links, contents (C-1.11).
+//! Hashes of everything in a package or skill that can be run or read: names by their bytes, modes, links, contents (C-1.11).
 //!
-//! One walk does three things with the same bytes: it hashes them, keeps the texts that the caller asked for, and writes
-//! them to a copy. So what is used is what was hashed, whatever happens to the place afterwards.
+//! One walk hashes all bytes, keeps the requested texts, and writes a copy. All three use the same bytes, so the used content
+//! is the hashed one, whatever happens to the original afterwards.
 
 mod links;
 #[cfg(unix)]
@@ -23,48 +23,48 @@ use sha2::{Digest, Sha256};
 use super::Content;
 pub(crate) use os::{mode, set_mode, stamp, symlink};
 
-/// The directory of a version control system: not hashed, and not in any copy, so that nothing can run from it.
+/// Directory of the version control system. It is neither hashed nor copied, so nothing can run from it.
 const VERSION_CONTROL: &str = ".git";
 
-/// Most files, directories and links.
+/// Maximum number of files, directories and links.
 const MAX_ENTRIES: usize = 50_000;
 
-/// Most bytes of all files.
+/// Maximum size of all files together, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Most bytes of a text that is kept.
+/// Maximum size of a kept text, in bytes.
 const MAX_KEPT: usize = 9 << 20;
 
-/// How many links may lead to one another.
+/// Maximum number of links in a chain.
 const MAX_LINKS: usize = 40;
 
-/// The parts of a package that its own commands may change.
+/// The directory of a package that its own commands may change.
 const PAYLOAD: &str = "app";
 
 /// One file, directory or link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Item {
     Directory {
-        /// Its mode; 0 where there are none.
+        /// Permission bits; 0 on systems without them.
         mode: u32,
     },
     /// A regular file.
     File {
-        /// Its mode; 0 where there are none.
+        /// Permission bits; 0 on systems without them.
         mode: u32,
-        /// Bytes of its content.
+        /// Length of the content, in bytes.
         length: u64,
-        /// SHA-256 of its content.
+        /// SHA-256 of the content.
         hash: [u8; 32],
     },
-    /// A link, which leads to another entry.
+    /// A symbolic link to another entry.
     Link {
-        /// The link's target as it is written, which may be relative.
+        /// Target of the link as written, which may be relative.
         target: PathBuf,
     },
 }
 
-/// Everything below a directory but its state and `.git`.
+/// Everything below a directory except its state and `.git`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Manifest {
     items: BTreeMap<PathBuf, Item>,
@@ -72,22 +72,22 @@ pub(crate) struct Manifest {
     unfit: Option<String>,
 }
 
-/// What happens on the walk besides hashing.
+/// Options of a walk, besides hashing.
 #[derive(Default)]
 pub(crate) struct Reading<'r> {
-    /// Where the package keeps its state; `None` for a skill, which has none.
+    /// State paths of a package; `None` for a skill, which has no state.
     pub(crate) state: Option<&'r StatePaths>,
-    /// The texts to keep.
+    /// Selects the texts to keep.
     pub(crate) keep: Option<&'r dyn Fn(&Path) -> bool>,
-    /// Where to write a copy: an empty directory.
+    /// Target directory for a copy, which must be empty.
     pub(crate) copy: Option<&'r Path>,
 }
 
 impl Reading<'_> {
-    /// Reads what is below `root`. Something that cannot be hashed makes the manifest unfit for an approval.
+    /// Reads everything below `root`. An entry that cannot be hashed makes the manifest unfit for an approval.
     ///
     /// # Errors
-    /// A file cannot be read or copied, or there is more than fits the limits.
+    /// A file cannot be read or copied, or a limit is exceeded.
     pub(crate) fn read(self, root: &Path) -> io::Result<Manifest> {
         let mut walk =
             Walk { root, reading: self, found: Manifest::default(), left: MAX_BYTES, buffer: vec![0; 64 * 1024] };
@@ -106,7 +106,7 @@ impl Reading<'_> {
     }
 }
 
-/// True if `path` is state of the package. A name that is no text is covered by the directories above it only.
+/// True if `path` is state of the package. A name that is not text is state only if a directory above it is.
 pub(crate) fn holds(state: &StatePaths, path: &Path) -> bool {
     path.to_str().is_some_and(|path| state.holds(&path.replace('\\', "/")))
 }
@@ -117,7 +117,7 @@ pub(crate) fn is_version_control(path: &Path) -> bool {
 }
 
 impl Manifest {
-    /// The hashes.
+    /// The hashes of the content.
     pub(crate) fn content(&self) -> Content {
         let (mut contract, mut payload) = (Sha256::new(), Sha256::new());
         for (path, item) in &self.items {
@@ -141,10 +141,10 @@ impl Manifest {
         Content { contract: hex(contract), payload: hex(payload) }
     }
 
-    /// The same, for an approval.
+    /// The hashes of the content, for an approval.
     ///
     /// # Errors
-    /// Something in it cannot be hashed: a link that leads out, or something that is no file.
+    /// The content contains an entry that cannot be hashed: a link to the outside, or a special file.
     pub(crate) fn approvable(&self) -> io::Result<Content> {
         match &self.unfit {
             Some(why) => Err(io::Error::new(io::ErrorKind::InvalidData, why.clone())),
@@ -156,7 +156,7 @@ impl Manifest {
         self.items.get(path)
     }
 
-    /// Replaces what is at `path`.
+    /// Replaces or removes the entry at `path`.
     pub(crate) fn set(&mut self, path: &Path, item: Option<Item>) {
         match item {
             Some(item) => self.items.insert(path.to_owned(), item),
@@ -164,7 +164,7 @@ impl Manifest {
         };
     }
 
-    /// The text at `path`, through links, if it was kept.
+    /// The kept text at `path`, through links; `None` if it was not kept.
     pub(crate) fn text(&self, path: &Path) -> Option<&[u8]> {
         self.kept.get(&self.resolve(path)?).map(Vec::as_slice)
     }
@@ -173,13 +173,13 @@ impl Manifest {
         self.items.iter().filter(|(_, item)| matches!(item, Item::Link { .. }))
     }
 
-    /// True if `path` leads to state, through whatever links.
+    /// True if `path` leads to state, through any links.
     pub(crate) fn is_in(&self, state: &StatePaths, path: &Path) -> bool {
         self.resolve(path).is_some_and(|place| place.ancestors().any(|above| holds(state, above)))
     }
 
-    /// The place that `path` leads to through links, or the first place on the way that is not part of this. `None` if it
-    /// leads out or around in circles.
+    /// The target of `path` through links, or the first path on the way that is not an entry. `None` if it leads to the outside
+    /// or in a circle.
     fn resolve(&self, path: &Path) -> Option<PathBuf> {
         let mut rest: Vec<PathBuf> = vec![path.to_owned()];
         let (mut place, mut followed) = (PathBuf::new(), 0);
@@ -220,7 +220,7 @@ struct Walk<'w> {
 
 impl Walk<'_> {
     fn directory(&mut self, path: &Path) -> io::Result<()> {
-        // Depth is bounded by the length of paths that the system opens.
+        // The system limits the length of paths, and so the depth.
         let mut names: Vec<_> = fs::read_dir(self.root.join(path))?
             .map(|entry| entry.map(|entry| entry.file_name()))
             .collect::<io::Result<_>>()?;
@@ -271,7 +271,7 @@ impl Walk<'_> {
         self.found.unfit.get_or_insert(why);
     }
 
-    /// Hashes, keeps and copies the same bytes.
+    /// Hashes, keeps and copies the bytes of a file.
     fn file(&mut self, path: &Path, place: &Path, copy: Option<&Path>) -> io::Result<Item> {
         let mut file = os::open(place)?;
         let meta = file.metadata()?;
@@ -307,7 +307,7 @@ impl Walk<'_> {
     }
 }
 
-/// Gives a copy the times and mode of its original: caches of interpreters compare times.
+/// Sets the times and mode of the original on its copy: caches of interpreters compare times.
 fn copy_attributes(copy: &File, original: &Metadata) -> io::Result<()> {
     if let Ok(modified) = original.modified() {
         copy.set_modified(modified)?;

@@ -1,7 +1,7 @@
-//! A private copy of an approved package or skill, made of the bytes that were hashed: what runs is what was approved.
+//! A private copy of an approved package or skill, written from the hashed bytes: the approved content is the one that runs.
 //!
-//! State is not copied: in its place are links to where the package keeps it. The copy is made for one use and removed with
-//! it. A process that dies leaves its copy to the next one, which sees by the lock that it is not in use.
+//! State is not copied but linked to its place in the package. A copy is made for one use and removed after it. The copy of a
+//! dead process is removed by the next process, which sees by its lock that it is not in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
@@ -15,22 +15,22 @@ use super::manifest::{Manifest, Reading, holds, is_version_control, set_mode, st
 use etude_files::private;
 use etude_runtime::run_id;
 
-/// The beginning of the names of directories that hold copies.
+/// Prefix of the names of directories that contain copies.
 const PREFIX: &str = "approved-";
 
-/// In it: held by the process that uses the copy.
+/// Name of the lock file in such a directory, which the process that uses the copy holds.
 const LOCK: &str = "lock";
 
-/// Where the state of a package is, in a copy.
+/// Location of a package's state during the use of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StateIn {
-    /// In the package.
+    /// The package.
     Place,
-    /// In the copy: what a command changes there goes with it.
+    /// The copy: changes of the state are discarded with it.
     Copy,
 }
 
-/// A copy of what was approved. Dropping it removes it.
+/// A copy of approved content. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     directory: PathBuf,
@@ -41,20 +41,20 @@ pub(crate) struct Snapshot {
     _lock: File,
 }
 
-/// What a look at a file tells of a change.
+/// File metadata that reveals a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stamp(Vec<u64>);
 
-/// Why there is no copy.
+/// Reason why a copy could not be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SnapshotError {
-    /// It is not what was approved.
+    /// The content differs from the approved one.
     #[error("`{}` has changed since it was approved", .0.display())]
     Changed(PathBuf),
-    /// It cannot be read or copied.
+    /// The content cannot be read or copied.
     #[error("`{}` cannot be copied to run it: {source}", path.display())]
     Io {
-        /// The path at fault, in the package or in the copy.
+        /// Path of the failed operation, in the package or in the copy.
         path: PathBuf,
         /// The error of the file system.
         source: io::Error,
@@ -62,10 +62,10 @@ pub(crate) enum SnapshotError {
 }
 
 impl Snapshot {
-    /// Copies `place` to a new directory below `scratch`, if it is `expected`.
+    /// Copies `place` to a new directory below `scratch`, if its content is `expected`.
     ///
     /// # Errors
-    /// It has other content, or cannot be copied.
+    /// The content differs, or cannot be copied.
     pub(crate) fn take(
         place: &Path,
         expected: &Content,
@@ -98,7 +98,7 @@ impl Snapshot {
         self.stamps = stamps(&self.root)?;
         let Some(state) = &self.state else { return Ok(()) };
         if is_linked {
-            // A command may expect the directory of its state to be there or makes it: a link to nothing is neither.
+            // A command may expect its state directory to exist or create it; a dangling link allows neither.
             for directory in state.directories() {
                 let parent = place.join(directory);
                 if parent.parent().is_some_and(is_real_directory) && fs::symlink_metadata(&parent).is_err() {
@@ -109,7 +109,7 @@ impl Snapshot {
         self.add_state(place, Path::new(""), is_linked)
     }
 
-    /// Links or copies every place of state into the copy.
+    /// Links or copies all state into the copy.
     fn add_state(&self, place: &Path, path: &Path, is_linked: bool) -> io::Result<()> {
         let Some(state) = &self.state else { return Ok(()) };
         for entry in fs::read_dir(place.join(path))? {
@@ -128,17 +128,17 @@ impl Snapshot {
         Ok(())
     }
 
-    /// The copy.
+    /// The copied directory, absolute.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// What was copied.
+    /// The manifest of the copied content.
     pub(crate) fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The paths that a command has changed, created or removed in the copy, and what it wrote where state belongs.
+    /// Paths that a command has changed, created or removed in the copy, including files in place of links to state.
     ///
     /// # Errors
     /// The copy cannot be read.
@@ -152,15 +152,15 @@ impl Snapshot {
         Ok(all.into_iter().filter(is_changed).filter(|path| !is_link_to_state(path)).cloned().collect())
     }
 
-    /// True if `path` is a place of state.
+    /// True if `path` belongs to the state.
     pub(crate) fn is_state(&self, path: &Path) -> bool {
         self.state.as_ref().is_some_and(|state| path.ancestors().any(|above| holds(state, above)))
     }
 
-    /// Reads the copy as it is now.
+    /// Reads the current content of the copy.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The copy cannot be read.
     pub(crate) fn now(&self) -> io::Result<Manifest> {
         Reading { state: self.state.as_ref(), ..Reading::default() }.read(&self.root)
     }
@@ -168,12 +168,12 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next process.
+        // The next process removes what cannot be removed now.
         let _ = remove(&self.directory);
     }
 }
 
-/// A directory for a copy. Directories whose process has gone are removed on the way.
+/// Creates a directory for a copy. Removes directories of dead processes on the way.
 fn reserve(scratch: &Path) -> io::Result<(PathBuf, File)> {
     private::create_dir_all(scratch)?;
     for entry in fs::read_dir(scratch)?.flatten() {
@@ -187,12 +187,12 @@ fn reserve(scratch: &Path) -> io::Result<(PathBuf, File)> {
     let early = directory.join("lock.new");
     let lock = private::create_new(&early)?;
     lock.lock()?;
-    // From here on another process takes the directory for one that is in use.
+    // From here on, other processes see the directory as used.
     fs::rename(early, directory.join(LOCK))?;
     Ok((directory, lock))
 }
 
-/// Removes a directory with everything in it, also where it may not be written to.
+/// Removes a directory with everything in it, including write-protected directories.
 fn remove(directory: &Path) -> io::Result<()> {
     let Err(error) = fs::remove_dir_all(directory) else { return Ok(()) };
     let mut left = vec![directory.to_owned()];
@@ -208,7 +208,7 @@ fn is_real_directory(place: &Path) -> bool {
     fs::symlink_metadata(place).is_ok_and(|meta| meta.is_dir())
 }
 
-/// Copies state for a trial. Links in it stay as they are; whatever else is no file is left out.
+/// Copies state for a trial. Links stay unchanged; special files are left out.
 fn copy_state(from: &Path, to: &Path) -> io::Result<()> {
     let kind = fs::symlink_metadata(from)?.file_type();
     if kind.is_dir() {
@@ -225,7 +225,7 @@ fn copy_state(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// A look at everything below `root`, without opening it.
+/// Stamps of everything below `root`, without opening files.
 fn stamps(root: &Path) -> io::Result<BTreeMap<PathBuf, Stamp>> {
     let (mut found, mut left) = (BTreeMap::new(), vec![PathBuf::new()]);
     while let Some(path) = left.pop() {

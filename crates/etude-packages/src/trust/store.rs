@@ -1,4 +1,4 @@
-//! Where approvals are kept: one file with the user's state, replaced as a whole under a lock.
+//! The store of approvals: one file with the user's state, replaced as a whole under a lock.
 
 use std::path::Path;
 
@@ -18,15 +18,15 @@ impl Store {
         Self { ledger: Ledger::new(state_dir, "trust.json") }
     }
 
-    /// All approvals.
+    /// Reads all approvals.
     ///
     /// # Errors
-    /// The file cannot be read, or is of a later version.
+    /// The file cannot be read, or a later version of etude wrote it.
     pub fn approvals(&self) -> Result<Approvals, LedgerError> {
         self.ledger.read(wire::parse).map(Approvals)
     }
 
-    /// Adds approvals. Each replaces one for the same place.
+    /// Adds approvals. Each replaces an earlier one for the same path.
     pub(crate) fn add(&self, given: &[Approval]) -> Result<(), LedgerError> {
         self.change(|approvals| {
             approvals.retain(|known| !given.iter().any(|new| new.path == known.path));
@@ -34,7 +34,7 @@ impl Store {
         })
     }
 
-    /// Takes back what was approved at `path` and below it, and blocks it with `block`. Returns what was taken back.
+    /// Withdraws the approvals at and below `path`, and blocks the path if `block` is set. Returns the withdrawn approvals.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -63,9 +63,9 @@ impl Store {
         Ok(taken)
     }
 
-    /// Takes the content of a package as approved that its own commands have changed from `before` to `after` (C-1.11).
-    /// Nothing happens if something else was approved, or if more than `app/` has changed. `after` must not be read from the
-    /// package: it holds what the command wrote, not what else may have changed there.
+    /// Extends an approval to the changes of a package's own commands, from `before` to `after` (C-1.11). Does nothing if other
+    /// content was approved, or if more than `app/` has changed. `after` must not be read from the package: it must contain the
+    /// command's changes only, without other changes there.
     ///
     /// # Errors
     /// The file cannot be read or written.

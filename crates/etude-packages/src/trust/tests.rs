@@ -10,12 +10,12 @@ fn skill(dir: &Path) {
     fs::write(dir.join("SKILL.md"), "---\nname: x\ndescription: d\n---\nDo it.\n").expect("a file");
 }
 
-/// True if commands in the skill may run: it is approved for that, and is still what was approved.
+/// True if commands in the skill may run: the skill is approved for execution, and unchanged.
 fn lets_execute(approvals: &Approvals, dir: &Path) -> bool {
     approvals.executable(dir).is_some_and(|(place, content)| of_tree(place).is_ok_and(|found| found == *content))
 }
 
-/// C-1.11: an approval is for a place and its content; a change takes it away.
+/// C-1.11: an approval covers a path and its content; a change ends it.
 #[test]
 fn a_change_takes_an_approval_away() {
     let root = tempfile::tempdir().expect("a directory");
@@ -28,7 +28,7 @@ fn a_change_takes_an_approval_away() {
     assert!(!lets_execute(&approvals, &dir) && !approvals.lets_activate(&dir));
 }
 
-/// C-0.4: a folder is trusted with everything in it; its skills may be seen, but run nothing that came later.
+/// C-0.4: a folder is trusted with everything in it; agents see later skills, but these run nothing.
 #[test]
 fn a_trusted_folder_shows_what_comes_later_and_runs_it_not() {
     let root = tempfile::tempdir().expect("a directory");
@@ -43,7 +43,7 @@ fn a_trusted_folder_shows_what_comes_later_and_runs_it_not() {
     assert!(!approvals.lets_activate(root.path()));
 }
 
-/// C-0.4: what is taken back is gone with all below it; what is blocked stays out.
+/// C-0.4: a withdrawal includes everything below the path; a blocked path stays hidden.
 #[test]
 fn untrust_takes_back_everything_below() {
     let root = tempfile::tempdir().expect("a directory");
@@ -57,7 +57,7 @@ fn untrust_takes_back_everything_below() {
     assert!(store.approvals().expect("read").is_blocked(&dir));
 }
 
-/// C-1.11: what a package's own commands change below `app/` goes on being approved, anything else does not.
+/// C-1.11: changes of a package's own commands below `app/` stay approved, all others do not.
 #[test]
 fn only_payload_is_rebased() {
     let root = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! The form of `trust.json`.
+//! The file format of `trust.json`.
 
 use std::path::PathBuf;
 

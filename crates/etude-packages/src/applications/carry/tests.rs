@@ -2,7 +2,7 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// C-1.11: a directory of the package that became a link takes what a command wrote nowhere else.
+/// C-1.11: a command's changes stay in the package when one of its directories has become a link.
 #[test]
 fn what_a_command_wrote_follows_no_link_out_of_the_package() {
     let dir = tempfile::tempdir().unwrap();
@@ -16,7 +16,7 @@ fn what_a_command_wrote_follows_no_link_out_of_the_package() {
     assert!(put(&root, &copy, Path::new("app/notes/file")).is_err());
     assert!(remove(&root, Path::new("app/notes/file")).is_err());
     assert_eq!(fs::read_dir(dir.path().join("outside")).unwrap().count(), 0);
-    // The directory itself takes the place of the link.
+    // The directory itself replaces the link.
     put(&root, &copy, Path::new("app/notes")).unwrap();
     put(&root, &copy, Path::new("app/notes/file")).unwrap();
     assert_eq!(fs::read_to_string(package.join("app/notes/file")).unwrap(), "written");
@@ -25,7 +25,7 @@ fn what_a_command_wrote_follows_no_link_out_of_the_package() {
     assert!(!package.join("app/notes").exists());
 }
 
-/// C-1.11: also while another process swaps the directory for a link again and again.
+/// C-1.11: the same holds while another process swaps the directory for a link again and again.
 #[test]
 fn what_a_command_wrote_stays_in_the_package_under_link_swaps() {
     use std::sync::atomic::{AtomicBool, Ordering};

@@ -6,7 +6,7 @@ use crate::applications::{Access, Package, Source};
 const APP: &str = "---\nschema: agentapplications/v1\nkind: app\nslug: box\nname: Box\ndescription: A box\nversion: 0.1.0\n\
                    entry: {command: sh app/box.sh}\ncommands: [wipe]\nconfirmationRequired: [wipe]\nscheduling: notSupported\n---\n# Box\n";
 
-/// A command that has to be confirmed.
+/// A command that needs confirmation.
 fn wipe(dir: &Path) -> Call {
     std::fs::write(dir.join("APP.md"), APP).unwrap();
     let package = Arc::new(Package::load(dir, Source::User, dir));
@@ -23,7 +23,7 @@ fn run_effect(key: &str) -> Option<RunEffect> {
     Some(RunEffect { run_id: "r".to_owned(), key: key.to_owned() })
 }
 
-/// C-1.14, A-5.3: an answer that an effect of a run has used holds for that effect when it is done again after a crash, and
+/// C-1.14, A-5.3: an answer that an effect of a run has used stays valid for that effect when it is repeated after a crash, and
 /// for nothing else.
 #[test]
 fn a_used_answer_holds_for_the_effect_that_used_it() {
@@ -42,12 +42,12 @@ fn a_used_answer_holds_for_the_effect_that_used_it() {
     for other in [run_effect("main/box/2"), None] {
         assert!(matches!(ask(other), Verdict::Waiting { stale: Some("it has been used"), .. }));
     }
-    // Another content is another question, for every caller.
+    // Other content is a new question, for every caller.
     let changed = store.ask(&call, &bound("sha256:2"), run_effect("main/box/1").as_ref()).unwrap();
     assert!(matches!(changed, Verdict::Waiting { stale: Some(_), .. }));
 }
 
-/// C-1.14: an answer is for the stdin that was there when it was asked for.
+/// C-1.14: an answer is valid for the stdin of its question only.
 #[test]
 fn an_answer_holds_for_one_stdin() {
     let dir = tempfile::tempdir().unwrap();
@@ -63,7 +63,7 @@ fn an_answer_holds_for_one_stdin() {
     assert!(matches!(ask(Some(b"one")), Verdict::Confirmed(_)));
 }
 
-/// C-1.14: an answer is for the values of the variables that were added, which no document shows.
+/// C-1.14: an answer is valid for the values of the added variables, which no document shows.
 #[test]
 fn an_answer_holds_for_the_variables_that_were_added() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The form of `confirmations.json`.
+//! The file format of `confirmations.json`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,11 +1,11 @@
-//! Which links may be in what is approved: those whose target is part of it.
+//! Links that approved content may contain: those with a target inside it.
 
 use std::path::{Component, Path};
 
 use super::is_version_control;
 
-/// Checks the `target` of the link at `path`. `..` counts only at the beginning of a target: there it is relative to real
-/// directories. So no chain of accepted links leads out.
+/// Checks the `target` of the link at `path`. `..` is accepted only at the beginning of a target, where it is relative to real
+/// directories. So no chain of accepted links leads to the outside.
 pub(super) fn check(path: &Path, target: &Path) -> Result<(), String> {
     let outside = || format!("is a link to `{}`, which is outside", target.display());
     let mut place = path.parent().map(Path::to_owned).unwrap_or_default();

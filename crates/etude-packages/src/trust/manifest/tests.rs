@@ -14,7 +14,7 @@ fn read(root: &Path) -> Manifest {
     Reading { state: Some(&state), keep: Some(&keep), copy: None }.read(root).expect("read")
 }
 
-/// C-1.11: no two contents have one hash because names and contents run together.
+/// C-1.11: a name and a content with a shifted boundary have different hashes.
 #[test]
 fn the_bounds_of_names_and_contents_are_hashed() {
     let (one, other) = (tree(), tree());
@@ -23,7 +23,7 @@ fn the_bounds_of_names_and_contents_are_hashed() {
     assert_ne!(read(one.path()).content(), read(other.path()).content());
 }
 
-/// C-1.11: the kept text is the one that was hashed, through links that stay inside.
+/// C-1.11: the kept text is the hashed one, through links that stay inside.
 #[cfg(unix)]
 #[test]
 fn texts_are_found_through_links() {
@@ -41,7 +41,7 @@ fn texts_are_found_through_links() {
     }
 }
 
-/// C-1.11: a chain of links that ends in state is no part of what is approved.
+/// C-1.11: a chain of links that ends in state is not approved.
 #[cfg(unix)]
 #[test]
 fn chains_of_links_to_state_are_refused() {

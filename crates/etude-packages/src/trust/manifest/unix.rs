@@ -1,4 +1,4 @@
-//! Modes, links and opening without surprises, on Unix.
+//! Modes, links and safe opening of files on Unix.
 
 use std::fs::{self, File, Metadata, Permissions};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens a file for reading, not through a link. A pipe in its place does not hold the caller.
+/// Opens a file for reading, but not through a link. Does not block on a pipe in its place.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW).bits();
     File::options().read(true).custom_flags(flags.cast_signed()).open(path)
@@ -28,12 +28,12 @@ pub(super) fn set_file_mode(file: &File, mode: u32) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(mode))
 }
 
-/// Makes a link.
+/// Creates a symbolic link.
 pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, link)
 }
 
-/// What changes with every change of a file; of a directory, its mode alone.
+/// Values that change with every change of a file; of a directory, only its mode.
 pub(crate) fn stamp(meta: &Metadata) -> Vec<u64> {
     if meta.is_dir() {
         return vec![u64::from(meta.mode())];

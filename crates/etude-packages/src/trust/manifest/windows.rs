@@ -1,4 +1,4 @@
-//! The same on Windows, which has no such modes.
+//! Modes, links and opening of files on Windows, which has no permission bits.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -10,7 +10,7 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// There are no permission bits.
+/// Returns 0: there are no permission bits.
 pub(crate) fn mode(_meta: &Metadata) -> u32 {
     0
 }
@@ -28,7 +28,7 @@ pub(super) fn set_file_mode(_file: &File, _mode: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a link.
+/// Creates a symbolic link.
 pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
     let place = link.parent().map_or_else(|| target.to_owned(), |parent| parent.join(target));
     match place.is_dir() {
@@ -37,7 +37,7 @@ pub(crate) fn symlink(target: &Path, link: &Path) -> io::Result<()> {
     }
 }
 
-/// What changes with a change of a file; nothing of a directory.
+/// Values that change with a change of a file; none for a directory.
 pub(crate) fn stamp(meta: &Metadata) -> Vec<u64> {
     if meta.is_dir() {
         return Vec::new();
