@@ -1,11 +1,11 @@
-//! Several files in one input: what stands before the first mark is the main file, and a line `=== PATH` begins another.
+//! Several files in one input: the main file, then further files, each after a line `=== PATH`.
 
 use etude_spec::source::MemorySources;
 
-/// What begins the line that names the next file.
+/// Prefix of the line that names the next file.
 const MARK: &str = "=== ";
 
-/// The files of an input, the main one under `main`. Paths are those of an app: `/` between parts, nothing that climbs.
+/// The files of an input, the main one under `main`. Paths are those of an app: separated by `/`, without `..`.
 pub(crate) fn files<'t>(text: &'t str, main: &'t str) -> Vec<(&'t str, &'t str)> {
     let mut found = Vec::new();
     let (mut path, mut from, mut at) = (main, 0, 0);
@@ -24,7 +24,7 @@ fn is_plain(path: &str) -> bool {
     path.len() < 200 && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// The same as files of an app.
+/// The files of an input, as sources of an app.
 pub(crate) fn sources(text: &str, main: &str) -> MemorySources {
     files(text, main).into_iter().fold(MemorySources::new(), |sources, (path, content)| sources.with(path, content))
 }

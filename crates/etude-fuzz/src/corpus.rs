@@ -1,4 +1,4 @@
-//! The inputs that targets begin with: `corpus/TARGET/*`, seeds and what was found before.
+//! The initial inputs of targets: seeds and earlier findings in `corpus/TARGET/*`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-/// The inputs of a target by their names, in order.
+/// The inputs of a target with their names, ordered by name.
 ///
 /// # Errors
 /// The directory or one of its files cannot be read.

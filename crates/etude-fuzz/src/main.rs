@@ -1,4 +1,4 @@
-//! `cargo run -p etude-fuzz -- TARGET FILE`: one input again. Without arguments the targets are listed.
+//! The command `cargo run -p etude-fuzz -- TARGET FILE`, which repeats one input. Without arguments it lists the targets.
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();

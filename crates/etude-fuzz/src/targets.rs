@@ -6,18 +6,18 @@ mod definitions;
 mod records;
 mod texts;
 
-/// Something that reads what others wrote.
+/// A reader of foreign input.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
-    /// Its name, also that of its directory in `corpus/`.
+    /// Name of the target and of its directory in `corpus/`.
     pub name: &'static str,
-    /// What it reads.
+    /// Description of the input.
     pub about: &'static str,
     /// Reads one input, and panics if a promise is broken.
     pub run: fn(&[u8]),
 }
 
-/// In the order in which the command line lists them; each name is also that of a corpus.
+/// Targets in the order of the command line; each has a corpus of the same name.
 pub const TARGETS: &[Target] = &[
     target_of("answer", "what a model answers: JSON in prose, and the bodies of every provider", answers::answer),
     target_of("application", "APP.md", definitions::application),
@@ -47,17 +47,17 @@ const fn target_of(name: &'static str, about: &'static str, run: fn(&[u8])) -> T
     Target { name, about, run }
 }
 
-/// The target with this name; `None`: there is none.
+/// The target with this name; `None` if it does not exist.
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// Bytes as text; what is no UTF-8 is replaced, as every reader of files does or refuses before.
+/// Bytes as text, with invalid UTF-8 replaced: every reader of files either does the same or refuses the file before.
 fn text(data: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(data)
 }
 
-/// Parts of an input, between lines that are `---8<---`.
+/// Parts of an input, separated by lines `---8<---`.
 fn parts(text: &str) -> Vec<&str> {
     text.split("\n---8<---\n").collect()
 }

@@ -1,4 +1,4 @@
-//! The corpus, seeds and past findings, one after the other.
+//! Runs the whole corpus: seeds and earlier findings.
 
 use etude_fuzz::{TARGETS, corpus};
 
@@ -32,7 +32,7 @@ fn empty_and_binary_inputs_break_nothing() {
     }
 }
 
-/// `fuzz/Cargo.toml` needs a program for each target, and has no other.
+/// `fuzz/Cargo.toml` has exactly one program for each target.
 #[test]
 fn every_target_has_its_program_for_cargo_fuzz() {
     let manifest = corpus::directory().join("../../../fuzz/Cargo.toml");

@@ -1,5 +1,5 @@
-//! Mutations of the corpus: inputs cut, joined, repeated, and mixed with the words of our small languages. A failure is shrunk
-//! to the fewest edits. `PROPTEST_CASES` makes a longer session, `PROPTEST_RNG_SEED` another one.
+//! Mutations of the corpus: inputs that are cut, joined, repeated, and mixed with words of the project's small languages. A
+//! failure is shrunk to the fewest edits. `PROPTEST_CASES` runs more cases, `PROPTEST_RNG_SEED` other ones.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +11,10 @@ use proptest::sample::{Index, select};
 use proptest::strategy::Strategy;
 use proptest::test_runner::{RngSeed, TestRunner};
 
-/// The largest input, in bytes.
+/// Maximum length of an input, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// What the small languages here are made of, and what breaks readers.
+/// Words of the project's small languages, and text that often breaks readers.
 const WORDS: &[&str] = &[
     "{{",
     "}}",
@@ -102,14 +102,14 @@ const WORDS: &[&str] = &[
     "$remove",
 ];
 
-/// An input of `corpus` after a few edits: each replaces up to 63 bytes by a piece.
+/// An input of `corpus` after a few edits, each of which replaces up to 63 bytes by a piece.
 fn mutated(corpus: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let word = select(WORDS).prop_map(|word| word.as_bytes().to_vec());
     let part = (select(corpus.clone()), any::<Index>(), 0..512_usize).prop_map(|(input, start, length)| {
         let start = start.index(input.len() + 1);
         input[start..input.len().min(start + length)].to_vec()
     });
-    // The same many times: depth, and algorithms whose cost is a square.
+    // Repetition tests depth, and algorithms with quadratic cost.
     let repeated = (prop_oneof![word.clone(), part.clone()], 0..10_u32).prop_map(|(piece, n)| piece.repeat(1 << n));
     let piece = prop_oneof![Just(Vec::new()), vec(any::<u8>(), 1..3), word, part, repeated];
     let edits = vec((any::<Index>(), 0..64_usize, piece), 1..9);
@@ -130,11 +130,11 @@ fn mutations_of_the_corpus_break_nothing() {
         config.cases = 24;
     }
     if config.rng_seed == RngSeed::Random {
-        // The inputs of one commit are the same each time.
+        // The inputs of one commit are reproducible.
         config.rng_seed = RngSeed::Fixed(1);
     }
     for target in TARGETS {
-        // An input that ends the process, or hangs, is in this file.
+        // This file keeps an input that ends the process, or hangs.
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("input-{}", target.name));
         let inputs = corpus::inputs(target.name).expect("every target has a directory in `corpus/`");
         let inputs = mutated(inputs.into_iter().map(|(_, data)| data).collect());

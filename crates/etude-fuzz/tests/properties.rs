@@ -1,5 +1,5 @@
-//! What holds for all values, and not only for those that somebody thought of. The interpreter's own properties (any plan, any
-//! order, any crash, `max_parallel`) are tests of `etude-core`: `machine/tests/any_plan.rs`, `order.rs`, `crash.rs`.
+//! Properties that hold for all values. Those of the interpreter (any plan, any order, any crash, `max_parallel`) are tests of
+//! `etude-core`: `machine/tests/any_plan.rs`, `order.rs`, `crash.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn any_json() -> impl Generator<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// a value is its text, whatever it passes through: a value, a record of the journal, an answer.
+    /// a value survives its conversion to text, to a journal record and to a completion.
     #[test]
     fn values_come_back_as_they_were(value in any_json()) {
         let json = Json::of(&value);
@@ -65,12 +65,12 @@ proptest! {
         }
     }
 
-    /// references of every kind are read as they are printed, and a text of them and of literals, braces, backslashes and
-    /// escapes among these, is rendered piece by piece.
+    /// printed references of every kind can be parsed. A text of references and literals, with braces, backslashes and
+    /// escapes in the literals, is rendered piece by piece.
     #[test]
     fn templates_come_back_as_they_were(pieces in prop::collection::vec(any_piece(any_reference()), 0..8)) {
         let mut pieces = joined(pieces, &['{', '\\']);
-        // The same reference has the same value.
+        // Equal references get equal values.
         for at in 1..pieces.len() {
             let (before, rest) = pieces.split_at_mut(at);
             if let Piece::Reference(reference, value) = &mut rest[0] {
@@ -100,7 +100,7 @@ proptest! {
         prop_assert_eq!(template.render_partly(&Values::<Reference>(&[]), usize::MAX), unknown);
     }
 
-    /// B-T1, B-T8, B-T9: the same for bodies of stages, whose parser is another one: no escapes, nothing for `null`.
+    /// B-T1, B-T8, B-T9: the same holds for bodies of stages, which have another parser: no escapes, and nothing for `null`.
     #[test]
     fn bodies_of_stages_come_back_as_they_were(pieces in prop::collection::vec(any_piece(any_placeholder()), 0..8)) {
         let mut pieces = joined(pieces, &['{']);
@@ -115,7 +115,7 @@ proptest! {
             match piece {
                 Piece::Text(literal) => text.push_str(literal),
                 Piece::Reference((space, path), value) => {
-                    // A name of its own, so that no two placeholders lead into the same value.
+                    // Unique names prevent two placeholders from leading into the same value.
                     let (word, values) = match space {
                         Space::Ctx => ("ctx", &mut ctx),
                         Space::Stage => ("stage", &mut stage),
@@ -141,7 +141,7 @@ proptest! {
         prop_assert_eq!(body.render(&Value::Object(ctx), &Value::Object(stage)), expected, "{}", text);
     }
 
-    /// whatever a path says, it stays in the app, by its name and by where it leads.
+    /// any path stays in the app, by its name and after its links are resolved.
     #[test]
     fn paths_stay_inside(path in prop_oneof![
         any::<String>(),
@@ -165,8 +165,8 @@ proptest! {
         }
     }
 
-    /// D-4.3: the levels of a tool are those of C3, as it is defined: an order that keeps the tool before its parents, the
-    /// parents in their order, and each parent's own order, taking the earliest candidate; and none where none exists.
+    /// D-4.3: the levels of a tool are those of C3 by its definition. C3 keeps the tool before its parents, the parents in
+    /// their order, and each parent's own order, and takes the earliest candidate. Without such an order there are no levels.
     #[test]
     fn levels_are_those_of_c3(edges in prop::collection::vec(prop::collection::vec(0..8_usize, 0..4), 1..8)) {
         let parents: Vec<Vec<usize>> = edges.iter().enumerate().map(|(at, all)| {
@@ -179,7 +179,7 @@ proptest! {
             kept
         }).collect();
         let world = World::of(&parents);
-        // What is remembered of one tool must be right for the next.
+        // Levels that are cached for one tool must be right for the next.
         let mut lines = levels::Lines::default();
         for tool in 0..parents.len() {
             let found = levels::of(&world, &world.0[&name(tool)], &Strategy::default(), &mut lines);
@@ -189,7 +189,7 @@ proptest! {
     }
 }
 
-/// A part of a text that must be rendered: a literal, or something in braces with its value.
+/// A part of a text to render: a literal, or a reference in braces with its value.
 #[derive(Debug, Clone)]
 enum Piece<R> {
     Text(String),
@@ -205,7 +205,7 @@ impl<R> Piece<R> {
     }
 }
 
-/// Any piece; literals often hold what means something in a template.
+/// Any piece; literals often contain the syntax of templates.
 fn any_piece<R: Clone + std::fmt::Debug + 'static>(
     reference: impl Generator<Value = R> + 'static,
 ) -> impl Generator<Value = Piece<R>> {
@@ -222,7 +222,7 @@ fn any_path() -> impl Generator<Value = Vec<Segment>> {
     prop::collection::vec(segment, 0..5)
 }
 
-/// A reference of any kind. Names of steps that mean something else are not met.
+/// A reference of any kind. Names of steps with another meaning are excluded.
 fn any_reference() -> impl Generator<Value = Reference> {
     let step = "[A-Za-z_][A-Za-z0-9_-]{0,8}"
         .prop_filter("it is a word", |step| !["input", "item", "index"].contains(&step.as_str()));
@@ -240,7 +240,8 @@ fn any_placeholder() -> impl Generator<Value = (Space, Vec<Segment>)> {
     (prop_oneof![Just(Space::Ctx), Just(Space::Stage)], any_path())
 }
 
-/// The pieces with neighbouring literals as one. A literal before a brace cannot end with a character that would belong to it.
+/// The pieces with neighbouring literals joined. A literal before a brace must not end with a character that would belong to
+/// it.
 fn joined<R>(pieces: Vec<Piece<R>>, never_last: &[char]) -> Vec<Piece<R>> {
     let mut all: Vec<Piece<R>> = Vec::new();
     for piece in pieces {
@@ -258,7 +259,7 @@ fn joined<R>(pieces: Vec<Piece<R>>, never_last: &[char]) -> Vec<Piece<R>> {
     all
 }
 
-/// What the pieces are rendered to: literals and strings as they are, other values as compact JSON.
+/// The rendered pieces: literals and strings unchanged, other values as compact JSON.
 fn rendered<R>(pieces: &[Piece<R>]) -> String {
     let text = |piece: &Piece<R>| match piece {
         Piece::Text(text) | Piece::Reference(_, Value::String(text)) => text.clone(),
@@ -279,7 +280,7 @@ fn nested(path: &[Segment], value: Value) -> Value {
     })
 }
 
-/// The value of each reference.
+/// A scope with the value of each reference.
 struct Values<'a, R>(&'a [Piece<R>]);
 
 impl Scope for Values<'_, Reference> {
@@ -292,7 +293,7 @@ impl Scope for Values<'_, Reference> {
     }
 }
 
-/// JSON text in which characters that YAML 1.2 forbids are escaped, which means the same.
+/// JSON text with escapes for the characters that YAML 1.2 forbids.
 fn escaped(value: &Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {
@@ -305,8 +306,8 @@ fn escaped(value: &Value) -> String {
     text
 }
 
-/// JSON is YAML, and is read as the same value. Refused may be, with the reason, what YAML has no room for: deep nesting,
-/// which is not met here, and keys that are the same after all. That is rare.
+/// JSON is read as YAML, with the same value. Input that YAML cannot represent may be refused with a reason, which is
+/// rare: deep nesting, which is not generated here, and keys that are equal in YAML.
 #[test]
 fn json_is_read_as_yaml() {
     const CASES: u32 = 256;
@@ -323,11 +324,11 @@ fn json_is_read_as_yaml() {
         Ok(())
     };
     TestRunner::new(config).run(&any_json(), read).unwrap();
-    // What is tried again while a failure is made smaller is not reached.
+    // A failing test does not get here while its input shrinks.
     assert!(clean.get() * 100 >= CASES * 95, "only {} of {CASES} were read", clean.get());
 }
 
-/// Numbers as doubles: YAML's canonical forms print some of them differently.
+/// Numbers as doubles, because YAML's canonical forms print some of them differently.
 fn same_numbers(value: &Value) -> Value {
     match value {
         Value::Number(number) => json!(format!("{:e}", number.as_f64().unwrap_or_default())),
@@ -341,8 +342,8 @@ fn name(at: usize) -> String {
     format!("s{at}")
 }
 
-/// The definition, word by word: among all orders of the ancestors that keep every constraint, found by trying them all, the
-/// one that C3 prefers. `None` if there is none, or none for an ancestor.
+/// The definition of C3 by brute force: of all orders of the ancestors that keep every constraint, the one that C3 prefers.
+/// `None` if there is no such order, or none for an ancestor.
 fn reference(tool: usize, parents: &[Vec<usize>]) -> Option<Vec<usize>> {
     let mut lists = Vec::new();
     for parent in &parents[tool] {
@@ -356,7 +357,7 @@ fn reference(tool: usize, parents: &[Vec<usize>]) -> Option<Vec<usize>> {
         let at = |one: usize| order.iter().position(|other| *other == one);
         lists.iter().all(|list| list.windows(2).all(|pair| at(pair[0]) < at(pair[1])))
     };
-    // Of two candidates C3 takes the one whose list comes first, at the earliest place where orders differ.
+    // At the earliest difference of two orders, C3 takes the candidate whose list comes first.
     let rank = |order: &[usize]| -> Vec<usize> {
         let mut rest = lists.clone();
         order
@@ -388,7 +389,7 @@ fn permutations(order: &mut [usize], from: usize, take: &mut dyn FnMut(&[usize])
     }
 }
 
-/// Skills that inherit from each other and nothing else.
+/// Skills that only inherit from each other.
 struct World(BTreeMap<String, Arc<Skill>>);
 
 impl World {

@@ -1,4 +1,4 @@
-//! What models and steps say.
+//! Completions of models and outputs of steps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{parts, text};
 
-/// The kinds with a wire format of their own.
+/// The kinds of providers with their own wire format.
 const KINDS: [ProviderKind; 4] =
     [ProviderKind::Anthropic, ProviderKind::OpenAi, ProviderKind::OpenAiCompatible, ProviderKind::Gemini];
 
@@ -27,12 +27,12 @@ pub(super) fn answer(data: &[u8]) {
     }
     tool::arguments(&text);
     for kind in KINDS {
-        // What it says is the model's business; that it is said or refused is ours.
+        // The input decides the meaning of the response; the reader must only return or refuse it.
         let _ = offline::read_answer(kind, data);
     }
 }
 
-/// The first byte says where the bytes are cut.
+/// The first byte selects the position at which the bytes are cut.
 pub(super) fn stream(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     let cut = (usize::from(*cut) * data.len() / 255).min(data.len());

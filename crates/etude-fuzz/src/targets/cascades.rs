@@ -1,4 +1,4 @@
-//! Skills that are tools, and the small languages of their metadata.
+//! Skills as tools, and the small languages of their metadata.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::definitions::diagnostics;
 use super::{parts, text};
 use crate::bundle;
 
-/// One directory, all in memory.
+/// A single directory in memory.
 struct OneRoot(Arc<MemorySources>);
 
 impl Roots for OneRoot {
@@ -67,7 +67,7 @@ pub(super) fn interpolation(data: &[u8]) {
     let mut changed = context.clone();
     path::set(&mut changed, given, json!(1));
     path::remove(&mut changed, given);
-    // A value must survive being printed and read again, and going away, however long the path was.
+    // A value must survive being printed and dropped, however long the path was.
     let printed = changed.to_string();
     assert!(printed.len() < 1 << 20 || text.len() > 1 << 10, "a short path made {} bytes", printed.len());
     let pairs: Vec<(String, String)> = given

@@ -1,4 +1,4 @@
-//! Files that people write.
+//! Definitions and configuration: files that people write.
 
 use etude_spec::application;
 use etude_spec::frontmatter::{self, Scan};
@@ -11,7 +11,7 @@ use etude_spec::{App, Diagnostic, config, pipeline_schema, render, tool};
 use super::text;
 use crate::bundle;
 
-/// A diagnostic lies in its file and can be drawn.
+/// Asserts that diagnostics lie in their files and can be drawn.
 pub(super) fn diagnostics(all: &[Diagnostic]) {
     for diagnostic in all {
         if let Some(span) = diagnostic.span {
@@ -20,7 +20,7 @@ pub(super) fn diagnostics(all: &[Diagnostic]) {
         assert!(!diagnostic.message.is_empty(), "a diagnostic says something");
         render::json(diagnostic).to_string();
     }
-    // Drawing is slow and the same for each of a kind.
+    // Drawing is slow and similar for all diagnostics of a kind.
     for diagnostic in all.iter().take(8) {
         let plain = render::text(diagnostic, false);
         assert!(!plain.contains('\u{1b}'), "{plain:?} steers a terminal");
@@ -65,7 +65,7 @@ pub(super) fn yaml(data: &[u8]) {
     }
 }
 
-/// A file in pieces, as it is read from a disk.
+/// Scans a file in pieces, as it is read from a disk.
 fn scan(path: &str, data: &[u8]) -> frontmatter::Head {
     let whole = match frontmatter::scan(path, data, true) {
         Scan::Done(head) => head,
@@ -102,7 +102,7 @@ pub(super) fn skill(data: &[u8]) {
     }
 }
 
-/// What is put into a body is never read again: a command in an argument stays an argument.
+/// Asserts that inserted text is never parsed again: a command in an argument stays an argument.
 fn body(body: &str) {
     let names = ["first".to_owned(), "second".to_owned()];
     let given = "$ARGUMENTS `!`touch escaped` \"two words\" $0";

@@ -1,4 +1,4 @@
-//! What the journal holds. Others may have written it, or half of it.
+//! Records of the journal, which another program may have written, or written halfway.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use etude_runtime::record;
 
 use super::text;
 
-/// A store that has lost everything.
+/// A blob store that has lost everything.
 #[derive(Debug)]
 pub(super) struct NoBlobs;
 
@@ -40,7 +40,7 @@ pub(super) fn record(data: &[u8]) {
     record::to_decision(&Signal { key: "p/gate@question".to_owned(), body });
     record::to_deadline(&Record { key: "!deadline/p/step!timeout".to_owned(), ..record.clone() });
     let Ok(completed) = record::to_outcome(&record, &NoBlobs) else { return };
-    // What can be read can be written and read again, and is the same.
+    // A readable record can be written and read again, with the same result.
     let again = record::of_outcome(&EffectId::new("p/step"), request, &completed, None, 1);
     let read = record::to_outcome(&again, &NoBlobs).expect("what was written can be read");
     assert_eq!(format!("{read:?}"), format!("{completed:?}"));

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{parts, text};
 
-/// Every reference has the same value, which itself looks like a template.
+/// A scope in which every reference has the same value, which itself looks like a template.
 struct Everywhere;
 
 const CANARY: &str = "{{steps.secret.output}}";
@@ -38,7 +38,7 @@ pub(super) fn template(data: &[u8]) {
         assert_eq!(&again, reference);
     }
     template.render_partly(&Everywhere, usize::MAX);
-    // What is put in is not looked at again: every reference leaves at most one canary behind.
+    // Inserted text is not parsed again: every reference adds a limited number of canaries.
     if let Ok(rendered) = template.render(&Everywhere) {
         let written = text.matches(CANARY).count();
         assert!(rendered.matches(CANARY).count() <= 2 * expected + written, "{rendered}");
@@ -81,7 +81,7 @@ pub(super) fn pattern(data: &[u8]) {
     }
 }
 
-/// Whatever a line hides, it does not hide what is written below it.
+/// A line may hide its own commands, but not those in the lines below it.
 pub(super) fn command(data: &[u8]) {
     static ROOTS: OnceLock<Roots> = OnceLock::new();
     let roots = ROOTS.get_or_init(|| Roots::read_only(std::path::Path::new("/"), &[]).expect("there is a root"));
@@ -92,7 +92,7 @@ pub(super) fn command(data: &[u8]) {
         AllowedTools::parse(list).verdict(&Subject::new(&tool, &args, roots))
     };
     let text = text(data);
-    // The first line break may be that of a continuation.
+    // The first line break may continue the line.
     let below = format!("{text}\n\ntouch x");
     for allow in ["Bash(git *)", "Bash(command=git *)"] {
         if judge(allow, &text) == Verdict::Allow {
@@ -100,7 +100,7 @@ pub(super) fn command(data: &[u8]) {
         }
     }
     assert_eq!(judge("Bash Bash(touch *, $deny)", &below), Verdict::Deny, "{text:?} hides a line below it");
-    // What is read as a pattern may be anything as well.
+    // A pattern may be any text.
     judge(&format!("Bash({text})"), "git status");
 }
 
@@ -120,7 +120,7 @@ pub(super) fn route(data: &[u8]) {
     let text = text(data);
     let decision = router.decide(&text);
     assert!(decision.candidates.iter().all(|candidate| candidate.score.is_finite()), "{decision:?}");
-    // What lies in the cache may be anybody's.
+    // The cache may contain foreign data.
     if let Some(stored) = Router::from_bytes(data) {
         stored.decide("review my branch");
     }

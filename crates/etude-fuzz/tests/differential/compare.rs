@@ -1,4 +1,4 @@
-//! Whether a run came out as the reference says.
+//! Comparison of a run with the reference.
 
 use etude_core::failure::Failure;
 use etude_core::report::{RunResult, Status};
@@ -8,8 +8,10 @@ use crate::machine::{Lived, is_stop, plain};
 use crate::reference::{ANY, Effect, Expected};
 use crate::world::Asked;
 
+/// Compares a run with the reference.
+///
 /// # Errors
-/// All differences, a line each.
+/// All differences, one per line.
 pub(crate) fn same(expected: &Expected, lived: &Lived) -> Result<(), String> {
     let mut found = Vec::new();
     effects(expected, lived, &mut found);
@@ -47,14 +49,14 @@ fn error(failure: &Failure) -> Value {
     json!({"kind": kind, "phase": failure.phase.map(|phase| phase.word()), "step": step})
 }
 
-/// The same effects, each with the same input, at the same times: those that begin at one moment have no order. What was given up
-/// at the moment of its start was not done.
+/// Compares effects by id, input and times; effects that begin at one moment have no order. An effect that was abandoned at the
+/// moment of its start counts as not executed.
 fn effects(expected: &Expected, lived: &Lived, found: &mut Vec<String>) {
     let sorted = |effects: &[Effect]| {
         let is_done = |effect: &&Effect| !(effect.is_given_up && effect.begins == effect.ends);
         let mut all: Vec<Effect> = effects.iter().filter(is_done).cloned().collect();
         for effect in all.iter_mut().filter(|effect| matches!(effect.asked, Asked::Timer { .. })) {
-            // *(open)* until when a timer goes on that no one waits for.
+            // *(open)* the end of a timer that no step waits for.
             (effect.ends, effect.is_given_up) = (effect.begins, false);
         }
         all.sort_by(|one, other| (one.begins, &one.id).cmp(&(other.begins, &other.id)));

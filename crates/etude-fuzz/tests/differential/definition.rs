@@ -1,22 +1,22 @@
-//! Definitions as the model reads them: the words of the protocol and of its extensions. They are
-//! written as files of an app, so that what the machine gets comes through the reader of definitions.
+//! Definitions of the model: the words of the protocol and of its extensions. They are written as
+//! files of an app, so that the interpreter gets them through the reader of definitions.
 
 use std::collections::BTreeSet;
 
 use etude_spec::source::MemorySources;
 use serde_json::{Map, Value, json};
 
-/// An app, and how its pipeline is run.
+/// An app, with the options of its run.
 #[derive(Debug, Clone)]
 pub(crate) struct App {
     pub(crate) constructor: Option<Pipeline>,
     pub(crate) pipeline: Pipeline,
     pub(crate) destructor: Option<Pipeline>,
-    /// The value of each parameter.
+    /// The values of the parameters, by name.
     pub(crate) input: Map<String, Value>,
     /// `--timeout`.
     pub(crate) timeout_ms: Option<u64>,
-    /// When the user cancels the run.
+    /// Time at which the user cancels the run.
     pub(crate) cancel_ms: Option<u64>,
 }
 
@@ -26,18 +26,18 @@ pub(crate) struct Pipeline {
     pub(crate) name: String,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) steps: Vec<Step>,
-    /// The step that gives the output; by default the last one.
+    /// The step whose output is the pipeline's output; `None`: the last step.
     pub(crate) output: Option<String>,
 }
 
-/// A required parameter: an integer, or anything.
+/// A required parameter: an integer, or any value.
 #[derive(Debug, Clone)]
 pub(crate) struct Parameter {
     pub(crate) name: String,
     pub(crate) is_integer: bool,
 }
 
-/// A step with what goes for every type.
+/// A step, with the properties of every type.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) name: String,
@@ -70,25 +70,25 @@ pub(crate) enum Work {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Code {
-    /// What the program prints: a word for the world of the test.
+    /// Kind of the printed value; the world knows it by its word.
     pub(crate) prints: Prints,
     pub(crate) env: Vec<(String, Template)>,
     pub(crate) allow_exit: Vec<i32>,
-    /// The schema demands an integer.
+    /// True if the schema demands an integer.
     pub(crate) wants_integer: bool,
     pub(crate) retry: Option<Retry>,
 }
 
-/// What a program usually prints.
+/// Kind of the value that a program usually prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prints {
     Anything,
     List,
     Object,
     Integer,
-    /// Texts to choose from.
+    /// Texts for a question to choose from.
     Words,
-    /// Objects to choose from.
+    /// Objects for a question to choose from.
     Records,
     /// `output: text`.
     Text,
@@ -121,7 +121,7 @@ pub(crate) struct Retry {
 #[derive(Debug, Clone)]
 pub(crate) struct Llm {
     pub(crate) prompt: Template,
-    /// The schema demands an object with an integer `n`.
+    /// True if the schema demands an object with an integer `n`.
     pub(crate) wants_n: bool,
     pub(crate) has_validator: bool,
     pub(crate) retry: u32,
@@ -131,7 +131,7 @@ pub(crate) struct Llm {
 pub(crate) struct Choose {
     pub(crate) prompt: Template,
     pub(crate) from: Reference,
-    /// The answers are the members `k` of the elements.
+    /// True if the answers are the members `k` of the elements.
     pub(crate) by_k: bool,
     pub(crate) many: bool,
     pub(crate) always: bool,
@@ -198,7 +198,7 @@ pub(crate) enum Piece {
     Reference(Reference),
 }
 
-/// A value that is written down, or exactly one reference, which keeps its JSON type.
+/// A literal value, a text with references, or exactly one reference, which keeps its JSON type.
 #[derive(Debug, Clone)]
 pub(crate) enum Binding {
     Literal(Value),
@@ -216,7 +216,7 @@ pub(crate) enum Condition {
         op: Op,
         with: Value,
     },
-    /// `equals` another value of the run: `require` only.
+    /// `equals` between two values of the run, for `require` only.
     Same(Reference, Reference),
     All(Vec<Self>),
     Any(Vec<Self>),
@@ -272,7 +272,7 @@ impl Op {
 }
 
 impl App {
-    /// All pipelines, called ones included, once each.
+    /// All pipelines, including called ones, once each.
     pub(crate) fn pipelines(&self) -> Vec<&Pipeline> {
         let mut all: Vec<&Pipeline> =
             [self.constructor.as_ref(), Some(&self.pipeline), self.destructor.as_ref()].into_iter().flatten().collect();
@@ -291,7 +291,7 @@ impl App {
         all
     }
 
-    /// The files of the app. JSON is YAML.
+    /// The files of the app, with JSON as YAML.
     pub(crate) fn files(&self) -> MemorySources {
         let write = |sources: MemorySources, pipeline: &Pipeline| {
             sources.with(&format!("pipelines/{}/pipeline.yaml", pipeline.name), pipeline.file().to_string())
@@ -391,7 +391,7 @@ impl Code {
 }
 
 impl Llm {
-    /// The schema of an answer.
+    /// The schema of a completion.
     pub(crate) fn schema() -> Value {
         json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
     }

@@ -1,5 +1,5 @@
-//! Random apps. First a shape, which proptest can make smaller, then definitions of that shape: names are counted, and each choice
-//! of a reference is a number that takes one of those that are sound at its place.
+//! Random apps in two steps: a shape, which proptest can shrink, and then definitions of that shape. Names are counted, and
+//! each choice of a reference is a number that selects one of the valid references at its position.
 
 use proptest::prelude::{BoxedStrategy, Just, Strategy, any, prop, prop_oneof};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::definition::{
 };
 use crate::world::World;
 
-/// A number that chooses among what there is.
+/// A number that selects one of the available options.
 type Pick = u16;
 
 /// An app without names and references.
@@ -81,7 +81,7 @@ pub(crate) fn any_shape() -> impl Strategy<Value = Shape> {
         })
 }
 
-/// Steps of a pipeline or a group; some of them are questions side by side.
+/// Steps of a pipeline or a group; some of them are neighbouring questions.
 fn any_row(step: BoxedStrategy<StepShape>, most: usize) -> impl Strategy<Value = Vec<StepShape>> {
     let steps = prop::collection::vec(step, 1..=most);
     let questions = prop::collection::vec(around(any_choose()), 2..=3);
@@ -114,7 +114,7 @@ fn any_step() -> impl Strategy<Value = StepShape> {
     })
 }
 
-/// The work with what goes for every type of step.
+/// A step: the work, with the properties of every type of step.
 fn around(work: impl Strategy<Value = WorkShape> + 'static) -> impl Strategy<Value = StepShape> {
     let for_each = (any::<Pick>(), 1_usize..=3, prop::bool::weighted(0.1), any::<bool>());
     (
@@ -196,20 +196,20 @@ fn any_condition() -> impl Strategy<Value = ConditionShape> {
     })
 }
 
-/// What a later step may refer to.
+/// The shape of a value that later steps may refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Any value: paths may lead into it.
+    /// Any value; paths may lead into it.
     Open,
     /// An array of such values.
     Array,
-    /// A value without members that a reference could name.
+    /// A value without members for references.
     Plain,
-    /// It has an error of the machine's own words somewhere: no template looks into it.
+    /// A value that contains an error with wording of the interpreter; no template refers into it.
     Closed,
 }
 
-/// The names of a pipeline so far.
+/// The names that a pipeline has so far.
 #[derive(Debug, Clone, Default)]
 struct Known {
     parameters: Vec<String>,
@@ -217,14 +217,14 @@ struct Known {
     has_item: bool,
 }
 
-/// Gives names.
+/// A counter for names.
 #[derive(Debug, Default)]
 struct Builder {
     names: usize,
 }
 
 impl Shape {
-    /// The app of this shape, and its world.
+    /// The app of this shape, with its world.
     pub(crate) fn app(&self) -> (App, World) {
         let mut builder = Builder::default();
         let integer = Parameter { name: "n".to_owned(), is_integer: true };
@@ -257,7 +257,7 @@ impl Builder {
         format!("{of}{}", self.names)
     }
 
-    /// A pipeline, and whether its output has something closed.
+    /// A pipeline, with the kind of its output.
     fn pipeline(&mut self, name: &str, shapes: &[StepShape], known: &Known, output: Option<Pick>) -> (Pipeline, Kind) {
         let mut known = known.clone();
         let mut steps: Vec<Step> = Vec::new();
@@ -290,7 +290,7 @@ impl Builder {
             approval.on_timeout = OnTimeout::Fail;
         }
         if let (Work::Group(group), Some(_)) = (&mut work, &for_each) {
-            // The field counts elements then.
+            // With `for_each`, `max_parallel` limits the elements, not the children.
             group.max_parallel = None;
         }
         let kind = match &for_each {
@@ -359,7 +359,7 @@ impl Builder {
 }
 
 impl StepShape {
-    /// A group stands in no group, but in a pipeline that is called there.
+    /// The step as a child of a group. A nested group is wrapped in a called pipeline, because groups must not nest directly.
     fn as_child(&self) -> Self {
         let work = match &self.work {
             WorkShape::Group { .. } => {
@@ -385,7 +385,7 @@ fn path(parts: &[&str]) -> Vec<String> {
 }
 
 impl Known {
-    /// Every reference that a template may have here.
+    /// All references that a template may contain here.
     fn references(&self) -> Vec<Reference> {
         let mut all = Vec::new();
         for name in &self.parameters {
@@ -411,7 +411,7 @@ impl Known {
         all
     }
 
-    /// References that often lead to lists.
+    /// A reference that often leads to a list.
     fn list(&self, pick: Pick) -> Option<Reference> {
         let mut all = Vec::new();
         if self.parameters.iter().any(|name| name == "list") {
@@ -437,7 +437,7 @@ impl Known {
         has_words.then(|| Reference::Input { name: "words".to_owned(), path: Vec::new() })
     }
 
-    /// The output of a step that prints this.
+    /// The output of a step that prints values of this kind.
     fn printing(&self, wanted: Prints, pick: Pick) -> Option<Reference> {
         let fits = |(_, kind, prints): &&(String, Kind, Prints)| *kind == Kind::Open && *prints == wanted;
         let steps: Vec<String> = self.steps.iter().filter(fits).map(|(name, ..)| name.clone()).collect();

@@ -1,5 +1,5 @@
-//! The machine in the world of a test: its effects end when and as the world says, one at a time; what ended is written down, and
-//! can be replayed.
+//! The interpreter in the world of a test: the world decides the result and the end of each effect, one at a time. Ends are
+//! recorded and can be replayed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,30 +20,30 @@ use crate::definition::{App, Pipeline};
 use crate::reference;
 use crate::world::{Asked, Ended, MS, Time, World};
 
-/// When the person of the world decides.
+/// Time of each decision by the world's person.
 pub(crate) const DECIDED_AT: &str = "2026-01-01T00:00:00Z";
 
-/// The id of every run.
+/// Id of every run.
 pub(crate) const RUN_ID: &str = "r1";
 
-/// What a journal has of a run.
+/// A journal record of a run.
 #[derive(Debug, Clone)]
 enum Record {
-    /// The outcome of an effect, with the hash of what was asked.
+    /// The outcome of an effect, with the hash of its request.
     Done(EffectId, Digest, Box<Completed>),
     Cancel,
 }
 
-/// Where a run was right after a record.
+/// State of a run right after a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Point {
-    /// How many effects had been started.
+    /// Number of started effects.
     started: usize,
-    /// What was under way, with the hash of what was asked.
+    /// Effects under way, with the hashes of their requests.
     outstanding: Vec<(EffectId, Digest)>,
 }
 
-/// A run as it was lived.
+/// A completed run of the interpreter.
 #[derive(Debug)]
 pub(crate) struct Lived {
     pub(crate) result: RunResult,
@@ -51,11 +51,11 @@ pub(crate) struct Lived {
     /// The attempt whose constructor opened its scope.
     scope: u32,
     records: Vec<Record>,
-    /// The start, then after each record.
+    /// States of the run: at the start, then after each record.
     points: Vec<Point>,
 }
 
-/// The plan of an app, by way of its files.
+/// The plan of an app, loaded from its files.
 pub(crate) fn plan(app: &App) -> Result<Plan, String> {
     let files = app.files();
     let spec = etude_spec::App::new(&files);
@@ -79,12 +79,12 @@ fn start(app: &App) -> Start {
     Start { input, limits, ..Start::new(RUN_ID.to_owned()) }
 }
 
-/// What is under way.
+/// An effect under way.
 struct Running {
     id: EffectId,
     effect: Effect,
     ends: Time,
-    /// It was given up, and is gone then; until its natural end it may still end by itself.
+    /// End of an abandoned effect, unless its natural end comes first.
     gone: Option<Time>,
 }
 
@@ -94,7 +94,7 @@ struct Driver {
     now: Time,
     running: Vec<Running>,
     effects: Vec<reference::Effect>,
-    /// What earlier attempts have left, and nothing has asked for yet.
+    /// Outcomes of earlier attempts that no effect has used yet.
     left: BTreeMap<EffectId, (Digest, Completed)>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn live(app: &App, plan: &Plan, world: World) -> Result<Lived, String
     Driver::new(Machine::new(plan, start(app)), world).run(cancel, Vec::new())
 }
 
-/// Another attempt at a run that did not succeed, in another world: what succeeded in the pipeline is kept.
+/// Runs another attempt at an unsuccessful run, in another world: successful parts of the pipeline are kept.
 pub(crate) fn live_again(app: &App, plan: &Plan, world: World, before: &Lived) -> Result<Lived, String> {
     let remains = &before.result.remains;
     let number = before.result.attempt + 1;
@@ -135,7 +135,7 @@ impl Driver {
         Self { machine, world, now: 0, running: Vec::new(), effects: Vec::new(), left: BTreeMap::new() }
     }
 
-    /// Goes on until nothing is under way. `kept` is fed once the constructor is over, in the order of the journal.
+    /// Runs until nothing is under way. `kept` is fed once the constructor is over, in the order of the journal.
     fn run(mut self, mut cancel: Option<Time>, kept: Vec<Record>) -> Result<Lived, String> {
         let (mut records, mut points, mut kept) = (Vec::new(), Vec::new(), Some(kept));
         self.go_on()?;
@@ -165,7 +165,7 @@ impl Driver {
         Ok(Lived { result, effects: self.effects, scope: 1, records, points })
     }
 
-    /// Answers what is asked with what earlier attempts have of it.
+    /// Completes effects with outcomes of earlier attempts.
     fn feed(&mut self, records: Vec<Record>, complete: fn(&mut Machine, &EffectId, Completed)) -> Result<(), String> {
         for record in records {
             let Record::Done(id, request, completed) = record else { continue };
@@ -183,7 +183,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Does what the machine wants until it wants nothing more.
+    /// Executes the machine's commands until it has none.
     fn go_on(&mut self) -> Result<(), String> {
         loop {
             let commands = self.machine.poll();
@@ -217,7 +217,7 @@ impl Driver {
         Ok(())
     }
 
-    /// What is given up at the moment of its start has not begun: it is gone at once.
+    /// Abandons an effect. One that is abandoned at the moment of its start has not begun: it ends at once.
     fn abandon(&mut self, id: &EffectId) -> Result<(), String> {
         let found = self.running.iter().position(|running| running.id == *id);
         let at = found.ok_or_else(|| format!("`{id}` is given up, and is not under way"))?;
@@ -232,7 +232,7 @@ impl Driver {
         Ok(())
     }
 
-    /// What ends next; of what ends at one moment, what began first.
+    /// Index of the effect that ends next; of simultaneous ends, the one that began first.
     fn next(&self) -> Option<usize> {
         let end = |running: &Running| running.gone.unwrap_or(Time::MAX).min(running.ends);
         (0..self.running.len()).min_by_key(|at| end(&self.running[*at]))
@@ -243,7 +243,7 @@ impl Driver {
         let Running { id, effect, ends, .. } = self.running.remove(next);
         let ended = if at < ends { Ended::GivenUp } else { self.world.end(id.as_str(), &asked(&effect)) };
         let completed = Completed { outcome: outcome(&ended), elapsed_ms: 10 };
-        // As the journal gives it back.
+        // The outcome is converted to a record and back, like in a journal.
         let request = self.machine.request(&id).ok_or_else(|| format!("`{id}` is not waited for"))?;
         let written = record::of_outcome(&id, request, &completed, Some(&effect), 0);
         let blobs = FileBlobs::new(std::path::Path::new("/nonexistent"), false);
@@ -265,18 +265,18 @@ fn point(machine: &Machine, started: usize) -> Point {
 }
 
 impl Lived {
-    /// The parts that another attempt starts again.
+    /// Paths of the parts that another attempt restarts.
     pub(crate) fn restarts(&self) -> BTreeSet<String> {
         self.result.remains.unfinished.iter().cloned().collect()
     }
 
-    /// How many records its journal has.
+    /// Number of records in the journal.
     pub(crate) fn records(&self) -> usize {
         self.records.len()
     }
 
-    /// The process dies after `cut` records. Another one replays them and goes on: what it asks for must be what was under way,
-    /// and the run must come to the same end by the same effects.
+    /// Simulates a crash after `cut` records. Another process replays them and continues: its pending effects must be those
+    /// that were under way, and the run must reach the same end by the same effects.
     pub(crate) fn survives(&self, app: &App, plan: &Plan, cut: usize) -> Result<(), String> {
         let mut machine = Machine::new(plan, start(app));
         let mut started = Vec::new();
@@ -301,7 +301,7 @@ impl Lived {
                 Record::Done(id, _, completed) => machine.complete(id, completed.as_ref().clone()),
                 Record::Cancel => machine.cancel("cancelled by the user"),
             }
-            // A replay asks after every record; a run may be asked less often.
+            // A replay polls after every record; a run may poll less often.
             go_on(&mut machine, &mut started);
         }
         if !self.effects.iter().map(|effect| &effect.id).eq(&started) {
@@ -314,7 +314,7 @@ impl Lived {
     }
 }
 
-/// An effect as the model has it.
+/// An effect in the terms of the model.
 fn asked(effect: &Effect) -> Asked {
     match effect {
         Effect::Process(call) => process(call),
@@ -366,7 +366,7 @@ fn model(request: &Request) -> Asked {
     }
 }
 
-/// A value whose errors have only what the model knows of them: their kind and their step.
+/// A value whose errors contain only what the model knows: kind and step.
 pub(crate) fn plain(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(plain).collect(),
@@ -381,7 +381,7 @@ pub(crate) fn plain(value: &Value) -> Value {
     }
 }
 
-/// True for what ends a run from outside: the step that it names is open.
+/// True for kinds of failures that end a run from outside: their step is open.
 pub(crate) fn is_stop(kind: &Value) -> bool {
     ["cancelled", "budget_exceeded"].iter().any(|stop| kind == stop)
 }

@@ -1,11 +1,11 @@
-//! The interpreter beside a model of it: random pipelines in random worlds, and what must come of them.
+//! A differential test of the interpreter: a model computes the expected result of random pipelines in random worlds.
 //!
-//! `definition` has the words of the protocol, `world` decides what becomes of each effect and when, `reference` says what a run is,
-//! `machine` runs the same definitions as plans of the interpreter, `compare` puts both beside each other. The model knows
-//! the protocol, the extensions and their clauses; it shares no code with the interpreter, and has no state, no replay and no ids of
-//! its own but those that X-4 names.
+//! `definition` has the words of the protocol, `world` decides the result and the time of each effect, `reference` is the model
+//! of a run, `machine` runs the same definitions as plans of the interpreter, and `compare` compares the two. The model knows
+//! the protocol, the extensions and their clauses. It shares no code with the interpreter, and has no state, no replay, and no
+//! ids but those of X-4.
 //!
-//! `PROPTEST_CASES=5000` tries more, `PROPTEST_RNG_SEED=7` others.
+//! `PROPTEST_CASES=5000` runs more cases, `PROPTEST_RNG_SEED=7` other ones.
 
 mod compare;
 mod definition;
@@ -25,13 +25,13 @@ use generate::Shape;
 use reference::{Expected, Reference};
 use world::{Asked, World};
 
-/// How many runs are tried where no one asks for more.
+/// Default number of runs.
 const CASES: u32 = 256;
 
-/// In how many places the journal of one run is cut at most.
+/// Maximum number of cuts of one run's journal.
 const MAX_CUTS: usize = 24;
 
-/// Runs one app in both ways.
+/// Runs one app in the model and in the interpreter, and compares the results.
 fn check(shape: &Shape) -> Result<Expected, String> {
     let (app, world) = shape.app();
     let plan = machine::plan(&app)?;
@@ -53,7 +53,7 @@ fn check(shape: &Shape) -> Result<Expected, String> {
     Ok(expected)
 }
 
-/// What a person needs to see of a failing app.
+/// A description of a failing app for a person.
 fn shown(shape: &Shape) -> String {
     let (app, world) = shape.app();
     let files: Vec<String> = app.pipelines().iter().map(|pipeline| pipeline.file().to_string()).collect();
@@ -61,8 +61,8 @@ fn shown(shape: &Shape) -> String {
     format!("{}\n{world:?}, timeout {timeout:?} ms, cancelled at {cancel:?} ms", files.join("\n"))
 }
 
-/// what the interpreter does is what the model says,
-/// effect by effect, and also where the run dies after a record and goes on from its journal.: so is another attempt.
+/// the interpreter matches the model effect by
+/// effect, also if the run dies after a record and resumes from its journal.: so does another attempt.
 #[test]
 fn every_run_is_what_the_model_says() {
     let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
@@ -70,7 +70,7 @@ fn every_run_is_what_the_model_says() {
         config.cases = CASES;
     }
     if config.rng_seed == RngSeed::Random {
-        // The runs of one commit are the same each time.
+        // The runs of one commit are reproducible.
         config.rng_seed = RngSeed::Fixed(1);
     }
     let (seed, cases) = (config.rng_seed, config.cases);
@@ -81,7 +81,7 @@ fn every_run_is_what_the_model_says() {
         Ok(())
     });
     match result {
-        // The reason has all that a person needs; the shape is for the search alone.
+        // The reason contains everything for a person; the shape is for the search alone.
         Err(TestError::Fail(why, _)) => panic!("{seed:?}: {why}"),
         other => other.expect("the runs are tried"),
     }
@@ -89,7 +89,7 @@ fn every_run_is_what_the_model_says() {
     assert!(cases < CASES || missing.is_empty(), "no run had {missing:?}: the test has become too narrow");
 }
 
-/// What random runs must have between them.
+/// Features that all random runs together must cover.
 const FEATURES: &[&str] = &[
     "approval_denied",
     "asked together",

@@ -1,11 +1,11 @@
-//! The reference: what a run of a pipeline is, evaluated directly, part by part, from the protocol and its extensions.
+//! The reference: the expected run of a pipeline, evaluated directly, part by part, from the protocol and its extensions.
 //!
-//! Each part of a run — a step, a group, an element, a pipeline — is a function from the moment at which it begins, and the moment
-//! at which it is stopped at the latest, to what became of it: its end, its verdict, and the effects that it had the world do
-//! in between. Nothing is polled, nothing is kept. A part that a failure stops is evaluated twice: once without it, to
-//! know when the failure comes, and once up to that moment.
+//! Each part of a run (a step, a group, an element, a pipeline) is a function. Its arguments are the moment at which it begins
+//! and the latest moment at which it is stopped. Its results are its end, its verdict, and its effects in the world. Nothing is
+//! polled or stored. A part that a failure stops is evaluated twice: first without a stop, to find the moment of the failure,
+//! and then up to that moment.
 //!
-//! What the protocol leaves open is decided here as the interpreter decides it, and marked *(open)*.
+//! Decisions that the protocol leaves open follow the interpreter, and are marked *(open)*.
 
 mod choose;
 mod work;
@@ -20,7 +20,7 @@ use crate::definition::{App, ForEach, Group, OnTimeout, Pipeline, Step, Work};
 use crate::values::Scope;
 use crate::world::{Asked, Ended, MS, Time, World};
 
-/// What must come of a run.
+/// The expected result of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Expected {
     pub(crate) status: &'static str,
@@ -28,53 +28,53 @@ pub(crate) struct Expected {
     pub(crate) errors: Vec<Fault>,
     /// All effects, by the moment of their start.
     pub(crate) effects: Vec<Effect>,
-    /// What became of each step that has a row.
+    /// Result of each step that has a row.
     pub(crate) rows: Vec<Row>,
-    /// The outputs of the steps and elements of the pipeline that succeeded, by their paths: another attempt keeps them.
+    /// Outputs of successful steps and elements of the pipeline, by path: another attempt keeps them.
     pub(crate) outputs: BTreeMap<String, Value>,
-    /// What was said to questions with the call of another one, by their paths.
+    /// Answers to questions that were asked in the call of another question, by path.
     pub(crate) received: BTreeMap<String, Received>,
-    /// Its number, from 1.
+    /// Number of the attempt, from 1.
     pub(crate) attempt: u32,
-    /// The attempt whose constructor opened the scope, and whether it was closed: its constructor did not succeed, or its destructor
+    /// The attempt whose constructor opened the scope. The scope is over if its constructor did not succeed or its destructor
     /// ran.
     pub(crate) scope: u32,
     pub(crate) is_scope_over: bool,
 }
 
-/// What was said to a question with the call of another one.
+/// The answer to a question that was asked in the call of another one.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Received {
-    /// The path of the question whose call it was.
+    /// Path of the question that made the call.
     pub(crate) asker: String,
-    /// When the call ended.
+    /// End of the call.
     pub(crate) at: Time,
-    /// The answer, or that no retry was left; `None`: the call failed, and the question is asked again.
+    /// The answer, or an error if no retry was left; `None`: the call failed, and the question is asked again.
     pub(crate) answer: Option<Result<Value, ()>>,
 }
 
-/// What stands beside a step.
+/// The neighbours of a step.
 #[derive(Debug, Clone, Copy)]
 struct Beside<'a> {
-    /// The steps after it.
+    /// Later steps.
     after: &'a [Step],
     received: &'a BTreeMap<String, Received>,
-    /// They are children of a group.
+    /// True if the steps are children of a group.
     is_group: bool,
 }
 
-/// An effect of the world.
+/// An executed effect.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Effect {
     pub(crate) id: String,
     pub(crate) asked: Asked,
     pub(crate) begins: Time,
     pub(crate) ends: Time,
-    /// It was given up before its end.
+    /// True if the effect was abandoned before its end.
     pub(crate) is_given_up: bool,
 }
 
-/// A failure: its kind and its place.
+/// A failure, with its kind and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) kind: &'static str,
@@ -85,7 +85,7 @@ pub(crate) struct Fault {
 /// The status of a row that the contract leaves open.
 pub(crate) const ANY: &str = "any";
 
-/// The row of a step. Those of steps that never began are left out.
+/// The row of a step. Steps that never began have none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) phase: &'static str,
@@ -93,17 +93,17 @@ pub(crate) struct Row {
     pub(crate) status: &'static str,
 }
 
-/// How a part of a run comes to its end.
+/// The verdict on a part of a run.
 #[derive(Debug, Clone)]
 enum Verdict {
     Output(Value),
     /// The failures, that of the part first.
     Failed(Vec<Fault>),
-    /// It was stopped from outside before its end.
+    /// The part was stopped from outside before its end.
     Stopped,
 }
 
-/// What became of a part of a run.
+/// The result of a part of a run.
 #[derive(Debug, Clone)]
 struct Part {
     ends: Time,
@@ -112,15 +112,15 @@ struct Part {
     rows: Vec<Row>,
     outputs: BTreeMap<String, Value>,
     received: BTreeMap<String, Received>,
-    /// The work of an element failed before it began: a value is missing, or does not fit.
+    /// True if the work of an element failed before it began: a value is missing, or does not fit.
     is_refused: bool,
-    /// How often, at the moment of its end, something was given up that had only just begun: what ends at one moment ends
-    /// in the order of this.
+    /// Number of effects that were abandoned at the moment of the part's end, right after their start. Parts that end at one
+    /// moment end in this order.
     rounds: u32,
 }
 
 impl Part {
-    /// Over at once.
+    /// A part that ends at once.
     fn at_once(at: Time, verdict: Verdict) -> Self {
         let (effects, rows, outputs, received) = (Vec::new(), Vec::new(), BTreeMap::new(), BTreeMap::new());
         Self { ends: at, verdict, effects, rows, outputs, received, is_refused: false, rounds: 0 }
@@ -130,14 +130,14 @@ impl Part {
         Self { is_refused: true, ..Self::at_once(at, verdict) }
     }
 
-    /// Notes an output that another attempt keeps.
+    /// Records an output that another attempt keeps.
     fn keep(&mut self, place: &Place) {
         if let (Verdict::Output(output), "business") = (&self.verdict, place.phase) {
             self.outputs.insert(place.path.clone(), output.clone());
         }
     }
 
-    /// Takes over what another part did.
+    /// Adds the effects and results of another part.
     fn absorb(&mut self, other: Self) -> Verdict {
         self.rounds = match self.ends.cmp(&other.ends) {
             Ordering::Less => other.rounds,
@@ -153,27 +153,28 @@ impl Part {
     }
 }
 
-/// From when on a part may do something, and from when on no more.
+/// The moment from which a part may act, and the moment of its stop.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     from: Time,
     until: Time,
 }
 
-/// Where a part of a run stands.
+/// The place of a part in a run.
 #[derive(Debug, Clone)]
 struct Place {
-    /// What the ids of its effects begin with.
+    /// Prefix of the ids of its effects.
     path: String,
-    /// The directory of its pipeline.
+    /// Directory of its pipeline.
     dir: String,
     phase: &'static str,
-    /// The step with a row that calls the pipeline it belongs to: steps of called pipelines have none.
+    /// The step with a row that calls this pipeline: steps of called pipelines have no rows.
     caller: Option<String>,
 }
 
 impl Place {
-    /// Constructor and destructor run once per attempt of the scope. *(open)* how their ids tell the attempts apart.
+    /// The place of a pipeline. Constructor and destructor run once per attempt of the scope. *(open)* how their ids
+    /// distinguish the attempts.
     fn of_pipeline(pipeline: &Pipeline, phase: &'static str, attempt: u32) -> Self {
         let (name, dir) = (&pipeline.name, format!("pipelines/{}", pipeline.name));
         let path = if attempt == 1 { name.clone() } else { format!("{name}@{attempt}") };
@@ -184,7 +185,7 @@ impl Place {
         Self { path: format!("{}/{name}", self.path), ..self.clone() }
     }
 
-    /// The place of another step of the same pipeline or group.
+    /// Path of another step of the same pipeline or group.
     fn sibling(&self, name: &str) -> String {
         let above = self.path.rsplit_once('/').map_or("", |(above, _)| above);
         format!("{above}/{name}")
@@ -194,7 +195,7 @@ impl Place {
         Self { path: format!("{}[{index}]", self.path), ..self.clone() }
     }
 
-    /// The id of an attempt, counted from 1.
+    /// Id of an attempt, counted from 1.
     fn attempt(&self, attempt: u32) -> String {
         if attempt == 1 { self.path.clone() } else { format!("{}#{attempt}", self.path) }
     }
@@ -209,21 +210,21 @@ impl Place {
     }
 }
 
-/// Runs apps in a world.
+/// The model of an app in a world.
 #[derive(Debug)]
 pub(crate) struct Reference<'a> {
     pub(crate) app: &'a App,
     pub(crate) world: World,
-    /// The run's id, which constructor and destructor see.
+    /// Id of the run, for constructor and destructor.
     pub(crate) run_id: &'a str,
-    /// The attempt before this one, whose outputs are kept.
+    /// The previous attempt, whose outputs are kept.
     pub(crate) earlier: Option<&'a Expected>,
-    /// The parts that this attempt starts again.
+    /// Paths of the parts that this attempt restarts.
     pub(crate) restarts: &'a BTreeSet<String>,
 }
 
 impl Reference<'_> {
-    /// Protocol 6.2, A-5: the constructor, the pipeline if that succeeded, the destructor however the pipeline ended.
+    /// Protocol 6.2, A-5: runs the constructor, the pipeline if the constructor succeeded, and the destructor in any case.
     pub(crate) fn run(&self) -> Expected {
         let mut run = Part::at_once(0, Verdict::Stopped);
         let attempt = self.earlier.map_or(1, |earlier| earlier.attempt + 1);
@@ -237,7 +238,7 @@ impl Reference<'_> {
                 let verdict = self.phase(&mut run, constructor, &place, self.about(scope), stop);
                 status = judge(&verdict, &place, why, &mut errors);
             } else {
-                // It has done its work in an earlier attempt.
+                // The constructor has run in an earlier attempt.
                 run.rows = constructor.steps.iter().flat_map(|step| rows_of(step, &place, ANY)).collect();
             }
         }
@@ -258,7 +259,7 @@ impl Reference<'_> {
             let mut about = self.about(attempt);
             about.insert("status".to_owned(), status.into());
             about.insert("error".to_owned(), errors.first().map_or(Value::Null, Fault::value));
-            // It is not cut short by a cancellation or a budget.
+            // A cancellation or a budget does not stop the destructor.
             let verdict = self.phase(&mut run, destructor, &place, about, Time::MAX);
             let own = judge(&verdict, &place, why, &mut errors);
             status = if status == "succeeded" { own } else { status };
@@ -268,7 +269,7 @@ impl Reference<'_> {
         Expected { status, output, errors, effects, rows, outputs, received, attempt, scope, is_scope_over }
     }
 
-    /// the run as constructor and destructor see it. The number of the attempt is there from the second one on.
+    /// the run as constructor and destructor see it. From the second attempt on, it contains the number of the attempt.
     fn about(&self, attempt: u32) -> Map<String, Value> {
         let mut run = json!({"id": self.run_id, "pipeline": self.app.pipeline.name});
         if attempt > 1 {
@@ -277,7 +278,7 @@ impl Reference<'_> {
         Map::from_iter([("run".to_owned(), run)])
     }
 
-    /// When the run is stopped, and what it ends with then: the user's cancellation, or its time budget. Another attempt has neither.
+    /// The moment and the reason of a stop: the user's cancellation, or the time budget. Another attempt has neither.
     fn stop(&self) -> (Time, &'static str, Option<Effect>) {
         let Self { app, earlier: None, .. } = self else { return (Time::MAX, "", None) };
         let cancel = app.cancel_ms.map_or(Time::MAX, |ms| ms * MS);
@@ -300,7 +301,7 @@ impl Reference<'_> {
         run.absorb(self.pipeline(pipeline, place, scope, window))
     }
 
-    /// The steps of a pipeline, one after the other (6.1). The first failure ends it.
+    /// Runs the steps of a pipeline, one after the other (6.1). The first failure ends it.
     fn pipeline(&self, pipeline: &Pipeline, place: &Place, mut scope: Scope, window: Window) -> Part {
         let mut part = Part::at_once(window.from, Verdict::Stopped);
         for (at, step) in pipeline.steps.iter().enumerate() {
@@ -320,7 +321,7 @@ impl Reference<'_> {
         Part { verdict, ..part }
     }
 
-    /// `when`, then `require`, then the work, for which `timeout` is the limit.
+    /// `when`, then `require`, then the work, which `timeout` limits.
     fn step(&self, step: &Step, place: &Place, scope: &Scope, window: Window, beside: Beside<'_>) -> Part {
         if let Some(mut part) = self.kept(place, window) {
             part.rows = rows_of(step, place, ANY);
@@ -344,7 +345,7 @@ impl Reference<'_> {
         }
         let timer = step.timeout_ms.map(|ms| self.timer(&format!("{}!timeout", place.path), ms, window.from));
         let deadline = timer.as_ref().map_or(Time::MAX, |timer| timer.ends);
-        // An approval that no one answers in time is a decision, if it says so: for its elements, too.
+        // An approval without an answer in time is a decision if the step says so, also for its elements.
         let decides = matches!(&step.work, Work::Approval(approval) if approval.on_timeout != OnTimeout::Fail);
         let inner = if decides { window } else { Window { until: window.until.min(deadline), ..window } };
         let answer_by = if decides { deadline } else { Time::MAX };
@@ -353,7 +354,7 @@ impl Reference<'_> {
             Some(each) => self.elements(step, each, place, scope, inner, answer_by),
         };
         let is_late = matches!(part.verdict, Verdict::Stopped) && deadline < window.until;
-        // A step that is stopped while its timeout ends it is stopped.
+        // A step that is stopped while its timeout ends it counts as stopped.
         if is_late && part.ends <= window.until {
             part.verdict = place.fault("step_timeout", step);
         }
@@ -378,15 +379,15 @@ impl Reference<'_> {
         Some(part)
     }
 
-    /// A step that fails before anything of it begins.
+    /// The result of a step that fails before its work begins.
     fn refused(&self, step: &Step, place: &Place, window: Window, kind: &'static str) -> Part {
         let mut part = Part::at_once(window.from, place.fault(kind, step));
         part.rows.extend(place.row(step, "failed"));
         part
     }
 
-    /// the work once per element. The output is the array of outputs in the order of the input; with `collect` each of
-    /// them says whether it is an output or an error.
+    /// runs the work once per element. The output is the array of outputs in the order of the input; with `collect`, each
+    /// member is marked as an output or an error.
     fn elements(
         &self,
         step: &Step,
@@ -441,7 +442,7 @@ impl Reference<'_> {
         };
         let slots = group.max_parallel.unwrap_or(group.steps.len());
         let fan = fan_out(group.steps.len(), slots, !group.waits, window, &run);
-        // *(open)* Whether the others count as begun, where a child fails at the moment at which all begin.
+        // *(open)* whether the others count as begun if a child fails at the moment at which all begin.
         let failed =
             fan.failed.filter(|failed| fan.parts[*failed].as_ref().is_some_and(|part| part.ends == window.from));
         let others = group.steps.iter().enumerate().filter(|(at, _)| failed.is_some_and(|failed| failed != *at));
@@ -449,7 +450,7 @@ impl Reference<'_> {
         let mut part = fan.conclude(window, |verdicts| {
             let faults: Vec<Fault> = verdicts.iter().filter_map(|one| one.as_ref().err()).flatten().cloned().collect();
             if !faults.is_empty() {
-                // `wait`: in the order of the plan.
+                // With `wait`, failures are in the order of the plan.
                 return Verdict::Failed(faults);
             }
             let outputs = verdicts.into_iter().filter_map(Result::ok);
@@ -461,7 +462,7 @@ impl Reference<'_> {
         part
     }
 
-    /// An effect: it is done if it ends in time, and given up when the time is over. `None` for the end if it was given up, or
+    /// Executes an effect if it ends in time, and abandons it at the end of the window. Returns `None` if it was abandoned or
     /// never began.
     fn execute(&self, part: &mut Part, id: &str, asked: &Asked, window: Window) -> Option<Ended> {
         let begins = part.ends;
@@ -483,7 +484,7 @@ impl Reference<'_> {
     }
 }
 
-/// The status that a phase gives to the run, and its errors.
+/// The status of the run after a phase. Adds the errors of the phase.
 fn judge(verdict: &Verdict, place: &Place, why: &'static str, errors: &mut Vec<Fault>) -> &'static str {
     match verdict {
         Verdict::Output(_) => "succeeded",
@@ -492,7 +493,7 @@ fn judge(verdict: &Verdict, place: &Place, why: &'static str, errors: &mut Vec<F
             "failed"
         }
         Verdict::Stopped => {
-            // *(open)* which of its steps a stopped run names.
+            // *(open)* the step that a stopped run names.
             errors.push(Fault { kind: why, phase: place.phase, step: String::new() });
             if why == "cancelled" { "cancelled" } else { "failed" }
         }
@@ -500,13 +501,14 @@ fn judge(verdict: &Verdict, place: &Place, why: &'static str, errors: &mut Vec<F
 }
 
 impl Fault {
-    /// As a member of a value: an element that failed, or what the destructor learns.
+    /// The fault as a member of a value, for `collect` and for the destructor.
     pub(crate) fn value(&self) -> Value {
         json!({"kind": self.kind, "step": self.step})
     }
 }
 
-/// *(open)* In a called pipeline the error names no step: none of those that could be named has a row.
+/// An element's member with `collect`. *(open)* In a called pipeline the error names no step, because none of its steps has a
+/// row.
 fn collected(verdict: Result<Value, Vec<Fault>>, place: &Place) -> Value {
     match verdict {
         Ok(output) => json!({ "output": output }),
@@ -515,7 +517,7 @@ fn collected(verdict: Result<Value, Vec<Fault>>, place: &Place) -> Value {
     }
 }
 
-/// the output of the last step, of the one that `output` names, or of that child of a group.
+/// the output of the last step, of the step that `output` names, or of that child of a group.
 fn output_of(pipeline: &Pipeline, last: &str, scope: &Scope) -> Value {
     let name = pipeline.output.as_deref().unwrap_or(last);
     if let Some(output) = scope.steps.get(name) {
@@ -524,11 +526,11 @@ fn output_of(pipeline: &Pipeline, last: &str, scope: &Scope) -> Value {
     let has_child =
         |step: &&Step| matches!(&step.work, Work::Group(group) if group.steps.iter().any(|s| s.name == name));
     let group = pipeline.steps.iter().find(has_child).expect("`output` names a step");
-    // That of a skipped group is null, and has no members.
+    // A skipped group has the output null, without members.
     scope.steps[&group.name].get(name).cloned().unwrap_or_default()
 }
 
-/// The rows of a step and of the children of a group, all with one status.
+/// Rows of a step and of the children of a group, all with one status.
 fn rows_of(step: &Step, place: &Place, status: &'static str) -> Vec<Row> {
     let below = match &step.work {
         Work::Group(group) => group.steps.as_slice(),
@@ -540,21 +542,21 @@ fn rows_of(step: &Step, place: &Place, status: &'static str) -> Vec<Row> {
 
 /// Parts that run at the same time.
 struct Fan {
-    /// `None`: it never began.
+    /// Parts in order; `None` for a part that never began.
     parts: Vec<Option<Part>>,
-    /// The one whose failure stopped the others.
+    /// Index of the part whose failure stopped the others.
     failed: Option<usize>,
 }
 
-/// Runs parts in their order, each as soon as one of `slots` is free. If a failure stops the others, none begins from then on,
-/// and what is at work is given up.
+/// Runs parts in their order, each as soon as one of `slots` is free. If a failure stops the others, no part begins after it,
+/// and running ones are abandoned.
 fn fan_out(count: usize, slots: usize, stops: bool, window: Window, run: &dyn Fn(usize, Window) -> Part) -> Fan {
     let schedule = |until: Time| -> Vec<Option<Part>> {
         let mut free = vec![window.from; slots.max(1)];
         let begin = |index: usize| {
             let slot = free.iter_mut().min().expect("a slot");
             let part = (*slot < until).then(|| run(index, Window { from: *slot, until }))?;
-            // In the place of one that stops all others none begins.
+            // No part follows in the slot of one that stops all others.
             *slot = if stops && matches!(part.verdict, Verdict::Failed(_)) { Time::MAX } else { part.ends };
             Some(part)
         };
@@ -565,7 +567,7 @@ fn fan_out(count: usize, slots: usize, stops: bool, window: Window, run: &dyn Fn
         Some(Part { ends, verdict: Verdict::Failed(_), rounds, .. }) => Some((*ends, *rounds)),
         _ => None,
     };
-    // *(open)* Of those that fail as soon as they may begin, the ones whose work cannot begin come first.
+    // *(open)* Of parts that fail as soon as they may begin, those whose work cannot begin come first.
     let refused = parts.iter().take(slots).position(|part| part.as_ref().is_some_and(|part| part.is_refused));
     let failures = parts.iter().enumerate().filter_map(|(index, part)| Some((failure(part)?, index)));
     let first = refused.map(|index| ((window.from, 0), index)).or_else(|| failures.min());
@@ -587,7 +589,7 @@ fn fan_out(count: usize, slots: usize, stops: bool, window: Window, run: &dyn Fn
 }
 
 impl Fan {
-    /// All parts together, when the last of them has ended.
+    /// Joins all parts, when the last of them has ended.
     fn conclude(self, window: Window, join: impl FnOnce(Vec<Result<Value, Vec<Fault>>>) -> Verdict) -> Part {
         let mut whole = Part::at_once(window.from, Verdict::Stopped);
         let (mut verdicts, mut is_stopped) = (Vec::new(), false);
@@ -600,7 +602,7 @@ impl Fan {
             }
         }
         if self.failed.is_some() {
-            // Something else stopped it before all of it was gone.
+            // Another cause stopped the whole before all parts had ended.
             if whole.ends > window.until {
                 whole.verdict = Verdict::Stopped;
             }

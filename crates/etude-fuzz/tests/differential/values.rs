@@ -1,10 +1,10 @@
-//! What a step sees: references, templates and conditions.
+//! The values that a step sees: references, templates and conditions.
 
 use serde_json::{Map, Value, json};
 
 use crate::definition::{Binding, Condition, Op, Piece, Reference, Template};
 
-/// A reference has no value.
+/// The error of a reference without a value.
 #[derive(Debug)]
 pub(crate) struct Missing;
 
@@ -12,16 +12,17 @@ pub(crate) struct Missing;
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
     pub(crate) input: Map<String, Value>,
-    /// The outputs of the steps that are over, in order.
+    /// Outputs of the steps that are over, in order.
     pub(crate) steps: Map<String, Value>,
-    /// The element of the innermost `for_each`, and its index.
+    /// The element of the innermost `for_each`, with its index.
     pub(crate) item: Option<(Value, usize)>,
-    /// What only constructor and destructor receive.
+    /// Values that only constructor and destructor receive.
     pub(crate) about_run: Map<String, Value>,
 }
 
 impl Scope {
-    /// Of another pipeline: it sees its own input, and nothing of its caller but what all below constructor and destructor see.
+    /// The scope of a called pipeline: its own input, and of its caller only the values for everything below constructor and
+    /// destructor.
     pub(crate) fn below(&self, input: Map<String, Value>) -> Self {
         Self { input, steps: Map::new(), item: None, about_run: self.about_run.clone() }
     }
@@ -56,7 +57,8 @@ impl Scope {
         path.iter().try_fold(root.ok_or(Missing)?, |value, part| below(value, part).ok_or(Missing))
     }
 
-    /// A string is inserted as it is, every other value as compact JSON. Inserted text is not looked at again.
+    /// Renders a template: a string is inserted unchanged, every other value as compact JSON. Inserted text is not parsed
+    /// again.
     pub(crate) fn text(&self, template: &Template) -> Result<String, Missing> {
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) => Ok(text.clone()),
@@ -76,8 +78,8 @@ impl Scope {
         }
     }
 
-    /// Whether the condition of a `when` holds. A value that is missing is an error where the condition depends on it: lists are
-    /// read from left to right until they are decided. (The extensions do not say how many of a list are looked at.)
+    /// Evaluates the condition of a `when`. A missing value is an error if the condition depends on it: lists are read from
+    /// left to right until they are decided. (The extensions leave open how many members of a list are read.)
     pub(crate) fn holds(&self, condition: &Condition) -> Result<bool, Missing> {
         Ok(match condition {
             Condition::Truthy(value) => is_truthy(&self.value(value)?),
@@ -104,8 +106,7 @@ impl Scope {
         })
     }
 
-    /// Whether the condition of a `require` is met: a value that is missing makes the whole of it false, also inside `not` and
-    /// `any`.
+    /// Evaluates the condition of a `require`: a missing value makes the whole condition false, also inside `not` and `any`.
     pub(crate) fn meets(&self, condition: &Condition) -> bool {
         self.has_all(condition) && self.holds(condition).unwrap_or(false)
     }
@@ -133,7 +134,7 @@ fn is_truthy(value: &Value) -> bool {
     }
 }
 
-/// Numbers are compared by value.
+/// True if two values are equal; numbers are compared by value.
 pub(crate) fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
@@ -148,7 +149,7 @@ pub(crate) fn is_same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Only numbers are greater or less than numbers. (The extensions do not say what else could be.)
+/// Compares two values. Only numbers have an order. (The extensions leave other types open.)
 fn compares(value: &Value, op: Op, with: &Value) -> bool {
     let is_in = || with.as_array().is_some_and(|all| all.iter().any(|one| is_same(value, one)));
     let order = || value.as_f64()?.partial_cmp(&with.as_f64()?);

@@ -1,15 +1,15 @@
-//! The world of a run: what becomes of each effect, and when. It depends on the seed, on the effect's id and on what is asked,
-//! and on nothing else, so that the model and the machine live in the same world without knowing of each other.
+//! The world of a run: the result and the time of each effect. Both depend only on the seed, on the effect's id and on its
+//! request, so the model and the interpreter live in the same world independently.
 
 use serde_json::{Value, json};
 
-/// A moment of a run, or a length of time, in nanoseconds. No two effects end at the same one.
+/// A moment of a run, or a duration, in nanoseconds. No two effects end at the same moment.
 pub(crate) type Time = u64;
 
 /// One millisecond.
 pub(crate) const MS: Time = 1_000_000;
 
-/// What is asked of the world.
+/// A request to the world.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Asked {
     Process {
@@ -19,12 +19,12 @@ pub(crate) enum Asked {
         /// The idempotency key.
         key: String,
         stdin: String,
-        /// How its stdout is read: `step`, `text` or `document`.
+        /// Reader of its stdout: `step`, `text` or `document`.
         reads: &'static str,
     },
     Model {
         prompt: String,
-        /// What was said since, a line each: `assistant: TEXT`, and `user` for a correction.
+        /// Later messages, one per line: `assistant: TEXT`, and `user` for a correction.
         turns: Vec<String>,
         schema: Option<Value>,
     },
@@ -36,47 +36,47 @@ pub(crate) enum Asked {
     },
 }
 
-/// What becomes of an effect.
+/// The result of an effect.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Ended {
-    /// A process exited; what it printed, if that is what its reader demands.
+    /// A process exited; `printed` is its output, if the reader accepts it.
     Exit { status: i32, printed: Option<Value> },
-    /// A signal ended it.
+    /// A signal ended the process.
     Signal,
-    /// It could not be started.
+    /// The process could not be started.
     NotStarted,
-    /// A model answered; `means` is the JSON in the text, if there is some.
+    /// A model responded; `means` is the JSON in the text, if there is any.
     Answer { text: String, means: Option<Value> },
-    /// A model declined.
+    /// A model refused.
     Refusal,
-    /// A model's answer was cut off.
+    /// A completion was cut off.
     Cut,
-    /// A model could not be asked.
+    /// A model could not be called.
     NoAnswer,
     /// A person decided.
     Decided { approved: bool },
-    /// Time passed.
+    /// The time of a timer passed.
     TimeUp,
-    /// It was given up.
+    /// The effect was abandoned.
     GivenUp,
 }
 
-/// Where effects end in one of many ways.
+/// A seeded source of results and times.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct World {
     pub(crate) seed: u64,
-    /// How many of a hundred effects end badly.
+    /// Percentage of effects that end badly.
     pub(crate) trouble: u64,
 }
 
 impl World {
-    /// A number that depends on the seed, an id and a purpose.
+    /// A pseudorandom number from the seed, an id and a purpose.
     fn number(self, id: &str, purpose: &str) -> u64 {
         let mut hash = self.seed ^ 0xcbf2_9ce4_8422_2325;
         for byte in id.bytes().chain([0]).chain(purpose.bytes()) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
-        // The last bytes must count as much as the first ones.
+        // All bytes must have the same influence.
         hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         hash ^ (hash >> 31)
@@ -86,21 +86,21 @@ impl World {
         of[self.number(id, "which") as usize % of.len()].clone()
     }
 
-    /// How long an effect takes if it is left alone.
+    /// Duration of an effect that is not abandoned.
     pub(crate) fn duration(self, id: &str, asked: &Asked) -> Time {
         let within = |first: Time, last: Time| first * MS + self.number(id, "duration") % ((last - first) * MS);
         match asked {
             Asked::Process { .. } => within(1, 100),
             Asked::Model { .. } => within(10, 200),
-            // Sometimes no one answers for a long time.
+            // Some gates stay unanswered for a long time.
             Asked::Gate { .. } if self.number(id, "patience").is_multiple_of(4) => within(100_000, 200_000),
             Asked::Gate { .. } => within(10, 300),
-            // A timer is never early, and a little late.
+            // A timer is never early, and slightly late.
             Asked::Timer { ms } => within(*ms, ms + 1),
         }
     }
 
-    /// How long it takes until everything that a given up effect has started is gone.
+    /// Time from the abandonment of an effect until everything that it has started is gone.
     pub(crate) fn grace(self, id: &str, asked: &Asked) -> Time {
         match asked {
             Asked::Process { .. } | Asked::Model { .. } => MS + self.number(id, "grace") % (40 * MS),
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// What becomes of an effect that is left alone.
+    /// The result of an effect that is not abandoned.
     pub(crate) fn end(self, id: &str, asked: &Asked) -> Ended {
         let is_trouble = self.number(id, "trouble") % 100 < self.trouble;
         match asked {
@@ -170,7 +170,7 @@ impl World {
             Some("text") => vec![json!("one line"), json!(""), json!("{{input.n}} \"quoted\"\n")],
             _ => vec![json!(null), json!(true), json!(false), json!(0), json!("x"), json!(""), json!(-2.5), json!([0])],
         };
-        // 3 is a result for steps that say so.
+        // Exit status 3 is a result for steps that allow it.
         let status = if self.number(id, "status").is_multiple_of(8) { 3 } else { 0 };
         Ended::Exit { status, printed: Some(self.pick(id, &values)) }
     }
@@ -230,10 +230,10 @@ impl World {
         }
     }
 
-    /// One of the values of each list of the schema, several where it allows that.
+    /// An answer from the list of each question's schema, or several if the schema allows them.
     fn choice(self, id: &str, schema: &Value, is_trouble: bool) -> Ended {
         let questions = schema["properties"].as_object().expect("an object with a member per question");
-        // Of several questions it is one.
+        // Of several questions, one is in trouble.
         let troubled = self.number(id, "troubled") as usize % questions.len();
         let answer = |(at, (name, question)): (usize, (&String, &Value))| {
             let (id, is_trouble) = (format!("{id} {name}"), is_trouble && at == troubled);

@@ -1,4 +1,4 @@
-//! Closed questions (X-5 `choose`): what each may be answered, and which of them share a call.
+//! Closed questions (X-5 `choose`): their possible answers, and the questions that share a call.
 
 use std::collections::BTreeSet;
 
@@ -14,15 +14,15 @@ struct Asked<'a> {
     step: &'a Step,
     choose: &'a Choose,
     elements: Vec<Value>,
-    /// The answers that stand for the elements, then `none`.
+    /// Answers that stand for the elements, then `none`.
     answers: Vec<Value>,
     prompt: String,
 }
 
-/// What a question comes to before anything is asked.
+/// The result of a question before it is asked.
 enum Before<'a> {
     IsAsked(Asked<'a>),
-    /// The only element.
+    /// The only element of the list.
     IsChosen(Value),
     Fails(&'static str),
 }
@@ -59,12 +59,12 @@ impl<'a> Asked<'a> {
         if self.choose.many { json!({"type": "array", "items": one}) } else { one }
     }
 
-    /// True if the answer to it is one of its own.
+    /// True if the question allows its answer in `answers`.
     fn is_good(&self, answers: &Value) -> bool {
         let is_answer = |answer: &Value| self.answers.iter().any(|known| is_same(known, answer));
         let is_none = |answer: &Value| *answer == "none";
         match (answers.get(&self.step.name), self.choose.many) {
-            // `none` beside other choices contradicts itself.
+            // An answer that combines `none` with other choices is contradictory.
             (Some(Value::Array(all)), true) => {
                 all.iter().all(is_answer) && all.windows(2).all(|two| is_none(&two[0]) == is_none(&two[1]))
             }
@@ -73,7 +73,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// What the answer stands for; `None`: nothing.
+    /// The elements that the answer stands for; `None` for no element.
     fn chosen(&self, answer: &Value) -> Option<Value> {
         let said = match answer {
             Value::Array(all) => all.clone(),
@@ -138,7 +138,7 @@ impl Reference<'_> {
         };
         let mut part = self.ask(&question, place, scope, window);
         let said = if let Verdict::Output(said) = &part.verdict { Some(said.clone()) } else { None };
-        // No child of a group depends on one that fails.
+        // If the asking child of a group fails, its siblings get no answer from its call: no child depends on one that fails.
         let is_lost = said.as_ref().is_some_and(|said| beside.is_group && own.chosen(&said[&step.name]).is_none());
         let mut has_failed = false;
         for other in &others {
@@ -160,8 +160,8 @@ impl Reference<'_> {
         part
     }
 
-    /// the questions after this one that go into its call: those that need nothing which is not known by then. In a pipeline they
-    /// follow each other, and nothing is asked that comes after a failure.
+    /// later questions that join this call: those that depend only on values known before it. In a pipeline they follow
+    /// each other directly, and none comes after a failure.
     fn asked_with<'s>(
         &self,
         step: &Step,
@@ -171,7 +171,7 @@ impl Reference<'_> {
         beside: Beside<'s>,
     ) -> Vec<Asked<'s>> {
         let (mut others, mut names) = (Vec::new(), BTreeSet::from([step.name.as_str()]));
-        // *(open)* A child of a group that starts again asks by itself.
+        // *(open)* A restarted child of a group asks alone.
         let is_alone = step.timeout_ms.is_some() || beside.is_group && self.restarts.contains(&place.path);
         for other in beside.after.iter().filter(|_| !is_alone) {
             let of = match &other.work {
@@ -196,7 +196,7 @@ impl Reference<'_> {
         others
     }
 
-    /// What a later question comes to before anything is asked; `None`: its step is skipped.
+    /// The result of a later question before it is asked; `None`: its step is skipped.
     fn before<'s>(&self, step: &'s Step, choose: &'s Choose, scope: &Scope) -> Option<Before<'s>> {
         match step.when.as_ref().map(|when| scope.holds(when)) {
             None | Some(Ok(true)) => {}
@@ -209,7 +209,7 @@ impl Reference<'_> {
         Some(Asked::of(step, choose, scope))
     }
 
-    /// What was said to the question with another call: of this attempt, or of an earlier one whose asker is kept.
+    /// The answer from the call of another question: in this attempt, or in an earlier one if the asker is kept.
     fn received<'s>(&'s self, path: &str, beside: Beside<'s>) -> Option<&'s Received> {
         let is_kept = |received: &&Received| {
             received.answer.is_some() && ![path, &received.asker].iter().any(|one| self.restarts.contains(*one))

@@ -1,4 +1,4 @@
-//! What a step does, by its type.
+//! The work of a step, by its type.
 
 use serde_json::{Map, Value, json};
 
@@ -7,20 +7,20 @@ use crate::definition::{Approval, Call, Code, Llm, OnTimeout, Prints, Retry, Ste
 use crate::values::Scope;
 use crate::world::{Asked, Ended, Time};
 
-/// What an llm step asks, and what it takes.
+/// The prompt of a model call, with the checks of its completions.
 pub(super) struct Question<'a> {
     pub(super) step: &'a Step,
     pub(super) prompt: String,
     pub(super) schema: Option<Value>,
     pub(super) retry: u32,
     pub(super) has_validator: bool,
-    /// What is wrong with a completion, if something is.
+    /// Check of a completion.
     pub(super) is_good: &'a dyn Fn(&Value) -> bool,
-    /// The same for the last one.
+    /// Check of the last completion.
     pub(super) is_enough: &'a dyn Fn(&Value) -> bool,
 }
 
-/// What a content validator says.
+/// The verdict of a content validator.
 enum Check {
     Passes,
     Rejects,
@@ -47,7 +47,7 @@ impl Reference<'_> {
         }
     }
 
-    /// a process; X-2: repeated if the step says so.
+    /// runs a process, and repeats it if the step allows retries.
     fn code(&self, step: &Step, code: &Code, place: &Place, scope: &Scope, window: Window) -> Part {
         let mut part = Part::at_once(window.from, Verdict::Stopped);
         let variable = |(name, value): &(String, _)| Ok((name.clone(), scope.text(value)?));
@@ -69,7 +69,7 @@ impl Reference<'_> {
                 Some(retry) if retry.covers(code, &ended) && attempt <= retry.max => retry.wait_ms(attempt),
                 _ => return part,
             };
-            // It is not over yet.
+            // The step is not over yet.
             part.verdict = Verdict::Stopped;
             let pause = format!("{}!backoff{attempt}", place.path);
             if self.execute(&mut part, &pause, &Asked::Timer { ms: wait }, window).is_none() {
@@ -79,7 +79,7 @@ impl Reference<'_> {
         part
     }
 
-    ///
+    /// asks a model for a completion.
     fn llm(&self, step: &Step, llm: &Llm, place: &Place, scope: &Scope, window: Window) -> Part {
         let Ok(prompt) = scope.text(&llm.prompt) else {
             return Part::refused(window.from, place.fault("template_unresolved", step));
@@ -96,7 +96,7 @@ impl Reference<'_> {
         self.ask(&question, place, scope, window)
     }
 
-    /// calls of a model until a completion passes both checks or no retry is left.
+    /// calls a model until a completion passes both checks or no retry is left.
     pub(super) fn ask(&self, question: &Question<'_>, place: &Place, scope: &Scope, window: Window) -> Part {
         let mut part = Part::at_once(window.from, Verdict::Stopped);
         let mut turns = Vec::new();
@@ -142,7 +142,7 @@ impl Reference<'_> {
         unreachable!("the last attempt returns")
     }
 
-    /// `None` if it was stopped.
+    /// runs the content validator; `None` if it was stopped.
     #[expect(clippy::too_many_arguments, reason = "the place of a validator is its call's")]
     fn validate(
         &self,
@@ -177,7 +177,7 @@ impl Reference<'_> {
         })
     }
 
-    /// X-3 `pipeline`: the steps of another pipeline, without constructor and destructor.
+    /// X-3 `pipeline`: runs the steps of another pipeline, without constructor and destructor.
     fn call(&self, step: &Step, call: &Call, place: &Place, scope: &Scope, window: Window) -> Part {
         let bound = call.input.iter().map(|(name, binding)| Ok((name.clone(), scope.bound(binding)?)));
         let Ok(input) = bound.collect::<Result<Map<String, Value>, crate::values::Missing>>() else {
@@ -192,7 +192,7 @@ impl Reference<'_> {
         self.pipeline(pipeline, &place, scope.below(input), window)
     }
 
-    /// X-3 `approval`.
+    /// X-3 `approval`: asks a person for a decision.
     fn approval(
         &self,
         step: &Step,
@@ -210,7 +210,7 @@ impl Reference<'_> {
         let ended = self.execute(&mut part, &place.path, &Asked::Gate { message }, limit);
         let (approved, by, at) = match ended {
             Some(Ended::Decided { approved }) => (approved, "ada", json!(crate::machine::DECIDED_AT)),
-            // Stopped, and not for want of a decision.
+            // The step was stopped before the time for a decision was over.
             _ if window.until <= answer_by => return part,
             _ => (approval.on_timeout == OnTimeout::Approve, "timeout", Value::Null),
         };
@@ -222,12 +222,12 @@ impl Reference<'_> {
     }
 }
 
-/// A JSON number without a fraction.
+/// True for a JSON number without a fraction.
 fn is_integer(value: &Value) -> bool {
     value.is_i64() || value.is_u64()
 }
 
-/// the exit status first, then what was printed, then its schema.
+/// judges the exit status first, then the output, then its schema.
 fn judge(step: &Step, code: &Code, place: &Place, ended: &Ended) -> Verdict {
     match ended {
         Ended::Exit { status, printed } if code.allow_exit.contains(status) => match printed {
@@ -239,7 +239,7 @@ fn judge(step: &Step, code: &Code, place: &Place, ended: &Ended) -> Verdict {
 }
 
 impl Retry {
-    /// a retry is for a process that failed: an exit status that is no result, or a signal.
+    /// true if a failed process may be repeated: its exit status is not a result, or a signal ended it.
     fn covers(&self, code: &Code, ended: &Ended) -> bool {
         let lists = |word: &Value| self.on.is_empty() || self.on.contains(word);
         match ended {
@@ -249,7 +249,7 @@ impl Retry {
         }
     }
 
-    /// The wait after that attempt, counted from 1.
+    /// The wait after an attempt, counted from 1, in milliseconds.
     fn wait_ms(&self, attempt: u32) -> u64 {
         (self.backoff_ms * self.factor.pow(attempt - 1)).min(self.max_backoff_ms)
     }
