@@ -1,4 +1,4 @@
-//! What a candidate must pass before it is written (2.8).
+//! Checks that a candidate must pass before it is written (2.8).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,26 +14,26 @@ use crate::term::{Ref, Source};
 use crate::trace::Trace;
 use crate::value::{Path, is_at};
 
-/// A program is learned from at most N requests at a time, and from those that it gets wrong.
+/// Maximum number of requests in the first training set; requests that the program gets wrong are added.
 const MAX_TRAINING: usize = 40;
-/// Requests are left out in at most N groups.
+/// Maximum number of groups in which requests are left out.
 const MAX_FOLDS: usize = 24;
-/// How often the search begins again with fewer expressions.
+/// Maximum number of rounds. Each round adds wrong runs to the training set or bans expressions.
 const MAX_ROUNDS: usize = 12;
 
 /// Comparisons, each request counted once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// The same write, or none on both sides.
+    /// Requests with the same write, or with no write on both sides.
     pub agreed: usize,
-    /// The pipeline deviated.
+    /// Requests for which the pipeline deviated.
     pub fell_back: usize,
-    /// Another write, or a write on one side only.
+    /// Requests with another write, or with a write on one side only.
     pub disagreed: usize,
 }
 
 impl Counts {
-    /// Requests that were not learned from are left out as well.
+    /// Adds the requests outside the training set: the program was learned without them.
     fn add_unseen(&mut self, program: &Program, all: &[Episode<'_>], training: &[Episode<'_>]) {
         let known: BTreeSet<&str> = training.iter().map(|episode| episode.digest.as_str()).collect();
         let mut unseen: BTreeMap<&str, Kind> = BTreeMap::new();
@@ -54,7 +54,7 @@ impl Counts {
     }
 }
 
-/// A program that passed.
+/// Program that passed all checks.
 #[derive(Debug)]
 pub(crate) struct Learned<'t> {
     pub(crate) program: Program,
@@ -62,15 +62,15 @@ pub(crate) struct Learned<'t> {
     pub(crate) leave_one_out: Counts,
 }
 
-/// Why there is no candidate.
+/// Reason for a missing candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The check that failed, in words.
+    /// Description of the failed check.
     CheckFailed(String),
     NoProgram,
 }
 
-/// Learns a family and checks what was learned.
+/// Learns a family and checks the result.
 pub(crate) fn learn<'t>(
     family: &Family<'t>,
     contrast: &[&'t Trace],
@@ -99,7 +99,7 @@ fn of_episodes<'t>(
         let synth =
             |some: &[Episode<'t>], banned: &BTreeSet<String>| synthesize(some, write, contrast, substitutes, banned);
         let program = synth(&training, &banned).ok_or(Reason::NoProgram)?;
-        // Runs that were not learned from, and that the program gets wrong, are learned from.
+        // Add runs outside the training set that the program gets wrong.
         let wrong: Vec<&Episode<'t>> = episodes
             .iter()
             .filter(|one| compare(&program, one) == Kind::Disagreed)
@@ -127,7 +127,7 @@ fn of_episodes<'t>(
     Err(Reason::CheckFailed(format!("nothing that was tried gives {} in every run", arguments.join(", "))))
 }
 
-/// What is wrong with a program (2.8), in words.
+/// First fault of a program (2.8), in words; `None` if it has none.
 fn fault(program: &Program, counts: Counts, episodes: &[Episode<'_>], training: &[Episode<'_>]) -> Option<String> {
     let of_run = |episode: &Episode<'_>| format!("run {}", episode.trace.run);
     if counts.disagreed > 0 {
@@ -156,7 +156,7 @@ fn is_same(one: &Episode<'_>, other: &Episode<'_>) -> bool {
         && one.writes.iter().zip(&other.writes).all(|(a, b)| std::ptr::eq(*a, *b))
 }
 
-/// Episodes of as many requests as are learned from at a time, two of each at most.
+/// Episodes of the first `MAX_TRAINING` requests, at most two of each.
 fn sample<'t>(episodes: &[Episode<'t>]) -> Vec<Episode<'t>> {
     let mut per_request: BTreeMap<&str, usize> = BTreeMap::new();
     let mut training = Vec::new();
@@ -174,7 +174,7 @@ fn sample<'t>(episodes: &[Episode<'t>]) -> Vec<Episode<'t>> {
     training
 }
 
-/// Learns without each request and replays it (2.8 b): how it compares, and the arguments that were wrong.
+/// Learns without each request and replays it (2.8 b). Returns the comparisons and the arguments that were wrong.
 fn leave_one_out<'t>(
     training: &[Episode<'t>],
     synth: &dyn Fn(&[Episode<'t>]) -> Option<Program>,
@@ -218,7 +218,7 @@ fn blame_of_all(program: &Program, episodes: &[Episode<'_>]) -> BTreeSet<String>
     wrong.flat_map(|one| blame(program, one)).collect()
 }
 
-/// The arguments that a wrong write has other than the run.
+/// Arguments in which a wrong write differs from the run.
 fn blame(program: &Program, episode: &Episode<'_>) -> BTreeSet<String> {
     let End::Wrote(writes) = replay(program, episode, "yes", &|_, _| None).end else { return BTreeSet::new() };
     let Some(tool) = episode.writes.first().map(|write| write.tool.as_str()) else { return BTreeSet::new() };
@@ -234,13 +234,13 @@ fn blame(program: &Program, episode: &Episode<'_>) -> BTreeSet<String> {
     blamed
 }
 
-/// A run that must not write does not write (2.8 d): the question of 2.7 stands before every write.
+/// True if the program does not write when the question of 2.7 is answered `no` or `unsure` (2.8 d).
 fn is_refused(program: &Program, episode: &Episode<'_>) -> bool {
     let refused = |answer: &str| !matches!(replay(program, episode, answer, &|_, _| None).end, End::Wrote(_));
     refused("no") && refused("unsure")
 }
 
-/// A field that the write depends on is taken away or changed: the write changes, or there is none (2.8 c).
+/// True if the write changes or is omitted when a field that it depends on is removed or changed (2.8 c).
 fn follows_changes(program: &Program, episode: &Episode<'_>) -> bool {
     let End::Wrote(writes) = replay(program, episode, "yes", &|_, _| None).end else { return true };
     let Some(step) = program.write() else { return true };

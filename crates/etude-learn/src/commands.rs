@@ -1,7 +1,7 @@
 //! Command lines (L-33): calls of a shell whose lines are the same up to whole words become one line with these words as arguments.
 //!
-//! What is a word is for the grammar of the shell to say, which the app has ([`World::words`]). A line that it does not read, or in
-//! which anything else differs, stays as it is, and is learned only if it is the same in every run.
+//! The app splits a line into words by the grammar of the shell ([`World::words`]). A line that it cannot split, or that
+//! differs in anything else, stays unchanged. It is learned only if it is the same in every run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,21 +12,22 @@ use crate::episode::is_refusal;
 use crate::trace::{Call, Event, Trace};
 use crate::world::{Class, World};
 
-/// Most words that become arguments: `"$10"` is not one in every shell.
+/// Maximum number of words that become arguments: `"$10"` is not an argument in every shell.
 const MAX_ARGUMENTS: usize = 9;
-/// What people are shown of a call. It is not part of what the call does.
+/// Argument that describes a call to people. It has no effect on the call.
 const DESCRIPTION: &str = "description";
-/// The characters beside letters and digits that an argument may always have, if not at its start.
+/// Characters besides letters and digits that every argument may have; `-` not at its start.
 const PLAIN: [char; 2] = ['_', '-'];
 
-/// A line with arguments in it, as runs have it.
+/// Command line that the runs share, with `"$1"` and so on in the place of the words that differ.
 struct Bound {
     template: String,
-    /// The arguments of each recorded line.
+    /// Values of the arguments, by recorded line.
     arguments: BTreeMap<String, Vec<String>>,
 }
 
-/// The traces with their command lines as one line with arguments; `None`: as they are.
+/// Traces with their command lines replaced by one line with arguments, and without descriptions of calls; `None` if nothing
+/// changes.
 pub(crate) fn bound(traces: &[Trace], usable: &[&Trace], world: &dyn World) -> Option<Vec<Trace>> {
     let is_own = |call: &&Call| call.tool == TOOL && call.is_good() && !is_refusal(&call.result);
     let lines: BTreeSet<&str> =
@@ -64,7 +65,7 @@ fn rewritten(trace: &Trace, bound: Option<&Bound>) -> Trace {
     trace
 }
 
-/// The one line that all of these are; `None` if they differ in anything but words that arguments may take the place of.
+/// One line with arguments for all lines; `None` if they differ in anything but words that can become arguments.
 fn of_lines(lines: &BTreeSet<&str>, world: &dyn World) -> Option<Bound> {
     let all: Vec<(&str, Vec<LineWord>)> =
         lines.iter().map(|line| Some((*line, world.words(line)?))).collect::<Option<_>>()?;
@@ -81,7 +82,7 @@ fn of_lines(lines: &BTreeSet<&str>, world: &dyn World) -> Option<Bound> {
     let differs = |at: usize| all.iter().any(|(_, own)| own[at].text != words[at].text);
     let places: Vec<usize> = (0..words.len()).filter(|at| differs(*at)).collect();
     let takes_values = places.iter().all(|at| all.iter().all(|(_, own)| own[*at].takes_value));
-    // Whatever a shell computes could be computed from a value.
+    // The shell could compute such a word from an argument.
     let computes = |at: usize| !places.contains(&at) && first[words[at].start..words[at].end].contains(['$', '`']);
     if !takes_values || places.is_empty() || places.len() > MAX_ARGUMENTS || (0..words.len()).any(computes) {
         return None;
@@ -101,7 +102,7 @@ fn of_lines(lines: &BTreeSet<&str>, world: &dyn World) -> Option<Bound> {
     Some(Bound { template, arguments: arguments.collect() })
 }
 
-/// The place of an argument of a command line, counted from 1.
+/// Position of an argument of a command line, counted from 1; `None` for other arguments.
 pub(crate) fn place_of(tool: &str, path: &[String]) -> Option<usize> {
     match path {
         [name] if tool == TOOL => name.strip_prefix(ARGUMENT)?.parse().ok(),
@@ -109,18 +110,18 @@ pub(crate) fn place_of(tool: &str, path: &[String]) -> Option<usize> {
     }
 }
 
-/// The form of the words that runs had in one place of a line. A word of another form may mean something else there, such as an
+/// Form of the words that runs had in one place of a line. A word of another form may mean something else there, such as an
 /// option, an assignment or another directory, and leads to a deviation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Form {
     /// Characters besides letters and digits with which a word begins.
     first: BTreeSet<char>,
-    /// Those that it has.
+    /// Characters besides letters, digits, `.`, `_` and `-` that the words have.
     other: BTreeSet<char>,
 }
 
 impl Form {
-    /// The form of these words; `None` if one of them is no argument that could be another one.
+    /// Form of these words; `None` if one of them cannot be an argument, such as an option.
     pub(crate) fn of<'v>(words: impl Iterator<Item = &'v str> + Clone) -> Option<Self> {
         let special = |c: &char| !c.is_alphanumeric();
         let first =
@@ -131,7 +132,7 @@ impl Form {
         words.clone().all(|word| form.has(word)).then_some(form)
     }
 
-    /// Whether a word has the form. [`Form::pattern`] says the same.
+    /// True if a word has the form. [`Form::pattern`] describes the same words.
     pub(crate) fn has(&self, word: &str) -> bool {
         let mut chars = word.chars();
         let begins =
@@ -140,7 +141,7 @@ impl Form {
         begins && !self.first.contains(&'.') && word.chars().skip(1).all(is_known) && !word.contains("..")
     }
 
-    /// As a regular expression of `matches`. No two dots follow each other: they name another directory.
+    /// Regular expression for `matches`. It refuses two dots in a row, which name another directory.
     pub(crate) fn pattern(&self) -> String {
         let class =
             |all: &BTreeSet<char>| -> String { all.iter().map(|c| format!("\\x{{{:x}}}", u32::from(*c))).collect() };
@@ -156,7 +157,7 @@ impl Form {
 mod tests {
     use super::*;
 
-    /// L-33: a word of another form than those of the runs is none: it could be an option, an assignment or another directory.
+    /// L-33: a word of another form than in the runs is refused: it could be an option, an assignment or another directory.
     #[test]
     fn words_keep_their_form() {
         let form = Form::of(["A-17", "v1.2", "x_y"].into_iter()).expect("words");

@@ -1,4 +1,4 @@
-//! Where a program and a run first differ (L-27), as `not_covered` has it (1.8).
+//! First difference between a program and a run (L-27), as `not_covered` has it (1.8).
 
 use serde_json::{Value, json};
 
@@ -9,8 +9,9 @@ use crate::synth::leaves_of;
 use crate::term::{Source, Term};
 use crate::value::{Path, at, is_same_call, pointer, same};
 
-/// The first difference: the step, its argument that differs, what the run had there, and what the program has, which is a reason where
-/// it leaves the pipeline. Where no argument alone tells the difference, what the run had are the arguments of its writes.
+/// First difference: the step, its argument that differs, the value of the run, and the value of the program. If the program
+/// leaves the pipeline, its value is the reason. If no single argument differs, the value of the run is the arguments of its
+/// writes.
 pub(crate) fn difference(program: &Program, episode: &Episode<'_>) -> Value {
     let replayed = replay(program, episode, episode.permission(), &|_, _| None);
     let (step, found, got) = match &replayed.end {
@@ -37,17 +38,18 @@ pub(crate) fn difference(program: &Program, episode: &Episode<'_>) -> Value {
     json!({"step": step, "argument": argument, "expected": expected, "got": got})
 }
 
-/// An argument with the value that the run had.
+/// JSON Pointer of an argument, and its value in the run.
 type Expected = (String, Value);
 
-/// The argument that nothing determines.
+/// Argument of the open hole.
 fn of_hole(program: &Program, episode: &Episode<'_>) -> Option<Expected> {
     let hole = program.holes.iter().find(|hole| hole.set.is_null())?;
     let expected = episode.writes.iter().find_map(|write| write.arguments.pointer(&hole.argument))?;
     Some((hole.argument.clone(), expected.clone()))
 }
 
-/// The argument at which a program leaves the pipeline: that of the question, or the first one of the call that is not as in the run.
+/// Argument at which a program leaves the pipeline: that of the question, or the first one of the call that differs from the
+/// run.
 fn of_deviation(program: &Program, episode: &Episode<'_>, replayed: &Replay<'_>, name: &str) -> Option<Expected> {
     let step = program.steps.iter().find(|step| step.name == name)?;
     match &step.kind {
@@ -77,7 +79,8 @@ fn of_call(args: &Term, replayed: &Replay<'_>, recorded: &[&Value]) -> Option<Ex
     })
 }
 
-/// The first argument of a write that the run has otherwise, and what the program has there; `None` if a whole call is too much or missing.
+/// First argument of a write that differs from the run, and the value of the program; `None` if a whole call is missing or
+/// superfluous.
 fn of_writes(writes: &[Value], episode: &Episode<'_>) -> Option<(Expected, Value)> {
     let recorded = || episode.writes.iter().map(|write| &write.arguments);
     let wanted = recorded().find(|one| !writes.iter().any(|other| is_same_call(one, other)))?;

@@ -13,12 +13,12 @@ use crate::world::{Class, World};
 /// The call by which an agent reads a skill.
 const ACTIVATE_SKILL: &str = "activate_skill";
 
-/// One write of a run, or several of the same tool in a row, and what came before.
+/// One write of a run, or several of the same tool in a row, with the user's words and the reads before it.
 #[derive(Debug, Clone)]
 pub(crate) struct Episode<'t> {
     pub(crate) trace: &'t Trace,
     pub(crate) digest: String,
-    /// The user's words, the values given besides included.
+    /// Words of the user, including the input values.
     pub(crate) said: Said,
     /// The reads before the first write that succeeded, in order.
     pub(crate) reads: Vec<&'t Call>,
@@ -29,8 +29,8 @@ pub(crate) struct Episode<'t> {
 }
 
 impl Episode<'_> {
-    /// The run made no other writes. If it did, a pipeline with these alone does a part of what was asked, and the question before the
-    /// write must refuse it.
+    /// True if the run made no other writes. Otherwise a pipeline with these writes alone does a part of the request, and the
+    /// question before the write must refuse it.
     pub(crate) fn is_whole(&self) -> bool {
         self.writes.len() == self.of_run.len()
     }
@@ -40,12 +40,12 @@ impl Episode<'_> {
         if self.is_whole() { "yes" } else { "no" }
     }
 
-    /// The result of a read with these arguments, as it was last before the write.
+    /// Last result of a read with these arguments before the write.
     pub(crate) fn recorded(&self, tool: &str, arguments: &Value) -> Option<&Value> {
         self.recorded_after(tool, arguments, 0).map(|(_, result)| result)
     }
 
-    /// The same among the reads from a place on, with the place after the first of them.
+    /// Last such result among the reads from index `from` on, with the index after the first match.
     pub(crate) fn recorded_after(&self, tool: &str, arguments: &Value, from: usize) -> Option<(usize, &Value)> {
         let is_it = |n: &usize| self.reads[*n].tool == tool && same(&self.reads[*n].arguments, arguments);
         let mut places = (from..self.reads.len()).filter(is_it);
@@ -58,13 +58,13 @@ impl Episode<'_> {
 #[derive(Debug)]
 pub(crate) struct Family<'t> {
     pub(crate) name: String,
-    /// `None`: the runs only read.
+    /// Tool of the write; `None` if the runs only read.
     pub(crate) write: Option<String>,
-    /// The schema of the write's arguments; `null` if it is not known.
+    /// JSON Schema of the write's arguments; `null` if unknown.
     pub(crate) schema: Value,
     /// One episode for each write.
     pub(crate) episodes: Vec<Episode<'t>>,
-    /// The same with all writes of a run in one episode; empty if no run has several.
+    /// Episodes with all writes of a run in one; empty if no run has several.
     pub(crate) folded: Vec<Episode<'t>>,
 }
 
@@ -74,13 +74,13 @@ impl Family<'_> {
         self.episodes.iter().map(|episode| episode.digest.as_str()).collect()
     }
 
-    /// How many runs.
+    /// Number of distinct runs.
     pub(crate) fn runs(&self) -> usize {
         self.episodes.iter().map(|episode| episode.trace.run.as_str()).collect::<BTreeSet<_>>().len()
     }
 }
 
-/// Whether a result says that the call went wrong, as tools do that have no other way.
+/// True if a result is a text that starts with `error`: some tools report failures only in this way.
 pub(crate) fn is_refusal(result: &Value) -> bool {
     result.as_str().is_some_and(|text| text.trim_start().to_lowercase().starts_with("error"))
 }
@@ -127,7 +127,7 @@ fn of_trace<'t>(trace: &'t Trace, world: &dyn World) -> Vec<Episode<'t>> {
     for event in &trace.events {
         match event {
             Event::User(text) => texts.push(text.clone()),
-            // It changes what the agent knows, and is not a step.
+            // Activating a skill changes what the agent knows, and is not a step.
             Event::Call(call) if call.tool == ACTIVATE_SKILL => {}
             Event::Call(call) if call.is_good() && !is_refusal(&call.result) => {
                 match world.tool(&call.tool).map(|tool| tool.class) {
@@ -142,7 +142,7 @@ fn of_trace<'t>(trace: &'t Trace, world: &dyn World) -> Vec<Episode<'t>> {
     found.iter_mut().for_each(|episode| episode.of_run = Rc::clone(&of_run));
     if found.is_empty() {
         let has_write = trace.calls().any(|call| world.tool(&call.tool).is_none_or(|tool| tool.class == Class::Writes));
-        // A run whose writes failed has no goal that only reads.
+        // A run whose writes failed does not belong to a family that only reads.
         if !has_write {
             found.push(episode(&texts, &reads, Vec::new()));
         }
@@ -150,7 +150,7 @@ fn of_trace<'t>(trace: &'t Trace, world: &dyn World) -> Vec<Episode<'t>> {
     found
 }
 
-/// All writes of a run in one episode; nothing if no run has several.
+/// All writes of a run in one episode; empty if no run has several.
 fn fold<'t>(episodes: &[Episode<'t>]) -> Vec<Episode<'t>> {
     let mut folded: Vec<Episode<'t>> = Vec::new();
     for episode in episodes {
@@ -162,7 +162,7 @@ fn fold<'t>(episodes: &[Episode<'t>]) -> Vec<Episode<'t>> {
     if folded.len() == episodes.len() { Vec::new() } else { folded }
 }
 
-/// The name of what a run without writes was for: the tools that its answer depends on.
+/// Family name of a run without writes: the tools that its answer depends on.
 fn goal(episode: &Episode<'_>) -> String {
     let answer = Said::new(episode.trace.answer.as_deref());
     let feeds_answer = |call: &&&Call| {
@@ -173,7 +173,7 @@ fn goal(episode: &Episode<'_>) -> String {
     if slice.is_empty() {
         slice = episode.reads.iter().map(|call| call.tool.as_str()).collect();
     }
-    // Backwards: what the arguments of these came from.
+    // Walk backwards to the sources of the arguments.
     for (n, call) in episode.reads.iter().enumerate().rev() {
         if !slice.contains(call.tool.as_str()) {
             continue;
@@ -186,7 +186,7 @@ fn goal(episode: &Episode<'_>) -> String {
     format!("read:{}", slice.into_iter().collect::<Vec<_>>().join("+"))
 }
 
-/// Every text and number in a value that proves something.
+/// Texts and numbers in a value that are long enough to prove their origin.
 fn fields_of_all(value: &Value) -> Vec<&Value> {
     match value {
         Value::Object(members) => members.values().flat_map(fields_of_all).collect(),
@@ -196,7 +196,7 @@ fn fields_of_all(value: &Value) -> Vec<&Value> {
     }
 }
 
-/// Whether every scalar of the arguments was made up: in no word of the user and in no earlier result.
+/// True if the agent made up every scalar of the arguments: none is in the user's words or in an earlier result.
 pub(crate) fn is_made_up(episode: &Episode<'_>, call: &Call) -> bool {
     let known = |value: &&Value| {
         let before = episode.reads.iter().take_while(|earlier| !std::ptr::eq(**earlier, call));
@@ -206,7 +206,7 @@ pub(crate) fn is_made_up(episode: &Episode<'_>, call: &Call) -> bool {
     !values.is_empty() && !values.iter().any(known)
 }
 
-/// The arguments as the learner takes them apart: scalars and lists of scalars by their paths.
+/// Scalars and lists of scalars in the arguments, with their paths.
 pub(crate) fn leaves(arguments: &Value) -> Vec<(Path, Value)> {
     fn walk(value: &Value, path: &mut Path, found: &mut Vec<(Path, Value)>) {
         let mut below = |name: String, inner: &Value, path: &mut Path| {

@@ -18,20 +18,20 @@ use crate::episode::Episode;
 use crate::replay::{End, replay};
 use crate::world::World;
 
-/// How many cases of an end other than a deviation are samples.
+/// Maximum number of samples of each end other than a deviation.
 const MAX_SAMPLES: usize = 3;
 
-/// What a step of `steps/bindings.py` computes in a case (2.8).
+/// Result that a step of `steps/bindings.py` computes in a case (2.8).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Evaluation {
-    /// `[STEP, RUN]` as JSON: the step, and what it reads of the run.
+    /// `[STEP, RUN]` as JSON: the name of the step, and the part of the run that it reads.
     pub call: String,
     /// The output as JSON, as the learner computed it.
     pub output: String,
 }
 
-/// Writes the files of a pipeline, without `learn.yaml`, into the candidate, with the definition, the evaluations and the samples.
-/// What the candidate says about its values is redacted, because learn.yaml is written from it.
+/// Adds to a candidate its files without `learn.yaml`, its definition, evaluations and samples. Values in its own fields are
+/// redacted, because `learn.yaml` is written from them.
 pub(crate) fn write(candidate: &mut Candidate, learned: &Learned<'_>, world: &dyn World) {
     let traces = learned.episodes.iter().map(|episode| episode.trace);
     let redaction = redact::Redaction::new(traces, world);
@@ -61,7 +61,7 @@ pub(crate) fn write(candidate: &mut Candidate, learned: &Learned<'_>, world: &dy
             End::Answered => ("answered".to_owned(), MAX_SAMPLES),
             End::Deviated { step, reason } => (format!("{step}: {reason}"), 1),
         };
-        // A run without a read that the pipeline makes is no recording of the pipeline.
+        // A run that lacks a read of the pipeline cannot serve as its recording.
         let Some(case) = case::case(&candidate.name, &learned.program, episode, replay) else { continue };
         evaluations.extend(evaluated);
         let count = ends.entry(end).or_default();

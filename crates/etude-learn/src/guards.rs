@@ -1,4 +1,4 @@
-//! Guards (2.6): what held in all runs of a family and is violated elsewhere.
+//! Guards (2.6): conditions that held in all runs of a family and are violated elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use crate::text::proves;
 use crate::trace::Trace;
 use crate::value::{Path, at, fields, is_scalar};
 
-/// A condition must have held for N requests.
+/// Minimum number of requests for which a condition must have held.
 const MIN_REQUESTS: usize = 3;
 
-/// Results of runs of other families, and of those that did not go well, by tool.
+/// Results by tool for each run of another family, or that did not go well.
 pub(crate) struct Contrast<'t>(Vec<BTreeMap<&'t str, Vec<(usize, &'t Value)>>>);
 
 impl<'t> Contrast<'t> {
@@ -33,7 +33,7 @@ impl<'t> Contrast<'t> {
         self.0.is_empty()
     }
 
-    /// For each run that has some, the results of these tools in order.
+    /// Results of these tools in order, for each run that has some.
     fn of(&self, tools: &[String]) -> BTreeMap<usize, Vec<&'t Value>> {
         let of_run = |by_tool: &BTreeMap<&'t str, Vec<(usize, &'t Value)>>| {
             let names: BTreeSet<&str> = tools.iter().map(String::as_str).collect();
@@ -46,7 +46,7 @@ impl<'t> Contrast<'t> {
     }
 }
 
-/// The conditions for the write, with the guards noted in the program.
+/// Conditions for the write. The guards are also added to the program.
 pub(crate) fn equalities(assembly: &mut Assembly<'_, '_, '_>) -> Vec<Condition> {
     let digests: BTreeSet<&str> = assembly.synth.episodes.iter().map(|episode| episode.digest.as_str()).collect();
     if digests.len() < MIN_REQUESTS || assembly.synth.contrast.is_empty() {
@@ -71,7 +71,7 @@ pub(crate) fn equalities(assembly: &mut Assembly<'_, '_, '_>) -> Vec<Condition> 
     found.into_iter().map(|(condition, _)| condition).collect()
 }
 
-/// A record of a loop's results is what the write is about, even if no argument is read from it.
+/// Adds the records of a loop's results: the write is about them even if no argument is read from them.
 fn use_records(assembly: &mut Assembly<'_, '_, '_>) {
     let is_record = |n: &usize| match &assembly.synth.nodes[*n].kind {
         NodeKind::Record { of, list, .. } => {
@@ -87,7 +87,7 @@ fn use_records(assembly: &mut Assembly<'_, '_, '_>) {
     }
 }
 
-/// Whether the node's value is the result of one call.
+/// True if the node's value is the result of one call.
 fn is_of_one_call(assembly: &Assembly<'_, '_, '_>, node: usize) -> bool {
     let synth = assembly.synth;
     let has_all = || synth.nodes[node].values.iter().all(Option::is_some);
@@ -139,7 +139,7 @@ fn constants(assembly: &Assembly<'_, '_, '_>, node: usize) -> Vec<(Condition, us
     found
 }
 
-/// Fields of two results that were equal in all runs, or one in a list of the other, and not so elsewhere.
+/// Conditions on two results that held in all runs and not elsewhere: fields are equal, or one is in a list of the other.
 fn relations(assembly: &Assembly<'_, '_, '_>, node: usize, other: usize, is_first: bool) -> Vec<(Condition, usize)> {
     let (own, its) = (values(assembly, node), values(assembly, other));
     let (of_own, of_its) = (tools(assembly, node), tools(assembly, other));
@@ -184,7 +184,7 @@ fn relations(assembly: &Assembly<'_, '_, '_>, node: usize, other: usize, is_firs
 }
 
 impl Assembly<'_, '_, '_> {
-    /// The step that writes is the last one that was named.
+    /// Name of the step that writes: that of the last row.
     fn name_of_write(&self) -> String {
         let rows = self.program.rows.last();
         rows.map_or_else(String::new, |row| row.step.clone())

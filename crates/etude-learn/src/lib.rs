@@ -1,19 +1,19 @@
-//! The learner: from traces of runs in skill mode to pipelines (docs/learn.md).
+//! Learner: derives pipelines from traces of runs in skill mode (docs/learn.md).
 //!
-//! Pure: traces in, candidates out. There is no IO, no model, no clock and no randomness in it, and the order of the traces does not
+//! Pure: traces in, candidates out. It uses no IO, no model, no clock and no randomness. The order of the traces does not
 //! matter: the same traces give the same bytes (L-10).
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | `trace`, `text`, `notation` | traces as documents; how texts, numbers and days are compared |
+//! | `trace`, `text`, `notation` | traces as documents; comparison of texts, numbers and days |
 //! | `select`, `episode` | the traces that count; writes with the reads before them, as families |
 //! | `term`, `value` | expressions, evaluated as they are written; places and lists in results |
 //! | `substitutes` | reads that do the same, in all families |
-//! | `synth` | aligned reads, bound arguments, and the steps that follow |
+//! | `synth` | alignment of reads, binding of arguments, and the resulting steps |
 //! | `commands` | command lines that are the same up to whole words |
-//! | `guards`, `replay`, `check` | conditions that are violated elsewhere; programs on recorded results; what a candidate must pass |
+//! | `guards`, `replay`, `check` | conditions that other runs violate; replay on recorded results; checks of a candidate |
 //! | `slots` | requests with their values replaced |
-//! | `difference` | where a program and a run first differ |
+//! | `difference` | first difference between a program and a run |
 //! | `files` | the files of a candidate |
 
 mod check;
@@ -52,7 +52,7 @@ use program::StepKind;
 use replay::{Kind, compare};
 use substitutes::Substitutes;
 
-/// The name of a pipeline whose family has no letter or digit of ASCII.
+/// Pipeline name for a family whose name has no ASCII letter or digit.
 const NAMELESS: &str = "pipeline";
 
 /// The result of learning from all traces of an app.
@@ -62,15 +62,15 @@ pub struct Learned {
     pub usable: usize,
     /// The traces that do not count, each with the reason.
     pub unusable: Vec<Unusable>,
-    /// All families, by name; of one that was asked for, that one.
+    /// Families by name; only the requested one, if one was requested.
     pub families: Vec<FamilyRow>,
-    /// The names of the families that were not asked for.
+    /// Names of the families that were not requested; empty if none was requested.
     pub others: Vec<String>,
     /// The candidates, by name.
     pub candidates: Vec<Candidate>,
 }
 
-/// A family with what became of it.
+/// Family with its learning outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FamilyRow {
     /// The tool of the first write of its requests, or the goal of their reads.
@@ -79,11 +79,11 @@ pub struct FamilyRow {
     pub requests: usize,
     /// Distinct runs; a request that was repeated has several.
     pub runs: usize,
-    /// The candidate, or why there is none: `too_few_requests`, `excluded`, `check_failed`, `no_program`.
+    /// Name of the candidate, or the reason for its absence: `too_few_requests`, `excluded`, `check_failed`, `no_program`.
     pub outcome: Result<String, &'static str>,
-    /// What failed, in words, if a check did.
+    /// Description of the failed check; `None` if no check failed.
     pub why: Option<String>,
-    /// The excluded tools.
+    /// Excluded tools (`learn.exclude`) that the family needs.
     pub tools: Vec<String>,
 }
 
@@ -98,33 +98,33 @@ pub struct Candidate {
     pub requests: usize,
     /// Distinct runs that it was learned from; a request that was repeated has several.
     pub runs: usize,
-    /// The tools that it reads with.
+    /// Tools of its read steps.
     pub reads: Vec<String>,
-    /// The tools that it writes with.
+    /// Tools of its write steps.
     pub writes: Vec<String>,
     /// Names of the parameters under `input`, in the order of the file.
     pub parameters: Vec<String>,
-    /// Its questions with a closed set.
+    /// Names of its steps that ask a question with a closed set.
     pub questions: Vec<String>,
-    /// Where each argument comes from.
+    /// Source of each argument.
     pub bindings: Vec<Row>,
-    /// What the runs do not determine.
+    /// Values that the runs do not determine.
     pub holes: Vec<Hole>,
-    /// What must hold before it writes.
+    /// Conditions that must hold before it writes.
     pub guards: Vec<Guard>,
     /// Digests of the requests that it covers.
     pub covers: Vec<String>,
-    /// Digests of the others with the first difference (1.8).
+    /// Digests of the requests that it does not cover, each with the first difference (1.8).
     pub not_covered: Vec<Value>,
-    /// Learned without each request, then compared with it.
+    /// Comparison of each request with a program that was learned without it.
     pub leave_one_out: Counts,
     /// `pipeline.yaml` as JSON.
     pub definition: Value,
     /// The files by their paths below the directory of the pipeline, without `learn.yaml`.
     pub files: BTreeMap<String, String>,
-    /// What its code computes in its cases, each once.
+    /// Results of its code in its cases, without duplicates.
     pub evaluations: Vec<Evaluation>,
-    /// The digests of the first cases of each end.
+    /// Digests of the first cases of each end.
     pub samples: Vec<String>,
 }
 
@@ -134,7 +134,7 @@ impl Candidate {
         Wording::of(&self.definition)
     }
 
-    /// Puts other words in the place of its own. Nothing else of it changes (L-29).
+    /// Replaces its description and triggers, also in `pipeline.yaml`. Nothing else changes (L-29).
     pub fn reword(&mut self, wording: &Wording) {
         self.definition["description"] = wording.description.as_str().into();
         if self.definition.get("triggers").is_some() {
@@ -144,7 +144,7 @@ impl Candidate {
     }
 }
 
-/// Learns from traces; with `only`, one family.
+/// Learns pipelines from traces; `only` restricts it to the family of that name.
 pub fn learn(traces: &[Trace], world: &dyn World, only: Option<&str>) -> Learned {
     let bound = commands::bound(traces, &select::select(traces, world).usable, world);
     let selected = select::select(bound.as_deref().unwrap_or(traces), world);
@@ -207,7 +207,7 @@ fn excluded(family: &Family<'_>, world: &dyn World) -> Vec<String> {
     needed.map(|(tool, _)| tool.to_owned()).filter(|tool| world.is_excluded(tool)).collect()
 }
 
-/// The names of families as pipelines, in the order of the families: each has its own, and keeps the one that it has (1.4).
+/// Pipeline names of families, in the order of the families. Names are unique, and a family keeps the name that it has (1.4).
 fn names_of(families: &[Family<'_>], world: &dyn World) -> BTreeMap<String, String> {
     let mut given = BTreeSet::new();
     let mut names = BTreeMap::new();
@@ -223,7 +223,7 @@ fn names_of(families: &[Family<'_>], world: &dyn World) -> BTreeMap<String, Stri
     names
 }
 
-/// The name of a family with letters and digits of ASCII alone.
+/// Family name reduced to lower-case ASCII letters, digits and hyphens.
 fn base_of(family: &str) -> String {
     let mut name = String::new();
     for c in family.to_lowercase().chars() {

@@ -1,6 +1,6 @@
 //! Numbers and days in the notations in which people write them: `1,011.50`, `1 011,5`, `May 11, 2026`, `11.05.2026`.
 //!
-//! Texts are those of [`normal`](etude_core::verbatim::normal). Of an ambiguous notation every reading counts.
+//! Texts are in the form of [`normal`](etude_core::verbatim::normal). Every reading of an ambiguous notation counts.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -9,27 +9,27 @@ use std::ops::{Range, RangeInclusive};
 use etude_core::verbatim::normal;
 use serde_json::Value;
 
-/// The first letters of the months.
+/// Names of the months; a text may have only their first letters.
 const MONTHS: [&str; 12] = [
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
 ];
-/// A month is named by this many letters or more.
+/// Minimum number of letters that name a month.
 const MONTH_LETTERS: usize = 3;
-/// Digits of a group.
+/// Number of digits of a group.
 const GROUP: usize = 3;
-/// Characters that a number has at least: of a shorter one it is not known that a user means it.
+/// Minimum length of a number, in characters: a shorter one may be in a text by chance.
 const MIN_NUMBER: usize = 3;
-/// How many words and numbers a day has at most: `11 th of May , 2026`.
+/// Maximum number of words and numbers of a day: `11 th of May , 2026`.
 const MAX_DAY: usize = 6;
-/// What stands beside an amount, apart from punctuation.
+/// Currency signs beside an amount.
 const CURRENCIES: [char; 5] = ['$', '€', '£', '¥', '₹'];
 
-/// The years in which a value is a point in time and not a number or a name by chance.
+/// Years in which a value counts as a point in time. Outside of them it may be a number or a name by chance.
 const YEARS: RangeInclusive<u32> = 2001..=2100;
-/// The same in seconds since 1970.
+/// `YEARS` in seconds since 1970.
 const SECONDS: Range<f64> = 978_307_200.0..4_133_980_800.0;
-/// Digits of the earliest of them.
+/// Number of digits of the earliest second in `SECONDS`.
 const EPOCH_DIGITS: usize = 9;
 
 /// A day; a text may leave the year out.
@@ -38,7 +38,7 @@ pub(crate) struct Day {
     year: Option<u32>,
     month: u32,
     day: u32,
-    /// The year has four digits.
+    /// True if the year has four digits.
     is_dated: bool,
 }
 
@@ -49,7 +49,7 @@ impl Day {
         is_day.then_some(Self { year, month, day, is_dated: year.is_some() })
     }
 
-    /// Both may be the same day.
+    /// True if both may be the same day; a missing year matches every year.
     pub(crate) fn may_be(self, other: Self) -> bool {
         let is_same_year = self.year.is_none() || other.year.is_none() || self.year == other.year;
         is_same_year && (self.month, self.day) == (other.month, other.day)
@@ -61,7 +61,7 @@ pub(crate) fn numbers(text: &str) -> BTreeSet<String> {
     numbers_at(text).into_iter().map(|(_, number)| number).collect()
 }
 
-/// Every reading of numbers in a text, with its place.
+/// Every reading of numbers in a text, with its byte range.
 fn numbers_at(text: &str) -> Vec<(Range<usize>, String)> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -85,7 +85,7 @@ fn numbers_at(text: &str) -> Vec<(Range<usize>, String)> {
     found
 }
 
-/// Where a text has the number or the day that a value is, in any notation. The text has no capitals.
+/// Byte ranges in which a text has the number or the day of a value, in any notation. The text must be in lower case.
 pub(crate) fn places(text: &str, value: &Value) -> Vec<Range<usize>> {
     let (numbers, days) = match value {
         Value::Number(number) => (amount(&number.to_string()).into_iter().collect(), Vec::new()),
@@ -99,7 +99,7 @@ pub(crate) fn places(text: &str, value: &Value) -> Vec<Range<usize>> {
     if !days.is_empty() {
         found.extend(of_days().map(|(place, _)| place));
     }
-    // Of places that have a part in common, the longest.
+    // Keep the longest of overlapping places.
     found.sort_by_key(|place| (Reverse(place.len()), place.start));
     let mut kept: Vec<Range<usize>> = Vec::new();
     for place in found {
@@ -111,13 +111,13 @@ pub(crate) fn places(text: &str, value: &Value) -> Vec<Range<usize>> {
     kept
 }
 
-/// The number that a text is as a whole, besides a sign and a currency.
+/// Readings of a whole text as one number, apart from a sign and a currency.
 pub(crate) fn number(text: &str) -> BTreeSet<String> {
     let bare =
         text.trim_matches(|c: char| CURRENCIES.contains(&c) || c.is_whitespace() || matches!(c, '-' | '+' | '−'));
     let mut found = BTreeSet::new();
     if bare.starts_with(|c: char| c.is_ascii_digit()) && end_of(bare) == bare.len() {
-        // Of numbers that are joined by blanks, each would be one.
+        // With blanks, only the joined digits are one number.
         match bare.contains(' ') {
             true => found.extend(joined(bare)),
             false => found.extend(readings(bare).into_iter().map(|(_, number)| number)),
@@ -126,7 +126,7 @@ pub(crate) fn number(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// A number without what does not change it: zeros around it, and its sign.
+/// Number without its sign and without leading and trailing zeros; `None` in another notation, such as with an exponent.
 pub(crate) fn amount(number: &str) -> Option<String> {
     let number = number.trim_start_matches('-');
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
@@ -145,7 +145,7 @@ fn in_thousands(whole: &str, part: &str) -> String {
     plain(&format!("{whole}{moved:0<GROUP$}"), part)
 }
 
-/// Where digits end that points, commas, apostrophes or blanks join.
+/// End of digits that points, commas, apostrophes or blanks join, as a byte offset.
 fn end_of(text: &str) -> usize {
     let mut end = 0;
     let mut chars = text.char_indices().peekable();
@@ -165,7 +165,7 @@ const fn is_separator(c: char) -> bool {
     matches!(c, '.' | ',' | '\'' | '’' | ' ')
 }
 
-/// Every reading of digits that are joined, with its place.
+/// Every reading of joined digits, with its byte range.
 fn readings(run: &str) -> Vec<(Range<usize>, String)> {
     let mut starts = vec![0];
     starts.extend(run.match_indices(' ').map(|(blank, _)| blank + 1));
@@ -182,7 +182,7 @@ fn readings(run: &str) -> Vec<(Range<usize>, String)> {
     found
 }
 
-/// Digits as a number without groups, or with groups that another sign than that of the decimals ends.
+/// Whole part and decimals of a number. Its groups, if it has any, must have another separator than its decimals.
 fn decimal(text: &str) -> Option<(String, String)> {
     let signs: Vec<char> = text.chars().filter(|c| !c.is_ascii_digit()).collect();
     match signs.split_last() {
@@ -198,7 +198,7 @@ fn decimal(text: &str) -> Option<(String, String)> {
     }
 }
 
-/// Digits in groups of three.
+/// Number in groups of three digits; `None` for other texts.
 fn grouped(text: &str) -> Option<String> {
     let sign = text.chars().find(|c| !c.is_ascii_digit())?;
     let groups: Vec<&str> = text.split(sign).collect();
@@ -208,21 +208,21 @@ fn grouped(text: &str) -> Option<String> {
     is_grouped.then(|| plain(&groups.concat(), ""))
 }
 
-/// Digits in groups that blanks part, with decimals or without.
+/// Number in groups that blanks separate, with decimals or without.
 fn joined(text: &str) -> Option<String> {
     let (whole, part) = text.split_once(['.', ',']).unwrap_or((text, ""));
     let whole = grouped(whole)?;
     part.chars().all(|c| c.is_ascii_digit()).then(|| plain(&whole, part))
 }
 
-/// A run of digits or of letters, and what follows it.
+/// Run of digits or of letters, and the text up to the next run.
 type Token<'t> = (&'t str, &'t str);
 
 fn tokens(text: &str) -> Vec<Token<'_>> {
     tokens_at(text).into_iter().map(|(_, token)| token).collect()
 }
 
-/// The same with their places.
+/// Tokens of a text with their byte offsets.
 fn tokens_at(text: &str) -> Vec<(usize, Token<'_>)> {
     let class = |c: char| (c.is_ascii_digit(), c.is_alphabetic());
     let is_token = |c: char| class(c) != (false, false);
@@ -248,7 +248,7 @@ pub(crate) fn days(text: &str) -> Vec<Day> {
     found
 }
 
-/// Every day in a text with its place. Words that add nothing to a day are not of its place.
+/// Every day in a text with its byte range, without words that add nothing to the day.
 fn days_in(text: &str) -> Vec<(Range<usize>, Day)> {
     let (starts, tokens): (Vec<usize>, Vec<Token<'_>>) = tokens_at(text).into_iter().unzip();
     let mut found = Vec::new();
@@ -262,7 +262,7 @@ fn days_in(text: &str) -> Vec<(Range<usize>, Day)> {
     found
 }
 
-/// The days that a text is as a whole, a time of day included.
+/// Readings of a whole text as a day; a time of day may follow.
 pub(crate) fn day(text: &str) -> Vec<Day> {
     let tokens = tokens(text);
     let is_number = |n: usize| tokens.get(n).is_some_and(|(token, _)| token.starts_with(|c: char| c.is_ascii_digit()));
@@ -270,7 +270,8 @@ pub(crate) fn day(text: &str) -> Vec<Day> {
     if is_number(0) || is_month(0) && is_number(1) { days_at(&tokens) } else { Vec::new() }
 }
 
-/// Whether a value is or contains a point in time of this age, such as a date with its year, an epoch, or a time of day as a whole.
+/// True if a value is or contains a point in time within `YEARS`: a date with its year, an epoch, or a time of day as the
+/// whole text.
 pub(crate) fn has_time(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.as_f64().is_some_and(is_epoch),
@@ -285,7 +286,7 @@ pub(crate) fn has_time(value: &Value) -> bool {
     }
 }
 
-/// `2026-11`, `10:30`, `10:30:00z`.
+/// True for a month or a time: `2026-11`, `10:30`, `10:30:00z`.
 fn is_month_or_time(text: &str) -> bool {
     let numbers: Vec<&str> = text.trim_end_matches('z').split(['-', ':', '.', '+']).collect();
     let has = |n: usize, range: RangeInclusive<u32>, len: usize| {
@@ -296,12 +297,12 @@ fn is_month_or_time(text: &str) -> bool {
     is_month || is_time
 }
 
-/// Seconds or milliseconds of this age.
+/// True for seconds or milliseconds within `SECONDS`.
 fn is_epoch(number: f64) -> bool {
     SECONDS.contains(&number) || SECONDS.contains(&(number / 1000.0))
 }
 
-/// The days that the first tokens are.
+/// Readings of the first tokens as a day.
 fn days_at(tokens: &[Token<'_>]) -> Vec<Day> {
     let (first, sign) = tokens.first().copied().unwrap_or_default();
     let digits = |n: usize, len: RangeInclusive<usize>| -> Option<u32> {
@@ -323,7 +324,7 @@ fn days_at(tokens: &[Token<'_>]) -> Vec<Day> {
     if let (Some(one), Some(other), true) = (digits(0, 1..=2), digits(1, 1..=2), is_joined(0)) {
         let short = digits(2, 2..=2).map(|year| 2000 + year).filter(|_| is_joined(1));
         let year = digits(2, 4..=4).filter(|_| is_joined(1)).or(short);
-        // Without a year, a point may be that of a decimal.
+        // Without a year, the point may be a decimal point.
         if year.is_some()
             || sign == "/"
             || tokens.get(1).is_some_and(|(_, after)| after.starts_with('.')) && sign == "."
@@ -359,7 +360,7 @@ mod tests {
 
     use super::*;
 
-    /// Every notation of a number is the same number; parts of words and of other numbers are none.
+    /// Every notation of a number is read as the same number; parts of words and of other numbers are not read.
     #[test]
     fn numbers_are_compared_by_what_they_are() {
         let has = |text: &str, number: &str| numbers(text).contains(number);
@@ -380,7 +381,7 @@ mod tests {
         assert!(number("49 17").is_empty() && number("12 abc").is_empty() && !number("1 011").is_empty());
     }
 
-    /// The same day in several notations; of `05/11` both readings.
+    /// The same day is found in several notations; `05/11` has both readings.
     #[test]
     fn days_are_compared_by_what_they_are() {
         let is_in = |text: &str| {
@@ -419,7 +420,7 @@ mod tests {
         assert_eq!(at("pay all", json!(true)), [""; 0]);
     }
 
-    /// Points in time are seen in every form; names, versions and other numbers are none.
+    /// Points in time are found in every form; names, versions and other numbers are not points in time.
     #[test]
     fn points_in_time_are_seen() {
         for text in [

@@ -1,4 +1,4 @@
-//! A learned pipeline as data: parameters, steps, guards, and where each value comes from.
+//! A learned pipeline as data: parameters, steps, guards, and the source of each value.
 
 use serde_json::{Value, json};
 
@@ -7,12 +7,12 @@ use crate::episode::Episode;
 use crate::term::{Func, Ref, Scope, Source, Term, escaped};
 use crate::value::{Path, at, pointer};
 
-/// Which calls an argument is of.
+/// Calls that an argument belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Of {
     /// The write; with `spread` the values of all its calls.
     Write { spread: bool },
-    /// The read, for the only value that the user said.
+    /// The reads; the value is the only one among them that the user said.
     Said,
     /// The last read.
     Last,
@@ -27,7 +27,7 @@ pub(crate) struct Argument {
 }
 
 impl Argument {
-    /// Its value in a run.
+    /// Value in a run; `None` if it is missing or ambiguous.
     pub(crate) fn value(&self, episode: &Episode<'_>) -> Option<Value> {
         let reads = || episode.reads.iter().filter(|call| call.tool == self.tool);
         match self.of {
@@ -39,14 +39,14 @@ impl Argument {
                 let said = reads().filter_map(|call| at(&call.arguments, &self.path));
                 let mut said: Vec<&Value> = said.filter(|value| episode.said.has(value)).collect();
                 said.dedup();
-                // Of several that were said, it is not known which one is meant.
+                // If the user said several values, any of them may be meant.
                 said.first().filter(|_| said.len() == 1).map(|value| (*value).clone())
             }
             Of::Last => at(&reads().next_back()?.arguments, &self.path).cloned(),
         }
     }
 
-    /// What names it.
+    /// Name in messages and in the set of banned arguments: the tool and the JSON Pointer.
     pub(crate) fn key(&self) -> String {
         format!("{}{}", self.tool, pointer(&self.path))
     }
@@ -62,12 +62,11 @@ pub(crate) struct Program {
     pub(crate) guards: Vec<Guard>,
 }
 
-/// A parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Param {
     pub(crate) name: String,
     pub(crate) argument: Argument,
-    /// A value that it had.
+    /// Value that it had in a run.
     pub(crate) example: Value,
 }
 
@@ -79,7 +78,7 @@ pub(crate) struct Step {
     pub(crate) require: Vec<Condition>,
 }
 
-/// What a step does.
+/// Action of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum StepKind {
     Call {
@@ -107,9 +106,9 @@ pub(crate) struct Question {
     pub(crate) many: bool,
     pub(crate) always: bool,
     pub(crate) for_each: Option<Ref>,
-    /// What was chosen in a run: the argument, and the field of the element that is its value.
+    /// Source of the recorded choice: the argument, and the field of the element that is its value.
     pub(crate) truth: (Argument, Path),
-    /// With `for_each`: the argument whose values name the elements, and the field that does.
+    /// With `for_each`: the argument whose values name the elements, and the field with these names.
     pub(crate) of_each: Option<(Argument, Path)>,
 }
 
@@ -148,7 +147,7 @@ impl Scalar {
         }
     }
 
-    /// Conditions compare values, and a comparison holds for values of its own type only.
+    /// JSON of a condition that holds only for values of this type: a comparison holds for values of its own type only.
     fn condition(self, template: &str) -> Value {
         match self {
             Self::Text => json!({"value": template, "matches": "^"}),
@@ -196,7 +195,7 @@ impl Condition {
     }
 }
 
-/// Where the value of an argument comes from (1.8).
+/// Source of the value of an argument (1.8).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     /// The step that calls the tool.
@@ -205,13 +204,13 @@ pub struct Row {
     pub argument: String,
     /// `input`, `result`, `element`, `argument`, `constant`, `computed` or `question`.
     pub source: &'static str,
-    /// As it is in the pipeline.
+    /// Expression as written in the pipeline.
     pub expression: String,
-    /// In how many runs it gave the value.
+    /// Number of runs in which it gave the value.
     pub held: usize,
-    /// Of how many.
+    /// Number of all runs.
     pub of: usize,
-    /// What would have given it as well.
+    /// Other expressions that would have given the value.
     pub alternatives: Vec<String>,
     /// `words_first`, `only_alternative`, `shortest`, `nearest` or `asked`.
     pub why: &'static str,
@@ -226,9 +225,9 @@ pub struct Hole {
     pub argument: String,
     /// `no_expression`, `choice` or `default_not_universal`.
     pub why: &'static str,
-    /// A template, a list of values, or `null`: an open hole.
+    /// Closed set: a template or a list of values; `null` for an open hole.
     pub set: Value,
-    /// The field that names an element.
+    /// Field that names an element of the set.
     pub by: Option<String>,
 }
 
@@ -237,9 +236,9 @@ pub struct Hole {
 pub struct Guard {
     /// The step that it guards.
     pub step: String,
-    /// As in `require`.
+    /// Condition in the form of `require`.
     pub condition: Value,
-    /// How many other runs violated it.
+    /// Number of other runs that violated it.
     pub violated: usize,
 }
 
@@ -248,7 +247,7 @@ impl Step {
         Self { name: name.to_owned(), kind, when: Vec::new(), require: Vec::new() }
     }
 
-    /// The steps that it reads.
+    /// Names of the steps whose outputs it reads.
     pub(crate) fn reads(&self) -> Vec<&str> {
         let mut refs: Vec<&Ref> = self.when.iter().chain(&self.require).flat_map(Condition::refs).collect();
         match &self.kind {
@@ -266,7 +265,7 @@ impl Step {
 }
 
 impl Program {
-    /// The call that writes; `None`: the pipeline only reads.
+    /// Step that writes; `None` if the pipeline only reads.
     pub(crate) fn write(&self) -> Option<&Step> {
         self.steps.iter().find(|step| matches!(step.kind, StepKind::Call { is_write: true, .. }))
     }
@@ -280,13 +279,13 @@ impl Program {
         refs.chain(for_each).collect()
     }
 
-    /// The names of its questions with a closed set.
+    /// Names of its questions with a closed set.
     pub(crate) fn questions(&self) -> Vec<&str> {
         let chooses = self.steps.iter().filter(|step| matches!(step.kind, StepKind::Choose(_)));
         chooses.map(|step| step.name.as_str()).collect()
     }
 
-    /// It has a hole without a closed set, and so never writes.
+    /// True if it has a hole without a closed set, and so never writes.
     pub(crate) fn is_open(&self) -> bool {
         self.holes.iter().any(|hole| hole.set.is_null())
     }

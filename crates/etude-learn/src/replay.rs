@@ -1,7 +1,7 @@
-//! A program on the recorded results of a run: what it would have written (2.8 a).
+//! Replay of a program on the recorded results of a run: the writes that it would have made (2.8 a).
 //!
-//! Questions are answered as the agent decided, if the closed set has it, and with `none` otherwise. What a run would not be asked,
-//! because it has deviated before, has an answer as well if a call could ask it together with a question before it (L-49).
+//! Questions are answered as the agent decided, or with `none` if the closed set does not have that value. A question after a
+//! deviation is answered as well if one call could ask it together with a question before it (L-49).
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::synth::{ALLOWED, OPEN_HOLE};
 use crate::term::{Func, Scope, Source, Term};
 use crate::value::{Path, at, is_same_call};
 
-/// How a replay ended.
+/// End of a replay.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum End {
     /// The arguments of its writes, in order.
     Wrote(Vec<Value>),
-    /// It only read.
+    /// The program only reads.
     Answered,
-    /// It would have left the pipeline.
+    /// The program would have left the pipeline.
     Deviated { step: String, reason: &'static str },
 }
 
@@ -30,15 +30,15 @@ pub(crate) struct Replay<'p> {
     pub(crate) end: End,
     pub(crate) input: Map<String, Value>,
     pub(crate) answers: Map<String, Value>,
-    /// The reads that it made.
+    /// The reads that the program made.
     pub(crate) reads: Vec<(String, Value)>,
     outputs: BTreeMap<String, Value>,
-    /// The steps whose code it evaluated.
+    /// The steps whose code was evaluated.
     evaluated: Vec<(&'p str, &'p Func)>,
 }
 
 impl Replay<'_> {
-    /// What the code of its steps computed: `[STEP, RUN]` with what the step reads of the run, and the output.
+    /// Results of the code of its steps: `[STEP, RUN]` with the part of the run that the step reads, and the output.
     pub(crate) fn evaluations(&self) -> impl Iterator<Item = (Value, &Value)> {
         self.evaluated.iter().filter_map(|(step, func)| {
             let (mut input, mut steps) = (Map::new(), Map::new());
@@ -68,7 +68,7 @@ impl Scope for Replay<'_> {
     }
 }
 
-/// A changed result of a read; `None`: as it was recorded.
+/// Changes the result of a read; `None` keeps the recorded one.
 pub(crate) type Change<'c> = &'c dyn Fn(&str, &Value) -> Option<Value>;
 
 /// Runs a program on an episode. `permission` is the answer to the question of 2.7.
@@ -118,7 +118,7 @@ pub(crate) enum Kind {
     Disagreed,
 }
 
-/// How a program compares with a run. Of one that made other writes as well, the question before the write leaves the pipeline.
+/// Compares a program with a run. If the run made other writes as well, the question before the write leaves the pipeline.
 pub(crate) fn compare(program: &Program, episode: &Episode<'_>) -> Kind {
     match compare_part(program, episode) {
         Kind::Agreed if !episode.is_whole() => Kind::FellBack,
@@ -126,7 +126,7 @@ pub(crate) fn compare(program: &Program, episode: &Episode<'_>) -> Kind {
     }
 }
 
-/// How a program compares with the writes of its family alone: the part of a run that it is learned from.
+/// Compares a program with the writes of its family alone: the part of a run that it is learned from.
 pub(crate) fn compare_part(program: &Program, episode: &Episode<'_>) -> Kind {
     match replay(program, episode, "yes", &|_, _| None).end {
         End::Deviated { .. } => Kind::FellBack,
@@ -194,7 +194,7 @@ impl<'p> Run<'p, '_> {
                 self.outputs.insert(step.name.clone(), output?);
             }
             StepKind::Allowed => {
-                // Its prompt shows the call, so that a value that is missing deviates here, before the write.
+                // The prompt shows the call, so that a missing value leads to a deviation here, before the write.
                 if self.program.shown().iter().any(|of| of.find(self).is_none()) {
                     return Err("field_missing");
                 }
@@ -247,7 +247,7 @@ impl<'p> Run<'p, '_> {
         Ok(None)
     }
 
-    /// The answers to the questions that follow a question directly: one call may ask all of them.
+    /// Answers the questions that directly follow a question: one call may ask all of them.
     fn answer_together(&mut self, steps: &[Step]) {
         for step in steps {
             let StepKind::Choose(question) = &step.kind else { break };
@@ -275,7 +275,7 @@ impl<'p> Run<'p, '_> {
                 Ok(output) => outputs.push(output),
                 Err(reason) => deviation = deviation.or(Some(reason)),
             }
-            // One answer for each element: `null` where no model was asked.
+            // One answer for each element: `null` if no model was asked.
             answers.push(answer.unwrap_or_default());
         }
         self.item = None;
@@ -283,7 +283,7 @@ impl<'p> Run<'p, '_> {
         (deviation.map_or_else(|| Ok(outputs.into()), Err), answers)
     }
 
-    /// What was chosen for one element: lists that belong together have the same order.
+    /// Value that was chosen for one element: parallel lists have the same order.
     fn truth_of(&self, question: &Question, element: &Value, all: &Value) -> Option<Value> {
         let (argument, key): &(Argument, Path) = question.of_each.as_ref()?;
         let named = argument.value(self.episode)?;
@@ -319,7 +319,7 @@ impl<'p> Run<'p, '_> {
         (Ok(of(list)), Some(of(&names)))
     }
 
-    /// What can be chosen, and the answers that stand for it.
+    /// Elements of the closed set, and the answers that name them.
     fn options(&self, question: &Question) -> Result<(&[Value], Vec<Value>), &'static str> {
         let list = question.from.find(self).ok_or("field_missing")?.as_array().ok_or("field_type")?;
         if list.is_empty() {

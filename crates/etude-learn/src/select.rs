@@ -1,4 +1,4 @@
-//! Which traces count (2.1), and for those that do not, why.
+//! Selection of the traces that count (2.1), with the reason for each that does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use crate::trace::{Event, Trace};
 use crate::value::is_same_call;
 use crate::world::{Class, World};
 
-/// How long after the end of a run the same request is a repetition, in milliseconds.
+/// Time after the end of a run in which the same request counts as a repetition, in milliseconds.
 const REPEATED_WITHIN_MS: u64 = 10 * 60 * 1000;
 
 /// A trace that nothing is learned from, except as contrast.
@@ -16,14 +16,14 @@ pub struct Unusable {
     pub run: String,
     /// `missing_tool`, `unknown_event`, `failed`, `judged_bad`, `denied` or `repeated`.
     pub reason: &'static str,
-    /// The tools that the app does not have.
+    /// Tools of the trace that the app does not have.
     pub tools: Vec<String>,
 }
 
-/// Traces by what they are good for.
+/// Traces by their use for learning.
 pub(crate) struct Selected<'t> {
     pub(crate) usable: Vec<&'t Trace>,
-    /// Runs that did not go well: guards are found by what was different in them (2.6).
+    /// Runs that did not go well: guards are found by their differences (2.6).
     pub(crate) contrast: Vec<&'t Trace>,
     pub(crate) unusable: Vec<Unusable>,
 }
@@ -59,7 +59,7 @@ pub(crate) fn select<'t>(traces: &'t [Trace], world: &dyn World) -> Selected<'t>
     selected
 }
 
-/// Why nothing is learned from a trace. `same` are all traces of its request.
+/// Reason for not learning from a trace; `None` if it is usable. `same` are all traces of its request.
 fn reason(trace: &Trace, misses_tools: bool, same: &[&Trace], world: &dyn World) -> Option<&'static str> {
     if trace.events.contains(&Event::Unknown) {
         return Some("unknown_event");
@@ -79,7 +79,7 @@ fn reason(trace: &Trace, misses_tools: bool, same: &[&Trace], world: &dyn World)
     same.iter().any(|later| is_repeated(trace, later, world)).then_some("repeated")
 }
 
-/// Whether the user asked the same again at once, in a later run of the same request, and it ended in other writes.
+/// True if the user repeated the request within `REPEATED_WITHIN_MS`, and the later run made other writes.
 fn is_repeated(trace: &Trace, later: &Trace, world: &dyn World) -> bool {
     let (Some((_, end)), Some((start, _))) = (trace.span_ms, later.span_ms) else { return false };
     let writes = |trace: &Trace| -> Vec<(String, serde_json::Value)> {

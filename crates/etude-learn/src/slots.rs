@@ -7,7 +7,7 @@ use crate::episode::Episode;
 use crate::notation::places;
 use crate::text::{plain, proves};
 
-/// The words of a user around the values that calls have: requests with the same ones ask for the same. `own` is not replaced.
+/// Request of a user with the values of calls replaced: users with equal skeletons ask for the same. `own` is not replaced.
 pub(crate) fn skeleton(episode: &Episode<'_>, own: Option<&Value>) -> String {
     let mut slots: Vec<(String, String)> = Vec::new();
     for call in episode.writes.iter().chain(&episode.reads) {
@@ -21,7 +21,7 @@ pub(crate) fn skeleton(episode: &Episode<'_>, own: Option<&Value>) -> String {
     slots.iter().fold(episode.said.as_str().to_owned(), |text, (value, _)| replaced(&text, &normal(value), "{}"))
 }
 
-/// A value as texts that prove something.
+/// Texts of a value that are long enough to prove their origin.
 pub(crate) fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::Array(items) => items.iter().flat_map(texts).collect(),
@@ -30,7 +30,7 @@ pub(crate) fn texts(value: &Value) -> Vec<String> {
     }
 }
 
-/// Values of results that name something: a user's words may have them as well.
+/// Adds the texts of a result that name something, with their field names: a user's words may have them as well.
 pub(crate) fn named(value: &Value, name: &str, slots: &mut Vec<(String, String)>) {
     match value {
         Value::Object(members) => members.iter().for_each(|(name, inner)| named(inner, name, slots)),
@@ -45,7 +45,7 @@ pub(crate) fn named(value: &Value, name: &str, slots: &mut Vec<(String, String)>
     }
 }
 
-/// Replaces what is the same number or day as a value in whichever notation, outside slots.
+/// Replaces the number or day of a value in any notation, outside slots.
 pub(crate) fn replaced_in_any_notation(text: &str, value: &Value, slot: &str) -> String {
     if let Value::Array(items) = value {
         return items.iter().fold(text.to_owned(), |text, item| replaced_in_any_notation(&text, item, slot));
@@ -62,12 +62,12 @@ pub(crate) fn replaced_in_any_notation(text: &str, value: &Value, slot: &str) ->
     out + &text[done..]
 }
 
-/// Whether a slot is open at the end of a text.
+/// True if a slot is open at the end of a text.
 fn is_in_slot(before: &str) -> bool {
     before.rfind('{') > before.rfind('}') && before.contains('{')
 }
 
-/// Replaces whole occurrences, without case, outside slots.
+/// Replaces whole occurrences of a value, without case, outside slots.
 pub(crate) fn replaced(text: &str, value: &str, slot: &str) -> String {
     if value.trim().is_empty() {
         return text.to_owned();

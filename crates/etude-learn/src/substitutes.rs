@@ -1,7 +1,7 @@
 //! Reads that substitute for each other in the whole corpus (2.2): a user is found by e-mail or by name.
 //!
-//! The runs of one family may all have used the same of them. The others are ways to the same result, as the runs of other families
-//! show: both read by words of the user, and what they return is used for the same argument of the same tool.
+//! The runs of one family may all have used one of these reads. Runs of other families show that the others lead to the same
+//! result: all of them read by words of the user, and their results are used for the same argument of the same tool.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,17 @@ use crate::trace::{Call, Trace};
 use crate::value::{Path, fields, has_same_shape};
 use crate::world::{Class, World};
 
-/// A use of a result proves something if N requests have it.
+/// Minimum number of requests with a use of a result, so that it proves something.
 const MIN_REQUESTS: usize = 3;
 
-/// What part of a result is used for which argument of a later call.
+/// Use of a result: the path in it, the tool of a later call, and the path of an argument of that call.
 type Use<'t> = (Path, &'t str, Path);
 
-/// The tools that are called with words of the user, and what their results are used for.
+/// Tools that are called with words of the user, and the uses of their results.
 #[derive(Debug, Default)]
 pub(crate) struct Substitutes<'t> {
     tools: BTreeMap<&'t str, Reads<'t>>,
-    /// Tools that returned different things in the same run.
+    /// Pairs of tools that returned different results in the same run.
     different: BTreeSet<(&'t str, &'t str)>,
 }
 
@@ -31,9 +31,9 @@ pub(crate) struct Substitutes<'t> {
 struct Reads<'t> {
     /// A call whose arguments are all words of the user.
     first: &'t Call,
-    /// Whether all such calls have the same arguments.
+    /// True if all such calls have the same argument names.
     is_uniform: bool,
-    /// Digests of the requests that have a use.
+    /// Digests of the requests that have each use.
     uses: BTreeMap<Use<'t>, BTreeSet<String>>,
 }
 
@@ -100,7 +100,7 @@ fn paths(call: &Call) -> Vec<Path> {
     leaves(&call.arguments).into_iter().map(|(path, _)| path).collect()
 }
 
-/// What later calls use a result for.
+/// Uses of a result in later calls.
 fn uses_of<'t>(call: &Call, later: &[&'t Call]) -> BTreeSet<Use<'t>> {
     let mut found = BTreeSet::new();
     for other in later.iter().filter(|other| other.tool != call.tool) {

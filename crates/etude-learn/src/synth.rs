@@ -1,5 +1,5 @@
-//! From episodes to a program (2.2 to 2.6): reads are aligned across episodes, arguments are bound to sources, and what is needed
-//! becomes steps.
+//! Synthesis of a program from episodes (2.2 to 2.6). Reads are aligned across episodes, arguments are bound to sources, and
+//! the needed reads become steps.
 
 mod assemble;
 mod bind;
@@ -34,7 +34,7 @@ pub(crate) use spread::Spread;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Write<'f> {
     pub(crate) tool: &'f str,
-    /// Of its arguments; `null` if it is not known.
+    /// JSON Schema of its arguments; `null` if unknown.
     pub(crate) schema: &'f Value,
 }
 
@@ -42,9 +42,9 @@ pub(crate) struct Write<'f> {
 #[derive(Debug, Clone)]
 pub(crate) struct Var {
     pub(crate) argument: Argument,
-    /// The argument's own name.
+    /// Last member name in the path of the argument.
     pub(crate) name: String,
-    /// Per episode; `None`: the call does not have it.
+    /// Value per episode; `None` if the call does not have it.
     pub(crate) values: Vec<Option<Value>>,
 }
 
@@ -60,7 +60,7 @@ impl Var {
         matches!(self.argument.of, Of::Write { .. })
     }
 
-    /// The call is made once for each of its values.
+    /// True if the call is made once for each of its values.
     fn spread(&self) -> bool {
         self.argument.of == Of::Write { spread: true }
     }
@@ -74,9 +74,9 @@ impl Var {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) kind: NodeKind,
-    /// Per episode.
+    /// Value per episode; `None` if the episode does not have it.
     pub(crate) values: Vec<Option<Value>>,
-    /// Per episode: how many reads had been made when it was known. What comes later cannot be its source.
+    /// Per episode, the number of reads that had been made when the value was known. A later read cannot be its source.
     pub(crate) known_at: Vec<usize>,
     /// The variables that it depends on.
     pub(crate) deps: BTreeSet<usize>,
@@ -96,10 +96,10 @@ pub(crate) enum NodeKind {
     Elements { var: usize, of: usize, list: Collection, key: Path },
 }
 
-/// How an argument gets its value.
+/// Source of an argument's value.
 #[derive(Debug, Clone)]
 pub(crate) enum Bound {
-    /// The user says it.
+    /// A parameter: the user says the value.
     Param,
     Term(Term),
     Code(Func),
@@ -109,7 +109,7 @@ pub(crate) enum Bound {
         values: Vec<Value>,
         always: bool,
     },
-    /// Nothing determines it.
+    /// An open hole: nothing determines the value.
     Open,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct Choice {
     pub(crate) each: Option<usize>,
 }
 
-/// The binding of a variable with what else would have held.
+/// Binding of a variable, with the alternatives that would have held as well.
 #[derive(Debug, Clone)]
 pub(crate) struct Binding {
     pub(crate) bound: Bound,
@@ -152,11 +152,11 @@ pub(crate) struct Synth<'a, 't> {
     pub(crate) bindings: BTreeMap<usize, Binding>,
     /// Nodes of reads that stay although nothing comes from them.
     pub(crate) roles: BTreeSet<usize>,
-    /// What the calls of the write go over, if they have several arguments of each element.
+    /// List that the calls of the write iterate over, if they take several arguments of each element.
     pub(crate) spread: Option<Spread>,
 }
 
-/// The program for these episodes; `None`: there is none, because a read that must stay cannot be reached.
+/// Program for these episodes; `None` if there is none, such as if a read that must stay cannot be reached.
 pub(crate) fn synthesize<'t>(
     episodes: &[Episode<'t>],
     write: Option<Write<'_>>,
@@ -188,7 +188,7 @@ pub(crate) fn synthesize<'t>(
 }
 
 impl<'t> Synth<'_, 't> {
-    /// One variable for each argument of the write.
+    /// Adds one variable for each argument of the write.
     fn write_vars(&mut self, tool: &str) {
         let mut paths: Vec<Path> = Vec::new();
         let is_folded = self.episodes.iter().any(|episode| episode.writes.len() > 1);
@@ -209,7 +209,7 @@ impl<'t> Synth<'_, 't> {
         }
     }
 
-    /// A command line of a shell is learned only as it is: a value is never put into it, but given beside it (L-33).
+    /// True if the command lines of a shell are constant: a value is never put into a line, but passed beside it (L-33).
     fn has_constant_commands(&self) -> bool {
         let is_own = |var: &&Var| var.argument.tool == shell::TOOL;
         let is_line = |var: &&Var| var.name == shell::COMMAND;
@@ -220,13 +220,13 @@ impl<'t> Synth<'_, 't> {
             && self.vars.iter().filter(is_own).filter(is_line).all(is_constant)
     }
 
-    /// The variables that are words of a command line.
+    /// Indices of the variables that are words of a command line.
     fn words(&self) -> impl Iterator<Item = usize> {
         let is_word = |var: &Var| commands::place_of(&var.argument.tool, &var.argument.path).is_some();
         (0..self.vars.len()).filter(move |n| is_word(&self.vars[*n]))
     }
 
-    /// Every word that differs comes as a whole from the user or from a result (L-33).
+    /// True if every word that differs comes as a whole from the user or from a result (L-33).
     fn has_words_of_origin(&self) -> bool {
         self.words().all(|var| match self.bindings.get(&var).map(|binding| &binding.bound) {
             Some(Bound::Param | Bound::Term(Term::Ref(_) | Term::Const(_)) | Bound::Code(_)) => {
@@ -237,14 +237,14 @@ impl<'t> Synth<'_, 't> {
         })
     }
 
-    /// The form of the words that runs had.
+    /// Form of the words that the runs had; `None` if they have no common form.
     pub(crate) fn form(&self, var: usize) -> Option<commands::Form> {
         let values = &self.vars[var].values;
         let words: Option<Vec<&str>> = values.iter().map(|value| value.as_ref()?.as_str()).collect();
         commands::Form::of(words?.into_iter())
     }
 
-    /// Everything that a variable or node depends on.
+    /// Variables that a term depends on, also through nodes.
     pub(crate) fn deps_of(&self, term: &Term) -> BTreeSet<usize> {
         let mut deps = BTreeSet::new();
         for reference in term.refs() {
@@ -259,19 +259,19 @@ impl<'t> Synth<'_, 't> {
         deps
     }
 
-    /// In how many episodes the node has a value.
+    /// Number of episodes in which the node has a value.
     pub(crate) fn support(&self, node: usize) -> usize {
         self.nodes[node].values.iter().flatten().count()
     }
 
-    /// Whether it has a value wherever it is needed, but for few outliers. A check that stays is wanted even if the words that
-    /// it needs are not in every run.
+    /// True if the node has a value in nearly all episodes. For a check that stays, half of them suffice: the words that it
+    /// needs may be missing in some runs.
     pub(crate) fn is_full(&self, node: usize) -> bool {
         let (support, all) = (self.support(node), self.episodes.len());
         is_mostly(support, all) || support * 2 >= all && self.is_check(node)
     }
 
-    /// How many reads an episode had made when everything in a term was known.
+    /// Number of reads that an episode had made when everything in a term was known.
     pub(crate) fn known_at(&self, term: &Term, episode: usize) -> usize {
         let places = term.refs().into_iter().filter_map(|of| match of.source {
             Source::Node(n) => Some(self.nodes[n].known_at[episode]),
@@ -280,26 +280,26 @@ impl<'t> Synth<'_, 't> {
         places.max().unwrap_or(0)
     }
 
-    /// Episodes of distinct requests in which `wanted` holds, a few of them: any expression that holds in all episodes holds in
-    /// each.
+    /// Up to `count` episodes of distinct requests in which `wanted` holds. They suffice as samples: an expression that holds
+    /// in all episodes holds in each.
     pub(crate) fn seeds(&self, count: usize, wanted: &dyn Fn(usize) -> bool) -> Vec<usize> {
         let mut digests = BTreeSet::new();
         let fitting = (0..self.episodes.len()).filter(|n| wanted(*n));
         fitting.filter(|n| digests.insert(self.episodes[*n].digest.as_str())).take(count).collect()
     }
 
-    /// The sources of one episode.
+    /// Values of the sources in one episode.
     pub(crate) fn scope(&self, episode: usize) -> AtEpisode<'_, '_, 't> {
         AtEpisode { synth: self, episode, item: None }
     }
 
-    /// Whether the user said the variable's value outright.
+    /// True if the user said the variable's value outright.
     pub(crate) fn is_said(&self, var: usize, episode: usize) -> bool {
         let value = self.vars[var].values[episode].as_ref();
         value.is_some_and(|value| self.episodes[episode].said.has(value))
     }
 
-    /// Whether the user may have said the variable's value: also if it is too short to prove it.
+    /// True if the user may have said the variable's value, also if it is too short to prove it.
     pub(crate) fn may_be_said(&self, var: usize, episode: usize) -> bool {
         let value = self.vars[var].values[episode].as_ref();
         value.is_some_and(|value| self.episodes[episode].said.may_have(value))

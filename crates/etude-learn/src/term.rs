@@ -1,5 +1,5 @@
-//! Terms and functions: how a pipeline gets a value. Templates are written from terms, Python from functions, and both are
-//! evaluated here over recorded results, so that what is checked is what is written.
+//! Terms and functions: the expressions of a pipeline. Templates are written from terms, Python from functions. Both are
+//! evaluated here over recorded results, so that the checked expression is the written one.
 
 use etude_core::exact::MAX_EXACT;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::text::plain;
 use crate::value::{Collection, Kind, Path, at, only, same};
 
-/// Where a reference begins.
+/// Start of a reference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
     /// A parameter of the pipeline.
@@ -38,7 +38,7 @@ impl Ref {
         Self::new(Source::Step(name.to_owned()), Path::new())
     }
 
-    /// As a template: `{{user.output.orders}}`.
+    /// Template such as `{{user.output.orders}}`.
     pub(crate) fn template(&self) -> String {
         format!("{{{{{}}}}}", self.dotted())
     }
@@ -63,13 +63,13 @@ impl Ref {
     }
 }
 
-/// The values of sources.
+/// Values of sources during an evaluation.
 pub(crate) trait Scope {
-    /// The value of a source; `None`: there is none.
+    /// Value of a source; `None` if there is none.
     fn get(&self, source: &Source) -> Option<&Value>;
 }
 
-/// The sources with the element of a list.
+/// Scope with the element of a list.
 struct OfElement<'s> {
     scope: &'s dyn Scope,
     item: &'s Value,
@@ -122,7 +122,7 @@ impl Term {
         }
     }
 
-    /// As it is written in `pipeline.yaml`.
+    /// JSON form in `pipeline.yaml`.
     pub(crate) fn to_json(&self) -> Value {
         match self {
             Self::Const(value) => escaped(value),
@@ -139,7 +139,8 @@ impl Term {
         }
     }
 
-    /// Whether `pipeline.yaml` cannot have it as an argument: a list or an object in which something is, or looks like, a reference.
+    /// True if `pipeline.yaml` cannot have it as an argument: a list or an object in which something is, or looks like, a
+    /// reference.
     pub(crate) fn needs_code(&self) -> bool {
         fn has_braces(value: &Value) -> bool {
             match value {
@@ -164,7 +165,7 @@ impl Term {
         }
     }
 
-    /// Every reference in it.
+    /// All references in the term.
     pub(crate) fn refs(&self) -> Vec<&Ref> {
         match self {
             Self::Const(_) => Vec::new(),
@@ -181,7 +182,7 @@ impl Term {
         }
     }
 
-    /// The same with other references.
+    /// The term with other references.
     pub(crate) fn map(&self, change: &dyn Fn(&Ref) -> Self) -> Self {
         match self {
             Self::Const(value) => Self::Const(value.clone()),
@@ -207,12 +208,12 @@ impl Term {
     }
 }
 
-/// A text in which nothing is a reference.
+/// Text in which nothing is read as a reference.
 pub(crate) fn escape(text: &str) -> String {
     text.replace("{{", "\\{{")
 }
 
-/// A value in which no text has a reference.
+/// Value in which no text is read as a reference.
 pub(crate) fn escaped(value: &Value) -> Value {
     match value {
         Value::String(text) => escape(text).into(),
@@ -236,7 +237,7 @@ impl List {
     }
 }
 
-/// What a template cannot express: a function of `steps/bindings.py`.
+/// Function of `steps/bindings.py`: an expression that templates cannot have.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Func {
     /// The members of an object as a list.
@@ -261,7 +262,7 @@ pub(crate) enum Func {
     Values(Vec<Value>),
     /// For each element of a list, the element and the list in its own result.
     Options { over: Ref, results: Ref, list: Collection },
-    /// A list or an object with references in it, for the argument of a call: a template has none there.
+    /// A list or an object with references in it, for the argument of a call: a template has no references inside these.
     Build(Term),
     /// For each element of a list, the arguments of a call: terms that may read the element.
     Rows { list: List, fields: Vec<(String, Term)> },
@@ -269,7 +270,7 @@ pub(crate) enum Func {
     Open(Vec<String>),
 }
 
-/// How two numbers make one.
+/// Arithmetic operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {
     Add,
@@ -297,8 +298,8 @@ impl Op {
     }
 }
 
-/// A number as results write it: whole if it is, otherwise in cents. Only the last digits of a double are rounded away: a value
-/// that has more than cents is none, and the run deviates. `files/head.py` computes in the same steps.
+/// Number in the notation of results: an integer if `is_whole`, otherwise in cents. Only the last digits of a double are
+/// rounded away: a value with more than cents gives `None`, and the run deviates. `files/head.py` computes in the same steps.
 fn number(value: f64, is_whole: bool) -> Option<Value> {
     if is_whole {
         return (value.abs() < MAX_EXACT).then(|| Value::from(value as i64));
@@ -388,7 +389,7 @@ impl Func {
         }
     }
 
-    /// Every reference in it.
+    /// All references in the function.
     pub(crate) fn refs(&self) -> Vec<&Ref> {
         match self {
             Self::Records(list) | Self::Column { list, .. } | Self::Only { list, .. } | Self::Sum { list, .. } => {
@@ -412,7 +413,7 @@ impl Func {
         }
     }
 
-    /// The same with other references; a reference stays one.
+    /// The function with other references; a reference stays if `change` gives another term.
     pub(crate) fn map(&self, change: &dyn Fn(&Ref) -> Term) -> Self {
         let of = |reference: &Ref| match change(reference) {
             Term::Ref(reference) => reference,
@@ -455,7 +456,7 @@ impl Func {
 mod tests {
     use super::*;
 
-    /// L-12, L-70: a difference that has more than cents has no value, so that the run deviates; the last digits of a double are
+    /// L-12, L-70: a difference with more than cents has no value, so that the run deviates; the last digits of a double are
     /// rounded away.
     #[test]
     fn a_number_with_more_than_cents_is_not_rounded() {

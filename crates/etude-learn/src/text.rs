@@ -1,4 +1,4 @@
-//! Texts as they are compared (2.1): without case, at the bounds of words, with `_`, `#` and blanks as one blank. Numbers and days are
+//! Comparison of texts (2.1): without case, at word boundaries, with `_`, `#` and blanks as one blank. Numbers and days are
 //! compared in every notation.
 
 use std::collections::BTreeSet;
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::notation::{self, Day};
 
-/// A text shorter than this proves nothing, unless it is two capitals.
+/// Minimum length of a text or number that proves something, in characters; two capitals suffice.
 const MIN_CHARS: usize = 3;
 
-/// Whether a value is long enough to prove where it comes from (2.1).
+/// True if a value is long enough to prove its origin (2.1).
 pub fn proves(value: &Value) -> bool {
     match value {
         Value::String(text) => {
@@ -38,19 +38,19 @@ struct Words {
 }
 
 impl Said {
-    /// Of texts in order.
+    /// Words of these texts, in order.
     pub fn new<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
         let text = texts.into_iter().map(normal).collect::<Vec<_>>().join("\n");
         let (numbers, days) = (notation::numbers(&text), notation::days(&text));
         Self(Arc::new(Words { text, numbers, days }))
     }
 
-    /// The texts as they are compared.
+    /// Normalized texts, joined by line feeds.
     pub fn as_str(&self) -> &str {
         &self.0.text
     }
 
-    /// Whether the user said the value outright; of a list every element.
+    /// True if the user said the value outright; for a list, every element.
     pub fn has(&self, value: &Value) -> bool {
         match value {
             Value::String(text) => proves(value) && holds(self.as_str(), &normal(text)),
@@ -62,14 +62,15 @@ impl Said {
         }
     }
 
-    /// The number in another notation.
+    /// True if the texts have the number in another notation.
     fn has_number(&self, value: &Value) -> bool {
         let amount = notation::amount(&value.to_string());
         amount.is_some_and(|amount| amount.len() >= MIN_CHARS && self.0.numbers.contains(&amount))
     }
 
-    /// Whether the user may have meant the value: as `has`, but also a short value, a number that is a text, the same day, and of a
-    /// list any element. It proves nothing, and so only keeps a value from being filled in without the user's words.
+    /// True if the user may have meant the value. Unlike `has`, it accepts a short value, a number that is a text, the same
+    /// day, and any element of a list. It proves nothing, and so only keeps a value from being filled in without the user's
+    /// words.
     pub fn may_have(&self, value: &Value) -> bool {
         match value {
             Value::Array(items) => items.iter().any(|item| self.may_have(item)),

@@ -5,7 +5,7 @@ use std::fmt;
 use etude_core::verbatim::request_digest;
 use serde_json::{Map, Value, json};
 
-/// What a run in skill mode did.
+/// Record of a run in skill mode: its request, messages and calls.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     /// The run's id.
@@ -14,7 +14,7 @@ pub struct Trace {
     pub request: String,
     /// Values that were given besides the request.
     pub input: Map<String, Value>,
-    /// How the run ended: `succeeded`, or any other word.
+    /// Status at the end of the run: `succeeded`, or any other word.
     pub status: String,
     /// The user's verdict: `good`, `bad` or `unknown`.
     pub judged: String,
@@ -22,7 +22,7 @@ pub struct Trace {
     pub events: Vec<Event>,
     /// The last text of the agent.
     pub answer: Option<String>,
-    /// When the run began and ended, in milliseconds; `None` for a trace from a file.
+    /// Start and end of the run, in milliseconds; `None` for a trace from a file.
     pub span_ms: Option<(u64, u64)>,
 }
 
@@ -46,22 +46,22 @@ pub struct Call {
     pub tool: String,
     /// The arguments as JSON: an object, unless the model wrote something else.
     pub arguments: Value,
-    /// A person or a policy did not let it through.
+    /// True if a person or a policy denied the call.
     pub is_denied: bool,
-    /// What it returned; `null` if nothing.
+    /// Result of the call; `null` if it returned nothing.
     pub result: Value,
-    /// Why it failed: a text, or an object with `message`.
+    /// Reason of a failure: a text, or an object with `message`.
     pub error: Option<Value>,
 }
 
 impl Call {
-    /// It was made, and did not fail.
+    /// True if the call was made and did not fail.
     pub fn is_good(&self) -> bool {
         !self.is_denied && self.error.is_none()
     }
 }
 
-/// Why a document cannot be read as a trace.
+/// Reason why a document cannot be read as a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Malformed {
     /// Not a JSON object.
@@ -126,7 +126,7 @@ impl Trace {
     /// A trace from an ATIF trajectory.
     ///
     /// # Errors
-    /// It has no steps, or no step of a user.
+    /// The trajectory has no steps, or no step of a user.
     pub fn from_atif(document: &Value) -> Result<Self, Malformed> {
         let steps = document["steps"].as_array().ok_or(Malformed::Member { name: "steps", wanted: "a list" })?;
         let run = document["session_id"].as_str().or_else(|| document["trajectory_id"].as_str()).unwrap_or_default();
@@ -163,12 +163,12 @@ impl Trace {
         })
     }
 
-    /// What names the request: 16 hexadecimal digits (1.4). Two requests with the same digest are the same request.
+    /// Digest that names the request: 16 hexadecimal digits (1.4). Two requests with the same digest are the same request.
     pub fn digest(&self) -> String {
         request_digest(self.user_texts())
     }
 
-    /// A key by which traces are ordered that depends on nothing but their content.
+    /// Sort key of traces that depends on nothing but their content.
     pub(crate) fn order(&self) -> (String, String, String) {
         let calls: Vec<Value> = self.calls().map(|call| json!([call.tool, call.arguments, call.result])).collect();
         (self.digest(), Value::from(calls).to_string(), self.run.clone())
@@ -194,7 +194,7 @@ fn event(document: &Value) -> Result<Event, Malformed> {
         (None, Some(tool)) => {
             let arguments = document.get("arguments");
             let arguments = arguments.ok_or(Malformed::Member { name: "arguments", wanted: "there for every call" })?;
-            // An export has arguments that were no JSON as a text.
+            // An export has arguments that were not JSON as a text.
             if !(arguments.is_object() || arguments.is_string()) {
                 return Err(Malformed::Member { name: "arguments", wanted: "an object" });
             }
@@ -213,7 +213,7 @@ fn event(document: &Value) -> Result<Event, Malformed> {
     }
 }
 
-/// What was read of an ATIF trajectory so far.
+/// Parts of an ATIF trajectory that were read so far.
 #[derive(Debug, Default)]
 struct Atif {
     request: Option<String>,
@@ -270,7 +270,7 @@ fn plain_message(message: &Value) -> String {
     }
 }
 
-/// A text that is one JSON object or array as that value, every other one as it is (1.3).
+/// Parsed value of a text that is one JSON object or array; every other text as it is (1.3).
 fn composed(text: &str) -> Value {
     let is_composed = text.trim_start().starts_with(['{', '[']);
     let value = if is_composed { serde_json::from_str(text).ok() } else { None };

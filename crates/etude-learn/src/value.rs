@@ -7,9 +7,9 @@ use serde_json::Value;
 /// Names of members from the outside to the inside.
 pub(crate) type Path = Vec<String>;
 
-/// How deep results are looked into.
+/// Maximum depth of the places in a result.
 const MAX_DEPTH: usize = 5;
-/// How many places of one result are looked at.
+/// Maximum number of places in one result.
 const MAX_PLACES: usize = 400;
 
 pub(crate) fn at<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
@@ -20,17 +20,17 @@ pub(crate) fn at<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
     })
 }
 
-/// Whether a name can be written as a part of a reference.
+/// True if a name can be written as a part of a reference.
 pub(crate) fn is_nameable(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// Text, number or truth value.
+/// True for a text, a number or a truth value.
 pub(crate) fn is_scalar(value: &Value) -> bool {
     matches!(value, Value::String(_) | Value::Number(_) | Value::Bool(_))
 }
 
-/// Every place that is reached through members alone: all of the values that `wanted` accepts.
+/// Paths of the values that `wanted` accepts, through members of objects alone.
 pub(crate) fn fields(value: &Value, wanted: &dyn Fn(&Value) -> bool) -> Vec<Path> {
     fn walk(value: &Value, path: &mut Path, wanted: &dyn Fn(&Value) -> bool, found: &mut Vec<Path>) {
         if found.len() >= MAX_PLACES {
@@ -61,7 +61,7 @@ pub(crate) struct Collection {
     pub(crate) kind: Kind,
 }
 
-/// What makes the list.
+/// Form of a list in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// A JSON array.
@@ -92,11 +92,11 @@ fn records(value: &Value) -> Vec<&Value> {
     let inner: Vec<&Value> = members.values().filter(|inner| inner.is_object()).collect();
     let has_twin = |one: &&Value| inner.iter().filter(|other| has_same_members(one, other)).count() > 1;
     let all: Vec<&Value> = inner.iter().filter(|one| has_twin(one)).copied().collect();
-    // Of two kinds of records neither is the list.
+    // With two kinds of records, neither is the list.
     if all.windows(2).all(|pair| has_same_members(pair[0], pair[1])) { all } else { Vec::new() }
 }
 
-/// Whether both are objects with the same members, or both something else of the same type.
+/// True if both are objects with the same members, or both something else of the same type.
 pub(crate) fn has_same_shape(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
@@ -111,7 +111,7 @@ fn has_same_members(one: &Value, other: &Value) -> bool {
     !one.is_empty() && one.len() == other.len() && one.keys().all(|name| other.contains_key(name))
 }
 
-/// Every list that is reached through members alone.
+/// Lists that are reached through members of objects alone.
 pub(crate) fn collections(value: &Value) -> Vec<Collection> {
     let mut found = Vec::new();
     for path in fields(value, &|value| value.is_array() || value.is_object()) {
@@ -130,12 +130,12 @@ pub(crate) fn collections(value: &Value) -> Vec<Collection> {
     found
 }
 
-/// Whether there is that value at a path. Numbers are compared by value, as everywhere.
+/// True if that value is at a path. Numbers are compared by value, as everywhere.
 pub(crate) fn is_at(whole: &Value, path: &[String], value: &Value) -> bool {
     at(whole, path).is_some_and(|found| same(found, value))
 }
 
-/// Whether both are there and the same by value, or neither is there.
+/// True if both are present and the same by value, or both are missing.
 pub(crate) fn are_same(one: Option<&Value>, other: Option<&Value>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => same(one, other),
@@ -143,14 +143,14 @@ pub(crate) fn are_same(one: Option<&Value>, other: Option<&Value>) -> bool {
     }
 }
 
-/// The only element with that value; none if several have it.
+/// The only element with that value; `None` if several or none have it.
 pub(crate) fn only<'v>(elements: &[&'v Value], key: &Path, value: &Value) -> Option<&'v Value> {
     let mut found = elements.iter().filter(|element| is_at(element, key, value) && !value.is_null());
     let first = found.next()?;
     found.next().is_none().then_some(*first)
 }
 
-/// Whether two calls are the same up to the order of sets: lists of scalars are compared as sets, and those of the same
+/// True if two calls are the same up to the order of sets: lists of scalars are compared as sets, and those of the same
 /// length as pairs.
 pub(crate) fn is_same_call(one: &Value, other: &Value) -> bool {
     same(one, other) || normal_order(&canonical(one)) == normal_order(&canonical(other))
@@ -176,7 +176,7 @@ fn normal_order(arguments: &Value) -> Value {
     sorted
 }
 
-/// A JSON Pointer from names.
+/// JSON Pointer of a path.
 pub(crate) fn pointer(path: &[String]) -> String {
     path.iter().map(|name| format!("/{}", etude_core::pointer::escaped(name))).collect()
 }

@@ -1,14 +1,14 @@
-//! What the learner knows of the app: its tools, its rules, its settings.
+//! The app as the learner sees it: its tools, rules and settings.
 
 use etude_core::shell::LineWord;
 use serde_json::Value;
 
-/// Whether a call changes something outside.
+/// Effect class of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// It only reads.
+    /// The tool only reads.
     Reads,
-    /// It changes something, or it is not known: counts as a write.
+    /// The tool changes something, or its class is unknown.
     Writes,
 }
 
@@ -17,30 +17,30 @@ pub enum Class {
 pub struct Tool {
     /// The name by which traces and steps call it.
     pub name: String,
-    /// Whether it changes something.
+    /// Effect class; an unknown one counts as a write.
     pub class: Class,
     /// JSON Schema of its arguments; `null` if it is not known.
     pub schema: Value,
 }
 
-/// The app as the learner needs it.
+/// Tools, rules and settings of an app, which the learner reads.
 pub trait World {
-    /// A tool; `None`: the app does not have it.
+    /// Tool with this name; `None` if the app does not have it.
     fn tool(&self, name: &str) -> Option<Tool>;
-    /// Whether the tool is never learned (`learn.exclude`).
+    /// True if the tool is never learned (`learn.exclude`).
     fn is_excluded(&self, tool: &str) -> bool;
-    /// Whether values of fields of this name are not written to files (`learn.redact`).
+    /// True if values of fields of this name are not written to files (`learn.redact`).
     fn is_redacted(&self, field: &str) -> bool;
-    /// Whether the app has a `SKILL.md`.
+    /// True if the app has a `SKILL.md`.
     fn has_skill(&self) -> bool;
     /// The sections of `SKILL.md` about these tools (2.7), byte for byte.
     fn rules(&self, tools: &[&str]) -> String;
-    /// The words of a command line of simple commands, in order; `None` for every other line.
+    /// Words of a command line of simple commands, in order; `None` for every other line.
     fn words(&self, line: &str) -> Option<Vec<LineWord>>;
-    /// Distinct requests before a family is learned.
+    /// Minimum number of distinct requests before a family is learned.
     fn min_requests(&self) -> usize;
-    /// Whether a pipeline with this name exists that was learned from this family.
+    /// True if a pipeline with this name exists and was learned from this family.
     fn is_own(&self, name: &str, family: &str) -> bool;
-    /// Whether a pipeline with this name exists that was not learned from this family.
+    /// True if a pipeline with this name exists and was not learned from this family.
     fn is_taken(&self, name: &str, family: &str) -> bool;
 }

@@ -1,4 +1,4 @@
-//! `tests/DIGEST.yaml`: a request with its recorded results, as a test (1.4).
+//! `tests/DIGEST.yaml`: a request with its recorded results, as a test case (1.4).
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::replay::{End, Replay};
 use crate::trace::Call;
 use crate::value::is_same_call;
 
-/// The case of an episode that was replayed; `None` if the program makes a read that the run did not make.
+/// Test case of a replayed episode; `None` if the program makes a read that the run did not make.
 pub(super) fn case(name: &str, program: &Program, episode: &Episode<'_>, replay: Replay<'_>) -> Option<Value> {
     let Replay { end, input, answers, reads, .. } = replay;
     if matches!(end, End::Deviated { reason: "tool_error", .. }) {
@@ -48,7 +48,7 @@ pub(super) fn case(name: &str, program: &Program, episode: &Episode<'_>, replay:
     Some(case.into())
 }
 
-/// The arguments of a write as the pipeline has them: its lists may have another order than those of the run.
+/// Arguments of a write in the form of the pipeline, whose lists may have another order than those of the run.
 fn as_made<'v>(call: &'v Call, made: &'v [Value]) -> &'v Value {
     made.iter().find(|one| is_same_call(one, &call.arguments)).unwrap_or(&call.arguments)
 }

@@ -10,10 +10,10 @@ use crate::term::{Ref, Source, Term, escape};
 use crate::value::at;
 use crate::world::World;
 
-/// The path of the schema of the question of 2.7.
+/// Path of the schema for the question of 2.7.
 pub(super) const ALLOWED_SCHEMA: &str = "schemas/allowed.json";
 
-/// Words of a pipeline.
+/// Description and triggers of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wording {
     /// The text under `description`, by which requests are routed to the pipeline.
@@ -43,7 +43,7 @@ pub(super) fn definition(name: &str, program: &Program, wording: &Wording, world
     definition.into()
 }
 
-/// A parameter with what the tool's schema says of it.
+/// Declaration of a parameter, from the schema of the tool and the values in the runs.
 fn declaration(param: &Param, program: &Program, world: &dyn World) -> Value {
     let schema = world.tool(&param.argument.tool).map(|tool| tool.schema).unwrap_or_default();
     let of_schema = match &param.argument.path[..] {
@@ -59,7 +59,7 @@ fn declaration(param: &Param, program: &Program, world: &dyn World) -> Value {
     let is_list = param.example.is_array();
     let one = param.example.as_array().and_then(|elements| elements.first()).unwrap_or(&param.example);
     let of_schema_type = of_schema.get("type").filter(|kind| kind.is_string());
-    // The tool is called for each of its elements: the schema of the argument is that of an element.
+    // The tool is called for each element: the schema of the argument describes an element.
     let is_loop = is_list && of_schema_type.is_none_or(|kind| kind != "array");
     let kind = of_schema_type.cloned().unwrap_or_else(|| of_example(if is_loop { one } else { &param.example }).into());
     let mut declared = json!({"type": if is_loop { "array".into() } else { kind.clone() }, "required": false});
@@ -79,7 +79,7 @@ fn declaration(param: &Param, program: &Program, world: &dyn World) -> Value {
     declared
 }
 
-/// What an argument of a command line is, for whatever reads requests.
+/// Description of an argument of a command line, for the extraction of parameters from requests.
 fn word_of(place: usize, program: &Program) -> String {
     let args = program.write().map(|step| &step.kind);
     let line = match args {
@@ -107,7 +107,7 @@ fn step(step: &Step, program: &Program, world: &dyn World) -> Value {
             out.insert("type".into(), "code".into());
             out.insert("command".into(), format!("python3 steps/bindings.py {}", step.name).into());
             out.insert("worker".into(), "python".into());
-            // It reads its input and nothing else, and so may run in a shadow.
+            // The code reads nothing but its input, and so may run in a shadow.
             out.insert("sandbox".into(), json!({"network": false}));
         }
         StepKind::Choose(question) => ask(step, question, program, &mut out),
@@ -138,7 +138,7 @@ fn step(step: &Step, program: &Program, world: &dyn World) -> Value {
     out.into()
 }
 
-/// Whether the tool's own schema holds an argument to a type, so that no condition has to.
+/// True if the tool's own schema types an argument, so that the condition is unnecessary.
 fn is_refused_by_tool(condition: &Condition, step: &Step, world: &dyn World) -> bool {
     let (Condition::Typed { argument, .. }, StepKind::Call { tool, .. }) = (condition, &step.kind) else {
         return false;
@@ -190,14 +190,14 @@ fn ask(step: &Step, question: &Question, program: &Program, out: &mut Map<String
     out.insert("choose".into(), choose);
 }
 
-/// The outputs of reads, to be shown to a model.
+/// Outputs of reads, as lines of a prompt.
 fn facts(program: &Program) -> String {
     let reads = program.steps.iter().filter(|step| matches!(step.kind, StepKind::Call { is_write: false, .. }));
     let lines = reads.map(|step| format!("- {}: {}\n", step.name, Ref::step(&step.name).template()));
     lines.collect()
 }
 
-/// The prompt of 2.7: the request, the call, what was read, and the skill's own rules byte for byte.
+/// Prompt of 2.7: the request, the call, the outputs of reads, and the skill's own rules byte for byte.
 fn permission(program: &Program, world: &dyn World) -> String {
     let Some(StepKind::Call { tool, args, .. }) = program.write().map(|step| &step.kind) else { return String::new() };
     let call = match args.to_json() {
@@ -221,7 +221,7 @@ fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Outside a loop there is no element: the list is shown.
+/// Replaces references to the element of a loop by the list, because the prompt is outside the loop.
 fn without_item(call: &str, program: &Program) -> String {
     let Some(StepKind::Call { for_each: Some(list), args, .. }) = program.write().map(|step| &step.kind) else {
         return call.to_owned();
@@ -249,7 +249,7 @@ fn answer(program: &Program, world: &dyn World) -> String {
     )
 }
 
-/// The schemas by their paths.
+/// Schemas of the questions, with their paths.
 pub(super) fn schemas(program: &Program) -> Vec<(&'static str, Value)> {
     let asks = program.steps.iter().any(|step| step.name == ALLOWED);
     let allowed = json!({

@@ -1,4 +1,4 @@
-//! `learn.yaml` (1.5) and `REPORT.md`: what a candidate rests on.
+//! `learn.yaml` (1.5) and `REPORT.md`: the evidence for a candidate.
 
 use std::fmt::Write as _;
 
@@ -10,14 +10,14 @@ use crate::check::Counts;
 use crate::program::{Guard, Hole, Row};
 
 impl Counts {
-    /// As a document (1.8).
+    /// JSON object (1.8).
     pub fn to_json(&self) -> Value {
         json!({"agreed": self.agreed, "fell_back": self.fell_back, "disagreed": self.disagreed})
     }
 }
 
 impl Row {
-    /// As a document (1.8).
+    /// JSON object (1.8).
     pub fn to_json(&self) -> Value {
         json!({
             "step": self.step, "argument": self.argument, "source": self.source, "expression": self.expression,
@@ -27,22 +27,23 @@ impl Row {
 }
 
 impl Hole {
-    /// As a document (1.8).
+    /// JSON object (1.8).
     pub fn to_json(&self) -> Value {
         json!({"step": self.step, "argument": self.argument, "why": self.why, "set": self.set, "by": self.by})
     }
 }
 
 impl Guard {
-    /// As a document (1.8).
+    /// JSON object (1.8).
     pub fn to_json(&self) -> Value {
         json!({"step": self.step, "condition": self.condition, "violated": self.violated})
     }
 }
 
 impl Candidate {
-    /// `learn.yaml`. `content` is the hash of what the evidence is about, `bound` that of its wrong rate; `state` and whether its
-    /// risk was accepted are kept from the candidate before; `eligibility` is `asked`, or what a person wrote.
+    /// Text of `learn.yaml`. `content` is the hash of the pipeline with its steps, schemas, tools and rules, `bound` the
+    /// upper bound of its rate of wrong writes. `state` and `accept_risk` are kept from the previous candidate. `eligibility`
+    /// is `asked`, or the value that a person wrote.
     pub fn learn_yaml(
         &self,
         (content, bound): (&str, f64),

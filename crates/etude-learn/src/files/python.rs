@@ -1,4 +1,4 @@
-//! `steps/bindings.py`: what templates cannot express, one function for each binding (L-42).
+//! `steps/bindings.py`: one function for each binding that templates cannot express (L-42).
 
 use serde_json::Value;
 
@@ -6,12 +6,12 @@ use crate::program::{Program, StepKind};
 use crate::term::{Func, List, Part, Ref, Source, Term};
 use crate::value::{Collection, Kind, Path};
 
-/// The beginning of the file: how values are reached. A value that is missing is `None`, and the run deviates.
+/// Beginning of the file: access to values. A missing value is `None`, and the run deviates.
 const HEAD: &str = include_str!("head.py");
-/// The end of the file: the binding that the step names.
+/// End of the file: evaluation of the binding that the step names.
 const TAIL: &str = include_str!("tail.py");
 
-/// The file; `None`: templates suffice.
+/// Content of the file; `None` if templates suffice.
 pub(super) fn file(program: &Program) -> Option<String> {
     let mut functions = String::new();
     let mut names = Vec::new();
@@ -106,7 +106,7 @@ fn body(func: &Func) -> String {
     }
 }
 
-/// A mapping for each element, if all that they read is there.
+/// Code for one mapping per element; its result is `None` if a value is missing.
 fn rows(list: &List, fields: &[(String, Term)]) -> String {
     let parts = fields.iter().flat_map(|(_, part)| part.refs()).map(reference).collect::<Vec<_>>().join(", ");
     let members = fields.iter().map(|(name, part)| format!("{}: {}", literal(&name.as_str().into()), term(part)));
@@ -132,7 +132,7 @@ fn reference(of: &Ref) -> String {
     let head = match &of.source {
         Source::Param(name) => format!("run[\"input\"], {}", literal(&name.as_str().into())),
         Source::Step(name) => format!("run[\"steps\"], {}, \"output\"", literal(&name.as_str().into())),
-        // The element of a list that is gone through.
+        // The element of the list in the loop.
         Source::Item => "one".to_owned(),
         Source::Node(_) | Source::Var(_) => "None".to_owned(),
     };
@@ -258,8 +258,8 @@ mod tests {
         serde_json::from_slice(&done.stdout).expect("a document, and no exception")
     }
 
-    /// L-12, L-70: the code that is written computes the same as the replay that checked it, also where a value is missing, is
-    /// twice there or has another type.
+    /// L-12, L-70: generated code computes the same as the replay that checked it, also if a value is missing, occurs twice
+    /// or has another type.
     #[test]
     fn code_computes_the_same_as_the_replay() {
         let kind = |func| StepKind::Code { func, provenance: String::new() };

@@ -1,4 +1,4 @@
-//! Values that are not written to files of the app (L-32): placeholders of the same form stand in their place.
+//! Redaction of values in files of the app (L-32): placeholders of the same form replace them.
 
 use std::collections::BTreeSet;
 
@@ -9,24 +9,24 @@ use crate::Candidate;
 use crate::trace::Trace;
 use crate::world::World;
 
-/// Values shorter than this look like words.
+/// Minimum length of a redacted text, in characters: shorter ones look like words.
 const MIN_CHARS: usize = 3;
 
-/// With fewer letters and digits, other words and numbers would be taken for the value.
+/// Minimum number of letters and digits of a grouped value: with fewer, other words and numbers would match.
 const MIN_GROUPED: usize = 6;
-/// What stands between groups of letters and digits, beside blanks.
+/// Separators between groups of letters and digits, besides blanks.
 const SEPARATORS: [char; 6] = [' ', '-', '.', '/', '(', ')'];
-/// How many of them in a row.
+/// Maximum number of separators in a row.
 const MAX_GAP: usize = 3;
 
-/// A value that is not written.
+/// Value to redact, in the forms in which it is found.
 #[derive(Debug)]
 struct Secret {
     text: String,
-    /// As texts are compared (2.1).
+    /// The value in the form in which texts are compared (2.1).
     normal: String,
     placeholder: String,
-    /// Its letters and digits, if it is a value that people group in several ways; otherwise empty.
+    /// Its letters and digits, if people group the value in several ways; otherwise empty.
     grouped: String,
 }
 
@@ -67,7 +67,7 @@ impl Redaction {
         Self(secrets)
     }
 
-    /// A text without the values: wherever one occurs byte for byte, and where its words do as texts are compared.
+    /// Text with the values replaced: byte for byte, as texts are compared, and in any grouping.
     pub(super) fn text(&self, text: &str) -> String {
         if self.0.is_empty() {
             return text.to_owned();
@@ -81,7 +81,7 @@ impl Redaction {
         })
     }
 
-    /// What a candidate says about its values, without them.
+    /// Redacts the values in a candidate's bindings, holes, guards and `not_covered`.
     pub(super) fn candidate(&self, candidate: &mut Candidate) {
         for row in &mut candidate.bindings {
             row.expression = self.text(&row.expression);
@@ -92,7 +92,7 @@ impl Redaction {
         candidate.not_covered.iter_mut().for_each(|row| row["difference"] = self.value(&row["difference"]));
     }
 
-    /// The same with all of its texts redacted; a number only as a whole.
+    /// Value with all of its texts redacted; a number is replaced only as a whole.
     pub(super) fn value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => self.text(text).into(),
@@ -115,16 +115,16 @@ impl Redaction {
 }
 
 impl Secret {
-    /// Whether a text that is written as it is compared has the value.
+    /// True if a text in compared form has the value.
     fn is_in(&self, compared: &str) -> bool {
         !self.normal.is_empty() && holds(compared, &self.normal)
     }
 
-    /// Where the letters and digits are in a text from a place on, however they are grouped.
+    /// Byte range of the letters and digits in a text from offset `from` on, in any grouping.
     fn find_grouped(&self, text: &str, from: usize) -> Option<(usize, usize)> {
         let (mut wanted, mut start, mut gap) = (self.grouped.chars(), None, 0);
         let first = self.grouped.chars().next()?;
-        // Letters end a number, but not what has letters itself.
+        // A letter beside a number bounds it, unless the value has letters itself.
         let is_number = self.grouped.chars().all(|c| c.is_ascii_digit());
         let joins = |c: char| c.is_ascii_digit() || !is_number && c.is_alphanumeric();
         let mut at = from;
@@ -142,7 +142,7 @@ impl Secret {
             } else if start.is_some() && is_separator(c) && gap < MAX_GAP {
                 gap += 1;
             } else if let Some(begin) = start.take() {
-                // Again behind the first digit, where another number may begin.
+                // Restart behind the first character, where another number may begin.
                 (wanted, gap, at) = (self.grouped.chars(), 0, begin + first.len_utf8());
                 continue;
             }
@@ -151,7 +151,7 @@ impl Secret {
         None
     }
 
-    /// The text with every such group replaced, letter by letter and digit by digit.
+    /// Text with every grouped occurrence replaced, character by character; separators stay.
     fn regrouped(&self, text: &str) -> String {
         let (mut out, mut done) = (String::new(), 0);
         while let Some((start, end)) = self.find_grouped(text, done) {
@@ -165,7 +165,7 @@ impl Secret {
         out + &text[done..]
     }
 
-    /// The text with every run of words that is the value as texts are compared replaced.
+    /// Text with every run of words replaced that is the value in compared form.
     fn replaced(&self, text: &str) -> String {
         if !self.is_in(&normal(text)) {
             return text.to_owned();
@@ -192,7 +192,8 @@ impl Secret {
     }
 }
 
-/// The letters and digits of a value that people group in several ways, such as the number of a card, a telephone or an account.
+/// Letters and digits of a value that people group in several ways, such as a card, telephone or account number; otherwise
+/// empty.
 fn grouped(text: &str) -> String {
     let is_grouped = text.chars().all(|c| c.is_ascii_alphanumeric() || c == '+' || is_separator(c));
     let all: String = text.chars().filter(char::is_ascii_alphanumeric).collect();
@@ -208,7 +209,7 @@ fn digits_of(text: &str) -> String {
     text.chars().filter(char::is_ascii_digit).collect()
 }
 
-/// A value as addresses and forms write it, if that is another text.
+/// Percent-encoded forms of a value, as in paths and form data, if they differ from the text.
 fn in_addresses(text: &str, placeholder: &str) -> impl Iterator<Item = Secret> {
     let of = |blank: &str| (percent_encoded(text, blank), percent_encoded(placeholder, blank));
     let (path, form) = (of("%20"), of("+"));
@@ -227,7 +228,7 @@ fn percent_encoded(text: &str, blank: &str) -> String {
     text.as_bytes().iter().map(of).collect()
 }
 
-/// The characters of a text as it is compared, each with the bytes that it stands for.
+/// Characters of a text in compared form, each with the byte range that it stands for.
 fn with_places(text: &str) -> (Vec<char>, Vec<(usize, usize)>) {
     let (mut letters, mut places): (Vec<char>, Vec<(usize, usize)>) = (Vec::new(), Vec::new());
     for (at, c) in text.char_indices() {
@@ -245,7 +246,7 @@ fn with_places(text: &str) -> (Vec<char>, Vec<(usize, usize)>) {
     (letters, places)
 }
 
-/// A text as JSON writes it, without its quotes.
+/// Text in JSON notation, without its quotes.
 fn quoted(text: &str) -> String {
     let json = Value::from(text).to_string();
     json[1..json.len() - 1].to_owned()
@@ -269,7 +270,7 @@ fn collect(value: &Value, is_redacted: bool, world: &dyn World, values: &mut Val
     }
 }
 
-/// Values in the order in which they appear first.
+/// Distinct values in order of first appearance.
 #[derive(Debug, Default)]
 struct Values(Vec<String>, BTreeSet<String>);
 
@@ -281,11 +282,11 @@ impl Values {
     }
 }
 
-/// Most placeholders that are tried for a value: there are 729 of three digits.
+/// Maximum number of placeholders that are tried for a value: three digits have only 729.
 const TRIES: u64 = 1_000;
 
-/// Letters for letters and digits for digits, unlike those that are taken. They say nothing of the value but its form: a hash of
-/// a value with few possibilities could be searched for.
+/// Placeholder with letters for letters and digits for digits, unlike those in `taken`. It reveals only the form of the
+/// value: a hash of a value with few possibilities could be searched for.
 fn placeholder(value: &str, taken: &mut BTreeSet<String>) -> String {
     let of = |number: u64| {
         let mut bytes = blake3::Hasher::new().update(&number.to_le_bytes()).finalize_xof();
@@ -297,7 +298,7 @@ fn placeholder(value: &str, taken: &mut BTreeSet<String>) -> String {
         let replaced = value.chars().map(|c| match c {
             c if c.is_uppercase() => char::from(b'A' + next(26)),
             c if c.is_alphabetic() => char::from(b'a' + next(26)),
-            // No zero in front, so that a number stays one.
+            // Never a zero, which a number must not begin with.
             c if c.is_numeric() => char::from(b'1' + next(9)),
             c => c,
         });
@@ -314,7 +315,7 @@ fn placeholder(value: &str, taken: &mut BTreeSet<String>) -> String {
 mod tests {
     use super::*;
 
-    /// L-32: a value is not written in any form in which the learner finds it again, nor as code writes it.
+    /// L-32: a value is replaced in every form in which the learner finds it, and as code writes it.
     #[test]
     fn values_are_replaced_as_they_are_compared() {
         let secret = |text: &str| Secret {
@@ -346,7 +347,7 @@ mod tests {
         assert!(first("4417").parse::<u64>().is_ok());
     }
 
-    /// L-32: a number is not written in any grouping, nor a value as addresses write it.
+    /// L-32: a number is replaced in every grouping, and a value also in its percent-encoded form.
     #[test]
     fn values_are_replaced_in_every_grouping_and_in_addresses() {
         let secret = |text: &str, placeholder: &str| Secret {

@@ -9,11 +9,11 @@ use crate::episode::Episode;
 use crate::program::Program;
 use crate::slots::{named, replaced, replaced_in_any_notation, texts};
 
-/// How many requests are triggers.
+/// Maximum number of requests that become triggers.
 const MAX_TRIGGERS: usize = 5;
-/// With how many requests each is compared.
+/// Maximum number of requests that each request is compared with.
 const MAX_COMPARED: usize = 200;
-/// How many characters of a request are kept.
+/// Maximum length of a request in a trigger, in characters.
 const MAX_CHARS: usize = 240;
 
 /// The wording without a model: the most central request first.
@@ -52,14 +52,15 @@ fn unslotted(text: &str) -> String {
 }
 
 impl Wording {
-    /// The words of `pipeline.yaml` as JSON.
+    /// Wording of a definition, which is `pipeline.yaml` as JSON.
     pub fn of(definition: &Value) -> Self {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let triggers = definition["triggers"].as_array().into_iter().flatten().filter_map(text);
         Self { description: text(&definition["description"]).unwrap_or_default(), triggers: triggers.collect() }
     }
 
-    /// The wording without texts in which a word is that `request` has and none of the `others`; `None` if there is none (L-40).
+    /// Wording without the texts that have a word of `request` alone, in none of the `others` (L-40); `None` if there are no
+    /// such texts.
     pub fn without(&self, request: &str, others: &[String], family: &str) -> Option<Self> {
         let common: BTreeSet<String> = others.iter().flat_map(|other| words(other)).collect();
         let own: BTreeSet<String> = words(request).difference(&common).cloned().collect();
@@ -107,7 +108,7 @@ fn slotted(program: &Program, episode: &Episode<'_>) -> String {
 mod tests {
     use super::*;
 
-    /// L-40: what only a forgotten request has said is in no trigger and no description; what others say as well stays.
+    /// L-40: words of a forgotten request alone are in no trigger and no description; words that others say as well stay.
     #[test]
     fn words_of_one_request_are_taken_out() {
         let triggers = ["Refund {ref} for my secret surgery bill", "Refund {ref} now", "Please refund {ref}"];

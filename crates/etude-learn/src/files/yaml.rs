@@ -3,10 +3,10 @@
 use etude_core::scalar;
 use serde_json::Value;
 
-/// Lists of scalars up to this length stay on one line.
+/// Maximum length of a list or mapping on one line, in bytes.
 const MAX_LINE: usize = 100;
 
-/// A mapping as a document.
+/// YAML document of a mapping.
 pub fn document(value: &Value) -> String {
     let mut out = String::new();
     block(value, 0, &mut out);
@@ -38,7 +38,7 @@ fn block(value: &Value, indent: usize, out: &mut String) {
     }
 }
 
-/// What follows a key.
+/// Writes the value after a key.
 fn member(value: &Value, indent: usize, out: &mut String) {
     let is_short = flow(value).len() <= MAX_LINE;
     match value {
@@ -83,7 +83,7 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// Whether a text can be written in lines of its own, byte for byte.
+/// True if a text can be written as a block literal, byte for byte.
 fn is_literal(text: &str) -> bool {
     let is_kept = |line: &str| !line.ends_with([' ', '\t']) && !line.starts_with('\t');
     text.contains('\n')

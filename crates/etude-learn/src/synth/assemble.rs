@@ -1,4 +1,5 @@
-//! From bindings to steps: what the write needs, and what must stay, in an order that respects both.
+//! Assembly of steps from bindings: the steps that the write needs and the reads that must stay, in an order that respects
+//! both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ pub(crate) const ANSWER: &str = "answer";
 /// Names that a step cannot have.
 const RESERVED: [&str; 7] = ["input", "item", "index", "run", OPEN_HOLE, ALLOWED, ANSWER];
 
-/// Steps as they are found to be needed.
+/// Program under construction: steps are added when they are needed.
 pub(crate) struct Assembly<'s, 'a, 't> {
     pub(crate) synth: &'s Synth<'a, 't>,
     pub(crate) program: Program,
@@ -56,7 +57,7 @@ impl Synth<'_, '_> {
 }
 
 impl Assembly<'_, '_, '_> {
-    /// A name that no step has: `name`, `name_2`, …
+    /// Unused step name: `name`, `name_2`, …
     pub(super) fn name(&mut self, wanted: &str) -> String {
         let base: String = wanted.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         let base = base.trim_matches('_').to_owned();
@@ -98,12 +99,12 @@ impl Assembly<'_, '_, '_> {
         }
     }
 
-    /// The output that a node is.
+    /// Reference to the output of a node. Adds its step if it is missing.
     pub(crate) fn node(&mut self, n: usize) -> Ref {
         if let Some(known) = self.of_node.get(&n) {
             return known.clone();
         }
-        // A read of a role stands for the role: whichever of its reads is made.
+        // A read of a role stands for the role, because any of its reads may be made.
         if let Some(role) = self.synth.role_of(n) {
             return self.node(role);
         }
@@ -133,7 +134,7 @@ impl Assembly<'_, '_, '_> {
         Ref::step(&name)
     }
 
-    /// A value that nothing determines.
+    /// Reference to an open hole.
     pub(super) fn open(&mut self, key: String) -> Term {
         if !self.open.contains(&key) {
             self.open.push(key.clone());
@@ -141,7 +142,7 @@ impl Assembly<'_, '_, '_> {
         Term::Ref(Ref::new(Source::Step(OPEN_HOLE.to_owned()), vec![key]))
     }
 
-    /// What was computed for the step must be there: code that found nothing outputs `null`.
+    /// Conditions on the code outputs that a step reads: code that found nothing outputs `null`.
     pub(super) fn computed(&self, step: &Step) -> Vec<Condition> {
         let is_code = |name: &&str| {
             let found = self.program.steps.iter().find(|step| step.name == *name);
@@ -153,7 +154,7 @@ impl Assembly<'_, '_, '_> {
         names.into_iter().map(|name| Condition::NotNull(Ref::step(name))).collect()
     }
 
-    /// One step per read (2.2): the first one whose parameters are all there is made.
+    /// Adds one step per read of a role (2.2). The first read whose parameters are all present is made.
     fn role(&mut self, members: &[usize]) -> Ref {
         let mut outputs: Vec<Ref> = Vec::new();
         for member in members {
@@ -241,7 +242,7 @@ impl Assembly<'_, '_, '_> {
         self.code(&wanted, func, "the elements that the argument names")
     }
 
-    /// The value of a variable.
+    /// Term for the value of a variable.
     pub(super) fn var(&mut self, n: usize) -> Term {
         if let Some(known) = self.of_var.get(&n) {
             return known.clone();
@@ -285,7 +286,7 @@ impl Assembly<'_, '_, '_> {
         name
     }
 
-    /// What a question's answer is as a value.
+    /// Reference to the value that the answer to a question gives.
     fn chosen(&mut self, var: usize, choice: &Choice) -> Ref {
         let step = self.question(var, choice);
         if choice.many || choice.each.is_some() {
@@ -300,7 +301,7 @@ impl Assembly<'_, '_, '_> {
         Ref::new(Source::Step(step), choice.field.clone())
     }
 
-    /// The step that asks; variables that name the same element share it (rule 4).
+    /// Name of the step that asks; variables that name the same element share it (rule 4).
     pub(super) fn question(&mut self, var: usize, choice: &Choice) -> String {
         let is_it = |(known, of, _): &&(Choice, usize, String)| {
             let is_same_list = known.of == choice.of && known.list == choice.list && known.each == choice.each;

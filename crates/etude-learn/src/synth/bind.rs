@@ -1,4 +1,4 @@
-//! Which expression an argument gets (2.5): the rules first, then the length.
+//! Choice of the expression for an argument (2.5): by the rules first, then by length.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ use crate::slots::skeleton;
 use crate::term::{Func, Ref, Source, Term};
 use crate::value::{Path, are_same, at, fields, is_scalar, same};
 
-/// An enumeration was seen this many times as often as it has values (rule 5).
+/// Minimum number of requests per value of an enumeration (rule 5).
 const SEEN_PER_VALUE: usize = 3;
-/// A program has at most this many branches (2.3).
+/// Maximum number of branches of an argument (2.3).
 const MAX_BRANCHES: usize = 3;
 
 impl Synth<'_, '_> {
@@ -34,7 +34,8 @@ impl Synth<'_, '_> {
         while self.bind_spread() || self.bind_derived() || self.bind_constants() || self.bind_question() {}
         for var in 0..self.vars.len() {
             if !self.bindings.contains_key(&var) {
-                // Words of the user determine it where there are any; other requests deviate. A fixed set is asked from (rule 3).
+                // Words of the user determine the value if there are any; other requests deviate. A fixed set is asked for
+                // (rule 3).
                 let is_said = self.said_requests(var) * 3 >= self.requests() * 2 && !self.is_fixed_set(var);
                 let by_words = (self.said_requests(var) > 1 && self.is_always_there(var)).then_some(Bound::Param);
                 let bound = match is_said {
@@ -49,7 +50,7 @@ impl Synth<'_, '_> {
         self.complete_records();
     }
 
-    /// A command line is a constant, also if the user said it.
+    /// Binds command lines as constants, also if the user said them.
     fn bind_commands(&mut self) {
         for var in 0..self.vars.len() {
             let value = self.vars[var].values.first().cloned().flatten();
@@ -63,7 +64,7 @@ impl Synth<'_, '_> {
         }
     }
 
-    /// The words that a read takes which no run of the family made.
+    /// Binds the words that a read takes which no run of the family made.
     fn bind_unused(&mut self) {
         for var in 0..self.vars.len() {
             if self.vars[var].argument.of == Of::Said && self.episodes_with(var) == 0 {
@@ -77,7 +78,7 @@ impl Synth<'_, '_> {
         self.vars[var].values.iter().flatten().count()
     }
 
-    /// An argument of the write is in every call; one of a read is there where the read is.
+    /// True if every call of the write has the argument. An argument of a read is always there if the read is.
     fn is_always_there(&self, var: usize) -> bool {
         !self.vars[var].of_write() || self.episodes_with(var) == self.episodes.len()
     }
@@ -90,24 +91,26 @@ impl Synth<'_, '_> {
         self.banned.contains(&self.vars[var].argument.key())
     }
 
-    /// In how many episodes the user may have said the value.
+    /// Number of episodes in which the user may have said the value.
     pub(super) fn maybe_said_count(&self, var: usize) -> usize {
         (0..self.episodes.len()).filter(|n| self.may_be_said(var, *n)).count()
     }
 
-    /// Rule 3: what one run may have taken from the user's words is never derived.
+    /// True if the value may be derived. A value of the write that one run may have taken from the user's words is never
+    /// derived (rule 3).
     pub(super) fn may_be_derived(&self, var: usize) -> bool {
         let is_said = self.vars[var].of_write() && self.maybe_said_count(var) > 0;
         !is_said && !self.is_banned(var) && self.is_always_there(var)
     }
 
-    /// An argument of a read that may have been said in every run cannot be a constant, however short it is (L-14).
+    /// True if the value may be a constant. An argument that may have been said in every run may not, however short it is
+    /// (L-14).
     fn may_be_constant(&self, var: usize) -> bool {
         let count = self.maybe_said_count(var);
         self.may_be_derived(var) && (count == 0 || count < self.episodes_with(var))
     }
 
-    /// How many requests say the value.
+    /// Number of requests that say the value.
     fn said_requests(&self, var: usize) -> usize {
         let said = (0..self.episodes.len()).filter(|n| self.is_said(var, *n));
         said.map(|n| self.episodes[n].digest.as_str()).collect::<BTreeSet<_>>().len()
@@ -117,8 +120,8 @@ impl Synth<'_, '_> {
         self.episodes.iter().map(|episode| episode.digest.as_str()).collect::<BTreeSet<_>>().len()
     }
 
-    /// The name of a thing that was read by this name is not a default: it is the field with the argument's own name, or the whole
-    /// output, and the user named the thing in every run.
+    /// True if an expression is the name by which a thing was read, which is not a default. It is the field with the
+    /// argument's own name, or the whole output, and the user named the thing in every run.
     fn is_identity(&self, var: usize, bound: &Bound) -> bool {
         let Bound::Term(Term::Ref(Ref { source: Source::Node(node), path })) = bound else { return false };
         let NodeKind::Read { args, .. } = &self.nodes[*node].kind else { return false };
@@ -143,7 +146,7 @@ impl Synth<'_, '_> {
             && (0..self.episodes.len()).all(has_value)
     }
 
-    /// What is bound by itself. Arguments that differ together from call to call are not.
+    /// Unbound variables that are bound alone. Arguments that differ together from call to call are not.
     fn unbound(&self) -> Vec<usize> {
         let is_one = self.spread_vars().len() < 2;
         let is_open = |var: &usize| !self.bindings.contains_key(var) && (is_one || !self.vars[*var].spread());
@@ -170,7 +173,7 @@ impl Synth<'_, '_> {
         false
     }
 
-    /// A constant, or a branch.
+    /// Binds a variable to a constant or a branch; true if one was bound.
     fn bind_constants(&mut self) -> bool {
         for var in self.unbound() {
             if !self.may_be_constant(var) || self.vars[var].of_write() && self.is_one_of_several(var) {
@@ -193,7 +196,7 @@ impl Synth<'_, '_> {
         false
     }
 
-    /// A point in time that the runs had in common is past when the pipeline runs, unless the tool takes nothing else.
+    /// True if a value is a point in time that is past when the pipeline runs, unless the schema of the tool names it.
     fn is_stale(&self, var: usize, value: &Value) -> bool {
         let argument = &self.vars[var].argument;
         has_time(value) && !(self.vars[var].of_write() && is_fixed(self.schema, &argument.path, value))
@@ -215,7 +218,7 @@ impl Synth<'_, '_> {
         false
     }
 
-    /// Whether there are several values, each of which was seen often enough to be one of a set.
+    /// True if there are several values, each of which was seen often enough to be one of a set.
     fn is_fixed_set(&self, var: usize) -> bool {
         let mut requests: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
         for (value, episode) in self.vars[var].values.iter().zip(self.episodes) {
@@ -226,7 +229,7 @@ impl Synth<'_, '_> {
         requests.len() > 1 && requests.values().all(|seen| seen.len() >= SEEN_PER_VALUE)
     }
 
-    /// Values that were seen often enough to be all that there are.
+    /// Question over the seen values, if they were seen often enough to be all that there are.
     fn enumeration(&self, var: usize) -> Option<Bound> {
         if !self.is_always_there(var) || self.vars[var].is_list() {
             return None;
@@ -245,8 +248,8 @@ impl Synth<'_, '_> {
         (is_closed && !values.iter().any(is_none)).then(|| Bound::Enumerate { values, always: true })
     }
 
-    /// Up to three expressions, each for runs of two requests, distinguished by an earlier output (2.3). A truth
-    /// value differs as many fields do by chance.
+    /// Branch of up to three expressions, each for runs of two requests, distinguished by an earlier output (2.3). A truth
+    /// value has none: it differs as many fields do by chance.
     fn branch(&self, var: usize) -> Option<Bound> {
         if self.vars[var].values.iter().flatten().any(Value::is_boolean) {
             return None;
@@ -283,8 +286,8 @@ impl Synth<'_, '_> {
         is_branched.then(|| self.distinguished(var, &branches, &is_known)).flatten()
     }
 
-    /// Whether the requests of all branches are the same up to the values in them. Otherwise the users may have said which they mean,
-    /// and an output that has differed in the same way is a coincidence.
+    /// True if the requests of all branches are the same up to the values in them. Otherwise the users may have said which
+    /// value they mean, and an output that differed in the same way is a coincidence.
     fn is_asked_alike(&self, var: usize, branches: &[(Term, BTreeSet<usize>)]) -> bool {
         let skeleton = |n: &usize| skeleton(&self.episodes[*n], self.vars[var].values[*n].as_ref());
         let mut all = branches.iter().map(|(_, runs)| runs.iter().map(skeleton).collect::<BTreeSet<String>>());
@@ -319,7 +322,7 @@ impl Synth<'_, '_> {
         None
     }
 
-    /// Rule 4: what else the chosen record has is taken from it as well.
+    /// Binds other arguments that are fields of a chosen record to the same record (rule 4).
     fn complete_records(&mut self) {
         let chosen = |synth: &Self, var: usize| match &synth.bindings.get(&var)?.bound {
             Bound::Choose(choice) if !choice.many && choice.each.is_none() => Some(choice.clone()),
@@ -344,7 +347,7 @@ impl Synth<'_, '_> {
         }
     }
 
-    /// The field of the element that `var` chooses which has the values of another variable.
+    /// Field of the element chosen by `var` that has the values of another variable.
     fn field_of_record(&self, var: usize, choice: &Choice, other: usize) -> Option<Path> {
         let element = |n: usize| {
             let elements = choice.list.elements(self.nodes[choice.of].values[n].as_ref()?)?;
@@ -360,7 +363,7 @@ impl Synth<'_, '_> {
             .find(|path| (0..self.episodes.len()).all(|n| has(path, n)))
     }
 
-    /// Whether two variables name the same element wherever both name one.
+    /// True if two variables name the same element in every episode.
     pub(super) fn is_same_element(&self, choice: &Choice, one: usize, other: (usize, &Path)) -> bool {
         (0..self.episodes.len()).all(|n| {
             let Some(elements) = self.nodes[choice.of].values[n].as_ref().and_then(|value| choice.list.elements(value))
@@ -376,7 +379,7 @@ impl Synth<'_, '_> {
     }
 }
 
-/// Whether the schema of an argument names a value (`enum`, `const`).
+/// True if the schema of an argument names a value (`enum`, `const`).
 fn is_fixed(schema: &Value, path: &[String], value: &Value) -> bool {
     let Some((name, below)) = path.split_first() else {
         let has = |schema: &Value| schema["enum"].as_array().is_some_and(|all| all.contains(value));

@@ -8,29 +8,29 @@ use super::{Choice, NodeKind, Synth, is_mostly};
 use crate::text::proves;
 use crate::value::{Collection, Path, at, fields, is_at, is_scalar, same};
 
-/// A list is asked from if it was read in one of N episodes.
+/// Divisor of the number of episodes: a list is asked from if one in N read it.
 const MIN_READ: usize = 3;
 
-/// For each element of a list, what can be chosen, and what was.
+/// For each element of a list, the values to choose from and the chosen one.
 type Pairs<'v> = Vec<(Vec<&'v Value>, &'v Value)>;
 
 /// A list that has a variable's values.
 #[derive(Debug)]
 struct Found {
     choice: Choice,
-    /// In how many episodes it has the value …
+    /// Number of episodes in which the list has the value.
     covered: usize,
-    /// … of those in which it was read.
+    /// Number of episodes in which the list was read.
     read: usize,
-    /// In some episode it had several elements.
+    /// True if the list had several elements in some episode.
     has_several: bool,
-    /// How many elements it had in all episodes together.
+    /// Number of elements in all episodes together.
     elements: usize,
     is_scalar: bool,
 }
 
 impl Synth<'_, '_> {
-    /// Whether the value is one of several in some list, so that code must not decide (rule 2).
+    /// True if the value is one of several in some list, so that code must not decide (rule 2).
     pub(super) fn is_one_of_several(&self, var: usize) -> bool {
         if self.vars[var].is_list() {
             return false;
@@ -50,7 +50,7 @@ impl Synth<'_, '_> {
             let place = (Reverse(choice.of), choice.list.clone(), choice.field.clone());
             // A list that has the value wherever it was read, before one that has it more often.
             let rate = 100 * one.covered / one.read.max(1);
-            // Then the longer list, so that nothing is taken because a shorter one has nothing else.
+            // Then the longer list: in a shorter one, the value may be the only choice.
             let length = 10 * one.elements / one.read.max(1);
             (Reverse(rate), Reverse(length), Reverse(one.covered), one.is_scalar, depth, place)
         });
@@ -68,14 +68,14 @@ impl Synth<'_, '_> {
         found
     }
 
-    /// Nodes whose lists can be asked from: a read that some runs did without can still be made.
+    /// True if the lists of a node can be asked from. A read that some runs did without can still be made.
     pub(super) fn is_askable(&self, node: usize, var: usize, is_known: &dyn Fn(usize) -> bool) -> bool {
         let deps = &self.nodes[node].deps;
         let is_known = !deps.contains(&var) && deps.iter().all(|dep| is_known(*dep));
         is_known && self.support(node) * MIN_READ >= self.episodes.len()
     }
 
-    /// The fields of a list's elements that the variable's values are.
+    /// Fields of a list's elements that have the variable's values.
     fn of_list(&self, var: usize, node: usize, list: &Collection, is_proof: bool) -> Vec<Found> {
         let many = self.vars[var].is_list();
         let per_episode: Vec<Option<(Vec<&Value>, Vec<&Value>)>> = (0..self.episodes.len())
@@ -166,7 +166,7 @@ impl Synth<'_, '_> {
     }
 }
 
-/// The field that names the elements of all lists: the value's own if no two elements share it, otherwise another one.
+/// Field that names the elements of all lists: that of the value if no two elements share it, otherwise another one.
 pub(super) fn names(lists: &[&Vec<&Value>], field: &Path) -> Option<Path> {
     let is_unique = |path: &Path| {
         lists.iter().all(|elements| {

@@ -8,11 +8,11 @@ use crate::term::{Func, List, Op, Part, Ref, Source, Term};
 use crate::text::proves;
 use crate::value::{Collection, Path, at, fields, is_nameable, is_scalar, same};
 
-/// What a step of a path costs, in bits.
+/// Cost of a step of a path, in bits.
 const STEP_BITS: usize = 5;
-/// What an operator costs, in bits.
+/// Cost of an operator, in bits.
 const OPERATOR_BITS: usize = 6;
-/// Two of the first N numbers are combined.
+/// Maximum number of numbers that are combined in pairs.
 const MAX_NUMBERS: usize = 24;
 
 /// An expression that holds in every episode in which it has a value.
@@ -20,7 +20,7 @@ const MAX_NUMBERS: usize = 24;
 pub(super) struct Candidate {
     pub(super) bound: Bound,
     pub(super) bits: usize,
-    /// Later nodes are nearer to the write.
+    /// Index of the node: later nodes are nearer to the write.
     pub(super) nearness: usize,
 }
 
@@ -30,7 +30,8 @@ impl Synth<'_, '_> {
         self.expressions(var, is_known, &|node| self.is_open_to(node, var, is_known))
     }
 
-    /// Everything else that has the variable's values, also if it depends on the variable: for people who judge a binding.
+    /// Other expressions that have the variable's values, also if they depend on the variable: for people who judge a
+    /// binding.
     pub(super) fn alternatives(&self, var: usize) -> Vec<Bound> {
         let found = self.expressions(var, &|_| true, &|node| self.is_full(node));
         found.into_iter().map(|one| one.bound).collect()
@@ -61,13 +62,13 @@ impl Synth<'_, '_> {
         found
     }
 
-    /// Nodes that can be read before the variable is known.
+    /// True if the node can be read before the variable is known.
     pub(super) fn is_open_to(&self, node: usize, var: usize, is_known: &dyn Fn(usize) -> bool) -> bool {
         let deps = &self.nodes[node].deps;
         self.is_full(node) && !deps.contains(&var) && deps.iter().all(|dep| is_known(*dep))
     }
 
-    /// Several values that are not the same.
+    /// True if the variable has different values.
     pub(super) fn is_varied(&self, var: usize) -> bool {
         let mut values = self.vars[var].values.iter().flatten();
         let first = values.next();
@@ -117,13 +118,13 @@ impl Synth<'_, '_> {
         }
     }
 
-    /// The most elements that a list had.
+    /// Maximum number of elements that a list had.
     pub(super) fn most(&self, node: usize, list: &Collection) -> usize {
         let counts = self.nodes[node].values.iter().flatten().filter_map(|value| list.elements(value));
         counts.map(|all| all.len()).max().unwrap_or(0)
     }
 
-    /// Fields of which the elements have exactly the values of a list, or the only element the value.
+    /// Fields whose values in the elements are exactly the items of a list, or, in the only element, the value.
     fn columns(&self, elements: &[&Value], value: &Value) -> Vec<Path> {
         let Some(first) = elements.first() else { return Vec::new() };
         let wanted: Vec<&Value> = match value {
@@ -215,13 +216,13 @@ impl Synth<'_, '_> {
         (uses > 0).then(|| Candidate { bound: Bound::Term(Term::Text(parts)), bits, nearness: 0 })
     }
 
-    /// Whether an expression gives the value wherever it gives one, and nearly everywhere.
+    /// True if an expression gives the value in nearly all episodes, and no other value in any.
     pub(super) fn holds(&self, var: usize, bound: &Bound) -> bool {
         let held = self.held(var, bound);
         held.is_some_and(|held| is_mostly(held, self.episodes.len()))
     }
 
-    /// In how many episodes an expression gives the value; `None`: it gives another one in some.
+    /// Number of episodes in which an expression gives the value; `None` if it gives another one in some.
     pub(super) fn held(&self, var: usize, bound: &Bound) -> Option<usize> {
         let mut held = 0;
         for n in 0..self.episodes.len() {
@@ -244,7 +245,7 @@ impl Synth<'_, '_> {
     }
 }
 
-/// Equal by value, lists up to their order.
+/// True if both are equal by value, lists up to their order.
 pub(super) fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Array(a), Value::Array(b)) => {

@@ -7,11 +7,11 @@ use crate::episode::leaves;
 use crate::term::{Ref, Source, Term};
 use crate::value::{Collection, collections, fields, is_scalar, only, same};
 
-/// How many lists one variable is looked up in.
+/// Maximum number of lists in which one variable is looked up.
 const MAX_RECORDS: usize = 3;
 
 impl Synth<'_, '_> {
-    /// Folds calls of a tool that go over a list of an earlier result into one; whether there is such a loop.
+    /// Folds calls of a tool that go over a list of an earlier result into one; true if there is such a loop.
     pub(super) fn loops(&mut self, tool: &str) -> bool {
         let mut has_loop =
             self.nodes.iter().any(|node| matches!(&node.kind, NodeKind::Loop { tool: of, .. } if of == tool));
@@ -90,7 +90,7 @@ impl Synth<'_, '_> {
         results.collect::<Option<Vec<_>>>().map(Value::from)
     }
 
-    /// Elements of lists that arguments name by one of their fields: what is known of the thing that is meant.
+    /// Adds the elements of lists that arguments name by one of their fields.
     pub(super) fn records(&mut self) {
         for var in 0..self.vars.len() {
             let is_known = |node: &Node| match node.kind {

@@ -6,7 +6,7 @@ use crate::program::{Condition, Step, StepKind};
 use crate::term::{Func, Ref, Source};
 
 impl Assembly<'_, '_, '_> {
-    /// Arguments that nothing determines.
+    /// Adds the step of the arguments that nothing determines.
     pub(super) fn close(&mut self) {
         if self.open.is_empty() {
             return;
@@ -28,14 +28,14 @@ impl Assembly<'_, '_, '_> {
         self.program.steps.push(Step::new(OPEN_HOLE, StepKind::Code { func: Func::Open(open), provenance }));
     }
 
-    /// Reads and code first where possible, then questions next to each other, the write last (L-20, L-49).
+    /// Orders the steps: reads and code first where possible, then questions next to each other, the write last (L-20, L-49).
     pub(super) fn order(&mut self) {
         let position = |step: &Step| -> usize {
             let StepKind::Call { tool, .. } = &step.kind else { return 0 };
             let firsts = self.synth.episodes.iter().filter_map(|e| e.reads.iter().position(|call| call.tool == *tool));
             let mut firsts: Vec<usize> = firsts.collect();
             firsts.sort_unstable();
-            // A read that no run made is another way of a check, which comes first.
+            // A read that no run made is an alternative of a check, which comes first.
             firsts.get(firsts.len() / 2).copied().unwrap_or(0)
         };
         let class = |step: &Step| match &step.kind {

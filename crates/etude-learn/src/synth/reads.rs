@@ -1,4 +1,4 @@
-//! Reads across episodes: which calls are the same read, by how their arguments can be reached again (2.2, 2.3).
+//! Alignment of reads across episodes: calls are the same read if their arguments can be reached in the same way (2.2, 2.3).
 
 use std::collections::BTreeSet;
 
@@ -13,18 +13,18 @@ use crate::text::proves;
 use crate::trace::Call;
 use crate::value::{Collection, Path, collections, fields, has_same_shape, is_at, is_scalar, same};
 
-/// Reads are aligned to reads that were found in the round before.
+/// Maximum number of rounds: reads are aligned to those of the round before.
 const MAX_ROUNDS: usize = 6;
-/// How many reads are looked at.
+/// Maximum number of reads and views of reads.
 const MAX_NODES: usize = 60;
-/// How many reads of one tool that some runs did without.
+/// Maximum number of reads of one tool that some runs did without.
 const MAX_PARTIAL: usize = 4;
-/// How many ways to reach a call are tried.
+/// Maximum number of ways to reach a call that are tried.
 const MAX_COMBINATIONS: usize = 256;
-/// How many ways to reach one argument.
+/// Maximum number of ways to reach one argument.
 const MAX_OPTIONS: usize = 12;
 
-/// Nine of ten (2.2).
+/// True for nine of ten or more (2.2).
 pub(crate) fn is_mostly(count: usize, of: usize) -> bool {
     count * 10 >= of * 9 && count > 0
 }
@@ -34,7 +34,7 @@ impl<'t> Synth<'_, 't> {
     pub(super) fn align(&mut self) {
         let own = self.vars.len();
         let mut looped = BTreeSet::new();
-        // A tool whose calls go over a list has no single calls besides: reads begin again without them.
+        // A tool whose calls go over a list has no single calls besides: the search restarts without them.
         while let Some(tool) = self.align_without(&looped) {
             looped.insert(tool);
             self.nodes.clear();
@@ -42,7 +42,7 @@ impl<'t> Synth<'_, 't> {
         }
     }
 
-    /// Finds reads; the tool of a loop that had single calls before it was found.
+    /// Finds reads. Returns the tool of a loop that had single calls before the loop was found.
     fn align_without(&mut self, looped: &BTreeSet<String>) -> Option<String> {
         let tools: BTreeSet<&'t str> =
             self.episodes.iter().flat_map(|episode| episode.reads.iter().map(|call| call.tool.as_str())).collect();
@@ -71,7 +71,7 @@ impl<'t> Synth<'_, 't> {
         self.episodes[episode].reads.iter().filter(|call| call.tool == tool).copied().collect()
     }
 
-    /// Single calls of a tool.
+    /// Adds the reads that are single calls of a tool.
     fn singles(&mut self, tool: &str) {
         let mut found: Vec<(usize, usize, Node)> = Vec::new();
         for seed in self.seeds(3, &|n| self.episodes[n].reads.iter().any(|call| call.tool == tool)) {
@@ -102,7 +102,7 @@ impl<'t> Synth<'_, 't> {
         }
     }
 
-    /// Every way to reach the arguments of one call again.
+    /// Adds every way to reach the arguments of one call again.
     fn ways(&mut self, tool: &str, seed: usize, call: &'t Call, found: &mut Vec<(usize, usize, Node)>) {
         let leaves = leaves(&call.arguments);
         let mut options: Vec<Vec<(usize, Term)>> = Vec::new();
@@ -169,7 +169,7 @@ impl<'t> Synth<'_, 't> {
             for path in fields(result, &|inner| same(inner, value)) {
                 push(2, Term::Ref(Ref::new(Source::Node(n), path)));
             }
-            // The only element of a list, wherever there was but one.
+            // The only element of a list, if it had one element in every episode.
             for (list, field) in only_elements(result, value) {
                 if self.is_single(n, &list) {
                     let path = list.path.iter().cloned().chain(["0".to_owned()]).chain(field).collect();
@@ -187,13 +187,13 @@ impl<'t> Synth<'_, 't> {
         terms
     }
 
-    /// Whether a list had one element in every episode.
+    /// True if a list had one element in every episode.
     pub(super) fn is_single(&self, node: usize, list: &Collection) -> bool {
         let counts = self.nodes[node].values.iter().flatten().filter_map(|value| list.elements(value));
         list.kind == crate::value::Kind::List && counts.into_iter().all(|all| all.len() == 1)
     }
 
-    /// The variable for an argument that the user said: that of the write if it has the same values, otherwise its own.
+    /// Variable for an argument that the user said: a known one with the same values, otherwise a new one.
     fn said_var(&mut self, tool: &str, seed: usize, path: &Path, value: &Value) -> Option<usize> {
         if !self.episodes[seed].said.has(value) {
             return None;
@@ -212,7 +212,7 @@ impl<'t> Synth<'_, 't> {
         Some(self.vars.len() - 1)
     }
 
-    /// Reads by different tools that do the same (2.2): together in nine of ten runs, with results of the same shape.
+    /// Joins reads by different tools that do the same (2.2): together in nine of ten runs, with results of the same shape.
     fn substitutes(&mut self) {
         let is_partial = |n: &usize| {
             let is_complete = is_mostly(self.support(*n), self.episodes.len());
@@ -220,7 +220,7 @@ impl<'t> Synth<'_, 't> {
         };
         let partial: Vec<usize> = (0..self.nodes.len()).filter(is_partial).collect();
         let mut partial: Vec<usize> = partial.into_iter().filter(|n| self.role_of(*n).is_none()).collect();
-        // The one that is used most is tried first.
+        // The read with the most episodes is tried first.
         partial.sort_by_key(|n| (std::cmp::Reverse(self.support(*n)), *n));
         for (k, first) in partial.iter().enumerate() {
             let mut members = vec![*first];
@@ -259,7 +259,8 @@ impl<'t> Synth<'_, 't> {
         (0..self.nodes.len()).find(is_member)
     }
 
-    /// Ways to the result of a check that runs of other families used, and few or none of this one: the reads become a role.
+    /// Adds the ways to the result of a check that runs of other families used, and few or none of this one: the reads become
+    /// a role.
     fn other_ways(&mut self) {
         let is_check = |n: &usize| {
             matches!(self.nodes[*n].kind, NodeKind::Read { .. }) && self.role_of(*n).is_none() && self.is_check(*n)
@@ -277,7 +278,7 @@ impl<'t> Synth<'_, 't> {
         }
     }
 
-    /// A read with words of the user in the place of all arguments; `None`: in this family it does something else.
+    /// Read with words of the user in the place of all arguments; `None` if it does something else in this family.
     fn other_way(&mut self, members: &[usize], tool: &str, shape: &Value) -> Option<usize> {
         if self.episodes.iter().any(|episode| episode.reads.iter().any(|call| call.tool == tool)) {
             let is_it = |n: &usize| self.is_of_words(*n) && self.tool_of(*n) == tool && self.role_of(*n).is_none();
@@ -297,7 +298,7 @@ impl<'t> Synth<'_, 't> {
         Some(self.nodes.len() - 1)
     }
 
-    /// Whether all arguments of a read are arguments that a person or the agent chose.
+    /// True if all arguments of a read are arguments that a person or the agent chose.
     fn is_of_words(&self, node: usize) -> bool {
         match &self.nodes[node].kind {
             NodeKind::Read { args, .. } => {
@@ -308,14 +309,14 @@ impl<'t> Synth<'_, 't> {
         }
     }
 
-    /// Whether nearly all runs used one of the tools, with whatever arguments.
+    /// True if nearly all runs used one of the tools, with any arguments.
     fn is_used_by_most(&self, nodes: &[usize]) -> bool {
         let tools: Vec<String> = nodes.iter().map(|n| self.tool_of(*n)).collect();
         let uses = self.episodes.iter().filter(|e| e.reads.iter().any(|call| tools.contains(&call.tool)));
         is_mostly(uses.count(), self.episodes.len())
     }
 
-    /// Whether a node is a read that stays in any case: by words of the user, in nearly all runs.
+    /// True if a node is a read that stays in any case: by words of the user, in nearly all runs.
     pub(super) fn is_check(&self, node: usize) -> bool {
         match &self.nodes[node].kind {
             NodeKind::Role(_) => true,
@@ -338,7 +339,7 @@ impl<'t> Synth<'_, 't> {
         })
     }
 
-    /// Marks the reads that stay although nothing comes from them; `None`: one of them cannot be reached again.
+    /// Marks the reads that stay although nothing comes from them; `None` if one of them cannot be reached again.
     pub(super) fn keep_roles(&mut self, is_goal: bool) -> Option<()> {
         let tools: BTreeSet<&'t str> =
             self.episodes.iter().flat_map(|episode| episode.reads.iter().map(|call| call.tool.as_str())).collect();
@@ -353,7 +354,7 @@ impl<'t> Synth<'_, 't> {
                 NodeKind::Role(members) => members.iter().any(|member| is_of(*member)),
                 _ => false,
             };
-            // A read whose words or sources are not in every run is made wherever they are.
+            // A read whose words or sources are missing in some runs is made where they are present.
             let is_partial = |n: &usize| matches!(self.nodes[*n].kind, NodeKind::Read { .. }) && is_of(*n);
             let partial =
                 (0..self.nodes.len()).filter(is_partial).max_by_key(|n| (self.support(*n), std::cmp::Reverse(*n)));
@@ -371,7 +372,7 @@ impl<'t> Synth<'_, 't> {
         (!is_goal || !self.roles.is_empty()).then_some(())
     }
 
-    /// A read with arguments that the agent made up, such as a note to itself, checks nothing.
+    /// True if the agent made up the arguments of most calls, such as of a note to itself: such a read checks nothing.
     fn is_dropped(&self, tool: &str) -> bool {
         let calls: Vec<(usize, &Call)> =
             (0..self.episodes.len()).flat_map(|n| self.calls(tool, n).into_iter().map(move |call| (n, call))).collect();
@@ -379,7 +380,7 @@ impl<'t> Synth<'_, 't> {
         made_up * 2 > calls.len()
     }
 
-    /// A read whose argument nothing determines: it becomes a question.
+    /// Adds a read whose argument nothing determines: the argument becomes a question.
     fn asked_read(&mut self, tool: &str) -> Option<usize> {
         let last = |n: usize| self.calls(tool, n).last().copied();
         let shape = (0..self.episodes.len()).find_map(last)?.arguments.clone();
@@ -410,12 +411,12 @@ fn same_reads(one: &Node, other: &Node) -> bool {
         && (one.values == other.values || covers(&one.values, &other.values))
 }
 
-/// Whether `one` has every value of `other`.
+/// True if `one` has every value of `other`.
 fn covers(one: &[Option<Value>], other: &[Option<Value>]) -> bool {
     one.iter().zip(other).all(|(one, other)| other.is_none() || one == other)
 }
 
-/// Lists with one element that has the value, with the field.
+/// Lists with a single element that has the value, each with the field of the value.
 fn only_elements(result: &Value, value: &Value) -> Vec<(Collection, Path)> {
     let mut found = Vec::new();
     for list in collections(result) {

@@ -1,4 +1,4 @@
-//! Where each argument comes from, as `learn show` lists it (1.8).
+//! Sources of arguments, as `learn show` lists them (1.8).
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::program::{Argument, Hole, Row, StepKind};
 use crate::term::{Func, Part, Ref, Source, Term, escape};
 use crate::value::{Path, pointer};
 
-/// How many alternatives are named.
+/// Maximum number of alternatives that are named.
 const MAX_ALTERNATIVES: usize = 5;
 
 /// The terms of arguments with their paths.
@@ -33,7 +33,7 @@ pub(crate) fn leaves_of(args: &Term) -> Vec<(Path, &Term)> {
 }
 
 impl Assembly<'_, '_, '_> {
-    /// One row for each argument of a call; `unresolved` are its arguments before variables were resolved.
+    /// Adds one row for each argument of a call; `unresolved` are its arguments before variables were resolved.
     pub(super) fn rows(&mut self, step: &str, unresolved: &Term, resolved: &Term) {
         for (path, term) in leaves_of(unresolved) {
             let written = leaves_of(resolved).into_iter().find(|(known, _)| *known == path);
@@ -94,7 +94,7 @@ impl Assembly<'_, '_, '_> {
         });
     }
 
-    /// Whether an expression has its value without the variable, or from a step that comes before the call of the row.
+    /// True if an expression has its value without the variable, or from a step that comes before the call of the row.
     fn is_earlier(&self, bound: &Bound, var: usize) -> bool {
         let needs = |node: usize| !self.of_node.contains_key(&node) && self.synth.needs(node, var);
         let refs = match bound {
@@ -128,7 +128,7 @@ impl Assembly<'_, '_, '_> {
         self.program.holes.push(Hole { step, argument, why, set, by });
     }
 
-    /// The step whose output a variable is.
+    /// Name of the step whose output a variable is.
     fn step_of(&self, var: usize) -> Option<String> {
         match self.of_var.get(&var)? {
             Term::Ref(Ref { source: Source::Step(name), .. }) => Some(name.clone()),
@@ -136,7 +136,7 @@ impl Assembly<'_, '_, '_> {
         }
     }
 
-    /// An expression in words, with the tools of reads that are no steps.
+    /// Expression in words, with the tools of reads that are not steps.
     fn describe(&self, bound: &Bound) -> String {
         let of_func = |func: &Func| match func {
             Func::Column { list, field } => format!("{} of each of {}", field.join("."), self.named(&list.of)),
@@ -199,14 +199,14 @@ impl super::Synth<'_, '_> {
         self.held(var, bound).unwrap_or(0)
     }
 
-    /// Whether an argument names the elements that another one is a field of.
+    /// True if an argument names the elements that another one is a field of.
     fn names_element_of(&self, var: usize, argument: &Argument) -> bool {
         let asked = self.spread.as_ref().filter(|spread| spread.fields.contains_key(&var));
         let key = asked.and_then(|spread| spread.asked.as_ref()).map(|(key, _)| *key);
         key.is_some_and(|key| self.vars[key].argument == *argument)
     }
 
-    /// Whether a node can be read only after a variable is known.
+    /// True if a node can be read only after a variable is known.
     fn needs(&self, node: usize, var: usize) -> bool {
         let (mut open, mut seen) = (vec![node], BTreeSet::new());
         while let Some(node) = open.pop() {

@@ -11,20 +11,20 @@ use crate::term::{Func, List, Ref, Source};
 use crate::text::proves;
 use crate::value::{Collection, Path, at, fields, is_at, same};
 
-/// How many fields of an element are tried for one argument.
+/// Maximum number of fields of an element that are tried for one argument.
 const MAX_FIELDS: usize = 2;
-/// How many arguments differ from call to call at most.
+/// Maximum number of arguments that differ from call to call.
 const MAX_ARGUMENTS: usize = 5;
 
-/// What the calls of a write go over.
+/// List that the calls of a write iterate over.
 #[derive(Debug, Clone)]
 pub(crate) struct Spread {
     /// The node with the list.
     pub(crate) of: usize,
     pub(crate) list: Collection,
-    /// The field of the element that each argument is.
+    /// Field of the element for each argument, by variable.
     pub(crate) fields: BTreeMap<usize, Path>,
-    /// The elements are asked for, and this argument names them; otherwise all are meant.
+    /// Argument that names the elements, and the question that asks for them; `None` if all elements are meant.
     pub(crate) asked: Option<(usize, Choice)>,
 }
 
@@ -41,12 +41,12 @@ impl Synth<'_, '_> {
         (0..self.vars.len()).filter(|var| self.vars[*var].spread()).collect()
     }
 
-    /// The argument is a field of the element that a call is for.
+    /// True if the argument is a field of the element that a call is for.
     pub(super) fn is_of_element(&self, var: usize) -> bool {
         self.spread.as_ref().is_some_and(|spread| spread.fields.contains_key(&var))
     }
 
-    /// Binds the arguments that are fields of the same element, if there is such a list.
+    /// Binds the arguments that are fields of the same element; true if there is such a list.
     pub(super) fn bind_spread(&mut self) -> bool {
         let vars = self.spread_vars();
         let is_bound = |var: &usize| self.bindings.contains_key(var);
@@ -55,7 +55,7 @@ impl Synth<'_, '_> {
         }
         let is_known = |n: usize| self.bindings.contains_key(&n);
         let is_open = |node: &usize| vars.iter().all(|var| self.is_askable(*node, *var, &is_known));
-        // The nearest list first; of all, one whose elements are all meant.
+        // A list whose elements are all meant comes first, then the nearest one.
         let nodes = (0..self.nodes.len()).rev().filter(is_open);
         let lists = nodes.flat_map(|node| self.lists_of(node).into_iter().map(move |list| (node, list)));
         let found: Vec<Spread> = lists.filter_map(|(node, list)| self.over(&vars, node, &list)).collect();
@@ -73,7 +73,7 @@ impl Synth<'_, '_> {
         true
     }
 
-    /// The rows of a list that the calls are.
+    /// Spread over a list whose elements have the arguments of the calls.
     fn over(&self, vars: &[usize], of: usize, list: &Collection) -> Option<Spread> {
         let seen = |episode: usize| {
             let elements = list.elements(self.nodes[of].values[episode].as_ref()?)?;
@@ -122,7 +122,7 @@ impl Synth<'_, '_> {
         (vars.len() > 1 || fields.len() > 1).then(|| Spread { of, list: list.clone(), fields, asked })
     }
 
-    /// The fields of an element that may be the arguments of a call, those with the arguments' names first.
+    /// Fields of an element that may be the arguments of a call, those with the arguments' names first.
     fn mappings(&self, vars: &[usize], element: &Value, row: &[&Value]) -> Vec<Vec<Path>> {
         let mut found: Vec<Vec<Path>> = vec![Vec::new()];
         for (var, value) in vars.iter().zip(row) {
@@ -139,7 +139,8 @@ impl Synth<'_, '_> {
         found
     }
 
-    /// Arguments that were the same in all calls of a run, and in each run the field of the elements that has their name.
+    /// Arguments that were the same in all calls of a run and are the field of that name in its elements, with the path of
+    /// the field.
     fn constants_of_run(&self, paths: &[Path], all: &[Seen<'_>]) -> Vec<(usize, Path)> {
         let is_candidate = |var: &usize| {
             self.vars[*var].of_write()
@@ -162,7 +163,7 @@ impl Synth<'_, '_> {
     }
 }
 
-/// The elements that the calls of an episode are for, each another one; `None` if one of them is for none.
+/// Distinct elements that the calls of an episode are for; `None` if a call matches no element.
 fn matched<'v>(paths: &[Path], seen: &Seen<'v>) -> Option<Vec<&'v Value>> {
     let mut rest = seen.elements.clone();
     let is_it = |element: &&Value, row: &[&Value]| {

@@ -12,8 +12,8 @@ use crate::term::{Func, List, Ref, Source, Term};
 use crate::value::{Kind, Path, is_nameable};
 
 impl Assembly<'_, '_, '_> {
-    /// Arguments that are lists or objects with references in them become the outputs of code. One of which a part is open is open as
-    /// a whole. Where a part is of the element of a loop, code makes the arguments of each call.
+    /// Replaces arguments that are lists or objects with references by outputs of code. An argument with an open part is open
+    /// as a whole. If a part reads the element of a loop, code makes the arguments of each call.
     pub(super) fn build(&mut self, step: &mut Step) {
         let StepKind::Call { args: Term::Object(members), for_each, .. } = &mut step.kind else { return };
         for (name, term) in members.iter_mut().filter(|(_, term)| term.needs_code()) {
@@ -32,8 +32,8 @@ impl Assembly<'_, '_, '_> {
         }
     }
 
-    /// The arguments of each call over a list, in code: those that read the element become fields of its output. All are there before
-    /// the first call.
+    /// Adds code for the arguments of each call over a list. Arguments that read the element become fields of its output. All
+    /// are present before the first call.
     fn each_call(&mut self, step: &str, list: List, members: &mut [(String, Term)]) -> Ref {
         let mut fields = Vec::new();
         for (n, (name, term)) in members.iter_mut().enumerate().filter(|(_, (_, term))| is_of_element(term)) {
@@ -44,7 +44,7 @@ impl Assembly<'_, '_, '_> {
         self.code(&format!("{step}_calls"), Func::Rows { list, fields }, "the arguments of each call")
     }
 
-    /// The elements that the calls of the write are for.
+    /// List of the elements that the calls of the write are for.
     fn spread_list(&mut self, spread: &Spread) -> List {
         match &spread.asked {
             None => self.place(spread.of, &spread.list),
@@ -111,7 +111,7 @@ impl Assembly<'_, '_, '_> {
         Some(())
     }
 
-    /// The words of a command line have the form that they had in the runs (L-33).
+    /// Conditions that the words of a command line have the form that they had in the runs (L-33).
     fn forms(&self, unresolved: &Term, step: &Step) -> Vec<Condition> {
         let StepKind::Call { args, .. } = &step.kind else { return Vec::new() };
         let resolved = leaves_of(args);
@@ -128,8 +128,9 @@ impl Assembly<'_, '_, '_> {
         leaves_of(unresolved).into_iter().filter_map(word).collect()
     }
 
-    /// What the write takes from a result as it is has the type that it had in the runs (2.6): a field that is null or of another type
-    /// leads to the agent. What the tool's schema says of an argument, the tool refuses itself.
+    /// Conditions that values which the write copies from a result have the type that they had in the runs (2.6). A field
+    /// that is null or of another type leads to the agent. If the tool's schema types an argument, the tool refuses other
+    /// values itself.
     fn types(&self, unresolved: &Term, step: &Step) -> Vec<Condition> {
         let StepKind::Call { args, .. } = &step.kind else { return Vec::new() };
         let resolved = leaves_of(args);
@@ -153,12 +154,12 @@ impl Assembly<'_, '_, '_> {
     }
 }
 
-/// A term reads the element of a loop.
+/// True if a term reads the element of a loop.
 fn is_of_element(term: &Term) -> bool {
     term.refs().iter().any(|of| of.source == Source::Item)
 }
 
-/// The field of the element that an argument is; everything else as it is.
+/// Field of the element for an argument; every other reference stays.
 fn of_element(spread: &Spread, of: &Ref) -> Term {
     let field = match of.source {
         Source::Var(var) => spread.fields.get(&var),

@@ -1,5 +1,5 @@
-//! What is not filled in without the user's words: values in other notations, dates, and values that requests differ in. What is not
-//! counted: a part of what a run did.
+//! Values that are not filled in without the user's words: in other notations, dates, and values that requests differ in. A
+//! part of a run's writes does not count as agreed.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn paying(n: usize, words: &str, arguments: &Value, result: &Value) -> Run {
         .call("pay_order", call, json!("ok"))
 }
 
-/// L-14: a number that the user said in another notation is the user's, also if a result has the same.
+/// L-14: a number that the user said in another notation comes from the user, also if a result has the same number.
 #[test]
 fn a_number_in_another_notation_is_said() {
     type Notation = fn(usize) -> String;
@@ -63,7 +63,7 @@ fn a_day_in_another_notation_is_not_derived() {
     }
 }
 
-/// Trap 13: a point in time that all runs had in common is past when the pipeline runs, whatever it is in: it is an open hole.
+/// Trap 13: a point in time that all runs had in common is past when the pipeline runs, in any form: it is an open hole.
 #[test]
 fn a_point_in_time_is_not_a_constant() {
     let run = |n: usize, value: &Value, words: &str| paying(n, words, &json!({"at": value}), &json!({}));
@@ -101,7 +101,7 @@ fn a_point_in_time_of_the_schema_is_a_constant() {
     }
 }
 
-/// L-26: values that requests themselves name are asked, whatever else differs in the same way.
+/// L-26: values that requests themselves name are asked for, even if another field differs in the same way.
 #[test]
 fn requests_that_differ_make_no_branch() {
     let run = |n: usize, words: &str, to: &str| {
@@ -121,7 +121,7 @@ fn requests_that_differ_make_no_branch() {
     assert_eq!(binding(&one(&alike), "/to").0, "computed");
 }
 
-/// Trap 13: a truth value is not the opposite of another one by what runs had.
+/// Trap 13: a truth value is not bound as the opposite of another one because runs had it so.
 #[test]
 fn a_truth_value_is_not_a_branch() {
     let run = |n: usize| {

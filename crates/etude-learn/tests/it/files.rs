@@ -1,4 +1,4 @@
-//! The files of candidates: the same bytes for the same traces, and nothing in them that must not be.
+//! Files of candidates: the same bytes for the same traces, and no content that they must not have.
 
 use etude_learn::learn;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ fn cases_are_named_by_digests_and_nothing_names_a_run() {
     }
 }
 
-/// L-12: a case has the reads that the pipeline makes, however much else the run read.
+/// L-12: a case has only the reads that the pipeline makes, however much else the run read.
 #[test]
 fn cases_have_no_other_reads() {
     let mut runs = vec![returning(0), returning(1), returning(2)];
@@ -57,7 +57,7 @@ fn cases_have_no_other_reads() {
     }
 }
 
-/// L-12: a case has the write in the order of the pipeline, of which the run's own may differ.
+/// L-12: a case has the lists of a write in the order of the pipeline, which may differ from that of the run.
 #[test]
 fn a_case_has_lists_in_the_order_of_the_pipeline() {
     let user = User(0);
@@ -97,7 +97,8 @@ fn a_case_answers_all_questions_of_a_call() {
     assert!(case.contains("choose_none"), "{case}");
 }
 
-/// L-12: what the code of a candidate computes in its cases goes with it: each once, with what the step reads and nothing else.
+/// L-12: a candidate has the results of its code in its cases: each once, with the values that the step reads and nothing
+/// else.
 #[test]
 fn a_candidate_has_the_evaluations_of_its_code() {
     let mut runs: Vec<Run> = (0..3).map(returning).collect();
@@ -169,7 +170,7 @@ fn redacted_values_are_in_no_file() {
     }
 }
 
-/// L-32: the same for learn.yaml, for other ways to write the value, and for code.
+/// L-32: redacted values are not in the rows of learn.yaml, in other notations, or in code.
 #[test]
 fn redacted_values_are_in_no_row_and_no_code() {
     let shop = Shop { redact: vec!["tag"], ..Shop::default() };
@@ -285,8 +286,8 @@ fn families_of_one_name_are_two_pipelines() {
     assert_eq!(names(&[("set-it", "set_it")])[2..], owned(&[("set-it", "set_it"), ("set-it-2", "set-it")]));
 }
 
-/// 1.4, 2.4: an argument that is an object or a list with values that differ is the output of code: a template has no references
-/// inside it.
+/// 1.4, 2.4: an argument that is an object or a list with values that differ is the output of code, because a template has no
+/// references inside such values.
 #[test]
 fn nested_arguments_are_built_by_code() {
     let cities = ["Bonn", "Olpe", "Kiel", "Trier"];
@@ -325,7 +326,7 @@ fn alternatives_are_templates() {
     assert_eq!(row.alternatives, ["{{get_order.output.name}}@x.de"]);
 }
 
-/// 2.9, 6 (trap 15): numbers and days of parameters are slots in whichever notation the users wrote them.
+/// 2.9, 6 (trap 15): numbers and days of parameters are slots in every notation in which users wrote them.
 #[test]
 fn triggers_have_no_value_in_another_notation() {
     let said = [("$1,000.50", 1000.5), ("555.50", 555.5), ("1 234,75", 1234.75), ("$2,020.25", 2020.25)];

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use crate::shop::{Run, User, binding, one};
 
-/// The parts of an order.
+/// Parts of an order, as its document has them.
 fn parts(n: usize, count: usize, amount: impl Fn(usize) -> usize) -> Vec<Value> {
     (0..count).map(|k| json!({"id": format!("P-{}{k}3", n + 10), "amount": amount(k), "kind": "new"})).collect()
 }
 
-/// A run that pays these parts of an order that has all of them.
+/// Run that pays the parts `paid` of an order that has the parts `all`.
 fn paying(n: usize, words: &str, (all, paid): (&[Value], &[Value]), call: impl Fn(&Value) -> Value) -> Run {
     let order = User(n).order(0);
     let run = Run::new(n, &format!("{words} {order}")).call(
@@ -50,7 +50,7 @@ fn calls_with_several_fields_of_each_element_are_one_step() {
     assert!(candidate.holes.is_empty() && candidate.leave_one_out.agreed == 4, "{:?}", candidate.leave_one_out);
 }
 
-/// L-23: elements that are not all of a list are asked for, by the field that names them.
+/// L-23: if only some elements of a list are meant, they are asked for by the field that names them.
 #[test]
 fn some_elements_are_asked_for() {
     let run = |n: usize| {
@@ -66,7 +66,7 @@ fn some_elements_are_asked_for() {
     assert!(candidate.holes.iter().all(|hole| !hole.set.is_null()), "{:?}", candidate.holes);
 }
 
-/// L-16: a value that all calls of a run have in common is that of the element, if each element has it by its name.
+/// L-16: a value that all calls of a run have in common comes from the element, if each element has it under that name.
 #[test]
 fn a_value_that_calls_of_a_run_have_in_common_is_that_of_the_element() {
     let run = |n: usize| {
@@ -78,7 +78,7 @@ fn a_value_that_calls_of_a_run_have_in_common_is_that_of_the_element() {
     assert_eq!(write(&candidate)["args"]["amount"], json!("{{item.amount}}"));
 }
 
-/// 2.8: values of different elements are no row, so that no loop makes another write than a run.
+/// 2.8: values of different elements do not form a row, so that no loop makes another write than a run.
 #[test]
 fn values_of_different_elements_are_no_row() {
     let run = |n: usize| {
@@ -94,7 +94,7 @@ fn values_of_different_elements_are_no_row() {
     assert_eq!(write(&candidate)["for_each"], Value::Null);
 }
 
-/// 1.4: an argument with parts of which one is of the element of a loop is made by code for each call.
+/// 1.4: an argument with a part from the element of a loop is made by code for each call.
 #[test]
 fn nested_arguments_of_elements_are_built_for_each_call() {
     let run = |n: usize| {

@@ -1,4 +1,4 @@
-//! What is learned from traces of a small shop.
+//! Learning from traces of a small shop.
 
 mod defaults;
 mod files;

@@ -1,10 +1,10 @@
-//! Very many traces.
+//! Learning from a thousand traces.
 
 use serde_json::{Value, json};
 
 use crate::shop::{Run, Shop, learned};
 
-/// A customer who has seventeen orders looked at, returns one of them and tags it, or cancels it and pays it: twenty calls.
+/// Run of twenty calls: seventeen orders are looked at, then one is returned and tagged, or cancelled and paid.
 fn run(n: usize) -> Run {
     let order = |k: usize| format!("ORD-{n:04}-{k:02}");
     let items = |k: usize| [format!("it-{n:04}-{k:02}-a"), format!("it-{n:04}-{k:02}-b")];

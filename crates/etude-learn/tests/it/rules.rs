@@ -1,11 +1,11 @@
-//! The rules of 2.2 to 2.6: what becomes a step, where values come from, what is asked.
+//! Rules of 2.2 to 2.6: steps, sources of values, and questions.
 
 use etude_learn::Trace;
 use serde_json::{Value, json};
 
 use crate::shop::{Run, Shop, User, binding, learned, one, returning};
 
-/// L-9: three runs with different requests; not two, and not three with the same request.
+/// L-9: a family needs three runs with different requests; two runs, or three with the same request, are too few.
 #[test]
 fn three_requests_are_needed() {
     let outcome = |runs: &[Run]| learned(runs, &Shop::default()).families[0].outcome.clone();
@@ -48,7 +48,8 @@ fn a_value_in_the_request_is_a_parameter() {
     assert_eq!(binding(&one(&unsaid), "/tag"), ("constant".into(), "gold".into(), "only_alternative".into()));
 }
 
-/// L-21, L-24: what most users said is a parameter, unless it is one of a fixed set: then it is asked of those who did not say it.
+/// L-21, L-24: a value that most users said is a parameter, unless it is one of a fixed set: then it is asked for if the user
+/// did not say it.
 #[test]
 fn one_of_a_fixed_set_is_asked() {
     let run = |n: usize, tag: &str, is_said: bool| {
@@ -87,7 +88,7 @@ fn a_choice_is_asked_and_the_only_alternative_is_not() {
     assert_eq!((only.questions.len(), only.holes.len()), (0, 0));
 }
 
-/// L-24: a card that one user named is never filled in for another, also if there is but one.
+/// L-24: a card that one user named is never filled in for another, even if there is only one.
 #[test]
 fn what_one_user_said_is_asked_of_all() {
     let said = format!("with {}", User(0).card(0));
@@ -154,7 +155,7 @@ fn a_short_value_that_is_one_of_several_is_not_derived() {
     assert_eq!(binding(&single, "/slot").1, "{{get_user.output.default_slot}}");
 }
 
-/// L-22: what nothing determines is an open hole, named with `set: null`.
+/// L-22: a value that nothing determines is an open hole with `set: null`.
 #[test]
 fn what_nothing_determines_is_an_open_hole() {
     let runs: Vec<Run> = (0..4)
@@ -176,8 +177,8 @@ fn what_nothing_determines_is_an_open_hole() {
     assert!(expected.is_some_and(|tag| tag.starts_with("made up ")), "the value of the argument: {difference}");
 }
 
-/// L-27: the first difference is the argument that differs, with its value in the run: of a choice that no list has, of a read that the
-/// run did not make, and of a write with another value.
+/// L-27: the first difference is the argument that differs, with its value in the run: for a choice that no list has, for a
+/// read that the run did not make, and for a write with another value.
 #[test]
 fn the_first_difference_names_the_argument_that_differs() {
     let difference = |odd: &dyn Fn(&User) -> (Run, Value)| {
@@ -207,7 +208,7 @@ fn the_first_difference_names_the_argument_that_differs() {
     assert_eq!(none, (json!("/card_id"), json!("choose_none")));
 }
 
-/// L-7: members of another type make a trace malformed; arguments that were no JSON are a text, as in an export.
+/// L-7: members of another type make a trace malformed; arguments that were not JSON are a text, as in an export.
 #[test]
 fn members_of_another_type_are_malformed() {
     let call = |arguments: Value| json!({"tool": "look", "arguments": arguments});
@@ -242,7 +243,7 @@ fn calls_over_a_list_are_one_step() {
     assert_eq!(candidate.questions, ["order_id"], "which of the two is a choice");
 }
 
-/// L-16: writes over what the user said are one `for_each` over a parameter, which is a list, also where a user said one.
+/// L-16: writes over values that the user said are one `for_each` over a list parameter, also if a user said a single value.
 #[test]
 fn writes_over_what_the_user_said_take_a_list() {
     let runs: Vec<Run> = (0..4)
@@ -261,7 +262,8 @@ fn writes_over_what_the_user_said_take_a_list() {
     assert_eq!(candidate.covers.len(), 4);
 }
 
-/// L-18, L-19: what feeds nothing is left out; two tools that do the same are one role, selected by the parameter that is there.
+/// L-18, L-19: a read that feeds nothing is left out; two tools that do the same are one role, selected by the parameter that
+/// is present.
 #[test]
 fn substitutes_are_one_role_and_exploration_is_left_out() {
     let runs: Vec<Run> = (0..6)
@@ -293,7 +295,8 @@ fn substitutes_are_one_role_and_exploration_is_left_out() {
     assert_eq!(steps[1]["when"], not_made, "the second is made if the first is not");
 }
 
-/// L-19: a check that all runs of a family made in one way has the other ways of the corpus, if their results are used alike.
+/// L-19: a check that all runs of a family made in one way also gets the ways of other families, if their results are used
+/// alike.
 #[test]
 fn a_check_has_the_ways_of_other_families() {
     let by_mail = |n: usize| (format!("I am {}.", User(n).email()), "get_user", json!({"email": User(n).email()}));
@@ -360,7 +363,7 @@ fn a_branch_needs_two_runs_on_each_side() {
     assert_ne!(binding(&one(&odd), "/tag").0, "computed");
 }
 
-/// 2.6: what held in all runs and is violated by a run that failed is a guard; what holds everywhere is none.
+/// 2.6: a condition that held in all runs and is violated by a failed run is a guard; one that holds everywhere is not.
 #[test]
 fn guards_are_conditions_that_are_violated_elsewhere() {
     let failed = User(9);
@@ -374,7 +377,7 @@ fn guards_are_conditions_that_are_violated_elsewhere() {
     assert!(one(&[returning(0), returning(1), returning(2)]).guards.is_empty());
 }
 
-/// L-70, 2.6: what a write takes from a result as it is has its type, unless the tool's schema holds it to one.
+/// L-70, 2.6: a value that a write copies from a result must have its type, unless the tool's schema types the argument.
 #[test]
 fn a_value_of_a_result_keeps_its_type() {
     let run = |n: usize| {
@@ -471,7 +474,8 @@ fn nothing_is_put_into_a_command_line() {
     assert!(!one(&same).files["pipeline.yaml"].contains("description: call"));
 }
 
-/// L-33: words that differ and come from the user or from a result are arguments beside the line, and keep the form of those of the runs.
+/// L-33: words that differ and come from the user or from a result are arguments beside the line, and must have the form of
+/// the words in the runs.
 #[test]
 fn words_of_a_command_line_are_arguments_beside_it() {
     let runs: Vec<Run> = (0..3)

@@ -1,4 +1,4 @@
-//! A small shop: traces of agents in it, and what the learner knows of it.
+//! A small shop: traces of agents in it, and the learner's view of it.
 
 use etude_core::shell::LineWord;
 use etude_learn::{Candidate, Class, Learned, Tool, Trace, World, learn};
@@ -43,7 +43,7 @@ impl World for Shop {
         "Only once.\n".to_owned()
     }
 
-    /// Words between blanks; the grammar of the shell is that of the app.
+    /// Splits a line at blanks; only the app knows the grammar of the shell.
     fn words(&self, line: &str) -> Option<Vec<LineWord>> {
         let mut at = 0;
         let word = |text: &str| {
@@ -93,7 +93,7 @@ impl User {
         json!({"street": format!("{n} {kind} Lane"), "city": format!("{kind}ville {n}"), "code": format!("9{n}77")})
     }
 
-    /// What `get_user` returns, with N cards.
+    /// Result of `get_user`, with N cards.
     pub(crate) fn document(&self, cards: usize) -> Value {
         let cards: Vec<Value> =
             (0..cards).map(|n| json!({"card_id": self.card(n), "kind": format!("kind{n}")})).collect();
@@ -107,7 +107,7 @@ impl User {
         (0..2).map(|k| format!("it_{}{n}{k}5", self.0 + 10)).collect()
     }
 
-    /// What `get_order` returns.
+    /// Result of `get_order`.
     pub(crate) fn order_document(&self, n: usize, status: &str) -> Value {
         let items: Vec<Value> = self.items(n).iter().map(|id| json!({"item_id": id})).collect();
         json!({"order_id": self.order(n), "user_id": format!("u_{}", self.0 + 10), "status": status, "items": items, "card": self.card(0)})
