@@ -9,19 +9,19 @@ use crate::command::Values;
 use crate::draft::{Names, safe};
 use crate::skill::Skill;
 
-/// Most cases of a conversion.
+/// Maximum number of cases of a conversion.
 pub const MAX_CASES: usize = 500;
 
 /// A request with its input and expected output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Case {
-    /// Its name, unique and safe as the name of a file.
+    /// Unique name, which can be the name of a file.
     pub name: String,
     /// The request in words.
     pub request: String,
     /// The values of parameters.
     pub input: Map<String, Value>,
-    /// The output; `None` if it is not known.
+    /// Expected output; `None` if it is unknown.
     pub output: Option<Value>,
 }
 
@@ -38,7 +38,7 @@ impl Case {
     /// A case from `{"name","request","input","output"}`; every member may be missing.
     ///
     /// # Errors
-    /// What is wrong, without a full stop.
+    /// Fault of the value, without a full stop.
     pub fn from_value(value: &Value) -> Result<Self, String> {
         let members = value.as_object().ok_or("a case is a JSON object")?;
         let text = |name: &str| match members.get(name) {
@@ -60,7 +60,7 @@ impl Case {
 /// The cases in JSON lines.
 ///
 /// # Errors
-/// The number of the first line that is none, from 1, and why.
+/// The number of the first line that is not a case, from 1, and the fault.
 pub fn from_lines(text: &str) -> Result<Vec<Case>, (usize, String)> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
@@ -71,8 +71,8 @@ pub fn from_lines(text: &str) -> Result<Vec<Case>, (usize, String)> {
         .collect()
 }
 
-/// The cases in files of the skill: JSON lines below `evals/`, `examples/` or `tests/` that have an `output`, and
-/// `evals/evals.json`. Lines in other forms are no cases.
+/// Cases in files of the skill: JSON lines below `evals/`, `examples/` or `tests/` that have an `output`, and
+/// `evals/evals.json`. Lines in other forms are skipped.
 pub fn of_skill(skill: &Skill) -> Vec<Case> {
     let is_there = |path: &str| ["evals/", "eval/", "examples/", "tests/"].iter().any(|start| path.starts_with(start));
     let mut found = Vec::new();
@@ -102,14 +102,14 @@ fn case_with_output(value: &Value) -> Option<Case> {
     Case::from_value(&value).ok()
 }
 
-/// Cases with names that are unique, at most [`MAX_CASES`].
+/// Cases with unique names, at most [`MAX_CASES`].
 pub fn named(cases: Vec<Case>) -> Vec<Case> {
     let mut names = Names::default();
     let named = |case: Case| Case { name: names.unique(&case.name), ..case };
     cases.into_iter().take(MAX_CASES).map(named).collect()
 }
 
-/// The values of the parameters that are texts.
+/// Inputs of the cases that are texts, by parameter.
 pub fn values(cases: &[Case]) -> Values {
     let mut values = Values::new();
     for (name, value) in cases.iter().flat_map(|case| &case.input) {
@@ -120,7 +120,7 @@ pub fn values(cases: &[Case]) -> Values {
     values
 }
 
-/// The parameters of cases as they are declared: each with the JSON types that it has, and whether every case has it.
+/// Parameters of the cases, each with the JSON types of its values, and true if every case has it.
 pub fn parameters(cases: &[Case]) -> Vec<(String, Vec<&'static str>, bool)> {
     let names: BTreeSet<&String> = cases.iter().flat_map(|case| case.input.keys()).collect();
     let declared = |name: &String| {
@@ -131,7 +131,7 @@ pub fn parameters(cases: &[Case]) -> Vec<(String, Vec<&'static str>, bool)> {
     names.into_iter().filter(|name| is_parameter(name)).map(declared).collect()
 }
 
-/// Whether an input of a case has a name that a parameter can have.
+/// True if the name of an input can be the name of a parameter.
 pub(crate) fn is_parameter(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::skill::SkillFile;
 
-    /// 1.6: `--cases` has one JSON object a line, and a line that is none is reported with its number.
+    /// 1.6: `--cases` has one JSON object a line, and a line without one is reported with its number.
     #[test]
     fn cases_are_json_lines() {
         let text = "{\"name\": \"a b\", \"request\": \"do\", \"input\": {\"n\": 1}, \"output\": null}\n\n{\"request\": \"do it\"}\n";
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(from_lines("{\"input\": 1}"), Err((1, "`input` is not an object".to_owned())));
     }
 
-    /// 1.6: cases come from the skill's own examples and eval files as well; prose is no output.
+    /// 1.6: cases also come from the skill's own examples and eval files; prose is not an output.
     #[test]
     fn eval_files_of_the_skill_have_cases() {
         let file = |path: &str, text: &str| SkillFile {

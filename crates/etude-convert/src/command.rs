@@ -1,5 +1,5 @@
-//! From a statement to the shell command of a code step: scripts and commands of the skill as they are, with parameters in
-//! place of placeholders (L-89).
+//! Shell commands of code steps, from statements: scripts and commands of the skill as they are, with parameters in place of
+//! placeholders (L-89).
 
 mod context;
 mod example;
@@ -21,40 +21,40 @@ pub(crate) use session::{Session, session};
 use crate::skill::Skill;
 use crate::statement::Statement;
 
-/// What a code step runs.
+/// Shell command of a code step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
     /// Shell text, one command a line.
     pub text: String,
-    /// It is text for `bash`.
+    /// True if the text needs `bash`.
     pub needs_bash: bool,
-    /// The parameters in it, by name, with the environment variable that has each value.
+    /// Parameters in the text, each with the environment variable that has its value.
     pub parameters: BTreeMap<String, String>,
-    /// The names of parameters without which it runs.
+    /// Names of the parameters that may be missing.
     pub optional: BTreeSet<String>,
-    /// The values of parameters that it names as examples: it runs with them if no other one is given.
+    /// Values that the text names as examples, by parameter: they are the defaults.
     pub defaults: BTreeMap<String, String>,
-    /// The words that parameters choose from, by name. None: they are any text.
+    /// Words that parameters choose from, by name. An empty list permits any text.
     pub choices: BTreeMap<String, Vec<String>>,
-    /// The scripts of the skill that it calls, in order.
+    /// Scripts of the skill that the text calls, in order.
     pub scripts: Vec<String>,
 }
 
-/// Values that cases give to parameters: a word of a command that is one of them stands for the parameter.
+/// Values that cases give to parameters: a word of a command that equals one of them stands for the parameter.
 pub type Values = BTreeMap<String, Vec<String>>;
 
-/// The command in a statement; `None` if there is none.
+/// Command in a statement; `None` if there is none.
 ///
 /// # Errors
-/// Why the command cannot be run as it is written.
+/// The reason why the command cannot be run as it is written.
 pub fn of_statement(skill: &Skill, statement: &Statement, values: &Values) -> Result<Option<Command>, &'static str> {
     of_statements(skill, &[statement], values)
 }
 
-/// The commands of statements that one shell runs, one after the other.
+/// Commands of statements that one shell runs, one after the other.
 ///
 /// # Errors
-/// Why they cannot be run as they are written.
+/// The reason why they cannot be run as they are written.
 pub(crate) fn of_statements(
     skill: &Skill,
     statements: &[&Statement],

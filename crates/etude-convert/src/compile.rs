@@ -1,6 +1,6 @@
-//! From a draft to the files of a pipeline: commands become code steps, judgement becomes an llm step with schema and
-//! validator, rules become questions that later steps require, and what remains of a path becomes a skill step (1.6, L-86,
-//! L-88).
+//! Compilation of a draft to the files of a pipeline (1.6, L-86, L-88). Commands become code steps, and judgement becomes an
+//! llm step with schema and validator. Rules become questions that later steps require, and the rest of a path becomes a
+//! skill step.
 
 mod agent;
 mod code;
@@ -23,17 +23,17 @@ use crate::yaml;
 use parts::{Part, Parts};
 use rules::Rules;
 
-/// A file of the app that a conversion makes.
+/// File of the app that a conversion makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
     /// Its path below the app's directory.
     pub path: String,
-    /// The content as it is written to the file.
+    /// The content, byte for byte.
     pub text: String,
 }
 
-/// How the stdout of code steps becomes their output. A script does not say which one it prints; its source suggests one, and
-/// its cases decide.
+/// Rule by which the stdout of code steps becomes their output. A script does not say which one it needs: its source suggests
+/// one, and its cases decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stdout {
     /// As the sources of the scripts suggest.
@@ -47,25 +47,25 @@ pub enum Stdout {
 }
 
 impl Stdout {
-    /// All of them, in the order in which cases try them.
+    /// All rules, in the order in which cases try them.
     pub const ALL: [Self; 4] = [Self::Suggested, Self::Protocol, Self::Json, Self::Text];
 }
 
-/// What a pipeline is made from.
+/// Input of a compilation: the skill, its labels and the cases.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
     /// The parsed skill, whose files the pipeline's scripts come from.
     pub skill: &'a Skill,
-    /// The labels of its statements.
+    /// Labels of its statements.
     pub labels: &'a Labels,
-    /// The cases of all pipelines of the conversion.
+    /// Cases of all pipelines of the conversion.
     pub cases: &'a [Case],
 }
 
-/// A pipeline that was made from a draft.
+/// Pipeline that was compiled from a draft.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compiled {
-    /// The pipeline's name: that of its draft.
+    /// The name, which is that of the draft.
     pub name: String,
     /// The description, on one line.
     pub description: String,
@@ -73,22 +73,23 @@ pub struct Compiled {
     pub words: String,
     /// Definition, scripts and schemas, each with its path below the app's directory.
     pub files: Vec<File>,
-    /// The statements that code steps enforce, with the step.
+    /// Statements that code steps enforce, each with the name of the step.
     pub enforced: BTreeMap<u32, String>,
-    /// The statements that a model is asked about, with the step.
+    /// Statements that a model is asked about, each with the name of the step.
     pub asked: BTreeMap<u32, String>,
-    /// The parameters without which it does not run.
+    /// Parameters without which the pipeline does not run.
     pub required: BTreeSet<String>,
-    /// The names of the steps that ask a model, in order.
+    /// Names of the steps that ask a model, in order.
     pub questions: Vec<String>,
-    /// Its last step is an llm step that judges: the output of a case is its completion.
+    /// True if the last step is an llm step that judges: the output of a case is its completion.
     pub ends_with_judgement: bool,
 }
 
-/// Makes the files of a pipeline. `own` are the cases of this pipeline, whose outputs give judgements their form.
+/// Compiles a draft to the files of a pipeline. `own` are the cases of this pipeline, whose outputs give judgements their
+/// form.
 ///
 /// # Errors
-/// Why the draft cannot be a pipeline, as sentences for a model.
+/// The reasons why the draft cannot be a pipeline, as sentences for a model.
 pub fn compile(source: Source<'_>, draft: &Draft, own: &[&Case], stdout: Stdout) -> Result<Compiled, Vec<String>> {
     let parts = Parts::of(source, draft)?;
     let mut pipeline =
@@ -125,7 +126,7 @@ pub fn compile(source: Source<'_>, draft: &Draft, own: &[&Case], stdout: Stdout)
     Ok(compiled)
 }
 
-/// Notes which statements a step enforces, and which it asks about.
+/// Notes the statements that a step enforces or asks about.
 fn note(compiled: &mut Compiled, name: &str, part: &Part<'_>, rules: &[&Statement]) {
     match part {
         Part::Code { is_all: true, .. } => {
@@ -134,7 +135,7 @@ fn note(compiled: &mut Compiled, name: &str, part: &Part<'_>, rules: &[&Statemen
         Part::Code { is_all: false, .. } => {}
         Part::Judgement { .. } | Part::Agent { .. } | Part::Guard { .. } | Part::When { .. } => {
             compiled.questions.push(name.to_owned());
-            // A command that runs if its condition holds is not a question itself.
+            // A command that runs under a condition is not a question itself.
             let own = if matches!(part, Part::When { .. }) { Vec::new() } else { part.ids() };
             for id in own.into_iter().chain(rules.iter().map(|rule| rule.id)) {
                 compiled.asked.entry(id).or_insert_with(|| name.to_owned());
@@ -143,7 +144,7 @@ fn note(compiled: &mut Compiled, name: &str, part: &Part<'_>, rules: &[&Statemen
     }
 }
 
-/// The parameters: those of the commands, which are required, and those of the cases.
+/// Input of the pipeline: parameters of the commands, which are required, and of the cases.
 fn input(cases: &[Case], parts: &[(String, Part<'_>)], required: &mut BTreeSet<String>) -> Map<String, Value> {
     let mut input = Map::new();
     for (name, types, is_always) in case::parameters(cases) {
@@ -178,7 +179,7 @@ fn input(cases: &[Case], parts: &[(String, Part<'_>)], required: &mut BTreeSet<S
         if let Part::Code { command, .. } = part {
             for (name, file) in &command.defaults {
                 let declared = input.entry(name.clone()).or_insert(Value::Null);
-                // A case may have it as well, and may leave it out.
+                // A case may have the parameter as well, and may leave it out.
                 if declared.is_null() || *declared == json!({"type": "string", "required": false}) {
                     *declared = json!({"type": "string", "default": file});
                 }
@@ -189,7 +190,7 @@ fn input(cases: &[Case], parts: &[(String, Part<'_>)], required: &mut BTreeSet<S
             for (name, words) in command.choices.iter().filter(|(name, _)| !of_cases.contains(*name)) {
                 let declared = input.entry(name.clone()).or_insert(Value::Null);
                 let chosen = json!({"type": "string", "enum": words});
-                // Another command has other words for it.
+                // Another command has other words for the parameter.
                 let is_other = declared.is_object() && *declared != chosen;
                 *declared = if words.is_empty() || is_other { json!("string") } else { chosen };
             }
@@ -216,18 +217,18 @@ fn definition(draft: &Draft, input: Map<String, Value>, steps: Vec<Value>, is_gu
     Value::Object(definition)
 }
 
-/// A pipeline that is being made.
+/// Pipeline under construction.
 struct Pipeline<'a> {
     source: Source<'a>,
     draft: &'a Draft,
     own: &'a [&'a Case],
     stdout: Stdout,
     files: Vec<File>,
-    /// The steps so far.
+    /// Names of the steps so far.
     before: Vec<String>,
-    /// The steps whose completion must be `yes` before another step starts.
+    /// Names of the steps whose completion must be `yes` before another step starts.
     guards: Vec<String>,
-    /// The number in the name of its last skill.
+    /// Number in the name of its last skill.
     skills: usize,
 }
 
@@ -257,7 +258,7 @@ impl Pipeline<'_> {
         step
     }
 
-    /// Adds a file of the pipeline; its path in the definition.
+    /// Adds a file of the pipeline; returns its path in the definition.
     fn file(&mut self, path: String, text: String) -> Value {
         self.files.push(File { path: format!("pipelines/{}/{path}", self.draft.name), text });
         json!(path)

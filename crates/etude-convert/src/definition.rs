@@ -1,4 +1,4 @@
-//! The pipeline of a conversion: two questions to a model, a confirmation, verification with repairs, and the output. A
+//! Pipeline of a conversion: two questions to a model, a confirmation, verification with repairs, and the output. A
 //! conversion is an ordinary run of it, with journal, budget and resume (L-90, L-91).
 
 use etude_core::model::Tier;
@@ -6,22 +6,22 @@ use serde_json::{Value, json};
 
 use crate::{draft, label, yaml};
 
-/// The name of the pipeline.
+/// Name of the conversion's pipeline.
 pub const NAME: &str = "convert";
 
-/// Most repairs of drafts that fail.
+/// Maximum number of repairs of drafts that fail.
 const REPAIRS: usize = 2;
 
-/// What the definition of a conversion depends on.
+/// Values that the definition of a conversion depends on.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The tier of the model that is asked.
     pub tier: Tier,
-    /// The command that starts this program, as words of a shell.
+    /// Command that starts this program, as words of a shell.
     pub program: String,
-    /// The path of this program: the sandbox must let it be read.
+    /// Path of this program, which the sandbox must permit to read.
     pub program_path: String,
-    /// Cases run, so verification is in a sandbox (L-92).
+    /// True if cases run, so that verification is in a sandbox (L-92).
     pub has_cases: bool,
 }
 
@@ -87,7 +87,7 @@ fn verify(settings: &Settings, number: usize) -> Value {
     step
 }
 
-/// The drafts before a repair.
+/// Reference to the drafts before a repair.
 fn drafts_before(number: usize) -> String {
     let step = if number == 1 { "drafts".to_owned() } else { format!("repair_{}", number - 1) };
     format!("{{{{{step}.output}}}}")

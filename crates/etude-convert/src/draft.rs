@@ -1,38 +1,38 @@
-//! Drafts of pipelines, as a model gives them: names, and the statements that become steps.
+//! Drafts of pipelines from a model: names, and the statements that become steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-/// Most pipelines, and most steps of one.
+/// Maximum number of pipelines, and of steps of a pipeline.
 const MAX_PIPELINES: usize = 20;
 const MAX_STEPS: usize = 100;
 
-/// A pipeline that a model drafted. Its names are safe: they can be names of directories, files and steps.
+/// Pipeline that a model drafted. Its names are safe as names of directories, files and steps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Draft {
-    /// Its name, unique among the drafts.
+    /// Name, unique among the drafts.
     pub name: String,
-    /// With what the names of its skills begin: its name as a skill may have it, unique among the drafts as well.
+    /// Prefix of the names of its skills: its name in the form of a skill's name, also unique among the drafts.
     pub skills: String,
-    /// What it does, on one line.
+    /// Purpose of the pipeline, on one line.
     pub description: String,
     /// Example requests, each on one line.
     pub triggers: Vec<String>,
-    /// In the order in which they run.
+    /// Steps in the order in which they run.
     pub steps: Vec<DraftStep>,
 }
 
 /// A step of a draft, which stands for one statement of the skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DraftStep {
-    /// Its name, unique in its pipeline.
+    /// Name, unique in its pipeline.
     pub name: String,
-    /// The id of the statement that it is made from.
+    /// Id of the statement that the step is made from.
     pub statement: u32,
 }
 
-/// The schema of the drafts (1.6).
+/// JSON Schema of the drafts (1.6).
 pub fn schema() -> Value {
     let text = json!({"type": "string"});
     json!({
@@ -83,7 +83,7 @@ fn steps(value: &Value) -> Vec<DraftStep> {
         .collect()
 }
 
-/// A text as a name: letters, digits, `_` and `-`, with a letter first. `other` if nothing is left of it.
+/// Text as a name: letters, digits, `_` and `-`, with a letter first. `other` if no character is left.
 pub fn safe(text: &str, other: &str) -> String {
     const MAX: usize = 60;
     let mut name = String::new();
@@ -99,7 +99,8 @@ pub fn safe(text: &str, other: &str) -> String {
     if name.is_empty() { other.to_owned() } else { name.to_owned() }
 }
 
-/// A safe name as names of skills are (C-1.4): lower case, with `-` between its parts, and short enough for a number behind it.
+/// Safe name in the form of a skill's name (C-1.4): lower case, with `-` between its parts, and short enough to append a
+/// number.
 fn of_skill(name: &str) -> String {
     const MAX: usize = 50;
     let name: String = name.to_ascii_lowercase().replace('_', "-").chars().take(MAX).collect();
@@ -110,21 +111,21 @@ fn of_skill(name: &str) -> String {
 /// Names that no step may have.
 pub const RESERVED: [&str; 4] = ["input", "item", "index", "run"];
 
-/// Names of which each is given once.
+/// Set of names, each of which is given once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     taken: BTreeSet<String>,
-    /// The number with which a name is tried next.
+    /// Number to try next, by name.
     next: BTreeMap<String, u64>,
 }
 
 impl Names {
-    /// Names of which some are taken.
+    /// Set in which some names are already taken.
     pub fn new(taken: &[&str]) -> Self {
         Self { taken: taken.iter().map(|name| (*name).to_owned()).collect(), next: BTreeMap::new() }
     }
 
-    /// `name`, with a number if it is taken.
+    /// Unused name: `name`, with a number if it is taken.
     pub fn free(&mut self, name: &str) -> String {
         if !self.taken.contains(name) {
             return name.to_owned();
@@ -139,12 +140,12 @@ impl Names {
         }
     }
 
-    /// Marks a name as taken, whether or not it was free.
+    /// Marks a name as taken, also if it was taken before.
     pub fn take(&mut self, name: &str) {
         self.taken.insert(name.to_owned());
     }
 
-    /// Takes `name`, with a number if it is taken.
+    /// Takes `name`, with a number if it is taken, and returns it.
     pub fn unique(&mut self, name: &str) -> String {
         let free = self.free(name);
         self.take(&free);
@@ -162,7 +163,7 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// L-30, L-85: names from a model can be names of files and steps, and are unique.
+    /// L-30, L-85: names from a model are made safe for files and steps, and are unique.
     #[test]
     fn names_of_a_model_are_made_safe() {
         let steps = json!([{"name": "Run it!", "statement": 2}, {"name": "input", "statement": 3}, {"name": "", "statement": -1}]);

@@ -1,5 +1,5 @@
-//! From definitions of other programs to an app: text in, files and findings out. Whatever is not imported is listed with its
-//! place and the reason.
+//! Import of definitions of other programs as an app: text in, files and findings out. Everything that is not imported is
+//! listed with its place and the reason.
 
 mod actions;
 mod again;
@@ -19,19 +19,19 @@ use crate::compile::File;
 use crate::draft::{Names, RESERVED, safe};
 use crate::yaml;
 
-/// Most bytes of a file that is read.
+/// Maximum size of a file that is read, in bytes.
 pub const MAX_BYTES: u64 = 1 << 20;
 
-/// Most bytes of a pipeline: a definition has at most a mebibyte.
+/// Maximum size of a pipeline, in bytes: a definition has at most a mebibyte.
 const MAX_PIPELINE: usize = 1 << 20;
 
-/// Most bytes of all files that an import makes.
+/// Maximum size of all files that an import makes, in bytes.
 const MAX_TOTAL: usize = 64 << 20;
 
-/// Why a file without text is not imported.
+/// Reason why a file without text is not imported.
 const UNREADABLE: &str = "it is not UTF-8, or has more than 1 MiB";
 
-/// Which program definitions are for.
+/// Program that definitions are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Commands and skills of Claude Code.
@@ -53,12 +53,12 @@ impl Kind {
         ("lobster", Self::Lobster),
     ];
 
-    /// The word on the command line and in reports, as in [`Self::WORDS`].
+    /// Word on the command line and in reports, as in [`Self::WORDS`].
     pub fn word(self) -> &'static str {
         Self::WORDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| word)
     }
 
-    /// The kind of a file, by its path and text.
+    /// Kind of a file, by its path and text; `None` if it is unknown.
     pub fn detect(path: &str, text: &str) -> Option<Self> {
         let has = |start: &str| text.lines().any(|line| line.starts_with(start));
         let is_yaml = [".yml", ".yaml"].iter().any(|end| path.ends_with(end));
@@ -72,7 +72,7 @@ impl Kind {
             }
             true if has("steps:") => Some(Self::Dagu),
             true => None,
-            // Texts beside workflows, such as a README, are not commands.
+            // Texts next to workflows, such as a README, are not commands.
             false => {
                 let is_below = path.split('/').rev().skip(1).any(|part| ["commands", "skills"].contains(&part));
                 (path.ends_with(".md") && is_below).then_some(Self::ClaudeCode)
@@ -80,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// The folder of a project in which files of this kind are; `None` if they may be in any.
+    /// Folder of a project with the files of this kind; `None` if they may be in any folder.
     pub fn folder(self) -> Option<&'static str> {
         match self {
             Self::ClaudeCode => Some(".claude"),
@@ -90,57 +90,57 @@ impl Kind {
     }
 }
 
-/// A file that is imported.
+/// File to import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// Its path as the user knows it, with `/` between its parts.
+    /// Path in the form that the user knows, with `/` between its parts.
     pub path: String,
-    /// Its text; `None` if it is not UTF-8 or too large.
+    /// Text of the file; `None` if it is not UTF-8 or too large.
     pub text: Option<String>,
 }
 
-/// A pipeline that was imported.
+/// Imported pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pipeline {
-    /// The name of the pipeline's directory.
+    /// Name of the pipeline's directory.
     pub name: String,
-    /// The file that it comes from.
+    /// Path of the file that it comes from.
     pub source: String,
-    /// How many steps it has.
+    /// Number of its steps.
     pub steps: usize,
 }
 
-/// Something that was not imported.
+/// Part of a file that was not imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The path of the file as it was given.
+    /// Path of the file as it was given.
     pub file: String,
-    /// The line, from 1.
+    /// Line, from 1.
     pub line: u32,
-    /// The field or construct as the file names it.
+    /// Field or construct as the file names it.
     pub what: String,
-    /// Why it was not imported.
+    /// Reason why it was not imported.
     pub reason: String,
 }
 
-/// What became of the files.
+/// Result of an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// In the order of the files.
+    /// Imported pipelines, in the order of the files.
     pub pipelines: Vec<Pipeline>,
-    /// The names of the skills.
+    /// Names of the imported skills.
     pub skills: Vec<String>,
-    /// The files to write.
+    /// Files to write, with their text.
     pub files: Vec<File>,
-    /// Files to copy as they are: from, and to below the app's directory.
+    /// Files to copy unchanged: source, and target below the app's directory.
     pub copies: Vec<(String, String)>,
-    /// What was not imported, in order.
+    /// Parts that were not imported, in order.
     pub not_imported: Vec<Finding>,
-    /// Files that no rule is about, in order.
+    /// Files that no rule covers, in order.
     unrelated: Vec<String>,
-    /// The names of the pipelines.
+    /// Names of the pipelines.
     names: Names,
-    /// The bytes of the files to write.
+    /// Total size of the files to write, in bytes. A pipeline that was refused for its size counts as well.
     bytes: usize,
 }
 
@@ -158,7 +158,7 @@ pub fn import(kind: Kind, sources: &[Source]) -> Imported {
         match kind {
             Kind::ClaudeCode => claude::file(&mut imported, sources, &source.path, text),
             Kind::Actions => actions::file(&mut imported, &source.path, text),
-            // One may start another.
+            // A DAG may start another one, so that all files are needed.
             Kind::Dagu => {}
             Kind::Lobster => lobster::file(&mut imported, &source.path, text),
         }
@@ -175,7 +175,7 @@ impl Imported {
         self.not_imported.push(Finding { file: file.to_owned(), line, what: what.into(), reason: reason.into() });
     }
 
-    /// Lists the files that no rule is about, in one finding.
+    /// Lists the files that no rule covers, in one finding.
     fn find_unrelated(&mut self) {
         let unrelated = std::mem::take(&mut self.unrelated);
         let what = match unrelated.len() {
@@ -187,13 +187,15 @@ impl Imported {
         self.find(&unrelated[0], 1, what, claude::IMPORTED);
     }
 
-    /// A name that no pipeline has.
+    /// Name that no pipeline has.
     fn free(&mut self, text: &str) -> String {
         self.names.free(&safe(text, "pipeline"))
     }
 
+    /// Checks that files can be added.
+    ///
     /// # Errors
-    /// No file can be added any more: the reason.
+    /// The app would have too many bytes: the reason.
     fn has_room(&self) -> Result<(), String> {
         if self.bytes <= MAX_TOTAL {
             Ok(())
@@ -202,7 +204,7 @@ impl Imported {
         }
     }
 
-    /// Adds a pipeline with its files, unless the app would have too many bytes. False if it would.
+    /// Adds a pipeline with its files; false if the app would have too many bytes.
     fn add(&mut self, pipeline: Building, source: &str) -> bool {
         let Building { name, description, input, steps, files, .. } = pipeline;
         let mut definition = json!({"name": name, "description": description});
@@ -227,7 +229,7 @@ impl Imported {
     }
 }
 
-/// A pipeline that is being made.
+/// Pipeline under construction.
 struct Building {
     name: String,
     description: String,
@@ -235,7 +237,7 @@ struct Building {
     steps: Vec<Value>,
     files: Vec<File>,
     names: Names,
-    /// About how many bytes its definition and its files have.
+    /// Approximate size of its definition and its files, in bytes.
     bytes: usize,
 }
 
@@ -247,7 +249,7 @@ impl Building {
         Self { name, description, input: Map::new(), steps: Vec::new(), files: Vec::new(), names, bytes: 0 }
     }
 
-    /// A name for a step that no other step of the pipeline has.
+    /// Name for a step that no other step of the pipeline has.
     fn step_name(&mut self, text: &str) -> String {
         self.names.unique(&safe(text, "step"))
     }
@@ -255,19 +257,21 @@ impl Building {
     /// Counts bytes of a step.
     ///
     /// # Errors
-    /// It is more than a pipeline may have: the reason.
+    /// The pipeline would have too many bytes: the reason.
     fn charge(&mut self, bytes: usize) -> Result<(), String> {
         self.bytes = self.bytes.saturating_add(bytes);
         self.has_room()
     }
 
+    /// Checks that steps can be added.
+    ///
     /// # Errors
-    /// No step can be added any more: the reason.
+    /// The pipeline would have too many bytes: the reason.
     fn has_room(&self) -> Result<(), String> {
         if self.bytes <= MAX_PIPELINE { Ok(()) } else { Err("the pipeline would have more than 1 MiB".to_owned()) }
     }
 
-    /// Adds an optional string parameter, unless it is there.
+    /// Adds an optional string parameter, unless it is declared already.
     fn parameter(&mut self, name: &str, default: Option<&str>) {
         let declared = match default {
             Some(default) => json!({"type": "string", "default": default}),
@@ -277,7 +281,7 @@ impl Building {
     }
 }
 
-/// A YAML file with the places of its nodes.
+/// YAML file with the places of its nodes.
 struct Document {
     file: Arc<SourceFile>,
 }
@@ -287,7 +291,7 @@ impl Document {
         Self { file: SourceFile::new(path, text) }
     }
 
-    /// The mapping at the top; what is wrong is a finding.
+    /// Runs `work` on the mapping at the top. A fault of the file is a finding.
     fn read<T>(&self, imported: &mut Imported, work: impl FnOnce(&mut Imported, &Entries<'_>) -> T) -> Option<T> {
         let (root, diagnostics) = etude_spec::yaml::parse(&self.file);
         if let Some(error) = diagnostics.iter().find(|diagnostic| diagnostic.is_error()) {
@@ -308,7 +312,7 @@ impl Document {
         self.file.line(node.span.start)
     }
 
-    /// Finds the fields without which a file must not run. True if there is one.
+    /// Lists the fields without which a file must not run; true if there is one.
     fn guarded(&self, imported: &mut Imported, entries: &Entries<'_>, is_guard: impl Fn(&str) -> bool) -> bool {
         let guards: Vec<_> = entries
             .0
@@ -324,7 +328,7 @@ impl Document {
         !guards.is_empty()
     }
 
-    /// Finds every field that is not `known`.
+    /// Lists every field that is not `known`.
     fn unknown(&self, imported: &mut Imported, entries: &Entries<'_>, known: &[&str], place: &str) {
         for (key, _) in &entries.0 {
             let name = key.as_text().unwrap_or_default();
@@ -346,21 +350,21 @@ fn text_of(node: &Node<'_>) -> Option<String> {
     }
 }
 
-/// Why a step is not imported that runs only if the one before it succeeds.
+/// Reason why a step is not imported that runs only if the one before it succeeds.
 fn after(lost: &str) -> String {
     format!("it follows {lost}, which was not imported")
 }
 
-/// The reason for which a trigger on a schedule is listed.
+/// Reason for listing a trigger on a schedule.
 const SCHEDULE: &str = "declare it in `etude.yaml` under `schedules`";
 
-/// Whether a text can be the name of a variable.
+/// True if a text can be the name of a variable.
 fn is_name(text: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     text.starts_with(is_letter) && text.chars().all(|c| is_letter(c) || c.is_ascii_digit())
 }
 
-/// The name of a file without folders and endings.
+/// Name of a file without folders and extensions.
 fn stem(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.split('.').next().unwrap_or(name)

@@ -1,10 +1,10 @@
-//! Labels of statements, as a model gives them.
+//! Labels of statements, which a model assigns.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// What a statement is for.
+/// Role of a statement in a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Label {
     /// A part of a path that is always followed.
@@ -17,7 +17,7 @@ pub enum Label {
     Judgement,
     /// A sample of a request, a result or a dialogue.
     Example,
-    /// Any statement of no other kind.
+    /// Any other statement.
     Background,
 }
 
@@ -32,12 +32,12 @@ impl Label {
         ("background", Self::Background),
     ];
 
-    /// The word in label files and reports, as in [`Self::WORDS`].
+    /// Word in label files and reports, as in [`Self::WORDS`].
     pub fn word(self) -> &'static str {
         Self::WORDS.iter().find(|(_, label)| *label == self).map_or("", |(word, _)| word)
     }
 
-    /// Whether statements with this label may be steps.
+    /// True if statements with this label may be steps.
     pub fn is_for_steps(self) -> bool {
         !matches!(self, Self::Example | Self::Background)
     }
@@ -46,7 +46,7 @@ impl Label {
 /// Labels by the id of their statement.
 pub type Labels = BTreeMap<u32, Label>;
 
-/// The schema of the labels (1.6).
+/// JSON Schema of the labels (1.6).
 pub fn schema() -> Value {
     let words: Vec<&str> = Label::WORDS.iter().map(|(word, _)| *word).collect();
     json!({
@@ -58,7 +58,7 @@ pub fn schema() -> Value {
     })
 }
 
-/// The labels in a value that fits the schema; of several for one statement the last one.
+/// Labels in a value that fits the schema; the last one of several for a statement.
 pub fn read(value: &Value) -> Labels {
     let label = |entry: &Value| {
         let id = u32::try_from(entry["id"].as_u64()?).ok()?;
@@ -68,7 +68,7 @@ pub fn read(value: &Value) -> Labels {
     value["labels"].as_array().into_iter().flatten().filter_map(label).collect()
 }
 
-/// What keeps labels from being one for every statement, as sentences for a model. `statements` are their ids.
+/// Faults of labels that are not exactly one for every statement, as sentences for a model. `statements` are their ids.
 pub fn faults(labels: &Labels, statements: &[u32]) -> Vec<String> {
     let missing: Vec<String> =
         statements.iter().filter(|id| !labels.contains_key(id)).map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! What became of each statement: rows of the document of `convert` (1.8) and of `CONVERSION.md` (L-87).
+//! Outcome of each statement: rows of the document of `convert` (1.8) and of `CONVERSION.md` (L-87).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -10,24 +10,24 @@ use crate::compile::Compiled;
 use crate::label::{Label, Labels};
 use crate::statement::{Form, Statement};
 
-/// Words that make a rule of a sentence, whatever a model takes it for.
+/// Words that make a sentence a rule, whatever label a model gives it.
 static STRICT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?i)\b(?:must|never|always)\b").ok());
 
-/// What became of a statement.
+/// Outcome of a statement in the conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
-    /// A code step does what it says: the pipeline and the step.
+    /// A code step does what the statement says: the pipeline and the step.
     Enforced(String, String),
-    /// An llm step asks a model to keep it: the pipeline and the step.
+    /// An llm step asks a model to follow the statement: the pipeline and the step.
     Asked(String, String),
-    /// The skill has it, no pipeline does.
+    /// The statement is in the skill, and in no pipeline.
     Left,
-    /// It asks for nothing.
+    /// The statement asks for nothing.
     Background,
 }
 
 impl Fate {
-    /// The word in reports, such as `enforced`.
+    /// Word in reports, such as `enforced`.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Enforced(..) => "enforced",
@@ -37,7 +37,7 @@ impl Fate {
         }
     }
 
-    /// The step that has it.
+    /// Step that enforces the statement or asks about it.
     pub fn step(&self) -> Option<&str> {
         match self {
             Self::Enforced(_, step) | Self::Asked(_, step) => Some(step),
@@ -55,7 +55,7 @@ impl Fate {
     }
 }
 
-/// What became of each statement, by its id.
+/// Outcome of each statement, by its id.
 pub fn fates(statements: &[Statement], labels: &Labels, pipelines: &[&Compiled]) -> BTreeMap<u32, Fate> {
     let find = |id: u32, of: fn(&Compiled) -> &BTreeMap<u32, String>| {
         pipelines.iter().find_map(|pipeline| Some((pipeline.name.clone(), of(pipeline).get(&id)?.clone())))
@@ -76,13 +76,13 @@ pub fn fates(statements: &[Statement], labels: &Labels, pipelines: &[&Compiled])
     statements.iter().map(|statement| (statement.id, fate(statement))).collect()
 }
 
-/// Whether a statement says "must", "never" or "always" (L-87). A title and code ask for nothing.
+/// True if a statement says "must", "never" or "always" (L-87). Titles and code ask for nothing.
 fn is_strict(statement: &Statement) -> bool {
     matches!(statement.form, Form::Item | Form::Sentence | Form::Row)
         && STRICT.as_ref().is_some_and(|pattern| pattern.is_match(&statement.text))
 }
 
-/// The member `statements` of the document.
+/// Member `statements` of the document.
 pub fn rows(statements: &[Statement], labels: &Labels, fates: &BTreeMap<u32, Fate>) -> Value {
     let row = |statement: &Statement| {
         let fate = fates.get(&statement.id).unwrap_or(&Fate::Background);
@@ -95,16 +95,16 @@ pub fn rows(statements: &[Statement], labels: &Labels, fates: &BTreeMap<u32, Fat
     statements.iter().map(row).collect()
 }
 
-/// A pipeline that was left out, and why.
+/// Pipeline that was left out, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The name of the pipeline's draft.
+    /// Name of the pipeline's draft.
     pub pipeline: String,
-    /// The reason, as a sentence fragment.
+    /// Reason, as a sentence fragment.
     pub reason: String,
 }
 
-/// `CONVERSION.md`: each statement with its label and what became of it, pipelines, and what was left out.
+/// `CONVERSION.md`: each statement with its label and outcome, the pipelines, and those that were left out.
 pub fn markdown(
     statements: &[Statement],
     labels: &Labels,
@@ -140,7 +140,7 @@ pub fn markdown(
     text
 }
 
-/// A text in a cell of a table: on one line, and nothing in it is markup of the table or HTML.
+/// Text in a cell of a table: on one line, without markup of the table or HTML.
 fn cell(text: &str) -> String {
     let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     one_line.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;")

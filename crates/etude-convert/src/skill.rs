@@ -1,4 +1,4 @@
-//! A skill as the conversion sees it: name, description, statements and files.
+//! Skill as the conversion sees it: name, description, statements and files.
 
 use std::collections::BTreeSet;
 
@@ -12,26 +12,26 @@ use crate::statement::{self, MAX_STATEMENTS, Statement};
 /// A skill and its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
-    /// Its name; empty if the frontmatter has none.
+    /// Name; empty if the frontmatter has none.
     pub name: String,
-    /// The tools that it allows, as patterns; `None`: all.
+    /// Tools that the skill allows, as patterns; `None` allows all.
     pub allowed: Option<Vec<String>>,
-    /// Its statements, numbered in the order of the file.
+    /// Statements, numbered in the order of the file.
     pub statements: Vec<Statement>,
-    /// Its files, `SKILL.md` included, ordered by path.
+    /// Files with `SKILL.md`, ordered by path.
     pub files: Vec<SkillFile>,
-    /// Files of the caller that its commands name as examples.
+    /// Files of the caller that the commands name as examples.
     pub examples: BTreeSet<String>,
 }
 
 /// A file below the skill's directory, read with the skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillFile {
-    /// Its path below the skill's directory, with `/` between its parts.
+    /// Path below the skill's directory, with `/` between its parts.
     pub path: String,
-    /// One of its execute bits is set.
+    /// True if one of its execute bits is set.
     pub is_executable: bool,
-    /// Its text, if it is one and not large.
+    /// Text of the file; `None` if it is not text or too large.
     pub text: Option<String>,
 }
 
@@ -53,24 +53,24 @@ impl Skill {
         Ok(Self { name: name.unwrap_or_default(), allowed, statements, files, examples })
     }
 
-    /// The statement with this number, from 1.
+    /// Statement with this number, from 1.
     pub fn statement(&self, id: u32) -> Option<&Statement> {
         self.statements.get(usize::try_from(id).ok()?.checked_sub(1)?)
     }
 
-    /// The file at `path`, which is relative to the skill's directory.
+    /// File at `path`, which is relative to the skill's directory.
     pub fn file(&self, path: &str) -> Option<&SkillFile> {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// Whether an app's directory of skills has one of this name, whichever directory that is.
+    /// True if any skills directory of an app has a skill of this name.
     pub fn has_skill(&self, name: &str) -> bool {
         let directories = self.directories();
         let mut roots = std::iter::once(APP_ROOT).chain(ROOTS);
         roots.any(|root| directories.contains(format!("{root}/{name}").as_str()))
     }
 
-    /// The directories that hold files of the skill.
+    /// Directories that hold files of the skill.
     pub fn directories(&self) -> BTreeSet<&str> {
         let above = |path| std::iter::successors(Some(path), |path: &&str| Some(path.rsplit_once('/')?.0)).skip(1);
         self.files.iter().flat_map(|file| above(file.path.as_str())).collect()
@@ -78,8 +78,8 @@ impl Skill {
 }
 
 impl SkillFile {
-    /// The program that runs it as a script: an interpreter by extension, nothing for an executable file. `None` if it is no
-    /// script.
+    /// Program that runs the file as a script: an interpreter by extension, empty for an executable file. `None` if the file
+    /// is not a script.
     pub fn interpreter(&self) -> Option<&'static str> {
         match self.path.rsplit_once('.').map(|(_, extension)| extension) {
             Some("py") => Some("python3"),

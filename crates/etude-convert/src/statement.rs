@@ -1,4 +1,4 @@
-//! The numbered statements of a `SKILL.md`: headings, list items, sentences, rows of tables and code blocks (1.6).
+//! Numbered statements of a `SKILL.md`: headings, list items, sentences, rows of tables and code blocks (1.6).
 
 mod sentence;
 #[cfg(test)]
@@ -9,28 +9,28 @@ use std::ops::Range;
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use serde_json::json;
 
-/// Most statements of a skill.
+/// Maximum number of statements of a skill.
 pub const MAX_STATEMENTS: usize = 2_000;
 
 /// One numbered part of a skill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
-    /// Counts from 1 in file order.
+    /// Number from 1 in file order.
     pub id: u32,
-    /// The line of the file at which it begins, from 1.
+    /// First line in the file, from 1.
     pub line: u32,
-    /// Its text without markers of its block; of a code block, the code.
+    /// Text without the markers of its block; the code of a code block.
     pub text: String,
-    /// Which kind of block it is.
+    /// Kind of block that it is.
     pub form: Form,
 }
 
-/// Which kind of block a statement is.
+/// Kind of block of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
     /// A title of a section: `#` to `######`.
     Heading {
-        /// Its level, from 1 for the outermost.
+        /// Level, from 1 for the outermost.
         level: u8,
     },
     /// An item of a list, without the lists and code blocks inside it.
@@ -63,7 +63,7 @@ pub fn split(file: &str, body: usize) -> Result<Vec<Statement>, usize> {
     if splitter.found.len() > MAX_STATEMENTS { Err(splitter.found.len()) } else { Ok(splitter.found) }
 }
 
-/// The statements as JSON lines `{"id","line","text"}`: the form in which models see them (1.6).
+/// Statements as JSON lines `{"id","line","text"}`: the form in which models see them (1.6).
 pub fn lines(statements: &[Statement]) -> String {
     let line =
         |statement: &Statement| json!({"id": statement.id, "line": statement.line, "text": statement.text}).to_string();
@@ -74,10 +74,10 @@ fn count_lines(text: &str) -> u32 {
     u32::try_from(text.bytes().filter(|byte| *byte == b'\n').count()).unwrap_or(u32::MAX)
 }
 
-/// The range of a block without text: every range extends it.
+/// Range of a block without text: every range extends it.
 const NOTHING: Range<usize> = Range { start: usize::MAX, end: 0 };
 
-/// A block of inline text that is not complete.
+/// Block of inline text that is not complete.
 struct Pending {
     form: Form,
     range: Range<usize>,
@@ -89,13 +89,13 @@ struct Splitter<'t> {
     lines_before: u32,
     found: Vec<Statement>,
     pending: Option<Pending>,
-    /// The open code block: where it begins, its language, its code.
+    /// Open code block: start, language, code.
     code: Option<(usize, String, String)>,
     /// Open containers, the innermost last: true for an item of a list.
     containers: Vec<bool>,
-    /// How many block quotes are open.
+    /// Number of open block quotes.
     quotes: usize,
-    /// A place in the text, and how many lines end before it.
+    /// A place in the text, and the number of lines that end before it.
     counted: (usize, u32),
 }
 
@@ -201,7 +201,7 @@ impl Splitter<'_> {
         }
     }
 
-    /// A text on one line, without the marks of block quotes.
+    /// Text on one line, without the marks of block quotes.
     fn one_line(&self, raw: &str) -> String {
         let line = |line: &str| match self.quotes {
             0 => line.trim().to_owned(),
@@ -213,7 +213,7 @@ impl Splitter<'_> {
 
     fn push(&mut self, form: Form, start: usize, text: String) {
         let id = u32::try_from(self.found.len() + 1).unwrap_or(u32::MAX);
-        // Statements come in order, but for a code block inside of an item.
+        // Statements come in order, except for a code block inside an item.
         let (at, lines) = if start < self.counted.0 { (0, 0) } else { self.counted };
         self.counted = (start, lines + count_lines(&self.text[at..start]));
         let line = self.lines_before + self.counted.1 + 1;

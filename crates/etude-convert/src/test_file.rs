@@ -1,4 +1,4 @@
-//! Cases as tests of the app, and which pipeline a case is for.
+//! Cases as tests of the app, and the assignment of cases to pipelines.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +8,18 @@ use crate::case::{Case, is_parameter};
 use crate::compile::{Compiled, File};
 use crate::yaml;
 
-/// What a model gives in a case, where the case shows it.
+/// Completion of a model in a case, if the case shows it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Completion {
     /// No model is asked.
     None,
     /// The only question is the last step: its completion is the output of the case.
     Known(Value),
-    /// A completion that the case does not show. Such a case becomes no test: nothing is made up for it.
+    /// The case does not show the completion. Such a case becomes no test: nothing is made up for it.
     Unknown,
 }
 
-/// What a model gives in this case of the pipeline.
+/// Completion of a model in this case of the pipeline.
 pub fn completion(case: &Case, pipeline: &Compiled) -> Completion {
     match (pipeline.questions.len(), &case.output) {
         (0, _) => Completion::None,
@@ -28,12 +28,12 @@ pub fn completion(case: &Case, pipeline: &Compiled) -> Completion {
     }
 }
 
-/// The name of the test that a case of this pipeline becomes.
+/// Name of the test that a case of this pipeline becomes.
 pub fn name(case: &Case, pipeline: &Compiled) -> String {
     format!("{}-{}", pipeline.name, case.name)
 }
 
-/// The test that a case becomes. Inputs that cannot be parameters are left out of it.
+/// Test that a case becomes. Inputs that cannot be parameters are left out.
 pub fn file(case: &Case, pipeline: &Compiled) -> File {
     let name = name(case, pipeline);
     let input: Map<String, Value> = case.input.clone().into_iter().filter(|(name, _)| is_parameter(name)).collect();
@@ -45,8 +45,8 @@ pub fn file(case: &Case, pipeline: &Compiled) -> File {
     File { path: format!("tests/{name}.yaml"), text: yaml::text(&test) }
 }
 
-/// The pipeline that each case is for, by position: one whose required parameters the case has, and of several the one that
-/// shares the most words with the request.
+/// Pipeline of each case, by position: one whose required parameters the case has, and of several the one that shares the
+/// most words with the request.
 pub fn assign(cases: &[Case], pipelines: &[Compiled]) -> Vec<Option<usize>> {
     let of_pipelines: Vec<BTreeSet<String>> = pipelines.iter().map(|pipeline| words(&pipeline.words)).collect();
     let assign = |case: &Case| {
@@ -54,7 +54,7 @@ pub fn assign(cases: &[Case], pipelines: &[Compiled]) -> Vec<Option<usize>> {
         let rank = |at: &usize| {
             let fits = pipelines[*at].required.iter().all(|name| case.input.contains_key(name));
             let shared = of_pipelines[*at].intersection(&request).count();
-            // Of equals the first one.
+            // Of equal pipelines, the first one.
             (fits, shared, std::cmp::Reverse(*at))
         };
         (0..pipelines.len()).max_by_key(rank)

@@ -1,9 +1,9 @@
-//! YAML as a careful person would write it: blocks, plain words where they are safe, long texts as block scalars.
+//! YAML in the style of a careful person: blocks, plain words where they are safe, long texts as block scalars.
 
 use etude_core::scalar;
 use serde_json::Value;
 
-/// A value as the text of a YAML file.
+/// Text of a YAML file with this value.
 pub fn text(value: &Value) -> String {
     let mut out = String::new();
     block(&mut out, value, 0);
@@ -38,7 +38,7 @@ fn block(out: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// What follows `name:` or `-`: on the same line, or as a block below it.
+/// Writes the value after `name:` or `-`: on the same line, or as a block below it.
 fn after_mark(out: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(members) if !members.is_empty() => {
@@ -62,7 +62,7 @@ fn after_mark(out: &mut String, value: &Value, depth: usize) {
     }
 }
 
-/// Whether a text can be a block scalar that is read as it is.
+/// True if a text can be a block scalar that is read back unchanged.
 fn is_block(text: &str) -> bool {
     let is_plain =
         |c: char| c == '\n' || (!c.is_control() && !matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}'));

@@ -23,7 +23,7 @@ fn source(path: &str) -> Source {
     Source { path: path.to_owned(), text: Some(text) }
 }
 
-/// The files of an app in memory.
+/// Files of an app in memory.
 struct Files(BTreeMap<String, String>);
 
 impl Sources for Files {
@@ -106,7 +106,7 @@ fn workflows_of_github_actions() {
     expect_file!["import/expected/actions.txt"].assert_eq(&of(Kind::Actions, &["ci.yml", "release.yml"]));
 }
 
-/// Issue 22: steps run in the order of their dependencies; what must not run without its condition is listed.
+/// Issue 22: steps run in the order of their dependencies; a step that must not run without its condition is listed.
 #[test]
 fn dags_of_dagu() {
     expect_file!["import/expected/dagu.txt"].assert_eq(&of(Kind::Dagu, &["modern.yaml", "nightly.yaml"]));
@@ -146,7 +146,7 @@ fn hostile_files_are_findings() {
     assert_eq!(import(Kind::Dagu, &unreadable).not_imported.len(), 1);
 }
 
-/// Imports one text of about a mebibyte, the most that a file has.
+/// Imports one text of about a mebibyte, the maximum size of a file.
 fn large(kind: Kind, path: &str, head: &str, part: impl Fn(usize) -> String) -> Imported {
     let mut text = head.to_owned();
     for part in (0..).map(part) {
@@ -162,7 +162,7 @@ fn bytes(imported: &Imported) -> usize {
     imported.files.iter().map(|file| file.text.len()).sum()
 }
 
-/// What each step repeats is bounded: a file of a mebibyte with variables and steps would otherwise become gigabytes.
+/// Repetition in steps is bounded: a file of a mebibyte with variables and steps would otherwise become gigabytes.
 #[test]
 fn what_steps_repeat_has_a_limit() {
     let variables: String = (0..5_000).fold(String::new(), |mut text, n| {

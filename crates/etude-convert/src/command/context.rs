@@ -1,4 +1,4 @@
-//! When a command is run: what its own text and the text before it say of it.
+//! Conditions of a command: its own text and the text before it say when it is run.
 
 use std::sync::LazyLock;
 
@@ -7,21 +7,21 @@ use regex::Regex;
 use crate::skill::Skill;
 use crate::statement::{Form, Statement};
 
-/// A text that says when something applies.
+/// Text that states a condition.
 static CONDITION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?i)^\W*(?:\d+[.)]\W*)?(?:if|when|whenever|unless|otherwise|in case|only|optional|optionally|option|alternative|alternatively|or|fallback|variant|approach)\b").ok()
 });
 
-/// A text that shows how something is not done, or how it could be done.
+/// Text that shows a bad or a possible way to do something.
 static SHOWS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?i)^\W*(?:bad|wrong|incorrect|good|correct|right|better|not recommended|anti-?patterns?|(?:common )?mistakes?|before|after)\b\W*|❌|✅|✗|\bexamples?\b|\be\.g\.|\bfor instance\b|\bnever\b|\bdo not\b|\bdon't\b|\bavoid\b|\binstead of\b").ok()
 });
 
-/// A text that says that something is done several times.
+/// Text that says that something is done several times.
 static REPEATS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?i)\b(?:each|for every|for all|repeat|until|while|as often as)\b").ok());
 
-/// A text that says to run its command: a verb before it, or a label, or nothing else.
+/// Text that says to run its command: a verb before it, or a label, or nothing else.
 static RUNS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?i)(?:^[^a-z]*|[:|]\W*)`|\b(?:run|execute|call|invoke|use|via|with|start)\b[^`]*(?:`|\]\(|[\w-]+/[\w-])",
@@ -33,11 +33,11 @@ fn is(pattern: &LazyLock<Option<Regex>>, text: &str) -> bool {
     pattern.as_ref().is_some_and(|pattern| pattern.is_match(text))
 }
 
-/// The text that says when the command of a statement is run, if it is not run each time: its own, that of the item or sentence that
-/// introduces a code block, or that of its heading.
+/// Text with the condition of a statement's command; `None` if the command is run each time. It is the own text, that of the
+/// item or sentence that introduces a code block, or that of its heading.
 ///
 /// # Errors
-/// Why the command is not for running.
+/// The reason why the command is not for running.
 pub(crate) fn condition<'s>(skill: &'s Skill, statement: &'s Statement) -> Result<Option<&'s str>, &'static str> {
     let is_block = matches!(statement.form, Form::Code { .. });
     let intro = if is_block { introduction(skill, statement) } else { None };
@@ -58,12 +58,12 @@ pub(crate) fn condition<'s>(skill: &'s Skill, statement: &'s Statement) -> Resul
     Ok(condition)
 }
 
-/// Whether a statement only speaks of its command, and does not say to run it.
+/// True if a statement only mentions its command, and does not say to run it.
 pub(crate) fn is_mention(statement: &Statement) -> bool {
     !matches!(statement.form, Form::Code { .. }) && !is(&RUNS, &statement.text)
 }
 
-/// The item that a code block is in, or the sentence before it that ends with a colon.
+/// Item that contains a code block, or the sentence before it that ends with a colon.
 fn introduction<'s>(skill: &'s Skill, block: &Statement) -> Option<&'s Statement> {
     let before = skill.statement(block.id.checked_sub(1)?)?;
     let is_open = before.text.trim_end_matches(['*', '_', ' ', ')']).ends_with(':');
@@ -74,7 +74,7 @@ fn introduction<'s>(skill: &'s Skill, block: &Statement) -> Option<&'s Statement
     }
 }
 
-/// The nearest heading above a statement, or the one above that which is a condition or shows something.
+/// Nearest heading above a statement, or a heading above that one which states a condition or shows something.
 fn heading<'s>(skill: &'s Skill, statement: &Statement) -> Option<&'s Statement> {
     let (mut level, mut nearest) = (u8::MAX, None);
     for id in (1..statement.id).rev() {

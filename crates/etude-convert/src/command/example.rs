@@ -1,4 +1,4 @@
-//! Files that commands of a skill name as examples: those of the caller, whatever they are called.
+//! Files that commands of a skill name as examples: they stand for files of the caller with any name.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ static FILE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// The files that long options name and that the skill does not have. No two of them give a parameter of the same name.
+/// Files that long options name and that the skill does not have. Their parameters have distinct names.
 pub(crate) fn files(statements: &[Statement], own: &[SkillFile]) -> BTreeSet<String> {
     let own: BTreeSet<&str> = own.iter().filter_map(|file| file.path.rsplit('/').next()).collect();
     let (mut files, mut names) = (BTreeSet::new(), BTreeSet::new());
@@ -33,7 +33,7 @@ pub(crate) fn files(statements: &[Statement], own: &[SkillFile]) -> BTreeSet<Str
     files
 }
 
-/// Whether a word ends before this text.
+/// True if a word ends before this text.
 fn ends_a_word(rest: &str) -> bool {
     let rest = rest.strip_prefix(['"', '\'']).unwrap_or(rest);
     rest.chars().next().is_none_or(|c| c.is_whitespace() || matches!(c, '`' | ';' | '|' | '&' | ')'))
@@ -44,7 +44,8 @@ mod tests {
     use super::*;
     use crate::skill::Skill;
 
-    /// 1.6: files of the caller are known by the options before them; those of the skill, directories and versions are none.
+    /// 1.6: files of the caller are recognized by the options before them; files of the skill, directories and versions are
+    /// left out.
     #[test]
     fn files_behind_options_are_examples() {
         let own = SkillFile { path: "data/rates.csv".to_owned(), is_executable: false, text: None };

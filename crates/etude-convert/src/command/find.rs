@@ -1,4 +1,4 @@
-//! Where a statement has a command: code blocks for a shell, code spans, links to scripts.
+//! Search for commands in a statement: code blocks for a shell, code spans, links to scripts.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use crate::statement::{Form, Statement};
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) text: String,
-    /// The block names `bash` or `zsh` as its language.
+    /// True if the block names `bash` or `zsh` as its language.
     pub(super) is_bash: bool,
 }
 
@@ -26,22 +26,22 @@ const PROGRAMS: [&str; 64] = [
     "sqlite3", "swift", "tail", "terraform", "tsc", "uv", "uvx", "vercel", "wc", "wget", "yarn",
 ];
 
-/// Programs whose second word is a verb, and whose third word says what is run.
+/// Programs whose second word is a verb, and whose third word names the program that they run.
 const RUNNERS: [&str; 10] = ["bun", "cargo", "docker", "gh", "go", "kubectl", "npm", "pnpm", "uv", "yarn"];
 
 /// A statement that forbids its command.
 static FORBIDS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?i)\b(never|not|don't|avoid|forbidden|without|instead of|unless)\b").ok());
 
-/// What is done if a condition holds: behind it, or before it with a code span.
+/// Condition with an action, which stands after it, or before it with a code span.
 static ACTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?i)^\W*(?:if|when|whenever|in case|once|after|as soon as)\b[^,:]*[,:]\s*(?:then\s+)?(\w+)|^\W*(\w+)\b[^`]*`[^`]+`.*\b(?:if|when|whenever|in case)\b").ok()
 });
 
-/// Actions that end the work: all that comes later depends on such a condition.
+/// Actions that end the work: all later steps depend on such a condition.
 const ENDS: [&str; 10] = ["abort", "cancel", "end", "exit", "fail", "halt", "quit", "refuse", "reject", "stop"];
 
-/// Whether a condition says what is done if it holds, and not only what later work depends on.
+/// True if a condition has an action of its own, and is not only a condition for later work.
 pub(crate) fn has_action(text: &str) -> bool {
     let (Some(action), Some(forbids)) = (ACTION.as_ref(), FORBIDS.as_ref()) else { return false };
     let verb = action.captures(text).and_then(|found| found.get(1).or(found.get(2)));
@@ -51,7 +51,7 @@ pub(crate) fn has_action(text: &str) -> bool {
 /// A code span, or the target of a link.
 static SPANS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"`+([^`]+)`+|\]\(([^)\s]+)\)").ok());
 
-/// A comment of shell text that says when or whether the lines below it, or the line before it, are run.
+/// Comment of shell text that says when or if the lines below it, or the line before it, are run.
 static CHOICE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?im)(?:^|\s)#+\W*(?:bad|wrong|incorrect|good|correct|better|never|don't|do not|avoid|not recommended|instead|or|alternatively|option|alternative|otherwise|if|when|unless|for|only|preferred|too|macos|mac|osx|linux|ubuntu|debian|fedora|windows|wsl|example|usage|e\.g\.)\b|#.*(?:❌|✗)|#.*\bDO NOT\b|#.*\bNEVER\b|#.*\bnot recommended\b|#.*\b(?:if (?:needed|necessary|desired|required|applicable|available)|optional(?:ly)?)\b").ok()
 });
@@ -61,23 +61,23 @@ static MENTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?i)(?:e\.g\.|i\.e\.|for example|for instance|such as|like|same as|equivalent to|or)[,: (]*$").ok()
 });
 
-/// What only `bash` understands.
+/// Syntax that only `bash` understands.
 static BASHISM: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"\[\[ |<\(|(?m:^|[;&] *)source |\$\{\w+(?:\[|//|\^|,)|=\(|<<<|&>|\|&|\bpushd\b|\bmapfile\b|\{\w+(?:,\w+)+\}|\bset -o pipefail|-euo pipefail").ok()
 });
 
-/// Whether only `bash` understands a text.
+/// True if only `bash` understands a text.
 pub(super) fn needs_bash(text: &str) -> bool {
     BASHISM.as_ref().is_some_and(|pattern| pattern.is_match(text))
 }
 
-/// Most bytes of a statement in which commands are looked for.
+/// Maximum length of a statement that is searched for commands, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// The commands in a statement.
+/// Commands in a statement; `None` if there are none.
 ///
 /// # Errors
-/// Why they are not for running.
+/// The reason why they are not for running.
 pub(super) fn lines(skill: &Skill, statement: &Statement) -> Result<Option<Found>, &'static str> {
     if statement.text.len() > MAX_BYTES {
         return Ok(None);
@@ -110,7 +110,7 @@ fn of_block(skill: &Skill, text: &str, language: &str) -> Result<Option<Found>, 
     Ok(Some(Found { text, is_bash: matches!(language, "bash" | "zsh") }))
 }
 
-/// Whether a text calls one program below several comments, with other arguments each time.
+/// True if a text calls one program below several comments, with other arguments each time.
 fn shows_ways(text: &str) -> bool {
     let (mut seen, mut is_below_comment) = (Vec::new(), false);
     for line in text.lines().map(str::trim) {
@@ -133,7 +133,7 @@ fn shows_ways(text: &str) -> bool {
     false
 }
 
-/// The lines that were typed after `$ `, those that continue them included; the others are output.
+/// Lines that were typed after `$ `, with the lines that continue them; the others are output.
 fn prompts(text: &str) -> String {
     let mut typed = Vec::new();
     let mut continues = false;
@@ -148,7 +148,7 @@ fn prompts(text: &str) -> String {
     typed.join("\n")
 }
 
-/// Code spans that are commands, and else the scripts that a text names. A text that forbids something has none.
+/// Commands in code spans, otherwise the scripts that a text names. A text that forbids something has none.
 fn of_prose(skill: &Skill, text: &str) -> Result<Option<Found>, &'static str> {
     let (Some(forbids), Some(spans), Some(mention)) = (FORBIDS.as_ref(), SPANS.as_ref(), MENTION.as_ref()) else {
         return Ok(None);
@@ -175,7 +175,7 @@ fn of_prose(skill: &Skill, text: &str) -> Result<Option<Found>, &'static str> {
     }
     let mut unique: Vec<String> = Vec::new();
     for (at, command) in commands.iter().enumerate() {
-        // A script that is only named, beside the command that calls it.
+        // A script that is only named, next to the command that calls it.
         let path = command.rsplit(' ').next().unwrap_or_default();
         let is_named =
             |other: &String| skill.file(path).is_some() && other.len() > command.len() && other.contains(path);
@@ -187,13 +187,13 @@ fn of_prose(skill: &Skill, text: &str) -> Result<Option<Found>, &'static str> {
     Ok((!unique.is_empty()).then(|| Found { text: unique.join("\n"), is_bash: false }))
 }
 
-/// A code span as a command: a script of the skill, or a known program with at least one argument.
+/// Command in a code span: a script of the skill, or a known program with at least one argument.
 fn command(skill: &Skill, span: &str) -> Option<String> {
     script(skill, span)
         .or_else(|| (span.split_whitespace().count() > 1 && starts_a_command(skill, span)).then(|| span.to_owned()))
 }
 
-/// The command that runs the script at `path`.
+/// Command that runs the script at `path`.
 fn script(skill: &Skill, path: &str) -> Option<String> {
     let plain = path.strip_prefix("./").unwrap_or(path);
     let interpreter = skill.file(plain)?.interpreter()?;

@@ -1,24 +1,24 @@
-//! Where each character of shell text is: plain, in quotes, in a comment, in a here-document.
+//! Place of each character of shell text: plain, in quotes, in a comment, in a here-document.
 
-/// Where a character of shell text is.
+/// Place of a character in shell text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Plain text, in which the shell divides words.
+    /// Plain text, which the shell divides into words.
     Plain,
-    /// Between `"`, where the shell still replaces variables.
+    /// Between `"`: the shell still replaces variables.
     Double,
-    /// Between `'`, where every character stands for itself.
+    /// Between `'`: every character stands for itself.
     Single,
-    /// Behind `#`, up to the end of the line.
+    /// After `#`, up to the end of the line.
     Comment,
     /// In a here-document in which the shell replaces variables.
     Here,
-    /// In a here-document that stays as it is.
+    /// In a here-document in which the shell replaces nothing.
     RawHere,
 }
 
 impl Place {
-    /// The quote that is open there.
+    /// Quote that is open at this place.
     pub(crate) fn quote(self) -> Option<char> {
         match self {
             Self::Plain | Self::Comment => None,
@@ -37,7 +37,7 @@ pub(crate) fn places(text: &str) -> Vec<Place> {
     scan.found
 }
 
-/// What is open around a character.
+/// Construct that is open around a character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Open {
     Paren,
@@ -106,7 +106,7 @@ impl<'t> Scan<'t> {
         self.found.resize(self.found.len() + bytes, place);
     }
 
-    /// `<<END`, `<<-END`, `<<'END'`, `<<\END`; `<<<` begins no document.
+    /// Notes a here-document: `<<END`, `<<-END`, `<<'END'`, `<<\END`; `<<<` begins none.
     fn document(&mut self, rest: &'t str) {
         let marks = rest.bytes().take_while(|byte| *byte == b'<').count();
         if marks == 2 {
@@ -123,7 +123,7 @@ impl<'t> Scan<'t> {
         self.put(Place::Plain, marks);
     }
 
-    /// The line break and the documents after it.
+    /// Scans the line break and the documents after it.
     fn documents(&mut self) {
         let place = self.place();
         self.put(place, 1);
@@ -146,7 +146,7 @@ impl<'t> Scan<'t> {
 mod tests {
     use super::*;
 
-    /// The place of the first occurrence of a part.
+    /// Place of the first occurrence of a part.
     fn place_of(text: &str, part: &str) -> Place {
         places(text)[text.find(part).expect("the part is in the text")]
     }

@@ -1,4 +1,4 @@
-//! What a command leaves for the commands after it in the same shell: variables, and another directory.
+//! Effects of a command on later commands in the same shell: variables, and another directory.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -9,11 +9,11 @@ use super::{find, words};
 use crate::skill::Skill;
 use crate::statement::Statement;
 
-/// `cd` or a like word where a command begins, outside of a subshell.
+/// `cd` or a similar word at the start of a command, outside of a subshell.
 static MOVES: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?m)(?:^[ \t]*|(?:&&|;)[ \t]*)(?:cd|pushd|source|\.)[ \t]+\S").ok());
 
-/// A line that only gives a value to a variable.
+/// Line that only assigns a variable.
 static SETS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r#"^\s*(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=(?:"[^"]*"|'[^']*'|\$\(.*\)|[^\s"'$]*|\$\{?\w+\}?)*\s*(?:#.*)?$"#,
@@ -24,20 +24,20 @@ static SETS: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// A variable that a text reads.
 static READS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)").ok());
 
-/// What a command leaves in its shell, and what it takes from it.
+/// Effects of a command on its shell, and the variables that it needs from it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Session {
-    /// The variables that it sets.
+    /// Variables that the command sets.
     pub(crate) sets: BTreeSet<String>,
-    /// The variables that it reads before it sets them itself.
+    /// Variables that the command reads before it sets them itself.
     pub(crate) reads: BTreeSet<String>,
-    /// The commands after it run in another directory.
+    /// True if the commands after it run in another directory.
     pub(crate) moves: bool,
-    /// It does nothing but that.
+    /// True if it does nothing but set variables or change the directory.
     pub(crate) is_only_setting: bool,
 }
 
-/// What the command of a statement leaves and takes.
+/// Effects and needs of the command of a statement.
 pub(crate) fn session(skill: &Skill, statement: &Statement) -> Session {
     let Ok(Some(found)) = find::lines(skill, statement) else { return Session::default() };
     let sets: BTreeSet<String> = words::assigned(&found.text).into_iter().map(str::to_owned).collect();

@@ -19,7 +19,7 @@ fn commands(text: &str) -> Vec<Option<String>> {
     texts.map(|command| command.map(|command| command.text)).collect()
 }
 
-/// L-89: a script is called as the skill calls it; only its path is that of the app.
+/// L-89: a script is called as the skill calls it; only its path is replaced by that in the app.
 #[test]
 fn scripts_are_called_and_not_rewritten() {
     let text = "Run `python3 scripts/total.py --all`.\n\n- Use [this](scripts/total.py)\n- bin/tool does it.\n- Read data/rates.csv\n";
@@ -34,7 +34,7 @@ fn scripts_are_called_and_not_rewritten() {
     );
 }
 
-/// 1.6: commands in code blocks are commands, whatever else a block is is not.
+/// 1.6: commands in code blocks are commands; other content of a block is not.
 #[test]
 fn code_blocks_for_a_shell_are_commands() {
     let text = "```bash\ngit log -1\n```\n\n```console\n$ ls \\\n  data\nrates.csv\n```\n\n```json\n{}\n```\n\n```\nscripts/total.py\n```\n\n```\nsome text\n```\n\n```sh\n# nothing\n```\n";
@@ -81,20 +81,21 @@ fn directories_of_a_skill_have_one_name() {
     assert_eq!(command.scripts, ["scripts/total.py"]);
 }
 
-/// In a block of a mebibyte no command is looked for: each of its words would be looked up in all of it.
+/// A block of a mebibyte is not searched for commands: each of its words would be looked up in all of it.
 #[test]
 fn long_blocks_are_no_commands() {
     let skill = skill(&format!("```sh\necho{}\n```\n", " $FOO".repeat(200_000)));
     assert_eq!(of_statement(&skill, &skill.statements[0], &Values::new()), Ok(None));
 }
 
-/// The command of the first statement, or why it cannot be run.
+/// Command of the first statement, or the reason why it cannot be run.
 fn first(text: &str) -> Result<Option<Command>, &'static str> {
     let skill = skill(text);
     of_statement(&skill, &skill.statements[0], &Values::new())
 }
 
-/// L-89: a script is the skill's wherever its author had it: in a folder of skills, or below a placeholder for the skill's folder.
+/// L-89: a script of the skill is found in every place in which its author had it: in a folder of skills, or below a
+/// placeholder for the skill's folder.
 #[test]
 fn scripts_are_found_wherever_the_author_had_them() {
     let text = "---\nname: audit\n---\n- `python3 ~/.claude/skills/audit/scripts/total.py a`\n- `python3 /mnt/audit/scripts/total.py a`\n- `python3 \"<path-to-skill>/scripts/total.py\" a`\n- `python3 <skill-dir>/scripts/total.py a`\n- `python3 other/scripts/total.py a`\n";
@@ -103,7 +104,7 @@ fn scripts_are_found_wherever_the_author_had_them() {
     assert_eq!(commands(text), [own.clone(), own.clone(), own.clone(), own, other]);
 }
 
-/// L-89: what a usage line allows to leave out is left out without a value, and its words in capitals are parameters.
+/// L-89: optional parts of a usage line are left out without a value, and its words in capitals are parameters.
 #[test]
 fn options_of_usage_lines_may_be_left_out() {
     let found =
@@ -138,7 +139,7 @@ fn values_are_quoted_where_they_stand() {
     );
 }
 
-/// L-86, L-88: what cannot be run as it is written is refused with the reason, and never guessed.
+/// L-86, L-88: text that cannot be run as it is written is refused with the reason, and never guessed.
 #[test]
 fn text_that_is_not_for_running_is_refused() {
     let refused = |text: &str| first(text).expect_err(text);
@@ -166,7 +167,7 @@ fn a_script_that_is_only_named_is_not_called() {
     assert_eq!(commands(text), [Some("uv run \"$ETUDE_APP_DIR/scripts/total.py\" --all".to_owned())]);
 }
 
-/// What only `bash` understands is not given to another shell.
+/// Text that only `bash` understands is not given to another shell.
 #[test]
 fn text_for_bash_needs_bash() {
     let needs = |text: &str| first(text).ok().flatten().is_some_and(|found| found.needs_bash);
@@ -174,7 +175,8 @@ fn text_for_bash_needs_bash() {
     assert!(!needs("```sh\n[ -f a ] && cat a\n```"));
 }
 
-/// L-89: the alternatives of a usage line are one value, and not the words that a shell makes of them. Elsewhere they stay what they are.
+/// L-89: the alternatives of a usage line are one value, and not the words that a shell makes of them. Elsewhere they stay
+/// unchanged.
 #[test]
 fn alternatives_of_usage_lines_are_one_value() {
     let found =

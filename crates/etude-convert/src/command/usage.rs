@@ -1,4 +1,4 @@
-//! The notation of usage lines: `[--limit N]` may be left out, `{fast,slow}` is one of several, `...` is not a word of a command.
+//! Notation of usage lines: `[--limit N]` may be left out, `{fast,slow}` is one of several, `...` is not a word of a command.
 
 use std::sync::LazyLock;
 
@@ -26,26 +26,26 @@ static FLAG: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^--?[A-Za-z
 /// Words that stand for any number of options.
 const OPTIONS: [&str; 5] = ["flags", "options", "opts", "args", "arguments"];
 
-/// An option of a usage line.
+/// Optional part of a usage line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Optional {
     /// A value that may be left out: the words before it, and its name.
     Value(String, String),
-    /// Nothing that a parameter could give.
+    /// No value that a parameter could give.
     Nothing,
 }
 
 /// One of several words that a usage line lists.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Choice<'w> {
-    /// The option that it is the value of, if that is in the word as `--mode=`.
+    /// Option whose value it is, if the word has it as `--mode=`.
     pub(super) option: Option<&'w str>,
     pub(super) alternatives: Vec<String>,
-    /// To a shell it would be something else: `{a,b}` is two words.
+    /// True if a shell would read something else: `{a,b}` is two words.
     pub(super) is_ambiguous: bool,
 }
 
-/// Reads a whole word as a choice; `None`: it is something else.
+/// Reads a whole word as a choice; `None` if it is something else.
 pub(super) fn choice(word: &str) -> Option<Choice<'_>> {
     let found = CHOICE.as_ref()?.captures(word)?;
     let words = [2, 3, 4].into_iter().find_map(|group| found.get(group))?.as_str();
@@ -56,30 +56,30 @@ pub(super) fn choice(word: &str) -> Option<Choice<'_>> {
     })
 }
 
-/// The end of a choice between `|` that a text begins with: one word, and no pipe.
+/// End of a choice between `|` that a text begins with: one word, and not a pipe.
 pub(super) fn end_of_choice(text: &str) -> Option<usize> {
     let end = text.find(|c: char| c.is_whitespace() || ";&()".contains(c)).unwrap_or(text.len());
     choice(&text[..end]).is_some().then_some(end)
 }
 
-/// The name of an option such as `--mode`; `None`: the word is something else.
+/// Name of an option such as `--mode`; `None` if the word is something else.
 pub(super) fn flag(word: &str) -> Option<&str> {
     FLAG.as_ref()?.is_match(word).then(|| word.trim_start_matches('-'))
 }
 
-/// Whether a word stands for text that its author left out.
+/// True if a word stands for text that its author left out.
 pub(super) fn is_elision(word: &str) -> bool {
     matches!(word.trim_matches(['"', '\'']), "..." | "…")
 }
 
-/// Whether a word of a usage line stands for a value: `FILE`, `THREAD_ID`.
+/// True if a word of a usage line stands for a value: `FILE`, `THREAD_ID`.
 pub(super) fn is_placeholder(word: &str) -> bool {
     let is_part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     word.len() > 2 && word.starts_with(|c: char| c.is_ascii_uppercase()) && word.chars().all(is_part)
 }
 
-/// The end of an option that a text begins with: `[` and a letter, `-` or `<`, up to a `]` that ends its word. `[ -f x ]` and
-/// `[a-z]*` are no options.
+/// End of an option that a text begins with: `[` and a letter, `-` or `<`, up to a `]` that ends its word. `[ -f x ]` and
+/// `[a-z]*` are not options.
 pub(super) fn end_of_option(text: &str) -> Option<usize> {
     let inner = text.strip_prefix('[')?;
     let starts =
@@ -90,7 +90,7 @@ pub(super) fn end_of_option(text: &str) -> Option<usize> {
     (starts && inner[end..].starts_with(']') && ends_word).then_some(end + 2)
 }
 
-/// Reads a whole word as the notation of an option, such as `[--all]`; `None`: it is none.
+/// Reads a whole word as the notation of an option, such as `[--all]`; `None` if it is something else.
 pub(super) fn option(word: &str) -> Option<Optional> {
     if end_of_option(word) != Some(word.len()) {
         return None;
@@ -111,7 +111,7 @@ pub(super) fn option(word: &str) -> Option<Optional> {
     })
 }
 
-/// An option as shell text: it is left out if its parameter has no value.
+/// Shell text of an option: the option is left out if its parameter has no value.
 pub(super) fn replaced(option: &Optional, command: &mut Command) -> String {
     match option {
         Optional::Nothing => String::new(),

@@ -1,4 +1,4 @@
-//! The words of shell text: placeholders become parameters, files of the skill are named from the app's directory.
+//! Words of shell text: placeholders become parameters, and paths of the skill's files start at the app's directory.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -10,19 +10,19 @@ use super::usage;
 use super::{Command, Values};
 use crate::skill::Skill;
 
-/// The prefix of variables that have values of parameters, so that none has the name of a variable of the system.
+/// Prefix of variables with values of parameters, so that they do not collide with variables of the system.
 const PREFIX: &str = "INPUT_";
 
-/// The app's directory, in which the files of the skill are.
+/// Directory of the app, in which the files of the skill are.
 const APP: &str = "$ETUDE_APP_DIR";
 
-/// Variables that a shell or a user has anyway.
+/// Variables that every shell or user has.
 const KNOWN: [&str; 14] = [
     "HOME", "PATH", "PWD", "USER", "TMPDIR", "SHELL", "LANG", "OLDPWD", "HOSTNAME", "EDITOR", "IFS", "RANDOM",
     "SECONDS", "PIPESTATUS",
 ];
 
-/// Names of directories of a skill in other programs, and words that stand for them.
+/// Names of a skill's directory in other programs, and words that stand for it.
 static BASE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"\$\{?(?:CLAUDE_SKILL_DIR|CLAUDE_PLUGIN_ROOT|SKILL_DIR|SKILL_ROOT)\}?|\{(?:baseDir|SKILL_DIR|skill_dir)\}|<(?:(?:absolute-)?path[-_ ]to[-_ ](?:this[-_ ])?skill|skill[-_ ](?:dir|path|root))>",
@@ -52,10 +52,10 @@ static ASSIGNED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"\b([A-Za-z_][A-Za-z0-9_]*)\+?=|\bfor\s+([A-Za-z_][A-Za-z0-9_]*)|\bread\s+((?:-\w+\s+)*[A-Za-z_][A-Za-z0-9_ ]*)").ok()
 });
 
-/// The text with its placeholders and paths replaced; parameters and scripts are added to `command`.
+/// Replaces the placeholders and paths of a text; adds parameters and scripts to `command`.
 ///
 /// # Errors
-/// Why the text cannot be run.
+/// The reason why the text cannot be run.
 pub(super) fn replace(
     skill: &Skill,
     text: &str,
@@ -68,7 +68,7 @@ pub(super) fn replace(
     let words = Words { skill, text, values, assigned: &assigned, places: &places, is_usage };
     let mut out = String::new();
     let mut is_first = true;
-    // What the words before say of the command.
+    // Facts about the command from the words before.
     let mut before = Before::default();
     for piece in pieces {
         let part = &text[piece.start..piece.end];
@@ -111,24 +111,24 @@ pub(super) fn replace(
     Ok(out)
 }
 
-/// What comes before a word of a command.
+/// Facts from the words before a word of a command.
 #[derive(Debug, Clone, Copy, Default)]
 struct Before<'t> {
-    /// The name of the option right before it.
+    /// Name of the option right before it.
     flag: Option<&'t str>,
-    /// A script of the skill.
+    /// True if a script of the skill is before it.
     calls_script: bool,
 }
 
-/// The parameter for one of several words.
+/// Shell text of the parameter for one of several words.
 ///
 /// # Errors
-/// It is not the value of an option, so that it has no name.
+/// The word is not the value of an option, so that its parameter has no name.
 fn chosen(choice: usage::Choice<'_>, flag: Option<&str>, command: &mut Command) -> Result<String, &'static str> {
     let name = choice.option.map(|option| option.trim_start_matches('-')).or(flag).ok_or("it names alternatives")?;
     let variable = parameter(name, command);
     let all = command.choices.entry(parameter_name(name)).or_insert_with(|| choice.alternatives.clone());
-    // A parameter of several choices is any text.
+    // With several choices, any text is permitted.
     if *all != choice.alternatives {
         all.clear();
     }
@@ -136,24 +136,24 @@ fn chosen(choice: usage::Choice<'_>, flag: Option<&str>, command: &mut Command) 
     Ok(format!("{option}\"${variable}\""))
 }
 
-/// The variables to which a text gives values itself.
+/// Variables to which a text gives values itself.
 pub(super) fn assigned(text: &str) -> BTreeSet<&str> {
     let found = ASSIGNED.iter().flat_map(|pattern| pattern.captures_iter(text));
     let groups = found.flat_map(|found| [1, 2, 3].map(|group| found.get(group).map_or("", |group| group.as_str())));
     groups.flat_map(str::split_whitespace).filter(|name| !name.starts_with('-')).collect()
 }
 
-/// A word with its quotes, or what is between two words.
+/// Word with its quotes, or the text between two words.
 struct Piece {
     start: usize,
     end: usize,
     is_word: bool,
 }
 
-/// Words, with their quotes, and what is between them. Comments are no words.
+/// Words with their quotes, and the text between them. Comments are not words.
 fn pieces(text: &str, places: &[Place]) -> Vec<Piece> {
     let (mut found, mut start, mut is_word) = (Vec::new(), 0, false);
-    // The end of a placeholder or of an option with blanks inside of it.
+    // The end of a placeholder or option with blanks inside.
     let mut whole = 0;
     for (at, c) in text.char_indices() {
         let place = places.get(at).copied().unwrap_or(Place::Plain);
@@ -173,7 +173,7 @@ fn pieces(text: &str, places: &[Place]) -> Vec<Piece> {
     found
 }
 
-/// The end of `<input file>` or `[--limit N]` that begins here: one word, other than `< file` and `[ -f file ]`.
+/// End of `<input file>` or `[--limit N]` that begins here: one word, unlike `< file` and `[ -f file ]`.
 fn whole_until(text: &str, at: usize, is_in_word: bool) -> Option<usize> {
     let rest = &text[at..];
     if let Some(inner) = rest.strip_prefix('<').filter(|inner| inner.starts_with(|c: char| c.is_ascii_alphabetic())) {
@@ -189,34 +189,36 @@ fn whole_until(text: &str, at: usize, is_in_word: bool) -> Option<usize> {
     (!is_in_word).then(|| usage::end_of_option(rest)).flatten().map(|end| at + end)
 }
 
-/// What the words of a text are replaced with.
+/// Context for replacing the words of a text.
 struct Words<'a> {
     skill: &'a Skill,
     text: &'a str,
     values: &'a Values,
     assigned: &'a BTreeSet<&'a str>,
     places: &'a [Place],
-    /// It has options in brackets, so words in capitals are placeholders.
+    /// True if the text has options in brackets, so that words in capitals are placeholders.
     is_usage: bool,
 }
 
 impl Words<'_> {
-    /// The choice that a word is. A shell makes several words of `{a,b}`: a choice it is where a script of the skill is called, and in a
-    /// line with options in brackets.
+    /// Choice that a word is. A shell makes several words of `{a,b}`: it is a choice only if a script of the skill is called,
+    /// or in a line with options in brackets.
     fn choice(&self, piece: &Piece, before: &Before<'_>) -> Option<usage::Choice<'_>> {
         let is_plain = matches!(self.places.get(piece.start), Some(Place::Plain));
         let choice = usage::choice(&self.text[piece.start..piece.end]).filter(|_| is_plain)?;
         (!choice.is_ambiguous || self.is_usage || before.calls_script).then_some(choice)
     }
 
-    /// Whether a word names a script of the skill.
+    /// True if a word names a script of the skill.
     fn is_script(&self, word: &str) -> bool {
         let plain = word.trim_matches(['"', '\'']).trim_start_matches("./");
         self.path(plain).is_some_and(|path| self.skill.file(path).is_some_and(|file| file.interpreter().is_some()))
     }
 
+    /// Checks that a script which a word names is in the skill.
+    ///
     /// # Errors
-    /// The word names a script as one of the skill, which the skill does not have where a command finds it.
+    /// The skill does not have the script where a command finds it.
     fn is_there(&self, word: &str) -> Result<(), &'static str> {
         let plain = word.trim_matches(['"', '\'']).trim_start_matches("./");
         let has = |path: &str| self.skill.file(path).is_some();
@@ -255,7 +257,8 @@ impl Words<'_> {
         self.placeholders(piece, command)
     }
 
-    /// A word that names a file of the caller as an example, alone or as `--option=file`: a parameter with that file as default.
+    /// Parameter for a word that names a file of the caller as an example, alone or as `--option=file`. The file is its
+    /// default.
     fn example(&self, piece: &Piece, command: &mut Command) -> Option<String> {
         if matches!(self.places.get(piece.start), Some(Place::Here | Place::RawHere)) {
             return None;
@@ -270,7 +273,7 @@ impl Words<'_> {
         Some(format!("{option}\"${}\"", parameter(file, command)))
     }
 
-    /// The file or directory of the skill that a word names: by its path, or by one that ends with it and that names the skill
+    /// File or directory of the skill that a word names: by its path, or by a path that ends with it and that names the skill
     /// or a folder of skills.
     fn path<'w>(&self, word: &'w str) -> Option<&'w str> {
         let is_there =
@@ -295,7 +298,7 @@ impl Words<'_> {
         ends.into_iter().find(|(before, path)| names_skill(before) && is_there(path)).map(|(_, path)| path)
     }
 
-    /// Replaces placeholders, each as the quotes around it need it.
+    /// Replaces placeholders in the form that the quotes around them need.
     fn placeholders(&self, piece: &Piece, command: &mut Command) -> Result<String, &'static str> {
         let word = &self.text[piece.start..piece.end];
         let Some(pattern) = PLACEHOLDER.as_ref() else { return Ok(word.to_owned()) };
@@ -313,7 +316,7 @@ impl Words<'_> {
                 continue;
             }
             let place = self.places.get(piece.start + start).copied().unwrap_or(Place::Plain);
-            // In single quotes braces belong to another language, and `$` is only a character.
+            // In single quotes, braces belong to another language, and `$` is only a character.
             let is_text = matches!(place, Place::Single | Place::RawHere) && (is_braces || is_variable);
             if is_text || place == Place::Comment || is_variable && !is_parameter(name, self.assigned) {
                 continue;
@@ -341,7 +344,7 @@ fn name<'w>(found: &Captures<'w>) -> Option<&'w str> {
     (1..=BRACES).find_map(|group| found.get(group)).map(|group| group.as_str())
 }
 
-/// A variable in shell text, as the quotes around it need it.
+/// Variable in shell text, in the form that the quotes around it need.
 pub(crate) fn expansion(quote: Option<char>, variable: &str) -> String {
     match quote {
         None => format!("\"${variable}\""),
@@ -350,7 +353,7 @@ pub(crate) fn expansion(quote: Option<char>, variable: &str) -> String {
     }
 }
 
-/// A variable in shell text for a value that the shell divides into words, as it does with text that is put in as it is.
+/// Variable in shell text whose value the shell divides into words, as it does with text that is inserted as it is.
 pub(crate) fn divided(quote: Option<char>, variable: &str) -> String {
     match quote {
         None => format!("${{{variable}}}"),
@@ -358,7 +361,7 @@ pub(crate) fn divided(quote: Option<char>, variable: &str) -> String {
     }
 }
 
-/// Follows the quotes of shell text from its start.
+/// Places in shell text, followed from its start.
 pub(crate) struct Quotes {
     places: Vec<Place>,
 }
@@ -381,10 +384,10 @@ impl Quotes {
         text.char_indices().map(shown).collect()
     }
 
-    /// The quote that is open at a place where a variable is put in.
+    /// Quote that is open at a place where a variable is inserted.
     ///
     /// # Errors
-    /// Variables are not replaced there.
+    /// Variables are not replaced at this place.
     pub(crate) fn open_at(&self, at: usize) -> Result<Option<char>, &'static str> {
         match self.places.get(at) {
             Some(Place::RawHere) => Err("is in a here-document in which nothing is replaced"),
@@ -393,7 +396,7 @@ impl Quotes {
     }
 }
 
-/// Whether a variable stands for a value that the user gives: neither the system has it, nor the text, nor is it a secret.
+/// True if a variable stands for a value from the user: it is neither set by the system or the text, nor a secret.
 fn is_parameter(name: &str, assigned: &BTreeSet<&str>) -> bool {
     !assigned.contains(name) && !is_secret(name) && !KNOWN.contains(&name) && !name.starts_with("ETUDE_")
 }
@@ -404,7 +407,7 @@ fn is_secret(name: &str) -> bool {
         || name.split('_').any(|part| part == "KEY")
 }
 
-/// A parameter's name for `$ARGUMENTS`, `$1` or another placeholder: lower case, with `_` for other characters.
+/// Parameter name for `$ARGUMENTS`, `$1` or another placeholder: lower case, with `_` for other characters.
 pub(super) fn parameter_name(placeholder: &str) -> String {
     match placeholder {
         "ARGUMENTS" | "@" | "*" => "arguments".to_owned(),
@@ -416,7 +419,7 @@ pub(super) fn parameter_name(placeholder: &str) -> String {
     }
 }
 
-/// Adds the parameter for a placeholder; its variable.
+/// Adds the parameter for a placeholder; returns its variable.
 pub(super) fn parameter(placeholder: &str, command: &mut Command) -> String {
     let name = parameter_name(placeholder);
     let variable = format!("{PREFIX}{}", name.to_ascii_uppercase());

@@ -1,5 +1,5 @@
-//! Skill steps: what only an agent can do. Each follows a skill of its own, which has the statements of the step and nothing else of
-//! the path (L-88).
+//! Skill steps: work that only an agent can do. Each step follows a skill of its own, which has the statements of the step
+//! and nothing else of the path (L-88).
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ impl Pipeline<'_> {
         json!({"name": name, "type": "skill", "skill": skill, "request": request})
     }
 
-    /// A name that no skill of the app has. It ends with a number, so that no other pipeline makes the same one.
+    /// Skill name that the app does not use. It ends with a number, so that no other pipeline makes the same one.
     fn free_skill(&mut self) -> String {
         loop {
             self.skills += 1;
@@ -36,7 +36,8 @@ impl Pipeline<'_> {
         }
     }
 
-    /// The `SKILL.md`: the statements as they are, with the tools of the skill. No agent finds it by itself.
+    /// Text of `SKILL.md`: the statements as they are, with the tools of the skill. Agents do not activate the skill by
+    /// themselves.
     fn skill(&self, name: &str, statements: &[&Statement], rules: &[&Statement]) -> String {
         let source = self.source.skill;
         let ids: Vec<String> = statements.iter().map(|statement| statement.id.to_string()).collect();

@@ -31,7 +31,7 @@ impl Pipeline<'_> {
             false if !input.is_empty() => format!("exec </dev/null && cd \"$ETUDE_CALLER_DIR\" && {}", command.text),
             false => format!("cd \"$ETUDE_CALLER_DIR\" && {}", command.text),
         };
-        // A value that is no object with `output` becomes one.
+        // Wrap a value that is not an object with `output` into one.
         let line = match (stdout, line.contains('\n')) {
             (Stdout::Json, true) => format!("printf '{{\"output\": '\n{line}\nprintf '}}'"),
             (Stdout::Json, false) => format!("printf '{{\"output\": ' && {line} && printf '}}'"),
@@ -50,12 +50,13 @@ impl Pipeline<'_> {
     }
 }
 
-/// Whether no command can follow on the same line: it may have a comment, or ends in a sign after which `&&` is an error.
+/// True if no command can follow on the same line: the text may have a comment, or ends in a sign after which `&&` is an
+/// error.
 fn ends_its_line(text: &str) -> bool {
     text.contains('#') || text.trim_end().ends_with([';', '&'])
 }
 
-/// What the sources of the scripts suggest: the protocol if one reads stdin and names `output`, JSON if one writes JSON.
+/// Rule that the source of the script suggests: the protocol if it reads stdin and names `output`, JSON if it writes JSON.
 fn suggested(skill: &Skill, command: &Command) -> Stdout {
     let [script] = command.scripts.as_slice() else { return Stdout::Text };
     let Some(text) = skill.file(script).and_then(|file| file.text.as_deref()) else { return Stdout::Text };

@@ -1,4 +1,4 @@
-//! From the steps of a draft to what each step is made from.
+//! Parts of a draft: the content from which each step is made.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,15 +9,15 @@ use crate::draft::{Draft, DraftStep, Names, RESERVED};
 use crate::label::Label;
 use crate::statement::{Form, Statement};
 
-/// What a step is made from.
+/// Content from which a step is made.
 pub(super) enum Part<'a> {
     /// Commands that one shell runs.
     Code {
         statements: Vec<&'a Statement>,
         command: Command,
-        /// The step that asks whether they are run; without one they are run each time.
+        /// The step that asks if the commands are run; `None` if they are run each time.
         when: Option<String>,
-        /// It does all that its statements say.
+        /// True if the step does all that its statements say.
         is_all: bool,
     },
     /// A question to a model.
@@ -26,12 +26,12 @@ pub(super) enum Part<'a> {
     Agent { statements: Vec<&'a Statement> },
     /// A rule or condition on which the later steps depend.
     Guard { statement: &'a Statement },
-    /// A condition on which the command of a statement depends.
+    /// A condition for the command of a statement.
     When { text: &'a str, statement: &'a Statement },
 }
 
 impl Part<'_> {
-    /// The ids of its statements.
+    /// Ids of the statements.
     pub(super) fn ids(&self) -> Vec<u32> {
         match self {
             Self::Code { statements, .. } | Self::Agent { statements } => {
@@ -44,14 +44,14 @@ impl Part<'_> {
     }
 }
 
-/// The steps of a draft as they are found.
+/// Parts of a draft under construction.
 pub(super) struct Parts<'a> {
     source: Source<'a>,
     draft: &'a Draft,
     values: Values,
     names: Names,
     found: Vec<(String, Part<'a>)>,
-    /// What the commands so far leave in their shell, and the position of the step that runs them.
+    /// For each command so far: the position of the step that runs it, the id of its statement, and its effects on the shell.
     sessions: Vec<(usize, u32, Session)>,
     /// The statement that first sets each variable of the skill.
     sets: BTreeMap<String, u32>,
@@ -59,10 +59,10 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// What each step of a draft is made from, with its name.
+    /// Parts of the steps of a draft, with their names.
     ///
     /// # Errors
-    /// Why the draft cannot be a pipeline, as sentences for a model.
+    /// The reasons why the draft cannot be a pipeline, as sentences for a model.
     pub(super) fn of(source: Source<'a>, draft: &'a Draft) -> Result<Vec<(String, Part<'a>)>, Vec<String>> {
         let mut names = Names::new(&RESERVED);
         draft.steps.iter().for_each(|step| names.take(&step.name));
@@ -123,7 +123,7 @@ impl<'a> Parts<'a> {
             (Ok(None), _) if !is_prose => {
                 return Err(format!("statement {id} is neither a command nor a judgement"));
             }
-            // What is done under a condition is not what later steps depend on.
+            // Later steps do not depend on a condition with an action of its own.
             (Ok(None), Label::Condition) if command::has_action(&statement.text) => self.hand_over(name, statement),
             (Ok(None), Label::Rule | Label::Condition) => self.push(name, Part::Guard { statement }),
             (Ok(None), _) => self.hand_over(name, statement),
@@ -143,7 +143,7 @@ impl<'a> Parts<'a> {
         self.found.push((name.to_owned(), part));
     }
 
-    /// The command of a statement, and the text that says when it is run.
+    /// Command of a statement, and the text with its condition.
     fn command(&self, statement: &'a Statement) -> Result<Option<(Command, Option<&'a str>)>, &'static str> {
         let Some(command) = command::of_statement(self.source.skill, statement, &self.values)? else {
             return Ok(None);
@@ -151,7 +151,7 @@ impl<'a> Parts<'a> {
         Ok(Some((command, command::condition(self.source.skill, statement)?)))
     }
 
-    /// Adds a command: as a step of its own, or to the commands before it that leave something for it in their shell.
+    /// Adds a command: as a step of its own, or to earlier commands whose effects on the shell it needs.
     fn run(
         &mut self,
         name: &str,
@@ -203,7 +203,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// A step that only sets variables, or only changes the directory, does nothing.
+    /// Refuses steps that only set variables or only change the directory, because they do nothing.
     fn refuse_settings(&mut self) {
         let does_nothing = |at: usize| {
             let mut own = self.sessions.iter().filter(|(of, _, _)| *of == at).peekable();

@@ -37,7 +37,7 @@ impl Pipeline<'_> {
         json!({"name": name, "type": "llm", "prompt": prompt, "schema": schema, "validate": validator})
     }
 
-    /// Whether a rule or condition holds.
+    /// Step that asks if a rule or condition holds.
     pub(super) fn question(
         &mut self,
         name: &str,
@@ -70,12 +70,12 @@ impl Pipeline<'_> {
     }
 }
 
-/// A text of the skill in a template: what looks like a reference stays text.
+/// Text of the skill in a template: anything that looks like a reference stays text.
 fn literal(text: &str) -> String {
     text.replace("{{", r"\{{")
 }
 
-/// The schema of a decision. Words in code spans are its alternatives, if there are at least two.
+/// Schema of a decision. Words in code spans are its alternatives, if there are at least two.
 fn decision(statement: &Statement) -> Value {
     let found = WORD
         .as_ref()
@@ -91,7 +91,7 @@ fn decision(statement: &Statement) -> Value {
     })
 }
 
-/// A schema that all of these values fit.
+/// Schema that all of these values fit.
 fn inferred(values: &[&Value]) -> Value {
     let types: BTreeSet<&str> = values.iter().copied().map(type_of).collect();
     let types: Vec<&str> = types.into_iter().collect();
@@ -123,7 +123,7 @@ fn inferred(values: &[&Value]) -> Value {
     }
 }
 
-/// The validator of a completion: no text in it is blank, and no text only repeats another one.
+/// Validator of a completion: it refuses blank texts and repeated texts.
 fn validator(name: &str, statement: &Statement, outputs: &[&Value]) -> String {
     let may_be_blank = outputs.iter().any(|output| has_blank(output));
     let may_repeat = outputs.iter().any(|output| repeats(output));
@@ -137,7 +137,7 @@ fn validator(name: &str, statement: &Statement, outputs: &[&Value]) -> String {
             "    long = [text.strip().lower() for text in found if len(text) > 20]\n    if len(long) != len(set(long)):\n        errors.append(\"a text only repeats another one\")\n",
         );
     }
-    // Cases with blank and repeated texts leave one thing to check.
+    // Cases with blank and repeated texts leave one check.
     if checks.is_empty() {
         checks.push_str("    if any(\"\\ufffd\" in text for text in found):\n        errors.append(\"a text has characters that could not be decoded\")\n");
     }
@@ -173,7 +173,7 @@ print(json.dumps({"valid": not errors, "errors": errors}))
 sys.exit(1 if errors else 0)
 "#;
 
-/// All texts in a value, those of arrays and objects included, without the keys.
+/// All texts in a value, also in arrays and objects, without the keys.
 fn texts(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],

@@ -1,4 +1,5 @@
-//! Which rules a model is asked to keep in a judgement or as an agent: those of its section, and those of sections that only have rules.
+//! Selection of the rules that a model is asked to keep in a judgement or as an agent: those of its section, and those of
+//! sections that only have rules.
 
 use std::collections::BTreeSet;
 
@@ -6,18 +7,18 @@ use super::Source;
 use crate::label::Label;
 use crate::statement::{Form, Statement};
 
-/// The rules and conditions that are no steps of their own.
+/// Rules and conditions that are not steps of their own.
 pub(super) struct Rules<'a> {
     source: Source<'a>,
     rules: Vec<&'a Statement>,
-    /// The level of the headings that divide the skill: the outermost one with several.
+    /// Level of the headings that divide the skill: the outermost one with several headings.
     level: u8,
-    /// The sections with a part of a path.
+    /// Sections with a part of a path, by the id of their heading.
     busy: BTreeSet<u32>,
 }
 
 impl<'a> Rules<'a> {
-    /// The rules but for those that are steps.
+    /// Collects the rules that are not steps.
     pub(super) fn new(source: Source<'a>, stated: &BTreeSet<u32>) -> Self {
         let statements = &source.skill.statements;
         let label = |statement: &Statement| source.labels.get(&statement.id).copied();
@@ -35,7 +36,7 @@ impl<'a> Rules<'a> {
         rules
     }
 
-    /// The rules for statements that a model follows.
+    /// Rules for statements that a model follows.
     pub(super) fn of(&self, statements: &[&Statement]) -> Vec<&'a Statement> {
         let own: BTreeSet<u32> = statements.iter().map(|statement| self.section(statement)).collect();
         let applies = |rule: &&Statement| {
@@ -45,7 +46,7 @@ impl<'a> Rules<'a> {
         self.rules.iter().copied().filter(applies).collect()
     }
 
-    /// The heading of the section of a statement; 0 before the first one.
+    /// Id of the heading of a statement's section; 0 before the first heading.
     fn section(&self, statement: &Statement) -> u32 {
         let above = self.source.skill.statements.iter().take_while(|other| other.id <= statement.id);
         let divides = |s: &&Statement| matches!(s.form, Form::Heading { level } if level <= self.level);

@@ -101,7 +101,7 @@ fn rules_are_required_of_later_steps() {
     );
 }
 
-/// L-88: what cannot be a step is refused with its reason.
+/// L-88: a statement that cannot be a step is refused with its reason.
 #[test]
 fn drafts_that_cannot_be_pipelines_are_refused() {
     assert_eq!(
@@ -136,7 +136,7 @@ fn cases_give_forms_and_types() {
     );
 }
 
-/// The pipeline of all statements with these labels, in the order of the text.
+/// Pipeline of the statements with these ids, in the order of the text.
 fn made(text: &str, words: &[Label], ids: &[u32]) -> Result<Compiled, Vec<String>> {
     let skill = Skill::read(text, Vec::new()).expect("a skill");
     let labels: Labels = words.iter().copied().zip(1..).map(|(label, id)| (id, label)).collect();
@@ -158,7 +158,7 @@ fn commands_with_a_condition_ask_for_it() {
     assert_eq!((compiled.enforced, compiled.asked), (BTreeMap::from([(1, "s1".to_owned())]), BTreeMap::new()));
 }
 
-/// L-87, L-88: what is done under a condition by no known command is work for an agent, and later steps do not depend on it.
+/// L-87, L-88: an action under a condition without a known command is work for an agent, and later steps do not depend on it.
 #[test]
 fn an_action_under_a_condition_is_no_guard() {
     let words = [Label::MainPath, Label::Condition, Label::MainPath];
@@ -180,7 +180,7 @@ fn an_action_under_a_condition_is_no_guard() {
     }
 }
 
-/// L-87: the sentence or heading above a code block says when it is run, and whether it is for running.
+/// L-87: the sentence or heading above a code block states its condition, and may say that it is not for running.
 #[test]
 fn code_blocks_are_read_with_what_is_above_them() {
     let block = "```sh\ngit push\n```\n";
@@ -219,7 +219,7 @@ fn commands_of_one_shell_are_one_step() {
     assert!(faults(text, &words, &[2]).contains("statement 2 needs the variable `ROOT`, which statement 1 sets"));
 }
 
-/// L-87: a judgement with a command runs it, and asks about its output: the command alone does not do what it says.
+/// L-87: a judgement with a command runs it, and asks about its output: the command alone does not fulfil the statement.
 #[test]
 fn a_judgement_with_a_command_is_asked() {
     let compiled = made("Review the output of `git diff --stat`.\n", &[Label::Judgement], &[1]).expect("a pipeline");
@@ -259,7 +259,7 @@ fn optional_parameters_have_a_default() {
     assert!(compiled.required.is_empty());
 }
 
-/// L-89: a parameter that is one of several words says which.
+/// L-89: a parameter that is one of several words lists these words.
 #[test]
 fn a_choice_is_declared_with_its_words() {
     let text = "Run `git log --format {short,full} [--limit N]`.\n";
@@ -270,7 +270,7 @@ fn a_choice_is_declared_with_its_words() {
     assert!(compiled.required.contains("format") && !compiled.required.contains("limit"));
 }
 
-/// A path that is partly for an agent.
+/// Path with work for an agent.
 const NOTES: &str = "---\nname: notes\nallowed-tools: Read, Edit\n---\n# Notes\n\n1. Run `git log --oneline`.\n2. Write the {{notes}}.\n3. Add them to the log.\n4. Decide whether they are done.\n5. Send them.\n\nNever name a person.\n";
 
 /// The labels of [`NOTES`].
@@ -284,7 +284,7 @@ const OF_NOTES: [Label; 7] = [
     Label::Rule,
 ];
 
-/// L-88, L-87: what has no command becomes a step for an agent, which follows these statements and the rules for them with the tools of
+/// L-88, L-87: statements without a command become a step for an agent, which follows them and their rules with the tools of
 /// the skill.
 #[test]
 fn work_without_a_command_is_for_an_agent() {
@@ -318,7 +318,7 @@ Keep these rules:
     assert_eq!((compiled.questions.len(), compiled.ends_with_judgement), (3, false));
 }
 
-/// L-88: an agent alone is what the skill is already; and no skill of the app is replaced.
+/// L-88: an agent alone is refused, because it is the skill itself; and no skill of the app is replaced.
 #[test]
 fn an_agent_alone_is_no_pipeline() {
     assert_eq!(
@@ -335,7 +335,7 @@ fn an_agent_alone_is_no_pipeline() {
     }
 }
 
-/// L-89: a file of the caller that an option names is a parameter, wherever the skill names it; without a value it is that file.
+/// L-89: a file of the caller that an option names is a parameter, wherever the skill names it; its default is that file.
 #[test]
 fn files_of_the_caller_are_defaults() {
     let text = "Run `pandoc notes.md --output report.pdf`.\n\nRun `ls -l report.pdf`.\n";
@@ -348,7 +348,7 @@ fn files_of_the_caller_are_defaults() {
     assert!(compiled.required.is_empty());
 }
 
-/// L-85: a comment behind a command does not hide the end of the JSON around its output.
+/// L-85: a comment after a command does not hide the end of the JSON around its output.
 #[test]
 fn a_comment_hides_no_end() {
     const BODY: &str = "1. Do it:\n\n```bash\npython3 scripts/total.py  # the total\n```\n";

@@ -1,4 +1,4 @@
-//! Workflows in the form of GitHub Actions: each job is a pipeline of its `run` steps, and several jobs are one pipeline that
+//! Workflows in the form of GitHub Actions: each job is a pipeline of its `run` steps. Several jobs are one pipeline that
 //! runs them in the order of `needs`.
 
 mod inputs;
@@ -20,7 +20,7 @@ static EXPRESSION: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{\
 
 const ROOT: [&str; 6] = ["name", "run-name", "on", "env", "jobs", "permissions"];
 
-/// Fields of a workflow that decide what its steps do.
+/// Fields of a workflow that decide about the meaning of its steps.
 const GUARDS: [&str; 1] = ["defaults"];
 
 /// Variables that GitHub's runner sets.
@@ -30,20 +30,20 @@ const RUNNER: Provider =
 /// Fields of a job that do not change what its commands do on another machine.
 const JOB: [&str; 7] = ["name", "runs-on", "steps", "needs", "env", "permissions", "timeout-minutes"];
 
-/// Fields of a step that has a counterpart.
+/// Fields of a step that have a counterpart.
 const STEP_FIELDS: [&str; 7] = ["name", "id", "run", "env", "shell", "working-directory", "timeout-minutes"];
 
 struct Workflow<'d> {
     document: &'d Document,
-    /// Its inputs as parameters.
+    /// Inputs as parameters.
     inputs: Map<String, Value>,
     env: Variables,
 }
 
-/// What the steps of a job have in common.
+/// Settings that the steps of a job share.
 struct Job {
     env: Variables,
-    /// The runner has Windows, where the default shell is PowerShell.
+    /// True if the runner has Windows, where the default shell is PowerShell.
     is_windows: bool,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
         let title = root.get("name").and_then(text_of).unwrap_or_else(|| stem(path).to_owned());
         let jobs = jobs(imported, &document, root);
         let mut made: Vec<(String, String)> = Vec::new();
-        // The jobs that were imported whole.
+        // Jobs that were imported whole.
         let mut known = BTreeSet::new();
         for (key, job) in sorted(imported, &document, jobs) {
             let id = key.as_text().unwrap_or_default();
@@ -97,7 +97,7 @@ pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
     });
 }
 
-/// The jobs of a workflow. That there are none is a finding.
+/// Jobs of a workflow. Their absence is a finding.
 fn jobs<'n, 's>(imported: &mut Imported, document: &Document, root: &'n Entries<'s>) -> &'n [(Node<'s>, Node<'s>)] {
     let Some((key, node)) = root.entry("jobs") else {
         imported.find(document.file.path(), 1, "the workflow", "it has no `jobs`");
@@ -112,10 +112,10 @@ fn jobs<'n, 's>(imported: &mut Imported, document: &Document, root: &'n Entries<
     &[]
 }
 
-/// The pipeline that runs those of the jobs, with its input.
+/// Pipeline that runs the pipelines of the jobs, with their input.
 ///
 /// # Errors
-/// It has too many bytes: the reason.
+/// The pipeline would have too many bytes: the reason.
 fn together(mut all: Building, made: &[(String, String)]) -> Result<Building, String> {
     let input: Map<String, Value> =
         all.input.keys().map(|name| (name.clone(), json!(format!("{{{{input.{name}}}}}")))).collect();
@@ -140,7 +140,7 @@ fn needs(job: &Node<'_>) -> Vec<String> {
     }
 }
 
-/// The jobs in the order of `needs`. Those that need each other are findings.
+/// Jobs in the order of `needs`. Jobs that need each other are findings.
 fn sorted<'n, 's>(
     imported: &mut Imported,
     document: &Document,
@@ -148,7 +148,7 @@ fn sorted<'n, 's>(
 ) -> Vec<&'n (Node<'s>, Node<'s>)> {
     let ids: BTreeSet<&str> = jobs.iter().filter_map(|(key, _)| key.as_text()).collect();
     let dependent = |(key, job): &(Node<'_>, Node<'_>)| {
-        // A job that is not there is a finding of its own.
+        // A missing job is a finding of its own.
         let needs = needs(job).into_iter().filter(|name| ids.contains(name.as_str())).collect();
         Dependent { names: key.as_text().map(str::to_owned).into_iter().collect(), needs }
     };
@@ -161,7 +161,7 @@ fn sorted<'n, 's>(
 }
 
 impl Workflow<'_> {
-    /// The inputs of manual and reusable workflows; other triggers are findings.
+    /// Reads the inputs of manual and reusable workflows; other triggers are findings.
     fn triggers(&mut self, imported: &mut Imported, root: &Entries<'_>) {
         let Some((key, on)) = root.entry("on") else { return };
         let path = self.document.file.path();
@@ -192,7 +192,8 @@ impl Workflow<'_> {
         }
     }
 
-    /// Adds the variables of a workflow or a job to those that are there. What has no counterpart is a finding, and is dropped.
+    /// Variables `known`, with those of a workflow or a job added. A variable without a counterpart is a finding, and is
+    /// dropped.
     fn common(&self, imported: &mut Imported, mut known: Variables, node: Option<&Node<'_>>) -> Variables {
         for (line, name, value) in self.variables(node) {
             match value {
@@ -206,7 +207,7 @@ impl Workflow<'_> {
         known
     }
 
-    /// A mapping of variables: the line, name and value of each, or why it has no counterpart.
+    /// Mapping of variables: line, name and value of each. The error is the reason why a value has no counterpart.
     fn variables(&self, node: Option<&Node<'_>>) -> Vec<(u32, String, Result<Value, String>)> {
         let entries = node.and_then(Node::as_map).map(|map| map.0.as_slice()).unwrap_or_default();
         let read = |(key, value): &(Node<'_>, Node<'_>)| {
@@ -217,7 +218,7 @@ impl Workflow<'_> {
         entries.iter().map(read).collect()
     }
 
-    /// The value of a variable: text, a parameter, or a secret from the environment.
+    /// Value of a variable: text, a parameter, or a secret from the environment.
     fn value(&self, text: &str) -> Result<Value, String> {
         let Some(found) = EXPRESSION.as_ref().and_then(|pattern| pattern.captures(text)) else {
             return Ok(literal(text));
@@ -233,8 +234,8 @@ impl Workflow<'_> {
         }
     }
 
-    /// Adds the steps of a job, up to the first that has no counterpart and whose failure would end the job. False if there is
-    /// such a step, or none at all.
+    /// Adds the steps of a job, up to the first one without a counterpart whose failure would end the job. False if there is
+    /// such a step, or no step at all.
     fn job(&self, imported: &mut Imported, building: &mut Building, (key, node): (&Node<'_>, &Node<'_>)) -> bool {
         let id = key.as_text().unwrap_or_default();
         let (path, line, what) = (self.document.file.path(), self.document.line(key), format!("job `{id}`"));
@@ -242,7 +243,7 @@ impl Workflow<'_> {
             imported.find(path, line, what, "it is not a mapping");
             return false;
         };
-        // Conditions, matrices, containers and reusable workflows decide what the commands mean.
+        // Conditions, matrices, containers and reusable workflows decide about the meaning of the commands.
         let other = job.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !JOB.contains(name));
         if let Some(other) = other {
             imported.find(path, line, what, format!("`{other}` has no counterpart"));
@@ -280,7 +281,7 @@ impl Workflow<'_> {
     /// Adds a step.
     ///
     /// # Errors
-    /// Why it has no counterpart.
+    /// The reason why the step has no counterpart.
     fn step(&self, building: &mut Building, node: &Node<'_>, job: &Job, title: &str) -> Result<(), String> {
         let step = node.as_map().ok_or_else(|| "it is not a mapping".to_owned())?;
         let id = step.get("id").and_then(text_of);
@@ -330,7 +331,7 @@ impl Workflow<'_> {
         Ok(())
     }
 
-    /// Shell text with its expressions as variables.
+    /// Shell text with variables in the place of its expressions.
     fn text(&self, run: &str, variables: &mut Variables) -> Result<String, String> {
         let Some(pattern) = EXPRESSION.as_ref() else { return Ok(run.to_owned()) };
         let (mut text, mut from, quotes) = (String::new(), 0, Quotes::new(run));
@@ -353,7 +354,7 @@ impl Workflow<'_> {
             };
             let quote = quotes.open_at(all.start()).map_err(|reason| format!("the expression `{inner}` {reason}"))?;
             text.push_str(&run[from..all.start()]);
-            // The runner puts the value in as it is, and the shell divides it.
+            // The runner inserts the value as it is, and the shell divides it.
             text.push_str(&divided(quote, &variable));
             from = all.end();
         }
@@ -362,14 +363,14 @@ impl Workflow<'_> {
     }
 }
 
-/// What a step is called.
+/// Name of a step in findings.
 fn title(node: &Node<'_>) -> String {
     let Some(step) = node.as_map() else { return "a step".to_owned() };
     let title = ["name", "id", "uses", "run"].iter().find_map(|name| step.get(name).and_then(text_of));
     format!("step `{}`", title.unwrap_or_default().lines().next().unwrap_or_default())
 }
 
-/// Whether a step only prepares the machine or moves files to and from GitHub. What follows it does not wait for its consent.
+/// True if a step only prepares the machine or moves files to and from GitHub. Later steps do not depend on its success.
 fn prepares(node: &Node<'_>) -> bool {
     let action = node.as_map().and_then(|step| step.get("uses")).and_then(text_of).unwrap_or_default();
     let name = action.split('@').next().unwrap_or_default();
@@ -379,14 +380,14 @@ fn prepares(node: &Node<'_>) -> bool {
         || ["checkout", "cache", "cache/restore", "cache/save", "upload-artifact", "download-artifact"].contains(&own)
 }
 
-/// The parameter that an expression reads.
+/// Parameter that an expression reads.
 fn input(expression: &str) -> Option<String> {
     let name = expression.strip_prefix("inputs.").or_else(|| expression.strip_prefix("github.event.inputs."))?;
     let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     is_name.then(|| parameter(name))
 }
 
-/// A name of an input as one of a parameter.
+/// Name of an input as the name of a parameter.
 fn parameter(name: &str) -> String {
     name.replace('-', "_")
 }

@@ -1,4 +1,4 @@
-//! Shell text that evaluates the value of a variable again: as shell text, as code or as arithmetic.
+//! Detection of shell text that evaluates the value of a variable again: as shell text, as code or as arithmetic.
 
 use std::sync::LazyLock;
 
@@ -19,7 +19,7 @@ static CODE: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// `eval`, `ssh HOST`: the rest of the command is shell text, or arithmetic for `let`.
 static REST: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?:^|[\s;&|(`])(?:eval|let|ssh|su)\s").ok());
 
-/// `bash <<EOF`, `cat <<EOF | sh`, `echo … | sh`: what a shell reads is shell text.
+/// `bash <<EOF`, `cat <<EOF | sh`, `echo … | sh`: the input of a shell is shell text.
 static READ: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(r"(?:^|[\s;&|(`/])(?:{SHELLS}|ssh)\b[^\n;|&]*<<|\b(?:echo|printf|cat)\b[^\n|]*\|\s*{SHELLS}\b"))
         .ok()
@@ -31,7 +31,7 @@ static REFERENCE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{?#
 /// `[[ a -eq b ]]` is arithmetic.
 static COMPARED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\s-(?:eq|ne|lt|le|gt|ge)\s").ok());
 
-/// Why shell text cannot be imported: it evaluates a value that is not constant again.
+/// Reason why shell text cannot be imported: it evaluates a value again that is not constant.
 pub(super) fn refusal(text: &str, env: &Map<String, Value>) -> Option<String> {
     let is_given = |name: &str| env.get(name).and_then(Value::as_str).is_some_and(|value| value.contains("{{"));
     let places = places(text);
@@ -52,7 +52,7 @@ pub(super) fn refusal(text: &str, env: &Map<String, Value>) -> Option<String> {
     None
 }
 
-/// The parts of a text that are evaluated again, by their starts.
+/// Byte ranges of a text that are evaluated again, ordered by their starts.
 fn evaluated(text: &str, places: &[Place]) -> Vec<(usize, usize)> {
     let place = |at: usize| places.get(at).copied().unwrap_or(Place::Plain);
     let end_of = |from: usize, is_end: fn(char) -> bool| {
@@ -93,7 +93,7 @@ fn evaluated(text: &str, places: &[Place]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Adds parts of one kind. One that begins inside of the part before it says nothing.
+/// Adds ranges of one kind. A range that begins inside the one before it is skipped.
 fn add(found: &mut Vec<(usize, usize)>, starts: impl Iterator<Item = usize>, end: impl Fn(usize) -> usize) {
     let mut until = 0;
     for start in starts {
@@ -104,7 +104,7 @@ fn add(found: &mut Vec<(usize, usize)>, starts: impl Iterator<Item = usize>, end
     }
 }
 
-/// The end of what is open at a place.
+/// End of the bracket that is open at a place.
 fn closed(text: &str, from: usize, open: u8, close: u8) -> usize {
     let mut depth = 0_usize;
     for (at, byte) in text.bytes().enumerate().skip(from) {

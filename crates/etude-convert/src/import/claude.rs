@@ -21,7 +21,7 @@ use arguments::{Arguments, WHOLE, named, references};
 /// `` !`command` `` at the start of a word: its output is part of the prompt.
 static COMMAND: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?m)(^|\s)!`([^`]+)`").ok());
 
-/// `@path` at the start of a word, for which Claude Code puts in the file: it has a slash or an extension.
+/// `@path` at the start of a word, which Claude Code replaces by the file: it has a slash or an extension.
 static MENTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?:^|[\s(])(?<path>@[\w.~-]*(?:(?:/[\w.@~-]+)+/?|\.[A-Za-z0-9]{1,5}\b))(?<more>[(=@])?").ok()
 });
@@ -29,14 +29,14 @@ static MENTION: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// An argument in any form of shell text: `"$1"`, `${ARGUMENTS:-x}`.
 static ARGUMENT_OF_SHELL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{?[#!]?(?:ARGUMENTS|\d)").ok());
 
-/// Variables that Claude Code puts in.
+/// Variables that Claude Code replaces.
 const CLAUDE: Provider = Provider { name: "Claude Code", prefixes: &["CLAUDE_"], words: &[] };
 
-/// Fields that mean the same here, or only change how Claude Code shows the command.
+/// Fields that mean the same here, or only change the way in which Claude Code shows the command.
 const KNOWN: [&str; 8] =
     ["name", "description", "argument-hint", "allowed-tools", "model", "license", "metadata", "compatibility"];
 
-/// What a path is, by the folders above it.
+/// Kind of a file, by the folders above it.
 enum Place<'p> {
     Command(&'p str),
     /// The folder of the skill.
@@ -52,7 +52,7 @@ pub(super) fn file(imported: &mut Imported, sources: &[Source], path: &str, text
     }
 }
 
-/// A file without text. Those of a skill are copied.
+/// Handles a file without text. Files of a skill are copied.
 pub(super) fn unreadable(imported: &mut Imported, sources: &[Source], path: &str) {
     match place(path) {
         Place::Command(_) | Place::Skill(_) => imported.find(path, 1, "the file", UNREADABLE),
@@ -60,11 +60,11 @@ pub(super) fn unreadable(imported: &mut Imported, sources: &[Source], path: &str
     }
 }
 
-/// A file that is neither a command nor a `SKILL.md`.
+/// Handles a file that is neither a command nor a `SKILL.md`.
 fn other(imported: &mut Imported, sources: &[Source], path: &str) {
     let skills = || sources.iter().filter_map(|source| source.path.strip_suffix("SKILL.md"));
     if skills().any(|folder| path.starts_with(folder)) {
-        // It is copied with its skill.
+        // The file is copied with its skill.
         return;
     }
     let is_lost = |folder: &&str| !skills().any(|skill| skill.starts_with(folder));
@@ -80,17 +80,17 @@ fn other(imported: &mut Imported, sources: &[Source], path: &str) {
     }
 }
 
-/// The folder below `skills` in which a path is, with the slash at its end.
+/// Folder below `skills` that contains a path, with the slash at its end.
 fn skill_folder(path: &str) -> Option<&str> {
     let start = path.rfind("/skills/").map(|at| at + 1).or_else(|| path.starts_with("skills/").then_some(0))?;
     let below = start + "skills/".len();
     path[below..].find('/').map(|end| &path[..=below + end])
 }
 
-/// Why any other file is not imported.
+/// Reason why any other file is not imported.
 pub(super) const IMPORTED: &str = "only `commands/*.md` and `skills/*/SKILL.md` are imported";
 
-/// True for a file that means something to Claude Code. Any other is one of a project around its files.
+/// True for a file that means something to Claude Code; other files belong to the project around it.
 fn is_of_claude(path: &str) -> bool {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let has = |part: &str| [".claude", "commands", "agents", "hooks"].contains(&part);
@@ -109,23 +109,23 @@ fn place(path: &str) -> Place<'_> {
     }
 }
 
-/// The frontmatter of a file as it is, its fields, and the body with the line before it.
+/// Parts of a file: fields of its frontmatter, and its body.
 #[derive(Default)]
 struct Parts {
     description: String,
     tools: Option<String>,
     tier: Option<&'static str>,
-    /// Its named arguments, as variables without a value.
+    /// Named arguments, as variables without a value.
     arguments: Variables,
-    /// The names that its hint gives to its arguments.
+    /// Names that the hint gives to the arguments.
     hints: Vec<String>,
     body: String,
-    /// Where the lines of the body end.
+    /// Byte offsets of the ends of the body's lines.
     ends: Vec<usize>,
     line: u32,
 }
 
-/// The parts of a file. Frontmatter that is not YAML is read line by line if `is_lenient`, which is a finding.
+/// Parts of a file. If `is_lenient`, frontmatter that is not YAML is read line by line, which is a finding.
 fn parts(imported: &mut Imported, (path, text): (&str, &str), is_lenient: bool) -> Option<Parts> {
     let file = SourceFile::new(path, text);
     let parts = match frontmatter::split(&file) {
@@ -161,13 +161,13 @@ fn parts(imported: &mut Imported, (path, text): (&str, &str), is_lenient: bool) 
     })
 }
 
-/// The number of line breaks in a text.
+/// Number of line breaks in a text.
 fn lines(text: &str) -> u32 {
     u32::try_from(text.matches('\n').count()).unwrap_or(0)
 }
 
 impl Parts {
-    /// These with the fields of the frontmatter. Fields without a counterpart are findings.
+    /// Adds the fields of the frontmatter. Fields without a counterpart are findings.
     fn with(mut self, imported: &mut Imported, file: &Arc<SourceFile>, entries: &Entries<'_>) -> Self {
         let path = file.path();
         let field = |name: &str| entries.get(name).and_then(text_of);
@@ -200,19 +200,19 @@ impl Parts {
         self
     }
 
-    /// The line of a place in the body.
+    /// Line of a place in the body.
     fn line_of(&self, at: usize) -> u32 {
         self.line + u32::try_from(self.ends.partition_point(|end| *end < at)).unwrap_or(0)
     }
 
-    /// The different references to arguments in the body, with the place of the first.
+    /// Distinct references to arguments in the body, each with the place of the first one.
     fn arguments(&self) -> Vec<(&str, usize)> {
         let mut known = BTreeSet::new();
         let found = references(&self.body);
         found.filter(|one| known.insert(one.as_str())).map(|one| (one.as_str(), one.start())).collect()
     }
 
-    /// The different files that the body mentions outside of code, with the place of the first mention.
+    /// Distinct files that the body mentions outside of code, each with the place of the first mention.
     fn mentions(&self) -> Vec<(&str, usize)> {
         let mut known = BTreeSet::new();
         let (mut is_code, mut start, mut found) = (false, 0, Vec::new());
@@ -231,7 +231,7 @@ impl Parts {
         found
     }
 
-    /// Why a command in the body cannot be a code step.
+    /// Reason why a command in the body cannot be a code step.
     fn refusal(&self, line: &str) -> Option<String> {
         if ARGUMENT_OF_SHELL.as_ref().is_none_or(|pattern| pattern.is_match(line)) {
             return Some("arguments in its text have no counterpart".to_owned());
@@ -286,7 +286,8 @@ fn command(imported: &mut Imported, path: &str, name: &str, text: &str) {
     }
 }
 
-/// Makes the commands of a prompt code steps, whose outputs are part of the request. The body with references to them.
+/// Makes the commands of a prompt code steps, whose outputs are part of the request. Returns the body with references to
+/// them.
 fn context(
     imported: &mut Imported,
     path: &str,
@@ -328,7 +329,7 @@ fn context(
     body
 }
 
-/// Lists blocks of commands, and variables that Claude Code puts in.
+/// Lists blocks of commands, and variables that Claude Code replaces.
 fn unmapped(imported: &mut Imported, path: &str, parts: &Parts, body: &str) {
     if let Some(at) = parts.body.find("```!") {
         let reason = "it has no counterpart, and its text stays as it is";
@@ -378,7 +379,7 @@ fn skill(imported: &mut Imported, sources: &[Source], (path, folder): (&str, &st
     unmapped(imported, path, &parts, &parts.body);
 }
 
-/// Adds the pipeline that follows a skill, and the skill. False if it is too much for the app.
+/// Adds the pipeline that follows a skill, and the skill; false if the app would have too many bytes.
 fn follow(imported: &mut Imported, mut building: Building, request: &str, tier: Option<&str>, path: &str) -> bool {
     let step = building.step_name("follow");
     let mut step = json!({"name": step, "type": "skill", "skill": building.name, "request": request});
@@ -394,7 +395,7 @@ fn follow(imported: &mut Imported, mut building: Building, request: &str, tier: 
     is_added
 }
 
-/// A name of a skill: lower-case letters, digits and single hyphens.
+/// Text as a name of a skill: lower-case letters, digits and single hyphens.
 fn lower(text: &str) -> String {
     let name = safe(&text.to_ascii_lowercase().replace('_', "-"), "skill");
     name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-")

@@ -24,13 +24,13 @@ static EXPRESSION: LazyLock<Option<Regex>> =
 /// Variables that Dagu sets.
 const DAGU: Provider = Provider { name: "Dagu", prefixes: &["DAG_", "DAGU_"], words: &[] };
 
-/// Fields of a step that has a counterpart, in their present spelling.
+/// Fields of a step that have a counterpart, in their present spelling.
 const STEP: [&str; 13] = [
     "name", "id", "description", "run", "command", "script", "args", "depends", "output", "env", "working_dir",
     "retry_policy", "timeout_sec",
 ];
 
-/// The files of an import. Findings are in the order of the files, whichever DAG starts which.
+/// Imports the files. Findings are in the order of the files, also if one DAG starts another.
 pub(super) fn files(imported: &mut Imported, sources: &[Source]) {
     let (mut dags, ordered) = Dags::of(sources);
     for source in ordered {
@@ -58,7 +58,7 @@ fn file(imported: &mut Imported, dags: &mut Dags, path: &str, text: &str) {
         }
         dag.environment(imported, root.get("env"));
         let is_chain = root.get("type").and_then(text_of).is_some_and(|word| word == "chain");
-        // In a chain, each step waits for all before it.
+        // In a chain, each step waits for all steps before it.
         let mut lost: Option<String> = None;
         for (index, node) in ordered(imported, &document, root, is_chain).into_iter().enumerate() {
             let known = names(node).first().cloned().unwrap_or_else(|| format!("step_{}", index + 1));
@@ -96,15 +96,15 @@ struct Dag<'d> {
     document: &'d Document,
     dags: &'d Dags,
     building: Building,
-    /// The directory of all steps.
+    /// Working directory of all steps.
     dir: Option<String>,
     /// Variables of parameters, of the environment and of outputs, with their templates.
     variables: Variables,
-    /// The names of the steps that were imported, by their names in the DAG.
+    /// Names of the imported steps, by their names in the DAG.
     steps: BTreeMap<String, String>,
 }
 
-/// The present spelling of a field: `retry_policy` for `retryPolicy`.
+/// Present spelling of a field: `retry_policy` for `retryPolicy`.
 fn snake(name: &str) -> String {
     if name == "dir" {
         return "working_dir".to_owned();
@@ -119,13 +119,13 @@ fn snake(name: &str) -> String {
     out
 }
 
-/// The value of a field in either spelling.
+/// Value of a field in either spelling.
 fn field<'n, 's>(entries: &'n Entries<'s>, name: &str) -> Option<&'n Node<'s>> {
     entries.0.iter().find(|(key, _)| key.as_text().is_some_and(|key| snake(key) == name)).map(|(_, value)| value)
 }
 
-/// Variables as a mapping, or a list of mappings and of texts `NAME=value`: the line, name and value of each. A value that is
-/// missing is `None`.
+/// Variables in a mapping, or in a list of mappings and of texts `NAME=value`: line, name and value of each. A missing value
+/// is `None`.
 fn pairs(document: &Document, node: Option<&Node<'_>>) -> Vec<(u32, String, Option<String>)> {
     let mut found = Vec::new();
     for item in node.map(|node| node.as_seq().unwrap_or(std::slice::from_ref(node))).unwrap_or_default() {
@@ -141,7 +141,7 @@ fn pairs(document: &Document, node: Option<&Node<'_>>) -> Vec<(u32, String, Opti
     found
 }
 
-/// The steps in the order of their dependencies. What depends on something that is not there, or on itself, is a finding.
+/// Steps in the order of their dependencies. A step that depends on a missing step, or on itself, is a finding.
 fn ordered<'n, 's>(
     imported: &mut Imported,
     document: &Document,
@@ -163,7 +163,7 @@ fn ordered<'n, 's>(
     done.into_iter().map(|index| open[index]).collect()
 }
 
-/// The names by which other steps know a step.
+/// Names by which other steps refer to a step.
 fn names(node: &Node<'_>) -> Vec<String> {
     let text = |field: &&str| node.as_map().and_then(|step| step.get(field)).and_then(text_of);
     ["name", "id"].iter().filter_map(text).collect()
@@ -181,7 +181,7 @@ impl Dag<'_> {
     /// Adds a step.
     ///
     /// # Errors
-    /// Why it has no counterpart.
+    /// The reason why the step has no counterpart.
     fn step(&mut self, (node, step): (&Node<'_>, &Entries<'_>), known: &str) -> Result<(), String> {
         if let Some(lost) = list(step.get("depends")).into_iter().find(|name| !self.steps.contains_key(name)) {
             return Err(format!("it depends on `{lost}`, which was not imported"));
@@ -189,7 +189,7 @@ impl Dag<'_> {
         if let Some(file) = called(step).and_then(|called| self.dags.file(self.document.file.path(), &called)) {
             return self.call((node, step), known, &file);
         }
-        // A step whose condition or program is another one must not run without it.
+        // A step with another condition or program must not run without it.
         let other =
             step.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !STEP.contains(&snake(name).as_str()));
         if let Some(other) = other {
@@ -207,7 +207,7 @@ impl Dag<'_> {
         if let Some(reason) = variables.refusal(&text, &DAGU) {
             return Err(reason);
         }
-        // Positional parameters have names that only these steps know.
+        // Variables for positional parameters stay only in the steps that name them.
         variables.values.retain(|name, _| !name.starts_with(ARGUMENT) || text.contains(&format!("${{{name}}}")));
         let place = place(self.dir_of(step).as_deref())?;
         let (retry, timeout) = limits(step)?;
@@ -234,7 +234,7 @@ impl Dag<'_> {
         Ok(())
     }
 
-    /// The shell text of a step.
+    /// Shell text of a step.
     fn text(&self, (node, step): (&Node<'_>, &Entries<'_>)) -> Result<String, String> {
         if step.get("script").is_some() && (step.get("command").is_some() || step.get("run").is_some()) {
             return Err("its command runs its script, which has no counterpart".to_owned());
@@ -264,7 +264,7 @@ impl Dag<'_> {
         Ok(text)
     }
 
-    /// The directory of a step: its own, below that of the DAG.
+    /// Directory of a step: its own, below that of the DAG.
     fn dir_of(&self, step: &Entries<'_>) -> Option<String> {
         let own = field(step, "working_dir").and_then(text_of);
         match (&self.dir, own) {
@@ -275,17 +275,17 @@ impl Dag<'_> {
     }
 }
 
-/// The commands of a list in `run` or `command`. Each has a shell of its own, and the first that fails ends the step.
+/// Commands of a list in `run` or `command`. Each has a shell of its own, and the first that fails ends the step.
 ///
 /// # Errors
-/// Versions of Dagu take the list in `command` for different things.
+/// Versions of Dagu read the list in `command` in different ways.
 fn commands(step: &Entries<'_>) -> Result<Option<String>, String> {
     let list = |field: &str| step.get(field).and_then(Node::as_seq);
     let Some(items) = list("run").or_else(|| list("command")).filter(|_| step.get("args").is_none()) else {
         return Ok(None);
     };
     let Some(lines) = items.iter().map(text_of).collect::<Option<Vec<String>>>() else { return Ok(None) };
-    // Earlier versions take its first element for a program, whose name has no blank, and the others for arguments.
+    // Earlier versions read its first element as a program, whose name has no blank, and the others as arguments.
     let is_line = |line: &String| line.trim().contains(char::is_whitespace);
     if list("run").is_none() && lines.len() > 1 && !lines.iter().all(is_line) {
         let reason = "may be one command with its arguments, or several commands; write it as a text";
@@ -296,21 +296,21 @@ fn commands(step: &Entries<'_>) -> Result<Option<String>, String> {
     Ok((!text.is_empty()).then_some(text))
 }
 
-/// How the names of variables for positional parameters start.
+/// Prefix of the names of variables for positional parameters.
 const ARGUMENT: &str = "argument_";
 
-/// Whether the text of `run` can be the name or the path of a DAG.
+/// True if the text of `run` can be the name or the path of a DAG.
 fn may_be_dag(run: &str) -> bool {
     let is_word = run.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
     is_word && (is_yaml(run) || !run.starts_with(['.', '/']))
 }
 
-/// Whether a path is that of a file in YAML.
+/// True if a path is that of a YAML file.
 fn is_yaml(path: &str) -> bool {
     [".yaml", ".yml"].iter().any(|end| path.ends_with(end))
 }
 
-/// The shell of a text: that of its first line, or Dagu's own, which ends at the first error.
+/// Shell of a text: that of its first line, or the default of Dagu, which ends at the first error.
 fn shell(text: &str) -> Result<String, String> {
     let Some(line) = text.strip_prefix("#!").and_then(|text| text.lines().next()) else {
         return Ok("bash -e".to_owned());
@@ -329,7 +329,7 @@ fn shell(text: &str) -> Result<String, String> {
     }
 }
 
-/// The variable that takes the output of a step.
+/// Variable that receives the output of a step.
 fn output(step: &Entries<'_>) -> Result<Option<String>, String> {
     let Some(node) = step.get("output") else { return Ok(None) };
     let name = text_of(node).map(|text| text.trim_start_matches('$').to_owned());
@@ -339,7 +339,7 @@ fn output(step: &Entries<'_>) -> Result<Option<String>, String> {
     }
 }
 
-/// The retries and the time limit of a step.
+/// Retries and time limit of a step.
 fn limits(step: &Entries<'_>) -> Result<(Option<Value>, Option<String>), String> {
     let retry = match field(step, "retry_policy") {
         Some(node) => Some(retry::of(node.as_map().ok_or("its retry policy is not a mapping")?)?),
@@ -348,7 +348,7 @@ fn limits(step: &Entries<'_>) -> Result<(Option<Value>, Option<String>), String>
     let seconds = field(step, "timeout_sec").map(|node| text_of(node).and_then(|text| text.parse::<u64>().ok()));
     let timeout = match seconds {
         Some(None) => return Err("its time limit is not a number of seconds".to_owned()),
-        // No limit.
+        // Zero means no limit.
         Some(Some(0)) | None => None,
         Some(Some(seconds)) => Some(format!("{seconds}s")),
     };

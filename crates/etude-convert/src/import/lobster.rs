@@ -1,4 +1,4 @@
-//! Workflows of Lobster: commands with `stdin` from earlier ones, approvals and conditions on them.
+//! Workflows of Lobster: commands with `stdin` from earlier commands, approvals and conditions on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -22,7 +22,7 @@ static ARGUMENT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{([A
 static APPROVED: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^\$([A-Za-z_][A-Za-z0-9_-]*)\.approved(?:\s*==\s*true)?$").ok());
 
-/// Fields of a workflow that decide how far it runs.
+/// Fields of a workflow that can end it early.
 const GUARDS: [&str; 1] = ["cost_limit"];
 
 const STEP: [&str; 12] =
@@ -34,16 +34,16 @@ const LOBSTER: Provider = Provider { name: "Lobster", prefixes: &["LOBSTER_"], w
 struct Workflow<'d> {
     document: &'d Document,
     building: Building,
-    /// The arguments, with their parameters.
+    /// Parameters by argument.
     arguments: BTreeMap<String, String>,
     env: Variables,
     cwd: Option<String>,
-    /// The ids of all steps.
+    /// Ids of all steps.
     ids: BTreeSet<String>,
-    /// The code step of each id, and its approval.
+    /// Names of the code step and of the approval of each step, by its id.
     steps: BTreeMap<String, String>,
     approvals: BTreeMap<String, String>,
-    /// Why nothing more is imported: a step was not, and each runs only after all before it.
+    /// Reason why later steps are not imported: a step was lost, and each runs only after all before it.
     lost: Option<String>,
 }
 
@@ -80,12 +80,12 @@ pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
     });
 }
 
-/// The name by which other steps know a step.
+/// Name by which other steps refer to a step.
 fn id(step: &Entries<'_>) -> String {
     step.get("id").or(step.get("name")).and_then(text_of).unwrap_or_default()
 }
 
-/// The variable that Lobster sets for an argument.
+/// Variable that Lobster sets for an argument.
 fn alias(argument: &str) -> String {
     let name = argument.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
     format!("LOBSTER_ARG_{}", name.trim_matches('_'))
@@ -113,7 +113,7 @@ impl Workflow<'_> {
         }
     }
 
-    /// A mapping of variables: the line, name and value of each, or why it has no counterpart.
+    /// Mapping of variables: line, name and value of each. The error is the reason why a value has no counterpart.
     fn variables(&self, node: Option<&Node<'_>>) -> Vec<(u32, String, Result<Value, String>)> {
         let entries = node.and_then(Node::as_map).map(|map| map.0.as_slice()).unwrap_or_default();
         let read = |(key, value): &(Node<'_>, Node<'_>)| {
@@ -124,7 +124,7 @@ impl Workflow<'_> {
         entries.iter().map(read).collect()
     }
 
-    /// A text that is constant, or an argument; `None` if it is computed.
+    /// Value of a text that is constant, or an argument; `None` if it is computed.
     fn value(&self, text: &str) -> Option<Value> {
         let name = text.trim().strip_prefix("${").and_then(|text| text.strip_suffix('}'));
         match name.and_then(|name| self.arguments.get(name)) {
@@ -133,7 +133,7 @@ impl Workflow<'_> {
         }
     }
 
-    /// Adds a step, unless one before it was not imported.
+    /// Adds a step, unless an earlier one was not imported.
     fn step(&mut self, imported: &mut Imported, node: &Node<'_>) {
         let step = node.as_map();
         let what = step.map_or_else(|| "a step".to_owned(), |step| format!("step `{}`", id(step)));
@@ -153,7 +153,7 @@ impl Workflow<'_> {
     /// Adds a step: its command, then its approval.
     ///
     /// # Errors
-    /// Why it has no counterpart.
+    /// The reason why the step has no counterpart.
     fn import(&mut self, step: &Entries<'_>, id: &str) -> Result<(), String> {
         if let Some(other) = step.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !STEP.contains(name)) {
             return Err(format!("`{other}` has no counterpart"));
@@ -206,7 +206,7 @@ impl Workflow<'_> {
     fn condition(&self, text: &str) -> Option<Value> {
         let id = APPROVED.as_ref()?.captures(text.trim())?.get(1)?.as_str();
         let step = self.approvals.get(id)?;
-        // An approval that was skipped has no output.
+        // A skipped approval has no output.
         Some(json!([format!("{{{{{step}.output}}}}"), format!("{{{{{step}.output.approved}}}}")]))
     }
 
@@ -237,7 +237,7 @@ impl Workflow<'_> {
         Ok((name, made))
     }
 
-    /// The variable with the output of a step.
+    /// Variable with the output of a step.
     fn variable(&self, id: &str, variables: &mut Variables) -> Result<String, String> {
         let step =
             self.steps.get(id).ok_or_else(|| format!("it reads the output of `{id}`, which was not imported"))?;
@@ -246,13 +246,13 @@ impl Workflow<'_> {
         Ok(variable)
     }
 
-    /// The variable with the stdin of a step: the output of another one, an argument, or a text.
+    /// Variable with the stdin of a step: the output of another one, an argument, or a text.
     fn stdin(&self, from: &str, variables: &mut Variables) -> Result<Stdin, String> {
         let found = REFERENCE.as_ref().and_then(|pattern| pattern.captures(from.trim()));
         let whole = found.filter(|found| found.get(0).is_some_and(|all| all.as_str() == from.trim()));
         if let Some(found) = whole.filter(|found| is_output(&found[2])) {
             let variable = self.variable(&found[1], variables)?;
-            // A value in JSON has no line break at its end.
+            // A JSON value has no line break at its end.
             return Ok(if &found[2] == "stdout" { Stdin::Output(variable) } else { Stdin::Text(variable) });
         }
         let value = self.value(from).ok_or_else(|| format!("its stdin `{from}` has no counterpart"))?;
@@ -260,10 +260,10 @@ impl Workflow<'_> {
         Ok(Stdin::Text("STDIN_TEXT".to_owned()))
     }
 
-    /// Names arguments in shell text by the variables that Lobster sets for them.
+    /// Replaces arguments in shell text by the variables that Lobster sets for them.
     ///
     /// # Errors
-    /// A variable is not replaced there.
+    /// A variable is not replaced at this place.
     fn arguments(&self, command: &str) -> Result<String, String> {
         let Some(pattern) = ARGUMENT.as_ref() else { return Ok(command.to_owned()) };
         let (mut text, mut from, quotes) = (String::new(), 0, Quotes::new(command));
@@ -274,7 +274,7 @@ impl Workflow<'_> {
             }
             let quote = quotes.open_at(all.start()).map_err(|reason| format!("`{}` {reason}", all.as_str()))?;
             text.push_str(&command[from..all.start()]);
-            // Lobster puts the value in as it is, and the shell divides it.
+            // Lobster inserts the value as it is, and the shell divides it.
             text.push_str(&divided(quote, &alias(name.as_str())));
             from = all.end();
         }
@@ -305,7 +305,7 @@ impl Workflow<'_> {
     }
 }
 
-/// Whether a path into the result of a step is its output.
+/// True if a path into the result of a step is its output.
 fn is_output(path: &str) -> bool {
     ["stdout", "json"].contains(&path)
 }
@@ -315,10 +315,10 @@ fn approval<'n, 's>(step: &'n Entries<'s>) -> Option<&'n Node<'s>> {
     step.get("approval").filter(|node| text_of(node).is_none_or(|text| text != "false"))
 }
 
-/// What an approval asks.
+/// Message of an approval.
 ///
 /// # Errors
-/// It has rules about who approves, or other settings.
+/// The approval has rules about the person who approves, or other settings.
 fn message(approval: &Node<'_>) -> Result<String, String> {
     let other = approval.as_map().and_then(|map| map.0.iter().find(|(key, _)| key.as_text() != Some("prompt")));
     if let Some((key, _)) = other {

@@ -1,23 +1,23 @@
-//! The order of steps and jobs that depend on each other.
+//! Order of steps and jobs that depend on each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is put in order: the names by which others know it, and those that it needs.
+/// Item to order: the names by which others need it, and the names that it needs.
 pub(super) struct Dependent {
-    /// The names by which others need it.
+    /// Names by which others need it.
     pub(super) names: Vec<String>,
-    /// The names that it needs.
+    /// Names that it needs.
     pub(super) needs: Vec<String>,
 }
 
-/// The indices of the items, each after all that it needs and otherwise as they stand, and of those that cannot be put in
-/// order: they need each other, or a name that no item has.
+/// Indices of the items, each after all that it needs and otherwise in their order; then the indices of the items without an
+/// order. Those need each other, or a name that no item has.
 pub(super) fn in_order(items: &[Dependent]) -> (Vec<usize>, Vec<usize>) {
     let mut known: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, item) in items.iter().enumerate() {
         item.names.iter().for_each(|name| known.entry(name).or_default().push(index));
     }
-    // Each item waits for its different names; a name is there once the first item with it is done.
+    // Each item waits for its distinct names; a name is present once the first item with it is done.
     let needs: Vec<BTreeSet<&str>> = items.iter().map(|item| item.needs.iter().map(String::as_str).collect()).collect();
     let mut waiting: Vec<usize> = needs.iter().map(BTreeSet::len).collect();
     let mut dependants: BTreeMap<&str, Vec<usize>> = BTreeMap::new();

@@ -12,18 +12,18 @@ use super::{Building, again, is_name};
 use crate::command::words::Quotes;
 use crate::compile::File;
 
-/// A word that can be the name of a variable.
+/// Word that can be the name of a variable.
 static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[A-Za-z_][A-Za-z0-9_]*").ok());
 
 /// `${NAME}` or `$NAME`.
 static REFERENCE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))").ok());
 
-/// About how many bytes a step has without its texts, and a variable that takes its value from the environment.
+/// Approximate size in bytes of a step without its texts, and of a variable with a value from the environment.
 pub(super) const STEP: usize = 100;
 const NAME: usize = 50;
 
-/// Most bytes of a value that is made of others, and most variables that a script sets itself.
+/// Maximum size in bytes of a value that is composed of others, and maximum number of variables that a script sets itself.
 const MAX_TEXT: usize = 1 << 16;
 const MAX_EXPORTS: usize = 100;
 
@@ -31,7 +31,7 @@ const MAX_EXPORTS: usize = 100;
 pub(super) struct Script<'a> {
     /// The name of the step.
     pub(super) name: &'a str,
-    /// The script as the file has it, placeholders included.
+    /// Content of the script file, placeholders included.
     pub(super) text: &'a str,
     /// The shell that runs it, with its options.
     pub(super) shell: &'a str,
@@ -39,7 +39,7 @@ pub(super) struct Script<'a> {
     pub(super) env: Map<String, Value>,
     /// The directory as a word of shell text, see [`place`].
     pub(super) place: &'a str,
-    /// Its stdin, if it is not empty.
+    /// Stdin; `None` if it is empty.
     pub(super) stdin: Option<Stdin>,
 }
 
@@ -47,12 +47,12 @@ pub(super) struct Script<'a> {
 pub(super) enum Stdin {
     /// The value of this variable as it is.
     Text(String),
-    /// The output of another step, which is the value of this variable: the line break at its end has been removed.
+    /// The output of another step, which is the value of this variable. Its last line break has been removed.
     Output(String),
 }
 
 impl Stdin {
-    /// Shell text that prints it.
+    /// Shell text that prints the stdin.
     fn printed(&self) -> String {
         match self {
             Self::Text(variable) => format!("printf '%s' \"${variable}\""),
@@ -62,10 +62,10 @@ impl Stdin {
 }
 
 impl Building {
-    /// A code step that runs the text as a script file.
+    /// Code step that runs the text as a script file.
     ///
     /// # Errors
-    /// The pipeline has too many bytes, or the text evaluates a value again: the reason.
+    /// The pipeline would have too many bytes, or the text evaluates a value again: the reason.
     pub(super) fn script(&mut self, script: Script<'_>) -> Result<Value, String> {
         let Script { name, text, shell, env, place, stdin } = script;
         if let Some(reason) = again::refusal(text, &env) {
@@ -88,13 +88,13 @@ impl Building {
     }
 }
 
-/// The directory of the caller as a word of shell text.
+/// Directory of the caller as a word of shell text.
 pub(super) const CALLER: &str = "\"$ETUDE_CALLER_DIR\"";
 
-/// A directory as a word of shell text: an absolute one as it is, others below that of the caller.
+/// Directory as a word of shell text: an absolute path as it is, others below that of the caller.
 ///
 /// # Errors
-/// The directory is computed, or below a home directory: why the step is not imported.
+/// The directory is computed, or below a home directory: the reason why the step is not imported.
 pub(super) fn place(dir: Option<&str>) -> Result<String, String> {
     let Some(dir) = dir.filter(|dir| !dir.is_empty()) else { return Ok(CALLER.to_owned()) };
     if dir.contains(['$', '`']) || dir.starts_with('~') {
@@ -106,9 +106,9 @@ pub(super) fn place(dir: Option<&str>) -> Result<String, String> {
 
 /// Variables that a program sets for every command.
 pub(super) struct Provider {
-    /// The program.
+    /// Name of the program.
     pub(super) name: &'static str,
-    /// How the names of its variables start.
+    /// Prefixes of the names of its variables.
     pub(super) prefixes: &'static [&'static str],
     /// Names that count only after `$`, because they are also common words.
     pub(super) words: &'static [&'static str],
@@ -117,7 +117,7 @@ pub(super) struct Provider {
 /// Variables of shell text: those with a value, and those that were dropped because their value has no counterpart.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Variables {
-    /// The values: templates, or `{from_env: NAME}`.
+    /// Values by name: templates, or `{from_env: NAME}`.
     pub(super) values: Map<String, Value>,
     /// Variables that the script itself sets, in this order, as words of shell text.
     exports: Vec<(String, String)>,
@@ -137,7 +137,7 @@ impl Variables {
         self.dropped.insert(name.to_owned());
     }
 
-    /// The script does not set this variable any more. Those that are made of its earlier value have none here.
+    /// Removes a variable from those that the script sets. Variables composed of its earlier value are dropped.
     fn unmake(&mut self, name: &str) {
         self.exports.retain(|(known, _)| known != name);
         let part = format!("${{{name}}}");
@@ -147,8 +147,8 @@ impl Variables {
         }
     }
 
-    /// Sets a variable to a text with `$NAME` and `${NAME}` of known variables in it, and `$HOME`. False if it has others, or
-    /// anything else that is computed.
+    /// Sets a variable to a text that may contain `$NAME` and `${NAME}` of known variables, and `$HOME`. False if the text
+    /// has other variables, or anything else that is computed.
     pub(super) fn set_text(&mut self, name: &str, text: &str) -> bool {
         let Some(pattern) = REFERENCE.as_ref().filter(|_| !text.contains(['`', '\\']) && is_name(name)) else {
             return false;
@@ -182,7 +182,7 @@ impl Variables {
         word.push_str(&quoted(rest));
         match is_template {
             true => self.set(name, json!(template)),
-            // The script has the earlier value, of which this one may be made.
+            // The script has the earlier value, and the new one may be composed of it.
             false if self.exports.len() >= MAX_EXPORTS => return false,
             false => {
                 self.dropped.remove(name);
@@ -197,14 +197,14 @@ impl Variables {
         self.exports.iter().map(|(name, word)| format!("export {name}={word}\n")).collect()
     }
 
-    /// Why shell text cannot be imported: it starts a program that may read a variable which has no value here.
+    /// Reason why shell text cannot be imported: it starts a program that may read a variable without a value here.
     pub(super) fn unread(&self, text: &str) -> Option<String> {
         let lost = self.dropped.first().filter(|_| starts_program(text))?;
         let reason = "which a program that it starts may read, has a value without a counterpart";
         Some(format!("the variable `{lost}`, {reason}"))
     }
 
-    /// Why shell text cannot be imported: it mentions a dropped variable, or one that only `provider` sets.
+    /// Reason why shell text cannot be imported: it mentions a dropped variable, or one that only `provider` sets.
     pub(super) fn refusal(&self, text: &str, provider: &Provider) -> Option<String> {
         for found in WORD.iter().flat_map(|pattern| pattern.find_iter(text)) {
             let word = found.as_str();
@@ -224,17 +224,17 @@ impl Variables {
     }
 }
 
-/// A text that is not empty as a word of shell text.
+/// Text as a word of shell text; empty for an empty text.
 fn quoted(text: &str) -> String {
     if text.is_empty() { String::new() } else { shell::quoted(text) }
 }
 
-/// A text as a template that is only that text.
+/// Text as a template in which nothing is a reference.
 pub(super) fn literal(text: &str) -> Value {
     json!(text.replace("{{", r"\{{"))
 }
 
-/// Programs of which no one reads a variable that is not its own, and words of the shell.
+/// Words of the shell, and programs that do not read variables of others.
 const PLAIN: [&str; 56] = [
     ":", "[", "[[", "basename", "break", "case", "cat", "cd", "chmod", "continue", "cp", "cut", "date", "dirname",
     "do", "done", "du", "echo", "elif", "else", "esac", "exit", "export", "false", "fi", "for", "function", "grep",
@@ -242,15 +242,15 @@ const PLAIN: [&str; 56] = [
     "set", "shift", "sleep", "sort", "tail", "tee", "test", "then", "touch", "tr", "true", "uniq", "wc",
 ];
 
-/// Words of the shell that a command follows.
+/// Words of the shell before a command.
 const LEADS: [&str; 9] = ["!", "do", "elif", "else", "if", "then", "until", "while", "{"];
 
-/// Whether shell text may start a program of unknown content, which may read any variable.
+/// True if shell text may start a program of unknown content, which may read any variable.
 fn starts_program(text: &str) -> bool {
     let outside = Quotes::new(text).outside(text);
     let is_lead = |word: &&str| LEADS.contains(word) || word.split_once('=').is_some_and(|(name, _)| is_name(name));
     let is_known = |command: &str| {
-        // What follows `$(…)` in quotes is the rest of a word.
+        // Text after `$(…)` in quotes is the rest of a word.
         let command = match command.strip_prefix(')') {
             Some(rest) if rest.starts_with('"') => return true,
             Some(rest) => rest,

@@ -1,8 +1,8 @@
-//! From a paragraph to its sentences.
+//! Division of a paragraph into sentences.
 
 use std::ops::Range;
 
-/// Words after which a full stop ends no sentence.
+/// Words after which a full stop does not end a sentence.
 const ABBREVIATIONS: [&str; 12] = ["e.g", "i.e", "etc", "vs", "cf", "approx", "incl", "excl", "fig", "no", "dr", "mr"];
 
 /// The sentences of a paragraph as ranges of its text. Code spans are not divided.
@@ -32,7 +32,7 @@ pub(super) fn split(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The end of a code span that begins at `at`; the next byte if it has no end.
+/// End of a code span that begins at `at`; the next byte if the span has no end.
 fn after_code(text: &str, at: usize) -> usize {
     let ticks = text[at..].bytes().take_while(|byte| *byte == b'`').count();
     let rest = &text[at + ticks..];
@@ -40,13 +40,13 @@ fn after_code(text: &str, at: usize) -> usize {
     rest.find(&fence).map_or(at + ticks, |end| at + ticks + end + ticks)
 }
 
-/// The end of quotes, brackets and emphasis that close after a full stop.
+/// End of quotes, brackets and emphasis that close after a full stop.
 fn after_closing(text: &str, at: usize) -> usize {
     let is_closing = |c: &char| matches!(c, '"' | '\'' | ')' | ']' | '*' | '_' | '”' | '’' | '.' | '!' | '?');
     at + text[at..].chars().take_while(is_closing).map(char::len_utf8).sum::<usize>()
 }
 
-/// Whether a sentence ends at `end`; `before` is the text in front of its full stop.
+/// True if a sentence ends at `end`; `before` is the text in front of its full stop.
 fn is_boundary(text: &str, before: Range<usize>, end: usize) -> bool {
     let mut after = text[end..].chars();
     let is_apart = after.next().is_none_or(char::is_whitespace);

@@ -1,4 +1,4 @@
-//! What is imported means the same as before; everything else is listed with a reason.
+//! Imported parts mean the same as before; everything else is listed with a reason.
 
 use etude_convert::import::{Imported, Kind, Source, import};
 
@@ -21,13 +21,13 @@ fn steps(imported: &Imported) -> usize {
     imported.pipelines.iter().map(|pipeline| pipeline.steps).sum()
 }
 
-/// The text of the file whose path ends so.
+/// Text of the file with this end of its path.
 fn file<'i>(imported: &'i Imported, end: &str) -> &'i str {
     let file = imported.files.iter().find(|file| file.path.ends_with(end));
     file.map_or_else(|| panic!("no `{end}` in {imported:#?}"), |file| file.text.as_str())
 }
 
-/// Nothing of these texts may be imported, and a reason says why.
+/// Asserts that nothing of these texts is imported, with the reason.
 fn refuses(kind: Kind, rows: &[(&str, &str)]) {
     for (text, reason) in rows {
         let imported = one(kind, text);
@@ -43,7 +43,7 @@ fn job(step: &str) -> String {
     )
 }
 
-/// The same without a variable that has no value.
+/// Job without a variable that has no value.
 fn plain_job(step: &str) -> String {
     job(step).replace("COMMIT: ${{ github.sha }}", "LEVEL: one")
 }
@@ -243,7 +243,7 @@ fn steps_of_dagu_without_the_same_meaning_are_refused() {
     refuses(Kind::Dagu, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
 }
 
-/// docs/import.md: a text is a step, and the commands of a list have a shell each.
+/// docs/import.md: a text is a step, and each command of a list has its own shell.
 #[test]
 fn texts_and_lists_of_commands_are_steps_of_dagu() {
     let imported = one(Kind::Dagu, "type: chain\nsteps:\n  - echo one\n  - {id: b, run: [\"cd /\", \"\", make]}\n");
@@ -255,8 +255,8 @@ fn texts_and_lists_of_commands_are_steps_of_dagu() {
     refuses(Kind::Dagu, &rows.each_ref().map(|text| (text.as_str(), "it has no shell command")));
 }
 
-/// docs/import.md: versions of Dagu take a list in `command` for one command with its arguments, or for several. It is imported where
-/// it can be only one of both.
+/// docs/import.md: versions of Dagu read a list in `command` as one command with its arguments, or as several commands. It is
+/// imported if only one reading is possible.
 #[test]
 fn a_list_in_command_of_dagu_is_imported_if_it_is_plain() {
     let imported = one(Kind::Dagu, "steps: [{id: a, command: [echo one, echo two]}, {id: b, command: [make]}]\n");
@@ -309,7 +309,7 @@ fn parameters_of_dagu_have_their_types() {
     refuses(Kind::Dagu, &rows.each_ref().map(|text| (text.as_str(), "a schema or other settings")));
 }
 
-/// docs/import.md: variables that are made of known ones have the same values here.
+/// docs/import.md: variables that are composed of known ones have the same values here.
 #[test]
 fn variables_of_dagu_that_are_made_of_others_have_values() {
     let text = "params: DAY=1\nenv: [OUT: /tmp, \"FULL=${OUT}/$DAY\", DIR: \"${HOME}/data\", SUB: \"$DIR/$DAY\"]\n\
@@ -323,12 +323,12 @@ fn variables_of_dagu_that_are_made_of_others_have_values() {
         script.ends_with("export DIR=\"${HOME}\"'/data'\nexport SUB=\"${DIR}\"'/'\"${DAY}\"\npython3 show.py\n"),
         "{script}"
     );
-    // What reads no variable that it does not name runs without one.
+    // A program that reads no variable without naming it runs without one.
     let imported = one(Kind::Dagu, "env: [NOW: \"`date`\"]\nsteps: [{id: a, command: echo a | tr a b}]\n");
     assert_eq!(steps(&imported), 1, "{imported:#?}");
 }
 
-/// A DAG that another one starts is a pipeline of its own, and is there before it.
+/// A DAG that another one starts is a pipeline of its own, and is imported before it.
 #[test]
 fn dags_that_start_each_other_are_pipelines_in_pipelines() {
     let of = |files: &[(&str, &str)]| {
@@ -449,8 +449,8 @@ fn approvals_guard_the_steps_after_them() {
     refuses(Kind::Lobster, &[(lost, "it follows the approval `a`")]);
 }
 
-/// docs/import.md: a lost step of Lobster may be what guards the others, as a lost approval is. A program may read a variable that has
-/// no value.
+/// docs/import.md: a lost step of Lobster may guard the others, as a lost approval does. A program may read a variable that
+/// has no value.
 #[test]
 fn nothing_of_lobster_runs_after_a_lost_step() {
     for lost in [
@@ -474,7 +474,7 @@ fn nothing_of_lobster_runs_after_a_lost_step() {
     assert!(last.reason.starts_with("the variable `NOW`, which a program"), "{last:?}");
 }
 
-/// docs/import.md: a value outside of quotes is divided, as the shell does with the text that GitHub puts in.
+/// docs/import.md: a value outside of quotes is divided, as the shell does with the text that GitHub inserts.
 #[test]
 fn values_of_actions_are_divided_as_text_is() {
     let text = "on: {workflow_dispatch: {inputs: {args: {}}}}\njobs: {a: {steps: [{run: \"t ${{ inputs.args }} \\\"${{ inputs.args }}\\\" '${{ inputs.args }}'\"}]}}\n";
@@ -483,7 +483,7 @@ fn values_of_actions_are_divided_as_text_is() {
     assert!(script.text.ends_with("t ${INPUT_ARGS} \"${INPUT_ARGS}\" ''\"$INPUT_ARGS\"''\n"), "{script:?}");
 }
 
-/// docs/import.md: what a file has in a form that is not known is listed.
+/// docs/import.md: parts of a file in an unknown form are listed.
 #[test]
 fn what_is_not_where_it_belongs_is_listed() {
     for (kind, text, line, what) in [
@@ -497,7 +497,7 @@ fn what_is_not_where_it_belongs_is_listed() {
     }
 }
 
-/// docs/import.md: commands and skills whose text cannot be read are listed, and so are folders of skills without one.
+/// docs/import.md: commands and skills with unreadable text are listed, and so are folders of skills without `SKILL.md`.
 #[test]
 fn unreadable_commands_and_lost_skills_are_listed() {
     let source =
@@ -599,7 +599,7 @@ fn several_arguments_are_parameters() {
     }
 }
 
-/// docs/import.md: frontmatter as it is usual in commands need not be YAML.
+/// docs/import.md: frontmatter in the usual form of commands need not be YAML.
 #[test]
 fn frontmatter_that_is_not_yaml_is_read_by_lines() {
     for (text, shown) in [
@@ -616,7 +616,7 @@ fn frontmatter_that_is_not_yaml_is_read_by_lines() {
     }
 }
 
-/// docs/import.md: a price is no argument, and stays as it is.
+/// docs/import.md: a price is not an argument, and stays as it is.
 #[test]
 fn prices_are_no_arguments() {
     let imported = one(Kind::ClaudeCode, "Fix $1 for $10, $1,000 or $2.50.\n");
@@ -625,7 +625,8 @@ fn prices_are_no_arguments() {
     assert!(!file(&imported, "pipeline.yaml").contains("arguments"), "{imported:#?}");
 }
 
-/// docs/import.md: a file that Claude Code would put into the prompt is listed with its line; what only looks like one is not.
+/// docs/import.md: a file that Claude Code would put into the prompt is listed with its line; text that only looks like one
+/// is not.
 #[test]
 fn files_that_a_command_mentions_are_listed() {
     let text = "Review @src/main.rs @README.md and (@docs/a.b/).\nSee @src/main.rs, me@x.org, @media, `@a/b`.\n\
@@ -675,7 +676,7 @@ fn scripts_run_as_they_did() {
     let root = std::env::temp_dir().join(format!("etude-import-{}", std::process::id()));
     std::fs::create_dir_all(root.join("caller/sub")).expect("folders");
     std::fs::create_dir_all(root.join("app/steps")).expect("folders");
-    // Runs the last step; what those before it printed is `output`.
+    // Runs the last step; `output` is the output of the steps before it.
     let run_after = |output: &str, kind: Kind, text: &str| {
         let imported = one(kind, text);
         let definition = file(&imported, "pipeline.yaml");

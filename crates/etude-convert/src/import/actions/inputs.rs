@@ -1,4 +1,4 @@
-//! The inputs of manual and reusable workflows as parameters.
+//! Inputs of manual and reusable workflows as parameters.
 
 use etude_spec::yaml::Node;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::super::{Imported, text_of};
 use super::{Workflow, parameter};
 
 impl Workflow<'_> {
-    /// The inputs of a trigger. A default that does not fit its type is a finding, and the parameter has none.
+    /// Adds the inputs of a trigger. A default that does not fit its type is a finding, and the parameter has none.
     pub(super) fn inputs(&mut self, imported: &mut Imported, event: &str, node: &Node<'_>) {
         let inputs = node.as_map().and_then(|map| map.get("inputs")).and_then(Node::as_map);
         for (key, input) in inputs.map(|map| map.0.as_slice()).unwrap_or_default() {
@@ -26,7 +26,7 @@ impl Workflow<'_> {
     }
 }
 
-/// A parameter without its default, and the default: that of the input or, if it is not required, that of its type.
+/// Parameter without its default, and the default: that of the input or, if it is not required, that of its type.
 fn declared(event: &str, input: &Node<'_>) -> (Value, Result<Option<Value>, String>) {
     let field = |field: &str| input.as_map().and_then(|map| map.get(field));
     let kind = field("type").and_then(text_of).unwrap_or_default();
@@ -43,7 +43,7 @@ fn declared(event: &str, input: &Node<'_>) -> (Value, Result<Option<Value>, Stri
         None if is_required => Ok(None),
         None => Ok(match kind.as_str() {
             "boolean" => Some(json!(false)),
-            // A manual run has no number then, which a parameter of this type cannot say.
+            // A manual run has no number then, which a parameter of this type cannot express.
             "number" => (event == "workflow_call").then(|| json!(0)),
             "choice" if !options.is_empty() => None,
             _ => Some(json!("")),
@@ -52,10 +52,10 @@ fn declared(event: &str, input: &Node<'_>) -> (Value, Result<Option<Value>, Stri
     (declared, default)
 }
 
-/// A default as a value of the type of its input. GitHub takes it with or without quotes.
+/// Default as a value of the type of its input. GitHub accepts it with or without quotes.
 ///
 /// # Errors
-/// It is none.
+/// The text is not a value of that type: the reason.
 fn value(kind: &str, options: &[String], text: &str) -> Result<Value, String> {
     if text.contains("${{") {
         return Err("it is computed".to_owned());

@@ -1,11 +1,11 @@
-//! The arguments of a command: where its text reads them, and the parameters that stand for them.
+//! Arguments of a command: the places where its text reads them, and the parameters that stand for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use regex::{Match, Regex};
 
-/// `$ARGUMENTS`, `$ARGUMENTS[1]`, `$1`. A larger number, or one that goes on, is a price.
+/// `$ARGUMENTS`, `$ARGUMENTS[1]`, `$1`. A larger number, or one with decimals, is a price.
 static ARGUMENTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?<argument>\$ARGUMENTS\[\d+\]|\$ARGUMENTS\b|\$\{ARGUMENTS\}|\$\d\b)(?<more>[.,]\d)?").ok()
 });
@@ -14,10 +14,10 @@ static ARGUMENTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static HINT: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^(?:\s*(?:\[[A-Za-z][\w -]*\]|<[A-Za-z][\w -]*>))+\s*$").ok());
 
-/// The parameter of a command that reads its arguments in one way.
+/// Parameter of a command that reads all of its arguments at once.
 pub(super) const WHOLE: &str = "arguments";
 
-/// Most different arguments of a command.
+/// Maximum number of different arguments of a command.
 const MAX_ARGUMENTS: usize = 20;
 
 /// The references to arguments in a text.
@@ -26,7 +26,7 @@ pub(super) fn references(text: &str) -> impl Iterator<Item = Match<'_>> {
     found.filter(|one| one.name("more").is_none()).filter_map(|one| one.name("argument"))
 }
 
-/// The names in a hint, such as `[number] [priority]`; none if it says anything else.
+/// Names in a hint, such as `[number] [priority]`; empty if the hint has another form.
 pub(super) fn named(hint: &str) -> Vec<String> {
     match HINT.as_ref().is_some_and(|pattern| pattern.is_match(hint)) {
         true => {
@@ -36,13 +36,13 @@ pub(super) fn named(hint: &str) -> Vec<String> {
     }
 }
 
-/// The references to arguments of a command, with their parameters.
+/// References to arguments of a command, with their parameters.
 pub(super) struct Arguments<'t> {
     parameters: BTreeMap<&'t str, String>,
 }
 
 impl<'t> Arguments<'t> {
-    /// Those of the references in a text, and the names that its hint gives them.
+    /// Arguments for the references in a text, with the names from its hint.
     ///
     /// # Errors
     /// Some arguments are a part of others, or there are too many.
@@ -60,7 +60,7 @@ impl<'t> Arguments<'t> {
         if texts.len() > MAX_ARGUMENTS {
             return Err(format!("it has more than {MAX_ARGUMENTS} arguments"));
         }
-        // `$1` is the first one, unless there is `$0`.
+        // `$1` is the first argument, unless there is `$0`.
         let base = u32::from(is_short(&texts[0]) && !texts.contains(&"$0"));
         let places: Vec<(&str, usize)> = texts
             .iter()
@@ -75,14 +75,14 @@ impl<'t> Arguments<'t> {
         Ok(Self { parameters: places.into_iter().map(|(text, place)| (text, name(place))).collect() })
     }
 
-    /// The parameters, each once, in the order of their references.
+    /// Parameters, each once, in the order of their references.
     pub(super) fn parameters(&self) -> Vec<&str> {
         let mut found: Vec<&str> = self.parameters.values().map(String::as_str).collect();
         found.dedup();
         found
     }
 
-    /// A text in which references are words that name what the request has.
+    /// Text with words in the place of references, which name the arguments in the request.
     pub(super) fn without(&self, text: &str) -> String {
         let (mut shown, mut from) = (String::new(), 0);
         for found in references(text) {
@@ -97,7 +97,7 @@ impl<'t> Arguments<'t> {
     }
 }
 
-/// The number of a reference to one argument.
+/// Number of a reference to one argument; `None` for a reference to all.
 fn number(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("$ARGUMENTS[").and_then(|text| text.strip_suffix(']'));
     digits
@@ -106,7 +106,7 @@ fn number(text: &str) -> Option<u32> {
         .map(|digits| digits.parse().unwrap_or(u32::MAX))
 }
 
-/// Names as those of parameters. None if two are the same.
+/// Hints as names of parameters; empty if two are the same.
 fn unique(hints: &[String]) -> Vec<String> {
     let name = |hint: &String| {
         let name = hint.to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");

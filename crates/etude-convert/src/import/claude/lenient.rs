@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The lines of frontmatter as YAML. Each field is on the line on which it was; a line without a field belongs to the one
-/// before it.
+/// Lines of frontmatter as YAML. Each field stays on its line; a line without a field belongs to the one before it.
 pub(super) fn yaml(text: &str) -> String {
     let (mut out, mut known) = (String::new(), BTreeSet::new());
     let mut lines = text.lines().peekable();
@@ -28,7 +27,7 @@ fn field_of_line(line: &str) -> Option<&str> {
     field(line).map(|(name, _)| name)
 }
 
-/// The name and the text of a line, if it has a name.
+/// Name and text of a line; `None` if it has no name.
 fn field(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once(':')?;
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -36,7 +35,7 @@ fn field(line: &str) -> Option<(&str, &str)> {
     (is_name && (value.is_empty() || value.starts_with(' '))).then(|| (name, value.trim()))
 }
 
-/// A text without quotes around all of it.
+/// Text without the quotes around it.
 fn unquoted(text: &str) -> &str {
     ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote)).unwrap_or(text)
 }

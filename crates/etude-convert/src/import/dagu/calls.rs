@@ -1,4 +1,5 @@
-//! Steps that start another DAG. They become steps of type `pipeline` if that DAG is beside theirs and was imported whole.
+//! Steps that start another DAG. They become steps of type `pipeline` if that DAG is in the same folder and was imported
+//! whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,29 +13,29 @@ use super::super::{Source, text_of};
 use super::head::declared;
 use super::{ARGUMENT, Dag, field, is_yaml, limits, may_be_dag, names, snake};
 
-/// Fields of such a step that have a counterpart.
+/// Fields of a step that starts a DAG and that have a counterpart.
 const FIELDS: [&str; 8] = ["name", "id", "description", "run", "call", "params", "depends", "timeout_sec"];
 
-/// The DAGs of an import.
+/// DAGs of an import.
 #[derive(Default)]
 pub(super) struct Dags {
-    /// Their files.
+    /// Paths of their files.
     paths: BTreeSet<String>,
-    /// Those that were imported so far, by their files.
+    /// DAGs that were imported so far, by their files.
     imported: BTreeMap<String, Callee>,
 }
 
-/// A DAG that was imported.
+/// Imported DAG.
 struct Callee {
     pipeline: String,
-    /// The names of its parameters, and whether each is a text.
+    /// Names of its parameters, each with true if it is a text.
     parameters: BTreeMap<String, bool>,
-    /// All of its steps were.
+    /// True if all of its steps were imported.
     is_whole: bool,
 }
 
 impl Dags {
-    /// The DAGs of these files, and the files in the order in which they are imported: each after those that it starts.
+    /// DAGs of these files, and the files in the order of import: each after those that it starts.
     pub(super) fn of(sources: &[Source]) -> (Self, Vec<&Source>) {
         let readable: Vec<&Source> = sources.iter().filter(|source| source.text.is_some()).collect();
         let paths = readable.iter().map(|source| source.path.clone()).collect();
@@ -48,7 +49,7 @@ impl Dags {
         (dags, ordered)
     }
 
-    /// The file beside `from` that is called so.
+    /// File with this name in the folder of `from`.
     pub(super) fn file(&self, from: &str, called: &str) -> Option<String> {
         let folder = from.rsplit_once('/').map_or_else(String::new, |(folder, _)| format!("{folder}/"));
         let path = format!("{folder}{}", called.strip_prefix("./").unwrap_or(called));
@@ -64,7 +65,7 @@ impl Dags {
     }
 }
 
-/// What the steps of a file call.
+/// Names and files of the DAGs that the steps of a file start.
 fn calls(source: &Source) -> Vec<String> {
     let file = SourceFile::new(source.path.as_str(), source.text.as_deref().unwrap_or_default());
     let (root, _) = etude_spec::yaml::parse(&file);
@@ -73,7 +74,7 @@ fn calls(source: &Source) -> Vec<String> {
     steps.filter_map(Node::as_map).filter_map(called).collect()
 }
 
-/// What may be the name or the file of a DAG that a step starts.
+/// Name or file of a DAG that a step may start.
 pub(super) fn called(step: &Entries<'_>) -> Option<String> {
     let text = |name: &str| step.get(name).and_then(text_of);
     text("call").or_else(|| text("run")).filter(|called| may_be_dag(called))
@@ -83,7 +84,7 @@ impl Dag<'_> {
     /// Adds a step that starts the DAG of a file.
     ///
     /// # Errors
-    /// Why it has no counterpart.
+    /// The reason why the step has no counterpart.
     pub(super) fn call(
         &mut self,
         (node, step): (&Node<'_>, &Entries<'_>),
@@ -115,7 +116,7 @@ impl Dag<'_> {
     }
 }
 
-/// The input of the pipeline: constants, and variables of the caller.
+/// Input of the pipeline: constants, and variables of the caller.
 fn input(
     step: &Entries<'_>,
     variables: &Variables,

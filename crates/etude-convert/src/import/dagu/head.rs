@@ -1,4 +1,4 @@
-//! The fields of a whole DAG: which ones it can do without, its parameters and its environment.
+//! Fields of a whole DAG: those that it can do without, its parameters and its environment.
 
 use etude_spec::yaml::{Entries, Node};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ const KNOWN: [&str; 11] = [
     "working_dir",
 ];
 
-/// Fields that do not change what the steps of one run do. They are listed; with any other field no step is imported.
+/// Fields that do not change the effect of the steps of one run. They are listed; with any other field no step is imported.
 const LISTED: [&str; 28] = [
     "schedule", "skip_if_successful", "catchup_window", "overlap_policy", "log_dir", "log_output", "artifacts",
     "handler_on", "smtp", "mail_on", "error_mail", "info_mail", "wait_mail", "timeout_sec", "delay_sec",
@@ -20,10 +20,10 @@ const LISTED: [&str; 28] = [
     "max_output_size", "queue", "otel", "run_config", "webhook", "registry_auths", "step_types", "actions",
 ];
 
-/// Most parameters of a DAG: each step looks for each of them.
+/// Maximum number of parameters of a DAG: each step looks for each of them.
 const MAX_PARAMETERS: usize = 100;
 
-/// Lists the fields that have no counterpart. False if the DAG must not run without one of them.
+/// Lists the fields that have no counterpart; false if the DAG must not run without one of them.
 pub(super) fn is_importable(imported: &mut Imported, document: &Document, root: &Entries<'_>) -> bool {
     let is_known = |name: &str| KNOWN.contains(&name) || LISTED.contains(&name);
     if document.guarded(imported, root, |name| !is_known(&snake(name))) {
@@ -48,7 +48,7 @@ pub(super) fn is_importable(imported: &mut Imported, document: &Document, root: 
 }
 
 impl Dag<'_> {
-    /// `params` as a text, a list or a mapping. Parameters whose default is computed are findings.
+    /// Adds `params`, a text, a list or a mapping. Parameters with a computed default are findings.
     ///
     /// # Errors
     /// A parameter has settings without a counterpart.
@@ -84,7 +84,7 @@ impl Dag<'_> {
         Ok(())
     }
 
-    /// The variables of the environment. Those whose value is computed are findings.
+    /// Adds the variables of the environment. Variables with a computed value are findings.
     pub(super) fn environment(&mut self, imported: &mut Imported, node: Option<&Node<'_>>) {
         for (line, name, value) in pairs(self.document, node) {
             if !value.is_some_and(|value| self.variables.set_text(&name, &value)) {
@@ -96,17 +96,17 @@ impl Dag<'_> {
     }
 }
 
-/// A parameter.
+/// Declaration of a parameter.
 pub(super) struct Declaration {
-    /// Its name, unless it is positional.
+    /// Name; `None` if it is positional.
     pub(super) name: Option<String>,
-    /// What its values are.
+    /// JSON Schema of its values.
     pub(super) schema: Value,
-    /// Its default, as text.
+    /// Default, as text.
     pub(super) default: Option<String>,
 }
 
-/// Parameters without types, or their values: the name of each, unless it is positional, and its default.
+/// Parameters without types, or their values: the name of each, `None` if it is positional, and its default.
 pub(super) fn declared(node: &Node<'_>) -> Result<Vec<(Option<String>, String)>, String> {
     let typed = || "parameters with a schema or other settings have no counterpart".to_owned();
     let mut found = Vec::new();
@@ -116,7 +116,7 @@ pub(super) fn declared(node: &Node<'_>) -> Result<Vec<(Option<String>, String)>,
     let items = node.as_seq().unwrap_or(std::slice::from_ref(node));
     for item in items {
         match item.as_map() {
-            // A schema in a file, or beside the values.
+            // A schema in a file, or next to the values.
             Some(map) if map.get("schema").is_some() => return Err(typed()),
             Some(map) if node.as_seq().is_some() && map.0.len() > 1 => return Err(typed()),
             Some(map) => {
@@ -131,13 +131,13 @@ pub(super) fn declared(node: &Node<'_>) -> Result<Vec<(Option<String>, String)>,
     Ok(found)
 }
 
-/// `NAME=value`, with or without quotes around the value, or only a value.
+/// Reads `NAME=value`, with or without quotes around the value, or only a value.
 fn pair(text: &str) -> (Option<String>, String) {
     let (name, value) = text.split_once('=').map_or((None, text), |(name, value)| (Some(name.to_owned()), value));
     (name, value.trim_matches(['"', '\'']).to_owned())
 }
 
-/// The words of a text; spaces in quotes do not divide it.
+/// Words of a text; spaces in quotes do not divide it.
 fn words(text: &str) -> Vec<String> {
     let (mut found, mut word, mut quote) = (Vec::new(), String::new(), None);
     for c in text.chars() {

@@ -8,15 +8,15 @@ use super::{field, list, snake};
 
 const KNOWN: [&str; 5] = ["limit", "interval_sec", "exit_code", "backoff", "max_interval_sec"];
 
-/// Most retries, the largest factor and the longest wait in seconds that a code step can have.
+/// Maximum number of retries, maximum factor, and maximum wait in seconds of a code step.
 const MAX_RETRIES: u64 = 1_000;
 const MAX_FACTOR: f64 = 100.0;
 const MAX_SECONDS: f64 = 315_360_000.0;
 
-/// The default of `max_backoff`, in seconds.
+/// Default of `max_backoff`, in seconds.
 const DEFAULT_MAX: f64 = 30.0;
 
-/// A retry policy as `retry` of a code step.
+/// Retry policy as `retry` of a code step.
 ///
 /// # Errors
 /// The part that has no exact counterpart.
@@ -41,7 +41,7 @@ pub(super) fn of(policy: &Entries<'_>) -> Result<Value, String> {
         }
     };
     let grown = interval as f64 * factor.powf(limit.saturating_sub(1) as f64);
-    // Without `backoff` the wait does not grow, and Dagu has no use for its limit.
+    // Without `backoff` the wait does not grow, and Dagu does not use its limit.
     let longest = number("max_interval_sec")?.filter(|max| *max > 0 && factor > 1.0);
     let longest = longest.map_or(grown, |max| grown.min(max as f64));
     if longest > MAX_SECONDS {

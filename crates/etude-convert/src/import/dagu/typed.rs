@@ -1,4 +1,4 @@
-//! Parameters of a DAG with types: a list of mappings with `name` and what their values are.
+//! Parameters of a DAG with types: a list of mappings with `name` and a description of their values.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 use super::super::{is_name, text_of};
 use super::head::Declaration;
 
-/// The types of values.
+/// Types of values.
 const TYPES: [&str; 4] = ["string", "integer", "number", "boolean"];
 
-/// A parameter with a type or other settings; `None` if the item is none.
+/// Parameter with a type or other settings; `None` if the item is something else.
 pub(super) fn declaration(item: &Node<'_>) -> Option<Result<Declaration, String>> {
     let map = item.as_map().filter(|map| map.0.len() > 1)?;
     let json = |node: &Node<'_>| node.to_json().ok().and_then(|json| serde_json::from_str::<Value>(&json).ok());
@@ -46,7 +46,7 @@ fn read(members: Map<String, Value>, default: Option<String>) -> Result<Declarat
         schema[member] = value;
     }
     let is_required = members.get("required") == Some(&Value::Bool(true));
-    // A variable that is not set is empty in shell text. Where no value of the type is, the parameter must be given.
+    // An unset variable is empty in shell text. If the type does not permit an empty value, the parameter must be given.
     let is_free =
         kind == "string" && ["enum", "pattern", "minLength"].iter().all(|member| schema.get(*member).is_none());
     let default = default.or_else(|| (!is_required && is_free).then(String::new));
@@ -62,7 +62,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// A value of a type, which a DAG may write with or without quotes.
+/// Value of a type, which a DAG may write with or without quotes.
 fn of_type(kind: &str, text: &str) -> Option<Value> {
     match kind {
         "string" => Some(text.into()),
@@ -72,10 +72,10 @@ fn of_type(kind: &str, text: &str) -> Option<Value> {
     }
 }
 
-/// A parameter as `input` has it.
+/// Parameter in the form of `input`.
 ///
 /// # Errors
-/// Its default is not one of its values.
+/// The default does not fit the schema of the parameter.
 pub(super) fn with_default(name: &str, mut schema: Value, default: Option<&str>) -> Result<Value, String> {
     let Some(default) = default else { return Ok(schema) };
     let value = of_type(schema["type"].as_str().unwrap_or_default(), default);
