@@ -1,13 +1,13 @@
-//! What the ledger keeps of learned pipelines.
+//! Entries of the ledger about learned pipelines.
 //!
-//! | book | key | what |
+//! | book | key | entry |
 //! |---|---|---|
 //! | `learned:CONTENT` | `run/ID`, `shadow/ID` | a run of the pipeline, a comparison with an agent |
 //! | `learned:CONTENT` | `tested`, `risk`, `demoted` | the cases passed, a risk was accepted, the program demoted it |
 //! | `run:learned:CONTENT` | `shadow/ID` | the writes of a comparison, which go with the run |
 //! | `learned-names:APP` | `BASE/NAME` | the last demotion of that name, until a promotion |
-//! | `learned-tools:APP` | `BASE/NAME` | the tools of that pipeline when it was last looked at, each with its hash |
-//! | `learned-servers:APP` | TOOL | that tool of an MCP server as it was seen last, with its hash |
+//! | `learned-tools:APP` | `BASE/NAME` | tools of that pipeline when it was last inspected, each with its hash |
+//! | `learned-servers:APP` | TOOL | that tool of an MCP server as it was last seen, with its hash |
 //! | `learned-runs:APP` | ID | the run has been noted |
 //! | `learned-forgotten` | ID | nothing is learned from the run |
 
@@ -22,16 +22,16 @@ use serde_json::{Value, json};
 
 use super::{Verdict, app_key};
 
-/// The word of an entry that no longer holds.
+/// State of an entry that has ended.
 const CLEARED: &str = "cleared";
 
 etude_core::words! {
-    /// Whether a row is a run of the pipeline or a comparison.
+    /// Kind of a row.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum RowKind {
         /// The pipeline ran.
         Run = "run",
-        /// It ran beside an agent.
+        /// The pipeline ran beside an agent.
         Shadow = "shadow",
     }
 }
@@ -39,27 +39,27 @@ etude_core::words! {
 /// One run of a pipeline, or one comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// A run of the pipeline, or a comparison with it.
+    /// Kind of the row: a run of the pipeline, or a comparison with it.
     pub kind: RowKind,
     /// The id of the run.
     pub run: String,
-    /// When the run was created, in milliseconds since 1970.
+    /// Creation time of the run, in milliseconds since 1970.
     pub at_ms: i64,
-    /// When the run ended, in milliseconds since 1970: what a person answered was answered before.
+    /// End of the run, in milliseconds since 1970. Decisions of people in the run are earlier.
     pub ended_at_ms: i64,
     /// The outcome as evidence for or against the pipeline.
     pub verdict: Verdict,
     /// The step at which it deviated or failed.
     pub step: Option<String>,
-    /// Why it deviated or failed.
+    /// Reason why it deviated or failed.
     pub reason: Option<String>,
     /// The digest of the request.
     pub digest: String,
-    /// A call that changes something was made, or would have been.
+    /// True if a call that changes something was made, or would have been.
     pub writes: bool,
-    /// Of a comparison whose run is still there: the writes of the agent, and those of the pipeline.
+    /// Writes of the agent and of the pipeline in a comparison, while its run exists.
     pub calls: Value,
-    /// Of a comparison: usage of models.
+    /// Usage of models in a comparison.
     pub usage: Value,
 }
 
@@ -96,27 +96,27 @@ impl Row {
     }
 }
 
-/// Why the program has demoted a pipeline.
+/// Demotion of a pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demotion {
-    /// The state that it led to: `demoted`, or `proposed` from `shadow`.
+    /// State after the demotion: `demoted`, or `proposed` from `shadow`.
     pub to: State,
-    /// The run that led to it.
+    /// The run that led to it, if one did.
     pub run: Option<String>,
     /// The reason: a word, or the text of a person.
     pub reason: String,
-    /// When, in milliseconds since 1970.
+    /// Time of the demotion, in milliseconds since 1970.
     pub at_ms: i64,
-    /// The content that was demoted.
+    /// Hash of the content that was demoted.
     pub content: String,
 }
 
 /// A risk that a person has accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
-    /// The person, as the front end names them.
+    /// Name of the person, as the front end has it.
     pub by: String,
-    /// When, in milliseconds since 1970.
+    /// Time of the acceptance, in milliseconds since 1970.
     pub at_ms: i64,
 }
 
@@ -124,7 +124,7 @@ fn book_of(content: &str) -> String {
     format!("learned:{content}")
 }
 
-/// The book with values of runs.
+/// Book with values of runs.
 fn values_of(content: &str) -> String {
     format!("{OF_RUN}learned:{content}")
 }
@@ -146,13 +146,13 @@ fn hash_in(entry: &Entry) -> Option<String> {
     body["hash"].as_str().map(str::to_owned)
 }
 
-/// The tools of MCP servers as they were seen last.
+/// Hashes of the tools of MCP servers as they were last seen, by name.
 pub(super) fn server_tools(engine: &dyn Engine, app: &Path) -> Result<BTreeMap<String, String>, Error> {
     let entries = engine.entries(&EntryQuery { book: servers_of(app), ..EntryQuery::default() })?;
     Ok(entries.into_iter().filter_map(|entry| Some((entry.key.clone(), hash_in(&entry)?))).collect())
 }
 
-/// Notes a tool of an MCP server, unless it was seen later than at `at_ms`.
+/// Notes a tool of an MCP server, unless it was seen after `at_ms`.
 pub(super) async fn note_server_tool(
     engine: &dyn Engine,
     app: &Path,
@@ -165,7 +165,7 @@ pub(super) async fn note_server_tool(
     }
 }
 
-/// The tools of a pipeline when it was last looked at.
+/// Hashes of a pipeline's tools when it was last inspected, by name.
 pub(super) fn tools(engine: &dyn Engine, app: &Path, dir: &str) -> Result<Option<BTreeMap<String, String>>, Error> {
     let hash = |(name, hash): (&String, &Value)| Some((name.clone(), hash.as_str()?.to_owned()));
     let of_body = |body: Value| body.as_object().map(|all| all.iter().filter_map(hash).collect());
@@ -208,7 +208,7 @@ fn one(engine: &dyn Engine, book: String, key: &str) -> Result<Option<Entry>, Er
     Ok(engine.entries(&query)?.into_iter().next().filter(|entry| entry.state != CLEARED))
 }
 
-/// The rows of a content, newest first, without forgotten ones.
+/// Rows of a content, newest first, without forgotten ones.
 pub(super) fn rows(engine: &dyn Engine, content: &str) -> Result<Vec<Row>, Error> {
     let of = |book: String| engine.entries(&EntryQuery { book, ..EntryQuery::default() });
     let values = of(values_of(content))?.into_iter();
@@ -221,7 +221,7 @@ pub(super) fn rows(engine: &dyn Engine, content: &str) -> Result<Vec<Row>, Error
     Ok(rows)
 }
 
-/// Keeps a row.
+/// Stores a row.
 pub(super) async fn add_row(engine: &dyn Engine, content: &str, row: &Row) -> Result<(), Error> {
     let key = format!("{}/{}", row.kind.word(), row.run);
     if row.kind == RowKind::Shadow {
@@ -239,7 +239,7 @@ pub(super) async fn add_row(engine: &dyn Engine, content: &str, row: &Row) -> Re
     write(engine, book_of(content), key, (row.at_ms, row.verdict.word()), &row.body()).await
 }
 
-/// The ids of runs that have been noted.
+/// Ids of the runs that have been noted.
 pub(super) fn noted(engine: &dyn Engine, app: &Path) -> Result<Vec<String>, Error> {
     let entries = engine.entries(&EntryQuery { book: runs_of(app), ..EntryQuery::default() })?;
     Ok(entries.into_iter().map(|entry| entry.key).collect())
@@ -250,8 +250,8 @@ pub(super) async fn note(engine: &dyn Engine, app: &Path, run: &str, at_ms: i64)
     write(engine, runs_of(app), run.to_owned(), (at_ms, "noted"), &json!({})).await
 }
 
-/// The demotion that holds for a pipeline: of its name in this app, of its content in any, or, for a candidate that was not promoted yet,
-/// of the pipeline that it would replace.
+/// Current demotion of a pipeline: of its name in this app, or of its content in any app. For a candidate that was not
+/// promoted yet, also the demotion of the pipeline that it would replace.
 pub(super) fn demotion(
     engine: &dyn Engine,
     disk: &Disk,
@@ -280,7 +280,7 @@ pub(super) fn demotion(
     }))
 }
 
-/// When the last promotion ended a demotion; what a person did before does not count towards another one.
+/// Time at which the last promotion ended a demotion. Earlier decisions and verdicts do not count towards another one.
 pub(super) fn cleared_at(engine: &dyn Engine, app: &Path, located: &Located) -> Result<i64, Error> {
     let query = EntryQuery {
         book: names_of(app),
@@ -291,7 +291,7 @@ pub(super) fn cleared_at(engine: &dyn Engine, app: &Path, located: &Located) -> 
     Ok(engine.entries(&query)?.first().map_or(i64::MIN, |entry| entry.at_ms))
 }
 
-/// Keeps a demotion.
+/// Stores a demotion.
 pub(super) async fn demote(engine: &dyn Engine, app: &Path, dir: &str, demotion: &Demotion) -> Result<(), Error> {
     let body = json!({"run": demotion.run, "reason": demotion.reason, "content": demotion.content});
     let when = (demotion.at_ms, demotion.to.word());
@@ -299,7 +299,7 @@ pub(super) async fn demote(engine: &dyn Engine, app: &Path, dir: &str, demotion:
     write(engine, names_of(app), dir.to_owned(), when, &body).await
 }
 
-/// Ends the demotion of a name, if there is one: a person has promoted.
+/// Ends the demotion of a name, if there is one, after a person has promoted the pipeline.
 pub(super) async fn clear_name(engine: &dyn Engine, app: &Path, dir: &str, at_ms: i64) -> Result<(), Error> {
     match one(engine, names_of(app), dir)? {
         Some(_) => write(engine, names_of(app), dir.to_owned(), (at_ms, CLEARED), &json!({})).await,
@@ -312,7 +312,7 @@ pub(super) async fn clear_content(engine: &dyn Engine, content: &str, at_ms: i64
     write(engine, book_of(content), "demoted".to_owned(), (at_ms, CLEARED), &json!({})).await
 }
 
-/// The risk that was accepted for a content.
+/// Latest accepted risk of a content.
 pub(super) fn accepted(engine: &dyn Engine, content: &str) -> Result<Option<Accepted>, Error> {
     Ok(one(engine, book_of(content), "risk")?.map(|entry| {
         let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
@@ -320,7 +320,7 @@ pub(super) fn accepted(engine: &dyn Engine, content: &str) -> Result<Option<Acce
     }))
 }
 
-/// Keeps who accepted a risk, and when (L-59).
+/// Stores the person who accepted a risk, and the time (L-59).
 ///
 /// # Errors
 /// The journal cannot be written.
@@ -328,12 +328,12 @@ pub async fn accept(engine: &dyn Engine, content: &str, accepted: &Accepted) -> 
     write(engine, book_of(content), "risk".to_owned(), (accepted.at_ms, "accepted"), &json!({"by": accepted.by})).await
 }
 
-/// Whether the cases of a content have passed.
+/// True if the cases of a content have passed.
 pub(super) fn is_tested(engine: &dyn Engine, content: &str) -> Result<bool, Error> {
     Ok(one(engine, book_of(content), "tested")?.is_some())
 }
 
-/// Keeps that the cases of a content have passed.
+/// Stores that the cases of a content have passed.
 ///
 /// # Errors
 /// The journal cannot be written.
@@ -341,7 +341,7 @@ pub async fn tested(engine: &dyn Engine, content: &str, at_ms: i64) -> Result<()
     write(engine, book_of(content), "tested".to_owned(), (at_ms, "passed"), &json!({})).await
 }
 
-/// The book of forgotten runs.
+/// Book of forgotten runs.
 const FORGOTTEN: &str = "learned-forgotten";
 
 /// Notes that a run is forgotten.
@@ -349,7 +349,7 @@ pub(super) async fn forget(engine: &dyn Engine, run: &str, at_ms: i64) -> Result
     write(engine, FORGOTTEN.to_owned(), run.to_owned(), (at_ms, "forgotten"), &json!({})).await
 }
 
-/// Whether a run is forgotten.
+/// True if a run is forgotten.
 pub(super) fn is_forgotten(engine: &dyn Engine, run: &str) -> Result<bool, Error> {
     Ok(one(engine, FORGOTTEN.to_owned(), run)?.is_some())
 }

@@ -1,13 +1,13 @@
 //! Bounds of rates: the upper bound of Clopper and Pearson, the lower bound of Wilson (`learn.md` 2.10).
 
-/// Steps of a bisection: more than a number has bits.
+/// Number of bisection steps, which exceeds the bits of a number.
 const STEPS: usize = 64;
 
-/// No more comparisons than this are ever asked for.
+/// Maximum number of comparisons that is ever required.
 const MAX_COMPARISONS: u64 = 1 << 20;
 
-/// The one-sided upper bound of the rate of wrong among `n` comparisons of which `wrong` were wrong: the largest rate at which
-/// so few are as likely as `1 - confidence`. 1 without comparisons.
+/// One-sided upper bound of the rate of wrong among `n` comparisons of which `wrong` were wrong. It is the largest rate at
+/// which that few are as likely as `1 - confidence`; 1 without comparisons.
 pub fn upper_wrong_rate(n: u64, wrong: u64, confidence: f64) -> f64 {
     if wrong >= n {
         return 1.0;
@@ -23,12 +23,12 @@ pub fn upper_wrong_rate(n: u64, wrong: u64, confidence: f64) -> f64 {
     high
 }
 
-/// A bound as documents have it: four digits, and never less than it is.
+/// Bound in documents: four digits, rounded up.
 pub fn shown(bound: f64) -> f64 {
     (bound * 1e4 - 1e-6).ceil() / 1e4
 }
 
-/// The comparisons that the bound `rate` needs if `wrong` of them are wrong.
+/// Number of comparisons that the bound `rate` needs if `wrong` of them are wrong.
 pub fn comparisons_for(rate: f64, wrong: u64, confidence: f64) -> u64 {
     let is_enough = |n: u64| upper_wrong_rate(n, wrong, confidence) <= rate;
     let (mut low, mut high) = (wrong, wrong + 1);
@@ -45,7 +45,7 @@ pub fn comparisons_for(rate: f64, wrong: u64, confidence: f64) -> u64 {
     high
 }
 
-/// The probability of at most `k` of `n` at the rate `p`.
+/// Probability of at most `k` of `n` at the rate `p`.
 fn at_most(n: u64, k: u64, p: f64) -> f64 {
     if p <= 0.0 {
         return 1.0;
@@ -64,7 +64,7 @@ fn at_most(n: u64, k: u64, p: f64) -> f64 {
     sum.min(1.0)
 }
 
-/// The one-sided lower bound of the rate of `hits` among `n`. 0 without any.
+/// One-sided lower bound of the rate of `hits` among `n`; 0 if `n` is 0.
 pub fn lower_hit_rate(n: u64, hits: u64, confidence: f64) -> f64 {
     if n == 0 {
         return 0.0;
@@ -74,7 +74,7 @@ pub fn lower_hit_rate(n: u64, hits: u64, confidence: f64) -> f64 {
     ((rate + z * z / (2.0 * count) - spread) / (1.0 + z * z / count)).max(0.0)
 }
 
-/// The point of the normal distribution below which lies `probability`, which is at least a half.
+/// Point of the normal distribution below which `probability` lies, which is at least a half.
 fn quantile(probability: f64) -> f64 {
     let (mut low, mut high) = (0.0, 8.0);
     for _ in 0..STEPS {
@@ -87,7 +87,7 @@ fn quantile(probability: f64) -> f64 {
     high
 }
 
-/// The part of the normal distribution below `x`, by its series.
+/// Part of the normal distribution below `x`, by its series.
 fn normal_below(x: f64) -> f64 {
     let (mut term, mut sum, mut odd) = (x, x, 1.0);
     while term > sum * 1e-17 {
@@ -106,8 +106,8 @@ mod tests {
         assert!((found - wanted).abs() < 5e-5, "{found} is not {wanted}");
     }
 
-    /// L-58, 2.10: the upper bound of Clopper and Pearson, as tables of one-sided limits have it: 0 of 10 and 1 of 10 at 95 % are
-    /// 25.89 % and 39.42 %, 3 of 100 at 97.5 % is 8.52 %; without a wrong one it is 1 - 0.05^(1/n).
+    /// L-58, 2.10: the upper bound of Clopper and Pearson agrees with tables of one-sided limits: 0 of 10 and 1 of 10 at 95 %
+    /// are 25.89 % and 39.42 %, 3 of 100 at 97.5 % is 8.52 %; without a wrong one it is 1 - 0.05^(1/n).
     #[test]
     fn the_upper_bound_is_that_of_clopper_and_pearson() {
         is(upper_wrong_rate(10, 0, 0.95), 0.25887);
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!((shown(0.63162), shown(0.95), shown(1.0)), (0.6317, 0.95, 1.0));
     }
 
-    /// 2.10: 59 comparisons without a disagreement for 5 %, 29 for 10 %.
+    /// 2.10: 59 comparisons without a disagreement are needed for 5 %, 29 for 10 %.
     #[test]
     fn the_number_of_comparisons_follows() {
         assert_eq!(comparisons_for(0.05, 0, 0.95), 59);

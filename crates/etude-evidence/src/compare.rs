@@ -1,4 +1,4 @@
-//! Whether an agent and a pipeline made the same writes (`learn.md` 2.10).
+//! Comparison of the writes of an agent and of a pipeline (`learn.md` 2.10).
 
 use etude_core::exact::{self, same};
 use etude_core::shell;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::rehearsal::Call;
 
-/// Whether both made the same calls: in any order, and with lists that stand for sets in any order.
+/// True if both made the same calls: in any order, and with lists that stand for sets in any order.
 pub fn is_same(agent: &[Call], pipeline: &[Call]) -> bool {
     let mut left: Vec<&Call> = pipeline.iter().collect();
     let all = agent.iter().all(|call| {
@@ -32,8 +32,8 @@ fn is_same_call(a: &Call, b: &Call) -> bool {
     }
 }
 
-/// A command line as it is compared: its words in it, in whichever quotes (L-33). How long it may take and what people are shown of it
-/// is not part of what it writes.
+/// Command line in compared form: with its words inserted, in any quotes (L-33). Time limit and description are not part of
+/// the write.
 fn line_of(arguments: &Value) -> Option<String> {
     let line = arguments.get(shell::COMMAND)?.as_str()?;
     let words = shell::arguments(arguments);
@@ -41,7 +41,8 @@ fn line_of(arguments: &Value) -> Option<String> {
     Some(canonical(&line).unwrap_or(line))
 }
 
-/// Lists of the same length are the columns of one set of rows: `item_ids` and `new_item_ids` belong together.
+/// Rows of the lists in some arguments. Lists of the same length are the columns of one set of rows: `item_ids` and
+/// `new_item_ids` belong together.
 fn rows(arguments: &Map<String, Value>) -> Vec<(usize, Vec<String>)> {
     let lists: Vec<(&String, &Vec<Value>)> = sorted(arguments).filter_map(|(k, v)| Some((k, v.as_array()?))).collect();
     let mut rows: Vec<(usize, Vec<String>)> = Vec::new();
@@ -112,7 +113,7 @@ mod tests {
         assert!(!is(json!({"amount": 120, "items": [1, 2.5], "more": {"tax": [7.5]}})));
     }
 
-    /// L-33, L-54: a line with arguments beside it is the line with its words, however the agent has quoted them.
+    /// L-33, L-54: a line with arguments beside it equals the line with its words, in any quotes of the agent.
     #[test]
     fn a_line_with_arguments_is_the_line_with_its_words() {
         let bash = |arguments: Value| Call { tool: "Bash".to_owned(), arguments };

@@ -1,4 +1,4 @@
-//! When the program demotes (`learn.md` 2.10, 2.11).
+//! Demotions by the program (`learn.md` 2.10, 2.11).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,27 +14,27 @@ use super::standing::Standing;
 use super::{Verdict, bounds};
 use etude_tools::disk::Disk;
 
-/// Runs before a pipeline can be retired as useless.
+/// Minimum number of runs before a pipeline can be demoted as useless.
 const MIN_RUNS: u64 = 20;
 
-/// The reason of a demotion after a tool has changed.
+/// Reason of a demotion after a tool has changed.
 const TOOL_CHANGED: &str = "tool_changed";
 
-/// The lower bound of the hit rate below which it is.
+/// Lower bound of the hit rate below which a pipeline is useless.
 const MIN_HIT_RATE: f64 = 0.2;
 
-/// A demotion that has just been noted.
+/// Demotion that has just been noted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settled {
     /// The name of the pipeline.
     pub name: String,
-    /// The state that it had until then.
+    /// State before the demotion.
     pub from: State,
-    /// The reason, with the run that gave it.
+    /// Reason, with the run that led to it.
     pub demotion: Demotion,
 }
 
-/// Demotes the pipeline if its rows say so.
+/// Demotes the pipeline if its rows require it.
 pub(super) async fn settle(
     engine: &dyn Engine,
     app: &Path,
@@ -57,9 +57,9 @@ pub(super) async fn settle(
     Ok(Some(Settled { name: standing.located.name.clone(), from, demotion }))
 }
 
-/// Takes a pipeline from `active` to `assisted` if the description or the schema of one of its tools is another one than when it was
-/// last looked at: what it was trusted with may mean something else now. In the other states, its evidence ends with its content
-/// (L-65).
+/// Demotes a pipeline from `active` to `assisted` if the description or the schema of one of its tools has changed since the
+/// last inspection: the calls that it was trusted with may have another meaning now. In the other states, its evidence ends
+/// with its content (L-65).
 pub(super) async fn settle_tools(
     engine: &dyn Engine,
     disk: &Disk,
@@ -78,7 +78,7 @@ pub(super) async fn settle_tools(
     let is_other = |(name, hash): (&String, &String)| now.get(name).is_some_and(|own| own != hash);
     let is_changed = before.iter().flatten().any(is_other);
     let is_active = standing.learned().is_some_and(|learned| learned.state == State::Active);
-    // Whatever takes it out of use says more.
+    // Another demotion takes precedence.
     let is_in_use = standing.state.is_some_and(State::is_routed);
     let mut settled = None;
     if is_changed && is_active && is_in_use {
@@ -87,12 +87,12 @@ pub(super) async fn settle_tools(
         book::demote(engine, app, &located.dir(), &demotion).await?;
         settled = Some(Settled { name: located.name.clone(), from: State::Active, demotion });
     }
-    // Last, so that a change is not lost in a crash.
+    // Last, so that a crash does not lose a change.
     book::note_tools(engine, app, &located.dir(), &now, now_ms()).await?;
     Ok(settled)
 }
 
-/// The tools of the pipeline in `dir` as they are now, each with its hash.
+/// Current tools of the pipeline in `dir`, each with its hash.
 pub(super) fn tools_now(
     engine: &dyn Engine,
     disk: &Disk,
@@ -107,7 +107,7 @@ pub(super) fn tools_now(
     Ok(now)
 }
 
-/// The runs that were judged bad, with when they were.
+/// Runs that were judged bad, each with the time of the verdict in milliseconds since 1970.
 pub(super) fn bad_runs(engine: &dyn Engine, rows: &[Row]) -> Result<BTreeMap<String, i64>, Error> {
     if rows.is_empty() {
         return Ok(BTreeMap::new());
@@ -120,8 +120,8 @@ pub(super) fn bad_runs(engine: &dyn Engine, rows: &[Row]) -> Result<BTreeMap<Str
     Ok(engine.entries(&query)?.into_iter().map(|entry| (entry.key, entry.at_ms)).collect())
 }
 
-/// Why a pipeline in the state `from` is demoted, and the run that led to it. `rows` are newest first; `judged` is a run with a write
-/// that was judged bad.
+/// Run and reason for demoting a pipeline in the state `from`; `None` if there is no reason. `rows` are newest first;
+/// `judged` is a run with a write that was judged bad.
 fn reason(
     from: State,
     rows: &[&Row],
@@ -155,7 +155,7 @@ fn reason(
     useless(rows, learning)
 }
 
-/// A pipeline that mostly falls back (L-82).
+/// Latest run and reason, if the pipeline mostly falls back (L-82).
 fn useless(rows: &[&Row], learning: &Learning) -> Option<(Option<String>, &'static str)> {
     let is_hit = |row: &&&Row| matches!(row.verdict, Verdict::Agreed | Verdict::Done | Verdict::Disagreed);
     let (all, hits) = (rows.len() as u64, rows.iter().filter(is_hit).count() as u64);

@@ -1,4 +1,4 @@
-//! When the runs of a family have become enough to learn from (`learn.notice`).
+//! Notice that a family has enough runs to learn from (`learn.notice`).
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use super::app_key;
 use crate::trace::{self, Approval, Call, effect_class};
 use etude_tools::disk::Disk;
 
-/// Notes the families of writes of a run in skill mode that succeeded. Returns those of which it is the request that makes them
-/// enough: `min_requests` different ones.
+/// Notes the families of writes of a run in skill mode that succeeded. Returns the families for which this request is the one
+/// that completes `min_requests` distinct requests.
 ///
 /// # Errors
 /// The journal cannot be read or written.

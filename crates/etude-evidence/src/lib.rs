@@ -1,7 +1,8 @@
-//! Learned pipelines of an app as they stand: what their files say, and what the journal knows of them (`learn.md` 1.2, 2.10, 2.11).
+//! Status of an app's learned pipelines, from their files and the journal (`learn.md` 1.2, 2.10, 2.11).
 //!
-//! A person's choices are in learn.yaml. Evidence and demotions by the program are entries of the journal's ledger, in a book per
-//! content hash. Whatever follows from runs is read from the journal again until it has been noted, so a crash loses nothing.
+//! Choices of people are in learn.yaml. Evidence and demotions by the program are entries of the journal's ledger, in a book
+//! per content hash. Facts about runs are read from the journal again until they have been noted, so that a crash loses
+//! nothing.
 
 mod book;
 pub mod bounds;
@@ -32,7 +33,7 @@ pub use demote::Settled;
 pub use standing::{Standing, wrong_rate_bound};
 
 etude_core::words! {
-    /// What a run or a comparison says about a pipeline.
+    /// Evidence of a run or a comparison about a pipeline.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Verdict {
         /// The same writes as the agent, or writes that were confirmed.
@@ -50,7 +51,7 @@ etude_core::words! {
     }
 }
 
-/// Every learned pipeline of the app as it stands.
+/// Current status of every learned pipeline of the app.
 ///
 /// # Errors
 /// The journal cannot be read.
@@ -58,7 +59,7 @@ pub fn standings(engine: &dyn Engine, disk: &Disk) -> Result<Vec<Standing>, Erro
     learned::all(disk).into_iter().map(|located| Standing::read(engine, disk, located)).collect()
 }
 
-/// Notes what runs have come to, and demotes what has to be demoted. Returns the demotions that have not been reported.
+/// Notes the results of runs, and demotes pipelines if they require it. Returns the demotions that have not been reported.
 ///
 /// # Errors
 /// The journal cannot be read or written.
@@ -88,7 +89,7 @@ pub async fn settle(engine: &dyn Engine, disk: &Disk, learning: &Learning) -> Re
     Ok(settled)
 }
 
-/// The names of pipelines in `pipelines/` that no request is routed to: those of the states before `assisted` and demoted ones.
+/// Names of pipelines in `pipelines/` to which no request is routed: those in states before `assisted`, and demoted ones.
 ///
 /// # Errors
 /// The journal cannot be read.
@@ -97,8 +98,8 @@ pub fn unrouted(engine: &dyn Engine, disk: &Disk) -> Result<Vec<String>, Error> 
     Ok(all.filter(|standing| !standing.is_routed()).map(|standing| standing.located.name).collect())
 }
 
-/// Requests may be routed to the pipeline `name` of `pipelines/` (L-36): always, unless it is learned and not in use. Looks at
-/// this pipeline alone.
+/// True if requests may be routed to the pipeline `name` of `pipelines/` (L-36): always, unless it is learned and not in use.
+/// Reads this pipeline alone.
 ///
 /// # Errors
 /// The journal cannot be read.
@@ -109,7 +110,7 @@ pub fn is_routed(engine: &dyn Engine, disk: &Disk, name: &str) -> Result<bool, E
     }
 }
 
-/// An agent may call the pipeline `name` as a tool (L-77): it is learned, in `pipelines/`, and in the state `active`.
+/// True if an agent may call the pipeline `name` as a tool (L-77): it is learned, in `pipelines/`, and in the state `active`.
 ///
 /// # Errors
 /// The journal cannot be read.
@@ -120,7 +121,7 @@ pub fn is_active(engine: &dyn Engine, disk: &Disk, name: &str) -> Result<bool, E
     }
 }
 
-/// Keeps a person's demotion, so that evidence is asked for that is later (L-81).
+/// Stores a person's demotion, so that a promotion needs later evidence (L-81).
 ///
 /// # Errors
 /// The journal cannot be written.
@@ -128,8 +129,8 @@ pub async fn demote(engine: &dyn Engine, disk: &Disk, standing: &Standing, demot
     book::demote(engine, disk.root(), &standing.located.dir(), demotion).await
 }
 
-/// Ends the demotion of a pipeline that a person has promoted, and notes the tools that it was promoted with. `standing` is the
-/// pipeline before the promotion, `dir` its directory after it. Another pipeline of that name stays demoted.
+/// Ends the demotion of a pipeline that a person has promoted, and notes its tools. `standing` is the pipeline before the
+/// promotion, `dir` its directory after it. Another pipeline of that name stays demoted.
 ///
 /// # Errors
 /// The journal cannot be read or written.
@@ -145,7 +146,7 @@ pub async fn promoted(
         book::clear_name(engine, disk.root(), &dir, at_ms).await?;
     }
     if dir.starts_with(PIPELINES) {
-        // A change is one since the promotion, also if nothing has looked in between.
+        // Changes count from the promotion on, also without an inspection in between.
         let (tools, _) = etude_spec::tool::load(disk);
         let now = demote::tools_now(engine, disk, dir, &tools)?;
         book::note_tools(engine, disk.root(), dir, &now, at_ms).await?;
@@ -156,7 +157,7 @@ pub async fn promoted(
     }
 }
 
-/// Forgets what a run has said about learned pipelines (L-40).
+/// Forgets the evidence of a run about learned pipelines (L-40).
 ///
 /// # Errors
 /// The journal cannot be read or written.
@@ -177,7 +178,7 @@ pub async fn forget(engine: &dyn Engine, disk: &Disk, run: &str) -> Result<(), E
     book::forget(engine, run, etude_runtime::clock::now_ms()).await
 }
 
-/// Whether a person has had a run forgotten: nothing is learned from it.
+/// True if a person has had a run forgotten: nothing is learned from it.
 ///
 /// # Errors
 /// The journal cannot be read.
@@ -185,7 +186,7 @@ pub fn is_forgotten(engine: &dyn Engine, run: &str) -> Result<bool, Error> {
     book::is_forgotten(engine, run)
 }
 
-/// The key of an app in books.
+/// Key of an app in books.
 fn app_key(app: &Path) -> String {
     app.display().to_string()
 }

@@ -1,4 +1,4 @@
-//! What a promotion needs (`learn.md` 1.8, 2.10).
+//! Conditions of a promotion (`learn.md` 1.8, 2.10).
 
 use etude_core::verbatim::request_digest;
 use etude_runtime::engine::{Engine, Error, Query, RunState};
@@ -13,17 +13,17 @@ use crate::trace;
 use etude_runs::target::Target;
 use etude_tools::disk::Disk;
 
-/// Runs in skill mode that are looked at for new evidence.
+/// Maximum number of runs in skill mode that are searched for new evidence.
 const MAX_RUNS: u32 = 200;
 
-/// A condition that does not hold.
+/// Condition that does not hold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Need {
     /// The word of the condition in documents.
     pub need: &'static str,
-    /// The value that was found.
+    /// Actual value.
     pub have: Value,
-    /// The value that is needed.
+    /// Required value.
     pub want: Value,
 }
 
@@ -32,31 +32,31 @@ impl Need {
         Self { need, have: have.into(), want: want.into() }
     }
 
-    /// `--accept-risk` stands in for it (L-59).
+    /// True if `--accept-risk` stands in for the condition (L-59).
     pub fn is_risk(&self) -> bool {
         ["comparisons", "live_comparisons", "wrong_rate", "writes"].contains(&self.need)
     }
 
-    /// `{"need", "have", "want"}`.
+    /// JSON object `{"need", "have", "want"}`.
     pub fn to_json(&self) -> Value {
         json!({"need": self.need, "have": self.have, "want": self.want})
     }
 }
 
-/// What is known besides the standing of a pipeline.
+/// Facts besides the status of a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Facts {
-    /// Cases that passed, of how many; `None`: they were not run.
+    /// Number of cases that passed, and of all cases; `None` if they were not run.
     pub tests: Option<(usize, usize)>,
-    /// Recorded requests that would be answered by another pipeline.
+    /// Number of recorded requests that another pipeline would answer.
     pub conflicts: usize,
-    /// The pipeline has calls that may write.
+    /// True if the pipeline has calls that may write.
     pub writes: bool,
-    /// There is evidence later than the last demotion.
+    /// True if there is evidence later than the last demotion.
     pub has_new_evidence: bool,
 }
 
-/// The states on the way from one to a higher one, without the first; empty if the second is not higher.
+/// States on the way from one to a higher one, without the first; empty if the second is not higher.
 pub fn way(from: State, to: State) -> Vec<State> {
     let mut way = Vec::new();
     let mut at = from;
@@ -70,7 +70,7 @@ pub fn way(from: State, to: State) -> Vec<State> {
     Vec::new()
 }
 
-/// Every condition of the states on `way` that does not hold.
+/// All conditions of the states on `way` that do not hold.
 pub fn missing(standing: &Standing, way: &[State], learning: &Learning, facts: Facts) -> Vec<Need> {
     let mut needs = Vec::new();
     let is_above = |state: State| way.iter().any(|step| *step >= state && *step != State::Demoted);
@@ -80,7 +80,7 @@ pub fn missing(standing: &Standing, way: &[State], learning: &Learning, facts: F
     if !is_above(State::Shadow) {
         return needs;
     }
-    // What was learned has cases; a person may write a pipeline without any.
+    // A learned pipeline has cases; a person may write one without cases.
     let is_learned = standing.learned().is_some_and(|learned| learned.content.is_some());
     if let Some((passed, all)) = facts.tests.map(|(passed, all)| (passed, all.max(usize::from(is_learned))))
         && passed < all
@@ -110,20 +110,21 @@ pub fn missing(standing: &Standing, way: &[State], learning: &Learning, facts: F
     needs
 }
 
-/// The requests that are left of those that it was learned from, if they are fewer than are learned from: runs were forgotten.
+/// Number of remaining requests that it was learned from, if they are fewer than learning needs because runs were forgotten.
 fn too_few(standing: &Standing, learning: &Learning) -> Option<u64> {
     let learned = standing.learned().filter(|learned| learned.content.is_some())?;
     let have = learned.document["evidence"]["requests"].as_u64()?;
     (have < learning.min_requests as u64).then_some(have)
 }
 
-/// The bound of the wrong rate, and the comparisons that it needs. Towards `active` at least half of them are live.
+/// Conditions for the bound of the wrong rate, and for the comparisons that it needs. Towards `active` at least half of them
+/// are live.
 fn of_evidence(standing: &Standing, is_active: bool, learning: &Learning) -> Vec<Need> {
     let (learned, live) = (standing.leave_one_out_only(), standing.live());
     let all = learned.plus(live);
     let wanted = bounds::comparisons_for(learning.wrong_rate, all.disagreed, learning.confidence);
     let n = match is_active {
-        // More comparisons of the learning than live ones count for nothing.
+        // Comparisons of the learning count at most as many times as live ones.
         true => all.disagreed + live.agreed + learned.agreed.min(live.decided()),
         false => all.decided(),
     };
@@ -141,7 +142,7 @@ fn of_evidence(standing: &Standing, is_active: bool, learning: &Learning) -> Vec
     needs
 }
 
-/// Whether a run in skill mode that began after the demotion did what the pipeline is for (L-81).
+/// True if a run in skill mode that began after the demotion did the task of the pipeline (L-81).
 ///
 /// # Errors
 /// The journal cannot be read.
@@ -152,14 +153,15 @@ pub fn has_new_evidence(
     tools: &[AppTool],
 ) -> Result<bool, Error> {
     let Some(learned) = standing.learned() else { return Ok(false) };
-    // Learned again: from a run after the demotion, since another selection of the runs before it gives another content as well.
+    // A pipeline that was learned again needs a run after the demotion: another selection of the earlier runs gives another
+    // content as well.
     let is_other = standing.demoted.as_ref().is_some_and(|demotion| demotion.content != standing.content);
     let is_learned_again = is_other && learned.content.is_some() && !standing.edited;
     let covers = |request: &str| {
         let digest = request_digest([request]);
         learned.document["covers"].as_array().is_some_and(|covers| covers.iter().any(|own| *own == digest))
     };
-    // One that is still in use proves itself there.
+    // A pipeline in use provides its evidence there.
     let since = standing.demoted.as_ref().map_or(i64::MIN, |demotion| demotion.at_ms);
     if standing.is_routed() && standing.rows.iter().any(|row| row.verdict == Verdict::Agreed && row.at_ms > since) {
         return Ok(true);
@@ -196,7 +198,7 @@ pub fn has_new_evidence(
     Ok(false)
 }
 
-/// Counts as a document.
+/// Counts as a JSON object.
 pub fn counts_json(counts: Counts) -> Value {
     json!({"agreed": counts.agreed, "fell_back": counts.fell_back, "disagreed": counts.disagreed})
 }

@@ -1,4 +1,4 @@
-//! What runs of learned pipelines say about them.
+//! Evidence about learned pipelines from their runs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,10 +17,10 @@ use etude_runs::document::Document;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
 
-/// Runs of one pipeline that are looked at.
+/// Maximum number of runs of one pipeline that are read.
 const MAX_RUNS: u32 = 1_000;
 
-/// Runs of agents that are looked at for calls of pipelines.
+/// Maximum number of runs of agents that are searched for calls of pipelines.
 const MAX_AGENTS: u32 = 200;
 
 /// Failures that come from the pipeline itself, and not from its environment.
@@ -51,7 +51,7 @@ pub(super) async fn note_runs(engine: &dyn Engine, app: &Path, name: &str, tools
     Ok(())
 }
 
-/// What a run says; `None` if it was no run of a learned pipeline, or says nothing.
+/// Pinned pipeline and row of a run; `None` if it did not run a learned pipeline, or gives no evidence.
 fn row_of(view: &RunView, blobs: &dyn BlobStore, tools: &[AppTool]) -> Option<(Pinned, Row)> {
     let pinned = Header::parse(&view.run.header, blobs).ok()?.learned?;
     let document = Document::from_journal(view.result.as_deref()?, blobs).ok()?;
@@ -83,7 +83,7 @@ fn row_of(view: &RunView, blobs: &dyn BlobStore, tools: &[AppTool]) -> Option<(P
     Some((pinned, row(view, blobs, (verdict, step, reason), writes)))
 }
 
-/// What is noted of a run: its verdict, with the step and the reason.
+/// Row of a run: its verdict, with the step and the reason.
 fn row(view: &RunView, blobs: &dyn BlobStore, said: (Verdict, Option<String>, Option<String>), writes: bool) -> Row {
     let (verdict, step, reason) = said;
     Row {
@@ -101,8 +101,8 @@ fn row(view: &RunView, blobs: &dyn BlobStore, said: (Verdict, Option<String>, Op
     }
 }
 
-/// Notes what learned pipelines did that agents called as tools (L-77 to L-79). `pipelines` are their names with the hashes of
-/// their contents.
+/// Notes the calls of learned pipelines that agents made as tools (L-77 to L-79). `pipelines` are their names with the hashes
+/// of their contents.
 pub(super) async fn note_calls(
     engine: &dyn Engine,
     app: &Path,
@@ -137,8 +137,8 @@ pub(super) async fn note_calls(
     Ok(())
 }
 
-/// What the calls of a pipeline in an agent's run say together; `None` if it did not run. `deviations` are those of all pipelines of the
-/// run.
+/// Common row of the calls of a pipeline in an agent's run; `None` if it did not run. `deviations` are those of all pipelines
+/// of the run.
 fn row_of_calls(
     view: &RunView,
     (calls, deviations): (&[Call], &Value),
@@ -164,19 +164,19 @@ fn row_of_calls(
     Some(row(view, blobs, said, has_written || denied.is_some()))
 }
 
-/// A call of the pipeline that may write. After a deviation the agent calls, below `NAME@skill`.
+/// True for a call of the pipeline that may write. After a deviation the agent makes the calls, below `NAME@skill`.
 fn is_own_write(call: &Call, tools: &[AppTool]) -> bool {
     let is_of_agent = call.effect.split('/').next().is_some_and(|first| first.ends_with("@skill"));
     !is_of_agent && effect_class(&call.tool, tools) != "reads"
 }
 
-/// A person has said no to a call. What policy denies has no answer in the journal.
+/// True if a person has denied a call. A denial by policy has no decision in the journal.
 fn is_denied_by_person(call: &Call, view: &RunView) -> bool {
     let question = format!("{}!ask", call.effect);
     call.approval == Approval::Denied && view.records.iter().any(|record| record.key == question)
 }
 
-/// The step in the id of an effect.
+/// Name of the step in the id of an effect.
 fn step_of(effect: &str) -> Option<String> {
     let last = effect.rsplit('/').next()?;
     last.split(['#', '[', '!']).next().map(str::to_owned)
@@ -186,7 +186,7 @@ fn step_of(effect: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// L-78: after a deviation the calls are those of the agent, and say nothing about the pipeline.
+    /// L-78: after a deviation the calls are those of the agent, and are not evidence about the pipeline.
     #[test]
     fn calls_of_the_agent_are_not_of_the_pipeline() {
         let call = |effect: &str| Call {

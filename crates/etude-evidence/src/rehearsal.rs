@@ -1,7 +1,7 @@
-//! A run without effects: its tools and models are replaced by what was recorded, and its writes are only noted.
+//! Runs without effects: recorded results replace their tools and models, and their writes are only noted.
 //!
-//! Cases of learned pipelines run like this (`learn.md` 1.4): nothing is started and nothing is asked. A shadow runs like this
-//! as well, with live reads and models (1.2).
+//! Cases of learned pipelines run in this way (`learn.md` 1.4): no tool is started and no model is asked. A shadow runs in
+//! this way as well, with live reads and models (1.2).
 
 mod models;
 mod tools;
@@ -19,21 +19,21 @@ use crate::trace::effect_class;
 pub use models::Answers;
 pub use tools::Rehearsed;
 
-/// A call of a tool that was recorded.
+/// Recorded call of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
     /// The name of the tool.
     pub tool: String,
-    /// The arguments as JSON; a recorded call answers the same arguments only.
+    /// The arguments as JSON; the result is for the same arguments only.
     pub arguments: Value,
-    /// What it returned, as a value (1.3).
+    /// Result of the call, as a value (1.3).
     pub result: Value,
-    /// Why it failed: `{"class", "code", "message"}`, or the message alone; `null` if it did not.
+    /// Error of the call: `{"class", "code", "message"}`, or the message alone; `null` if it did not fail.
     pub error: Value,
 }
 
 impl Recorded {
-    /// A call as cases write it: `{"tool", "arguments", "result", "error"}`.
+    /// Reads a call in the form of cases: `{"tool", "arguments", "result", "error"}`.
     pub fn of(value: &Value) -> Self {
         let arguments = value.get("arguments").cloned().unwrap_or_else(|| json!({}));
         let tool = value["tool"].as_str().unwrap_or_default().to_owned();
@@ -53,7 +53,7 @@ impl Recorded {
     }
 }
 
-/// The text that a tool prints for a value: a string as it is, everything else as JSON.
+/// Output of a tool for a value: a string as it is, everything else as JSON.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -71,13 +71,13 @@ pub struct Call {
 }
 
 impl Call {
-    /// `{"tool", "arguments"}`.
+    /// JSON object `{"tool", "arguments"}`.
     pub fn to_json(&self) -> Value {
         json!({"tool": self.tool, "arguments": self.arguments})
     }
 }
 
-/// What a rehearsal has come to.
+/// Result of a rehearsal.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Made {
     /// The calls that would have changed something, in order.
@@ -86,53 +86,54 @@ pub struct Made {
     pub unrecorded: Vec<Call>,
 }
 
-/// Which programs of steps may run in a rehearsal.
+/// Programs of steps that may run in a rehearsal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Programs {
-    /// Also those that run without a sandbox.
+    /// All programs, also without a sandbox.
     #[default]
     All,
-    /// Those that are kept in a sandbox.
+    /// Programs that run in a sandbox.
     Sandboxed,
-    /// No program runs.
+    /// No programs.
     Nothing,
 }
 
-/// What stands in for the tools and models of one run.
+/// Replacement for the tools and models of one run.
 #[derive(Debug, Default)]
 pub struct Rehearsal {
-    /// Recorded calls, each used in its turn; the last of equal ones is used again.
+    /// Recorded calls, each used in its turn; the last of equal calls is used again.
     recorded: Vec<Recorded>,
-    /// Recorded answers of models by step; `None`: the models are asked.
+    /// Recorded answers of models by step; `None` if the models are asked.
     answers: Option<Map<String, Value>>,
-    /// The app's tools, which say whether they only read.
+    /// Tools of the app, which define if they only read.
     tools: Vec<AppTool>,
-    /// Reads that are not recorded are made where they need no approval.
+    /// True if reads without a recorded result are made, unless they need an approval.
     is_live: bool,
-    /// Which programs of steps may run.
+    /// Programs of steps that may run.
     programs: Programs,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// How often a recorded call was used, by its place.
+    /// Number of uses of each recorded call, by its index.
     used: BTreeMap<usize, usize>,
     made: Made,
 }
 
 impl Rehearsal {
-    /// A case: no tool is started. Without `answers` the models of the run are asked. `tools` are those of the app.
+    /// Rehearsal of a case: no tool is started. Without `answers` the models of the run are asked. `tools` are those of the
+    /// app.
     pub fn of_case(recorded: Vec<Recorded>, answers: Option<Map<String, Value>>, tools: Vec<AppTool>) -> Self {
         Self { recorded, answers, tools, ..Self::default() }
     }
 
-    /// A shadow: reads that the agent has not made are made if they need no approval, and models are asked.
+    /// Rehearsal of a shadow: reads that the agent did not make are made if they need no approval, and models are asked.
     pub fn of_shadow(recorded: Vec<Recorded>, tools: Vec<AppTool>, programs: Programs) -> Self {
         Self { recorded, tools, programs, is_live: true, ..Self::default() }
     }
 
-    /// What it has come to so far.
+    /// Writes and unrecorded calls so far.
     pub fn made(&self) -> Made {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).made.clone()
     }
@@ -141,13 +142,13 @@ impl Rehearsal {
         effect_class(tool, &self.tools) == "reads"
     }
 
-    /// The tool reads, and its description asks for no approval (L-52).
+    /// True if the tool reads, and its description requires no approval (L-52).
     fn needs_no_approval(&self, tool: &str) -> bool {
         let own = self.tools.iter().find(|own| own.name == tool);
         self.reads(tool) && own.is_none_or(|own| !own.gated)
     }
 
-    /// The recorded result of a call, in the order of equal calls.
+    /// Recorded result of a call, in the order of equal calls.
     fn result_of(&self, call: &Call) -> Option<ToolResult> {
         let is_same = |known: &Recorded| known.tool == call.tool && same(&known.arguments, &call.arguments);
         let places: Vec<usize> = (0..self.recorded.len()).filter(|at| is_same(&self.recorded[*at])).collect();

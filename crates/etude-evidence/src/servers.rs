@@ -1,5 +1,5 @@
-//! Tools of MCP servers that learned pipelines call (`learn.md` 2.11). No file of the app has their descriptions and schemas, so the
-//! ledger keeps how they were seen last: by an agent whose run was learned from, or when a pipeline called them.
+//! Tools of MCP servers that learned pipelines call (`learn.md` 2.11). No file of the app has their descriptions and schemas.
+//! The ledger keeps their last known state, from an agent whose run was learned from or from a call by a pipeline.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use etude_spec::tool::MCP_PREFIX;
 
 use super::book;
 
-/// Notes how the tools of servers among `called` were when a run began.
+/// Notes the state that the tools of servers among `called` had when a run began.
 ///
 /// # Errors
 /// The journal cannot be read or written.
@@ -39,8 +39,8 @@ pub async fn note_available(
     Ok(())
 }
 
-/// Whether a tool of a server is the one that it was when the pipeline in the directory `dir` was last looked at. It is noted as it
-/// is now, so that the next look finds the change.
+/// True if a tool of a server has not changed since the last inspection of the pipeline in the directory `dir`. Its current
+/// state is noted, so that the next inspection finds the change.
 ///
 /// # Errors
 /// The journal cannot be read or written.

@@ -1,4 +1,5 @@
-//! A candidate beside an agent (`learn.md` 1.2, 1.7): which runs are shadowed, what of a definition runs, and what comes of it.
+//! Shadows: candidates that run beside an agent (`learn.md` 1.2, 1.7). The module selects the runs, restricts the definition,
+//! and records the comparison.
 
 use std::sync::Arc;
 
@@ -19,13 +20,13 @@ use crate::trace::{self, effect_class};
 use etude_runs::document::shadow_json;
 use etude_runs::header::Header;
 
-/// The longest time of a shadow, in milliseconds: its comparison is in the journal 10 s after the run.
+/// Maximum time of a shadow, in milliseconds: its comparison is in the journal 10 s after the run.
 const MAX_MS: u64 = 8_000;
 
-/// The book of what shadows have used, by run.
+/// Book of the usage of shadows, by run.
 const USAGE: &str = "learned-shadow-usage";
 
-/// Whether the run is one of the share that is shadowed: a hash of its id decides.
+/// True if a run is in the share that is shadowed: a hash of its id decides.
 pub fn is_selected(run: &str, share: f64) -> bool {
     let bytes = Digest::of(run.as_bytes());
     let (head, _) = bytes.as_bytes().split_at(8);
@@ -33,8 +34,8 @@ pub fn is_selected(run: &str, share: f64) -> bool {
     share > 0.0 && number as f64 / u64::MAX as f64 <= share
 }
 
-/// What a shadow may do of a plan: constructor, destructor and the agent after a deviation belong to the run beside it.
-/// Its code is kept in a sandbox without network and without anything to write.
+/// Part of a plan that a shadow may run: constructor, destructor and the agent after a deviation belong to the run beside it.
+/// If `is_sandboxed`, its code runs in a sandbox without network and without writable paths.
 pub fn harmless(plan: Plan, is_sandboxed: bool) -> Plan {
     let body = if is_sandboxed { sandboxed(&plan.body) } else { Arc::clone(&plan.body) };
     Plan { before: None, body, after: None, ..plan }
@@ -66,14 +67,14 @@ fn confine(kind: &mut StepKind) {
 /// The agent's side of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
-    /// All of its calls with their results, as the shadow gets them.
+    /// All calls of the agent with their results, which the shadow reuses.
     pub recorded: Vec<Recorded>,
-    /// Its calls that may have written.
+    /// Calls of the agent that may have written.
     pub writes: Vec<Call>,
 }
 
 impl Agent {
-    /// What an agent did in a run.
+    /// Calls of the agent in a run.
     pub fn of(view: &RunView, blobs: &dyn BlobStore, tools: &[AppTool]) -> Self {
         let mut agent = Self { recorded: Vec::new(), writes: Vec::new() };
         for call in trace::of(view, blobs).into_iter().filter(|call| call.result.is_some()) {
@@ -88,7 +89,7 @@ impl Agent {
     }
 }
 
-/// What the budget of a run leaves for its shadow (L-56).
+/// Limits of a shadow: the rest of the run's budget (L-56).
 pub fn limits(header: &Header, usage: &Usage) -> Limits {
     let Limits { max_cost_usd, max_tokens, timeout_ms } = header.request.limits;
     Limits {
@@ -98,16 +99,16 @@ pub fn limits(header: &Header, usage: &Usage) -> Limits {
     }
 }
 
-/// What a shadow came to.
+/// Result of a shadow.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Shadowed {
-    /// What it would have written.
+    /// Writes that it would have made.
     pub made: Made,
-    /// It left its pipeline: the step and the reason.
+    /// Step and reason, if it left its pipeline.
     pub fell_back: Option<(Option<String>, String)>,
 }
 
-/// The row of the book that says whether the pipeline would have written what the agent wrote.
+/// Row that compares the writes of the pipeline with those of the agent.
 pub fn comparison(view: &RunView, request: &str, agent: &Agent, shadowed: &Shadowed, usage: &Usage) -> Row {
     let pipeline = &shadowed.made.writes;
     let (verdict, fallback) = match &shadowed.fell_back {
@@ -138,7 +139,7 @@ pub fn comparison(view: &RunView, request: &str, agent: &Agent, shadowed: &Shado
     }
 }
 
-/// Keeps a comparison under the content of the candidate.
+/// Stores a comparison under the content of the candidate.
 ///
 /// # Errors
 /// The journal cannot be written.
@@ -146,7 +147,7 @@ pub async fn keep(engine: &dyn Engine, content: &str, row: &Row) -> Result<(), E
     book::add_row(engine, content, row).await
 }
 
-/// Keeps what the shadow of a run has used, also if it came to nothing.
+/// Stores the usage of a run's shadow, also if there is no comparison.
 ///
 /// # Errors
 /// The journal cannot be written.
@@ -164,7 +165,7 @@ pub async fn keep_usage(engine: &dyn Engine, run: &str, usage: &Usage, at_ms: i6
     engine.write(&write).await.map(|_| ())
 }
 
-/// What the shadow of a run has used: `{"calls", "input_tokens", "output_tokens"}`, zeros without one.
+/// Usage of a run's shadow: `{"calls", "input_tokens", "output_tokens"}`; zeros without a shadow.
 ///
 /// # Errors
 /// The journal cannot be read.

@@ -1,4 +1,4 @@
-//! One learned pipeline as it stands.
+//! Current status of one learned pipeline.
 
 use std::collections::BTreeMap;
 
@@ -15,25 +15,25 @@ use etude_tools::disk::Disk;
 /// A learned pipeline: its files, its evidence, its state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
-    /// Where it lies, and what its learn.yaml says.
+    /// Place of the pipeline, and the content of its learn.yaml.
     pub located: Located,
-    /// The hash of its content as it is now.
+    /// Current hash of its content.
     pub content: String,
-    /// The state that holds; `None` if learn.yaml has errors.
+    /// Effective state; `None` if learn.yaml has errors.
     pub state: Option<State>,
-    /// The content is not that of learn.yaml.
+    /// True if the content differs from that of learn.yaml.
     pub edited: bool,
     /// Its runs and comparisons with this content, newest first.
     pub rows: Vec<Row>,
-    /// The demotion that holds.
+    /// Current demotion.
     pub demoted: Option<Demotion>,
-    /// The latest risk that a person has accepted for this content; `None`: none was.
+    /// Latest risk that a person has accepted for this content; `None` if there is none.
     pub accepted_risk: Option<Accepted>,
-    /// Its cases have passed with this content.
+    /// True if its cases have passed with this content.
     pub is_tested: bool,
 }
 
-/// The rows of a content. A comparison with a run that was judged bad says nothing (L-55).
+/// Rows of a content. Comparisons with runs that were judged bad are left out, because they prove nothing (L-55).
 fn rows(engine: &dyn Engine, content: &str) -> Result<Vec<Row>, Error> {
     let mut rows = book::rows(engine, content)?;
     let bad = demote::bad_runs(engine, &rows)?;
@@ -41,24 +41,24 @@ fn rows(engine: &dyn Engine, content: &str) -> Result<Vec<Row>, Error> {
     Ok(rows)
 }
 
-/// The upper bound of the rate of wrong writes after these comparisons, as documents have it (`learn.md` 2.10).
+/// Upper bound of the rate of wrong writes after these comparisons, in the form of documents (`learn.md` 2.10).
 pub fn wrong_rate_bound(all: Counts, learning: &Learning) -> f64 {
     bounds::shown(bounds::upper_wrong_rate(all.decided(), all.disagreed, learning.confidence))
 }
 
 impl Standing {
-    /// Reads files and journal.
+    /// Reads the status from files and journal.
     pub(super) fn read(engine: &dyn Engine, disk: &Disk, located: Located) -> Result<Self, Error> {
         let content = learned::content_of(disk, &located.dir());
         let demoted = book::demotion(engine, disk, &located, &content)?;
         let learned = located.learned.as_ref();
         let edited = learned.is_some_and(|learned| learned.content.as_deref().is_some_and(|known| known != content));
         let state = located.state_with(&content).map(|state| match &demoted {
-            // A person's own demotion, or a state below, stays.
+            // A person's own demotion, or a lower state, stays.
             Some(demotion) if state != State::Demoted && state != State::Proposed => demotion.to,
             _ => state,
         });
-        // A candidate that is the same as what was demoted needs later evidence as well (L-81).
+        // A candidate with the content that was demoted needs later evidence as well (L-81).
         let demoted = demoted.filter(|demotion| state == Some(demotion.to) || state == Some(State::Proposed));
         Ok(Self {
             rows: rows(engine, &content)?,
@@ -72,23 +72,23 @@ impl Standing {
         })
     }
 
-    /// What its learn.yaml says; nothing if that has errors.
+    /// Content of its learn.yaml; `None` if the file has errors.
     pub fn learned(&self) -> Option<&Learned> {
         self.located.learned.as_ref()
     }
 
-    /// Requests are routed to it.
+    /// True if requests are routed to it.
     pub fn is_routed(&self) -> bool {
         !self.located.is_candidate() && self.state.is_some_and(State::is_routed)
     }
 
-    /// Comparisons of the learning, which an edit makes worthless.
+    /// Comparisons of the learning; none after an edit.
     pub fn leave_one_out(&self) -> Counts {
         let counts = self.learned().map(|learned| learned.leave_one_out).unwrap_or_default();
         if self.edited { Counts::default() } else { counts }
     }
 
-    /// The same without requests that have live comparisons: each request counts once.
+    /// The same without requests that have live comparisons, so that each request counts once.
     pub(super) fn leave_one_out_only(&self) -> Counts {
         let mut counts = self.leave_one_out();
         let document = self.learned().map(|learned| &learned.document);
@@ -102,7 +102,7 @@ impl Standing {
         counts
     }
 
-    /// Comparisons with people and agents by request: the worst that was seen of each.
+    /// Comparisons with people and agents by request, each with its worst verdict.
     fn live_verdicts(&self) -> BTreeMap<&str, Verdict> {
         let mut by_request: BTreeMap<&str, Verdict> = BTreeMap::new();
         let rank = |verdict: Verdict| match verdict {
@@ -120,7 +120,7 @@ impl Standing {
         by_request
     }
 
-    /// Comparisons with people and agents; each request counts once, with the worst that was seen of it.
+    /// Counts of comparisons with people and agents; each request counts once, with its worst verdict.
     pub fn live(&self) -> Counts {
         let by_request = self.live_verdicts();
         let count = |wanted: Verdict| by_request.values().filter(|verdict| **verdict == wanted).count() as u64;
@@ -131,12 +131,12 @@ impl Standing {
         }
     }
 
-    /// The upper bound of the rate of wrong writes, from all comparisons.
+    /// Upper bound of the rate of wrong writes, from all comparisons.
     pub fn wrong_rate_bound(&self, learning: &Learning) -> f64 {
         wrong_rate_bound(self.leave_one_out_only().plus(self.live()), learning)
     }
 
-    /// The deviations of the last runs by kind: step, reason, how many.
+    /// Deviations of the last runs by kind: step, reason, number.
     pub fn deviations(&self, learning: &Learning) -> Vec<(String, String, u64)> {
         let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
         let runs = self.rows.iter().filter(|row| row.kind == RowKind::Run).take(learning.demote_window);

@@ -112,7 +112,7 @@ async fn a_bad_verdict_demotes() {
     assert_eq!(world.settle().await, one("judged_bad", "r1"));
 }
 
-/// L-78: a verdict after the last promotion counts, also on an earlier run; one before it does not demote again.
+/// L-78: a verdict after the last promotion counts, also on an earlier run; a verdict before it does not demote again.
 #[tokio::test]
 async fn a_verdict_counts_from_when_it_was_given() {
     let world = World::new("active");
@@ -186,7 +186,7 @@ async fn a_changed_tool_ends_the_trust() {
     }
 }
 
-/// 2.11: a change after a promotion is one, also if nothing has looked in between.
+/// 2.11: a change after a promotion counts, also without an inspection in between.
 #[tokio::test]
 async fn a_tool_that_changes_after_a_promotion_has_changed() {
     let world = World::new("active");
@@ -229,7 +229,7 @@ async fn a_disagreement_ends_a_shadow() {
     assert_eq!(world.standing().state, Some(State::Proposed));
 }
 
-/// L-81: a promotion ends a demotion; what came before does not demote again, and an edit does not end it.
+/// L-81: a promotion ends a demotion; earlier evidence does not demote again, and an edit does not end the demotion.
 #[tokio::test]
 async fn only_a_promotion_ends_a_demotion() {
     let world = World::new("active");
@@ -267,7 +267,7 @@ async fn a_candidate_of_that_name_ends_no_demotion() {
     assert_eq!((of(PIPELINES).state, of(PIPELINES).is_routed()), (Some(State::Demoted), false));
 }
 
-/// L-81: another selection of the runs before a demotion is another content, and no later evidence.
+/// L-81: another selection of the runs before a demotion gives another content, but not later evidence.
 #[tokio::test]
 async fn a_candidate_with_another_content_needs_later_evidence() {
     let world = World::new("active");
@@ -315,7 +315,7 @@ fn words(needs: &[Need]) -> Vec<&str> {
     needs.iter().map(|need| need.need).collect()
 }
 
-/// L-58: the conditions of every state on the way; L-59: which of them are a risk to accept.
+/// L-58: the conditions of every state on the way count; L-59: some of them are a risk to accept.
 #[tokio::test]
 async fn conditions_of_all_states_on_the_way_count() {
     let world = World::new("proposed");
@@ -333,7 +333,7 @@ async fn conditions_of_all_states_on_the_way_count() {
     assert_eq!(words(&to_shadow), [""; 0]);
 }
 
-/// 2.10: 59 comparisons; towards `active` half of them live, and each request once.
+/// 2.10: 59 comparisons are needed; towards `active` half of them live, and each request once.
 #[tokio::test]
 async fn comparisons_count_by_request() {
     let world = World::new("assisted");
@@ -371,7 +371,7 @@ async fn a_request_of_the_learning_does_not_count_twice() {
     assert_eq!(needs(), "");
 }
 
-/// L-34, L-58: without a case nothing has been tested.
+/// L-34, L-58: a learned pipeline without cases counts as untested.
 #[tokio::test]
 async fn a_learned_pipeline_without_cases_is_not_tested() {
     let world = World::new("proposed");
@@ -386,7 +386,7 @@ async fn a_learned_pipeline_without_cases_is_not_tested() {
     assert_eq!(needs(), "tests");
 }
 
-/// What a comparison has of the values of its run is where it goes with the run.
+/// Values of a run in a comparison are stored where they are deleted with the run.
 #[tokio::test]
 async fn the_writes_of_a_comparison_go_with_its_run() {
     let world = World::new("shadow");

@@ -1,7 +1,7 @@
-//! What the agents of a run did, call by call, with every place that each argument was seen in: what pipelines can be learned from
-//! (L-1 to L-3).
+//! Calls of the agents of a run, with every place in which each argument was seen (L-1 to L-3). Pipelines are learned from
+//! them.
 //!
-//! Nothing of it is kept twice: the journal has every answer and every result, and the rest follows from them.
+//! Nothing is stored twice: the journal has every response and every result, and the trace is derived from them.
 
 mod class;
 mod places;
@@ -22,57 +22,57 @@ pub use self::places::Place;
 use self::places::Places;
 use etude_runs::header::Header;
 
-/// The code of an error that says that a call was not let through.
+/// Error code of a call that was denied.
 const DENIED: &str = "ApprovalDenied";
 
-/// The code of an error that says that a call was refused before it was made: its tool or its arguments were none, it was one too
-/// many, or the pipeline had made it.
+/// Error code of a call that was refused before it was made: its tool or its arguments were invalid, it was one too many, or
+/// the pipeline had made it.
 const NOT_MADE: &str = "NotMade";
 
 /// A tool call of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
-    /// The effect: `…/turn3/Read[0]`.
+    /// Name of the effect: `…/turn3/Read[0]`.
     pub effect: String,
     /// The name of the tool.
     pub tool: String,
-    /// Its arguments; a string if they were no JSON.
+    /// Arguments as JSON; a string if they were not JSON.
     pub arguments: Value,
-    /// Whether it needed an approval, and what came of it.
+    /// State of its approval.
     pub approval: Approval,
-    /// What it gave, or why it was not let through; `None`: it never ended.
+    /// Result, or the error if it was denied; `None` if it never ended.
     pub result: Option<ToolResult>,
-    /// The time from call to result, in milliseconds; `None`: it never ended.
+    /// Time from call to result, in milliseconds; `None` if it never ended.
     pub duration_ms: Option<u64>,
-    /// Where each text and number of the arguments was seen before, by JSON pointer into the arguments.
+    /// Earlier places of each text and number of the arguments, by JSON pointer into the arguments.
     pub origins: Vec<(String, Vec<Place>)>,
 }
 
 etude_core::words! {
-    /// Whether a call needed an approval.
+    /// Approval of a call.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Approval {
-        /// It needed none.
+        /// It needed no approval.
         None = "none",
-        /// It waits for one.
+        /// It waits for a decision.
         Asked = "asked",
-        /// A person let it through.
+        /// A person approved it.
         Granted = "granted",
-        /// A person or the policy did not let it through.
+        /// A person or the policy denied it.
         Denied = "denied",
     }
 }
 
-/// What happened in a run, in order.
+/// Event of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The agent said something beside its calls.
+    /// The agent wrote a text beside its calls.
     Said(String),
     /// A tool was called.
     Call(Box<Call>),
 }
 
-/// What a run was asked in words, and what was given besides.
+/// Request of a run in words, and its input values.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Asked {
     /// The request as typed.
@@ -81,7 +81,7 @@ pub struct Asked {
     pub input: Map<String, Value>,
 }
 
-/// What a run was asked; its whole input if nothing else is known.
+/// Request and input of a run; its whole input if nothing else is known.
 pub fn asked(view: &RunView, blobs: &dyn BlobStore) -> Asked {
     let Ok(header) = Header::parse(&view.run.header, blobs) else { return Asked::default() };
     if let Some(asked) = &header.request.asked {
@@ -94,7 +94,7 @@ pub fn asked(view: &RunView, blobs: &dyn BlobStore) -> Asked {
     Asked { request: request.unwrap_or_default(), input }
 }
 
-/// The tool calls of a run, in the order in which models and steps made them.
+/// Tool calls of a run, in the order in which models and steps made them.
 pub fn of(view: &RunView, blobs: &dyn BlobStore) -> Vec<Call> {
     let calls = events(view, blobs).into_iter().filter_map(|event| match event {
         Event::Call(call) => Some(*call),
@@ -103,7 +103,7 @@ pub fn of(view: &RunView, blobs: &dyn BlobStore) -> Vec<Call> {
     calls.collect()
 }
 
-/// What happened in a run, in the order in which models said it and steps did it.
+/// Events of a run, in the order in which models and steps caused them.
 pub fn events(view: &RunView, blobs: &dyn BlobStore) -> Vec<Event> {
     let mut reader = Reader {
         events: Vec::new(),
@@ -125,11 +125,11 @@ pub fn events(view: &RunView, blobs: &dyn BlobStore) -> Vec<Event> {
 
 struct Reader {
     events: Vec<Event>,
-    /// The calls by their effect.
+    /// Indices of the calls in `events`, by effect.
     by_effect: BTreeMap<String, usize>,
-    /// The names of all effects of the run.
+    /// Names of all effects of the run.
     keys: BTreeSet<String>,
-    /// What is asked about the calls that wait, by their effect.
+    /// Keys of the questions about calls that wait for an approval, by effect.
     held: BTreeMap<String, String>,
     places: Places,
 }
@@ -148,7 +148,7 @@ impl Reader {
                         self.begun(format!("{}/{}[{n}]", record.key, call.name), &call.name, &call.arguments)
                     })
                     .collect();
-                // The last text is the answer, and no message.
+                // The last text is the answer, and not a message.
                 if !made.is_empty() && !answer.text.trim().is_empty() {
                     let from = format!("event/{}", self.events.len());
                     self.places.add(&from, "", &answer.text.as_str().into());
@@ -163,7 +163,7 @@ impl Reader {
                     call.approval = if decision.approved { Approval::Granted } else { Approval::Denied };
                     if !decision.approved {
                         let (key, reason) = (key.as_deref(), decision.reason.as_deref());
-                        // As the agent was given it.
+                        // The result that the agent received.
                         call.result = Some(ToolResult::denied_by_user(&call.tool, key, reason));
                     }
                 }
@@ -181,9 +181,9 @@ impl Reader {
     }
 
     fn ended(&mut self, record: &etude_runtime::engine::Record, reply: ToolReply, duration_ms: Option<u64>) {
-        // A call that was approved is made again, under its second name.
+        // An approved call is made again, under its second name.
         let key = record.key.strip_suffix("#2").unwrap_or(&record.key);
-        // A step calls without a model.
+        // Calls of steps come without a model.
         if let Some((tool, arguments)) = record::to_call(record)
             && !self.by_effect.contains_key(key)
         {
@@ -212,14 +212,15 @@ impl Reader {
         }
     }
 
-    /// The earlier calls of a conversation that goes on with an answer: one without any outcome was refused before it was made.
+    /// Refuses the earlier calls of a conversation that continues with a response: a call without any outcome was refused
+    /// before it was made.
     fn refuse_before(&mut self, answer: &str) {
         let Some((conversation, _)) = answer.rsplit_once("/turn") else { return };
         let turns = format!("{conversation}/turn");
         for event in &mut self.events {
             let Event::Call(call) = event else { continue };
             let is_own = call.effect.strip_prefix(&turns).is_some_and(|rest| rest.matches('/').count() == 1);
-            // A pipeline that was called has no outcome of its own, but its steps have.
+            // A called pipeline has no outcome of its own, but its steps have.
             let within = format!("{}/", call.effect);
             let has_begun = || self.keys.range(within.clone()..).next().is_some_and(|key| key.starts_with(&within));
             if is_own && call.result.is_none() && !has_begun() {
@@ -251,7 +252,7 @@ impl Reader {
     }
 }
 
-/// A text that is one JSON object or array as that value, every other one as it is (1.3).
+/// Parsed value of a text that is one JSON object or array; every other text as it is (1.3).
 fn value_of(text: &str) -> Value {
     let is_composed = text.trim_start().starts_with(['{', '[']);
     let value = if is_composed { tree::of(text).ok() } else { None };
@@ -259,14 +260,14 @@ fn value_of(text: &str) -> Value {
 }
 
 impl Call {
-    /// The call as a document: with its result as text.
+    /// JSON object of the call, with its result as text.
     pub fn to_json(&self) -> Value {
         let mut document = self.document();
         document["result"] = self.result.as_ref().map(|result| result.content.as_str()).into();
         document
     }
 
-    /// The call as an event of a trace (1.3), with its result as a value.
+    /// Event of a trace (1.3) for the call, with its result as a value.
     pub fn to_trace(&self, effect_class: &str) -> Value {
         let mut document = self.document();
         document["effect_class"] = effect_class.into();
@@ -294,8 +295,8 @@ impl Call {
 mod tests {
     use super::*;
 
-    /// L-2, L-3: a call without an outcome in a conversation that went on was refused; a pipeline that was called has its steps, and
-    /// the last calls may still be under way.
+    /// L-2, L-3: a call without an outcome in a conversation that continued was refused; a called pipeline has its steps, and
+    /// the last calls may still be running.
     #[test]
     fn a_call_that_was_refused_is_an_error() {
         let keys = ["s/a/turn1", "s/a/turn1/Look[1]/get", "s/a/turn2"].map(str::to_owned);

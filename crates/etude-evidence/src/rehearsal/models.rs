@@ -1,4 +1,4 @@
-//! The models of a rehearsal.
+//! Models and processes of a rehearsal.
 
 use std::sync::Arc;
 
@@ -12,12 +12,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Programs, Rehearsal, text_of};
 
-/// What model calls of a rehearsal pass: recorded answers, or the models themselves. Processes pass unchanged.
+/// Middleware of model calls in a rehearsal: recorded answers, or the models themselves. Processes run if the rehearsal
+/// permits them.
 #[derive(Debug)]
 pub struct Answers {
-    /// What is recorded, and what the run makes of it.
+    /// The rehearsal with the recorded answers.
     pub rehearsal: Arc<Rehearsal>,
-    /// What effects of the run pass.
+    /// The next middleware for effects of the run.
     pub inner: Arc<dyn EffectMiddleware>,
 }
 
@@ -46,7 +47,7 @@ impl EffectMiddleware for Answers {
         ask: SendRequest,
     ) -> Boxed<Result<ModelResponse, CallFailure>> {
         let answer = match &self.rehearsal.answers {
-            // The agent after a deviation: the rehearsal has come to its end.
+            // The agent after a deviation: the rehearsal ends here.
             _ if is_of_agent(effect) => Ok(response("rehearsed".to_owned())),
             Some(answers) => answer(answers, effect, &request).map(response),
             None => return self.inner.model(effect, request, ask),
@@ -55,7 +56,7 @@ impl EffectMiddleware for Answers {
     }
 }
 
-/// What becomes of a program that must not run beside an agent.
+/// End of a program that must not run beside an agent.
 fn not_run() -> ProcessEnd {
     let why = "programs without a sandbox do not run in a shadow".to_owned();
     ProcessEnd {
@@ -66,12 +67,12 @@ fn not_run() -> ProcessEnd {
     }
 }
 
-/// The effects of the agent that continues after a deviation are named below `PIPELINE@skill`.
+/// True for effects of the agent that continues after a deviation: their names are below `PIPELINE@skill`.
 fn is_of_agent(effect: &EffectId) -> bool {
     effect.as_str().split('/').next().is_some_and(|first| first.ends_with("@skill"))
 }
 
-/// The recorded answer to a request: of questions in one call, each by its step; else that of the step.
+/// Recorded answer to a request. For questions in one call, it has the answer of each step; otherwise it is that of the step.
 fn answer(answers: &Map<String, Value>, effect: &EffectId, request: &Request) -> Result<String, CallFailure> {
     let step = step_of(effect);
     let questions = request.schema.as_ref().and_then(|schema| schema.schema["properties"].as_object());
@@ -92,7 +93,7 @@ fn answer(answers: &Map<String, Value>, effect: &EffectId, request: &Request) ->
     })
 }
 
-/// The answer of one element of a `for_each`: the answers of all of them are a list.
+/// Answer for one element of a `for_each`: the answers for all elements are a list.
 fn of_element(answer: &Value, effect: &EffectId, question: &Option<&Value>) -> Value {
     let last = effect.as_str().rsplit('/').next().unwrap_or_default();
     let index = last.split_once('[').and_then(|(_, rest)| rest.split(']').next()?.parse::<usize>().ok());
@@ -101,12 +102,12 @@ fn of_element(answer: &Value, effect: &EffectId, question: &Option<&Value>) -> V
     element.unwrap_or(answer).clone()
 }
 
-/// The answer of a step with a schema of its own, which may have a property of the step's name.
+/// True for the answer of a step with a schema of its own, which may have a property with the name of the step.
 fn has_object(answers: &Map<String, Value>, step: &str) -> bool {
     answers.get(step).is_some_and(Value::is_object)
 }
 
-/// The name of a step in the id of an effect: `which` in `return-items/which#2`.
+/// Name of a step in the id of an effect: `which` in `return-items/which#2`.
 fn step_of(effect: &EffectId) -> String {
     let last = effect.as_str().rsplit('/').next().unwrap_or_default();
     last.split(['#', '[', '!']).next().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! The tools of a rehearsal.
+//! Tools of a rehearsal.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Call, Rehearsal};
 
-/// Tools whose results are recorded, in front of those of the run.
+/// Tool port with recorded results, in front of the tools of the run.
 #[derive(Debug)]
 pub struct Rehearsed {
-    /// What is recorded, and what the run makes of it.
+    /// The rehearsal with the recorded calls.
     pub rehearsal: Arc<Rehearsal>,
-    /// The tools of the run, for reads of a shadow.
+    /// Tools of the run, for reads of a shadow.
     pub tools: Arc<dyn ToolPort>,
 }
 
 impl ToolPort for Rehearsed {
-    /// An agent, which follows a deviation, has no tools: what it does is not rehearsed.
+    /// Returns no tools: an agent, which follows a deviation, is not rehearsed.
     fn open(&self, _tool_selection: Arc<ToolSelection>) -> Boxed<ToolList> {
         Box::pin(std::future::ready(ToolList::default()))
     }
@@ -36,7 +36,7 @@ impl ToolPort for Rehearsed {
                 let reply = self.tools.call(call, cancel);
                 Box::pin(async move {
                     match reply.await {
-                        // A shadow asks no one.
+                        // A shadow asks for no approval.
                         ToolReply::Held { .. } => ToolReply::Done(unrecorded(&made)),
                         reply @ ToolReply::Done(_) => reply,
                     }

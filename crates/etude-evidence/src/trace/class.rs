@@ -1,8 +1,8 @@
-//! Whether tools change something (1.3).
+//! Effect classes of tools: they read or write (1.3).
 
 use etude_spec::tool::AppTool;
 
-/// `reads`, `writes` or `unknown`, which counts as a write.
+/// Effect class of a tool: `reads`, `writes` or `unknown`, which counts as a write.
 pub fn effect_class(tool: &str, app: &[AppTool]) -> &'static str {
     let of_app = |tool: &AppTool| match (tool.effects, tool.gated) {
         (Some(true), _) => "writes",

@@ -5,32 +5,32 @@ use std::collections::HashMap;
 use etude_core::verbatim::{holds, normal, words};
 use serde_json::Value;
 
-/// Where a value was seen.
+/// Place in which a value was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// `input`, an effect, or `event/N`.
+    /// Source: `input`, an effect, or `event/N`.
     pub from: String,
-    /// JSON pointer to the text or number that it is in, or that it is.
+    /// JSON pointer to the text or number that contains or equals the value.
     pub at: String,
 }
 
-/// A text or number that was seen, as it is compared.
+/// Seen text or number, in compared form.
 #[derive(Debug)]
 struct Seen {
     place: Place,
     text: String,
 }
 
-/// Everything that was seen so far.
+/// Index of everything that was seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     seen: Vec<Seen>,
-    /// By each word: what has it.
+    /// Indices into `seen`, by word.
     by_word: HashMap<String, Vec<usize>>,
 }
 
 impl Places {
-    /// Notes all texts and numbers of `value`, which lies at the pointer `at` of `from`.
+    /// Notes all texts and numbers of `value`, which is at the pointer `at` of `from`.
     pub(super) fn add(&mut self, from: &str, at: &str, value: &Value) {
         each(value, &mut at.to_owned(), &mut |at, plain| {
             let text = normal(plain);
@@ -59,7 +59,7 @@ impl Places {
         let holds = |seen: &&Seen| holds(&seen.text, value);
         let places = |found: &mut dyn Iterator<Item = &Seen>| found.map(|seen| seen.place.clone()).collect();
         match words(value).next() {
-            // At the bounds of words, a text has the words of what it holds.
+            // At word boundaries, a text has the words of every text in it.
             Some(word) => match self.by_word.get(word) {
                 Some(found) => places(&mut found.iter().map(|number| &self.seen[*number]).filter(holds)),
                 None => Vec::new(),
