@@ -26,7 +26,7 @@ use super::{Verdict, app_key};
 const CLEARED: &str = "cleared";
 
 etude_core::words! {
-    /// Kind of a row.
+    /// Origin of a row: a run of the pipeline, or a comparison with an agent.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum RowKind {
         /// The pipeline ran.
