@@ -1,4 +1,4 @@
-//! From measures to a probability, and from the probability to a verdict.
+//! Calibration: from measures to a probability, and from the probability to a verdict.
 //!
 //! The coefficients were fitted by logistic regression over 86 tables of 3 to 150 routes with 0 to 10 triggers each,
 //! drawn from the train part of CLINC150, with requests from its validation part: in scope, of routes left out of the
@@ -7,21 +7,20 @@
 
 use crate::decision::{Signals, Verdict};
 
-/// The scores at which the verdict changes.
+/// Scores at which the verdict changes.
 struct Cuts {
-    /// Below it a request fits nothing: about nine of ten foreign requests fall there, and one of ten of one's own.
+    /// Scores below it are rejected: about nine of ten foreign requests, and one of ten of the table's own.
     reject: f64,
-    /// From here on a decision needs no second look: on validation more than 19 of 20 are right in tables of up to
-    /// twenty.
+    /// Scores from here on need no confirmation: on validation more than 19 of 20 are right in tables of up to twenty routes.
     sure: f64,
 }
 
 const CUTS: Cuts = Cuts { reject: 0.25, sure: 0.8 };
-/// The lowest at which no kind of table accepts more foreign requests than one machine a route did at [`CUTS`].
+/// Lowest cuts at which no kind of table accepts more foreign requests than one classifier per route did at [`CUTS`].
 const CUTS_TOGETHER: Cuts = Cuts { reject: 0.29, sure: 0.84 };
-/// What an exact trigger is worth.
+/// Score of an exact trigger.
 const EXACT: f64 = 0.99;
-/// Beyond this lead the second candidate plays no role any more.
+/// Lead beyond which the second candidate has no effect.
 const LEAD: f64 = 1.5;
 
 struct Line {
@@ -38,18 +37,18 @@ const LEXICAL: Line =
     Line { fit: 3.29, lead: 3.75, nearest: 6.01, central: 0.0, thin: 1.49, routes: -0.62, offset: 0.64 };
 const SEMANTIC: Line =
     Line { fit: 1.80, lead: 2.76, nearest: 3.34, central: 5.78, thin: 1.95, routes: -0.41, offset: -3.47 };
-/// With other machines the same measures weigh differently.
+/// Other weights, because the classifier of all routes at once gives other measures.
 const TOGETHER: Line =
     Line { fit: 4.95, lead: 8.80, nearest: 3.69, central: 4.90, thin: 2.18, routes: -0.55, offset: -0.05 };
 
-/// Which machines a table has.
+/// Kind of classifiers of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Head {
-    /// One a route, over words and letters.
+    /// One per route, over words and letters.
     Words,
-    /// One a route, over meaning as well: large tables.
+    /// One per route, over meaning as well: large tables.
     Apart,
-    /// All routes at once, over meaning as well.
+    /// One for all routes, over meaning as well.
     Together,
 }
 
@@ -70,8 +69,8 @@ impl Head {
     }
 }
 
-/// The probability that the first candidate is right. `thin` says that it has no triggers, whose scores are lower for
-/// right and wrong alike; `routes` is the size of the table: among more routes, more are close by chance.
+/// Probability that the first candidate is right. `thin` is true if it has no triggers: its scores are lower, right or wrong.
+/// `routes` is the size of the table: among more routes, more are close by chance.
 pub(crate) fn probability(signals: &Signals, head: Head, thin: bool, routes: usize) -> f64 {
     if signals.nearest <= 0.0 {
         return 0.0;
@@ -90,7 +89,7 @@ pub(crate) fn probability(signals: &Signals, head: Head, thin: bool, routes: usi
     (1.0 / (1.0 + (-sum).exp())).min(EXACT)
 }
 
-/// What a probability means for the caller.
+/// Verdict for the caller at a probability.
 pub(crate) fn verdict(score: f64, head: Head) -> Verdict {
     let cuts = head.cuts();
     if score >= cuts.sure {
@@ -110,7 +109,7 @@ mod tests {
         Signals { fit, lead, nearest, coverage: 0.5, central: 0.0, semantic: false, exact: false }
     }
 
-    /// "sure" must mean the same in every table, so that the score never falls when a measure rises.
+    /// "sure" has the same meaning in every table, so that the score never falls when a measure rises.
     #[test]
     fn score_rises_with_each_measure() {
         for head in [Head::Words, Head::Apart, Head::Together] {

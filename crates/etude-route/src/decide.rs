@@ -1,4 +1,4 @@
-//! Deciding.
+//! Decisions of the router.
 
 use crate::calibrate::{Head, probability, verdict};
 use crate::decision::{Candidate, Decision, Signals, Verdict};
@@ -11,14 +11,14 @@ use crate::stem::is_stop;
 use crate::text::{Kind, Token, tokens};
 use crate::train::largest;
 
-/// Candidates that a decision lists.
+/// Maximum number of candidates in a decision.
 const LISTED: usize = 10;
-/// Tokens from which on the start and the end of a request are also read alone: what is asked for stands there, and
-/// what was pasted between must not drown it.
+/// Number of tokens from which on the start and the end of a request are also read alone. They state the task, and pasted
+/// text between them must not outweigh it.
 const LONG: usize = 48;
-/// Tokens of such a part.
+/// Number of tokens of such a part.
 const PART: usize = 24;
-/// How fast a candidate's share falls with its distance to the first.
+/// Rate at which a candidate's share falls with its distance to the first.
 const FALL: f64 = 3.0;
 
 impl Router {
@@ -27,13 +27,13 @@ impl Router {
         self.decide_with_vector(request, &[])
     }
 
-    /// Decides by words, letters and meaning, with the embedder the router was built with.
+    /// Decides by words, letters and meaning, with the embedder of the router's construction.
     pub fn decide_with(&self, request: &str, embedder: &dyn Embedder) -> Decision {
         let vectors = if self.semantic.is_some() { embedder.embed(&[request]) } else { Vec::new() };
         self.decide_with_vector(request, vectors.first().map_or(&[], Vec::as_slice))
     }
 
-    /// Decides with the request's vector where the caller has it. A vector that does not fit the table's is ignored.
+    /// Decides with a vector of the request from the caller. A vector of another length than the table's is ignored.
     pub fn decide_with_vector(&self, request: &str, vector: &[f32]) -> Decision {
         let mut tokens = tokens(request);
         let known = |token: &Token| self.index.rarity(hash(1, token.stem.as_bytes())).1;
@@ -121,7 +121,7 @@ impl Router {
         }
     }
 
-    /// Lifts the routes that have the request as a trigger or a name above all others, level with each other.
+    /// Raises the routes that have the request as a trigger or a name above all others, level with each other.
     fn put_exact_first(&self, tokens: &[Token], fit: &mut [f32], nearest: &mut [f32]) -> bool {
         let top = fit.iter().copied().fold(1.0_f32, f32::max);
         let mut found = false;
@@ -133,7 +133,7 @@ impl Router {
         found
     }
 
-    /// Share of what the request says that some route knows. A misspelt word is known by the share of its letters.
+    /// Share of the request's words that some route has. A misspelt word counts with the share of its letters.
     fn coverage(&self, tokens: &[Token], features: &[Feature]) -> f64 {
         let mut letters = vec![(0.0_f64, 0.0_f64); tokens.len()];
         for feature in features.iter().filter(|f| f.block == Block::Letters) {
@@ -153,7 +153,7 @@ impl Router {
     }
 }
 
-/// The decision over an empty table.
+/// Decision for an empty table.
 fn nothing() -> Decision {
     Decision {
         best: None,

@@ -1,6 +1,6 @@
-//! What the router says about a request.
+//! Decisions of the router about a request.
 
-/// How far a decision can be trusted.
+/// Confidence of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The pipeline may run without a question.
@@ -11,58 +11,58 @@ pub enum Verdict {
     Rejected,
 }
 
-/// A route and its score.
+/// Route with its score.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// Name of the route.
     pub name: String,
-    /// For the first one the decision's score, for the others at most what that leaves to one; 0..1.
+    /// Score in 0..1: for the first candidate that of the decision, for the others at most the rest up to one.
     pub score: f64,
 }
 
-/// A word of the request and what it did for the first candidate.
+/// Word of the request, with its effect on the score of the first candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evidence {
-    /// The word or phrase as it stands in the request, folded to lower case.
+    /// The word or phrase from the request, in lower case.
     pub text: String,
-    /// Its part of the score: above zero for, below zero against. An unknown word has zero.
+    /// Part of the score: positive for the candidate, negative against it, zero for an unknown word.
     pub weight: f64,
 }
 
-/// The measures that the confidence is computed from. The higher each is, the higher the score, all else equal.
+/// Measures from which the confidence is computed. The score rises with each of them.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Signals {
-    /// Trained score of the first candidate: about 1 inside, -1 where nothing is shared.
+    /// Trained score of the first candidate: about 1 for a member, -1 if nothing is shared.
     pub fit: f64,
-    /// Its distance to the second candidate.
+    /// Distance of its score to that of the second candidate.
     pub lead: f64,
     /// Similarity of the nearest single text of the first candidate, 0..1.
     pub nearest: f64,
-    /// Share of what the request says that any route knows, 0..1. Shown, not used: `nearest` falls with it already.
+    /// Share of the request that any route knows, 0..1. It is shown and not used, because `nearest` falls with it.
     pub coverage: f64,
-    /// Similarity of meaning to the middle of the first candidate's texts, -1..1; 0 where meaning took no part.
+    /// Similarity of meaning to the mean of the first candidate's texts, -1..1; 0 without meaning.
     pub central: f64,
-    /// Whether vectors of meaning took part.
+    /// True if vectors of meaning were used.
     pub semantic: bool,
-    /// Whether the request is, but for case and punctuation, a trigger or a name.
+    /// True if the request is a trigger or a name, apart from case and punctuation.
     pub exact: bool,
 }
 
-/// The answer of the router.
+/// Decision of the router about a request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
-    /// The chosen route; nothing where the request is rejected.
+    /// The chosen route; `None` if the request is rejected.
     pub best: Option<String>,
-    /// Calibrated probability, 0..1, that the first candidate is right; also given where it is rejected.
+    /// Calibrated probability, 0..1, that the first candidate is right; also present for a rejected request.
     pub score: f64,
-    /// Distance of the first two candidates' scores, 0..1; the score itself where there is one candidate.
+    /// Distance of the first two candidates' scores, 0..1; the score itself if there is one candidate.
     pub margin: f64,
-    /// How far this can be trusted.
+    /// Confidence of the decision.
     pub verdict: Verdict,
-    /// Best first, at most ten.
+    /// Best candidates first, at most ten.
     pub candidates: Vec<Candidate>,
-    /// The words that decided, strongest first.
+    /// Words with the largest effect, strongest first.
     pub why: Vec<Evidence>,
-    /// What the score was computed from.
+    /// Measures behind the score.
     pub signals: Signals,
 }

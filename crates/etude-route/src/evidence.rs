@@ -1,4 +1,4 @@
-//! Which words decided.
+//! Evidence for a decision: the words with the largest effect.
 
 use crate::decision::Evidence;
 use crate::index::{Index, Query};
@@ -6,10 +6,10 @@ use crate::stem::is_stop;
 use crate::text::{Kind, Token};
 use crate::train::Votes;
 
-/// Entries that a decision carries.
+/// Maximum number of words in a decision.
 const SHOWN: usize = 8;
 
-/// The parts of `route`'s score that came from each word, strongest first. Signs that follow each other are one phrase.
+/// Parts of `route`'s score by word, strongest first. Signs that follow each other are one phrase.
 pub(crate) fn evidence(route: u32, tokens: &[Token], query: &Query, index: &Index, votes: &Votes) -> Vec<Evidence> {
     let mut parts = vec![0.0_f64; tokens.len()];
     for (id, value, token) in &query.entries {

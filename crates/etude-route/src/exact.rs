@@ -1,4 +1,4 @@
-//! Requests that are, but for case, punctuation and spacing, a trigger or the name of a route.
+//! Requests that are a trigger or the name of a route, apart from case, punctuation and spacing.
 
 use crate::features::hash;
 use crate::text::Token;
@@ -17,7 +17,7 @@ impl Exact {
         Self { known }
     }
 
-    /// The routes that have exactly this phrase.
+    /// Routes that have exactly this phrase.
     pub(crate) fn routes(&self, tokens: &[Token]) -> impl Iterator<Item = u32> {
         let key = key(tokens);
         let from = key.map_or(self.known.len(), |key| self.known.partition_point(|k| k.0 < key));

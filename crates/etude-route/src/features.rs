@@ -1,30 +1,30 @@
-//! From tokens to weighted features: words, pairs of neighbours, letter sequences.
+//! Weighted features of tokens: words, pairs of neighbours, letter sequences.
 
 use crate::stem::is_stop;
 use crate::text::{Kind, Token};
 use crate::tuning::Tuning;
 
-/// The block a feature belongs to. The words and the letters are brought to length one apart from each other.
+/// Block of a feature. The words and the letters are normalized to length one separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Block {
     Words,
     Letters,
 }
 
-/// A feature of a text before its rarity is known.
+/// Feature of a text, before the weight of its rarity.
 #[derive(Debug, Clone)]
 pub(crate) struct Feature {
     /// Hash of block and text.
     pub id: u64,
-    /// Words or letters, which are weighed apart.
+    /// Words or letters, which are weighted separately.
     pub block: Block,
-    /// Times a factor, damped.
+    /// Damped number of occurrences times a factor.
     pub weight: f32,
     /// Index of the token it came from (of the second one for a pair).
     pub token: u32,
 }
 
-/// The features of a text, sorted by id, each id once.
+/// Features of a text, sorted by id, each id once.
 pub(crate) fn features(tokens: &[Token], tuning: &Tuning) -> Vec<Feature> {
     let mut found = Vec::with_capacity(tokens.len() * 12);
     let mut letters = String::new();
@@ -52,7 +52,7 @@ fn factor(token: &Token, tuning: &Tuning) -> f32 {
     }
 }
 
-/// A pair of signs is what a word is elsewhere; a pair of words is a phrase.
+/// Adds a pair of neighbours. A pair of signs corresponds to a word in other scripts; a pair of words is a phrase.
 fn pair(before: &Token, token: &Token, at: u32, tuning: &Tuning, found: &mut Vec<Feature>) {
     let signs = before.kind == Kind::Sign && token.kind == Kind::Sign;
     let mut key = before.stem.clone().into_bytes();
@@ -85,7 +85,7 @@ fn sequences(word: &str, scale: f32, at: u32, letters: &mut String, found: &mut 
     }
 }
 
-/// One entry an id. Repetition counts with its logarithm, so that saying a word ten times is worth little.
+/// Merges entries of the same id. Repetition counts with its logarithm, so that ten repetitions of a word have little effect.
 fn merge(mut found: Vec<Feature>) -> Vec<Feature> {
     found.sort_by(|a, b| a.id.cmp(&b.id).then(a.token.cmp(&b.token)));
     let mut merged: Vec<Feature> = Vec::with_capacity(found.len());

@@ -1,15 +1,15 @@
-//! The texts of all routes as weighted vectors, and the lists that find the ones that share something with a request.
+//! Texts of all routes as weighted vectors, and lists that find the texts which share a feature with a request.
 
 use crate::features::{Block, Feature};
 use crate::tuning::Tuning;
 
-/// Features that more texts than this hold are not indexed in a large table: they decide nothing and cost the most.
+/// Maximum number of texts of an indexed feature in a large table: more frequent features decide nothing and cost the most.
 const COMMON: usize = 1024;
 
-/// One text of a route.
+/// Text of a route.
 #[derive(Debug)]
 pub(crate) struct Text {
-    /// The route it belongs to.
+    /// Index of its route.
     pub route: u32,
     /// Weight of an error on it in training.
     pub weight: f32,
@@ -17,10 +17,10 @@ pub(crate) struct Text {
     pub entries: Vec<(u32, f32)>,
 }
 
-/// A request in the same space.
+/// Request in the same space.
 #[derive(Debug)]
 pub(crate) struct Query {
-    /// Feature, value, and the token it came from.
+    /// Feature, value, and index of the token that it came from.
     pub entries: Vec<(u32, f32, u32)>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Index {
     pub(crate) unseen: f32,
     pub(crate) starts: Vec<u32>,
     pub(crate) postings: Vec<(u32, f32)>,
-    /// The texts, in order of their routes.
+    /// Texts in order of their routes.
     pub texts: Vec<Text>,
 }
 
@@ -103,13 +103,13 @@ impl Index {
         }
     }
 
-    /// The texts that hold a feature, with its value there.
+    /// Texts with a feature, each with its value there.
     pub(crate) fn holders(&self, id: u32) -> &[(u32, f32)] {
         let id = id as usize;
         &self.postings[self.starts[id] as usize..self.starts[id + 1] as usize]
     }
 
-    /// Brings features into the space. Features that no route holds count in the length alone.
+    /// Projects features into the space. Features that no route has count only in the length.
     pub(crate) fn query(&self, features: &[Feature], tuning: &Tuning) -> Query {
         let mut length = [0.0_f32; 2];
         let mut entries = Vec::with_capacity(features.len());
@@ -134,17 +134,17 @@ impl Index {
         }
     }
 
-    /// How many features there are.
+    /// Number of features.
     pub(crate) fn features(&self) -> usize {
         self.rarity.len()
     }
 
-    /// How informative a feature is, and whether any route holds it.
+    /// Rarity of a feature, and true if any route has it.
     pub(crate) fn rarity(&self, id: u64) -> (f32, bool) {
         self.words.get(id).map_or((self.unseen, false), |at| (self.rarity[at as usize], true))
     }
 
-    /// Adds the similarity of every text to `into`, which has one place a text.
+    /// Adds the similarity of every text to `into`, which has one entry per text.
     pub(crate) fn similarities(&self, entries: impl Iterator<Item = (u32, f32)>, into: &mut [f32]) {
         for (id, value) in entries {
             for (text, held) in self.holders(id) {
@@ -154,12 +154,12 @@ impl Index {
     }
 }
 
-/// An open-addressing table from hashes to small numbers, in order of first appearance.
+/// Open-addressing table from hashes to small numbers, in order of first appearance.
 #[derive(Debug, Default)]
 pub(crate) struct Vocabulary {
     slots: Vec<(u64, u32)>,
     count: u32,
-    /// Hashes in their order and their numbers, in place of slots: less memory to fill for a table that is only read.
+    /// Sorted hashes and their numbers, in place of slots: a read-only table needs less memory.
     sorted: (Vec<u64>, Vec<u32>),
 }
 
@@ -173,7 +173,7 @@ impl Vocabulary {
         at
     }
 
-    /// The table of these hashes, in their order, with their numbers; `None` if they have no order.
+    /// Table of these sorted hashes with their numbers; `None` if they are not sorted or a number is too large.
     pub(crate) fn sorted(keys: Vec<u64>, numbers: Vec<u32>) -> Option<Self> {
         let is_table = keys.len() == numbers.len()
             && keys.is_sorted_by(|a, b| a < b)
@@ -181,12 +181,12 @@ impl Vocabulary {
         is_table.then(|| Self { slots: Vec::new(), count: keys.len() as u32, sorted: (keys, numbers) })
     }
 
-    /// How many there are.
+    /// Number of hashes.
     pub(crate) fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// The hashes in their order, each with its number.
+    /// Sorted hashes, each with its number.
     pub(crate) fn entries(&self) -> Vec<(u64, u32)> {
         let (keys, numbers) = &self.sorted;
         let sorted = keys.iter().copied().zip(numbers.iter().copied());

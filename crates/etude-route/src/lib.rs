@@ -1,8 +1,8 @@
-//! The embedded router: chooses the pipeline that a request in plain words asks for, without calling a model. Beside it,
-//! [`values`]: the parameters that the request states.
+//! Embedded router: chooses the pipeline for a request in plain words, without calling a model. [`values`] reads the
+//! parameters that the request states.
 //!
-//! Pure: no IO, clock, randomness or environment; equal tables and requests give equal decisions, in whatever order
-//! the routes were given. How it decides and what was measured: `docs/design/routing.md`.
+//! Pure: no IO, clock, randomness or environment. Equal tables and requests give equal decisions, in any order of the routes.
+//! Method and measurements: `docs/design/routing.md`.
 
 mod calibrate;
 mod decide;

@@ -1,4 +1,4 @@
-//! Building the router.
+//! Construction of the router.
 
 use crate::exact::Exact;
 use crate::features::features;
@@ -10,25 +10,25 @@ use crate::text::tokens;
 use crate::train::{Votes, train};
 use crate::tuning::Tuning;
 
-/// Triggers of one route that are learned from. More of them teach nothing and would crowd out the other routes.
+/// Maximum number of triggers per route in training. More of them teach nothing and would crowd out the other routes.
 const TRIGGERS: usize = 200;
 
-/// What is known of one pipeline (`A-6.1`).
+/// Entry of the routing table for one pipeline (`A-6.1`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// Its name, unique in the table.
+    /// Name, unique in the table.
     pub name: String,
-    /// What it is for. Data, never instruction (`A-6.5`).
+    /// Purpose of the pipeline. Data, never an instruction (`A-6.5`).
     pub description: String,
-    /// Phrases that ask for it.
+    /// Example requests for the pipeline.
     pub triggers: Vec<String>,
 }
 
-/// The routing table, indexed and trained. Built once; deciding changes nothing in it.
+/// Routing table, indexed and trained. It is built once; decisions do not change it.
 #[derive(Debug)]
 pub struct Router {
     pub(crate) names: Vec<String>,
-    /// Whether a route has no triggers.
+    /// True for routes without triggers.
     pub(crate) thin: Vec<bool>,
     pub(crate) exact: Exact,
     pub(crate) spelling: Spelling,
@@ -44,8 +44,8 @@ impl Router {
         Self::build(routes, None)
     }
 
-    /// Builds a router that also compares meanings. `embedder` is asked once, for all texts of all routes. Where its
-    /// answer cannot be used (a vector is missing or of another length) the router is the one that `new` builds.
+    /// Builds a router that also compares meanings. `embedder` is called once, for all texts of all routes. If its vectors
+    /// are unusable (one is missing or of another length), the router is that of `new`.
     pub fn with_embeddings(routes: &[Route], embedder: &dyn Embedder) -> Self {
         Self::build(routes, Some(embedder))
     }
@@ -97,7 +97,7 @@ impl Router {
     }
 }
 
-/// The texts of a route that are learned from, each once. A name is read as the words it is made of.
+/// Texts of a route for training, each once. A name is split into its words.
 fn texts(route: &Route, tuning: &Tuning) -> Vec<(String, f32)> {
     let triggers = route.triggers.iter().take(TRIGGERS).map(|t| (t.clone(), 1.0));
     let about = [route.description.clone(), route.name.replace(['-', '_'], " ")].map(|t| (t, tuning.description));

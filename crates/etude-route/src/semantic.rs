@@ -1,12 +1,12 @@
-//! The optional semantic tier: sentence vectors from outside.
+//! Optional semantic tier: sentence vectors from outside.
 
-/// Turns texts into vectors of meaning. All vectors have one length.
+/// Source of vectors of meaning for texts. All vectors have one length.
 pub trait Embedder {
-    /// The vectors of `texts`, in their order.
+    /// Vectors of `texts`, in their order.
     fn embed(&self, texts: &[&str]) -> Vec<Vec<f32>>;
 }
 
-/// The vectors of all texts and the mean direction of each route.
+/// Vectors of all texts, and the mean direction of each route.
 #[derive(Debug)]
 pub(crate) struct Semantic {
     pub(crate) width: usize,
@@ -15,7 +15,7 @@ pub(crate) struct Semantic {
 }
 
 impl Semantic {
-    /// `owners` names the route of each vector. Nothing comes back when the vectors cannot be used.
+    /// Normalizes the vectors; `owners` has the route of each. `None` if the vectors cannot be used.
     pub(crate) fn new(routes: usize, owners: &[u32], vectors: &[Vec<f32>]) -> Option<Self> {
         let width = vectors.first()?.len();
         if width == 0 || vectors.len() != owners.len() || vectors.iter().any(|v| v.len() != width) {
@@ -34,7 +34,7 @@ impl Semantic {
         Some(Self { width, texts, routes })
     }
 
-    /// A vector of a request, if it fits.
+    /// Normalized vector of a request; `None` if its length differs.
     pub(crate) fn request(&self, vector: &[f32]) -> Option<Vec<f32>> {
         (vector.len() == self.width).then(|| unit(vector))
     }
@@ -56,7 +56,7 @@ impl Semantic {
     }
 }
 
-/// The same direction with length one; zeros where there is none.
+/// Vector of the same direction with length one; zeros if there is none.
 fn unit(vector: &[f32]) -> Vec<f32> {
     let length = dot(vector, vector).sqrt();
     if !length.is_finite() || length <= 0.0 {
@@ -65,7 +65,7 @@ fn unit(vector: &[f32]) -> Vec<f32> {
     vector.iter().map(|v| v / length).collect()
 }
 
-/// Eight sums side by side, which the compiler turns into vector instructions; the order of addition is fixed.
+/// Dot product in eight parallel sums, which the compiler turns into vector instructions. The order of addition is fixed.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0_f32; 8];
     let (heads, others) = (a.chunks_exact(8), b.chunks_exact(8));

@@ -1,34 +1,34 @@
-//! One machine for all routes of a table with vectors: logistic regression over all of them at once, and over the answer
-//! that it is none of them.
+//! One classifier for all routes of a table with vectors: logistic regression over all routes at once, and over the answer
+//! "none of them".
 //!
-//! Where training ends, the vote of a text for a route is its cost times what is missing to certainty: one less its
-//! probability for its own route, nothing less its probability for another. Votes are found text by text: those of one
-//! are set to where they belong while all others stand, by Newton's method, and the scores of all texts follow.
+//! At the end of training, the vote of a text for a route is its cost times the missing certainty: one minus the probability
+//! for its own route, zero minus the probability for another. Votes are found text by text: Newton's method solves those of
+//! one text while all others are fixed, and the scores of all texts follow.
 
 use crate::index::Index;
 use crate::semantic::Semantic;
 use crate::train::{NONE, Votes, gram};
 use crate::tuning::Tuning;
 
-/// Texts up to which all can be held against each other: 64 MiB of similarities.
+/// Maximum number of texts that are all compared with each other: 64 MiB of similarities.
 const TEXTS: usize = 4096;
-/// The score of "none of them", which nothing changes. Without it scores would compare routes with each other only, and in
-/// a table of two everything would look like one of them.
+/// Constant score of "none of them". Without it scores would compare routes only with each other, and in a table of two every
+/// request would look like one of them.
 const NONE_OF_THEM: f32 = 4.0;
-/// Times that all texts are visited.
+/// Number of visits to all texts.
 const SWEEPS: usize = 5;
-/// Steps of Newton's method for one text.
+/// Number of Newton steps for one text.
 const STEPS: usize = 8;
-/// How far the own scores of a text may move in one step: farther off, the curvature seen here says nothing.
+/// Maximum change of a text's own scores in one step: farther off, the local curvature is meaningless.
 const REACH: f32 = 2.0;
-/// Changes below this share of the cost are not worth touching the scores of all texts.
+/// Share of the cost below which a change is not propagated to the scores of all texts.
 const SETTLED: f32 = 1e-3;
-/// Brings the votes to the size of those of the other machines.
+/// Factor that brings the votes to the size of those of the other classifiers.
 const SCALE: f32 = 0.1;
-/// How much dearer or cheaper an error may be where a route has fewer or more texts than others.
+/// Maximum factor by which an error costs more or less if a route has fewer or more texts than others.
 const BALANCE: f32 = 4.0;
 
-/// Whether a table with this number of texts is trained here.
+/// True if a table with this number of texts is trained here.
 pub(crate) fn takes(texts: usize) -> bool {
     texts <= TEXTS
 }
@@ -47,7 +47,7 @@ pub(crate) fn train(routes: usize, index: &Index, semantic: &Semantic, tuning: &
     Votes::new(&votes.chunks(routes.max(1)).map(kept).collect::<Vec<_>>())
 }
 
-/// What an error on each text costs. A route with many triggers is not likelier for it.
+/// Cost of an error on each text, balanced so that a route with many triggers is not more likely.
 fn costs(routes: usize, owners: &[usize], weights: &[f32], cost: f32) -> Vec<f32> {
     let mut counts = vec![0.0_f32; routes];
     for owner in owners {
@@ -58,14 +58,14 @@ fn costs(routes: usize, owners: &[usize], weights: &[f32], cost: f32) -> Vec<f32
     owners.iter().zip(weights).map(|(owner, weight)| cost * weight * balance(owner)).collect()
 }
 
-/// The votes of all texts, text by text.
+/// Votes of all texts, solved text by text.
 fn solve(routes: usize, owners: &[usize], costs: &[f32], gram: &[f32]) -> Vec<f32> {
     let count = owners.len();
     let mut votes = vec![0.0_f32; count * routes];
-    // Scores by route, so that a change of one vote touches one run of memory.
+    // Scores by route, so that a change of one vote touches contiguous memory.
     let mut scores = vec![0.0_f32; count * routes];
     let mut block = Block::new(routes);
-    // One text of each route after the other: neighbours in the list say nearly the same.
+    // Texts of all routes take turns, because neighbours in the list are nearly equal.
     for at in (0..SWEEPS).flat_map(|_| in_turns(owners)) {
         let row = &gram[at * count..(at + 1) * count];
         let votes = &mut votes[at * routes..(at + 1) * routes];
@@ -97,7 +97,7 @@ fn in_turns(owners: &[usize]) -> Vec<usize> {
     turns.into_iter().map(|turn| turn.1).collect()
 }
 
-/// The problem of one text.
+/// Problem of one text.
 struct Block {
     scores: Vec<f32>,
     change: Vec<f32>,
@@ -111,13 +111,13 @@ impl Block {
         Self { scores: zeros(), change: zeros(), chance: zeros(), step: zeros() }
     }
 
-    /// Finds the change after which each of `votes` is `cost` times what is missing to certainty. `own` is the text's
-    /// similarity to itself.
+    /// Finds the change after which each of `votes` is `cost` times the missing certainty. `own` is the text's similarity to
+    /// itself.
     fn solve(&mut self, votes: &[f32], owner: usize, cost: f32, own: f32) {
         self.change.fill(0.0);
         for _ in 0..STEPS {
             self.chances(own);
-            // The Hessian is a diagonal less one outer product: inverted in closed form.
+            // The Hessian is a diagonal minus one outer product, and is inverted in closed form.
             let curve = cost * own;
             let (mut along, mut length) = (0.0_f32, 0.0_f32);
             for (route, step) in self.step.iter_mut().enumerate() {
@@ -144,7 +144,7 @@ impl Block {
         }
     }
 
-    /// The probability of each route after the change.
+    /// Computes the probability of each route after the change.
     fn chances(&mut self, own: f32) {
         let mut top = NONE_OF_THEM;
         for ((chance, score), change) in self.chance.iter_mut().zip(&self.scores).zip(&self.change) {
@@ -166,7 +166,7 @@ impl Block {
 mod tests {
     use super::*;
 
-    /// what training ends with is what it says: every vote is the cost times what is missing to certainty.
+    /// training ends with votes that are the cost times the missing certainty.
     #[test]
     fn votes_are_what_is_missing_to_certainty() {
         let (routes, owners) = (3, [0, 0, 1, 1, 2]);
@@ -193,7 +193,7 @@ mod tests {
         assert!((costs[0] - 4.0).abs() < 1e-6 && (costs[3] - 12.0).abs() < 1e-6, "{costs:?}");
     }
 
-    /// a request that nothing speaks for is none of the routes, however few they are.
+    /// a request without any evidence is none of the routes, however few they are.
     #[test]
     fn without_votes_it_is_none_of_them() {
         let mut block = Block::new(2);

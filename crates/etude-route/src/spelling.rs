@@ -1,16 +1,16 @@
-//! Misspelt words: an unknown word that is one slip away from a known one counts as that word.
+//! Misspelt words: an unknown word that is one slip away from a known word counts as that word.
 
 use crate::stem::is_stop;
 use crate::text::{Kind, Token};
 
-/// Letters from which on a word is corrected; shorter ones are one slip from everything.
+/// Minimum number of letters of a corrected word; shorter ones are one slip from everything.
 const SHORTEST: usize = 4;
-/// Letters from which on two slips are forgiven.
+/// Minimum number of letters of a word with two slips.
 const TWO_SLIPS: usize = 8;
-/// Unknown words of one request that are looked at.
+/// Maximum number of unknown words of a request that are corrected.
 const TRIED: usize = 16;
 
-/// The words that the routes use and their stems, by length.
+/// Words that the routes use and their stems, by length.
 #[derive(Debug)]
 pub(crate) struct Spelling {
     pub(crate) known: Vec<(Vec<char>, String)>,
@@ -28,7 +28,7 @@ impl Spelling {
         Self { known }
     }
 
-    /// Gives unknown words the stem of the nearest known one. The letters stay as they were written.
+    /// Gives unknown words the stem of the nearest known word. The text of the token does not change.
     pub(crate) fn correct(&self, tokens: &mut [Token], is_known: impl Fn(&Token) -> bool) {
         let unknown = tokens.iter_mut().filter(|t| t.kind == Kind::Word && !is_stop(&t.text) && !is_known(t));
         for token in unknown.take(TRIED) {
@@ -55,7 +55,7 @@ impl Spelling {
     }
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours between two words, where there are at most `limit`.
+/// Number of insertions, deletions, replacements and swaps of neighbours between two words; `None` above `limit`.
 fn distance(a: &[char], b: &[char], limit: usize) -> Option<usize> {
     let width = b.len() + 1;
     let mut before: Vec<usize> = vec![0; width];

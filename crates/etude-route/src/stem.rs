@@ -1,6 +1,6 @@
-//! A light stem for English words. Words of other languages pass almost unchanged.
+//! Light stem for English words. Words of other languages pass almost unchanged.
 
-/// Words that say little about what is asked for. They count, but little.
+/// Words that reveal little about the task. They have a low weight.
 const STOP: &[&str] = &[
     "a", "about", "again", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by",
     "can", "cant", "could", "did", "do", "does", "dont", "for", "from", "get", "give", "go", "got", "had", "has",
@@ -13,12 +13,12 @@ const STOP: &[&str] = &[
     "这", "那", "个", "么", "什", "の", "を", "は", "が", "に", "で", "て", "と", "も",
 ];
 
-/// Whether a folded word is on the short stop list.
+/// True if a folded word is on the short stop list.
 pub(crate) fn is_stop(word: &str) -> bool {
     STOP.contains(&word)
 }
 
-/// The stem of a folded word: plural, `-ing`, `-ed`, `-ly` and a final `e` go.
+/// Stem of a folded word, without plural, `-ing`, `-ed`, `-ly` and a final `e`.
 pub(crate) fn stem(word: &str) -> String {
     if word.len() < 4 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
         return word.to_owned();

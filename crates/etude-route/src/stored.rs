@@ -1,7 +1,7 @@
-//! A built router as bytes, so that a large table is trained once and not for every request.
+//! Router as bytes, so that a large table is trained once and not for every request.
 //!
-//! Little-endian numbers and lengths, in the order of the fields. Anyone who keeps the bytes also keeps a checksum: what is
-//! read here is checked only where deciding could otherwise step outside of a list.
+//! Little-endian numbers and lengths, in the order of the fields. The caller must store a checksum with the bytes. Reading
+//! checks only the numbers with which a decision could otherwise go out of bounds.
 
 use crate::exact::Exact;
 use crate::index::{Index, Text, Vocabulary};
@@ -11,11 +11,11 @@ use crate::spelling::Spelling;
 use crate::train::Votes;
 use crate::tuning::Tuning;
 
-/// The version of the bytes and of everything that was computed on the way to them: features, tuning, training.
+/// Version of the bytes and of everything that leads to them: features, tuning, training.
 pub const FORMAT: u32 = 2;
 
 impl Router {
-    /// The router as bytes, which [`Router::from_bytes`] turns into one that decides the same.
+    /// Bytes of the router. [`Router::from_bytes`] turns them into a router with the same decisions.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer(Vec::new());
         out.number(FORMAT);
@@ -44,7 +44,7 @@ impl Router {
         out.0
     }
 
-    /// The router whose bytes these are; `None` if they are something else.
+    /// Router from its bytes; `None` if they are something else.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
         if from.number()? != FORMAT {
@@ -81,7 +81,7 @@ impl Router {
         (from.0.is_empty() && router.is_sound()).then_some(router)
     }
 
-    /// Whether every number that names a place names one that is there.
+    /// True if every index is within its list.
     fn is_sound(&self) -> bool {
         let (routes, texts) = (self.names.len() as u32, self.index.texts.len());
         let is_route = |route: u32| route < routes;
@@ -94,7 +94,7 @@ impl Router {
                 && semantic.routes.len() == semantic.width * self.names.len()
                 && votes(by_meaning)
         });
-        // Words of which the nearest is sought have two letters at least.
+        // The search for the nearest word needs words of two letters or more.
         self.exact.known.iter().all(|known| is_route(known.1))
             && self.spelling.known.iter().all(|known| known.0.len() > 1)
             && index.texts.iter().all(|text| is_route(text.route))
@@ -105,7 +105,7 @@ impl Router {
     }
 }
 
-/// Whether `starts` are the starts of `count` lists that lie one behind the other and have `total` members.
+/// True if `starts` are the starts of `count` consecutive lists with `total` members.
 fn is_steps(starts: &[u32], count: usize, total: usize) -> bool {
     starts.len() == count + 1
         && starts.first() == Some(&0)
@@ -175,7 +175,7 @@ impl<'a> Reader<'a> {
         Some(taken)
     }
 
-    /// The bytes of a list whose members have `size` bytes each.
+    /// Bytes of a list whose members have `size` bytes each.
     fn members(&mut self, size: usize) -> Option<&'a [u8]> {
         let count = self.number()? as usize;
         self.take(count.checked_mul(size)?)

@@ -1,39 +1,39 @@
-//! From text to tokens: folding, word boundaries, scripts that write without spaces, a light stem.
+//! Tokens of a text: folding, word boundaries, scripts without spaces, a light stem.
 
 use crate::stem;
 
-/// Bytes of a text that are read: this many from its start. A pasted log must not cost more than a sentence.
+/// Number of bytes that are read from the start of a text. A pasted log must not cost more than a sentence.
 const HEAD: usize = 3 * 1024;
-/// Bytes read from the end of a longer text, where people put the question after what they pasted.
+/// Number of bytes that are read from the end of a longer text, where people put the question after pasted text.
 const TAIL: usize = 1024;
-/// Letters of a token that are kept. Longer ones are hashes, keys or noise.
+/// Maximum number of letters of a token. Longer ones are hashes, keys or noise.
 const TOKEN_CHARS: usize = 40;
 
-/// How a token was written.
+/// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A word of a script with spaces.
     Word,
     /// A run of digits.
     Number,
-    /// One sign of a script that writes without spaces.
+    /// One sign of a script without spaces.
     Sign,
 }
 
-/// One token of a text.
+/// Token of a text.
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
     /// The text in lower case, without accents.
     pub text: String,
-    /// Its stem; equal to `text` for signs and numbers.
+    /// Stem; equal to `text` for signs and numbers.
     pub stem: String,
     /// Word, number or sign.
     pub kind: Kind,
-    /// Whether it follows the token before it with nothing but blanks or a hyphen between.
+    /// True if only blanks or a hyphen separate it from the token before.
     pub adjacent: bool,
 }
 
-/// The part of `text` that is read, at most two pieces.
+/// Part of `text` that is read, at most two pieces.
 fn pieces(text: &str) -> (&str, &str) {
     if text.len() <= HEAD + TAIL {
         return (text, "");
@@ -106,7 +106,7 @@ impl Reader {
     }
 }
 
-/// Lower case, half width, without the accents of Latin letters.
+/// Folds a character: lower case, half width, without the accents of Latin letters.
 pub(crate) fn fold(c: char) -> impl Iterator<Item = char> {
     let c = match c {
         '\u{ff01}'..='\u{ff5e}' => char::from_u32(c as u32 - 0xfee0).unwrap_or(c),
@@ -142,7 +142,7 @@ pub(crate) fn is_mark(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{64b}'..='\u{65f}' | '\u{591}'..='\u{5bd}')
 }
 
-/// Scripts whose words are not separated: Thai, Lao, Burmese, Khmer, kana, Chinese characters.
+/// True for scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese characters.
 pub(crate) fn is_spaceless(c: char) -> bool {
     matches!(c,
         '\u{e01}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3041}'..='\u{30ff}'

@@ -1,8 +1,7 @@
-//! One small machine a route, trained on its own texts against the nearest texts of other routes.
+//! Training of one small classifier per route, on its own texts against the nearest texts of other routes.
 //!
-//! Each is a squared-hinge support vector machine in its dual form with a fixed threshold: a text that shares nothing
-//! with a route scores -1 there without ever being looked at. So the cost grows with the number of texts, not with
-//! texts times routes.
+//! Each is a squared-hinge support vector machine in its dual form with a fixed threshold. A text that shares nothing with a
+//! route scores -1 there without a computation, so that the cost grows with the number of texts, not with texts times routes.
 
 use std::num::NonZero;
 use std::ops::Range;
@@ -13,10 +12,10 @@ use crate::index::Index;
 use crate::semantic::Semantic;
 use crate::tuning::Tuning;
 
-/// Other routes that a text is trained against.
+/// Maximum number of other routes that a text is trained against.
 const RIVALS: usize = 12;
-/// Features of a text that its rivals are sought with, and texts of other routes that a route is trained against. Large
-/// tables get less of both, so that they too are built in a moment.
+/// Number of features of a text for the search of its rivals, and number of texts of other routes that a route is trained
+/// against. Large tables get less of both, so that their construction stays fast.
 fn effort(routes: usize) -> (usize, usize) {
     match routes {
         0..=256 => (256, 128),
@@ -25,10 +24,10 @@ fn effort(routes: usize) -> (usize, usize) {
     }
 }
 
-/// What training found: for each text the routes it speaks for (above zero) or against.
+/// Result of training: for each text the routes that it supports (above zero) or opposes.
 #[derive(Debug, Default)]
 pub(crate) struct Votes {
-    /// Where the votes of each text begin; one more than there are texts.
+    /// Start of the votes of each text; one more entry than there are texts.
     pub(crate) starts: Vec<u32>,
     /// Route and vote.
     pub(crate) all: Vec<(u32, f32)>,
@@ -44,7 +43,7 @@ impl Votes {
         votes
     }
 
-    /// The votes of the text `at`.
+    /// Votes of the text `at`.
     pub(crate) fn of(&self, at: usize) -> &[(u32, f32)] {
         &self.all[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
@@ -87,10 +86,10 @@ pub(crate) fn train(routes: usize, index: &Index, semantic: Option<&Semantic>, t
     Votes::new(&votes)
 }
 
-/// Work below this many pieces is not worth a thread.
+/// Minimum number of items per thread: fewer are not worth one.
 const PARTED: usize = 128;
 
-/// Does `work` on equal parts of `0..count`, each on a thread of its own, and gives the results in order.
+/// Runs `work` on equal parts of `0..count`, each on a thread of its own, and returns the results in order.
 fn in_parts<T: Send>(count: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let parts = (count / PARTED).clamp(1, cores);
@@ -113,8 +112,8 @@ fn in_parts<T: Send>(count: usize, work: impl Fn(Range<usize>) -> T + Sync) -> V
     })
 }
 
-/// The other routes that each text comes close to. Its most telling features find them; the rest could not change who
-/// they are by much and would cost most of the time.
+/// Other routes that are close to each text. Only its most informative features are used: the rest would change the result
+/// little and cost most of the time.
 fn rivals(
     routes: usize,
     part: Range<usize>,
@@ -160,7 +159,7 @@ fn rivals(
     found
 }
 
-/// The `count` largest values above `floor`, largest first, earlier places first among equals.
+/// The `count` largest values above `floor`, largest first; among equals, earlier ones first.
 pub(crate) fn largest(values: &[f32], floor: f32, count: usize) -> Vec<(u32, f32)> {
     let mut found: Vec<(u32, f32)> =
         values.iter().enumerate().filter(|(_, v)| **v > floor).map(|(at, v)| (at as u32, *v)).collect();
@@ -173,11 +172,11 @@ pub(crate) fn largest(values: &[f32], floor: f32, count: usize) -> Vec<(u32, f32
     found
 }
 
-/// No place in a list.
+/// Missing index in a list.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Similarities among the members of one problem, row by row. Each feature has a list of the members that hold it, so
-/// that only what two texts share is touched. `heads` has `NONE` for every feature, before and after.
+/// Similarities among the members of one problem, row by row. Each feature has a list of the members with it, so that only
+/// shared features are visited. `heads` has `NONE` for every feature, before and after.
 pub(crate) fn gram(
     members: &[u32],
     index: &Index,
@@ -223,7 +222,7 @@ pub(crate) fn gram(
 struct Problem {
     own: usize,
     gram: Vec<f32>,
-    /// What an error costs, inverted and halved: the ridge on the diagonal.
+    /// Inverted and halved cost of an error: the ridge on the diagonal.
     slack: Vec<f32>,
 }
 
@@ -244,7 +243,7 @@ impl Problem {
         if place < self.own { 1.0 } else { -1.0 }
     }
 
-    /// Dual coordinate descent.
+    /// Solves the problem by dual coordinate descent.
     fn solve(&self, sweeps: usize) -> Vec<f32> {
         let size = self.slack.len();
         let mut alpha = vec![0.0_f32; size];

@@ -1,4 +1,4 @@
-//! The constants of the router.
+//! Constants of the router.
 
 /// Constants of features, training and decision, chosen on the train and validation parts of CLINC150.
 #[derive(Debug, Clone)]
@@ -15,17 +15,17 @@ pub(crate) struct Tuning {
     pub(crate) rarity: f32,
     /// Penalty of a training error (C of a squared-hinge machine).
     pub(crate) cost: f32,
-    /// Penalty of a training error where all routes are trained at once.
+    /// Penalty of a training error if all routes are trained at once.
     pub(crate) soft_cost: f32,
-    /// How much dearer an error on one of the route's own texts is.
+    /// Factor on the penalty of an error on one of the route's own texts.
     pub(crate) own: f32,
     /// Weight of a description as a training text.
     pub(crate) description: f32,
-    /// Share of the semantic similarity where there is one.
+    /// Share of the semantic similarity, if there is one.
     pub(crate) semantic: f32,
-    /// Weight of features no route knows in the length of a request.
+    /// Weight of features that no route has in the length of a request.
     pub(crate) unknown: f32,
-    /// Sweeps of training.
+    /// Number of sweeps in training.
     pub(crate) sweeps: usize,
 }
 

@@ -1,10 +1,11 @@
-//! What a request says about the parameters of a pipeline, taken by code.
+//! Parameters of a pipeline that code reads from a request.
 //!
 //! A request is cut into [mentions](Mention): numbers, dates, paths, quoted texts, addresses. A mention is given to a
-//! parameter only where type, schema, unit and the words around it leave exactly one way. What is left open is answered by
-//! a model, whose values count where the request shows them, or it is reported: never is it dropped for a default.
+//! parameter only if type, schema, unit and the words around it leave exactly one way. A model answers open questions, and
+//! its values count if the request shows them. Otherwise the parameter is reported; a value in the request is never dropped
+//! for a default.
 //!
-//! Pure: text in, text out. The day is not known here, so that a date such as "yesterday" has no value.
+//! Pure: text in, text out. The current day is unknown here, so that a date such as "yesterday" has no value.
 
 mod assign;
 mod context;
@@ -24,7 +25,7 @@ use std::ops::Range;
 pub use assign::{Reading, Taken, Unclear};
 pub use grounding::{ModelValue, Question};
 
-/// The type of a parameter's values, from the view of a request.
+/// Type of a parameter's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     /// Numbers without a fraction.
@@ -37,70 +38,70 @@ pub enum Type {
     Text,
     /// Lists of numbers.
     Numbers,
-    /// Lists and objects, and whatever has several types.
+    /// Lists and objects, and parameters with several types.
     Other,
 }
 
-/// A parameter, as a pipeline declares it.
+/// Parameter as a pipeline declares it.
 pub struct Parameter<'a> {
-    /// The key under `input`, whose words mean the parameter in a request.
+    /// Key under `input`, whose words mean the parameter in a request.
     pub name: &'a str,
-    /// What the declaration says about it; may be empty.
+    /// Description in the declaration; may be empty.
     pub description: &'a str,
-    /// The type of its values.
+    /// Type of its values.
     pub kind: Type,
-    /// The only values that it takes, as text; empty if there is no such list.
+    /// The only permitted values, as text; empty if there is no such list.
     pub choices: Vec<String>,
     /// `format` of its JSON Schema.
     pub format: Option<&'a str>,
-    /// Its default, as JSON text.
+    /// Default, as JSON text.
     pub default: Option<String>,
-    /// It must be given.
+    /// True if it must be given.
     pub is_required: bool,
-    /// It was given in another way: the request is not asked for it.
+    /// True if it was given in another way, so that the request is not read for it.
     pub is_given: bool,
-    /// Whether the declaration takes a JSON value.
+    /// Returns true if the declaration accepts a JSON value.
     pub accepts: &'a dyn Fn(&str) -> bool,
 }
 
-/// What a pipeline says of itself: the words that mean its subject.
+/// Names and texts of a pipeline, whose words mean its subject.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct About<'a> {
     /// The pipeline's name, whose words mean its subject.
     pub name: &'a str,
     /// The pipeline's description; may be empty.
     pub description: &'a str,
-    /// Its example requests, whose words mean its subject.
+    /// Example requests, whose words mean its subject.
     pub triggers: &'a [String],
 }
 
-/// A value that stands in a request.
+/// Value in a request.
 #[derive(Debug, Clone, PartialEq)]
 struct Mention {
-    /// Where, in bytes.
+    /// Byte range in the request.
     span: Range<usize>,
     what: What,
-    /// The unit that is said with it.
+    /// Unit next to the value.
     unit: Option<&'static str>,
-    /// The request says that it is not meant: "not 5".
+    /// True if the request excludes the value: "not 5".
     is_denied: bool,
     bound: Bound,
-    /// Which piece of the request it is.
+    /// Index of its piece of the request.
     at: usize,
 }
 
-/// What stands in a request.
+/// Kind of a mention, with its value.
 #[derive(Debug, Clone, PartialEq)]
 enum What {
-    /// A number with all its readings: one where it is clear.
+    /// A number with all its readings: one if it is clear.
     Number(Vec<String>),
-    /// From a number to another.
+    /// A range of numbers.
     Range(String, String),
-    /// A place in an order: third.
+    /// An ordinal: third.
     Ordinal,
     /// A day in ISO 8601; `None` if it depends on today, lacks something or does not exist.
     Date(Option<String>),
-    /// From a day to another.
+    /// A range of days.
     Dates(String, String),
     /// A moment in RFC 3339.
     Moment(String),
@@ -116,10 +117,10 @@ enum What {
     Other,
 }
 
-/// How a value is compared.
+/// Comparison of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bound {
-    /// It is the value.
+    /// The value itself.
     Exact,
     /// "at most 5".
     AtMost,

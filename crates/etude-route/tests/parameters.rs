@@ -1,7 +1,7 @@
 //! Parameters of requests on a table: `parameters/requests.jsonl`, over the pipelines of `parameters/pipelines.json`.
 //!
-//! A row says what a person takes the request to `means`, what `code` takes of it (all, unless it says so), and which
-//! parameters have to be asked about. A value that is neither meant nor the default is wrong.
+//! A row has the parameters that a person understands (`means`), those that `code` takes (all, unless given), and those that
+//! must be asked about. A value that is neither meant nor the default is wrong.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ fn read<T>(pipeline: &Value, name: &str, request: &str, work: impl FnOnce(Readin
     work(Reading::new(request, about, parameters.collect(), &[]))
 }
 
-/// What became of a reading: its values, and the parameters that are asked about or missing.
+/// Outcome of a reading: its values, and the parameters that are asked about or missing.
 fn outcome(reading: &Reading<'_>, pipeline: &Value) -> (Map<String, Value>, Vec<String>) {
     let taken: Map<String, Value> = reading
         .taken()
@@ -107,8 +107,8 @@ fn same(one: &Map<String, Value>, other: &Map<String, Value>) -> bool {
     sorted(one) == sorted(other)
 }
 
-/// numbers, dates, paths, choices and quoted words are taken by code where there is one way to take them; what is
-/// not clear is asked about, and never replaced by a default.
+/// code takes numbers, dates, paths, choices and quoted words if there is one way to take them. An unclear value is
+/// asked about, and never replaced by a default.
 #[test]
 fn what_stands_in_a_request_is_taken_or_asked_about() {
     let pipelines = pipelines();
@@ -134,7 +134,7 @@ fn what_stands_in_a_request_is_taken_or_asked_about() {
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What a model answers that does not care about the request.
+/// Completion of a model that ignores the request.
 fn made_up(schema: &Value, name: &str, round: usize) -> Value {
     match (schema["type"].as_str(), schema["enum"].as_array()) {
         (_, Some(choices)) => choices[round % choices.len()].clone(),
@@ -159,8 +159,8 @@ fn said(value: &Value) -> ModelValue {
     }
 }
 
-/// a model that gives defaults, other numbers and things that no one said for every parameter changes nothing: no
-/// value of it is taken but one that the request means, and what was unclear stays so.
+/// a model that gives defaults, other numbers and unmentioned things for every parameter changes nothing: only values
+/// that the request means are taken, and unclear parameters stay unclear.
 #[test]
 fn a_model_that_makes_values_up_is_not_believed() {
     let pipelines = pipelines();
@@ -188,7 +188,7 @@ fn a_model_that_makes_values_up_is_not_believed() {
                     meant == value || meant.as_f64().is_some() && meant.as_f64() == value.as_f64()
                 });
                 let is_harmless = input[name].get("default") == Some(value) && !row.means.contains_key(name);
-                // Two stand in the request, and the model has chosen one of them.
+                // Two values are in the request, and the model has chosen one of them.
                 let is_chosen = row.ask.contains(name)
                     && choices.get(name).is_some_and(|all| all.len() > 1 && all.contains(&value.to_string()));
                 if !is_meant && !is_harmless && !is_chosen {
@@ -253,7 +253,7 @@ fn a_number_that_is_put_anywhere_is_never_replaced_by_another() {
     assert!(wrong.is_empty(), "{} requests:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// nothing that a request may hold is a reason to stop.
+/// no content of a request stops the reading.
 #[test]
 fn any_request_can_be_read() {
     let pipelines = pipelines();

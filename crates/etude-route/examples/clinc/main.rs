@@ -2,9 +2,9 @@
 //!
 //! `cargo run -p etude-route --release --example clinc -- data_full.json [--vectors FILE] [--signals FILE]`
 //!
-//! The first 5 and 10 phrases of each intent in the train part are its triggers, its name is the description. `FILE`
-//! of `--vectors` is what `bench/routing/minilm.py` wrote; without it the router has words and letters alone.
-//! `--signals` writes the measures of many small tables for `bench/routing/calibrate.py` instead of measuring.
+//! The first 5 and 10 phrases of each intent in the train part are its triggers, its name is the description. `FILE` of
+//! `--vectors` is the output of `bench/routing/minilm.py`; without it the router has words and letters alone. `--signals`
+//! writes the measures of many small tables for `bench/routing/calibrate.py` instead of measuring.
 
 mod signals;
 
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use etude_route::{Decision, Embedder, Route, Router, Verdict};
 
-/// Requests with their intent, by part.
+/// Requests with their intents, by part.
 type Data = BTreeMap<String, Vec<(String, String)>>;
 
 /// Vectors by text.
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reads the file that `minilm.py` describes.
+/// Reads the output file of `minilm.py`.
 fn read_vectors(path: &str) -> Result<Vectors, Box<dyn Error>> {
     let raw = std::fs::read(path)?;
     let mut at = 0;
@@ -121,7 +121,8 @@ fn route(name: &str, triggers: Vec<String>) -> Route {
     Route { name: name.to_owned(), description: name.replace('_', " "), triggers }
 }
 
-/// A thousand routes of ten triggers: the train part in slices, seven routes an intent, so that all are close to others.
+/// Measures a thousand routes of ten triggers: the train part in slices, seven routes an intent, so that all are close to
+/// others.
 fn many(data: &Data) {
     let mut slices: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
@@ -149,7 +150,7 @@ fn many(data: &Data) {
     println!("\n{} routes of 10: build {:.0} ms, p50 {half:.0} µs, p99 {most:.0} µs", routes.len(), built * 1e3);
 }
 
-/// Microseconds of the fastest of three calls: what else the machine does then counts little.
+/// Microseconds of the fastest of three calls, which reduces the effect of other load.
 fn best_of_three(call: impl Fn() -> Decision) -> f64 {
     let time = || {
         let start = Instant::now();
@@ -159,7 +160,7 @@ fn best_of_three(call: impl Fn() -> Decision) -> f64 {
     time().min(time()).min(time())
 }
 
-/// Seconds this program has spent on a processor, where the system tells, so that a busy machine does not count.
+/// Seconds of processor time of this program, if the system reports it, so that other load does not count.
 fn busy() -> f64 {
     let spent = std::fs::read_to_string("/proc/self/schedstat").ok();
     let spent = spent.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
@@ -170,7 +171,7 @@ thread_local! {
     static START: Instant = Instant::now();
 }
 
-/// The chance that a request in scope scores above one out of scope.
+/// Probability that a request in scope scores above one out of scope.
 fn auroc(inside: &[f64], outside: &[f64]) -> f64 {
     let above = |a: f64, b: f64| {
         if a > b {

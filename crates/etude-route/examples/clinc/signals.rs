@@ -1,4 +1,4 @@
-//! The measures that the calibration is fitted on: many tables of many sizes.
+//! Measures for the fit of the calibration, from many tables of many sizes.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use etude_route::Route;
 
 use crate::{Data, Vectors, build, decide};
 
-/// Routes of a table, triggers of each, tables.
+/// Number of routes, number of triggers of each, number of tables.
 const TABLES: [(usize, usize, usize); 17] = [
     (150, 5, 1),
     (150, 10, 1),
@@ -26,11 +26,11 @@ const TABLES: [(usize, usize, usize); 17] = [
     (8, 0, 8),
     (3, 4, 12),
 ];
-/// Requests asked of each table: half in scope, a quarter of intents left out, a quarter out of scope.
+/// Number of requests to each table: half in scope, a quarter of intents left out, a quarter out of scope.
 const REQUESTS: usize = 400;
 
-/// One line a request: routes, triggers, kind (2 in scope, 1 left out, 0 out of scope), right, fit, lead, nearest,
-/// central.
+/// Table with one line per request: routes, triggers, kind (2 in scope, 1 left out, 0 out of scope), right, fit, lead,
+/// nearest, central.
 pub(crate) fn table(data: &Data, vectors: Option<&Vectors>) -> String {
     let mut names: Vec<&String> = data["train"].iter().map(|row| &row.1).collect();
     names.sort();
@@ -79,7 +79,7 @@ fn one(data: &Data, routes: &[Route], shots: usize, vectors: Option<&Vectors>, d
     }
 }
 
-/// The same numbers in every run.
+/// Pseudorandom numbers, the same in every run.
 struct Draw(u64);
 
 impl Draw {

@@ -1,4 +1,4 @@
-//! Which parameter gets which value of a request.
+//! Assignment of the values in a request to parameters.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,42 +10,42 @@ use super::{About, Mention, Parameter, What, lexicon, pieces::folded};
 use super::{context, phrase};
 use crate::stem;
 
-/// What a request says about parameters.
+/// Parameters and values of a request.
 pub struct Reading<'a> {
     pub(super) request: &'a str,
     pub(super) slots: Vec<Slot<'a>>,
     pub(super) pieces: Vec<Piece>,
     pub(super) mentions: Vec<Mention>,
-    /// Of each slot.
+    /// Value of each slot.
     pub(super) taken: Vec<Option<Taken>>,
-    /// Of each mention: a parameter has it.
+    /// For each mention, true if a parameter has it.
     pub(super) received: Vec<bool>,
-    /// Of each slot: the request names two of its choices, or says one thing and its opposite.
+    /// For each slot, the places of two of its choices, or of a statement and its opposite.
     torn: Vec<Vec<Range<usize>>>,
 }
 
-/// A value that stands in a request, and where.
+/// Value in a request, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
-    /// The value, as JSON.
+    /// Value as JSON.
     pub json: String,
-    /// Where it stands, in bytes; empty for a declared value that a model chose.
+    /// Byte range in the request; empty for a declared value that a model chose.
     pub span: Range<usize>,
 }
 
-/// A parameter that would take its default although the request has something that may be meant for it.
+/// Parameter that would take its default although the request has a value that may be meant for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unclear {
-    /// The parameter's name.
+    /// Name of the parameter.
     pub name: String,
-    /// Where what may be meant stands.
+    /// Byte ranges of the values that may be meant.
     pub spans: Vec<Range<usize>>,
-    /// A value that it could have, as JSON: for an example.
+    /// Possible value as JSON, for an example.
     pub example: Option<String>,
 }
 
 impl<'a> Reading<'a> {
-    /// Reads `request`, without its parts in `masked`, for `parameters` of the pipeline that is `about` this.
+    /// Reads `request`, without its parts in `masked`, for `parameters` of the pipeline that `about` describes.
     pub fn new(request: &'a str, about: About<'_>, parameters: Vec<Parameter<'a>>, masked: &[Range<usize>]) -> Self {
         let (found, shown) = pieces(request, masked);
         let pieces = phrase::joined(found, shown);
@@ -72,7 +72,7 @@ impl<'a> Reading<'a> {
         reading
     }
 
-    /// What code has taken, or a model was believed: names and values, in the order of the parameters.
+    /// Values from code and accepted values from a model, with their names, in the order of the parameters.
     pub fn taken(&self) -> impl Iterator<Item = (&str, &Taken)> {
         let pairs = self.slots.iter().zip(&self.taken).filter(|(slot, _)| !slot.parameter.is_given);
         pairs.filter_map(|(slot, taken)| Some((slot.parameter.name, taken.as_ref()?)))
@@ -92,7 +92,7 @@ impl<'a> Reading<'a> {
         grade::option(&self.slots[slot], &self.mentions[mention], self.request)
     }
 
-    /// "from 5 to 10" for a parameter of either end.
+    /// Takes ranges such as "from 5 to 10" for parameters of either end.
     fn take_ranges(&mut self) {
         for at in 0..self.mentions.len() {
             let (low, high, sort) = match &self.mentions[at].what {
@@ -123,7 +123,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Values whose words say what they are of.
+    /// Takes values whose words name their parameter.
     fn take_cued(&mut self) {
         let grades: Vec<Vec<Grade>> = (0..self.slots.len())
             .map(|slot| (0..self.mentions.len()).map(|at| self.grade(slot, at)).collect())
@@ -151,7 +151,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Values that are the only ones of their form, for the only parameter of their form.
+    /// Takes values that are the only ones of their form, for the only parameter of that form.
     fn take_bare(&mut self) {
         for slot in 0..self.slots.len() {
             if self.taken[slot].is_some() {
@@ -170,7 +170,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Mentions that no parameter has and this one might have been meant to get.
+    /// Mentions that no parameter has and that may be meant for this one.
     pub(super) fn left_for(&self, slot: usize) -> Vec<usize> {
         let is_left = |at: &usize| {
             let mention = &self.mentions[*at];
@@ -179,14 +179,14 @@ impl<'a> Reading<'a> {
         (0..self.mentions.len()).filter(is_left).collect()
     }
 
-    /// "3, not 5": what is denied is settled where the request says what holds instead.
+    /// True for a denied mention if the request also has the actual value: "3, not 5".
     fn is_contrast(&self, at: usize) -> bool {
         let same = |slot: &Slot<'_>| admits(slot, &self.mentions[at]);
         let holds = self.slots.iter().zip(&self.taken).any(|(slot, taken)| taken.is_some() && same(slot));
         self.mentions[at].is_denied && holds
     }
 
-    /// Members of an enum that the request names.
+    /// Takes members of an enum that the request names.
     fn take_choices(&mut self) {
         let found: Vec<Vec<Named>> = (0..self.slots.len()).map(|slot| self.choices_named(slot)).collect();
         for (slot, named) in found.iter().enumerate() {
@@ -231,7 +231,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// "the red or the blue room": the word for the parameter stands beside one of them, and is meant of both.
+    /// True for "the red or the blue room": the word for the parameter is next to one of them, and applies to both.
     fn are_alternatives(&self, one: &Named, other: &Named) -> bool {
         let between = one.pieces.end.min(other.pieces.end)..one.pieces.start.max(other.pieces.start);
         let Some(pieces) = self.pieces.get(between) else { return false };
@@ -244,7 +244,7 @@ impl<'a> Reading<'a> {
         self.pieces[pieces.start].span.start..self.pieces[pieces.end - 1].span.end
     }
 
-    /// The choices of a slot that the request names, the longest where one is part of another.
+    /// Choices of a slot that the request names; the longest if one is part of another.
     pub(super) fn choices_named(&self, slot: usize) -> Vec<Named> {
         let slot = &self.slots[slot];
         if slot.sort != Sort::Choice {
@@ -257,7 +257,7 @@ impl<'a> Reading<'a> {
             for pieces in context::places(&self.pieces, &words) {
                 let is_explicit =
                     grade::follows_name(slot, &self.pieces, pieces.start) || self.precedes_name(slot, pieces.end);
-                // Little words are choices only beside the name.
+                // Short and common words are choices only next to the name.
                 if (choice.len() < 3 || words.len() == 1 && stem::is_stop(&words[0])) && !is_explicit {
                     continue;
                 }
@@ -276,12 +276,12 @@ impl<'a> Reading<'a> {
         found
     }
 
-    /// "the archive folder" for a parameter `folder`.
+    /// True for "the archive folder" and a parameter `folder`.
     fn precedes_name(&self, slot: &Slot<'_>, at: usize) -> bool {
         self.pieces.get(at).and_then(Piece::word).is_some_and(|word| slot.name_stems.contains(&stem::stem(word)))
     }
 
-    /// Parameters that are on or off.
+    /// Takes parameters that are on or off.
     fn take_switches(&mut self) {
         for slot in 0..self.slots.len() {
             if self.slots[slot].sort != Sort::Boolean || self.taken[slot].is_some() {
@@ -300,7 +300,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// What the request says about a switch, and where: all words of its name, or the last one denied.
+    /// States of a switch in the request, with their places: all words of its name, or the last one denied.
     pub(super) fn switched(&self, slot: usize) -> Vec<(bool, Range<usize>)> {
         let slot = &self.slots[slot];
         let is_negative = slot
@@ -354,7 +354,7 @@ impl<'a> Reading<'a> {
         found
     }
 
-    /// The parameters that would take their default, or be left out, although the request has something for them.
+    /// Parameters that would take their default, or be left out, although the request has a value for them.
     pub fn unclear(&self) -> Vec<Unclear> {
         let open = (0..self.slots.len()).filter(|slot| {
             self.taken[*slot].is_none()
@@ -364,7 +364,7 @@ impl<'a> Reading<'a> {
         let unclear = open.filter_map(|slot| {
             let mut left = self.left_for(slot);
             if self.slots[slot].parameter.default.is_none() {
-                // Nothing takes the place of a value that was not meant for it.
+                // Without a default, nothing replaces a value that was not meant for the parameter.
                 left.retain(|at| self.grade(slot, *at) > Grade::Unsaid);
             }
             let mut spans: Vec<Range<usize>> = left.iter().map(|at| self.mentions[*at].span.clone()).collect();
@@ -379,7 +379,7 @@ impl<'a> Reading<'a> {
         unclear.collect()
     }
 
-    /// The values, as JSON, that the request has for a parameter and no other one has.
+    /// Values, as JSON, that the request has for a parameter and that no other one has.
     pub(super) fn choices_for(&self, slot: usize) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         for at in self.left_for(slot).into_iter().filter(|at| self.grade(slot, *at) > Grade::Never) {
@@ -397,11 +397,11 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// A choice that the request names.
+/// Choice that the request names.
 #[derive(Debug, Clone)]
 pub(super) struct Named {
     pub(super) json: String,
-    /// The pieces of the request that name it.
+    /// Pieces of the request that name it.
     pub(super) pieces: Range<usize>,
     pub(super) is_denied: bool,
     is_explicit: bool,

@@ -1,4 +1,4 @@
-//! What stands around a value: negations, comparisons, the words before and behind it.
+//! Context of a value: negations, comparisons, the words before and after it.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ fn word(pieces: &[Piece], at: usize) -> &str {
     pieces.get(at).and_then(Piece::word).unwrap_or_default()
 }
 
-/// The values in `pieces`, with what stands before them.
+/// Values in `pieces`, with their negation and comparison.
 pub(super) fn mentions(pieces: &[Piece]) -> Vec<Mention> {
     let found = pieces.iter().enumerate().filter_map(|(at, piece)| match &piece.kind {
         PieceKind::Value(what, unit) => {
@@ -24,7 +24,7 @@ pub(super) fn mentions(pieces: &[Piece]) -> Vec<Mention> {
     found.collect()
 }
 
-/// Whether what begins at `at` is denied by what stands before it in its clause.
+/// True if the words before `at` in its clause deny it.
 pub(super) fn is_denied(pieces: &[Piece], at: usize) -> bool {
     let mut back = at;
     for _ in 0..4 {
@@ -48,7 +48,7 @@ pub(super) fn is_denied(pieces: &[Piece], at: usize) -> bool {
     false
 }
 
-/// Words in front of a value that say how it is compared, without accents.
+/// Words in front of a value that state its comparison, without accents.
 const BOUNDS: &[(&[&[&str]], Bound)] = &[
     (
         &[
@@ -124,7 +124,7 @@ const BOUNDS: &[(&[&[&str]], Bound)] = &[
     ),
 ];
 
-/// How the value at `at` is compared, and where the words that say so begin.
+/// Comparison of the value at `at`, and the index of the first word that states it.
 fn bound(pieces: &[Piece], at: usize) -> (Bound, usize) {
     let after = (word(pieces, at + 1), word(pieces, at + 2));
     match after {
@@ -143,17 +143,17 @@ fn bound(pieces: &[Piece], at: usize) -> (Bound, usize) {
     (Bound::Exact, at)
 }
 
-/// The words before and behind a place, up to the end of the clause.
+/// Words before a place, the nearest first, up to the start of the clause.
 pub(super) fn before(pieces: &[Piece], at: usize) -> impl Iterator<Item = &str> {
     pieces[..at].iter().rev().map_while(Piece::word)
 }
 
-/// See [`before`].
+/// Words after a place, up to the end of the clause.
 pub(super) fn behind(pieces: &[Piece], at: usize) -> impl Iterator<Item = &str> {
     pieces[(at + 1).min(pieces.len())..].iter().map_while(Piece::word)
 }
 
-/// Where `words`, as stems, stand one after the other: places of their first and last piece.
+/// Occurrences of `words` in a row, compared by stems, as ranges of pieces. One stop word may be between two of them.
 pub(super) fn places(pieces: &[Piece], words: &[String]) -> Vec<Range<usize>> {
     let is_word = |at: usize, word: &str| {
         pieces.get(at).and_then(Piece::word).is_some_and(|known| known == word || stem::stem(known) == stem::stem(word))
@@ -161,7 +161,7 @@ pub(super) fn places(pieces: &[Piece], words: &[String]) -> Vec<Range<usize>> {
     let end = |start: usize| {
         let mut at = start;
         for (nth, word) in words.iter().enumerate() {
-            // "keep the ratio"
+            // A stop word between two of them: "keep the ratio".
             at += usize::from(
                 nth > 0 && !is_word(at, word) && pieces.get(at).and_then(Piece::word).is_some_and(stem::is_stop),
             );

@@ -1,4 +1,4 @@
-//! Dates with a year. What depends on the day on which it is said is a date without a value.
+//! Dates with a year. A date that depends on the current day has no value.
 
 const MONTHS: [&[&str]; 12] = [
     &["january", "jan", "januar", "janvier", "enero"],
@@ -22,17 +22,17 @@ pub(super) const RELATIVE: &[&str] = &[
     "mittwoch", "donnerstag", "freitag", "samstag", "sonntag", "今天", "昨天", "明天",
 ];
 
-/// The number of the month that a folded word names.
+/// Number of the month that a folded word names.
 pub(super) fn month(word: &str) -> Option<u32> {
     MONTHS.iter().position(|names| names.contains(&word)).map(|at| at as u32 + 1)
 }
 
-/// Whether a word that names a month means something else as often.
+/// True if a word that names a month has another meaning as often.
 pub(super) fn is_doubtful(word: &str) -> bool {
     matches!(word, "may" | "mar" | "march" | "mars" | "jan" | "sept" | "dec" | "oct")
 }
 
-/// The ISO text of a date that there is.
+/// ISO text of a date; `None` if the date does not exist.
 pub(super) fn iso(year: u32, month: u32, day: u32) -> Option<String> {
     let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let days = match month {
@@ -45,12 +45,12 @@ pub(super) fn iso(year: u32, month: u32, day: u32) -> Option<String> {
     ((1..=days).contains(&day) && (1000..=9999).contains(&year)).then(|| format!("{year:04}-{month:02}-{day:02}"))
 }
 
-/// What a run of ASCII digits and separators is as a date.
+/// Reading of a run of ASCII digits and separators as a date.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Written {
     /// A day in ISO 8601.
     Day(String),
-    /// A moment, as RFC 3339 has it.
+    /// A moment in RFC 3339.
     Moment(String),
     /// A date that can be read in two ways, lacks something, or does not exist.
     Unclear,
@@ -77,7 +77,7 @@ pub(super) fn written(text: &str) -> Option<Written> {
     let day = |year, month, day| Some(iso(year, month, day).map_or(Written::Unclear, Written::Day));
     match (separator, &lengths[..]) {
         ('-' | '/' | '.', [4, 1 | 2, 1 | 2]) => day(number(0), number(1), number(2)),
-        // Where points separate, the day comes first everywhere.
+        // With points as separators, the day always comes first.
         ('.', [1 | 2, 1 | 2, 4]) => day(number(2), number(1), number(0)),
         ('-' | '/', [1 | 2, 1 | 2, 4]) => match (number(0), number(1)) {
             (first, second) if first == second => day(number(2), first, second),

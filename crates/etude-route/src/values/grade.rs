@@ -1,4 +1,4 @@
-//! How surely a value of a request is meant for a parameter: by name, unit, noun, and the words around it.
+//! Grades of confidence that a value of a request is meant for a parameter: by name, unit, noun, and the words around it.
 
 use super::context::{before, behind};
 use super::lexicon;
@@ -7,24 +7,24 @@ use super::slot::{End, Slot, Sort};
 use super::{Bound, Mention, What};
 use crate::stem;
 
-/// How surely. From `Bare` on code may take the value, if nothing else speaks against it.
+/// Confidence that a value is meant for a parameter. From `Bare` on code may take the value, if nothing contradicts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Grade {
     /// The parameter cannot have it.
     Never,
-    /// The words do not say so, nor that it is not so: a model may.
+    /// The words neither say so nor deny it: a model may take it.
     Unsaid,
-    /// Its form fits, and the words say of nothing else that it is meant.
+    /// Its form fits, and no words give it to another parameter.
     Bare,
-    /// It counts what the parameter counts: "2 mails".
+    /// It counts the items that the parameter counts: "2 mails".
     Counted,
     /// It has the unit or the noun of the parameter: "3 retries".
     Named,
-    /// It stands beside the name: "count 2".
+    /// It is next to the name: "count 2".
     Explicit,
 }
 
-/// Whether a value of this form is one that the parameter could have been meant to get.
+/// True if a value of this form may be meant for the parameter.
 pub(super) fn admits(slot: &Slot<'_>, mention: &Mention) -> bool {
     match mention.what {
         What::Number(_) | What::Range(..) | What::Ordinal => matches!(slot.sort, Sort::Number | Sort::Numbers),
@@ -37,12 +37,12 @@ pub(super) fn admits(slot: &Slot<'_>, mention: &Mention) -> bool {
     }
 }
 
-/// The value, as JSON, that `slot` could get from `mention`.
+/// Value as JSON that `slot` could get from `mention`.
 pub(super) fn option(slot: &Slot<'_>, mention: &Mention, request: &str) -> Option<String> {
     let said = || quoted(&request[mention.span.clone()]);
     let found: String = match (&mention.what, slot.sort) {
         _ if mention.is_denied => return None,
-        // What can be read in two ways is left to people, not to a model.
+        // An ambiguous value is left to people, not to a model.
         (What::Number(readings), Sort::Number) if readings.len() == 1 => readings[0].clone(),
         (What::Number(readings), Sort::Text) if readings.len() == 1 && mention.unit.is_none() => said(),
         (What::Date(Some(iso)), Sort::Date) => quoted(iso),
@@ -59,7 +59,7 @@ pub(super) fn option(slot: &Slot<'_>, mention: &Mention, request: &str) -> Optio
     (slot.parameter.accepts)(&found).then_some(found)
 }
 
-/// `text` as JSON.
+/// JSON string of `text`.
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -74,7 +74,7 @@ pub(super) fn quoted(text: &str) -> String {
     out
 }
 
-/// How surely `mention` is meant for `slot`.
+/// Confidence that `mention` is meant for `slot`.
 pub(super) fn grade(slot: &Slot<'_>, mention: &Mention, pieces: &[Piece], request: &str) -> Grade {
     if option(slot, mention, request).is_none() {
         return Grade::Never;
@@ -85,7 +85,7 @@ pub(super) fn grade(slot: &Slot<'_>, mention: &Mention, pieces: &[Piece], reques
     let is_named = follows_name(slot, pieces, mention.at);
     if is_named {
         return match (slot.sort, &mention.what) {
-            // "the mail 5 times" names nothing.
+            // In "the mail 5 times" the number does not name a mail.
             (Sort::Text, What::Number(_)) if !nouns(pieces, mention.at).is_empty() => Grade::Unsaid,
             _ => Grade::Explicit,
         };
@@ -112,7 +112,7 @@ pub(super) fn grade(slot: &Slot<'_>, mention: &Mention, pieces: &[Piece], reques
     }
 }
 
-/// Whether the request has words with a capital besides the first: they may be what a text is, as well as what is quoted.
+/// True if the request has capitalized words besides the first: they may be the value of a text as well as the quoted one.
 fn has_names(pieces: &[Piece], except: usize) -> bool {
     let is_name = |(at, piece): (usize, &Piece)| {
         at > 0 && at != except && matches!(&piece.kind, PieceKind::Word(word, true) if word != "i")
@@ -170,7 +170,7 @@ fn by_noun(slot: &Slot<'_>, mention: &Mention, pieces: &[Piece]) -> Grade {
     }
 }
 
-/// The words behind a number that say what it is of: up to the end of the phrase, without those that only rank.
+/// Words after a number that name the counted things: up to the end of the phrase, without those that only rank.
 fn nouns(pieces: &[Piece], at: usize) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
     let words = behind(pieces, at).skip_while(|word| lexicon::THROUGH.contains(word));
@@ -189,7 +189,7 @@ fn nouns(pieces: &[Piece], at: usize) -> Vec<&str> {
     found
 }
 
-/// Whether what stands before a number says of nothing else that the number belongs to it.
+/// True if the word before a number does not attach it to another thing.
 fn is_alone(slot: &Slot<'_>, pieces: &[Piece], at: usize) -> bool {
     let Some(before) = at.checked_sub(1) else { return true };
     let Some(word) = pieces[before].word() else {
@@ -220,7 +220,7 @@ fn of_path(slot: &Slot<'_>, mention: &Mention, previous: &str) -> Grade {
     }
 }
 
-/// Whether the name of `slot` stands right before `at`: `count 2`, `count: 2`, `count of 2`.
+/// True if the name of `slot` is right before `at`: `count 2`, `count: 2`, `count of 2`.
 pub(super) fn follows_name(slot: &Slot<'_>, pieces: &[Piece], at: usize) -> bool {
     let colon = at > 0 && matches!(pieces[at - 1].kind, PieceKind::Break(':' | '='));
     let at = at - usize::from(colon);
@@ -229,7 +229,7 @@ pub(super) fn follows_name(slot: &Slot<'_>, pieces: &[Piece], at: usize) -> bool
         false => slot.name_stems.contains(&stem::stem(word)),
     };
     let mut words = before(pieces, at).peekable();
-    // What may stand between may be the name itself.
+    // A word that may be in between may also be the name itself.
     for _ in 0..3 {
         match words.next() {
             Some(word) if is_name(word) => return true,

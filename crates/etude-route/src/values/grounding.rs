@@ -1,4 +1,4 @@
-//! Values that a model found: they count where the request shows them.
+//! Values from a model: they count if the request shows them.
 
 use std::ops::Range;
 
@@ -9,32 +9,32 @@ use super::slot::Sort;
 use super::{Bound, What, context, lexicon, numerals};
 use crate::{stem, text};
 
-/// A value, as a model gives it.
+/// Value that a model gives for a parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelValue {
-    /// A number, as it is written.
+    /// A number in its written form.
     Number(String),
-    /// A string of the model, which need not stand in the request.
+    /// A string of the model, which need not be in the request.
     Text(String),
     /// On or off.
     Bool(bool),
     /// The values of a list or an object.
     Many(Vec<ModelValue>),
-    /// The model says that the request has no value.
+    /// The model found no value in the request.
     Null,
 }
 
-/// What a model can be asked: a parameter for which the request may have something.
+/// Question to a model: a parameter for which the request may have a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// The name of the parameter.
+    /// Name of the parameter.
     pub name: String,
-    /// The only values, as JSON, that would be believed; empty if these cannot be listed.
+    /// The only values, as JSON, that are accepted; empty if they cannot be listed.
     pub choices: Vec<String>,
 }
 
 impl Reading<'_> {
-    /// What only somebody who understands the request can say.
+    /// Questions that need an understanding of the request.
     pub fn questions(&self) -> Vec<Question> {
         let open = (0..self.slots.len()).filter(|slot| self.is_open(*slot));
         let asked = open.filter_map(|slot| {
@@ -54,19 +54,19 @@ impl Reading<'_> {
                     (self.pieces.iter().any(|piece| piece.word().is_some()) || !choices.is_empty(), Vec::new())
                 }
             };
-            // What must be given is not left out because the request says it in other words: "into French" for `fr`.
+            // A required parameter is also asked for if the request states it in other words: "into French" for `fr`.
             let is_asked = is_asked || self.is_chosen_freely(slot);
             is_asked.then(|| Question { name: self.slots[slot].parameter.name.to_owned(), choices })
         });
         asked.collect()
     }
 
-    /// A required choice or switch of which the request shows no value: a model decides, among the declared values.
+    /// True for a required choice or switch without a value in the request: a model decides among the declared values.
     fn is_chosen_freely(&self, slot: usize) -> bool {
         let of = &self.slots[slot];
         of.parameter.is_required
             && match of.sort {
-                // "anything but German" names a value, and says none.
+                // "anything but German" names a value only to exclude it.
                 Sort::Choice => self.choices_named(slot).is_empty() && self.supported(slot).next().is_none(),
                 Sort::Boolean => self.switched(slot).is_empty() && self.switch_shown(slot).is_none(),
                 _ => false,
@@ -77,15 +77,14 @@ impl Reading<'_> {
         self.taken[slot].is_none() && !self.slots[slot].parameter.is_given
     }
 
-    /// Takes those of `values` (names, values, and these as JSON) that the request shows; gives back the names of the
-    /// others.
+    /// Takes those of `values` (names, values, and these as JSON) that the request shows. Returns the names of the others.
     pub fn believe(&mut self, values: &[(String, ModelValue, String)]) -> Vec<String> {
         let mut refused = Vec::new();
         let mut ends: Vec<(usize, String, String)> = Vec::new();
         for (name, model_value, json) in values {
             let Some(slot) = self.slots.iter().position(|slot| slot.parameter.name == name) else { continue };
             if self.taken[slot].is_some() {
-                // Code has found it: its value holds.
+                // The value from code takes precedence.
                 continue;
             }
             if !self.is_open(slot) || *model_value == ModelValue::Null || !(self.slots[slot].parameter.accepts)(json) {
@@ -107,7 +106,7 @@ impl Reading<'_> {
         refused
     }
 
-    /// The number that `said` is, if it only stands as an end of a range.
+    /// The number of `model_value`, if the request has it only as an end of a range.
     fn end_of_range(&self, slot: usize, model_value: &ModelValue) -> Option<String> {
         let ModelValue::Number(number) = model_value else { return None };
         let number = numerals::canonical(number);
@@ -120,7 +119,7 @@ impl Reading<'_> {
         self.mentions.iter().position(|mention| has(&mention.what) && !mention.is_denied)
     }
 
-    /// A mention of `number` that no parameter has and this one may have.
+    /// Mention of `number` that no parameter has and this one may have.
     fn number_mention(&self, slot: usize, number: &str) -> Option<usize> {
         (0..self.mentions.len()).find(|at| {
             let mention = &self.mentions[*at];
@@ -200,14 +199,14 @@ impl Reading<'_> {
         self.taken[slot] = Some(Taken { json: json.to_owned(), span });
     }
 
-    /// What stands within a text that was taken is part of it.
+    /// Marks the mentions within a taken text as received, because they are part of it.
     fn receive(&mut self, span: &Range<usize>) {
         for (mention, received) in self.mentions.iter().zip(&mut self.received) {
             *received |= span.start <= mention.span.start && mention.span.end <= span.end;
         }
     }
 
-    /// Where every part of a value stands; `None` if one does not.
+    /// Places of every part of a value; `None` if one is missing.
     fn shown(&self, model_value: &ModelValue) -> Option<Vec<Range<usize>>> {
         match model_value {
             ModelValue::Number(number) => {
@@ -231,7 +230,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Where a text stands in the request, as a whole and not denied, whatever its case.
+    /// Place of a text in the request, as a whole and not denied, in any case.
     fn verbatim(&self, text: &str) -> Option<Range<usize>> {
         let wanted: Vec<char> = text.trim().chars().flat_map(text::fold).filter(|c| !c.is_whitespace()).collect();
         let (first, last) = (*wanted.first()?, *wanted.last()?);
@@ -256,8 +255,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Whether every word of a text stands in the request and is not denied, in any order: `feature-login` for "the login
-    /// feature".
+    /// True if every word of a text is in the request and not denied, in any order: `feature-login` for "the login feature".
     fn has_words_of(&self, text: &str) -> bool {
         let words: Vec<String> =
             text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(folded).collect();
@@ -268,7 +266,7 @@ impl Reading<'_> {
         !words.is_empty() && words.iter().all(stands)
     }
 
-    /// Whether a part of the request has all its words.
+    /// True if a part of the request has all its words.
     fn is_all(&self, span: &Range<usize>) -> bool {
         self.pieces
             .iter()
@@ -276,7 +274,7 @@ impl Reading<'_> {
             .all(|piece| span.start <= piece.span.start && piece.span.end <= span.end)
     }
 
-    /// What the request says about a switch, if it says one thing; also by a part of its name.
+    /// State of a switch in the request, if it is unambiguous; a part of the name suffices.
     fn switch_shown(&self, slot: usize) -> Option<(bool, Range<usize>)> {
         let model_value = self.switched(slot);
         if let Some((value, span)) = model_value.first() {
@@ -294,7 +292,7 @@ impl Reading<'_> {
         Some((is_on != is_negative, self.pieces[at].span.clone()))
     }
 
-    /// The choices, as JSON, of which the request has a word that is not denied.
+    /// Choices, as JSON, with a word in the request that is not denied.
     fn supported(&self, slot: usize) -> impl Iterator<Item = String> {
         let choices = self.slots[slot].parameter.choices.iter().map(|choice| super::grade::quoted(choice));
         choices.filter(move |choice| self.choice_span(slot, choice).is_some())

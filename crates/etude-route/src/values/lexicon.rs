@@ -1,6 +1,6 @@
-//! The closed lists of words that say how a value in a request is meant. Everything else comes from what is declared.
+//! Closed lists of words that state the meaning of a value in a request. All other words come from declarations.
 
-/// Words that say which ones, not what: they may stand between a number and its noun.
+/// Words that rank and do not name: they may be between a number and its noun.
 pub(super) const RANK: &[&str] = &[
     "newest", "latest", "oldest", "last", "first", "next", "top", "most", "recent", "best", "worst", "biggest",
     "largest", "smallest", "longest", "shortest", "previous", "past", "bottom", "more", "new", "old", "different",
@@ -9,7 +9,7 @@ pub(super) const RANK: &[&str] = &[
     "mas", "nuevos", "最", "新", "近", "前", "的",
 ];
 
-/// Words that may stand before a bare number without saying what it is of.
+/// Words that may come before a bare number without naming its thing.
 pub(super) const BEFORE_BARE: &[&str] = &[
     "the", "only", "just", "exactly", "precisely", "me", "them", "it", "my", "these", "those", "show", "list", "get",
     "give", "take", "use", "about", "around", "roughly", "approximately", "circa", "please", "die", "der", "den",
@@ -22,7 +22,7 @@ pub(super) const BETWEEN: &[&str] = &[
     "called", "number", "für", "auf", "von",
 ];
 
-/// Words with which a phrase of nouns ends.
+/// Words that end a phrase of nouns.
 pub(super) const ENDS: &[&str] = &[
     "in", "on", "at", "from", "to", "for", "with", "without", "by", "and", "or", "but", "not", "than", "that", "which",
     "who", "is", "are", "was", "then", "since", "until", "till", "before", "after", "as", "into", "over", "under",
@@ -31,18 +31,18 @@ pub(super) const ENDS: &[&str] = &[
     "por", "para", "bitte", "von", "no", "instead", "rather",
 ];
 
-/// Words that lead from a number to its noun: `two of my mails`.
+/// Words between a number and its noun: `two of my mails`.
 pub(super) const THROUGH: &[&str] =
     &["of", "my", "our", "your", "the", "these", "those", "de", "des", "der", "den", "mes", "mis", "meiner"];
 
-/// Words that deny what follows them.
+/// Words that deny the words after them.
 pub(super) const NEGATORS: &[&str] = &[
     "not", "no", "without", "dont", "doesnt", "never", "except", "excluding", "exclude", "skip", "skipping", "ignore",
     "ignoring", "nor", "omit", "omitting", "avoid", "ohne", "nicht", "kein", "keine", "keinen", "ausser", "sans",
     "pas", "sauf", "sin", "excepto", "不", "没", "别", "非", "无", "除",
 ];
 
-/// Two words that deny.
+/// Pairs of words that deny.
 pub(super) const NEGATING_PAIRS: &[(&str, &str)] = &[
     ("instead", "of"),
     ("rather", "than"),
@@ -52,13 +52,13 @@ pub(super) const NEGATING_PAIRS: &[(&str, &str)] = &[
     ("statt", "der"),
 ];
 
-/// Words for all there are: what follows them and "but" is denied.
+/// Words for everything: the words after them and "but" are denied.
 pub(super) const ALL: &[&str] = &["any", "anything", "all", "every", "everything", "each"];
 
-/// Words between things of which one is meant.
+/// Words between alternatives, of which one is meant.
 pub(super) const ALTERNATIVES: &[&str] = &["or", "oder", "ou", "o"];
 
-/// Words that may stand between a negation and what it denies.
+/// Words that may be between a negation and the denied word.
 pub(super) const AFTER_NEGATION: &[&str] = &[
     "the", "a", "an", "any", "my", "our", "your", "use", "take", "sort", "just", "exactly", "all", "those", "these",
     "include", "including", "do", "want", "need", "give", "me", "show", "run", "check", "die", "den", "das", "les",
@@ -66,11 +66,11 @@ pub(super) const AFTER_NEGATION: &[&str] = &[
     "with", "for", "by", "keep", "im", "seit", "bis", "要", "用",
 ];
 
-/// Words that stand before nouns and say nothing.
+/// Articles before nouns.
 pub(super) const ARTICLES: &[&str] =
     &["the", "a", "an", "le", "la", "les", "el", "los", "las", "den", "dem", "der", "die", "das"];
 
-/// Words by their unit.
+/// Words by unit.
 const UNITS: &[(&str, &[&str])] = &[
     ("ms", &["ms", "millisecond", "milliseconds", "millis", "millisekunden", "毫秒"]),
     (
@@ -107,19 +107,19 @@ const UNITS: &[(&str, &[&str])] = &[
     ("clock", &["am", "pm", "oclock", "uhr", "点"]),
 ];
 
-/// The unit that a folded word names.
+/// Unit that a folded word names.
 pub(super) fn unit(word: &str) -> Option<&'static str> {
     UNITS.iter().find(|(_, words)| words.contains(&word)).map(|(unit, _)| *unit)
 }
 
-/// Words by which a parameter is known to say how many.
+/// Words in names of parameters that are counts.
 pub(super) const COUNTS: &[&str] = &[
     "count", "n", "num", "number", "limit", "max", "maximum", "top", "amount", "quantity", "total", "first", "last",
     "head", "many", "items", "entries", "rows", "results", "k", "take", "anzahl", "wieviele", "combien", "nombre",
     "cuantos", "cuantas", "numero", "lines", "copies", "times",
 ];
 
-/// Words of descriptions that say nothing of what is counted.
+/// Words of descriptions that do not name the counted things.
 pub(super) const GENERIC: &[&str] = &[
     "how", "many", "number", "count", "maximum", "minimum", "max", "min", "most", "at", "least", "limit", "default",
     "value", "take", "show", "list", "return", "use", "process", "include", "handle", "fetch", "read", "get", "print",
@@ -138,26 +138,26 @@ pub(super) const HIGH: &[&str] = &[
     "hasta", "most",
 ];
 
-/// Words by which a parameter is known to be a date.
+/// Words in names of parameters that are dates.
 pub(super) const DATES: &[&str] = &[
     "date", "day", "since", "until", "deadline", "due", "datum", "fecha", "birthday", "when", "asof", "start", "end",
     "from", "to", "before", "after",
 ];
-/// Words by which a parameter is known to be a path.
+/// Words in names of parameters that are paths.
 pub(super) const PATHS: &[&str] = &[
     "file", "files", "path", "paths", "dir", "directory", "folder", "filename", "csv", "datei", "ordner", "fichier",
     "archivo", "spreadsheet", "logfile",
 ];
-/// Words by which a parameter is known to be where something goes.
+/// Words in names of parameters that are targets.
 pub(super) const TARGETS: &[&str] =
     &["output", "out", "target", "dest", "destination", "to", "into", "save", "write", "result"];
-/// Words before a path that goes to somewhere.
+/// Words before a path that is a target.
 pub(super) const TOWARDS: &[&str] = &["to", "into", "onto", "as", "nach", "vers"];
-/// Words before a path that is something else than what the request is about.
+/// Words before a path that is not the subject of the request.
 pub(super) const BESIDE: &[&str] = &[
     "with", "using", "via", "by", "against", "than", "like", "unlike", "per", "see", "and", "or", "mit", "avec", "con",
 ];
-/// Words by which a parameter is known to be an address of a page.
+/// Words in names of parameters that are addresses of pages.
 pub(super) const LINKS: &[&str] = &["url", "uri", "link", "website", "page", "site", "endpoint"];
-/// Words by which a parameter is known to be an address of mail.
+/// Words in names of parameters that are mail addresses.
 pub(super) const ADDRESSES: &[&str] = &["email", "recipient", "address", "to", "from", "sender", "mailto"];

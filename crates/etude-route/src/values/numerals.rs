@@ -1,19 +1,19 @@
-//! Numbers in digits: any script, separators, and the readings that a text leaves open.
+//! Numbers in digits: any script, separators, and the possible readings of a text.
 
-/// The zeros of the scripts whose digits stand in tens.
+/// Zeros of the scripts whose ten digits are consecutive code points.
 const ZEROS: &[u32] = &[
     0x30, 0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xde6, 0xe50, 0xed0,
     0xf20, 0x1040, 0x17e0, 0x1810, 0xff10,
 ];
 
-/// The value of a decimal digit of any script.
+/// ASCII digit for a decimal digit of any script.
 pub(super) fn digit(c: char) -> Option<char> {
     let code = c as u32;
     let zero = ZEROS.iter().find(|&&zero| (zero..zero + 10).contains(&code))?;
     char::from_u32(0x30 + code - zero)
 }
 
-/// `text` with the digits of all scripts in ASCII, and their separators with them.
+/// `text` with digits and separators of all scripts in ASCII.
 pub(super) fn ascii(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -28,17 +28,17 @@ pub(super) fn ascii(text: &str) -> String {
         .collect()
 }
 
-/// Which sign stands between whole and fraction.
+/// Sign between whole part and fraction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decimals {
-    /// A point, in the request.
+    /// A decimal point.
     Point,
-    /// A comma: the request is in a language that writes so.
+    /// A decimal comma, as in the language of the request.
     Comma,
 }
 
-/// The numbers that `text` (ASCII digits and separators) can be read as: one where it is clear, several where it is not,
-/// none where it is no number.
+/// Readings of `text` (ASCII digits and separators) as a number: one if it is clear, several if it is ambiguous, none if it
+/// is not a number.
 pub(super) fn readings(text: &str, decimals: Decimals) -> Vec<String> {
     let (sign, body) = match text.strip_prefix('-') {
         Some(body) => ("-", body),
@@ -66,12 +66,12 @@ fn unsigned(body: &str, decimals: Decimals) -> Vec<String> {
         [] => vec![body.to_owned()],
         ['\''] | ['_'] | [' '] if is_grouped(body, kinds[0]) => vec![bare(body)],
         [one @ (',' | '.')] if separators.len() > 1 && is_grouped(body, one) => vec![bare(&body.replace(one, ""))],
-        // `1,000` and `1.000`: thousands to some, a fraction to others.
+        // `1,000` and `1.000` have thousands in some countries, and a fraction in others.
         [','] if separators.len() == 1 => match (is_grouped(body, ','), decimals) {
             (true, Decimals::Point) => vec![body.replace(',', "")],
             (true, Decimals::Comma) => vec![body.replace(',', "."), body.replace(',', "")],
             (false, Decimals::Comma) => vec![body.replace(',', ".")],
-            // A list of two, to those who write a point.
+            // A list of two numbers, if points are decimal.
             (false, Decimals::Point) => {
                 let (first, second) = body.split_once(',').unwrap_or_default();
                 vec![body.replace(',', "."), first.to_owned(), second.to_owned()]
@@ -93,7 +93,7 @@ fn unsigned(body: &str, decimals: Decimals) -> Vec<String> {
     }
 }
 
-/// One to three digits, then groups of three.
+/// True for one to three digits, followed by groups of three.
 fn is_grouped(text: &str, separator: char) -> bool {
     let mut groups = text.split(separator);
     let is_digits = |group: &str| group.bytes().all(|b| b.is_ascii_digit());
@@ -106,7 +106,7 @@ fn is_grouped(text: &str, separator: char) -> bool {
         && rest.all(|group| group.len() == 3 && is_digits(group))
 }
 
-/// A decimal number without what does not change its value; others are left as they are.
+/// Decimal number without redundant signs, zeros and exponent; other texts stay as they are.
 pub(super) fn canonical(number: &str) -> String {
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     let (sign, body) = mantissa.strip_prefix('-').map_or(("", mantissa), |body| ("-", body));

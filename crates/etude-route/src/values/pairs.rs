@@ -1,20 +1,20 @@
-//! `NAME=VALUE` in a request: given as if by `-i`.
+//! `NAME=VALUE` in a request, with the same effect as `-i`.
 
 use std::ops::Range;
 
-/// A pair that stands in a request.
+/// Pair in a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
-    /// What stands before the `=`.
+    /// Text before the `=`.
     pub name: String,
-    /// What stands behind it, without quotation marks.
+    /// Text after the `=`, without quotation marks.
     pub value: String,
-    /// Where all of it stands, in bytes.
+    /// Byte range of the whole pair.
     pub span: Range<usize>,
 }
 
-/// All pairs of `request`, whatever their names. A pair begins a word; its value ends at a blank, or with the quotation
-/// mark or bracket that it begins with.
+/// All pairs of `request`, with any names. A pair begins a word; its value ends at a blank, or with the quotation mark or
+/// bracket that it begins with.
 pub fn pairs(request: &str) -> Vec<Pair> {
     let mut found: Vec<Pair> = Vec::new();
     let mut from = 0;
@@ -43,7 +43,7 @@ pub fn pairs(request: &str) -> Vec<Pair> {
     found
 }
 
-/// How long a value is, and what it says.
+/// Length of a value in bytes, and its text.
 fn value(rest: &str) -> (usize, &str) {
     let Some(open) = rest.chars().next() else { return (0, "") };
     let close = match open {
@@ -69,7 +69,7 @@ fn value(rest: &str) -> (usize, &str) {
     }
 }
 
-/// The length of a JSON list or object; that of a word if it does not end.
+/// Length of a JSON list or object in bytes; that of a word if it does not end.
 fn bracketed(rest: &str) -> usize {
     let (mut depth, mut is_text, mut is_escaped) = (0usize, false, false);
     for (at, c) in rest.char_indices() {

@@ -1,4 +1,4 @@
-//! From pieces to values of several pieces: numbers in words, dates with the names of months, ranges, units.
+//! Values of several pieces: numbers in words, dates with the names of months, ranges, units.
 
 use super::lexicon;
 use super::pieces::{Piece, PieceKind};
@@ -6,7 +6,7 @@ use super::spelled::{self, Language};
 use super::{What, dates};
 use PieceKind::{Break, Value, Word};
 
-/// The pieces of a request with all values in it as single pieces.
+/// Pieces of a request with each value as a single piece.
 pub(super) fn joined(pieces: Vec<Piece>, shown: Option<Language>) -> Vec<Piece> {
     let pieces = rewritten(pieces, |pieces, at| chinese_date(pieces, at).or_else(|| spelled_number(pieces, at, shown)));
     let pieces = rewritten(pieces, |pieces, at| {
@@ -15,7 +15,7 @@ pub(super) fn joined(pieces: Vec<Piece>, shown: Option<Language>) -> Vec<Piece> 
     rewritten(pieces, range)
 }
 
-/// Puts what `read` finds at a place there in the stead of as many pieces as it says.
+/// Replaces pieces by the values that `read` finds there, with the number of pieces that it returns.
 fn rewritten(pieces: Vec<Piece>, read: impl Fn(&[Piece], usize) -> Option<(usize, PieceKind)>) -> Vec<Piece> {
     let mut found: Vec<Piece> = Vec::with_capacity(pieces.len());
     let mut at = 0;
@@ -42,7 +42,7 @@ fn word(pieces: &[Piece], at: usize) -> &str {
     pieces.get(at).and_then(Piece::word).unwrap_or_default()
 }
 
-/// A number without a unit that can be read in one way only.
+/// Number without a unit that has only one reading.
 fn plain(pieces: &[Piece], at: usize) -> Option<u32> {
     match &pieces.get(at)?.kind {
         Value(What::Number(readings), None) if readings.len() == 1 => readings[0].parse().ok(),
@@ -90,7 +90,7 @@ fn spelled_number(pieces: &[Piece], at: usize, shown: Option<Language>) -> Optio
             let readings = readings.iter().map(|reading| super::numerals::canonical(&format!("-{reading}"))).collect();
             return Some((used + 1, Value(What::Number(readings), unit)));
         }
-        // Someone, and not a number: "this one", "the red ones".
+        // A person or thing, and not a number: "this one", "the red ones".
         "one" if matches!(word(pieces, at + 1), "who" | "that" | "which" | "whose") => return None,
         "one"
             if matches!(
@@ -115,7 +115,7 @@ fn spelled_number(pieces: &[Piece], at: usize, shown: Option<Language>) -> Optio
     Some(dozens(at + used, used, value).unwrap_or((used, number(value))))
 }
 
-/// How many zeros a word behind digits stands for: `2 million`.
+/// Number of zeros of a word after digits: `2 million`.
 fn magnitude(word: &str) -> Option<u32> {
     match word {
         "hundred" | "hundert" => Some(2),
@@ -139,7 +139,7 @@ fn is_ordinal(word: &str) -> bool {
     .contains(&word)
 }
 
-/// A number that Chinese signs write. A lone one is an article as often, but for where a counted thing follows.
+/// Number in Chinese signs. A single sign is often an article, unless a counted thing follows.
 fn in_signs(pieces: &[Piece], at: usize) -> Option<(usize, PieceKind)> {
     let is_sign = |piece: &&Piece| piece.word().is_some_and(|word| "零一二两俩三四五六七八九十百千万".contains(word));
     let run: Vec<&Piece> = pieces[at..].iter().take_while(is_sign).collect();
@@ -157,7 +157,7 @@ fn in_signs(pieces: &[Piece], at: usize) -> Option<(usize, PieceKind)> {
     Some((run.len(), value.map_or(Value(What::Ordinal, None), number)))
 }
 
-/// A date with the name of a month, and days that depend on today.
+/// Date with the name of a month, or a day that depends on today.
 fn named_date(pieces: &[Piece], at: usize) -> Option<(usize, PieceKind)> {
     let date = |iso: Option<String>| Value(What::Date(iso), None);
     let first = word(pieces, at);
@@ -172,7 +172,7 @@ fn named_date(pieces: &[Piece], at: usize) -> Option<(usize, PieceKind)> {
     if matches!(first, "今" | "昨" | "明") && matches!(word(pieces, at + 1), "天" | "日") {
         return Some((2, date(None)));
     }
-    // A comma or a point, and `of`, may stand between the parts.
+    // A comma or a point, and `of`, may be between the parts.
     let skipped = |at: usize| {
         let is_joint = matches!(pieces.get(at).map(|piece| &piece.kind), Some(Break('.' | ',')))
             || matches!(word(pieces, at), "of" | "de" | "del");
@@ -227,7 +227,7 @@ fn named_date(pieces: &[Piece], at: usize) -> Option<(usize, PieceKind)> {
     Some((used, date(year.zip(day).and_then(|(year, day)| dates::iso(year, month, day)))))
 }
 
-/// `1 000`: a thousand, or two numbers.
+/// Ambiguous number such as `1 000`: a thousand, or two numbers.
 fn grouped(pieces: &[Piece], at: usize) -> Option<(usize, PieceKind)> {
     plain(pieces, at).filter(|first| (1..1000).contains(first))?;
     plain(pieces, at + 1)?;
@@ -237,7 +237,7 @@ fn grouped(pieces: &[Piece], at: usize) -> Option<(usize, PieceKind)> {
     is_group.then(|| (2, Value(What::Number(Vec::new()), None)))
 }
 
-/// A number and its unit; with `ago` behind it, a day that depends on today.
+/// Number with its unit; with `ago` after it, a day that depends on today.
 fn with_unit(pieces: &[Piece], at: usize) -> Option<(usize, PieceKind)> {
     if let (Some("usd" | "eur" | "gbp" | "yen"), Some(Piece { kind: Value(What::Number(readings), None), .. })) =
         (lexicon::unit(word(pieces, at)).filter(|_| word(pieces, at).chars().count() == 1), pieces.get(at + 1))
@@ -250,7 +250,7 @@ fn with_unit(pieces: &[Piece], at: usize) -> Option<(usize, PieceKind)> {
         ("小", "时") => return Some((3, Value(What::Number(readings.clone()), Some("h")))),
         ("分", "钟") => return Some((3, Value(What::Number(readings.clone()), Some("min")))),
         ("个", "月") => return Some((3, Value(What::Number(readings.clone()), Some("month")))),
-        // `mes` is a month and a pronoun, `m` and `s` are seldom said alone behind a blank.
+        // `mes` is a month and a pronoun; `m` and `s` are rarely units after a blank.
         _ => lexicon::unit(next).filter(|_| next != "mes"),
     }?;
     let used = if word(pieces, at + 2) == "ago" { 3 } else { 2 };

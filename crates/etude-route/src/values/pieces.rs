@@ -1,4 +1,4 @@
-//! A request cut into words, breaks and the values that are known by their form.
+//! Division of a request into words, breaks, and values that are recognized by their form.
 
 use std::ops::Range;
 
@@ -9,10 +9,10 @@ use super::numerals::{self, Decimals};
 use super::spelled::{self, Language};
 use crate::text;
 
-/// A piece of a request.
+/// Piece of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Piece {
-    /// Where it stands, in bytes.
+    /// Byte range in the request.
     pub span: Range<usize>,
     /// Word, sign, or value with its unit.
     pub kind: PieceKind,
@@ -20,16 +20,16 @@ pub(super) struct Piece {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PieceKind {
-    /// A word or a sign: folded, and whether it begins with a capital.
+    /// A folded word or sign, and true if it begins with a capital.
     Word(String, bool),
     /// A sign that ends a clause.
     Break(char),
-    /// A value, and the unit that is written together with it.
+    /// A value, and the unit that is attached to it.
     Value(What, Option<&'static str>),
 }
 
 impl Piece {
-    /// The folded word, if it is one.
+    /// The folded word; `None` for other pieces.
     pub(super) fn word(&self) -> Option<&str> {
         match &self.kind {
             PieceKind::Word(word, _) => Some(word),
@@ -38,13 +38,13 @@ impl Piece {
     }
 }
 
-/// A folded word: lower case, no accents, no apostrophes.
+/// Folds a word: lower case, no accents, no apostrophes.
 pub(super) fn folded(word: &str) -> String {
     let letters = word.chars().filter(|c| !matches!(c, '\'' | '’')).flat_map(text::fold);
     letters.filter(|c| !text::is_mark(*c)).collect()
 }
 
-/// The pieces of `request`, but for what is in `masked`, and the language that its words show.
+/// Pieces of `request` outside of `masked`, and the language of its words.
 pub(super) fn pieces(request: &str, masked: &[Range<usize>]) -> (Vec<Piece>, Option<Language>) {
     let words: Vec<String> =
         request.split(|c: char| !c.is_alphanumeric() && c != '\'').filter(|w| !w.is_empty()).map(folded).collect();
@@ -136,7 +136,7 @@ impl<'a> Lexer<'a> {
         self.at = span.end;
     }
 
-    /// What begins with a digit.
+    /// Reads text that begins with a digit.
     fn numeric(&mut self, first: char) {
         let rest = self.rest();
         let mut end = first.len_utf8();
@@ -165,14 +165,14 @@ impl<'a> Lexer<'a> {
         self.at = span.end;
         let text = numerals::ascii(&self.request[span.clone()]);
         for (within, kind) in self.classified(&text) {
-            // Digits of other scripts are longer than what they were read as.
+            // Digits of other scripts are longer than their ASCII form.
             let within = within.filter(|_| text.len() == span.len());
             let span = within.map_or(span.clone(), |within| span.start + within.start..span.start + within.end);
             self.push(span, kind);
         }
     }
 
-    /// What a run that begins with a digit is; several pieces if it is a list.
+    /// Pieces of a run that begins with a digit; several if it is a list.
     fn classified(&self, text: &str) -> Vec<(Option<Range<usize>>, PieceKind)> {
         let value = |what| PieceKind::Value(what, None);
         let one = |kind| vec![(None, kind)];
@@ -227,7 +227,7 @@ impl<'a> Lexer<'a> {
         one(value(if is_fraction || is_short { What::Number(Vec::new()) } else { What::Other }))
     }
 
-    /// What begins with a letter, a point or a slash.
+    /// Reads text that begins with a letter, a point or a slash.
     fn chunk(&mut self) {
         let rest = self.rest();
         let whole: usize = rest.chars().take_while(|c| is_in_path(*c)).map(char::len_utf8).sum();
@@ -259,7 +259,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// One word; digits behind a word of rank stand on their own: `top10`.
+    /// Reads one word; digits after a word of rank are a piece of their own: `top10`.
     fn words(&mut self) {
         let rest = self.rest();
         let is_in_word = |c: char| (c.is_alphanumeric() || text::is_mark(c)) && !text::is_spaceless(c);
@@ -288,7 +288,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// The numbers of a list without blanks, with a break between them.
+/// Numbers of a list without blanks, with breaks between them.
 fn list(text: &str) -> Vec<(Option<Range<usize>>, PieceKind)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -303,7 +303,7 @@ fn list(text: &str) -> Vec<(Option<Range<usize>>, PieceKind)> {
     found
 }
 
-/// Where a quotation that begins here ends.
+/// End of a quotation that begins here, in bytes.
 fn quoted_end(rest: &str, is_word_before: bool) -> Option<usize> {
     let open = rest.chars().next()?;
     let closes: &[char] = match open {
@@ -331,7 +331,7 @@ fn is_in_path(c: char) -> bool {
         || matches!(c, '.' | '_' | '-' | '/' | '\\' | '~' | '*' | '@' | '+' | '\'' | '’')
 }
 
-/// A name with an ending, or a way through directories. `and/or` is none.
+/// True for a name with an extension, or a path through directories; `and/or` is not a path.
 fn is_path(text: &str) -> bool {
     let slashes = text.matches(['/', '\\']).count();
     let starts = ["/", "./", "../", "~/", ".\\", "..\\"].iter().any(|start| text.starts_with(start))
@@ -357,7 +357,7 @@ fn has_extension(text: &str) -> bool {
             || name.chars().next_back().is_some_and(|c| c.is_alphanumeric() || matches!(c, '*' | '_' | '-')))
 }
 
-/// A version or a number of something: `v2.0.1`, `ABC-123`.
+/// True for a version or an identifier: `v2.0.1`, `ABC-123`.
 fn is_label(text: &str) -> bool {
     let first = text.split(['.', '-', '_', '/']).next().unwrap_or_default();
     let letters = first.trim_end_matches(|c: char| c.is_ascii_digit());

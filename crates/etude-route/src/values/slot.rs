@@ -1,4 +1,4 @@
-//! A parameter with what its declaration says about the words and values that it may be meant by.
+//! Slots: parameters with the words and values that their declarations allow.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::pieces::folded;
 use super::{Parameter, Type, dates, lexicon};
 use crate::stem;
 
-/// The sort of values that a parameter takes.
+/// Sort of values that a parameter takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sort {
     Number,
@@ -23,7 +23,7 @@ pub(super) enum Sort {
     Other,
 }
 
-/// Whether a parameter names one end of something.
+/// End of a range that a parameter names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Low,
@@ -31,26 +31,27 @@ pub(super) enum End {
     Neither,
 }
 
-/// A parameter and its words.
+/// Parameter with its words.
 pub(super) struct Slot<'a> {
     pub(super) parameter: Parameter<'a>,
     pub(super) sort: Sort,
-    /// The words of the name, folded.
+    /// Words of the name, folded.
     pub(super) name: Vec<String>,
-    /// Their stems, but for words that say nothing.
+    /// Stems of the name, without words that carry no meaning.
     pub(super) name_stems: BTreeSet<String>,
-    /// Stems of what it counts or measures: of its description, or of the pipeline's words where that says nothing.
+    /// Stems of the things that it counts or measures: from its description, and from the pipeline's words if that names
+    /// none.
     pub(super) subject: BTreeSet<String>,
-    /// It says how many.
+    /// True if it is a count.
     pub(super) is_count: bool,
-    /// Units that its name and description name.
+    /// Units in its name and description.
     pub(super) units: Vec<&'static str>,
     pub(super) end: End,
-    /// Where something goes.
+    /// True if it is a target.
     pub(super) is_target: bool,
 }
 
-/// The folded words of a name, whatever joins them: `maxItems`, `max_items`, `max-items`.
+/// Folded words of a name with any separators: `maxItems`, `max_items`, `max-items`.
 fn words_of_name(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -78,7 +79,7 @@ fn words_of(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The stems of a text that say what it is about.
+/// Stems of a text that name its subject.
 pub(super) fn subject_of(text: &str) -> BTreeSet<String> {
     let words = words_of(text).into_iter();
     let forwarding = words.filter(|word| {
@@ -102,7 +103,7 @@ impl<'a> Slot<'a> {
         let description = parameter.description.to_lowercase();
         let mut units: Vec<&'static str> =
             name.iter().chain(&described).filter_map(|word| lexicon::unit(word)).collect();
-        // One letter of a sentence is no unit.
+        // A single letter of a sentence is not a unit.
         units.retain(|unit| {
             unit.len() > 1
                 || *unit == "%"
@@ -122,7 +123,7 @@ impl<'a> Slot<'a> {
         Self { parameter, sort, name, name_stems, subject, is_count, units, end, is_target }
     }
 
-    /// The default, if the request is not to change it.
+    /// Default of the parameter, as JSON text.
     pub(super) fn default_text(&self) -> Option<&str> {
         self.parameter.default.as_deref()
     }

@@ -1,6 +1,6 @@
 //! Numbers in words: English, and small ones in German, French, Spanish and Chinese.
 
-/// A language, by its number words.
+/// Language of number words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
     /// English.
@@ -15,10 +15,10 @@ pub(super) enum Language {
 
 use Language::{De, En, Es, Fr};
 
-/// A language, the word that joins its numbers, and words with their values.
+/// Language, the word that joins its numbers, and words with their values.
 type Numerals = (Language, &'static str, &'static str);
 
-/// Words of each language by their values. Tens, hundred and thousand multiply or add as the language has it.
+/// Words of each language with their values. Tens, hundred and thousand multiply or add by the rules of the language.
 const WORDS: &[Numerals] = &[
     (
         En,
@@ -53,12 +53,12 @@ const WORDS: &[Numerals] = &[
     ),
 ];
 
-/// The value of a word among `known`.
+/// Value of a word among `known`.
 fn value_of(known: &str, word: &str) -> Option<u64> {
     known.split(", ").find_map(|entry| entry.strip_prefix(word)?.strip_prefix(' ')?.parse().ok())
 }
 
-/// Words that are something else in another language: they count where another word shows the language.
+/// Words with another meaning in another language: they count if another word shows the language.
 const DOUBTFUL: &[&str] = &["once", "elf", "sept", "dos", "cent", "seize", "quince", "neuf", "mil", "mille", "acht"];
 
 /// Words that show a language.
@@ -77,7 +77,7 @@ const SHOWN_BY: &[(Language, &[&str])] = &[
     ),
 ];
 
-/// The language, other than English, that most words of a request show.
+/// Language, other than English, that most words of a request show.
 pub(super) fn language<'w>(words: impl Iterator<Item = &'w str> + Clone) -> Option<Language> {
     let counts = SHOWN_BY.iter().map(|(language, known)| {
         let count = words.clone().filter(|word| known.contains(word)).count();
@@ -86,7 +86,7 @@ pub(super) fn language<'w>(words: impl Iterator<Item = &'w str> + Clone) -> Opti
     counts.filter(|(count, _)| *count > 0).max_by_key(|(count, _)| *count).map(|(_, language)| language)
 }
 
-/// The number that the first of `words` begin, and how many of them belong to it.
+/// Number at the start of `words`, and the number of words that belong to it.
 pub(super) fn number(words: &[&str], shown: Option<Language>) -> Option<(u64, usize)> {
     let first = words.first()?;
     let in_language = |(language, and, known): &Numerals| {
@@ -109,7 +109,7 @@ fn composed(words: &[&str], language: Language, and: &str, known: &str) -> Optio
     let (mut total, mut current, mut last, mut used) = (0u64, None::<u64>, None::<u64>, 0);
     let mut at = 0;
     while at < words.len() {
-        // `and` joins what could follow without it: "one hundred and five", "treinta y dos".
+        // `and` joins parts that could also follow each other: "one hundred and five", "treinta y dos".
         let joined = at > 0
             && words[at] == and
             && match language {
@@ -117,7 +117,7 @@ fn composed(words: &[&str], language: Language, and: &str, known: &str) -> Optio
                 _ => last.is_some_and(|last| (20..100).contains(&last)),
             };
         let word = words.get(at + usize::from(joined)).copied().unwrap_or_default();
-        // One alone is an article in these languages.
+        // Alone, one is an article in these languages.
         let Some(value) = value_of(word).filter(|value| language == En || *value != 1 || at > 0) else { break };
         let below = current.unwrap_or(0) % 100;
         let next = match value {
@@ -148,7 +148,7 @@ fn composed(words: &[&str], language: Language, and: &str, known: &str) -> Optio
     (used > 0).then(|| (total + current.unwrap_or(0), used))
 }
 
-/// German writes a number as one word.
+/// Number in German, which writes it as one word.
 fn german(word: &str, known: &str) -> Option<u64> {
     let value_of = |word: &str| value_of(known, word);
     let one = |word: &str| if word == "ein" { Some(1) } else { value_of(word).filter(|value| *value < 20) };
@@ -165,7 +165,7 @@ fn german(word: &str, known: &str) -> Option<u64> {
     Some(one(ones).filter(|value| *value < 10)? + tens)
 }
 
-/// The number that signs write; `None` if they write none.
+/// Number in Chinese signs; `None` if they are not a number.
 pub(super) fn chinese(signs: &str) -> Option<u64> {
     let (mut total, mut section, mut digit) = (0u64, 0u64, None::<u64>);
     for sign in signs.chars() {

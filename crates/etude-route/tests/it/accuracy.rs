@@ -2,7 +2,7 @@ use etude_route::{Embedder, Route, Router, Verdict};
 
 use crate::table::{first, router, routes};
 
-/// How many of `requests` reach their route, printing what each one that does not has got.
+/// Number of `requests` that reach their route. Prints the decision of each other one.
 fn reached(requests: &[(&str, &str)]) -> usize {
     let router = router();
     let mut right = 0;
@@ -162,7 +162,7 @@ fn evidence_names_the_words_that_decided() {
 struct Meanings;
 
 impl Embedder for Meanings {
-    /// One axis a topic: enough to say that shipping and publishing are one thing.
+    /// One axis per topic: enough to make shipping and publishing the same.
     fn embed(&self, texts: &[&str]) -> Vec<Vec<f32>> {
         let topics: [&[&str]; 3] = [
             &["deploy", "ship", "roll out", "publish", "go live"],
@@ -184,7 +184,7 @@ fn meaning_finds_what_words_do_not_share() {
     assert!(decision.signals.semantic);
 }
 
-/// `Meanings` with one axis more, which no text lies on.
+/// `Meanings` with one more axis, which no text uses.
 struct Wider;
 
 impl Embedder for Wider {
@@ -197,7 +197,7 @@ impl Embedder for Wider {
 #[test]
 fn cuts_follow_the_way_of_training() {
     let router = Router::with_embeddings(&routes(), &Wider);
-    // From a request about nothing that is known to one about expenses.
+    // Requests from an unknown topic to expenses.
     let vector = |share: f32| [0.0, share, 0.0, 1.0 - share];
     let decide = |step: u16| router.decide_with_vector("zzz", &vector(f32::from(step) / 2000.0));
     let decisions: Vec<_> = (0..=2000).map(decide).collect();

@@ -1,4 +1,4 @@
-//! What the router must get right, on a table as users write it.
+//! Accuracy and robustness of the router, on a table as users write it.
 
 mod accuracy;
 mod hostile;

@@ -1,10 +1,10 @@
-//! A router that was bytes meanwhile.
+//! Routers that are stored as bytes and read back.
 
 use etude_route::{Embedder, Route, Router};
 
 use crate::table::routes;
 
-/// Vectors of nothing but the texts' first letters: enough to have some.
+/// Vectors of the texts' first letters, as simple vectors.
 struct Letters;
 
 impl Embedder for Letters {
@@ -27,7 +27,7 @@ const REQUESTS: [&str; 6] = [
     "",
 ];
 
-/// a stored router decides as the one that was built does, to the last bit.
+/// a stored router decides as the original does, to the last bit.
 #[test]
 fn a_stored_router_decides_the_same() {
     for built in [Router::new(&routes()), Router::with_embeddings(&routes(), &Letters)] {
@@ -46,7 +46,7 @@ fn an_empty_table_can_be_stored() {
     assert_eq!(stored.decide("hello").best, None);
 }
 
-/// Whatever lies in a cache: no byte of it may make deciding panic.
+/// No bytes in a cache may make a decision panic.
 #[test]
 fn bytes_that_are_no_router_are_refused_or_harmless() {
     let bytes = Router::with_embeddings(&routes()[..3], &Letters).to_bytes();
@@ -67,7 +67,7 @@ fn bytes_that_are_no_router_are_refused_or_harmless() {
     assert!(Router::from_bytes(&longer).is_none());
 }
 
-/// A table that is trained on several threads is the one that is trained on one: the routes are many enough here.
+/// A table that is trained on several threads equals the one that is trained on one: the routes are many enough here.
 #[test]
 fn a_large_table_is_the_same_every_time() {
     let routes: Vec<Route> = (0..300)
@@ -80,8 +80,8 @@ fn a_large_table_is_the_same_every_time() {
     assert_eq!(Router::new(&routes).to_bytes(), Router::new(&routes).to_bytes());
 }
 
-/// If this fails, what is computed on the way to a router has changed: raise `FORMAT`, so that no old cache decides,
-/// and write the new numbers here.
+/// If this fails, the computation of a router has changed: raise `FORMAT`, so that no old cache decides, and write the new
+/// numbers here.
 #[test]
 fn the_format_is_raised_with_every_change() {
     let router = Router::new(&routes());
