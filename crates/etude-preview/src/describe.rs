@@ -1,4 +1,4 @@
-//! Steps in words: what they refer to, and conditions, values and commands as people read them.
+//! Steps in words: their references, and conditions, values and commands as people read them.
 
 use etude_core::condition::Condition;
 use etude_core::effect::Command;
@@ -6,7 +6,7 @@ use etude_core::plan::{Binding, MachineInput, Step, StepKind};
 use etude_core::shell;
 use etude_core::template::{Reference, Scope, Template};
 
-/// Everything that a step refers to, in the order of its fields. The children of a group speak for themselves.
+/// All references of a step, in the order of its fields. The children of a group are not included.
 pub fn references(step: &Step) -> Vec<&Reference> {
     let mut found = Vec::new();
     if let Some(each) = &step.for_each {
@@ -56,12 +56,12 @@ fn of_binding<'p>(binding: &'p Binding, found: &mut Vec<&'p Reference>) {
     }
 }
 
-/// Everything that a condition refers to.
+/// Adds the references of a condition to `found`, in the order of its text.
 pub fn of_condition<'p>(condition: &'p Condition, found: &mut Vec<&'p Reference>) {
     condition.bindings().into_iter().for_each(|value| of_binding(value, found));
 }
 
-/// A condition as text: `checks.output.ok and not (input.kind in ["draft"])`.
+/// Condition as text: `checks.output.ok and not (input.kind in ["draft"])`.
 pub fn condition(condition: &Condition) -> String {
     let joined = |list: &[Condition], word: &str| {
         let parts: Vec<String> = list.iter().map(nested).collect();
@@ -88,7 +88,7 @@ fn nested(inner: &Condition) -> String {
     }
 }
 
-/// A value as it was written, a reference without its braces.
+/// Value in its written form, a reference without its braces.
 pub fn binding(value: &Binding) -> String {
     match value {
         Binding::Reference(reference) => reference.to_string(),
@@ -97,12 +97,12 @@ pub fn binding(value: &Binding) -> String {
     }
 }
 
-/// The template's text with its references in braces, whatever they refer to.
+/// Text of the template with its references in braces; nothing is rendered.
 pub fn as_written(template: &Template) -> String {
     template.render_partly(&Nothing, usize::MAX)
 }
 
-/// Knows no value.
+/// Scope without values.
 struct Nothing;
 
 impl Scope for Nothing {
@@ -111,7 +111,7 @@ impl Scope for Nothing {
     }
 }
 
-/// A command as one line; words that a shell would split or change are quoted.
+/// Command as one line; words that a shell would split or change are quoted.
 pub fn command(command: &Command) -> String {
     match command {
         Command::Direct(words) => shell::line(words),

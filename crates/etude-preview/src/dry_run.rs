@@ -1,4 +1,4 @@
-//! What a run would do, reported from the plan and the input alone: nothing is started and no one is asked.
+//! Report of a run from the plan and the input alone: nothing is started and no one is asked.
 
 mod json;
 mod known;
@@ -15,87 +15,87 @@ use etude_core::plan::{OnTimeout, Origin, Plan};
 use etude_core::report::number;
 use etude_models::Price;
 
-/// The price of the model that stands for a tier, where it is known.
+/// Price of the model that stands for a tier; `None` if it is unknown.
 pub type PriceOf<'a> = &'a dyn Fn(Tier) -> Option<Price>;
 
-/// What a run would do.
+/// Facts about a run that are known before it starts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DryRun {
-    /// The pipeline's name.
+    /// Name of the pipeline.
     pub pipeline: String,
-    /// Its input: a JSON object.
+    /// Input of the run: a JSON object.
     pub input: Json,
     /// Every step in the order in which it runs; steps of a group or of another pipeline follow the step that holds them.
     pub steps: Vec<StepFacts>,
-    /// What the run may cost at most.
+    /// Upper bounds of the cost of the run.
     pub worst_case: WorstCase,
 }
 
-/// One step, if known before the run.
+/// Facts about one step that are known before the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepFacts {
-    /// The phase of the run in which it runs.
+    /// Phase of the run in which the step runs.
     pub phase: Phase,
-    /// The steps that hold it, outermost first.
+    /// Names of the steps that contain it, outermost first.
     pub inside: Vec<String>,
-    /// The step's name, unique in its pipeline.
+    /// Name of the step, unique in its pipeline.
     pub name: String,
     /// The kind of step, with the members of the kind.
     pub work: Work,
     /// The condition under which it runs.
     pub when: Option<When>,
-    /// What must hold before it starts.
+    /// The condition that must hold before it starts.
     pub require: Option<When>,
-    /// What it is repeated over.
+    /// The array over whose elements it is repeated.
     pub for_each: Option<Repeat>,
-    /// Longest time for all its attempts, in milliseconds.
+    /// Maximum time for all its attempts, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// An earlier output may be reused.
+    /// True if an earlier output may be reused.
     pub is_cached: bool,
-    /// It changes the outside world.
+    /// True if it changes the outside world.
     pub has_effects: bool,
     /// File and line of the step.
     pub origin: Origin,
-    /// What it may cost at most, all repetitions and retries included; what it holds counts there.
+    /// Upper bounds of the cost of the step, with all repetitions and retries. The steps inside it have their own.
     pub worst_case: WorstCase,
-    /// How that follows from the definition, if it asks a model.
+    /// Derivation of these bounds, if the step asks a model.
     pub bound: Option<Bound>,
 }
 
-/// How the worst case of a step follows: elements × calls × tokens × price.
+/// Derivation of a step's worst case: elements × calls × tokens × price.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound {
-    /// How often the step runs at most, for all elements of every `for_each` around it.
+    /// Maximum number of executions of the step, for all elements of every `for_each` around it.
     pub elements: u64,
-    /// Answers of a model for each of them, retries included.
+    /// Completions of a model for each execution, retries included.
     pub calls: u64,
-    /// Tokens that one answer may have.
+    /// Maximum number of tokens of one completion.
     pub max_tokens: Option<u32>,
-    /// US dollars for a million of them.
+    /// Price of a million of these tokens, in US dollars.
     pub usd_per_million: Option<f64>,
-    /// What is not known before the run, a sentence each.
+    /// Facts that are unknown before the run, a sentence each.
     pub unknown: Vec<String>,
 }
 
-/// A condition in words, decided where the input alone decides it.
+/// Condition in words, with its value if the input alone decides it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct When {
     /// The condition in words.
     pub text: String,
-    /// Whether it holds, if the input alone decides that.
+    /// True if it holds, false if not; `None` if the input alone does not decide that.
     pub holds: Option<bool>,
 }
 
-/// A `for_each`.
+/// Repetition of a step by `for_each`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Repeat {
-    /// The reference to the array.
+    /// Reference to the array.
     pub items: String,
-    /// How many elements the array has, if that is known.
+    /// Number of elements of the array; `None` if it is unknown.
     pub count: Option<u64>,
-    /// With more elements the step fails before anything runs.
+    /// Maximum number of elements. With more, the step fails before anything runs.
     pub max_items: u64,
-    /// How many run at once.
+    /// Maximum number of elements that run at once.
     pub max_parallel: u64,
 }
 
@@ -106,24 +106,24 @@ pub enum Work {
     Code {
         /// The program or line of shell text.
         command: Command,
-        /// Where, relative to the app's directory.
+        /// Working directory, relative to the app's directory.
         dir: String,
         /// Additional variables, rendered with the known values.
         env: Vec<(String, String)>,
         /// The schema of its output.
         schema: Option<String>,
-        /// Most retries after a failure or a rejected answer.
+        /// Maximum number of retries after a failure or a rejected completion.
         retry: u32,
-        /// The sandbox, paths rendered with the known values.
+        /// The sandbox, with paths rendered with the known values.
         sandbox: Option<Box<Sandbox>>,
     },
     /// Asks a model.
     Llm(Box<Question>),
     /// Calls a tool.
     Tool {
-        /// The tool's name, as agents know it.
+        /// Name of the tool, as agents know it.
         tool: String,
-        /// Its arguments by name: JSON where the value is known, else as written.
+        /// Arguments by name: JSON if the value is known, otherwise in written form.
         args: Vec<(String, String)>,
     },
     /// Runs a command of an application.
@@ -132,7 +132,7 @@ pub enum Work {
         application: String,
         /// The words of the command, such as `box list`.
         command: String,
-        /// Its arguments, rendered with the known values.
+        /// Arguments, rendered with the known values.
         args: Vec<String>,
     },
     /// Goes through the stages of a machine.
@@ -143,9 +143,9 @@ pub enum Work {
         tier: Tier,
         /// The ids of its stages, in the order of `machine.yaml`.
         stages: Vec<String>,
-        /// Most executions of stages.
+        /// Maximum number of executions of stages.
         max_executions: u32,
-        /// It is a single stage.
+        /// True for a single stage.
         is_stage: bool,
     },
     /// Follows a skill with a model that calls tools.
@@ -154,41 +154,41 @@ pub enum Work {
         skill: String,
         /// The capability level.
         tier: Tier,
-        /// What it is asked, rendered with the known values.
+        /// Prompt of the agent, rendered with the known values.
         prompt: String,
-        /// The tools that it may call; `None`: all in reach.
+        /// Tools that it may call; `None` permits all available tools.
         allowed: Option<Vec<String>>,
         /// The schema of the answer.
         schema: Option<String>,
-        /// Most answers of the model.
+        /// Maximum number of completions of the model.
         max_turns: u32,
     },
-    /// Does the steps that follow it at the same time.
+    /// Runs the steps that follow it at the same time.
     Parallel {
-        /// How many at once; `None`: all.
+        /// Maximum number of steps at once; `None` for all.
         max_parallel: Option<u64>,
     },
-    /// Does the steps of another pipeline, which follow it.
+    /// Runs the steps of another pipeline, which follow it.
     Pipeline {
-        /// The other pipeline.
+        /// The name of the other pipeline.
         name: String,
-        /// Its input: JSON where it is known, else the reference.
+        /// Input of the other pipeline: JSON if it is known, otherwise the reference.
         input: Vec<(String, String)>,
     },
     /// Waits for a person.
     Approval {
-        /// What is asked, rendered with the known values.
+        /// Message to the person, rendered with the known values.
         message: String,
         /// The schema of a structured answer.
         schema: Option<String>,
-        /// Who may answer; empty: anybody.
+        /// People who may answer; empty permits anyone.
         approvers: Vec<String>,
-        /// What happens when `timeout_ms` passes.
+        /// Action when `timeout_ms` passes.
         on_timeout: OnTimeout,
     },
 }
 
-/// What a model is asked.
+/// Question to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     /// The capability level.
@@ -203,26 +203,26 @@ pub struct Question {
     pub schema: Option<String>,
     /// The content validator: the path of a script, or a command.
     pub validate: Option<String>,
-    /// Most retries after a rejected answer.
+    /// Maximum number of retries after a rejected completion.
     pub retry: u32,
-    /// Most tokens of an answer.
+    /// Maximum number of tokens of a completion.
     pub max_tokens: Option<u32>,
 }
 
-/// Upper bounds of what a run costs.
+/// Upper bounds of the cost of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WorstCase {
-    /// Answers of models. Retries of the transport are not answers.
+    /// Number of completions of models. Retries of the transport do not count.
     pub model_calls: u64,
-    /// Tokens that models write; `None` if a step that asks one has no `max_tokens`.
+    /// Number of tokens that models write; `None` if a step that asks one has no `max_tokens`.
     pub max_output_tokens: Option<u64>,
-    /// US dollars for those tokens; `None` if their number or a price is not known. What models read costs extra: it
-    /// depends on earlier outputs.
+    /// US dollars for those tokens; `None` if their number or a price is unknown. Tokens that models read cost extra: their
+    /// number depends on earlier outputs.
     pub cost_usd: Option<f64>,
 }
 
 impl Default for WorstCase {
-    /// No call, hence no token and no cost.
+    /// No call, and so no token and no cost.
     fn default() -> Self {
         Self { model_calls: 0, max_output_tokens: Some(0), cost_usd: Some(0.0) }
     }
@@ -236,10 +236,10 @@ impl AddAssign for WorstCase {
     }
 }
 
-/// Bytes of rendered texts that a dry run holds. What is beyond is cut, and values beyond count as not known.
+/// Maximum size of the rendered texts of a dry run, in bytes. Further text is cut, and further values count as unknown.
 const MAX_TEXT: usize = 16 << 20;
 
-/// What `plan` would do with `input`, a JSON object that fits its pipeline.
+/// Facts about a run of `plan` with `input`, a JSON object that fits its pipeline.
 pub fn of(plan: &Plan, input: &Json, prices: Option<PriceOf<'_>>) -> DryRun {
     let mut walk = walk::Walk { steps: Vec::new(), prices };
     let known = known::Known::all(input, &std::rc::Rc::new(std::cell::Cell::new(MAX_TEXT)));
@@ -260,7 +260,7 @@ pub fn of(plan: &Plan, input: &Json, prices: Option<PriceOf<'_>>) -> DryRun {
 }
 
 impl WorstCase {
-    /// How the worst case compares with what the run may cost, a sentence fragment for each limit.
+    /// Comparison of the worst case with the limits of the run, a sentence fragment for each limit.
     pub fn against(&self, limits: &Limits) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(most) = limits.max_tokens.filter(|_| self.model_calls > 0) {
@@ -292,7 +292,7 @@ impl WorstCase {
 }
 
 impl Bound {
-    /// The derivation in words: `51 elements × 4 calls × ≤ 2,000 output tokens × $15 per million`.
+    /// Derivation in words: `51 elements × 4 calls × ≤ 2,000 output tokens × $15 per million`.
     pub fn text(&self) -> String {
         let count = |n: u64, word: &str| format!("{} {word}{}", number(n), if n == 1 { "" } else { "s" });
         let mut text = format!("{} × {}", count(self.elements, "element"), count(self.calls, "call"));

@@ -1,4 +1,4 @@
-//! A plan as a drawing: boxes for steps, arrows for their order, dotted arrows for data.
+//! Drawing of a plan: boxes for steps, arrows for their order, dotted arrows for data.
 //!
 //! [`of`] makes the graph; [`Graph::mermaid`], [`Graph::dot`], [`Graph::svg`] and [`Graph::json`] write it down.
 
@@ -18,35 +18,35 @@ use serde_json::{Map, Value, json};
 
 use crate::describe;
 
-/// A pipeline with its constructor and destructor.
+/// Graph of a pipeline with its constructor and destructor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Graph {
-    /// The pipeline's name.
+    /// Name of the pipeline.
     pub name: String,
-    /// Boxes in the order in which they run; those that hold others stand before them.
+    /// Boxes in the order in which they run; a box that contains others comes before them.
     pub nodes: Vec<Node>,
-    /// Arrows between nodes, by their places in `nodes`.
+    /// Arrows between nodes, by their indices in `nodes`.
     pub edges: Vec<Edge>,
 }
 
 /// A step, or a box around steps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Unique in the graph: `PHASE`, or `PHASE/STEP`.
+    /// Id, unique in the graph: `PHASE`, or `PHASE/STEP`.
     pub id: String,
-    /// The step's name; for the box around a constructor or destructor that pipeline's name.
+    /// Name of the step; for the box around a constructor or destructor the name of that pipeline.
     pub name: String,
     /// The word for `type` in a pipeline file; `constructor`, `destructor` or `fallback` for the boxes around those.
     pub kind: &'static str,
     /// The phase in which the step runs.
     pub phase: Phase,
-    /// The box it stands in: an index into [`Graph::nodes`].
+    /// Index of the surrounding box in [`Graph::nodes`].
     pub inside: Option<usize>,
-    /// Its output is the pipeline's.
+    /// True if its output is that of the pipeline.
     pub is_output: bool,
-    /// The facts about it, for people, a line each.
+    /// Facts about it for people, a line each.
     pub facts: Vec<String>,
-    /// The same for programs.
+    /// The same facts for programs.
     pub attributes: Map<String, Value>,
 }
 
@@ -67,7 +67,8 @@ etude_core::words! {
     pub enum EdgeKind {
         /// One runs after the other.
         Order = "order",
-        /// One's templates refer to the other's output. (Code steps get all earlier outputs on stdin besides.)
+        /// The templates of the second step refer to the output of the first. (Code steps also get all earlier outputs on
+        /// stdin.)
         Data = "data",
     }
 }
@@ -78,7 +79,7 @@ impl Node {
         matches!(self.kind, "constructor" | "destructor" | "fallback")
     }
 
-    /// What stands in the box: the name, the type, and the facts.
+    /// Lines in the box: the name, the type, and the facts.
     fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.name.clone()];
         if !self.is_dashed() {
@@ -89,7 +90,7 @@ impl Node {
     }
 }
 
-/// The graph of constructor, pipeline and destructor; each is a box with its steps.
+/// Graph of constructor, pipeline and destructor; each is a box with its steps.
 pub fn of(plan: &Plan) -> Graph {
     let mut graph = Graph { name: plan.body.name.clone(), nodes: Vec::new(), edges: Vec::new() };
     let mut last = None;
@@ -111,12 +112,12 @@ pub fn of(plan: &Plan) -> Graph {
 }
 
 impl Graph {
-    /// The node's children: indices into [`Graph::nodes`], in order.
+    /// Children of a node, or the outermost nodes: indices into [`Graph::nodes`], in order.
     pub fn children(&self, inside: Option<usize>) -> impl Iterator<Item = usize> + '_ {
         (0..self.nodes.len()).filter(move |at| self.nodes[*at].inside == inside)
     }
 
-    /// The graph as a document.
+    /// JSON document of the graph.
     pub fn json(&self) -> Value {
         let id = |at: usize| self.nodes[at].id.as_str();
         let node = |node: &Node| {
@@ -198,7 +199,7 @@ impl Graph {
         }
     }
 
-    /// Arrows from the steps whose outputs are referred to. The nodes of `sequence` begin at `first`.
+    /// Adds arrows from the steps to whose outputs others refer. The nodes of `sequence` begin at `first`.
     fn data(&mut self, sequence: &Sequence, first: usize) {
         let place = |name: &str| (first..self.nodes.len()).find(|at| self.nodes[*at].name == name);
         let mut found = BTreeSet::new();

@@ -1,6 +1,6 @@
-//! A plan before it runs: its drawing, and the run that the plan and the input alone lead to.
+//! Preview of a plan before it runs: its drawing, and the run that follows from the plan and the input alone.
 //!
-//! Nothing here reads a journal, starts a process or asks a model.
+//! This crate reads no journal, starts no process and asks no model.
 
 pub mod describe;
 pub mod dry_run;

@@ -1,4 +1,4 @@
-//! The facts of a dry run as a document.
+//! JSON document of a dry run.
 
 use etude_core::data::ReadError;
 use etude_core::effect::Command;
@@ -10,7 +10,7 @@ use super::{Bound, DryRun, StepFacts, Work, WorstCase};
 use crate::describe;
 
 impl DryRun {
-    /// The document that `etude run --dry-run --format json` prints, on one line. It has `limits` if there are any. The input
+    /// Document that `etude run --dry-run --format json` prints, on one line. It has `limits` if there are any. The input
     /// keeps all of its digits.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Bound {
 }
 
 impl WorstCase {
-    /// The form of `limits`: whether the bound is larger than what the run may cost; `null` where that is not known.
+    /// Member `limits`: true if a bound exceeds the limit of the run; `null` if that is unknown.
     pub(super) fn limits_json(&self, limits: &Limits) -> Value {
         let (tokens, cost) = (limits.max_tokens, limits.max_cost_usd);
         json!({
@@ -58,7 +58,7 @@ impl WorstCase {
 }
 
 impl StepFacts {
-    /// The word for the step's type in a pipeline file.
+    /// Word for the step's type in a pipeline file.
     pub const fn word(&self) -> &'static str {
         match self.work {
             Work::Code { .. } => "code",

@@ -1,4 +1,4 @@
-//! The values that are known before a run: those of the input.
+//! Values that are known before a run: those of the input.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,19 +13,19 @@ use serde_json::value::RawValue;
 
 use crate::describe;
 
-/// An input, if known.
+/// Known part of an input.
 pub(super) struct Known {
     members: IndexMap<String, Json>,
-    /// Every member is known.
+    /// True if every member is known.
     is_whole: bool,
     /// The known members as one object.
     object: Json,
-    /// How many bytes of text there may be from here on, in the whole dry run: definitions can multiply what they hand on.
+    /// Remaining bytes of text in the whole dry run: definitions can multiply the texts that they pass on.
     left: Rc<Cell<usize>>,
 }
 
 impl Known {
-    /// A known input.
+    /// Input whose members are all known.
     pub(super) fn all(input: &Json, left: &Rc<Cell<usize>>) -> Self {
         let text = input.text().unwrap_or_else(|_| "{}".into());
         let members: IndexMap<String, &RawValue> = serde_json::from_str(&text).unwrap_or_default();
@@ -33,7 +33,7 @@ impl Known {
         Self { members, is_whole: true, object: input.clone(), left: Rc::clone(left) }
     }
 
-    /// What is known about the input of another pipeline that a step runs.
+    /// Known part of the input of another pipeline that a step runs.
     pub(super) fn of_sub_pipeline(&self, sub: &SubPipeline) -> Self {
         let resolved = sub.input.iter().filter_map(|(name, value)| Some((name.clone(), self.value(value)?)));
         let members: IndexMap<String, Json> = resolved.collect();
@@ -44,10 +44,10 @@ impl Known {
         Self { is_whole: members.len() == sub.input.len(), members, object, left: Rc::clone(&self.left) }
     }
 
-    /// A value, if it is known and there is room for it.
+    /// Value of a binding; `None` if it is unknown or there is no room for it.
     pub(super) fn value(&self, binding: &Binding) -> Option<Json> {
         let value = match binding {
-            // A template is rendered only until the room is used up.
+            // A template is rendered only while there is room.
             Binding::Template(template) => {
                 template
                     .references()
@@ -66,7 +66,7 @@ impl Known {
         (len <= left).then_some(value)
     }
 
-    /// A template, rendered with the known values and there is room.
+    /// Template, rendered with the known values and cut where the room ends.
     pub(super) fn text(&self, template: &Template) -> String {
         let left = self.left.get();
         let text = template.render_partly(self, left);
@@ -74,11 +74,11 @@ impl Known {
         text
     }
 
-    /// Whether the condition holds, if it depends on known values only.
+    /// Value of the condition; `None` if it depends on unknown values.
     pub(super) fn decides(&self, condition: &Condition) -> Option<bool> {
         let mut references = Vec::new();
         describe::of_condition(condition, &mut references);
-        // `exists` asks whether a value is there: one that is not known yet is not a missing one.
+        // `exists` asks if a value is present: a value that is still unknown is not a missing one.
         let is_known =
             |reference: &&Reference| matches!(reference, Reference::Input { .. }) && self.may_answer(reference);
         if !references.iter().all(is_known) {

@@ -16,7 +16,7 @@ fn document(run: &DryRun) -> Value {
     serde_json::from_str(&run.document(&Limits::default()).expect("it can be read")).expect("a document")
 }
 
-/// A dry run of pipeline `p`, whose steps are given, in an app with a pipeline `sub` and a destructor.
+/// Dry run of pipeline `p` with these steps, in an app with a pipeline `sub` and a destructor.
 fn dry_run(steps: &str, input: &str, prices: Option<PriceOf<'_>>) -> DryRun {
     let p = format!("name: p\ndescription: d\ninput: {{who: string, files: array}}\nsteps:\n{steps}");
     let sub = r#"
@@ -68,7 +68,7 @@ fn prompts_show_the_input_and_leave_what_is_not_known_as_it_was_written() {
     assert_eq!((dir.as_str(), env.as_slice()), ("pipelines/p", &[("WHO".to_owned(), "Ada".to_owned())][..]));
 }
 
-/// X-2: what a step may reach is reported, paths filled in.
+/// X-2: the paths and the network that a step may reach are reported, with rendered paths.
 #[test]
 fn sandboxes_are_reported() {
     let steps = "\n  - {name: a, type: code, command: ls, sandbox: {read: [\"{{input.who}}/data\"], write: [out]}}\n";
@@ -103,7 +103,7 @@ fn the_worst_case_counts_retries_elements_and_other_pipelines() {
     assert_eq!(prompt(&run.steps[4]), "{{input.a}} Ada");
 }
 
-/// X-1, A-4.9: the bound of each step has a derivation, and says what is not known before the run.
+/// X-1, A-4.9: the bound of each step has a derivation, and states the facts that are unknown before the run.
 #[test]
 fn every_bound_has_a_derivation() {
     let price = Price { input: 3.0, output: 15.0, cached_input: None, cache_write: None };
@@ -180,7 +180,7 @@ fn limits_that_the_worst_case_exceeds_are_named() {
     assert_eq!(worst.against(&Limits::default()), Vec::<String>::new());
 }
 
-/// The document has the digits of the input as they were given.
+/// Numbers of the input have the same digits in the document.
 #[test]
 fn the_document_keeps_the_digits_of_the_input() {
     let input = r#"{"who":"Ada","files":[9007199254740993,0.10000000000000000000001,1e400]}"#;

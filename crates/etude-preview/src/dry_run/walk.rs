@@ -1,4 +1,4 @@
-//! The way through a plan, step by step.
+//! Walk through a plan, step by step.
 
 use etude_core::effect::Sandbox;
 use etude_core::failure::Phase;
@@ -15,20 +15,20 @@ use super::known::Known;
 use super::{Bound, PriceOf, Question, Repeat, StepFacts, When, Work, WorstCase};
 use crate::describe;
 
-/// Collects the facts.
+/// Walk that collects the facts about steps.
 pub(super) struct Walk<'a> {
     pub(super) steps: Vec<StepFacts>,
     pub(super) prices: Option<PriceOf<'a>>,
 }
 
-/// Where the walk is.
+/// Position of the walk in the plan.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) phase: Phase,
     pub(super) inside: Vec<String>,
-    /// How often a step here runs at most.
+    /// Maximum number of executions of a step at this position.
     pub(super) times: u64,
-    /// What makes that number a guess.
+    /// Facts that make that number a guess.
     pub(super) unknown: Vec<String>,
 }
 
@@ -199,7 +199,7 @@ fn work(step: &Step, dir: &str, known: &Known) -> Work {
     }
 }
 
-/// What is given to another pipeline: JSON if it is known, else as it was written.
+/// Input for another pipeline: JSON if it is known, otherwise in written form.
 fn given(value: &Binding, known: &Known) -> String {
     let resolved = known.value(value).and_then(|json| json.text().ok().map(|text| text.to_string()));
     resolved.unwrap_or_else(|| match value {

@@ -1,4 +1,4 @@
-//! DOT, the language of Graphviz.
+//! Output in DOT, the language of Graphviz.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ impl Graph {
         }
         for edge in &self.edges {
             let mut attributes = Vec::new();
-            // An arrow cannot end at a cluster: it is drawn to a node inside and cut off at the cluster's border.
+            // An arrow cannot end at a cluster: it is drawn to a node inside and clipped at the border of the cluster.
             let (from, to) = (self.last_inside(edge.from), self.first_inside(edge.to));
             if from != edge.from {
                 attributes.push(format!("ltail=\"cluster_{}\"", edge.from));

@@ -1,4 +1,4 @@
-//! The facts about a step, for people and for programs.
+//! Facts about a step, for people and for programs.
 
 use etude_core::plan::{OnFailure, Step, StepKind};
 use etude_core::report::duration;
@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use crate::describe;
 
-/// Longest fact, in characters: a drawing is an overview.
+/// Maximum length of a fact, in characters: a drawing is an overview.
 const MAX_LENGTH: usize = 48;
 
-/// Lines for people, and members of a document.
+/// Facts as lines for people, and as members of a document.
 pub(super) fn of(step: &Step) -> (Vec<String>, Map<String, Value>) {
     let mut facts = Facts { lines: Vec::new(), members: Map::new() };
     facts.body(step);

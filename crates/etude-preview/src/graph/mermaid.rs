@@ -1,4 +1,4 @@
-//! Mermaid, as Markdown viewers draw it.
+//! Output in Mermaid, as Markdown viewers draw it.
 
 use std::fmt::Write;
 
@@ -53,7 +53,7 @@ fn label(node: &Node) -> String {
     lines.join("<br/>")
 }
 
-/// Text that means nothing to Mermaid and nothing to the HTML around it.
+/// Escapes text so that it has no meaning in Mermaid or in the HTML around it.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

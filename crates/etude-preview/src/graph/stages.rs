@@ -1,4 +1,4 @@
-//! A machine as a drawing: its stages, and the transitions that are known before a run.
+//! Drawing of a stage machine: its stages, and the transitions that are known before a run.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{Edge, EdgeKind, Graph, Node};
 use crate::describe;
 
-/// The graph of a machine's stages: an edge for each case of `next`.
+/// Graph of a stage machine: an edge for each case of `next`.
 pub fn of(machine: &StageMachine) -> Graph {
     let nodes = machine.stages.iter().map(|stage| node(stage, machine)).collect();
     let mut edges = BTreeSet::new();
@@ -27,7 +27,7 @@ pub fn of(machine: &StageMachine) -> Graph {
     Graph { name: machine.id.clone(), nodes, edges: edges.into_iter().collect() }
 }
 
-/// From where to where a transition of `stage` leads: through the siblings to the join.
+/// Arrows of a transition of `stage`, as pairs of stage ids: through the siblings to the join.
 fn arrows(stage: &str, next: &Next) -> Vec<(String, String)> {
     let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
     match next {
@@ -71,7 +71,7 @@ fn node(stage: &Stage, machine: &StageMachine) -> Node {
     }
 }
 
-/// The transitions of a stage in words: when, and where to.
+/// Transitions of a stage in words: condition and target.
 pub fn transitions(stage: &Stage) -> Vec<(String, String)> {
     match &stage.next {
         NextRule::Script(script) => vec![("a script decides".to_owned(), describe::command(&script.command))],
@@ -110,7 +110,7 @@ fn path(path: &Path) -> String {
     out
 }
 
-/// A machine as a document: what `etude machine show` prints.
+/// JSON document of a stage machine, which `etude machine show` prints.
 pub fn json(machine: &StageMachine) -> Value {
     let stage = |stage: &Stage| {
         let next: Vec<Value> =

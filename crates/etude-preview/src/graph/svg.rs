@@ -1,4 +1,4 @@
-//! A picture: SVG without scripts, links or fonts. Boxes stand below each other, those of a group inside its box.
+//! Output in SVG without scripts, links or fonts. Boxes are below each other, and those of a group are inside its box.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use etude_spec::xml::escaped;
 
 use super::{EdgeKind, Graph};
 
-/// Width of a character, height of a line and room around text and boxes, in units of the picture.
+/// Width of a character, height of a line, and room around text and boxes, in units of the picture.
 const CHARACTER: usize = 8;
 const LINE: usize = 17;
 const GAP: usize = 12;
@@ -51,7 +51,7 @@ impl Graph {
                     let x = from.x.max(to.x) + 2 * GAP;
                     format!("M{x} {}L{x} {}", from.y + from.height, to.y)
                 }
-                // Beside the boxes, so that the arrow crosses none of them.
+                // Next to the boxes, so that the arrow crosses none of them.
                 _ => {
                     let (right, y, end) = (whole.width + 6 * GAP, from.y + from.height / 2, to.y + to.height / 2);
                     format!("M{} {y}C{right} {y} {right} {end} {} {end}", from.x + from.width, to.x + to.width)
@@ -62,14 +62,14 @@ impl Graph {
         out + "</svg>\n"
     }
 
-    /// The area of each node, and of the whole.
+    /// Areas of the nodes, and of the whole picture.
     pub(super) fn areas(&self) -> (Vec<Area>, Area) {
         let mut areas = vec![Area::default(); self.nodes.len()];
         let (width, height) = self.column(None, GAP, GAP, &mut areas);
         (areas, Area { x: 0, y: 0, width: width + 2 * GAP, height: height + 2 * GAP })
     }
 
-    /// Places the boxes inside `around` below each other, and returns the size of the column.
+    /// Places the boxes inside `around` below each other. Returns the width and height of the column.
     fn column(&self, around: Option<usize>, x: usize, y: usize, areas: &mut [Area]) -> (usize, usize) {
         let (mut width, mut height) = (0, 0);
         for at in self.children(around) {
@@ -88,7 +88,7 @@ impl Graph {
     }
 }
 
-/// Text for XML, with a blank for each character that breaks a line or steers a terminal.
+/// Escapes text for XML, with a blank for each character that breaks a line or controls a terminal.
 fn on_one_line(text: &str) -> String {
     escaped(&text.replace(char::is_control, " "))
 }
