@@ -156,7 +156,7 @@ pub(crate) struct Synth<'a, 't> {
     pub(crate) spread: Option<Spread>,
 }
 
-/// Program for these episodes; `None` if there is none, such as if a read that must stay cannot be reached.
+/// Program for these episodes; `None` if there is none, for example because a read that must stay is unreachable.
 pub(crate) fn synthesize<'t>(
     episodes: &[Episode<'t>],
     write: Option<Write<'_>>,

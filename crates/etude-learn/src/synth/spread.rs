@@ -139,8 +139,8 @@ impl Synth<'_, '_> {
         found
     }
 
-    /// Arguments that were the same in all calls of a run and are the field of that name in its elements, with the path of
-    /// the field.
+    /// Arguments that were the same in all calls of a run and equal the field of that name in its elements. Each comes with
+    /// the path of the field.
     fn constants_of_run(&self, paths: &[Path], all: &[Seen<'_>]) -> Vec<(usize, Path)> {
         let is_candidate = |var: &usize| {
             self.vars[*var].of_write()

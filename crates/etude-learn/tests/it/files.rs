@@ -286,7 +286,7 @@ fn families_of_one_name_are_two_pipelines() {
     assert_eq!(names(&[("set-it", "set_it")])[2..], owned(&[("set-it", "set_it"), ("set-it-2", "set-it")]));
 }
 
-/// 1.4, 2.4: an argument that is an object or a list with values that differ is the output of code, because a template has no
+/// 1.4, 2.4: an argument that is an object or a list with values that differ is the output of code. Templates have no
 /// references inside such values.
 #[test]
 fn nested_arguments_are_built_by_code() {

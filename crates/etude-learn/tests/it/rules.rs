@@ -474,7 +474,7 @@ fn nothing_is_put_into_a_command_line() {
     assert!(!one(&same).files["pipeline.yaml"].contains("description: call"));
 }
 
-/// L-33: words that differ and come from the user or from a result are arguments beside the line, and must have the form of
+/// L-33: words that differ and come from the user or from a result are arguments beside the line. They must have the form of
 /// the words in the runs.
 #[test]
 fn words_of_a_command_line_are_arguments_beside_it() {
