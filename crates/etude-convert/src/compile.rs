@@ -36,7 +36,7 @@ pub struct File {
 /// one, and its cases decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stdout {
-    /// As the sources of the scripts suggest.
+    /// The rule that the sources of the scripts suggest.
     Suggested,
     /// An object with `output`, the protocol of code steps.
     Protocol,

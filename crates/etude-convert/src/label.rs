@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 pub enum Label {
     /// A part of a path that is always followed.
     MainPath,
-    /// Something that must, or must never, be.
+    /// An obligation or a prohibition.
     Rule,
     /// The case in which something applies.
     Condition,
-    /// Something that needs judgement.
+    /// A decision or an assessment.
     Judgement,
     /// A sample of a request, a result or a dialogue.
     Example,

@@ -396,7 +396,7 @@ impl Quotes {
     }
 }
 
-/// True if a variable stands for a value from the user: it is neither set by the system or the text, nor a secret.
+/// True if a variable stands for a value from the user: neither the system nor the text sets it, and it is not a secret.
 fn is_parameter(name: &str, assigned: &BTreeSet<&str>) -> bool {
     !assigned.contains(name) && !is_secret(name) && !KNOWN.contains(&name) && !name.starts_with("ETUDE_")
 }

@@ -35,7 +35,7 @@ pub(super) struct Script<'a> {
     pub(super) text: &'a str,
     /// The shell that runs it, with its options.
     pub(super) shell: &'a str,
-    /// Its variables.
+    /// Environment variables of the step, with their values.
     pub(super) env: Map<String, Value>,
     /// The directory as a word of shell text, see [`place`].
     pub(super) place: &'a str,
