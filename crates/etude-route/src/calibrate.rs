@@ -1,9 +1,9 @@
 //! Calibration: from measures to a probability, and from the probability to a verdict.
 //!
-//! The coefficients were fitted by logistic regression over 86 tables of 3 to 150 routes with 0 to 10 triggers each,
-//! drawn from the train part of CLINC150, with requests from its validation part: in scope, of routes left out of the
-//! table, and out of scope. One fit over many tables is used for every table: a user's own table has some dozen texts,
-//! too few to tell a threshold from chance. `bench/routing/calibrate.py` repeats the fit.
+//! The coefficients were fitted by logistic regression over 86 tables from the train part of CLINC150. The tables have 3 to
+//! 150 routes with 0 to 10 triggers each. The requests are from the validation part: in scope, of routes left out of the
+//! table, and out of scope. One fit over many tables serves every table: a user's own table has some dozen texts, too few to
+//! tell a threshold from chance. `bench/routing/calibrate.py` repeats the fit.
 
 use crate::decision::{Signals, Verdict};
 

@@ -1,7 +1,7 @@
 //! Training of one small classifier per route, on its own texts against the nearest texts of other routes.
 //!
 //! Each is a squared-hinge support vector machine in its dual form with a fixed threshold. A text that shares nothing with a
-//! route scores -1 there without a computation, so that the cost grows with the number of texts, not with texts times routes.
+//! route scores -1 there without a computation. So the cost grows with the number of texts, not with texts times routes.
 
 use std::num::NonZero;
 use std::ops::Range;
