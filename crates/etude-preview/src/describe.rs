@@ -56,7 +56,7 @@ fn of_binding<'p>(binding: &'p Binding, found: &mut Vec<&'p Reference>) {
     }
 }
 
-/// Adds the references of a condition to `found`, in the order of its text.
+/// Adds the references of a condition to `found`.
 pub fn of_condition<'p>(condition: &'p Condition, found: &mut Vec<&'p Reference>) {
     condition.bindings().into_iter().for_each(|value| of_binding(value, found));
 }
