@@ -34,8 +34,7 @@ impl Synth<'_, '_> {
         while self.bind_spread() || self.bind_derived() || self.bind_constants() || self.bind_question() {}
         for var in 0..self.vars.len() {
             if !self.bindings.contains_key(&var) {
-                // Words of the user determine the value if there are any; other requests deviate. A fixed set is asked for
-                // (rule 3).
+                // Words of the user, if any, determine the value; other requests deviate. A fixed set is asked for (rule 3).
                 let is_said = self.said_requests(var) * 3 >= self.requests() * 2 && !self.is_fixed_set(var);
                 let by_words = (self.said_requests(var) > 1 && self.is_always_there(var)).then_some(Bound::Param);
                 let bound = match is_said {
@@ -96,15 +95,13 @@ impl Synth<'_, '_> {
         (0..self.episodes.len()).filter(|n| self.may_be_said(var, *n)).count()
     }
 
-    /// True if the value may be derived. A value of the write that one run may have taken from the user's words is never
-    /// derived (rule 3).
+    /// True if the value may be derived. A write's value that one run may have taken from the user's words may not (rule 3).
     pub(super) fn may_be_derived(&self, var: usize) -> bool {
         let is_said = self.vars[var].of_write() && self.maybe_said_count(var) > 0;
         !is_said && !self.is_banned(var) && self.is_always_there(var)
     }
 
-    /// True if the value may be a constant. An argument that may have been said in every run may not, however short it is
-    /// (L-14).
+    /// True if the value may be a constant. If it may have been said in every run, it may not, however short it is (L-14).
     fn may_be_constant(&self, var: usize) -> bool {
         let count = self.maybe_said_count(var);
         self.may_be_derived(var) && (count == 0 || count < self.episodes_with(var))
@@ -363,7 +360,7 @@ impl Synth<'_, '_> {
             .find(|path| (0..self.episodes.len()).all(|n| has(path, n)))
     }
 
-    /// True if two variables name the same element in every episode.
+    /// True if two variables name the same element in every episode that has the list.
     pub(super) fn is_same_element(&self, choice: &Choice, one: usize, other: (usize, &Path)) -> bool {
         (0..self.episodes.len()).all(|n| {
             let Some(elements) = self.nodes[choice.of].values[n].as_ref().and_then(|value| choice.list.elements(value))
