@@ -1,5 +1,7 @@
 //! Command lines: their words, and the detection of shell syntax.
 
+pub mod interpreter;
+
 use etude_core::effect::Command;
 
 /// Utilities that exist only inside a shell and cannot be started as programs.

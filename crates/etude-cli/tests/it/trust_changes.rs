@@ -215,6 +215,8 @@ fn an_entry_that_is_evaluated_cannot_be_approved() {
         ("sh app/st?te/run.sh", "text for a shell"),
         ("sh -c 'cd app; . state/run.sh'", "text for a shell"),
         ("bash -ec 'cd app; . state/run.sh'", "text for a shell"),
+        ("python3 -W ignore -c 'import app.state.main'", "text for a shell"),
+        ("env -i perl -E 'do \"app/state/run.pl\"'", "text for a shell"),
         ("python3 -m app.state.main", "`app/state/main.py`, which is state"),
     ] {
         let entry = format!("  command: {}", serde_json::Value::from(entry));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use etude_core::effect::Command;
 use etude_spec::application::{self, APP_FILE, Body, Contract, StatePaths, findings};
+use etude_spec::command::interpreter::{self, Code};
 use etude_spec::frontmatter::Head;
 use etude_spec::skill::{self, Profile, SKILL_FILE, Skill};
 use etude_spec::{Diagnostic, Severity};
@@ -150,23 +151,17 @@ impl Package {
             // `apps check` reports a missing or invalid entry, and nothing runs it.
             Err(_) => Vec::new(),
         };
-        let program = words.first().and_then(|program| program.rsplit('/').next()).unwrap_or_default();
-        let text = match program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {
-            "ash" | "bash" | "dash" | "ksh" | "mksh" | "sh" | "zsh" | "python" | "pypy" => 'c',
-            "bun" | "deno" | "lua" | "node" | "perl" | "ruby" => 'e',
-            "php" => 'r',
-            _ => '\0',
-        };
-        // Bundled options count as well, as in `sh -ec`. Options after the name of a script are for the script.
-        let mut options = words.iter().skip(1).take_while(|word| word.starts_with('-'));
-        if options.any(|word| word == "--eval" || !word.starts_with("--") && word.contains(text)) {
+        let code = interpreter::code(&words);
+        if code == Some(Code::Text) {
             return None;
         }
         let root = format!("{}/", self.root.display());
         let mut paths: Vec<String> =
             words.iter().map(|word| word.strip_prefix(&root).unwrap_or(word).to_owned()).collect();
-        let modules = words.windows(2).filter(|pair| pair[0] == "-m").map(|pair| pair[1].replace('.', "/"));
-        paths.extend(modules.flat_map(|module| [format!("{module}.py"), format!("{module}/__main__.py")]));
+        if let Some(Code::Module(name)) = code {
+            let module = name.replace('.', "/");
+            paths.extend([format!("{module}.py"), format!("{module}/__main__.py")]);
+        }
         Some(paths)
     }
 

@@ -7,6 +7,7 @@ use etude_core::effect::Command;
 
 use crate::check::Findings;
 use crate::command;
+use crate::command::interpreter::{self, Code};
 use crate::diagnose::{files as diagnose, values};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::files::beside;
@@ -148,26 +149,16 @@ impl Place<'_> {
 /// Directory of the app's constructor.
 const CONSTRUCTOR_DIR: &str = "pipelines/_constructor";
 
-/// Programs whose first argument without a dash is a script.
-const INTERPRETERS: [&str; 11] =
-    ["sh", "bash", "dash", "zsh", "ksh", "python", "python3", "node", "bun", "ruby", "perl"];
-
 /// The script that a command cannot do without: its program, or the script that its interpreter runs.
 fn needed(command: &Command) -> Option<&str> {
     match command {
         Command::Script(path) => Some(path),
         Command::Shell(_) => None,
-        Command::Direct(words) => {
-            let (program, arguments) = words.split_first()?;
-            let is_interpreter = INTERPRETERS.contains(&program.rsplit('/').next().unwrap_or(program));
-            let option = |word: &&String| word.starts_with('-');
-            let gives_text = |word: &String| word.len() == 2 && ["-c", "-m", "-e", "-p", "-s"].contains(&word.as_str());
-            match is_interpreter {
-                false => Some(program),
-                true if arguments.iter().take_while(option).any(gives_text) => None,
-                true => arguments.iter().find(|word| !option(word)).map(String::as_str),
-            }
-        }
+        Command::Direct(words) => match interpreter::code(words) {
+            Some(Code::Script(path)) => Some(path),
+            Some(_) => None,
+            None => words.first().map(String::as_str),
+        },
     }
 }
 
@@ -318,13 +309,18 @@ mod tests {
     #[test]
     fn a_missing_script_is_an_error_where_it_is_certain() {
         let step = |command: &str| format!("{{name: b, type: code, command: \"{command}\"}}");
-        for command in
-            ["bash steps/x.sh", "python3 -S steps/x.sh 1", "./steps/x.sh", "steps/x.sh", "/bin/sh -eu steps/x.sh"]
-        {
+        for command in [
+            "bash steps/x.sh",
+            "python3 -W ignore steps/x.sh 1",
+            "./steps/x.sh",
+            "steps/x.sh",
+            "/bin/sh -eu steps/x.sh",
+            "perl -p steps/x.sh",
+        ] {
             assert_eq!(missing(&[&step(command)], &[]), ["error"], "{command}");
         }
         for command in
-            ["test -e steps/x.sh && true", "cp a steps/x.sh", "bash -c steps/x.sh", "sh steps/y.sh steps/x.sh"]
+            ["test -e steps/x.sh && true", "cp a steps/x.sh", "bash -lc steps/x.sh", "sh steps/y.sh steps/x.sh"]
         {
             let files = [("pipelines/p/steps/y.sh", "")];
             assert_eq!(missing(&[&step(command)], &files), ["warning"], "{command}");
