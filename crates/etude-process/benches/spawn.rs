@@ -1,4 +1,4 @@
-//! What the process host costs over a bare spawn with three pipes.
+//! Overhead of the process host over a bare spawn with three pipes.
 //!
 //! `cargo bench -p etude-process --bench spawn [-- ROUNDS]` prints the time per process of both, in alternation, and
 //! the ratio of the medians of the rounds.

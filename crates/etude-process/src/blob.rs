@@ -1,4 +1,4 @@
-//! A content-addressed store for what is too large to be held in memory or in a journal.
+//! A content-addressed store for values that are too large for memory or for a journal.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -22,19 +22,19 @@ use unix as os;
 
 pub use watched::{Unavailable, Watched};
 
-/// Up to this many bytes a value is held in memory; a longer one lies in a [`BlobStore`].
+/// Maximum length in bytes of a value that is held in memory. A longer value lies in a [`BlobStore`].
 pub const INLINE_LIMIT: usize = 256 * 1024;
 
-/// A store that has kept a value holds a shared lock on this file, so that [`FileBlobs::alone`] can tell whether another
-/// process may be about to refer to one.
+/// Lock file of the stores that have kept a value; each holds a shared lock. [`FileBlobs::alone`] sees from it whether another
+/// process may be about to refer to a value.
 const USERS: &str = "users.lock";
 
-/// Scratch files of a dead process are removed when they are older than this.
+/// Maximum age of a scratch file. Older ones belong to dead processes and are removed.
 const SCRATCH_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Keeps byte strings under their hash. Cheap to share between threads.
 pub trait BlobStore: Send + Sync + Debug {
-    /// A new, empty, temporary file that the store can keep without copying it.
+    /// Creates an empty temporary file that the store can keep without copying it.
     ///
     /// # Errors
     /// The file cannot be created.
@@ -43,16 +43,16 @@ pub trait BlobStore: Send + Sync + Debug {
     /// Keeps the `len` bytes of `scratch`, whose hash is `digest`. Bytes that are already kept are not written again.
     ///
     /// # Errors
-    /// The file cannot be put into its place, or holds another number of bytes.
+    /// The file cannot be moved into its place, or its length is not `len`.
     fn keep(&self, scratch: Scratch, digest: Digest, len: u64) -> io::Result<Arc<dyn Blob>>;
 
     /// The bytes whose hash is `digest`.
     ///
     /// # Errors
-    /// There are none, or they cannot be read.
+    /// The store has no such bytes, or they cannot be read.
     fn open(&self, digest: Digest) -> io::Result<Arc<dyn Blob>>;
 
-    /// Whether a record may refer to the bytes whose hash is `digest` without their being kept again.
+    /// True if a record may refer to the bytes whose hash is `digest` without keeping them again.
     fn has(&self, digest: Digest) -> bool {
         self.open(digest).is_ok()
     }
@@ -61,7 +61,7 @@ pub trait BlobStore: Send + Sync + Debug {
 /// All bytes of a value.
 ///
 /// # Errors
-/// They cannot be read: a sentence fragment that says why.
+/// The bytes cannot be read. The error is a sentence fragment with the reason.
 pub fn bytes(blob: &dyn Blob) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     each_piece(blob, |piece| {
@@ -74,7 +74,7 @@ pub fn bytes(blob: &dyn Blob) -> Result<Vec<u8>, String> {
 /// Calls `take` with the bytes of a value, piece by piece.
 ///
 /// # Errors
-/// They cannot be read, or the error of `take`: a sentence fragment that says why.
+/// The bytes cannot be read, or `take` fails. The error is a sentence fragment with the reason.
 pub fn each_piece(blob: &dyn Blob, mut take: impl FnMut(&[u8]) -> Result<(), String>) -> Result<(), String> {
     let (mut done, mut piece) = (0, vec![0; 64 * 1024]);
     loop {
@@ -100,7 +100,7 @@ pub fn put(store: &dyn BlobStore, bytes: &[u8]) -> io::Result<(Digest, Arc<dyn B
     Ok((digest, blob))
 }
 
-/// A temporary file that goes away unless a store keeps it.
+/// A temporary file that is removed on drop unless a store keeps it.
 #[derive(Debug)]
 pub struct Scratch {
     file: File,
@@ -109,12 +109,12 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A scratch file from an opened file, which is removed from `path` on drop.
+    /// A scratch file from an opened file; `path` is removed on drop.
     pub fn new(file: File, path: PathBuf) -> Self {
         Self { file, path, kept: false }
     }
 
-    /// The opened file, for reading and writing.
+    /// The open file, for reading and writing.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
     }
@@ -124,7 +124,7 @@ impl Scratch {
         &self.path
     }
 
-    /// Says that the file was moved into its place and is not to be removed.
+    /// Marks the file as moved into its place, so that drop does not remove it.
     pub fn mark_kept(&mut self) {
         self.kept = true;
     }
@@ -133,7 +133,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !self.kept {
-            // What cannot be removed now is removed by `FileBlobs::clean` later.
+            // A file that cannot be removed now is removed by `FileBlobs::clean` later.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -145,37 +145,37 @@ pub struct FileBlobs {
     dir: PathBuf,
     strict: bool,
     next: AtomicU64,
-    /// The shared lock on [`USERS`], from the first value that is kept until the store is dropped. `None` where files cannot
-    /// be locked.
+    /// The shared lock on [`USERS`], held from the first kept value until the store is dropped. `None` where files cannot be
+    /// locked.
     user: OnceLock<Option<File>>,
 }
 
-/// Proof that no store keeps values in the directory, and that none begins to until this is dropped.
+/// Proof that no store keeps values in the directory, and that none can begin to until this is dropped.
 #[derive(Debug)]
 pub struct Alone {
     _lock: File,
 }
 
-/// A blob that is kept in a [`FileBlobs`].
+/// Entry of a blob in a [`FileBlobs`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
-    /// The digest that names it.
+    /// The digest, which is also the file name.
     pub digest: Digest,
     /// Length in bytes.
     pub len: u64,
-    /// The time of the last write, by which old blobs are removed.
+    /// Time of the last write. Old blobs are removed by it.
     pub modified: SystemTime,
 }
 
 impl FileBlobs {
-    /// A store in `dir`, which is created when something is kept. With `strict` a blob is on the disk, not only in the
-    /// hands of the operating system, when [`BlobStore::keep`] returns.
+    /// A store in `dir`, which is created when the first value is kept. With `strict`, a blob is on the disk when
+    /// [`BlobStore::keep`] returns, not only in the page cache of the operating system.
     pub fn new(dir: impl Into<PathBuf>, strict: bool) -> Self {
         Self { dir: dir.into(), strict, next: AtomicU64::new(0), user: OnceLock::new() }
     }
 
-    /// `Some` if no other store has kept a value and is still open: no one is about to refer to a value that nothing refers
-    /// to yet. `None` also where files cannot be locked.
+    /// `Some` if no other open store has kept a value. Then no process is about to refer to a value that nothing refers to
+    /// yet. `None` also where files cannot be locked.
     ///
     /// # Errors
     /// The lock file cannot be opened.
@@ -187,7 +187,7 @@ impl FileBlobs {
         Ok(file.try_lock().is_ok().then_some(Alone { _lock: file }))
     }
 
-    /// Takes the shared lock of those who keep values, once.
+    /// Takes the shared lock of the stores that keep values, once.
     fn join_users(&self) {
         self.user.get_or_init(|| {
             let file = self.users_file().ok()?;
@@ -206,7 +206,7 @@ impl FileBlobs {
         }
     }
 
-    /// Removes a blob; one that is not there is no error.
+    /// Removes a blob. A missing blob is no error.
     ///
     /// # Errors
     /// The file cannot be removed.
@@ -237,8 +237,7 @@ impl FileBlobs {
         Ok(all)
     }
 
-    /// Removes scratch files that a dead process left behind, which is what those older than a day are; returns how
-    /// many there were.
+    /// Removes scratch files of dead processes, which are those older than a day. Returns their number.
     ///
     /// # Errors
     /// The directory cannot be read or a file cannot be removed.
@@ -257,14 +256,14 @@ impl FileBlobs {
         Ok(removed)
     }
 
-    /// Brings blobs to the disk: for a store that is not strict, which leaves that to the operating system. One that is
-    /// not there is no error.
+    /// Syncs blobs to the disk, for a store that is not strict and leaves that to the operating system. A missing blob is no
+    /// error.
     ///
-    /// A blob that was brought there is made read-only, so that it is known the next time: the files of a definition
-    /// belong to every run of it.
+    /// A synced blob is made read-only, so that it is recognized the next time: the files of a definition belong to every run
+    /// of it.
     ///
     /// # Errors
-    /// The disk fails.
+    /// The disk reports an error.
     pub fn sync<'d>(&self, digests: impl IntoIterator<Item = &'d Digest>) -> io::Result<()> {
         let mut synced = Vec::new();
         let mut shelves = BTreeSet::new();
@@ -288,21 +287,21 @@ impl FileBlobs {
         }
         whole::sync_dir(&self.dir)?;
         for (file, permissions) in synced {
-            // Without the mark it is synced again, which does no harm.
+            // Without the mark the blob is synced again, which does no harm.
             let _ = file.set_permissions(permissions);
         }
         Ok(())
     }
 
-    /// True if a blob went with the power: its name was on the disk, what is in it was not. One that was synced is marked, and
-    /// never empty for that reason.
+    /// True if a power failure lost the content of a blob: its name was on the disk, its bytes were not. A synced blob is
+    /// marked read-only, so it is never taken for lost.
     pub fn is_lost(&self, digest: Digest) -> bool {
         let lost = |found: fs::Metadata| found.len() == 0 && !found.permissions().readonly();
         digest != Digest::of(b"") && fs::metadata(self.place(digest)).is_ok_and(lost)
     }
 
-    /// Makes a blob that is kept again young: who removes unneeded blobs spares those whose record may be about to be
-    /// written.
+    /// Sets the time of a blob that is kept again to now. Pruning exempts recent blobs, because their record may be about to
+    /// be written.
     fn renew(&self, place: &Path) -> io::Result<()> {
         let file = File::open(place)?;
         file.set_modified(SystemTime::now())?;
@@ -318,7 +317,7 @@ impl FileBlobs {
         self.dir.join("tmp")
     }
 
-    /// Another scratch file with the bytes of a file that has lost its name.
+    /// Copies an open file that has lost its name to another scratch file.
     fn copied(&self, from: &mut File) -> io::Result<Scratch> {
         let mut scratch = self.scratch()?;
         from.seek(SeekFrom::Start(0))?;
@@ -367,7 +366,7 @@ impl BlobStore for FileBlobs {
             match private::create_new(&path) {
                 Ok(file) => return Ok(Scratch::new(file, path)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => private::create_missing_dirs(&dir)?,
-                // Another store in this directory, or a dead process that had our id.
+                // The file belongs to another store in this directory, or to a dead process that had the same id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(at(&path, &error)),
             }
@@ -381,7 +380,7 @@ impl BlobStore for FileBlobs {
         }
         let place = self.place(digest);
         self.join_users();
-        // A file of another length under this name was cut short by a power failure: it is replaced.
+        // A file of another length under this name was cut short by a power failure. It is replaced.
         if !fs::metadata(&place).is_ok_and(|there| there.len() == len) || self.renew(&place).is_err() {
             self.put_in_place(&mut scratch, &place).map_err(|error| at(&place, &error))?;
         }
@@ -394,15 +393,15 @@ impl BlobStore for FileBlobs {
         Ok(Arc::new(FileBlob { path }))
     }
 
-    /// A value that is there is kept again: until a record refers to it, nothing else keeps it from being removed.
+    /// Renews an existing value: until a record refers to it, nothing else protects it from removal.
     fn has(&self, digest: Digest) -> bool {
         self.join_users();
         self.renew(&self.place(digest)).is_ok()
     }
 }
 
-/// A blob in a file. The file is opened for each read: a run may hold thousands of values, a process about a thousand
-/// open files, and an `open` is nothing next to the read that follows.
+/// A blob in a file. The file is opened for each read. A run may hold thousands of values, but a process only about a thousand
+/// open files, and an `open` costs nothing next to the read that follows.
 #[derive(Debug)]
 struct FileBlob {
     path: PathBuf,
@@ -427,12 +426,12 @@ impl Blob for FileBlob {
     }
 }
 
-/// An error with the file that it is about.
+/// Adds the file to an error.
 fn at(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("`{}`: {error}", path.display()))
 }
 
-/// The entries of `dir`; none if there is no such directory.
+/// The entries of `dir`; empty if the directory does not exist.
 fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
     match fs::read_dir(dir) {
         Ok(entries) => entries.collect(),
@@ -441,7 +440,7 @@ fn entries(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
     }
 }
 
-/// Takes "there is no such file" for `instead`: somebody else was faster.
+/// Turns "no such file" into `instead`: another process removed the file first.
 fn absent_is<T>(result: io::Result<T>, instead: T) -> io::Result<T> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(instead),

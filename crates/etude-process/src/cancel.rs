@@ -1,4 +1,4 @@
-//! Giving up a running process.
+//! Cancellation of running processes.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,31 +8,31 @@ use etude_core::outcome::Stderr;
 
 use super::os::Alarm;
 
-/// Asks the processes that were started with it to end. Clones are the same handle; one may serve many processes.
+/// Cancels the processes that were started with it. Clones are the same handle; one handle may serve many processes.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     cancelled: AtomicBool,
-    /// The alarm of the processes that run now. It is theirs: a handle may outlive its process for long, and thousands of them
+    /// The alarm of the running processes, which own it. A handle may outlive its process for long, and thousands of handles
     /// must not hold a file descriptor each.
     alarm: Mutex<Weak<Alarm>>,
 }
 
-/// The process was given up as asked, and everything it had started is gone. What it had printed on stderr is here: its last
-/// words may say why.
+/// The process was cancelled, and everything it had started is gone. Holds the stderr of the process, whose last lines may
+/// give the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Default, thiserror::Error)]
 #[error("cancelled")]
 pub struct Cancelled(pub Stderr);
 
 impl Cancel {
-    /// A handle that no one has used yet.
+    /// A handle without processes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks to end. Does not wait, cannot fail, may be called from any thread and any number of times.
+    /// Requests the cancellation. Does not wait, cannot fail, and may be called from any thread, any number of times.
     pub fn cancel(&self) {
         self.0.cancelled.store(true, Ordering::SeqCst);
         let alarm = self.0.alarm.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
@@ -46,8 +46,9 @@ impl Cancel {
         self.0.cancelled.load(Ordering::SeqCst)
     }
 
-    /// What becomes readable on cancellation, for good. The caller asks [`Cancel::is_cancelled`] once after this call: a
-    /// cancellation that came before does not ring. The descriptor is closed when the last process drops it.
+    /// The alarm, whose descriptor becomes readable on cancellation and stays so. The caller must check
+    /// [`Cancel::is_cancelled`] once after this call: an earlier cancellation does not ring. The descriptor is closed when the
+    /// last process drops the alarm.
     pub(super) fn alarm(&self) -> io::Result<Arc<Alarm>> {
         let mut current = self.0.alarm.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(alarm) = current.upgrade() {
@@ -73,7 +74,8 @@ mod tests {
         assert!(clone.is_cancelled());
     }
 
-    /// A fan-out keeps a handle per element until its end is recorded.
+    /// A handle keeps no descriptor after its process has ended: a fan-out keeps one handle per element until its end is
+    /// recorded.
     #[test]
     fn a_handle_keeps_no_descriptor_after_its_process() {
         let cancel = Cancel::new();

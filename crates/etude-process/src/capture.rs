@@ -1,4 +1,4 @@
-//! Keeping what a process prints, with bounded memory.
+//! Capture of the output of a process with bounded memory.
 
 use std::io::{self, Write};
 
@@ -7,10 +7,11 @@ use etude_core::outcome::Stderr;
 
 use crate::blob::{self, BlobStore, INLINE_LIMIT, Scratch};
 
-/// How much of stderr is kept for messages, in bytes.
+/// Length of the end of stderr that is kept for messages, in bytes.
 const TAIL_LIMIT: usize = 8 * 1024;
 
-/// How much of stderr is looked at for the tail: more than the tail, so that the start of its first line is seen.
+/// Length of the end of stderr from which the tail is cut, in bytes. It exceeds the tail, so that the start of the tail's
+/// first line is seen.
 const RECENT_LIMIT: usize = 2 * TAIL_LIMIT;
 
 /// Bytes in memory up to [`INLINE_LIMIT`], in a scratch file beyond it.
@@ -19,13 +20,13 @@ pub(super) struct Capture<'s> {
     store: &'s dyn BlobStore,
     memory: Vec<u8>,
     spill: Option<Box<Spill>>,
-    /// Why the bytes are lost: the process goes on printing, nothing is kept any more.
+    /// Reason why the bytes are lost. The process continues, but nothing more is kept.
     lost: Option<String>,
-    /// How many bytes are kept at most, all of them in memory; `None`: all, wherever there is room.
+    /// Maximum number of bytes to keep, all in memory. `None`: no maximum, and long output goes to a file.
     limit: Option<usize>,
-    /// How many more may come where there is no such limit.
+    /// Number of bytes that may still come before the output is over, if `limit` is `None`.
     left: u64,
-    /// More was printed than is kept.
+    /// True if more was printed than is kept.
     is_over: bool,
 }
 
@@ -36,14 +37,14 @@ struct Spill {
     len: u64,
 }
 
-/// All that was printed.
+/// Complete output of a stream.
 #[derive(Debug)]
 pub(super) enum Captured {
-    /// It is short.
+    /// Short output, in memory.
     Memory(Vec<u8>),
-    /// It lies in a scratch file.
+    /// Long output, in a scratch file.
     File { scratch: Scratch, digest: Digest, len: u64 },
-    /// It could not be kept; why.
+    /// Output that could not be kept, with the reason.
     Lost(String),
 }
 
@@ -52,12 +53,12 @@ impl<'s> Capture<'s> {
         Self { store, memory: Vec::new(), spill: None, lost: None, limit: None, left: u64::MAX, is_over: false }
     }
 
-    /// Keeps what comes as [`Capture::new`] does, and is over when more than `most` bytes have come.
+    /// A capture like [`Capture::new`] that is over when more than `most` bytes have come.
     pub(super) fn at_most(store: &'s dyn BlobStore, most: u64) -> Self {
         Self { left: most, ..Self::new(store) }
     }
 
-    /// Keeps the first `limit` bytes in memory, and nothing else.
+    /// A capture that keeps the first `limit` bytes in memory and discards the rest.
     pub(super) fn bounded(store: &'s dyn BlobStore, limit: usize) -> Self {
         Self { limit: Some(limit), ..Self::new(store) }
     }
@@ -121,11 +122,11 @@ impl Spill {
     }
 }
 
-/// Stderr: all of it, its last lines, and how much there was.
+/// Capture of stderr: all of it, its last lines, and its size.
 #[derive(Debug)]
 pub(super) struct Diagnostics<'s> {
     all: Capture<'s>,
-    /// The last bytes, at least [`RECENT_LIMIT`] of them if there were as many.
+    /// The last bytes; at least [`RECENT_LIMIT`] of them unless stderr is shorter.
     recent: Vec<u8>,
     newlines: u64,
     bytes: u64,
@@ -149,13 +150,13 @@ impl<'s> Diagnostics<'s> {
         }
     }
 
-    /// Keeps the last lines only.
+    /// A capture that keeps the last lines only.
     pub(super) fn tail_only(store: &'s dyn BlobStore) -> Self {
         Self { all: Capture::bounded(store, 0), ..Self::new(store) }
     }
 
-    /// What there was. The whole is kept in the store if the tail is only a part of it; if that fails it is the tail
-    /// that remains, and a step does not fail for it.
+    /// The captured stderr. If the tail is only a part of it, the whole is kept in the store. If the store fails, only the
+    /// tail remains, and the step does not fail.
     pub(super) fn finish(self) -> Stderr {
         let (tail, cut) = tail_of(&self.recent);
         let whole = !cut && self.bytes == self.recent.len() as u64;
@@ -171,7 +172,7 @@ impl<'s> Diagnostics<'s> {
     }
 }
 
-/// The last lines of `bytes` as text, and whether anything was left out.
+/// The last lines of `bytes` as text, and true if anything was left out.
 fn tail_of(bytes: &[u8]) -> (String, bool) {
     let text = String::from_utf8_lossy(bytes);
     if text.len() <= TAIL_LIMIT {
@@ -211,7 +212,7 @@ mod tests {
         assert_eq!(stderr_of(&[]).0, Stderr::default());
     }
 
-    /// the tail is whole lines, all of it is in the store.
+    /// the tail consists of whole lines, and all of stderr is in the store.
     #[test]
     fn long_stderr_has_a_tail_of_whole_lines_and_a_blob() {
         let text: String = (0..200_000).map(|line| format!("line {line}\n")).collect();

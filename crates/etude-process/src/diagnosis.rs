@@ -1,4 +1,4 @@
-//! Saying what is wrong with a stdout that is not what the protocol demands.
+//! Diagnosis of a stdout that violates the protocol.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,19 +10,19 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 use serde_json::{Deserializer, Error};
 
-/// How much of the output is shown, in characters.
+/// Maximum length of the excerpt that is shown, in characters.
 const EXCERPT: usize = 400;
 
-/// How many places are tried as the start of the document behind other text.
+/// Maximum number of offsets that are tried as the start of a document after other text.
 const CANDIDATES: usize = 32;
 
-/// How much text is searched for such places, in bytes: noise in front of a document is short.
+/// Length of the text in which such offsets are searched, in bytes: noise before a document is short.
 const SEARCHED: usize = 64 * 1024;
 
-/// The blanks of JSON.
+/// The whitespace of JSON.
 const BLANKS: [char; 4] = [' ', '\t', '\n', '\r'];
 
-/// Words that programs print for what JSON does not have, and what to do instead.
+/// Words that programs print for values that JSON does not have, with a hint for each.
 const FOREIGN_WORDS: [(&str, &str); 10] = [
     ("NaN", "print null or a string instead"),
     ("-NaN", "print null or a string instead"),
@@ -36,7 +36,7 @@ const FOREIGN_WORDS: [(&str, &str); 10] = [
     ("undefined", "print JSON, in JavaScript with `JSON.stringify`"),
 ];
 
-/// What is wrong with `bytes`, which were found not to be what `protocol` demands.
+/// The diagnosis of `bytes`, which do not match `protocol`.
 pub(super) fn of(protocol: Protocol, bytes: &[u8]) -> Stdout {
     match std::str::from_utf8(bytes) {
         Ok(text) => {
@@ -47,13 +47,13 @@ pub(super) fn of(protocol: Protocol, bytes: &[u8]) -> Stdout {
     }
 }
 
-/// `bytes` has no UTF-8 at `at`; `before` bytes of stdout come before it.
+/// The diagnosis of `bytes` with invalid UTF-8 at `at`; `before` bytes of stdout precede them.
 pub(super) fn not_utf8(bytes: &[u8], at: usize, before: u64) -> Stdout {
     let problem = format!("stdout is not UTF-8: byte 0x{:02x} at offset {}", bytes[at], before + at as u64);
     Stdout::Unusable { problem, found: excerpt(bytes, at.saturating_sub(EXCERPT / 4)) }
 }
 
-/// The problem, and the offset from which on the output is shown.
+/// The problem, and the offset at which the excerpt starts.
 fn problem(protocol: Protocol, text: &str) -> (String, usize) {
     if text.is_empty() {
         return (Stdout::EMPTY.to_owned(), 0);
@@ -82,7 +82,7 @@ fn problem(protocol: Protocol, text: &str) -> (String, usize) {
     }
 }
 
-/// One JSON value, but not the right one.
+/// Describes a single JSON value of the wrong kind.
 fn wrong_document(protocol: Protocol, document: &str) -> String {
     let kind = match document.as_bytes().first() {
         Some(b'{') => return members(document),
@@ -99,7 +99,7 @@ fn wrong_document(protocol: Protocol, document: &str) -> String {
 }
 
 fn members(document: &str) -> String {
-    // A repeated name is what a map cannot show, so a document with `output` in it has it twice.
+    // A map cannot hold a repeated name, so a document that parses and has `output` has it twice.
     match serde_json::from_str::<BTreeMap<String, IgnoredAny>>(document) {
         Err(error) => format!("stdout is not valid JSON: {error}"),
         Ok(members) if members.contains_key("output") => "the member `output` occurs twice".to_owned(),
@@ -117,7 +117,7 @@ fn members(document: &str) -> String {
     }
 }
 
-/// One JSON value and then more, which starts at `rest`.
+/// Describes a JSON value followed by other text, which starts at `rest`.
 fn after_first(protocol: Protocol, first: &str, text: &str, rest: usize) -> (String, usize) {
     let scalar = !first.starts_with(['{', '[']);
     if let Some(count) = values(&text[rest..]) {
@@ -133,13 +133,13 @@ fn after_first(protocol: Protocol, first: &str, text: &str, rest: usize) -> (Str
     ("text after the JSON document; print diagnostics to stderr".to_owned(), rest)
 }
 
-/// Text without a JSON document in it. A step can say that text is its output.
+/// Describes text without a JSON document. The hint names `output: text`.
 fn no_json(protocol: Protocol) -> String {
     let remedy = if protocol == Protocol::Step { "; if the text is the output, set `output: text`" } else { "" };
     format!("stdout is text, not JSON{remedy}")
 }
 
-/// How many JSON values `text` consists of, counted up to a bound; `None` if there is anything else in it.
+/// Number of JSON values in `text`, at most [`CANDIDATES`]; `None` if it contains anything else.
 fn values(text: &str) -> Option<usize> {
     let mut count = 0;
     for value in Deserializer::from_str(text).into_iter::<IgnoredAny>().take(CANDIDATES) {
@@ -149,7 +149,7 @@ fn values(text: &str) -> Option<usize> {
     Some(count)
 }
 
-/// No JSON value at `start`, where the text begins.
+/// Describes a syntax error in the text from `start`.
 fn syntax(protocol: Protocol, text: &str, start: usize, error: &Error) -> (String, usize) {
     let at = start + offset(&text[start..], error);
     let shown = at.saturating_sub(EXCERPT / 4).max(start);
@@ -178,12 +178,12 @@ fn syntax(protocol: Protocol, text: &str, start: usize, error: &Error) -> (Strin
     (format!("stdout is not valid JSON: {message} at line {line} column {column}"), shown)
 }
 
-/// A message of the parser without its position, which counts from another start than the user does.
+/// A message of the parser without its position, which is relative to another start than the user's.
 fn before_position(message: &str) -> &str {
     message.split(" at line ").next().unwrap_or_default()
 }
 
-/// Where, from `from` on, one JSON object (or array, if that is allowed) starts that reaches to the end.
+/// Offset, at `from` or later, of a JSON object (or of an array, if the protocol allows it) that extends to the end.
 fn document_start(protocol: Protocol, text: &str, from: usize) -> Option<usize> {
     let opening: &[char] = if protocol == Protocol::Step { &['{'] } else { &['{', '['] };
     let (from, end) = (text.ceil_char_boundary(from), text.floor_char_boundary(from + SEARCHED));
@@ -191,7 +191,7 @@ fn document_start(protocol: Protocol, text: &str, from: usize) -> Option<usize> 
     places.take(CANDIDATES).find(|at| serde_json::from_str::<&RawValue>(&text[*at..]).is_ok())
 }
 
-/// The word for something that JSON does not have, if `at` lies in one.
+/// The foreign word at `at` with its hint, if there is one.
 fn foreign_word(text: &str, at: usize) -> Option<(&'static str, &'static str)> {
     let in_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let begin = text[..at].trim_end_matches(in_word).len();
@@ -199,7 +199,7 @@ fn foreign_word(text: &str, at: usize) -> Option<(&'static str, &'static str)> {
     FOREIGN_WORDS.into_iter().find(|(word, _)| *word == &text[begin..end])
 }
 
-/// The offset that an error of the parser means, on a character boundary.
+/// Offset of a parser error in `text`, on a character boundary.
 fn offset(text: &str, error: &Error) -> usize {
     let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
     text.floor_char_boundary(before + error.column().saturating_sub(1))
@@ -211,10 +211,10 @@ fn position(text: &str, at: usize) -> (usize, usize) {
     (text[..at].matches('\n').count() + 1, text[line_start..at].chars().count() + 1)
 }
 
-/// What is there from `at` on, made printable.
+/// A printable excerpt of `bytes` from `at`.
 fn excerpt(bytes: &[u8], at: usize) -> String {
     let at = at.min(bytes.len());
-    // A character is not shown half: go back to its first byte.
+    // Half a character is never shown: start at its first byte.
     let start =
         (at.saturating_sub(3)..=at).rev().find(|i| bytes.get(*i).is_none_or(|b| b & 0xc0 != 0x80)).unwrap_or(at);
     let end = bytes.len().min(start + EXCERPT * 4);
@@ -224,7 +224,7 @@ fn excerpt(bytes: &[u8], at: usize) -> String {
     format!("{lead}{shown}")
 }
 
-/// At most `limit` characters of `text`, with control characters and those that change the direction of text escaped.
+/// At most `limit` characters of `text`. Control characters and characters that change the text direction are escaped.
 fn visible(text: &str, limit: usize) -> String {
     let mut shown = String::new();
     let mut count = 0;

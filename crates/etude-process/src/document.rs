@@ -1,4 +1,4 @@
-//! Reading stdout as the protocol demands, without building a tree and without copying the value.
+//! Reads stdout according to the protocol, without building a tree and without copying the value.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -15,7 +15,7 @@ use super::capture::Captured;
 use super::{diagnosis, text};
 use crate::blob::{BlobStore, INLINE_LIMIT, Scratch};
 
-/// What the captured bytes mean. A long value stays in the scratch file, which the store then keeps.
+/// The value or fault in the captured bytes. A long value stays in the scratch file, which the store then keeps.
 pub(super) fn read(protocol: Protocol, captured: Captured, store: &dyn BlobStore) -> Stdout {
     match captured {
         Captured::Memory(bytes) if protocol == Protocol::Text => {
@@ -40,7 +40,7 @@ fn read_file(
     len: u64,
     store: &dyn BlobStore,
 ) -> io::Result<Stdout> {
-    // The one time that all of a long output is in memory: `bytes` is gone when the value is known to be good.
+    // The only time that all of a long output is in memory: `bytes` is dropped once the value is known to be valid.
     let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
     scratch.file().seek(SeekFrom::Start(0))?;
     scratch.file().read_to_end(&mut bytes)?;
@@ -62,12 +62,12 @@ pub(super) fn unkept(why: &str) -> Stdout {
     Stdout::Unusable { problem: format!("stdout could not be kept: {why}"), found: String::new() }
 }
 
-/// Where in `bytes` the value lies, and `bytes` as text.
+/// The range of the value in `bytes`, and `bytes` as text.
 fn value(protocol: Protocol, bytes: &[u8]) -> Result<(Range<usize>, &str), Stdout> {
     let text = std::str::from_utf8(bytes).map_err(|_| diagnosis::of(protocol, bytes))?;
     let raw = match protocol {
         Protocol::Step => serde_json::from_str::<StepDocument<'_>>(text).ok().and_then(|document| document.output),
-        // Text is read by `text`, and never looked into.
+        // `text` reads text without parsing it.
         Protocol::Document | Protocol::Text => serde_json::from_str(text).ok(),
     };
     let raw: &str = raw.map(RawValue::get).ok_or_else(|| diagnosis::of(protocol, bytes))?;
@@ -76,7 +76,7 @@ fn value(protocol: Protocol, bytes: &[u8]) -> Result<(Range<usize>, &str), Stdou
     Ok((start..start + raw.len(), text))
 }
 
-/// `{"output": …}` with whatever else the object has.
+/// `{"output": …}`; other members are ignored.
 struct StepDocument<'a> {
     output: Option<&'a RawValue>,
 }

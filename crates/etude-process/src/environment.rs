@@ -17,40 +17,40 @@ use etude_core::effect::{Inherits, ProcessCall};
 /// The variable with the access token for a server. No child inherits it.
 pub const TOKEN_VARIABLE: &str = "ETUDE_TOKEN";
 
-/// The variable that names the engine. It may have the password of a database: no child inherits it.
+/// The variable that names the engine. Its value may contain a database password, so no child inherits it.
 pub const ENGINE_VARIABLE: &str = "ETUDE_ENGINE";
 
-/// Variables of provider keys, whichever provider is used, and of the access token: no step inherits them.
+/// Variables of all provider keys, used or not, and of the access token. No step inherits them.
 pub const SECRET_VARIABLES: [&str; 4] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", TOKEN_VARIABLE];
 
-/// The variables that a child inherits. Each constructor says what is left out.
+/// The variables that a child inherits. The documentation of each constructor says which are left out.
 #[derive(Debug, Clone)]
 pub struct ChildEnvironment(Vec<(OsString, OsString)>);
 
 impl ChildEnvironment {
-    /// The variables of this process without [`SECRET_VARIABLES`] and without those named in `withheld`: the secrets that
-    /// etude itself uses.
+    /// The variables of this process without [`SECRET_VARIABLES`] and without those named in `withheld`, which are the secrets
+    /// that etude itself uses.
     pub fn without_keys(withheld: &[String]) -> Self {
         Self(env::vars_os().filter(|(name, _)| !is_key(name) && !is_named(name, withheld)).collect())
     }
 
-    /// The variables of this process without those named in `withheld`. It may have a provider's key: only a program that
-    /// the user has made a model gets it.
+    /// The variables of this process without those named in `withheld`. They may include a provider key: only a program that
+    /// the user configured as a model gets them.
     pub fn without(withheld: &[String]) -> Self {
         Self(env::vars_os().filter(|(name, _)| name != ENGINE_VARIABLE && !is_named(name, withheld)).collect())
     }
 
-    /// Of the variables of this process those called by these names.
+    /// The variables of this process that have one of these names.
     pub fn named(names: &[&str]) -> Self {
         Self(env::vars_os().filter(|(name, _)| names.iter().any(|kept| name == kept)).collect())
     }
 
-    /// These variables, and nothing of this process's.
+    /// Only these variables, and none of this process.
     pub fn only(variables: Vec<(OsString, OsString)>) -> Self {
         Self(variables)
     }
 
-    /// With more variables; a later one of the same name wins.
+    /// Adds variables. A later one of the same name wins.
     #[must_use]
     pub fn with(mut self, variables: impl IntoIterator<Item = (String, OsString)>) -> Self {
         self.0.extend(variables.into_iter().map(|(name, value)| (name.into(), value)));
@@ -62,8 +62,8 @@ impl ChildEnvironment {
     }
 }
 
-/// The variables that a hook of a stage machine inherits (B-20.4); a name with `*` is a prefix. Programs are found and started by
-/// them, and they say what language and directories their user has.
+/// The variables that a hook of a stage machine inherits (B-20.4); a name with `*` is a prefix. They are needed to find and
+/// start programs, and give the language and directories of the user.
 #[cfg(unix)]
 const BASICS: [&str; 25] = [
     "PATH",
@@ -93,7 +93,7 @@ const BASICS: [&str; 25] = [
     "__PYVENV_LAUNCHER__",
 ];
 
-/// A file that an interactive Python runs.
+/// The variable with a file that an interactive Python runs.
 #[cfg(unix)]
 const PYTHON_STARTUP: &str = "PYTHONSTARTUP";
 
@@ -113,8 +113,8 @@ fn is_named(name: &OsStr, names: &[String]) -> bool {
     names.iter().any(|withheld| name == OsStr::new(withheld))
 }
 
-/// What tells this process from every other one that has or had the same run: `ETUDE_HOLDER`. It is made by chance, since ids of
-/// processes are used again. Steps see it, and it grants nothing.
+/// Value of `ETUDE_HOLDER`, which distinguishes this process from every other one that has or had the same run. It is random,
+/// since process ids are reused. Steps see it, and it grants nothing.
 #[cfg(unix)]
 pub(super) fn holder() -> &'static str {
     static HOLDER: LazyLock<String> = LazyLock::new(|| format!("{:016x}", RandomState::new().build_hasher().finish()));
@@ -133,7 +133,7 @@ pub(super) fn mark_of_holder(holder: &str) -> String {
     format!("ETUDE_HOLDER={holder}")
 }
 
-/// What every script of a run inherits, taken once.
+/// The environment that every script of a run inherits, read once.
 #[cfg(unix)]
 #[derive(Debug)]
 pub(super) struct Environment {
@@ -143,7 +143,7 @@ pub(super) struct Environment {
     tools_dir: OsString,
 }
 
-/// The variables that this process itself was started with: what a sandbox hands on.
+/// The variables that this process itself was started with, which a sandbox passes on.
 #[cfg(unix)]
 pub(super) fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
     env::vars_os()
@@ -160,8 +160,8 @@ impl Environment {
         }
     }
 
-    /// The variables of one call that runs in `dir`, with `local` instead of inherited ones. A later one of the same
-    /// name wins.
+    /// The variables of one call that runs in `dir`. `local` replaces inherited ones, and a later variable of the same name
+    /// wins.
     pub(super) fn of<'a>(
         &'a self,
         call: &'a ProcessCall,
@@ -177,7 +177,7 @@ impl Environment {
             ("ETUDE_TOOLS_DIR", self.tools_dir.clone()),
             ("ETUDE_PIPELINE_DIR", dir.into()),
         ];
-        // Programs trust `PWD` over the directory they run in; it must not be ours.
+        // Programs trust `PWD` over the directory they run in, so it must not be that of this process.
         let directory = [(OsStr::new("PWD"), OsString::from(dir))];
         let is_given = |name: &OsStr| call.setting.inherits == Inherits::All || is_basic(name);
         let inherited = self.inherited.iter().filter(move |(name, _)| is_given(name));
@@ -194,29 +194,29 @@ impl Environment {
             .chain(own.into_iter().map(|(name, value)| (OsStr::new(name), value)))
     }
 
-    /// The first variable that a call takes a value from and that is not set.
+    /// The first variable that the call takes a value from and that is not set.
     pub(super) fn unset(call: &ProcessCall) -> Option<&str> {
         let mut sources = call.setting.env_from.iter().map(|(_, source)| source.as_str());
         sources.find(|source| env::var_os(source).is_none())
     }
 
-    /// What `ETUDE_EFFECT_ID` shows: the idempotency key of a call, the same on every attempt and after a resume.
+    /// Value of `ETUDE_EFFECT_ID`: the idempotency key of a call, the same on every attempt and after a resume.
     pub(super) fn effect_id(&self, call: &ProcessCall) -> String {
         format!("{}/{}", self.run_id, call.key)
     }
 
-    /// The user's home.
+    /// The value of `HOME`.
     pub(super) fn home(&self) -> Option<&Path> {
         self.inherited.iter().find(|(name, _)| name == "HOME").map(|(_, value)| Path::new(value))
     }
 
-    /// Where programs of this call are looked up.
+    /// Search path for the programs of this call.
     pub(super) fn path<'a>(&'a self, call: &'a ProcessCall) -> Option<&'a OsStr> {
         let asked = call.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| OsStr::new(value));
         asked.or_else(|| self.own_path())
     }
 
-    /// Where etude itself looks programs up.
+    /// Search path of etude itself.
     pub(super) fn own_path(&self) -> Option<&OsStr> {
         self.inherited.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str())
     }

@@ -1,4 +1,4 @@
-//! The processes of one run: starting them, attending them, and killing what they leave behind.
+//! The processes of one run: starts and attends them, and kills their leftovers.
 
 mod bounded;
 mod builder;
@@ -28,21 +28,21 @@ use crate::{document, exempted, os, program, sandbox, stdin, worker};
 pub use bounded::Bounded;
 pub use builder::{HostBuilder, HostSettings};
 
-/// How long a process has between `SIGTERM` and `SIGKILL` by default.
+/// Default time between `SIGTERM` and `SIGKILL`.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 
-/// How long what a validator, a guard, a hook or a skill's program prints may be, in bytes: it is looked into, which takes a
-/// multiple of it in memory.
+/// Maximum length in bytes of the output of a validator, a guard, a hook or a skill's program. The output is parsed, which
+/// takes a multiple of it in memory.
 pub const MAX_DOCUMENT: u64 = 16 << 20;
 
-/// What a process means that printed `bytes` and nothing else.
+/// The stdout of a process that printed exactly `bytes`.
 pub fn stdout_of(protocol: Protocol, bytes: Vec<u8>, store: &dyn BlobStore) -> Stdout {
     document::read(protocol, Captured::Memory(bytes), store)
 }
 
-/// Runs the processes of one run, and ends what they leave behind.
+/// Runs the processes of one run, and kills their leftovers.
 ///
-/// Dropping a host sweeps, so that a run that ends by a panic leaves nothing behind either.
+/// Dropping a host kills leftovers too, so that a run that ends by a panic leaves nothing behind.
 #[derive(Debug)]
 pub struct ProcessHost {
     app_dir: PathBuf,
@@ -54,23 +54,24 @@ pub struct ProcessHost {
     exclusive: bool,
     is_guest: bool,
     started: Mutex<Started>,
-    /// Held for reading while a process is started, for writing during a sweep: a sweep knows every running step.
+    /// Held for reading while a process is started, and for writing while leftovers are killed, so that every running step is
+    /// known then.
     starting: RwLock<()>,
     workers: Workers,
     sandboxes: Sandboxes,
     redaction: Redaction,
-    /// Why the machine has no room for another process, once that is so.
+    /// Reason why the machine has no room for another process, once that happened.
     shortage: OnceLock<String>,
-    /// A variable that a call takes a value from and that is not set.
+    /// The first variable that a call takes a value from and that is not set.
     unset_variable: OnceLock<String>,
 }
 
-/// Why a process was not started.
+/// Reason why a process was not started.
 #[derive(Debug)]
 pub(crate) enum Unstarted {
-    /// It cannot be.
+    /// The process cannot be started.
     Refused(String),
-    /// There is too little of something at the moment.
+    /// A resource is short at the moment.
     Short(String),
 }
 
@@ -80,30 +81,30 @@ impl From<String> for Unstarted {
     }
 }
 
-/// Where a process is started.
+/// Program, directory and sandbox of a process to start.
 struct Place {
     launch: Launch,
     dir: PathBuf,
     enclosure: Option<Enclosure>,
 }
 
-/// What this host has started and not seen the end of.
+/// Processes that this host has started and not yet seen the end of.
 #[derive(Debug, Default)]
 struct Started {
-    /// Processes of steps that are running now.
+    /// Processes of running steps.
     live: HashSet<os::Id>,
-    /// Groups in which something went on after their step had ended.
+    /// Groups in which something continued after their step had ended.
     left: HashSet<os::Id>,
 }
 
 impl ProcessHost {
-    /// Runs a process to its end and hands every piece of its stderr to `on_stderr` as it comes. Blocks.
+    /// Runs a process to its end and passes each piece of its stderr to `on_stderr` as it comes. Blocks.
     ///
-    /// What the process leaves running in the background goes on: a constructor may start a server for later steps.
-    /// [`ProcessHost::sweep`] ends it.
+    /// Processes that it leaves running in the background continue: a constructor may start a server for later steps.
+    /// [`ProcessHost::kill_leftovers`] ends them.
     ///
     /// # Errors
-    /// The call was cancelled. Then the process and everything that it had started is gone.
+    /// The call was cancelled. Then the process and everything that it had started are gone.
     pub fn run(
         &self,
         call: &ProcessCall,
@@ -136,7 +137,7 @@ impl ProcessHost {
         }))
     }
 
-    /// Starts a process and attends it to its end; `Ok(Err(why))` if it did not start.
+    /// Starts a process and attends it to its end. `Ok(Err(why))` if it did not start.
     fn attend<'s>(
         &'s self,
         call: &ProcessCall,
@@ -151,7 +152,7 @@ impl ProcessHost {
             return Ok(Err(format!("the environment variable `{name}` is not set")));
         }
         let mut idle_waits = 0;
-        // The turn ends with this call, after the process.
+        // The permit is released with this call, after the process.
         let (_turn, launched, conditions, alarm) = loop {
             let permit = Permit::take(cancel, self.is_guest)?;
             let launched = match cancel.alarm() {
@@ -171,7 +172,7 @@ impl ProcessHost {
         let id = launched.id();
         let mark = format!("ETUDE_EFFECT_ID={}", self.environment.effect_id(call));
         let ended = launched.attend(step, cancel, &alarm, self.grace, vec![mark]);
-        // Its descriptor is the turn's.
+        // The descriptor of the alarm is part of the permit.
         drop(alarm);
         let mut started = self.started();
         started.live.remove(&id);
@@ -182,27 +183,27 @@ impl ProcessHost {
         ended.map(|ended| Ok((ended, conditions)))
     }
 
-    /// Why a process could not be started for which the machine had no room, although nothing was left to wait for. What is
-    /// said to have come of it then is no outcome of a step.
+    /// Reason why a process did not start because the machine had no room, although no other process was left to wait for. The
+    /// reported result is then not an outcome of the step.
     pub fn shortage(&self) -> Option<&str> {
         self.shortage.get().map(String::as_str)
     }
 
-    /// Why large values could not be kept or read, if they could not: their store may be back later.
+    /// Reason why large values could not be kept or read; `None` without an outage. The store may be back later.
     pub fn outage(&self) -> Option<&str> {
         self.blobs.outage()
     }
 
-    /// A variable that a call was to take a value from and that is not set: the call did not begin.
+    /// A variable that a call takes a value from and that is not set. The call did not begin.
     pub fn unset_variable(&self) -> Option<&str> {
         self.unset_variable.get().map(String::as_str)
     }
 
-    /// Ends everything that finished steps of this run left running: `SIGTERM`, the grace period, `SIGKILL`. Returns
-    /// when all of it is gone; at once if there is nothing.
+    /// Ends everything that finished steps of this run left running: `SIGTERM`, the grace period, `SIGKILL`. Returns when all
+    /// of it is gone, or at once if there is nothing.
     ///
-    /// It is for the end of a run. A step that is running is spared, but not what it has sent out of its group; a step
-    /// that is to start waits until the sweep is over.
+    /// Called at the end of a run. A running step is exempt, but not the processes that left its group. A step that wants to
+    /// start waits until the leftovers are gone.
     pub fn kill_leftovers(&self) {
         self.workers.end();
         if self.is_guest {
@@ -217,7 +218,7 @@ impl ProcessHost {
         os::kill_leftovers(left, live, vec![mark_of_run(&self.run_id)], self.exclusive, self.grace);
     }
 
-    /// Starts a process, or says why it did not start; and under what it runs.
+    /// Starts a process, warm or cold, with the conditions that it runs under; else the reason why it did not start.
     fn launch(
         &self,
         call: &ProcessCall,
@@ -241,7 +242,7 @@ impl ProcessHost {
         Ok(launched.map(|launched| (launched, Conditions { worker, sandbox })))
     }
 
-    /// What to start, where, and in which sandbox.
+    /// Resolves the program, the directory and the sandbox of a call.
     fn place(&self, call: &ProcessCall) -> Result<Place, Unstarted> {
         let dir = self.app_dir.join(&call.dir);
         let path = self.environment.path(call);
@@ -253,7 +254,7 @@ impl ProcessHost {
             Some(asked) => {
                 let home = self.environment.home();
                 let app = self.app_root()?;
-                // Variables of an isolated step open no directory to it.
+                // An isolated step's own variables must not open directories to it.
                 let path = if self.sandboxes.are_isolated() { self.environment.own_path() } else { path };
                 let inmate = Inmate { launch: &launch, app: &app, dir: &call.dir, path, home };
                 Some(self.sandboxes.enclose(asked, &inmate)?)
@@ -283,7 +284,8 @@ impl ProcessHost {
         all.map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
-    /// Forks the process from a warm interpreter: `None` if none was asked for, an error if a new process has to do.
+    /// Forks the process from a warm interpreter. `None` if no worker was requested; `Some(Err(why))` if a new process must
+    /// run the call.
     fn fork(
         &self,
         place: &Place,
@@ -314,14 +316,14 @@ impl ProcessHost {
         self.workers.fork(&ask, cancel, alarm).map(Some)
     }
 
-    /// Starts a new process.
+    /// Starts a new process for the call.
     fn start(&self, place: &Place, call: &ProcessCall) -> Result<os::Launched, Unstarted> {
         let explain = |launch: &Launch, error: &io::Error| {
             let why = program::explain(launch, &place.dir, error);
             if os::is_shortage(error) { Unstarted::Short(why) } else { Unstarted::Refused(why) }
         };
         match self.spawn(&place.launch, place, call)? {
-            // A script with the execute bit but without a `#!` line goes by its extension.
+            // A script with the execute bit but without a `#!` line is started by its extension.
             Err(error) if os::is_no_program(&error) && matches!(call.command, Command::Script(_)) => {
                 let launch = program::interpreted(&place.launch.name, &place.dir, self.environment.path(call))?;
                 self.spawn(&launch, place, call)?.map_err(|error| explain(&launch, &error))
@@ -347,7 +349,7 @@ impl ProcessHost {
 
 impl Drop for ProcessHost {
     fn drop(&mut self) {
-        // Nothing is attended any more: what still counts as running was left by a panic in `on_stderr`.
+        // No thread attends a process now, so an entry in `live` was left by a panic in `on_stderr`.
         let started = self.started.get_mut().unwrap_or_else(PoisonError::into_inner);
         let live = std::mem::take(&mut started.live);
         started.left.extend(live);
@@ -355,9 +357,9 @@ impl Drop for ProcessHost {
     }
 }
 
-/// Ends the processes that earlier holders of the run `run_id` left behind, found by their environment, before the run is
-/// resumed. The caller has the run and has started nothing of it yet. Does nothing where the operating system does not show the
-/// environment of processes.
+/// Ends the processes that earlier holders of the run `run_id` left behind, before the run is resumed. They are found by their
+/// environment. The caller owns the run and has not started anything of it yet. Does nothing where the operating system does
+/// not show the environment of processes.
 pub fn reap_survivors_of(run_id: &str) {
     os::reap_survivors(vec![mark_of_run(run_id)], DEFAULT_GRACE);
 }
@@ -372,8 +374,8 @@ fn not_started(why: String) -> ProcessEnd {
     ProcessEnd { exit: Exit::NotStarted(why), stdout, stderr: Stderr::default(), conditions: Conditions::default() }
 }
 
-/// A process that was ended because it printed too much. It has run, and must not look like what never began, which a resume
-/// does again; `found` is not empty, so that no hook takes it for one that says nothing.
+/// The end of a process that was stopped because it printed too much. The process has run, so it must not look like one that
+/// never began, which a resume runs again. `found` is not empty, so that no hook takes the output for an empty one.
 fn too_long(stderr: Stderr, conditions: Conditions) -> ProcessEnd {
     let most = MAX_DOCUMENT >> 20;
     let problem = format!("stdout has more than {most} MiB, and the process was ended");

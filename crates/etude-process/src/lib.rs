@@ -5,18 +5,18 @@
 //! - [`ProcessHost`] runs the processes of a run to their end: no deadlock, no lost byte, no orphan.
 //!   [`ProcessHost::builder`] requires the variables that they inherit, the redactor of their stderr and the policy for
 //!   sandboxes.
-//! - [`standalone`] and [`detached`] prepare a program whose pipes belong to the caller, or that outlives the run: a server
-//!   of tools, a program that is a model, pip.
+//! - [`standalone`] and [`detached`] prepare a program whose pipes belong to the caller, or that outlives the run: a tool
+//!   server, a model program, pip.
 //!
-//! Everything in the host is synchronous: one thread attends one process, with a single `poll` over its three pipes, its
-//! end, and the cancellation. A process is started without a fork of our memory (`posix_spawn`), so nothing here runs code
+//! The host is synchronous: one thread attends one process, with a single `poll` over its three pipes, its end, and the
+//! cancellation. A process is started without a fork of this process's memory (`posix_spawn`), so nothing here runs code
 //! between fork and exec.
 //!
-//! Two assumptions about the process we are in. `SIGPIPE` is ignored, as the Rust runtime sets it up: a step that does
-//! not read its stdin must not end us. `SIGCHLD` is not ignored, else exit statuses are lost. Children get the default
-//! action for `SIGPIPE` and an empty signal mask from the standard library, whatever ours are.
+//! The host assumes two things about this process. `SIGPIPE` is ignored, as the Rust runtime sets it up: a step that does not
+//! read its stdin must not end etude. `SIGCHLD` is not ignored, else exit statuses are lost. Children always get the default
+//! action for `SIGPIPE` and an empty signal mask from the standard library.
 //!
-//! The host is for Unix. A port to another system is a file with the items of `unix.rs`.
+//! The host is for Unix. A port to another system adds one file with the items of `unix.rs`.
 
 mod environment;
 mod standalone;

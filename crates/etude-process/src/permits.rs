@@ -1,11 +1,11 @@
-//! How many processes are under way at once, bounded by file descriptors: a step that waits a moment for one is better
-//! than a run that fails for want of it.
+//! A limit on concurrent processes, derived from file descriptors: waiting a moment for one is better than a run that fails
+//! for want of it.
 //!
-//! Each process takes some descriptors, and the rest of a run takes some as well: its journal, its models, the files that
-//! long values lie in. So there are only as many processes at once as leave enough for the rest. When that is too few for
-//! what a plan asks for, this process allows itself more descriptors, up to its limit; its children get what it was given.
+//! Each process takes some descriptors, and so does the rest of a run: its journal, its models, the files of long values. The
+//! number of concurrent processes leaves enough for the rest. If that number is too low for a plan, this process raises its
+//! own descriptor limit, up to its hard limit. Its children get the original limit.
 //!
-//! Descriptors belong to the whole process, and so does this.
+//! Descriptors belong to the whole process, and so do the permits.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,31 +15,33 @@ use tokio::sync::Notify;
 use super::cancel::{Cancel, Cancelled};
 use super::os;
 
-/// Most descriptors of a process: its end, an alarm, three pipes, and files for its input and its outputs. While it starts, the
-/// child's ends of the pipes and the pipe for an error of `exec` take the place of the files and a few more.
+/// Maximum number of descriptors of one process: its end, an alarm, three pipes, and files for its input and its outputs.
+/// While it starts, the child's ends of the pipes and the pipe for an error of `exec` take the place of the files and a few
+/// more.
 const EACH: u64 = 12;
 
-/// Number left to everything else.
+/// Number of descriptors left to everything else.
 const REST: u64 = 64;
 
-/// More descriptors than this are of no use: there are never as many threads that attend processes.
+/// Upper bound of the descriptor limit. More are of no use: there are never as many threads that attend processes.
 const MAX_COUNT: u64 = 8192;
 
-/// How often somebody who waits looks whether that is still asked for.
+/// Pause between two checks of a waiting caller for its cancellation.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Number of looks in a row without a change after which a wait is idle: what is under way may wait for the very process that waits
-/// for its turn (a layer around a step). Then one more begins if that leaves enough to everything else.
+/// Number of checks in a row without a change after which a wait is idle. The running processes may wait for the very process
+/// that waits for its permit (a middleware around a step). Then one more process begins, if that leaves enough to everything
+/// else.
 const LOOKS: u32 = 20;
 
-/// Upper bound of idle waits for a permit.
+/// Maximum number of idle waits for a permit.
 const MAX_IDLE_WAITS: u32 = 60;
 
-/// Upper bound of waits for another process to end.
+/// Maximum number of waits for another process to end.
 const MAX_WAITS: u32 = 600;
 
-/// How often a start is tried again, a [`LOOK`] apart, while nothing of ours is under way that could end: another program may
-/// be what takes the rest.
+/// Maximum number of start attempts, a [`LOOK`] apart, while no process of etude is under way that could end. Another program
+/// may hold the resource.
 const MAX_LONE_ATTEMPTS: u32 = 40;
 
 static PERMITS: Permits = Permits {
@@ -51,21 +53,22 @@ static PERMITS: Permits = Permits {
 struct Permits {
     now: Mutex<Now>,
     changed: Condvar,
-    /// The same for tasks, which must not block.
+    /// Notifies tasks, which must not block on `changed`.
     freed: Notify,
 }
 
 struct Now {
     under_way: u64,
-    /// How many of them are around others, such as layers: they wait for what is within them, and take half of the room at most.
+    /// Number of processes around others, such as middleware. They wait for processes inside them, and take at most half of
+    /// the room.
     guests: u64,
-    /// How many have ended so far, or begun without room.
+    /// Number of processes that have ended so far, or that began without room.
     ended: u64,
-    /// How many there may be at once; found out with the first.
+    /// Maximum number of concurrent processes. Computed for the first one.
     room: Option<u64>,
 }
 
-/// The right of a process, or of a call of a model, to be under way, which ends with this.
+/// The right of a process, or of a model call, to be under way. Dropping it releases the right.
 #[derive(Debug)]
 pub struct Permit {
     has_run: bool,
@@ -73,10 +76,10 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Waits until there is room for one more process; `is_guest` if it may wait for another one itself.
+    /// Waits until there is room for one more process. `is_guest` is true if that process may itself wait for another one.
     ///
     /// # Errors
-    /// It was given up.
+    /// The wait was cancelled.
     pub(super) fn take(cancel: &Cancel, is_guest: bool) -> Result<Self, Cancelled> {
         let mut now = PERMITS.now();
         let mut idle_waits = 0;
@@ -85,7 +88,7 @@ impl Permit {
             now = PERMITS.wait(now, cancel, |now| now.has_room(is_guest))?;
             idle_waits += 1;
             if !now.has_room(is_guest) && (idle_waits == MAX_IDLE_WAITS || os::are_free(REST)) {
-                // One at a time: the others see a change, and look again whether there is enough.
+                // One process at a time: the other waiters see a change and check the room again.
                 now.ended += 1;
                 break;
             }
@@ -93,11 +96,11 @@ impl Permit {
         Ok(now.begin(is_guest))
     }
 
-    /// Waits for room without a thread: for what takes descriptors as a process does, such as a call of a model, which is a
-    /// connection or a program. Nothing else begins inside it.
+    /// Waits for room without blocking a thread. For work that takes descriptors as a process does, such as a model call,
+    /// which is a connection or a program. No other process begins inside such work.
     pub async fn ready() -> Self {
         loop {
-            // Before the look, so that no end is missed.
+            // Subscribed before the check, so that no end is missed.
             let freed = PERMITS.freed.notified();
             {
                 let mut now = PERMITS.now();
@@ -113,18 +116,18 @@ impl Permit {
         }
     }
 
-    /// Gives the turn back, because the process could not be started, and waits until another one has ended. Adds to `vain` if
-    /// nothing is under way that could.
+    /// Returns the permit because the process could not be started, and waits until another process has ended. Adds to
+    /// `idle_waits` if no process is under way.
     ///
     /// # Errors
-    /// It was given up.
+    /// The wait was cancelled.
     pub(super) fn yield_permit(mut self, cancel: &Cancel, idle_waits: &mut u32) -> Result<Patience, Cancelled> {
         self.has_run = false;
         drop(self);
         let mut now = PERMITS.now();
         if now.under_way == 0 {
             *idle_waits += 1;
-            // Nothing notifies: this is a pause, which a cancellation ends soon enough.
+            // No notification comes: this is a pause, after which the cancellation is checked.
             drop(PERMITS.changed.wait_timeout(now, LOOK).unwrap_or_else(PoisonError::into_inner));
             if cancel.is_cancelled() {
                 return Err(Cancelled::default());
@@ -142,7 +145,7 @@ impl Permit {
     }
 }
 
-/// Whether it makes sense to try once more.
+/// Result of a wait: whether another attempt can succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Patience {
     Left,
@@ -165,7 +168,7 @@ impl Permits {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `is_enough`, or in vain.
+    /// Waits until `is_enough` or until the wait is idle.
     fn wait<'t>(
         &'t self,
         mut now: MutexGuard<'t, Now>,
@@ -201,13 +204,13 @@ impl Now {
         Permit { has_run: true, is_guest }
     }
 
-    /// Allows this process more descriptors, if it may have them.
+    /// Raises the descriptor limit of this process, if the system allows it.
     fn make_room(&mut self) {
         self.room = os::allow_descriptors(MAX_COUNT).map(room).or(self.room);
     }
 }
 
-/// Number of processes that the descriptors suffice for.
+/// Number of processes that `descriptors` suffice for, at least 1.
 fn room(descriptors: u64) -> u64 {
     (descriptors.saturating_sub(REST) / EACH).max(1)
 }
@@ -221,7 +224,7 @@ mod tests {
         assert_eq!([0, 30, 88, 256, 1024].map(room), [1, 1, 2, 16, 80]);
     }
 
-    /// Layers wait for what is within them: if they took all the room, nothing would ever end.
+    /// Middleware waits for the process inside it. If middleware took all the room, nothing would ever end.
     #[test]
     fn what_waits_for_others_takes_half_of_the_room_at_most() {
         let now = |under_way, guests, room| Now { under_way, guests, ended: 0, room: Some(room) };

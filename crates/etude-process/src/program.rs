@@ -1,4 +1,4 @@
-//! Which program a command means, and why it could not be started.
+//! Resolves the program of a command, and explains why it could not be started.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -10,10 +10,10 @@ use etude_files::regular;
 
 use super::os;
 
-/// Where programs are looked up without `PATH`.
+/// Search path for programs without `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// How the extension of a script chooses its interpreter.
+/// Interpreters of scripts by extension.
 const INTERPRETERS: [(&str, &[&str]); 7] = [
     ("py", &["python3"]),
     ("sh", &["sh"]),
@@ -27,15 +27,14 @@ const INTERPRETERS: [(&str, &[&str]); 7] = [
 /// A program with its arguments, ready to be started.
 #[derive(Debug)]
 pub(super) struct Launch {
-    /// The program file.
+    /// The file to execute.
     pub(super) program: PathBuf,
-    /// What the program is called, in messages and in its own first argument.
+    /// Name of the program, in messages and as its own `argv[0]`.
     pub(super) name: String,
-    /// Its arguments.
     pub(super) args: Vec<String>,
 }
 
-/// Finds the program of `command` for a process in `dir` whose `PATH` is `path`; else a sentence that says what to do.
+/// Finds the program of `command` for a process in `dir` whose `PATH` is `path`. The error is a sentence with a remedy.
 pub(super) fn resolve(command: &Command, dir: &Path, path: Option<&OsStr>) -> Result<Launch, String> {
     match command {
         Command::Direct(words) => {
@@ -66,7 +65,7 @@ pub(super) fn resolve(command: &Command, dir: &Path, path: Option<&OsStr>) -> Re
     }
 }
 
-/// The interpreter for a script by its extension.
+/// Launches a script with the interpreter of its extension.
 pub(super) fn interpreted(script: &str, dir: &Path, path: Option<&OsStr>) -> Result<Launch, String> {
     let extension = Path::new(script).extension().and_then(OsStr::to_str).unwrap_or_default();
     let Some((_, words)) = INTERPRETERS.into_iter().find(|(known, _)| *known == extension) else {
@@ -79,13 +78,13 @@ pub(super) fn interpreted(script: &str, dir: &Path, path: Option<&OsStr>) -> Res
     };
     let (name, flags) = (words[0], &words[1..]);
     let program = find(name, dir, path).map_err(|why| format!("{why}; it is needed for the script `{script}`"))?;
-    // A name that starts with a dash would be an option.
+    // A name that starts with a dash would be read as an option.
     let file = if script.starts_with('-') { format!("./{script}") } else { script.to_owned() };
     let args = flags.iter().map(|flag| (*flag).to_owned()).chain([file]).collect();
     Ok(Launch { program, name: name.to_owned(), args })
 }
 
-/// A name with a slash is a path from `dir`, any other is looked up on `path`.
+/// Finds a program: a name with a slash is a path from `dir`, any other is searched on `path`.
 pub(super) fn find(name: &str, dir: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
     if name.contains('/') {
         return Ok(dir.join(name));
@@ -96,7 +95,7 @@ pub(super) fn find(name: &str, dir: &Path, path: Option<&OsStr>) -> Result<PathB
         let file = dir.join(place).join(name);
         match os::access(&file) {
             Ok(()) if !file.is_dir() => return Ok(file),
-            // Nearly every place of a `PATH`: nothing else needs to be asked about it.
+            // The result for nearly every directory of a `PATH`: nothing else needs to be checked there.
             Err(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
             Err(_) if blocked.is_none() && file.is_file() => blocked = Some(file),
             _ => {}
@@ -113,7 +112,7 @@ pub(super) fn find(name: &str, dir: &Path, path: Option<&OsStr>) -> Result<PathB
     Err(format!("program `{name}` was not found on PATH{hint}"))
 }
 
-/// Why a launch in `dir` failed, as a sentence that says what to do.
+/// Reason why a launch in `dir` failed, as a sentence with a remedy.
 pub(super) fn explain(launch: &Launch, dir: &Path, error: &io::Error) -> String {
     let name = &launch.name;
     if !dir.is_dir() {
@@ -149,7 +148,7 @@ fn no_program(launch: &Launch) -> String {
     format!("`{name}` is neither a program of this machine nor a script with a `#!` line{hint}")
 }
 
-/// Refuses a script for which `env` would look for a program whose name ends in a carriage return. Other interpreters may ignore one.
+/// Refuses a script whose `env` line names a program that ends in a carriage return. Other interpreters may ignore one.
 fn has_usable_line(file: &Path, name: &str) -> Result<(), String> {
     let line = first_line(file).unwrap_or_default();
     let words = line.strip_prefix("#!").and_then(|asked| asked.trim_start().split_once([' ', '\t']));
@@ -164,8 +163,9 @@ fn carriage_return(name: &str) -> String {
     format!("the `#!` line of `{name}` ends in a carriage return; save the file with Unix line ends")
 }
 
-/// What to start for `launch` where the system is not asked first: who becomes a program from inside a sandbox would have the
-/// shell read whatever is none. A script without a `#!` line goes by its extension, as the system would have it.
+/// Resolves `launch` further for a sandbox, which becomes its program by `exec`. On a file that is neither a program nor a
+/// script, that `exec` would have a shell read it. A script without a `#!` line is started by its extension, as the
+/// system would do.
 pub(super) fn in_place(launch: Launch, command: &Command, dir: &Path, path: Option<&OsStr>) -> Result<Launch, String> {
     match command {
         _ if !os::is_executable(&launch.program) || !is_plain_text(&launch.program) => Ok(launch),
@@ -174,10 +174,10 @@ pub(super) fn in_place(launch: Launch, command: &Command, dir: &Path, path: Opti
     }
 }
 
-/// How much of a file tells text from a program, in bytes.
+/// Length of the start of a file that distinguishes text from a program, in bytes.
 const LOOK: u64 = 256;
 
-/// True if the file is a text that names no interpreter; false if it cannot be read, which is for the system to judge.
+/// True if the file is text that names no interpreter. False if it cannot be read, which the system then judges.
 fn is_plain_text(file: &Path) -> bool {
     let mut head = Vec::new();
     regular::open(file).and_then(|file| file.take(LOOK).read_to_end(&mut head)).is_ok()
@@ -185,7 +185,7 @@ fn is_plain_text(file: &Path) -> bool {
         && !head.contains(&0)
 }
 
-/// The command that names the interpreter of a file whose extension has one.
+/// The command line with the interpreter for the extension of `name`; `None` for other extensions.
 fn interpreter_for(name: &str) -> Option<String> {
     let extension = Path::new(name).extension().and_then(OsStr::to_str).unwrap_or_default();
     let interpreter = match extension {
@@ -204,10 +204,10 @@ fn first_line(file: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned())
 }
 
-/// How much of a first line is looked at, in bytes.
+/// Length of a first line that is read, in bytes.
 const LINE: usize = 512;
 
-/// The file exists but the operating system found something missing: what its first line asks for.
+/// Explains why an existing file cannot be started: the interpreter of its first line, its loader or a library is missing.
 fn missing_interpreter(launch: &Launch) -> String {
     let name = &launch.name;
     let line = first_line(&launch.program).unwrap_or_default();

@@ -1,33 +1,33 @@
-//! What processes print on stderr is shown, kept and reported without secrets.
+//! Redaction of the stderr of processes, before it is shown, kept or reported.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Takes something out of a stream of bytes.
+/// Redacts a stream of bytes.
 pub trait StreamRedactor: Send + Sync + fmt::Debug {
-    /// The next piece of a stream as it may be seen. The end of it that may be the beginning of what is taken out stays in
-    /// `held`, which begins empty, until the next piece tells; nothing is held when the stream is over.
+    /// The next redacted piece of a stream. A suffix that may be the beginning of a secret stays in `held` until the next
+    /// piece decides. `held` must be empty at first, and nothing stays in it when the stream is over.
     fn draw<'p>(&self, held: &mut Vec<u8>, piece: &'p [u8], is_over: bool) -> Cow<'p, [u8]>;
 }
 
-/// What happens to the stderr of processes before it is shown, kept or quoted.
+/// Treatment of the stderr of processes before it is shown, kept or quoted.
 #[derive(Debug, Clone)]
 pub enum Redaction {
-    /// It passes this redactor.
+    /// Stderr passes this redactor.
     Redactor(Arc<dyn StreamRedactor>),
-    /// It stays as it is: this process knows no secret that its children could print.
+    /// Stderr stays unchanged: this process knows no secret that its children could print.
     NoSecrets,
 }
 
 impl From<Option<Arc<dyn StreamRedactor>>> for Redaction {
-    /// A redactor of secrets, which does not exist if there are none.
+    /// `None` means that there are no secrets to redact.
     fn from(redactor: Option<Arc<dyn StreamRedactor>>) -> Self {
         redactor.map_or(Self::NoSecrets, Self::Redactor)
     }
 }
 
-/// One stream behind a redactor, if there is one.
+/// A stream with its optional redactor.
 pub(crate) struct RedactedStream<'v> {
     redactor: Option<&'v dyn StreamRedactor>,
     held: Vec<u8>,
@@ -42,7 +42,7 @@ impl<'v> RedactedStream<'v> {
         Self { redactor, held: Vec::new() }
     }
 
-    /// What may be seen of the stream with its next piece.
+    /// Redacts the next piece of the stream.
     pub(crate) fn piece<'p>(&mut self, piece: &'p [u8]) -> Cow<'p, [u8]> {
         match self.redactor {
             Some(redactor) => redactor.draw(&mut self.held, piece, false),
@@ -50,7 +50,7 @@ impl<'v> RedactedStream<'v> {
         }
     }
 
-    /// What may be seen of what was held back, now that nothing more comes.
+    /// The redacted rest of the stream, which was held until its end.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         self.redactor.map(|redactor| redactor.draw(&mut self.held, &[], true).into_owned()).unwrap_or_default()
     }

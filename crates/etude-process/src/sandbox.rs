@@ -1,11 +1,11 @@
-//! What a sandboxed process may reach, and how it is kept there (X-2 `sandbox`).
+//! Sandboxes: the rights of a sandboxed process, and their enforcement (X-2 `sandbox`).
 //!
-//! The program that we are is started in place of the step's. It takes every right from itself that the step is not to
-//! have ([`enter`]), and then becomes the step's program: rules cannot be set between a fork and an exec without code
-//! that runs in a copy of a process with threads. What cannot be enforced does not start.
+//! Etude starts its own program in place of the step's. That program gives up every right that the step must not have
+//! ([`enter`]), and then becomes the step's program. Rules cannot be set between a fork and an exec without code that runs in
+//! a copy of a process with threads. A sandbox that cannot be enforced does not start.
 //!
-//! What a sandbox lets reach is opened once, when its paths are judged. The descriptors go to that program over a socket, and
-//! its rules and its working directory are made of them: a link that is put in the way meanwhile changes nothing.
+//! Every reachable path is opened once, when it is checked. The descriptors go to that program over a socket, and its rules
+//! and its working directory are made of them. A link that is put in the way later changes nothing.
 
 mod reach;
 mod wire;
@@ -34,50 +34,50 @@ pub(super) use os::send;
 /// The first argument of the program that is started in place of a sandboxed one.
 pub const WORD: &str = "__sandbox";
 
-/// The exit status of a sandbox that could not be made, and how its message begins.
+/// Exit status of a sandbox that could not be set up, and the prefix of its message.
 const REFUSED: u8 = 125;
 const MARK: &str = "etude sandbox: ";
 
-/// Before names of variables that the loader of our own program would follow.
+/// Prefix that hides the names of variables that the loader of etude's own program would follow.
 const HIDDEN: &str = "ETUDE_HIDDEN_";
 
-/// What a host needs to run processes in sandboxes.
+/// Program, directory and isolation of the sandboxes of a host.
 #[derive(Debug, Clone)]
 pub struct SandboxSettings {
     /// The program that calls [`enter`] with the arguments that follow [`WORD`].
     pub program: PathBuf,
-    /// Where a directory for the run's sandboxed processes is made.
+    /// Parent directory for the directory of the run's sandboxed processes.
     pub scratch: PathBuf,
-    /// The run sees nothing of others on this machine (K-55): no `/proc`, no programs where only the step looks for them, and no
-    /// interpreter that needs either.
+    /// True if the run sees nothing of others on this machine (K-55). Its steps have no `/proc`, no programs from directories
+    /// that only the step names, and no interpreter that needs either.
     pub is_isolated: bool,
 }
 
-/// What happens to calls that ask for a sandbox.
+/// Treatment of calls that ask for a sandbox.
 #[derive(Debug, Clone)]
 pub enum SandboxPolicy {
-    /// They run in it, or not at all.
+    /// Calls run in their sandbox, or not at all.
     Enforced(SandboxSettings),
-    /// They are refused: this host runs no calls of steps.
+    /// Calls are refused: this host runs no calls of steps.
     Refused,
 }
 
 impl From<Option<SandboxSettings>> for SandboxPolicy {
-    /// Without settings calls are refused.
+    /// `None` refuses calls that ask for a sandbox.
     fn from(settings: Option<SandboxSettings>) -> Self {
         settings.map_or(Self::Refused, Self::Enforced)
     }
 }
 
-/// What this machine can enforce.
+/// Sandbox features that this machine can enforce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Support {
-    /// The version of Landlock's interface.
+    /// ABI version of Landlock.
     landlock: u32,
 }
 
 impl Support {
-    /// Whether a process can be kept from sending signals to others of the same user.
+    /// True if a sandboxed process can be kept from sending signals to other processes of the same user.
     pub const fn keeps_signals(self) -> bool {
         self.landlock >= os::SIGNALS
     }
@@ -89,10 +89,10 @@ impl fmt::Display for Support {
     }
 }
 
-/// What this machine can enforce.
+/// Probes the sandbox features of this machine.
 ///
 /// # Errors
-/// It cannot keep a process in a sandbox at all; why, and what it would need.
+/// The machine cannot enforce a sandbox. The error gives the cause and the requirement.
 pub fn support() -> Result<Support, String> {
     os::landlock().and_then(|landlock| match landlock {
         0 => Err("this kernel has no Landlock: Linux 6.2 or newer is needed, with `landlock` among its security modules"
@@ -104,8 +104,8 @@ pub fn support() -> Result<Support, String> {
     })
 }
 
-/// Takes the rights from this process that the sandbox takes, and becomes its program. `words` are the arguments after
-/// [`WORD`], `stdin` brings what they are about. Returns only if that failed; the caller prints what it returns and ends with the status beside it.
+/// Gives up the rights that the sandbox removes, and becomes its program. `words` are the arguments after [`WORD`]; the
+/// descriptors come over `stdin`. Returns only on failure: the message for the caller to print, and its exit status.
 pub fn enter(words: Vec<OsString>, stdin: io::Stdin) -> (String, u8) {
     let Err(why) = try_enter(words, stdin);
     (format!("{MARK}{why}"), REFUSED)
@@ -123,7 +123,7 @@ fn try_enter(words: Vec<OsString>, socket: io::Stdin) -> Result<std::convert::In
     Err(os::replace(&program, &name, words, shown, given.stdin))
 }
 
-/// The variables that were hidden from our own loader, under their own names.
+/// The variables that were hidden from etude's own loader: hidden name, original name, value.
 fn hidden_variables() -> Vec<(OsString, OsString, OsString)> {
     super::environment::inherited()
         .filter_map(|(name, value)| {
@@ -133,7 +133,7 @@ fn hidden_variables() -> Vec<(OsString, OsString, OsString)> {
         .collect()
 }
 
-/// Hides a variable that the loader of our own program would follow before there are any rules.
+/// Hides a variable that the loader of etude's own program would follow before any rules apply.
 fn hidden(name: OsString) -> OsString {
     let is_followed = |prefix: &&str| name.as_encoded_bytes().starts_with(prefix.as_bytes());
     if !["LD_", "DYLD_", "GLIBC_", "MALLOC_", "MIMALLOC_"].iter().any(is_followed) {
@@ -144,13 +144,13 @@ fn hidden(name: OsString) -> OsString {
     hidden
 }
 
-/// Where the program of a sandbox has its stdin from: it is among the descriptors, or is their socket itself.
+/// Source of the program's stdin: one of the passed descriptors, or the socket itself.
 const PASSED: &str = "passed";
 const SOCKET: &str = "socket";
 
-/// What a sandbox was given besides words.
+/// Descriptors that a sandbox receives besides its arguments.
 struct Given {
-    /// The program's stdin, if it is not the socket.
+    /// The program's stdin, unless it is the socket.
     stdin: Option<Handle>,
     /// The working directory.
     dir: Handle,
@@ -158,15 +158,15 @@ struct Given {
     write: Vec<Handle>,
 }
 
-/// The sandboxes of a run.
+/// The sandboxes of a run, with their common directory.
 #[derive(Debug)]
 pub(super) struct Sandboxes {
     policy: SandboxPolicy,
-    /// The run's own directory, made when the first process needs it.
+    /// The run's scratch directory, created for the first sandboxed process.
     scratch: Mutex<Option<Scratch>>,
 }
 
-/// A directory of a run, opened when it was made.
+/// The scratch directory of a run, opened when it was created.
 #[derive(Debug)]
 struct Scratch {
     path: PathBuf,
@@ -179,23 +179,23 @@ pub(super) struct Enclosure {
     program: PathBuf,
     /// The rules as text.
     rules: String,
-    /// The same for processes that may share one interpreter.
+    /// Key that is equal for processes that may share one interpreter.
     pub(super) key: String,
-    /// What it is given: the working directory, what it may read, what it may write.
+    /// Descriptors to pass: the working directory, readable paths, writable paths.
     pub(super) given: Arc<Vec<Handle>>,
-    /// Variables that a sandboxed process has instead of the inherited ones.
+    /// Variables of a sandboxed process that replace inherited ones.
     pub(super) variables: Vec<(&'static str, OsString)>,
-    /// What is enforced, in words.
+    /// Description of the enforced rules, for the record.
     pub(super) enforced: String,
 }
 
-/// For whom a sandbox is made.
+/// Process that a sandbox is made for.
 pub(super) struct Inmate<'a> {
     pub(super) launch: &'a Launch,
     pub(super) app: &'a Root,
     /// The working directory, relative to the app's.
     pub(super) dir: &'a str,
-    /// The directories of programs that become readable.
+    /// The search path, whose directories become readable.
     pub(super) path: Option<&'a std::ffi::OsStr>,
     pub(super) home: Option<&'a Path>,
 }
@@ -205,12 +205,12 @@ impl Sandboxes {
         Self { policy, scratch: Mutex::default() }
     }
 
-    /// Whether sandboxed processes see nothing of other runs (K-55).
+    /// True if sandboxed processes see nothing of other runs (K-55).
     pub(super) fn are_isolated(&self) -> bool {
         matches!(&self.policy, SandboxPolicy::Enforced(settings) if settings.is_isolated)
     }
 
-    /// The sandbox that `asked` describes; else why there can be none.
+    /// Builds the sandbox that `asked` describes, or returns the reason why it is not available.
     pub(super) fn enclose(&self, asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Enclosure, Unstarted> {
         self.made(asked, inmate).map_err(|why| match why {
             Unstarted::Refused(why) => Unstarted::Refused(format!("its sandbox cannot be enforced: {why}")),
@@ -228,7 +228,7 @@ impl Sandboxes {
         let declared = reach::declared(asked, inmate)?;
         let enforced = describe(support, asked) + if settings.is_isolated { "; isolated" } else { "" };
         let mut variables = vec![("TMPDIR", scratch.clone().into_os_string())];
-        // What may not be read is no home: programs that find their settings forbidden give up.
+        // An unreadable home is replaced: programs that may not read their settings give up.
         let is_declared =
             |home: &PathBuf| declared.read.iter().chain(&declared.write).any(|place| home.starts_with(&place.real));
         if !inmate.home.is_some_and(|home| reach::names(home).iter().any(is_declared)) {
@@ -268,15 +268,15 @@ impl Drop for Sandboxes {
     fn drop(&mut self) {
         let scratch = self.scratch.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(made) = scratch.take() {
-            // What cannot be removed is left to anyone who cleans the directory of temporary files.
+            // A directory that cannot be removed is left to the cleaner of temporary files.
             let _ = std::fs::remove_dir_all(made.path);
         }
     }
 }
 
 impl Enclosure {
-    /// What is started in place of `launch`. Its stdin is the socket that it gets its descriptors from; with `is_passed` the
-    /// first of them is the stdin of `launch`.
+    /// Builds the launch that starts the sandbox in place of `launch`. Its stdin is the socket that brings its descriptors.
+    /// With `is_passed`, the first descriptor is the stdin of `launch`.
     pub(super) fn around(&self, launch: &Launch, is_passed: bool) -> Result<Launch, String> {
         let program =
             launch.program.to_str().ok_or("the program's path is not UTF-8, which a sandbox cannot express")?;
@@ -286,13 +286,14 @@ impl Enclosure {
         Ok(Launch { program: self.program.clone(), name: "etude".to_owned(), args })
     }
 
-    /// The variables as what is started in place gets them.
+    /// Hides variables from the loader of the program that is started in place.
     pub(super) fn hide(&self, variables: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
         variables.into_iter().map(|(name, value)| (hidden(name), value)).collect()
     }
 }
 
-/// A process that never got beyond the start of its sandbox was not started. Without a sandbox these are its own words.
+/// Turns a failure to set up the sandbox into a process that was not started. Without a sandbox, such a message is the
+/// process's own.
 pub(super) fn settle(mut end: ProcessEnd) -> ProcessEnd {
     if end.conditions.sandbox.is_some()
         && end.exit == Exit::Status(REFUSED.into())
@@ -303,7 +304,7 @@ pub(super) fn settle(mut end: ProcessEnd) -> ProcessEnd {
     end
 }
 
-/// What is enforced on a process for which `asked` is asked, in words that a record keeps; `None` if nothing can be.
+/// Description of the rules that are enforced for `asked`, as records keep it; `None` if this machine cannot enforce any.
 pub fn enforced(asked: &Sandbox) -> Option<String> {
     support().ok().map(|support| describe(support, asked))
 }

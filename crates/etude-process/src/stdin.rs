@@ -1,32 +1,32 @@
-//! What goes to a process's stdin, handed out piece by piece.
+//! Input of a process, written piece by piece.
 
 use std::io::IoSlice;
 
 use etude_core::effect::{Chunk, Stdin};
 
-/// How much of a stored value is in memory at a time, in bytes.
+/// Maximum length of a stored value's piece in memory, in bytes.
 const STORED_PIECE: usize = 256 * 1024;
 
-/// How many pieces of text are written with one call.
+/// Maximum number of text pieces in one write.
 const PIECES: usize = 64;
 
 /// Walks over the pieces of a [`Stdin`] without joining them.
 #[derive(Debug)]
 pub(super) struct Feed<'a> {
     chunks: &'a [Chunk],
-    /// How many bytes of the first chunk are done.
+    /// Number of bytes of the first chunk that are written.
     done: u64,
-    /// A piece of the stored value that is the first chunk, and how much of it is written.
+    /// A piece of the first chunk, if that is a stored value, and the number of its bytes that are written.
     piece: Vec<u8>,
     written: usize,
 }
 
-/// What to write next.
+/// Next step of a write loop.
 #[derive(Debug)]
 pub(super) enum Next<'f> {
-    /// These slices, one after the other.
+    /// Slices to write, in order.
     Slices(Vec<IoSlice<'f>>),
-    /// Nothing: all is written.
+    /// Everything is written.
     Done,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Feed<'a> {
         Self { chunks: &stdin.0, done: 0, piece: Vec::new(), written: 0 }
     }
 
-    /// What to write next. A stored value that cannot be read is an error.
+    /// The bytes to write next. A stored value that cannot be read is an error.
     pub(super) fn next(&mut self) -> Result<Next<'_>, String> {
         while let Some(first) = self.chunks.first() {
             if self.done < len(first) {
@@ -56,7 +56,7 @@ impl<'a> Feed<'a> {
         Ok(Next::Slices(texts.map(|(at, text)| IoSlice::new(&text[if at == 0 { skip } else { 0 }..])).collect()))
     }
 
-    /// Says that `count` of the bytes that [`Feed::next`] gave are written.
+    /// Marks `count` bytes of the slices from [`Feed::next`] as written.
     pub(super) fn advance(&mut self, count: usize) {
         let mut count = count as u64;
         if !self.piece.is_empty() {
@@ -80,7 +80,7 @@ impl<'a> Feed<'a> {
         }
     }
 
-    /// Reads the next piece of the stored value `chunk`, unless the last one is not written yet.
+    /// Reads the next piece of the stored value `chunk`, unless the previous piece is not fully written.
     fn load(&mut self, chunk: &Chunk) -> Result<(), String> {
         if !self.piece.is_empty() {
             return Ok(());
@@ -141,7 +141,7 @@ mod tests {
         Chunk::Json(Json::stored(Stored { blob: digest, offset: 2, len: claimed, digest, source }))
     }
 
-    /// Takes everything in steps of at most `stride` bytes.
+    /// Reads everything in steps of at most `stride` bytes.
     fn drain(stdin: &Stdin, stride: usize) -> String {
         let mut feed = Feed::new(stdin);
         let mut all = Vec::new();
@@ -154,7 +154,7 @@ mod tests {
         String::from_utf8(all).expect("text")
     }
 
-    /// partial writes at every possible place lose and repeat nothing.
+    /// partial writes at every possible position lose and repeat nothing.
     #[test]
     fn partial_writes_resume_where_they_ended() {
         let text = |text: &str| Chunk::Text(Arc::from(text));

@@ -1,4 +1,4 @@
-//! Reading stdout as text (X-2): a JSON string, escaped piece by piece, so that no copy of a long text is in memory.
+//! Reads stdout as text (X-2): a JSON string, escaped piece by piece, so that no copy of a long text is in memory.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -9,10 +9,10 @@ use super::capture::{Capture, Captured};
 use super::{diagnosis, document};
 use crate::blob::{BlobStore, Scratch};
 
-/// How much is read at once, in bytes.
+/// Number of bytes per read.
 const PIECE: usize = 64 * 1024;
 
-/// What a text means that lies in a scratch file of `len` bytes.
+/// The string value of the text in a scratch file of `len` bytes.
 pub(super) fn read_file(mut scratch: Scratch, len: u64, store: &dyn BlobStore) -> Stdout {
     let mut open = || {
         let file = scratch.file();
@@ -29,13 +29,14 @@ pub(super) fn read_file(mut scratch: Scratch, len: u64, store: &dyn BlobStore) -
     }
 }
 
-/// How many bytes of a text are its content: all but one line break at its end. `end` is the end of it, behind `before` bytes.
+/// Length of the content of a text in bytes, without one trailing line break. `end` is its last part, and `before` bytes
+/// precede it.
 pub(super) fn content(end: &[u8], before: u64) -> u64 {
     let kept = end.strip_suffix(b"\r\n").or_else(|| end.strip_suffix(b"\n")).unwrap_or(end);
     before + kept.len() as u64
 }
 
-/// The string that the first `len` bytes of `source` are.
+/// The string value of the first `len` bytes of `source`.
 pub(super) fn read(source: &mut dyn Read, len: u64, store: &dyn BlobStore) -> Stdout {
     match escape(&mut source.take(len), store) {
         Ok(Ok(escaped)) => keep(escaped.finish(), store),
@@ -58,7 +59,7 @@ fn keep(escaped: Captured, store: &dyn BlobStore) -> Stdout {
     }
 }
 
-/// The text of `source` as a JSON string; `Ok(Err)`: it is no UTF-8.
+/// Escapes the text of `source` as a JSON string. `Ok(Err)` if it is not UTF-8.
 fn escape<'s>(source: &mut dyn Read, store: &'s dyn BlobStore) -> io::Result<Result<Capture<'s>, Stdout>> {
     let mut escaped = Capture::new(store);
     escaped.push(b"\"");
@@ -68,7 +69,7 @@ fn escape<'s>(source: &mut dyn Read, store: &'s dyn BlobStore) -> io::Result<Res
         let is_over = (&mut *source).take(room).read_to_end(&mut piece)? == 0;
         let valid = match std::str::from_utf8(&piece) {
             Ok(text) => text,
-            // A character that the next piece completes.
+            // The next piece completes this character.
             Err(error) if error.error_len().is_none() && !is_over => {
                 std::str::from_utf8(&piece[..error.valid_up_to()]).unwrap_or_default()
             }

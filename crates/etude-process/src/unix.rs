@@ -1,4 +1,4 @@
-//! Processes on Unix: spawning, process groups, and their end.
+//! Processes on Unix: spawning, process groups, and termination.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -41,15 +41,14 @@ pub(super) use platform::{Alarm, adopt_orphans};
 pub(super) use terminal::stopped_by;
 pub(super) use worker::{Server, Trouble};
 
-/// What names a process and the group that it leads.
+/// Identifies a process and the group that it leads.
 pub(super) type Id = Pid;
 
-/// What names the process `child`.
 pub(super) fn id_of(child: &Child) -> Id {
     Pid::from_child(child)
 }
 
-/// How often a program that is still open for writing is tried again, and how long in between.
+/// Maximum number of start attempts for a program that is open for writing, and the pause between them.
 const MAX_BUSY_ATTEMPTS: u32 = 2_500;
 const BUSY_PAUSE: Duration = Duration::from_millis(2);
 
@@ -59,7 +58,7 @@ pub(super) struct Launched {
     id: Id,
     /// Becomes readable when the process has ended.
     end: OwnedFd,
-    /// Our ends of its pipes.
+    /// This process's ends of the pipes.
     stdin: Option<OwnedFd>,
     stdout: OwnedFd,
     stderr: OwnedFd,
@@ -71,16 +70,16 @@ impl Launched {
     }
 }
 
-/// Where a process is started.
+/// Working directory of a process to start.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum At<'a> {
-    /// In a directory.
+    /// A directory by its path.
     Path(&'a Path),
-    /// Where the first of the descriptors that its sandbox is given says.
+    /// The first of the descriptors that the sandbox receives.
     Given(&'a [OwnedFd]),
 }
 
-/// Starts `launch` at `at` with exactly the variables `env`; without `stdin` it reads from nowhere.
+/// Starts `launch` at `at` with exactly the variables `env`. Without `stdin`, the process reads from `/dev/null`.
 #[expect(clippy::disallowed_methods, reason = "how a host starts a process")]
 pub(super) fn spawn(launch: &Launch, at: At<'_>, env: Vec<(OsString, OsString)>, stdin: bool) -> io::Result<Launched> {
     let mut command = Command::new(&launch.program);
@@ -92,10 +91,11 @@ pub(super) fn spawn(launch: &Launch, at: At<'_>, env: Vec<(OsString, OsString)>,
         At::Path(dir) => _ = command.current_dir(dir).stdin(if stdin { Stdio::piped() } else { Stdio::null() }),
         At::Given(given) => fed = give(&mut command, given, stdin)?,
     }
-    // Held for the descriptor of its end: without one a child that has begun its work would have to be ended.
+    // Reserves a descriptor for the end of the process. If none were left, a child that has begun its work would have to be
+    // killed.
     let exempt = stdout.try_clone()?;
     let mut child = spawn_when_written(&mut command)?;
-    // With the command go our copies of the child's ends.
+    // Dropping the command closes this process's copies of the child's ends.
     drop((command, exempt));
     let id = id_of(&child);
     descriptors::give_back(id);
@@ -105,7 +105,7 @@ pub(super) fn spawn(launch: &Launch, at: At<'_>, env: Vec<(OsString, OsString)>,
             Ok(Launched { id, end, stdin, stdout: stdout.into(), stderr: stderr.into() })
         }
         Err(error) => {
-            // The error that counts is the first; a child that cannot be watched must not run unattended.
+            // The first error counts. A child that cannot be watched must not run unattended.
             let _ = child.kill();
             let _ = child.wait();
             Err(error)
@@ -113,7 +113,8 @@ pub(super) fn spawn(launch: &Launch, at: At<'_>, env: Vec<(OsString, OsString)>,
     }
 }
 
-/// Has `command` receive its stdin and what its sandbox is given over a socket; our end of its stdin, if it has one.
+/// Sets up a socket as the stdin of `command`, over which it receives its real stdin and the descriptors of its sandbox.
+/// Returns the write end of its stdin, if it has one.
 fn give(command: &mut Command, given: &[OwnedFd], stdin: bool) -> io::Result<Option<OwnedFd>> {
     let (theirs, ours) = if stdin {
         let (theirs, ours) = io::pipe()?;
@@ -123,14 +124,14 @@ fn give(command: &mut Command, given: &[OwnedFd], stdin: bool) -> io::Result<Opt
     };
     let (socket, end) = UnixStream::pair()?;
     let all: Vec<BorrowedFd<'_>> = std::iter::once(&theirs).chain(given).map(AsFd::as_fd).collect();
-    // They wait in the socket until it reads them.
+    // The descriptors wait in the socket until the command reads them.
     sandbox::send(&socket, &all)?;
     command.stdin(OwnedFd::from(end));
     Ok(ours)
 }
 
-/// A program that somebody holds open for writing cannot be started. Between the fork and the exec of another thread
-/// that somebody can be a copy of ourselves, which lasts for microseconds: it is worth waiting for.
+/// Starts a program, and waits while it is open for writing. Such a program cannot be started. A copy of this process between
+/// the fork and the exec of another thread may hold it open for some microseconds, so waiting helps.
 fn spawn_when_written(command: &mut Command) -> io::Result<Child> {
     for _ in 0..MAX_BUSY_ATTEMPTS {
         match command.spawn() {
@@ -146,31 +147,32 @@ pub(super) fn is_executable(path: &Path) -> bool {
     access(path).is_ok()
 }
 
-/// Why `path` may not be executed, if it may not.
+/// Checks the execute permission of `path`.
 pub(super) fn access(path: &Path) -> Result<(), io::ErrorKind> {
     rustix::fs::access(path, Access::EXEC_OK).map_err(|errno| errno.kind())
 }
 
-/// True if the machine, and not the program, is why it could not be started: there is too little of something, of which there
-/// may be enough when other processes have ended.
+/// True if a shortage of the machine, and not the program, caused the error. The resource may be available after other
+/// processes have ended.
 pub(super) fn is_shortage(error: &io::Error) -> bool {
     let short = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM, Errno::TOOMANYREFS].map(Errno::raw_os_error);
     error.raw_os_error().is_some_and(|errno| short.contains(&errno))
 }
 
-/// True if the error says that a file is neither a program nor a script that names its interpreter.
+/// True if the file is neither a program nor a script that names its interpreter.
 pub(super) fn is_no_program(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOEXEC.raw_os_error())
 }
 
-/// True if anything lives in the group `id`, whose leader is gone. Ends the zombies in it that are our children.
+/// True if anything is alive in the group `id`, whose leader is gone. Reaps the zombies in it that are children of this
+/// process.
 fn is_group_alive(id: Id) -> bool {
     let dead = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     while let Ok(Some(_)) = rustix::process::waitid(WaitId::Pgid(Some(id)), dead) {}
     rustix::process::test_kill_process_group(id).is_ok()
 }
 
-/// False if this process has no child at all, dead or alive.
+/// False if this process has no children at all, dead or alive.
 fn has_children() -> bool {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(rustix::process::waitid(WaitId::All, look), Err(Errno::CHILD))

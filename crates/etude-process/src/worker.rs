@@ -1,9 +1,9 @@
 //! Warm interpreters: a step costs a fork instead of the start of an interpreter (X-2 `worker`).
 //!
-//! A fork server is an interpreter that has started, imported what it was set to, and waits. A step is a copy of it, in
-//! a group of its own, with its own arguments, environment, directory and pipes: nothing of one step is seen by the
-//! next. Whatever interpreter, directory or environment a new process would begin with decides which server it comes
-//! from. Where no server can be had, a new process runs the step, and the outcome says why.
+//! A fork server is an interpreter that has started, has imported its modules, and waits. A step is a copy of it, in a group
+//! of its own, with its own arguments, environment, directory and pipes. No step sees anything of another. The interpreter,
+//! the directory and the variables that a new process would start with select the server. If no server is available, a new
+//! process runs the step, and the outcome gives the reason.
 
 mod command;
 
@@ -20,34 +20,34 @@ use super::sandbox::Enclosure;
 
 pub(super) use command::{Python, python};
 
-/// The program of a Python server.
+/// Source text of a Python server.
 const SERVER: &str = include_str!("worker/python.py");
 
-/// How many servers a run may have: one for each interpreter, directory and set of variables that it uses.
+/// Maximum number of servers of a run: one for each combination of interpreter, directory and variables.
 const MAX_COUNT: usize = 4;
 
-/// How much room there is for the mark of a step in the environment that its server was started with, in bytes.
+/// Space for the mark of a step in the environment that its server was started with, in bytes.
 const MARK: usize = 256;
 
-/// How often a step that waits for a busy server looks whether it was given up.
+/// Pause between two checks for a cancellation, while a step waits for a busy server.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Names of variables that a Python interpreter looks at when it starts; a name with `*` is a prefix.
+/// Names of variables that a Python interpreter reads when it starts; a name with `*` is a prefix.
 const LOOKED_AT: [&str; 16] = [
     "PYTHON*", "PYENV*", "LC_*", "LD_*", "DYLD_*", "MALLOC_*", "GLIBC_*", "OPENSSL_*", "PATH", "HOME", "LANG",
     "LANGUAGE", "TZ", "VIRTUAL_ENV", "CONDA_PREFIX", "__PYVENV_LAUNCHER__",
 ];
 
-/// How a run uses the warm Python interpreter.
+/// Configuration of the warm Python interpreter of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PythonWorker {
-    /// Modules that it imports before the first step.
+    /// Modules that the interpreter imports before the first step.
     pub preload: Vec<String>,
-    /// It runs every step that is a single Python process, not only those that ask for it.
+    /// True if the interpreter runs every step that is a single Python process, not only those that ask for it.
     pub every_step: bool,
 }
 
-/// What tells the servers of a run from each other.
+/// Identity of a server in a run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     program: PathBuf,
@@ -55,7 +55,7 @@ struct Key {
     words: Vec<String>,
     dir: PathBuf,
     variables: BTreeMap<OsString, OsString>,
-    /// The rules of their sandbox.
+    /// The rules of its sandbox.
     rules: Option<String>,
 }
 
@@ -76,22 +76,22 @@ struct Slot {
 enum State {
     #[default]
     New,
-    /// Somebody starts it, or forks from it.
+    /// A thread starts the server, or forks from it.
     Busy,
     Idle(os::Server),
-    /// Why it cannot be used.
+    /// The server failed, with the reason.
     Broken(String),
 }
 
-/// A step for a server.
+/// Request to run a step in a server.
 pub(super) struct Ask<'a> {
     pub(super) python: &'a Python,
     pub(super) dir: &'a Path,
-    /// All variables of the step; a later one of the same name wins.
+    /// All variables of the step. A later one of the same name wins.
     pub(super) variables: Vec<(OsString, OsString)>,
-    /// It is given something on stdin.
+    /// True if the step has input on stdin.
     pub(super) has_stdin: bool,
-    /// Its sandbox, which the server and all steps from it are in.
+    /// The sandbox that the server and all its steps are in.
     pub(super) enclosure: Option<&'a Enclosure>,
 }
 
@@ -100,7 +100,7 @@ impl Workers {
         Self { python, slots: Mutex::default() }
     }
 
-    /// Forks a step; `Ok(Err(why))` if a new process has to run it.
+    /// Forks a step. `Ok(Err(why))` if a new process must run it.
     pub(super) fn fork(
         &self,
         ask: &Ask<'_>,
@@ -131,7 +131,7 @@ impl Workers {
         }
     }
 
-    /// Ends all servers. Steps that came from them go on.
+    /// Ends all servers. Steps that were forked from them continue.
     pub(super) fn end(&self) {
         self.slots().clear();
     }
@@ -141,7 +141,8 @@ impl Workers {
     }
 
     fn slot(&self, ask: &Ask<'_>) -> Option<Arc<Slot>> {
-        // A step in a sandbox cannot write over the variables of its server, and must not find there what another step asked for.
+        // A sandboxed step cannot overwrite the variables of its server, and must not find the variables of another step
+        // there.
         let is_own = |name: &OsStr| ask.enclosure.is_some() && !name.as_encoded_bytes().starts_with(b"ETUDE_");
         let looked_at = ask.variables.iter().filter(|(name, _)| is_looked_at(name) || is_own(name)).cloned();
         let key = Key {
@@ -160,7 +161,7 @@ impl Workers {
     }
 
     fn start(&self, ask: &Ask<'_>, alarm: &os::Alarm) -> Result<os::Server, os::Trouble> {
-        // A server is no step. The place of the mark is kept, so that a step's own mark has room there.
+        // The server is not a step. Its effect id is a placeholder, so that a step's own id fits there.
         let given: Vec<(OsString, OsString)> = ask
             .variables
             .iter()
@@ -186,7 +187,7 @@ impl Workers {
     }
 }
 
-/// What the interpreter is given to run: it reads its program from the socket, which is its stdin.
+/// The boot code of the interpreter: it reads its program from the socket, which is its stdin.
 fn boot() -> String {
     let length = SERVER.len();
     format!(
@@ -196,7 +197,7 @@ fn boot() -> String {
 }
 
 impl Slot {
-    /// The server, or nothing if it must be started; then this slot is busy until [`Slot::put`].
+    /// Takes the server; `None` if it must be started. The slot is busy until [`Slot::put`].
     fn take(&self, cancel: &Cancel) -> Result<Result<Option<os::Server>, String>, Cancelled> {
         let mut state = self.state();
         loop {
@@ -220,7 +221,7 @@ impl Slot {
         self.free.notify_all();
     }
 
-    /// The server is gone: for good, unless only this step was given up meanwhile.
+    /// Records the loss of the server. It is permanent, unless only this step was cancelled meanwhile.
     fn give_up<T>(&self, trouble: os::Trouble, cancel: &Cancel) -> Result<Result<T, String>, Cancelled> {
         match trouble {
             os::Trouble::Rung => self.put(State::New),
@@ -246,7 +247,7 @@ fn is_looked_at(name: &OsStr) -> bool {
     })
 }
 
-/// What comes before the variables in a request.
+/// The fields of a request before the variables.
 fn head(ask: &Ask<'_>) -> Vec<Vec<u8>> {
     let Python { words, flags, .. } = ask.python;
     let counts = [words.len(), *flags].map(|count| count.to_string().into_bytes());
@@ -254,7 +255,8 @@ fn head(ask: &Ask<'_>) -> Vec<Vec<u8>> {
     counts.into_iter().chain(words).chain([ask.dir.as_os_str().as_encoded_bytes().to_vec()]).collect()
 }
 
-/// A message as `worker/python.py` has it: fields, the last of which are variables; `None` if one has a NUL itself.
+/// Builds a message in the format of `worker/python.py`: fields, the last of which are variables. `None` if a field contains a
+/// NUL itself.
 fn fields(head: &[Vec<u8>], variables: &[(OsString, OsString)]) -> Option<Vec<u8>> {
     let mut message = Vec::with_capacity(4096);
     for field in head {

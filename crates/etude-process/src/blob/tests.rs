@@ -66,7 +66,8 @@ fn list_and_remove_know_every_blob() {
     assert_eq!(store.open(one).expect_err("gone").kind(), io::ErrorKind::NotFound);
 }
 
-/// K-49: the directory goes while a value is written, before it is kept, and while it is there. Nothing fails, and no value is cut.
+/// K-49: the directory may be removed while a value is written, before it is kept, and after it was kept. Nothing fails, and
+/// no value is cut.
 #[test]
 fn values_are_kept_in_a_directory_that_is_removed_meanwhile() {
     let dir = tempfile::tempdir().expect("dir");
@@ -87,7 +88,7 @@ fn values_are_kept_in_a_directory_that_is_removed_meanwhile() {
     }
 }
 
-/// A value that is taken for kept is one: it is young, and another store is not alone until the first one is dropped.
+/// A value that `has` finds is held: its time is renewed, and another store is not alone until the first one is dropped.
 #[test]
 fn values_that_are_found_are_held() {
     let dir = tempfile::tempdir().expect("dir");
@@ -122,8 +123,8 @@ fn scratch_of_another_length_is_refused() {
     assert_eq!(error.to_string(), "the scratch file has 0 bytes instead of 3");
 }
 
-/// A blob that is on the disk is known by its mode, so that the next run of the same definition does not wait for it again;
-/// what is kept once more and removed is no other than before.
+/// A synced blob is recognized by its mode, so that the next run of the same definition does not wait for it again. Keeping it
+/// again and removing it work as before.
 #[test]
 fn synced_blob_is_read_only_and_still_renewed_and_removed() {
     let dir = tempfile::tempdir().expect("dir");

@@ -1,4 +1,4 @@
-//! Positioned reads.
+//! Positioned reads on Unix.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! A store that remembers that it could not be reached: a run does not fail for that, and is left for later.
+//! A store that remembers an outage. A run does not fail because its store is unreachable; it is left for later.
 
 use std::fmt;
 use std::io;
@@ -9,17 +9,17 @@ use etude_core::digest::Digest;
 
 use super::{BlobStore, Scratch};
 
-/// The cause of an [`io::Error`] of a [`BlobStore`] that cannot be reached: the same call may succeed later.
+/// The cause of an [`io::Error`] from a [`BlobStore`] that is unreachable: the same call may succeed later.
 #[derive(Debug)]
 pub struct Unavailable {
-    /// What the store or the way to it answered, for people.
+    /// Response of the store or of the network, for people.
     pub why: String,
-    /// It answers and refuses this process: it is set up in another way than it should be, here or there.
+    /// The store responds but refuses this process: one of the two is configured wrongly.
     pub is_refused: bool,
 }
 
 impl Unavailable {
-    /// The cause, if that is one.
+    /// The cause inside `error`, if it is an outage.
     pub fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
@@ -33,7 +33,7 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// A store as one run sees it.
+/// The store of one run, with its first outage.
 #[derive(Debug, Clone)]
 pub struct Watched {
     store: Arc<dyn BlobStore>,
@@ -41,12 +41,12 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// A store that has been reached so far.
+    /// A watched store without an outage so far.
     pub fn new(store: Arc<dyn BlobStore>) -> Self {
         Self { store, outage: Arc::default() }
     }
 
-    /// Why it could not be reached, if it could not.
+    /// Reason of the first outage; `None` if there was none.
     pub fn outage(&self) -> Option<&str> {
         self.outage.get().map(String::as_str)
     }

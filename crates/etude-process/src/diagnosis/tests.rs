@@ -7,7 +7,7 @@ fn step(bytes: &[u8]) -> (String, String) {
     }
 }
 
-/// each way to get stdout wrong is called by its name and shown.
+/// each kind of wrong stdout is named and shown.
 #[test]
 fn every_mistake_has_its_own_sentence() {
     let table: &[(&str, &str, &str)] = &[
@@ -117,7 +117,7 @@ fn noise_is_judged_in_bounded_work() {
     assert_eq!(step("{} ".repeat(1_000_000).as_bytes()).0, "many JSON values on stdout instead of one");
 }
 
-/// a validator's document may be any one JSON value, so only its surroundings can be wrong.
+/// a validator's document may be any one JSON value, so only text around it can be wrong.
 #[test]
 fn document_with_text_around_it_is_distinguished() {
     let problem = |printed: &str| match of(Protocol::Document, printed.as_bytes()) {
@@ -129,7 +129,7 @@ fn document_with_text_around_it_is_distinguished() {
     assert_eq!(problem("1 2 3"), "3 JSON values on stdout instead of one");
 }
 
-/// B-20.4: blanks say as little as nothing. An output that was lost may have said something.
+/// B-20.4: blanks count as no output. A lost output may have contained something.
 #[test]
 fn blanks_are_nothing_and_a_lost_output_is_not() {
     for (printed, is_nothing) in [("", true), ("\n", true), (" \r\n\t", true), ("0", false), ("\u{a0}", false)] {

@@ -1,4 +1,4 @@
-//! Running a process for its raw output, of which only so much is taken (C-1.13).
+//! Runs a process for its raw output, up to a limit (C-1.13).
 
 use etude_core::effect::ProcessCall;
 use etude_core::outcome::{Exit, Stderr};
@@ -9,25 +9,25 @@ use crate::capture::{Capture, Captured, Diagnostics};
 use crate::redactor::RedactedStream;
 use crate::{os, stdin};
 
-/// How a process with a bound on its output ended.
+/// Result of a process with a limit on its output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bounded {
-    /// How it ended. Meaningless if it printed too much.
+    /// Exit of the process. Meaningless if the output is too large.
     pub exit: Exit,
-    /// What it printed on stdout, at most as much as was allowed.
+    /// The bytes of stdout, at most the limit.
     pub stdout: Vec<u8>,
-    /// It printed more than was allowed. Then it was ended, with everything it had started.
+    /// True if the process printed more than the limit. It was then ended, with everything it had started.
     pub is_too_large: bool,
     /// The last lines of stderr.
     pub stderr: Stderr,
 }
 
 impl ProcessHost {
-    /// Runs a process to its end and takes at most `limit` bytes of its stdout, whatever they are: the protocol of the
-    /// call does not matter. A process that prints more is ended at once. Blocks; nothing is written to the store.
+    /// Runs a process to its end and captures at most `limit` bytes of its stdout, of any form: the protocol of the call does
+    /// not matter. A process that prints more is ended at once. Blocks, and writes nothing to the store.
     ///
     /// # Errors
-    /// The call was cancelled. Then the process and everything that it had started is gone.
+    /// The call was cancelled. Then the process and everything that it had started are gone.
     pub fn run_bounded(&self, call: &ProcessCall, cancel: &Cancel, limit: usize) -> Result<Bounded, Cancelled> {
         let step = os::Step {
             feed: stdin::Feed::new(&call.stdin),

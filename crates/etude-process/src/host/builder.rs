@@ -1,4 +1,4 @@
-//! Building a [`ProcessHost`]: the caller decides what its processes inherit, what they may print, and who confines them.
+//! Builds a [`ProcessHost`]: the caller chooses inherited variables, redaction and sandboxing.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -12,14 +12,14 @@ use crate::redactor::Redaction;
 use crate::sandbox::{SandboxPolicy, Sandboxes};
 use crate::worker::{PythonWorker, Workers};
 
-/// The run that a [`ProcessHost`] is for.
+/// Identity, directory and store of the run that a [`ProcessHost`] serves.
 #[derive(Debug, Clone)]
 pub struct HostSettings {
-    /// The run's id: `ETUDE_RUN_ID`.
+    /// Value of `ETUDE_RUN_ID`.
     pub run_id: String,
-    /// The app's directory: `ETUDE_APP_DIR`. Directories of calls are relative to it.
+    /// The app's directory, also the value of `ETUDE_APP_DIR`. Directories of calls are relative to it.
     pub app_dir: PathBuf,
-    /// Where long outputs are kept.
+    /// Store for long outputs.
     pub blobs: Arc<dyn BlobStore>,
 }
 
@@ -38,8 +38,8 @@ pub struct HostBuilder {
 }
 
 impl ProcessHost {
-    /// A host for one run. Its processes inherit `environment`, their stderr passes `redaction`, and `sandboxes` says
-    /// what happens to calls that ask for a sandbox.
+    /// A host for one run. Its processes inherit `environment`, their stderr passes `redaction`, and `sandboxes` decides about
+    /// calls that ask for a sandbox.
     pub fn builder(
         settings: HostSettings,
         environment: ChildEnvironment,
@@ -60,37 +60,37 @@ impl ProcessHost {
 }
 
 impl HostBuilder {
-    /// How long a process has between `SIGTERM` and `SIGKILL`; by default [`DEFAULT_GRACE`].
+    /// Sets the time between `SIGTERM` and `SIGKILL`; by default [`DEFAULT_GRACE`].
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// How the warm Python interpreter is used, besides what calls ask for.
+    /// Configures the warm Python interpreter. Calls can ask for it as well.
     pub fn python_worker(mut self, python: PythonWorker) -> Self {
         self.python = python;
         self
     }
 
-    /// Says that this process starts children through this host only. Then [`ProcessHost::kill_leftovers`] also ends
-    /// orphans that left their group *and* cleared their environment, which nothing else marks as this run's (Linux).
+    /// With `true`, this process starts children through this host only. Then [`ProcessHost::kill_leftovers`] also ends
+    /// orphans that left their group *and* cleared their environment, which have no other mark of this run (Linux).
     pub fn exclusive(mut self, is_exclusive: bool) -> Self {
         self.exclusive = is_exclusive;
         self
     }
 
-    /// Says that this host works for a run beside the run's own host, which alone knows what else runs there. Then this
-    /// one kills no leftovers: they end with the run.
+    /// With `true`, this host works for a run beside the run's own host, which alone knows the other processes of the run.
+    /// Then it kills no leftovers: they end with the run.
     pub fn guest(mut self, is_guest: bool) -> Self {
         self.is_guest = is_guest;
         self
     }
 
-    /// The host, which adopts orphans of its processes from now on. Starts no process.
+    /// Builds the host, which adopts orphans of its processes from now on. Starts no process.
     pub fn build(self) -> ProcessHost {
         let HostSettings { run_id, app_dir, blobs } = self.settings;
         os::adopt_orphans();
-        // A path that cannot be made absolute (there is no current directory) fails with a clear message at the spawn.
+        // If the path cannot be made absolute (no current directory), the spawn fails with a clear message.
         let app_dir = std::path::absolute(&app_dir).unwrap_or(app_dir);
         let environment = Environment::new(&run_id, &app_dir, self.environment);
         ProcessHost {

@@ -10,8 +10,8 @@ fn started(dir: &Path, command: &Command) -> Result<Vec<String>, String> {
     Ok([launch.name].into_iter().chain(launch.args).collect())
 }
 
-/// a script goes by its `#!` line, else by its extension, also where what becomes it would ask a shell; and
-/// what is neither a script nor a program is refused in the same words as anywhere.
+/// a script is started by its `#!` line, else by its extension, also where `exec` would ask a shell. A file that
+/// is neither a script nor a program is refused with the usual message.
 #[test]
 fn what_is_started_in_place_of_something_is_no_guess_of_a_shell() {
     let dir = tempfile::tempdir().expect("directory");
@@ -36,14 +36,14 @@ fn what_is_started_in_place_of_something_is_no_guess_of_a_shell() {
     let why = "`./plain` is neither a program of this machine nor a script with a `#!` line";
     assert_eq!(direct("plain"), Err(why.to_owned()));
     assert!(direct("plain.py").is_err_and(|why| why.ends_with("; name an interpreter: `python3 ./plain.py`")));
-    // These are for the system to judge, which knows more programs than we do.
+    // The system judges these, since it knows more kinds of programs than etude.
     for name in ["named.py", "binary", "resting", "missing"] {
         assert_eq!(direct(name).expect("started"), [format!("./{name}"), "x".to_owned()]);
     }
     assert_eq!(started(dir.path(), &Command::Shell("exit".to_owned())).expect("started"), ["sh", "-c", "exit"]);
 }
 
-/// a line end of Windows and a byte order mark are named instead of what the system makes of them.
+/// a Windows line end or a byte order mark is named, instead of the error that the system makes of it.
 #[test]
 fn first_lines_of_other_editors_are_named() {
     let dir = tempfile::tempdir().expect("directory");

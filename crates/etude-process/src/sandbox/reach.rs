@@ -1,4 +1,4 @@
-//! What a sandboxed process reaches: what programs need, and what was declared.
+//! Paths that a sandboxed process reaches: those that programs need, and the declared ones.
 
 use std::env;
 use std::ffi::OsStr;
@@ -14,18 +14,18 @@ use crate::Unstarted;
 use crate::os::is_shortage;
 use etude_files::beneath::{self, Handle, Root, Spot, Unresolved, lexical};
 
-/// What programs need of a system. Nothing of a user lies there, and nothing of what runs.
+/// System directories that programs need. They contain no files of a user, and none of running programs.
 const SYSTEM: [&str; 15] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/proc",
     "/sys", "/run/current-system", "/run/systemd/resolve", "/run/resolvconf",
 ];
 
-/// Where a system shows all its processes, and what a step that must not see them has instead (K-55).
+/// Directories in which a system shows all its processes, and the replacement for a step that must not see them (K-55).
 const PROCESSES: [&str; 2] = ["/proc", "/sys"];
 const DEVICES: &str = "/sys/devices/system";
 
-/// The settings of a system that programs read. Others lie beside them that only root may read: with root's rights there
-/// is no other bar to them.
+/// System settings that programs read. `/etc` as a whole also has files that only root may read, and nothing else would keep a
+/// step with root's rights from them.
 const SETTINGS: [&str; 44] = [
     "alternatives", "bash.bashrc", "ca-certificates", "crypto-policies", "debian_version", "default/locale", "fonts",
     "gai.conf", "gitconfig", "group", "host.conf", "hostname", "hosts", "inputrc", "java", "ld.so.cache", "ld.so.conf",
@@ -35,16 +35,16 @@ const SETTINGS: [&str; 44] = [
     "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
 ];
 
-/// Something that a sandbox lets reach, opened when it was judged.
+/// A path that a sandbox makes reachable, opened when it was checked.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Its path without links.
+    /// The path without symbolic links.
     pub(super) real: PathBuf,
     pub(super) fd: Handle,
 }
 
 impl Place {
-    /// What the user has named, wherever it leads.
+    /// Opens a path that the user has named; links are followed.
     fn named(path: &Path) -> io::Result<Self> {
         Ok(Self { fd: os::open(path)?, real: path.canonicalize()? })
     }
@@ -54,20 +54,20 @@ impl Place {
     }
 }
 
-/// What was declared, opened.
+/// The declared paths, opened.
 #[derive(Debug)]
 pub(super) struct Declared {
     pub(super) read: Vec<Place>,
     pub(super) write: Vec<Place>,
 }
 
-/// What went wrong, for a process that is not started.
+/// An I/O error as the reason why a process is not started.
 pub(super) fn failed(what: &str, error: &io::Error) -> Unstarted {
     let why = format!("{what}: {error}");
     if is_shortage(error) { Unstarted::Short(why) } else { Unstarted::Refused(why) }
 }
 
-/// The paths of `asked`. A directory that must be written is made if it is missing.
+/// Opens the paths of `asked`. A missing directory that must be writable is created.
 pub(super) fn declared(asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Declared, Unstarted> {
     let own = own_root(inmate)?;
     let base = base(inmate, own.as_ref());
@@ -77,7 +77,7 @@ pub(super) fn declared(asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Declared,
     Ok(Declared { read, write })
 }
 
-/// The working directory, opened.
+/// Opens the working directory.
 pub(super) fn working_dir(inmate: &Inmate<'_>) -> Result<Handle, Unstarted> {
     let own = own_root(inmate)?;
     let root = own.as_ref().unwrap_or(inmate.app);
@@ -86,7 +86,7 @@ pub(super) fn working_dir(inmate: &Inmate<'_>) -> Result<Handle, Unstarted> {
     Ok(given.open(false)?.fd)
 }
 
-/// The working directory as a root of its own, if its name does not lie in the app.
+/// The working directory as a root of its own, if its path does not lie in the app.
 fn own_root(inmate: &Inmate<'_>) -> Result<Option<Root>, Unstarted> {
     let dir = lexical(&inmate.app.real().join(inmate.dir));
     if [inmate.app.real(), inmate.app.given()].iter().any(|app| dir.starts_with(app)) {
@@ -96,7 +96,7 @@ fn own_root(inmate: &Inmate<'_>) -> Result<Option<Root>, Unstarted> {
     root.map(Some)
 }
 
-/// Where paths that are declared begin.
+/// Base directory of relative declared paths.
 fn base(inmate: &Inmate<'_>, own: Option<&Root>) -> PathBuf {
     match own {
         Some(own) => own.real().to_owned(),
@@ -106,12 +106,13 @@ fn base(inmate: &Inmate<'_>, own: Option<&Root>) -> PathBuf {
 
 /// A declared path.
 struct Given<'a> {
-    /// As it was written.
+    /// The path as written.
     word: &'a str,
-    /// The path that it names, with `~` and the working directory resolved.
+    /// The absolute path, with `~` and the working directory resolved.
     path: PathBuf,
-    /// Where it has to stay. A path that is written relative to the app stays in the app, unless its own `..` lead out of it:
-    /// a step that may write there could else put a link in its place, and give the next step whatever it likes.
+    /// Directory that the path must not leave. A path that is written relative to the app stays in the app, unless its own
+    /// `..` lead out of it. Else a step that may write there could put a link in its place and choose what the next step
+    /// reaches.
     root: Option<&'a Root>,
 }
 
@@ -130,11 +131,11 @@ impl<'a> Given<'a> {
         let plain = lexical(&path);
         let lies_in = |root: &&Root| plain.starts_with(root.real()) || plain.starts_with(root.given());
         let root = [Some(inmate.app), own].into_iter().flatten().find(lies_in);
-        // The directories of the app that it leads out of are not looked up.
+        // A path that leads out of the app is normalized without looking up the app's directories in it.
         Ok(Self { word, path: if root.is_some() { path } else { plain }, root })
     }
 
-    /// Opens it; a directory is made first if it is missing and `is_made`.
+    /// Opens the path. With `is_made`, a missing directory is created first.
     fn open(&self, is_made: bool) -> Result<Place, Unstarted> {
         let Some(root) = self.root else {
             if is_made && self.path.symlink_metadata().is_err() {
@@ -170,12 +171,12 @@ impl<'a> Given<'a> {
     }
 }
 
-/// A path as it is named, and where it really leads: homes often lie behind a link.
+/// A path as given, and its real path: homes often lie behind a link.
 pub(super) fn names(path: &Path) -> Vec<PathBuf> {
     iter::once(path.to_owned()).chain(path.canonicalize()).collect()
 }
 
-/// What every program may read of the system. An isolated one does not see its processes.
+/// System paths that every program may read. An isolated program does not see the processes of the system.
 pub(super) fn system(is_isolated: bool) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
     if is_isolated {
@@ -183,7 +184,7 @@ pub(super) fn system(is_isolated: bool) -> Vec<PathBuf> {
         all.push(PathBuf::from(DEVICES));
     }
     all.extend(SETTINGS.iter().map(|name| Path::new("/etc").join(name)));
-    // Interpreters have their settings there, each under a name of its own.
+    // Interpreters have their settings there, each under its own name.
     all.extend(fs::read_dir("/etc").into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| {
         path.file_name()
             .and_then(OsStr::to_str)
@@ -194,8 +195,8 @@ pub(super) fn system(is_isolated: bool) -> Vec<PathBuf> {
     all
 }
 
-/// The app, and where programs are found: what every program may read besides the system. The directory of a program that is named
-/// by its path is open to the step, unless it is isolated.
+/// The app and the directories of programs, which every program may read besides the system. The directory of a program that
+/// is named by its path is readable too, unless the step is isolated.
 pub(super) fn programs(inmate: &Inmate<'_>, is_isolated: bool) -> Result<Vec<Place>, Unstarted> {
     let app = inmate.app.dir().try_clone().map_err(|error| failed("the app cannot be opened", &error))?;
     let mut places: Vec<PathBuf> = env::split_paths(inmate.path.unwrap_or_default()).collect();
@@ -203,7 +204,7 @@ pub(super) fn programs(inmate: &Inmate<'_>, is_isolated: bool) -> Result<Vec<Pla
     places.extend(program.as_deref().and_then(Path::parent).map(Path::to_owned));
     let absolute = places.iter().filter(|place| place.is_absolute());
     let mut names: Vec<PathBuf> = absolute.flat_map(|place| installation(place, inmate.home)).collect();
-    // What lies in the system or in the app is there already.
+    // Paths below the system directories or the app are readable already.
     names.retain(|name| !SYSTEM.iter().any(|system| name.starts_with(system)) && !name.starts_with(inmate.app.real()));
     names.sort();
     names.dedup();
@@ -214,15 +215,14 @@ pub(super) fn programs(inmate: &Inmate<'_>, is_isolated: bool) -> Result<Vec<Pla
             Err(error) if is_shortage(&error) => {
                 return Err(failed(&format!("`{}` cannot be opened", name.display()), &error));
             }
-            // What is not there need not be read.
+            // A missing directory needs no rule.
             Err(_) => {}
         }
     }
     Ok(all)
 }
 
-/// A directory with programs, and what they are installed with: the directory above it, if libraries lie there and
-/// nothing of the user.
+/// A directory with programs and their installation: the directory above it, if that holds libraries and not the user's home.
 fn installation(place: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let homes = home.map(names).unwrap_or_default();
     let holds_home = |dir: &Path| names(dir).iter().any(|dir| homes.iter().any(|home| home.starts_with(dir)));

@@ -1,4 +1,4 @@
-//! Sandboxes on Unix: Linux has them.
+//! Sandboxes on Unix; only Linux enforces them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::DirBuilder;
@@ -23,8 +23,8 @@ use other as platform;
 pub(crate) use platform::send;
 pub(super) use platform::{SIGNALS, landlock, open, receive, restrict};
 
-/// Becomes `program`, called `name`, with `words`; variables lose the names under which they were hidden. Returns why it
-/// could not.
+/// Becomes `program`, with `name` as `argv[0]` and `words` as arguments; hidden variables get their names back. Returns the
+/// reason if that failed.
 #[expect(clippy::disallowed_methods, reason = "the program of a sandbox replaces this process")]
 pub(super) fn replace(
     program: &OsStr,
@@ -45,10 +45,10 @@ pub(super) fn replace(
     format!("`{}` could not be started: {error}", name.to_string_lossy())
 }
 
-/// How many names are tried for a directory.
+/// Maximum number of names that are tried for a directory.
 const TRIES: u32 = 1000;
 
-/// A new directory below `parent` that no one else may look into, opened.
+/// Creates and opens a directory below `parent` that other users cannot look into.
 pub(super) fn private_dir(parent: &Path) -> io::Result<(PathBuf, Dir)> {
     let above = Dir::open(parent)?;
     let mut builder = DirBuilder::new();
@@ -57,7 +57,7 @@ pub(super) fn private_dir(parent: &Path) -> io::Result<(PathBuf, Dir)> {
         let name = format!("etude-{}-{number}", std::process::id());
         let path = parent.join(&name);
         match builder.create(&path) {
-            // Somebody else's, who may have put it there for us to use.
+            // The directory belongs to another process, which may have put it there as a trap.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
             Ok(()) => return above.open_dir(name.as_ref()).map(|dir| (path, dir)),

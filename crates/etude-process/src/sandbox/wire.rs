@@ -1,30 +1,29 @@
-//! The rules of a sandbox as they go to the program that makes it.
+//! Serialized rules of a sandbox, for the program that sets it up.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The rules of one sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Rules {
-    /// The version of Landlock's interface that is demanded.
+    /// Required ABI version of Landlock.
     pub(super) landlock: u32,
     pub(super) network: bool,
-    /// What of the system may be read and executed, by its name: only root could change what that means.
+    /// System paths that may be read and executed. They are passed by name, because only root could change their target.
     pub(super) system: Vec<PathBuf>,
-    /// How many descriptors are of what may be read and executed.
+    /// Number of descriptors of readable and executable paths.
     pub(super) read: usize,
-    /// How many descriptors after them are of what may be read, executed and written.
+    /// Number of descriptors after them, of readable, executable and writable paths.
     pub(super) write: usize,
 }
 
 impl Rules {
-    /// The rules as text; a path that is not UTF-8 cannot express.
+    /// The rules as JSON text. Fails for a path that is not UTF-8.
     pub(super) fn to_text(&self) -> Result<String, String> {
         serde_json::to_string(self).map_err(|error| error.to_string())
     }
 
-    /// The rules in a text that [`Rules::to_text`] has made.
+    /// Parses the text of [`Rules::to_text`].
     pub(super) fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }

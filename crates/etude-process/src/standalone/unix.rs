@@ -1,4 +1,4 @@
-//! Process groups, and a program in place of this one.
+//! Process groups, and replacement of this process.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -28,7 +28,7 @@ fn id_of(leader: Option<u32>) -> Option<Pid> {
 
 fn signal_group(leader: Option<u32>, signal: Signal) {
     if let Some(leader) = id_of(leader) {
-        // The group may have ended by itself.
+        // The group may have ended already.
         let _ = kill_process_group(leader, signal);
     }
 }

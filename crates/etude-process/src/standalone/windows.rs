@@ -1,4 +1,4 @@
-//! Process groups.
+//! Creation flags for detached programs; the other operations are unsupported.
 
 use std::io;
 use std::os::windows::process::CommandExt;

@@ -21,16 +21,16 @@ use crate::capture::{Capture, Diagnostics};
 use crate::redactor::RedactedStream;
 use crate::stdin::{Feed, Next};
 
-/// How much is read at once, in bytes: what a pipe holds.
+/// Number of bytes per read: the default capacity of a pipe.
 const BUFFER: usize = 64 * 1024;
 
-/// What a pipe is asked to hold when it turns out that much goes through it: fewer turns between us and the process.
+/// Capacity that is requested for a pipe with much data, in bytes. It needs fewer switches between etude and the process.
 const WIDE: usize = 1024 * 1024;
 
-/// The stack of a thread that only reads, in bytes.
+/// Stack size of a thread that only reads, in bytes.
 const DRAIN_STACK: usize = 64 * 1024;
 
-/// What a process is given and what it gives.
+/// Input of a process, and the sinks of its output.
 pub(crate) struct Step<'a> {
     pub(crate) feed: Feed<'a>,
     pub(crate) stdout: Capture<'a>,
@@ -40,7 +40,7 @@ pub(crate) struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// Takes what was printed on stderr.
+    /// Handles redacted bytes of stderr.
     fn on_stderr(&mut self, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.stderr.push(bytes);
@@ -48,25 +48,25 @@ impl Step<'_> {
         }
     }
 
-    /// Takes what was held back of it.
+    /// Handles the bytes that the redactor held back.
     fn flush_stderr(&mut self) {
         let rest = self.with_redactor.rest();
         self.on_stderr(&rest);
     }
 }
 
-/// A process that has ended by itself, or that had to be ended.
+/// A process that has ended by itself or was ended.
 #[derive(Debug)]
 pub(crate) struct Ended<'a> {
     pub(crate) exit: Exit,
     pub(crate) stdout: Capture<'a>,
     pub(crate) stderr: Diagnostics<'a>,
-    /// True if something in its group goes on.
+    /// True if something in its group continues.
     pub(crate) left_something: bool,
 }
 
 impl Launched {
-    /// Writes, reads and waits until the process has ended or is given up. One that the terminal has stopped is ended.
+    /// Writes, reads and waits until the process has ended or is cancelled. A process that the terminal has stopped is ended.
     pub(crate) fn attend<'a>(
         self,
         step: Step<'a>,
@@ -118,7 +118,7 @@ impl Launched {
     }
 }
 
-/// Waits for the child `id`, which has ended.
+/// Reaps the child `id`, which has ended.
 fn wait(id: Pid) -> Result<ExitStatus, Errno> {
     loop {
         match waitpid(Some(id), WaitOptions::empty()) {
@@ -137,33 +137,33 @@ fn exit_of(status: ExitStatus) -> Exit {
     }
 }
 
-/// Our ends of the pipes; those that are closed are gone.
+/// This process's ends of the pipes. A closed one is `None`.
 struct Pipes<'a> {
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
     step: Step<'a>,
     buffer: Vec<u8>,
-    /// How much is read at once: [`BUFFER`], and [`WIDE`] when the pipe of stdout has become so.
+    /// Number of bytes per read: [`BUFFER`], or [`WIDE`] once the pipe of stdout was widened.
     room: usize,
-    /// The pipe of stdin has been full once.
+    /// True once the pipe of stdin was full.
     is_stdin_wide: bool,
-    /// True when what is printed on stdout is of no use any more.
+    /// True when stdout is of no further use.
     discard: bool,
 }
 
-/// What a wait came to.
+/// Result of a wait.
 #[derive(PartialEq, Eq)]
 enum Woken {
     /// The process has ended.
     Ended,
-    /// Something was read, can be written, or rang.
+    /// Something was read, can be written, or the alarm rang.
     Ready,
-    /// The time is over.
+    /// The timeout expired.
     Idle,
 }
 
-/// What a read from a pipe came to.
+/// Result of a read from a pipe.
 enum Got {
     Bytes,
     NothingNow,
@@ -184,14 +184,15 @@ impl<'a> Pipes<'a> {
             discard: false,
         };
         for pipe in [&pipes.stdin, &pipes.stdout, &pipes.stderr].into_iter().flatten() {
-            // It cannot fail for a pipe; only our end becomes non-blocking, the child's is another open file.
+            // This cannot fail for a pipe. Only the end of this process becomes non-blocking; the child's is another open
+            // file.
             let _ = ioctl_fionbio(pipe, true);
         }
         pipes
     }
 
-    /// Writes as much as the process takes now. A process that does not want more is fine; a stored value that
-    /// cannot be read is an error.
+    /// Writes until the pipe is full. A process that closes its stdin early is fine; a stored value that cannot be
+    /// read is an error.
     fn write(&mut self) -> Result<(), String> {
         while let Some(stdin) = &self.stdin {
             let written = match self.step.feed.next()? {
@@ -215,8 +216,8 @@ impl<'a> Pipes<'a> {
         Ok(())
     }
 
-    /// Waits until something can be read or written, the process has ended, the alarm rings, or `timeout` is over,
-    /// and reads what there is.
+    /// Waits until something can be read or written, the process has ended, the alarm rings, or `timeout` expires. Reads the
+    /// available output.
     fn wait(&mut self, end: Option<&OwnedFd>, alarm: Option<&Alarm>, timeout: Option<Duration>) -> Woken {
         let mut fds = Vec::with_capacity(5);
         let end_at = end.map(|end| push(&mut fds, end, PollFlags::IN));
@@ -232,7 +233,7 @@ impl<'a> Pipes<'a> {
         match poll(&mut fds, timeout.as_ref()) {
             Ok(0) => return Woken::Idle,
             Ok(_) => {}
-            // Interrupted, or short of memory: look again.
+            // Interrupted, or short of memory: try again.
             Err(_) => return Woken::Ready,
         }
         let ready = |at: Option<usize>| at.is_some_and(|at| !fds[at].revents().is_empty());
@@ -247,7 +248,7 @@ impl<'a> Pipes<'a> {
         if ended { Woken::Ended } else { Woken::Ready }
     }
 
-    /// A pipe that was full will be so again.
+    /// Widens the pipe of stdout after it was full, since it will be full again.
     fn widen_stdout(&mut self) {
         if self.room == BUFFER
             && let Some(stdout) = &self.stdout
@@ -258,8 +259,8 @@ impl<'a> Pipes<'a> {
         }
     }
 
-    /// Takes what the ended process has printed, and not a byte of what others go on printing: the bytes that lie in
-    /// a pipe now are all that the process can have written.
+    /// Reads the remaining output of the ended process, but no later output of others. The bytes that are in a pipe now are
+    /// all that the process can have written.
     fn drain(&mut self) {
         for is_stdout in [true, false] {
             let pipe = if is_stdout { &self.stdout } else { &self.stderr };
@@ -276,12 +277,12 @@ impl<'a> Pipes<'a> {
         }
     }
 
-    /// Goes on reading what others print into the pipes of the ended process, and throws it away: a server that the
-    /// process has started would else be killed by its next line of log, or block.
+    /// Continues to read and discard the output of others in the pipes of the ended process. Else a server that the process
+    /// started would be killed by its next log line, or would block.
     fn leave_to_others(&mut self) {
         let pipes: Vec<OwnedFd> = [self.stdout.take(), self.stderr.take()].into_iter().flatten().collect();
         if pipes.iter().any(is_held) {
-            // Without a thread the pipes are closed, and what writes to them learns that.
+            // If the thread cannot start, the pipes are closed, and the writers see that.
             let _ = thread::Builder::new().name("drain".to_owned()).stack_size(DRAIN_STACK).spawn(|| drain(pipes));
         }
     }
@@ -303,7 +304,7 @@ impl<'a> Pipes<'a> {
         got
     }
 
-    /// Ends the whole family of the process. Meanwhile it may go on printing: one that says goodbye must not block.
+    /// Ends the whole family of the process. It may still print meanwhile: a process that logs its shutdown must not block.
     fn give_up(&mut self, end: &OwnedFd, family: &mut Family, grace: Duration) {
         self.stdin = None;
         self.discard = true;
@@ -315,14 +316,14 @@ impl<'a> Pipes<'a> {
     }
 }
 
-/// True if somebody has the other end of a pipe.
+/// True if another process holds the other end of the pipe.
 fn is_held(pipe: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(pipe, PollFlags::IN)];
     let looked = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
     looked.is_ok() && !fds[0].revents().contains(PollFlags::HUP)
 }
 
-/// Reads until no one has the other ends any more.
+/// Reads until all other ends are closed.
 fn drain(pipes: Vec<OwnedFd>) {
     let mut buffer = Vec::with_capacity(4096);
     let mut pipes: Vec<Option<OwnedFd>> = pipes.into_iter().map(Some).collect();
@@ -344,7 +345,7 @@ fn push<'f>(fds: &mut Vec<PollFd<'f>>, fd: &'f impl AsFd, events: PollFlags) -> 
     fds.len() - 1
 }
 
-/// Reads at most `most` bytes into `buffer`, replacing what is there. Closes the pipe at its end.
+/// Reads at most `most` bytes into `buffer` and replaces its content. Closes the pipe at its end.
 fn read(pipe: &mut Option<OwnedFd>, buffer: &mut Vec<u8>, most: usize) -> Got {
     buffer.clear();
     while let Some(fd) = pipe.as_ref() {

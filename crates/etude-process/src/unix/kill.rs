@@ -1,4 +1,4 @@
-//! Ending groups of processes and what left them.
+//! Termination of process groups and of processes that left them.
 
 use std::collections::{HashMap, HashSet};
 use std::thread;
@@ -8,28 +8,28 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::{Id, has_children, platform};
 
-/// How long killed processes are waited for. Only one that hangs inside the kernel takes longer than an instant.
+/// Maximum wait for killed processes. Only one that hangs inside the kernel takes longer than an instant.
 const LAST_WAIT: Duration = Duration::from_secs(10);
 
-/// The longest pause between two looks at what is still alive.
+/// Maximum pause between two checks for living processes.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
 
-/// How often new processes are looked for before those that were found are killed.
+/// Maximum number of searches for new processes before the found ones are killed.
 const FREEZE_ROUNDS: usize = 64;
 
 /// Processes that are ended together.
 #[derive(Debug)]
 pub(super) struct Family {
-    /// The groups that they were started in.
+    /// The groups in which the processes were started.
     pub(super) groups: HashSet<Pid>,
-    /// The entries by which members are known that left those groups: their environment has all of them.
+    /// Environment entries of members that left those groups. A member has all of them.
     pub(super) marks: Vec<String>,
-    /// Children of ours that do not belong to the family, whatever else they have.
+    /// Children of this process that do not belong to the family, whatever their groups and marks.
     pub(super) exempted: HashSet<Pid>,
-    /// Among which processes members are looked for.
+    /// Processes among which members are searched.
     pub(super) scope: Scope,
-    /// Members that were seen alive, with the time of their start. A dead one shows neither its mark nor its ancestors,
-    /// yet is ours to wait for.
+    /// Members that were seen alive, with their start times. A dead one shows neither its mark nor its ancestors, but this
+    /// process must still reap it.
     pub(super) seen: HashMap<Pid, u64>,
 }
 
@@ -39,26 +39,26 @@ impl Family {
     }
 }
 
-/// Among which processes the members of a family are looked for. Descendants of a member are members.
+/// Processes among which the members of a family are searched. Descendants of a member are members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// Our children in one of the groups or with the marks.
+    /// Children of this process in one of the groups or with the marks.
     Marked,
-    /// Our children, whatever their groups and marks.
+    /// All children of this process, whatever their groups and marks.
     Children,
     /// All processes of this user with the marks.
     Everywhere,
 }
 
-/// A process that is alive.
+/// A living process of a family.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) pid: Pid,
-    /// True if it is in one of the family's groups.
+    /// True if the process is in one of the family's groups.
     pub(super) in_group: bool,
 }
 
-/// Ends what a host's finished steps left running.
+/// Ends the leftovers of a host's finished steps.
 pub(crate) fn kill_leftovers(
     groups: HashSet<Id>,
     exempted: HashSet<Id>,
@@ -73,7 +73,7 @@ pub(crate) fn kill_leftovers(
     end_all(&mut Family { exempted, ..Family::new(groups, marks, scope) }, grace);
 }
 
-/// Ends the processes anywhere whose environment has all entries of `marks`.
+/// Ends all processes of the user whose environment has all entries of `marks`.
 pub(crate) fn reap_survivors(marks: Vec<String>, grace: Duration) {
     end_all(&mut Family::new(HashSet::new(), marks, Scope::Everywhere), grace);
 }
@@ -93,18 +93,18 @@ fn end_all(family: &mut Family, grace: Duration) {
     }
 }
 
-/// Ends the family of a step that is given up: `SIGTERM` to its group, later to those outside it, then `SIGKILL`.
-/// `pause` waits for at most the given time and meanwhile takes what the step prints.
+/// Ends the family of a cancelled step: `SIGTERM` to its group, later to those outside it, then `SIGKILL`. `pause` waits for
+/// at most the given time and meanwhile reads the output of the step.
 ///
-/// Those outside the group are signalled only when the group is gone: one of its members may be their own supervisor, such
-/// as a runner inside a step, and ends them in its own order.
+/// Members outside the group are signalled only when the group is gone. A process of the group may be their own supervisor,
+/// such as a runner inside a step, and ends them in its own order.
 pub(super) fn end_step(family: &mut Family, grace: Duration, pause: &mut dyn FnMut(Duration)) {
     let deadline = Instant::now() + grace;
     let members = platform::members(family);
     signal_groups(family, &members, &[Signal::TERM, Signal::CONT]);
     let mut reported = false;
     let mut emit = |members: &[Member]| {
-        // Once: what appears later is what cleans up.
+        // Only once: processes that appear later clean up.
         if !reported && members.iter().all(|member| !member.in_group) {
             reported = true;
             for member in members {
@@ -117,7 +117,7 @@ pub(super) fn end_step(family: &mut Family, grace: Duration, pause: &mut dyn FnM
     }
 }
 
-/// Waits until no member is alive; false if `deadline` comes first. Shows every look at the living to `seen`.
+/// Waits until no member is alive. False if `deadline` comes first. Calls `seen` with the living members at each check.
 fn is_gone_by(
     family: &mut Family,
     deadline: Instant,
@@ -140,8 +140,8 @@ fn is_gone_by(
     }
 }
 
-/// Stops the members one after the other until no new one appears, since what is stopped cannot fork, then kills them
-/// all; and again until none is alive.
+/// Stops the members one after the other until no new one appears, since a stopped process cannot fork, then kills them all.
+/// Repeats until none is alive.
 fn kill(family: &mut Family, pause: &mut dyn FnMut(Duration)) {
     let give_up = Instant::now() + LAST_WAIT;
     while Instant::now() < give_up {
@@ -170,12 +170,12 @@ fn kill(family: &mut Family, pause: &mut dyn FnMut(Duration)) {
     }
 }
 
-/// Signals the groups of a family. A group without a living member is left alone: its number may be somebody else's.
+/// Signals the groups of a family. A group without a living member is skipped: its number may belong to another group by now.
 fn signal_groups(family: &Family, members: &[Member], signals: &[Signal]) {
     if members.iter().any(|member| member.in_group) {
         for group in &family.groups {
             for signal in signals {
-                // A group that is gone has got what it was to get.
+                // If the group is gone, there is nothing left to signal.
                 let _ = kill_process_group(*group, *signal);
             }
         }
@@ -184,7 +184,7 @@ fn signal_groups(family: &Family, members: &[Member], signals: &[Signal]) {
 
 fn signal(pid: Pid, signals: &[Signal]) {
     for signal in signals {
-        // A process that is gone has got what it was to get.
+        // If the process is gone, there is nothing left to signal.
         let _ = kill_process(pid, *signal);
     }
 }

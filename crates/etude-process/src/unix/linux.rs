@@ -1,4 +1,4 @@
-//! Linux: a file descriptor per process, orphans that come to us, and the tree of processes in `/proc`.
+//! Processes on Linux: a file descriptor per process, adopted orphans, and the process tree of `/proc`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,7 +15,7 @@ use rustix::process::{DumpableBehavior, Pid, PidfdFlags, Resource, Rlimit, WaitO
 use super::kill::{Family, Member, Scope};
 use super::waiter;
 
-/// Becomes readable when it is rung, and stays so.
+/// A descriptor that becomes readable when it is rung, and stays so.
 #[derive(Debug)]
 pub(crate) struct Alarm(OwnedFd);
 
@@ -25,7 +25,7 @@ impl Alarm {
     }
 
     pub(crate) fn ring(&self) {
-        // It fails only when it was rung 2^64 times.
+        // This fails only after 2^64 rings.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
@@ -36,47 +36,47 @@ impl AsFd for Alarm {
     }
 }
 
-/// Other processes of the same user can read neither our memory nor our initial environment; the programs that we start are
-/// as open as ever.
+/// Keeps other processes of the same user from reading the memory and the initial environment of this one. The programs that
+/// it starts stay as open as ever.
 pub fn keep_private() {
-    // Without it everything is as it is on other systems.
+    // If this fails, the process is as open as on other systems.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-/// Makes orphaned descendants our children instead of those of process 1, so that they can be found.
+/// Makes orphaned descendants children of this process instead of process 1, so that they can be found.
 pub(crate) fn adopt_orphans() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Without it orphans that left their group go unnoticed; everything else works.
+        // Without it, orphans that left their group go unnoticed; everything else works.
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     });
 }
 
-/// A file descriptor that is readable when the child `id` has ended.
+/// A file descriptor that becomes readable when the child `id` has ended.
 pub(super) fn end_of(id: Pid) -> io::Result<OwnedFd> {
-    // Kernels before 5.3 and some sandboxes have no such descriptors.
+    // Kernels before 5.3 and some sandboxes do not have such descriptors.
     rustix::process::pidfd_open(id, PidfdFlags::empty()).or_else(|_| waiter::end_of(id))
 }
 
 /// Limits the file descriptors of the process `id`.
 pub(super) fn limit_descriptors(id: Pid, limit: Rlimit) {
-    // One that has ended, or has become another user's, has no use for it.
+    // A process that has ended, or that has become another user's, has no use for it.
     let _ = rustix::process::prlimit(Some(id), Resource::Nofile, limit);
 }
 
-/// Sets the capacity of a pipe in bytes, where the user may have as many.
+/// Sets the capacity of a pipe in bytes, if the user's limit allows it.
 pub(super) fn widen(pipe: &OwnedFd, bytes: usize) {
-    // It goes on as it is where that is refused.
+    // If that is refused, the pipe keeps its capacity.
     let _ = rustix::pipe::fcntl_setpipe_size(pipe, bytes);
 }
 
-/// How often processes are looked for again because one began or ended while they were looked for.
+/// Maximum number of searches while processes begin or end during the search.
 const LOOKS: usize = 64;
 
-/// The pause before each of them but the first two: one that begins needs the processor for it.
+/// Pause before each search but the first two: a process that begins needs the processor for it.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Everything alive that belongs to `family`. Dead members that are our children are waited for.
+/// All living processes of `family`. Dead members that are children of this process are reaped.
 pub(super) fn members(family: &mut Family) -> Vec<Member> {
     for earlier in 0..LOOKS {
         if earlier > 1 {
@@ -90,8 +90,8 @@ pub(super) fn members(family: &mut Family) -> Vec<Member> {
     Vec::new()
 }
 
-/// What [`members`] says, and whether another look may say more: the children of a process that has just ended became ours after
-/// our children were listed, and one that is just being started shows no environment.
+/// The members from one search, and true if another search may find more. Children of a process that has just ended may become
+/// children of this one after those were listed. A process that is just being started shows no environment.
 fn look(family: &mut Family) -> (Vec<Member>, bool) {
     let mut is_unsettled = false;
     let us = rustix::process::getpid();
@@ -130,7 +130,7 @@ fn look(family: &mut Family) -> (Vec<Member>, bool) {
                 continue;
             };
             if stat.is_dead {
-                // It is somebody else's child if this fails, and then theirs to wait for.
+                // If this fails, the process is the child of another one, which must reap it.
                 is_unsettled |= rustix::process::waitpid(Some(pid), WaitOptions::NOHANG).is_ok();
                 continue;
             }
@@ -142,7 +142,7 @@ fn look(family: &mut Family) -> (Vec<Member>, bool) {
     (members, is_unsettled)
 }
 
-/// True if a process is a member, whatever its environment.
+/// True if a process is a member regardless of its environment.
 fn is_known(family: &Family, pid: Pid, stat: &Stat) -> bool {
     stat.group.is_some_and(|group| family.groups.contains(&group)) || family.seen.get(&pid) == Some(&stat.start)
 }
@@ -152,10 +152,10 @@ struct Stat {
     is_dead: bool,
     parent: Option<Pid>,
     group: Option<Pid>,
-    /// When the process was started: with its id, what tells it from every other process.
+    /// Start time of the process, which together with its id identifies it.
     start: u64,
-    /// The address at which its environment ends: 0 before that is known, which may be after the call that started it has
-    /// returned, and where we may not read it.
+    /// End address of its environment. It is 0 until the kernel knows it, which may be after the call that started the process
+    /// has returned. It is also 0 where this user may not read it.
     environment_end: u64,
 }
 
@@ -165,39 +165,39 @@ impl Stat {
         Self::parse(&text)
     }
 
-    /// True if `pid`, which showed no environment after this was read, may have one: its program is just being put in its place.
-    /// Threads of the kernel and the dead have none.
+    /// True if `pid`, which showed no environment after this was read, may still get one: its program is just being loaded.
+    /// Threads of the kernel and dead processes have none.
     fn is_starting(&self, pid: Pid) -> bool {
         let has_one = !self.is_dead && self.group.is_some();
         let is_settled = |now: &Self| self.environment_end != 0 && now.environment_end == self.environment_end;
         has_one && !Self::of(pid).is_some_and(|now| is_settled(&now))
     }
 
-    /// The second field is the program's name in parentheses and may contain anything.
+    /// Parses the line. Its second field is the program's name in parentheses and may contain anything.
     fn parse(text: &[u8]) -> Option<Self> {
         let name_end = text.iter().rposition(|byte| *byte == b')')?;
         let mut fields = std::str::from_utf8(&text[name_end + 1..]).ok()?.split_ascii_whitespace();
         let state = fields.next()?;
         let parent = pid(fields.next()?);
-        // Threads of the kernel are in no group; they have not ended, and are no one's.
+        // Kernel threads are in no group. They have not ended, and belong to no family.
         let group = match fields.next()? {
             "0" => None,
             other => Some(pid(other)?),
         };
-        // Field 22 of the line, where the group is field 5.
+        // The start time is field 22 of the line; the group is field 5.
         let start = fields.nth(16)?.parse().ok()?;
-        // Field 51.
+        // The end of the environment is field 51.
         let environment_end = fields.nth(28).and_then(|end| end.parse().ok()).unwrap_or_default();
         Some(Self { is_dead: matches!(state, "Z" | "X"), parent, group, start, environment_end })
     }
 }
 
 fn pid(text: &str) -> Option<Pid> {
-    // A process that is just being removed has -1 for its group.
+    // A process that is just being removed has the group -1.
     text.parse().ok().filter(|id| *id > 0).and_then(Pid::from_raw)
 }
 
-/// The environment of `pid` at its start, if we may read it.
+/// The initial environment of `pid`, if this process may read it.
 fn environment_of(pid: Pid) -> Option<Vec<u8>> {
     fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()
 }
@@ -215,7 +215,7 @@ fn children_of(parent: Pid) -> Vec<Pid> {
     for task in tasks.flatten() {
         match fs::read_to_string(task.path().join("children")) {
             Ok(list) => children.extend(list.split_ascii_whitespace().filter_map(pid)),
-            // The thread has ended, or this kernel has no such list.
+            // The thread has ended, or this kernel does not list children.
             Err(_) if task.path().exists() => return children_by_parent(parent),
             Err(_) => {}
         }
@@ -223,7 +223,7 @@ fn children_of(parent: Pid) -> Vec<Pid> {
     children
 }
 
-/// The slow way to the children of `parent`: asking every process.
+/// Finds the children of `parent` the slow way, by checking every process.
 fn children_by_parent(parent: Pid) -> Vec<Pid> {
     processes()
         .filter(|(pid, _)| Stat::of(*pid).is_some_and(|stat| stat.parent == Some(parent)))
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(Stat::parse(line.as_bytes()).expect("parsed").environment_end, 51);
     }
 
-    /// K-5: the kernel shows no environment of a process whose program has just been put in its place.
+    /// K-5: a process that was just started is found, although the kernel shows no environment of it for a moment.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "no host attends a child of a test")]
     fn process_that_was_just_started_is_found_by_its_mark() {
@@ -294,7 +294,7 @@ mod tests {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("cat");
         let id = Pid::from_child(&child);
         let us = rustix::process::getpid();
-        // A look at processes that begin and end meanwhile may miss one.
+        // One search may miss a process while others begin and end.
         let agree = |_| children_of(us).contains(&id) && children_by_parent(us).contains(&id);
         assert!((0..100).any(agree));
         assert!(lineage(id).is_superset(&lineage(us)));
@@ -302,7 +302,7 @@ mod tests {
         child.wait().expect("ended");
     }
 
-    /// without pidfd the end of a process is seen all the same.
+    /// without pidfd the end of a process is still reported.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "no host attends a child of a test")]
     fn waiter_thread_reports_the_end_and_leaves_the_status() {

@@ -1,4 +1,4 @@
-//! Unix other than Linux: a thread per process, and process groups only.
+//! Processes on Unix other than Linux: a thread per process, and process groups only.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,7 +10,7 @@ use super::kill::{Family, Member};
 
 pub(super) use super::waiter::end_of;
 
-/// Becomes readable when it is rung, and stays so.
+/// A descriptor that becomes readable when it is rung, and stays so.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     reader: OwnedFd,
@@ -24,7 +24,7 @@ impl Alarm {
     }
 
     pub(crate) fn ring(&self) {
-        // A full pipe is one that was rung before.
+        // A full pipe was rung before.
         let _ = rustix::io::write(&self.rung, b"!");
     }
 }
@@ -35,20 +35,20 @@ impl AsFd for Alarm {
     }
 }
 
-/// What other processes may read is for the system to say.
+/// Does nothing: the system alone decides what other processes may read.
 pub fn keep_private() {}
 
-/// Orphans go to process 1 here.
+/// Does nothing: orphans go to process 1 here.
 pub(crate) fn adopt_orphans() {}
 
-/// The leaders of the groups in which something is alive. What left its group cannot be found here.
+/// The leaders of the groups with living processes. Processes that left their group cannot be found here.
 pub(super) fn members(family: &mut Family) -> Vec<Member> {
     let alive = family.groups.iter().filter(|group| super::is_group_alive(**group));
     alive.map(|group| Member { pid: *group, in_group: true }).collect()
 }
 
-/// No one but a process itself can limit its descriptors here.
+/// Does nothing: only a process itself can limit its descriptors here.
 pub(super) fn limit_descriptors(_id: Pid, _limit: Rlimit) {}
 
-/// Pipes are as large as the system makes them.
+/// Does nothing: the system decides the capacity of pipes.
 pub(super) fn widen(_pipe: &OwnedFd, _bytes: usize) {}

@@ -2,11 +2,11 @@
 
 use rustix::process::Signal;
 
-/// The first real-time signal that a C library leaves to programs.
+/// The first real-time signal that the C library leaves to programs.
 #[cfg(target_os = "linux")]
 const FIRST_REAL_TIME: i32 = if cfg!(target_env = "musl") { 35 } else { 34 };
 
-/// The name of a signal as people know it, such as `SIGKILL` or `SIGRTMIN+2`.
+/// The conventional name of a signal, such as `SIGKILL` or `SIGRTMIN+2`.
 pub(super) fn name(number: i32) -> String {
     let known = [
         (Signal::HUP, "SIGHUP"),

@@ -1,10 +1,10 @@
-//! Processes that the terminal has stopped.
+//! Detection of processes that the terminal has stopped.
 //!
-//! A step leads a group of its own, which is in the background of the user's terminal. If a process of it reads from the
-//! terminal or changes its settings, the system stops the whole group, its leader as well. Nothing would ever continue it.
+//! A step leads a group of its own, which is in the background of the user's terminal. If one of its processes reads from the
+//! terminal or changes its settings, the system stops the whole group with its leader. Nothing would ever continue it.
 //!
-//! A session of its own would have such a process fail at once. The standard library cannot ask for one where it starts a
-//! process without a fork of our memory.
+//! In a session of its own, such a process would fail at once. The standard library cannot request one when it starts a
+//! process without a fork of this process's memory.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -15,30 +15,30 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
 
 use super::signals;
 
-/// How long a process is left alone before the first look. Most steps have ended by then.
+/// Pause before the first check. Most steps have ended by then.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
-/// The longest pause between two looks.
+/// Maximum pause between two checks.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// Looks now and then whether the terminal has stopped a process.
+/// Periodic check for a process that the terminal has stopped.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pause: Option<Duration>,
 }
 
 impl Watch {
-    /// A watch over a process that has just been started.
+    /// A watch over a process that was just started.
     pub(crate) fn new() -> Self {
         Self { pause: Some(FIRST_PAUSE) }
     }
 
-    /// How long to wait until the next look; `None` if no terminal can stop the process.
+    /// Time until the next check; `None` if no terminal can stop the process.
     pub(crate) fn pause(&self) -> Option<Duration> {
         self.pause
     }
 
-    /// How the child `id` must be ended, if the terminal has stopped it.
+    /// The exit to report for the child `id`, if the terminal has stopped it.
     pub(crate) fn look(&mut self, id: Pid) -> Option<Exit> {
         self.pause = self.pause.filter(|_| has_terminal()).map(|pause| (pause * 2).min(MAX_PAUSE));
         self.pause?;
@@ -54,7 +54,7 @@ fn has_terminal() -> bool {
     *HAS_TERMINAL.get_or_init(|| rustix::fs::open("/dev/tty", flags, Mode::empty()).is_ok())
 }
 
-/// The signal by which the terminal has stopped the child `id`, which is left to be waited for.
+/// The signal by which the terminal has stopped the child `id`, which is not reaped.
 pub(crate) fn stopped_by(id: Pid) -> Option<Signal> {
     let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let status = waitid(WaitId::Pid(id), look).ok().flatten()?;

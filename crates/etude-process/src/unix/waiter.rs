@@ -1,4 +1,4 @@
-//! Watching for the end of a process with a thread, where the operating system has no file descriptor for it.
+//! A thread that watches for the end of a process, where the operating system has no file descriptor for it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -8,10 +8,10 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-/// The stack of a thread that only waits, in bytes.
+/// Stack size of a thread that only waits, in bytes.
 const STACK: usize = 64 * 1024;
 
-/// A file descriptor that is readable (at its end) when the child `id` has ended. The child is left to be waited for.
+/// A file descriptor that becomes readable (end of file) when the child `id` has ended. The child is not reaped.
 pub(super) fn end_of(id: Pid) -> io::Result<OwnedFd> {
     let (end, held) = pipe_with(PipeFlags::CLOEXEC)?;
     thread::Builder::new().name("wait".to_owned()).stack_size(STACK).spawn(move || {

@@ -1,4 +1,4 @@
-//! A fork server as a process: its socket, the file descriptors that go through it, and its end.
+//! The process of a fork server: its socket, the file descriptors that go through it, and its end.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -19,38 +19,38 @@ use super::{Alarm, At, Launched, platform};
 use crate::program::Launch;
 use crate::sandbox;
 
-/// How long a server may take to import what it was set to.
+/// Maximum time for a server to import its modules.
 const START: Duration = Duration::from_secs(60);
 
-/// How long a server may take to fork.
+/// Maximum time for a server to fork.
 const FORK: Duration = Duration::from_secs(10);
 
-/// An answer is a line, and no longer than this, in bytes.
+/// Maximum length of a response, which is one line, in bytes.
 const MAX_LENGTH: usize = 4096;
 
-/// How much of what a server has printed last is kept, in bytes.
+/// Length of the end of a server's stderr that is kept, in bytes.
 const TAIL: usize = 4096;
 
-/// How often a stream is read in a row, so that a server that prints without an end keeps no one from the clock.
+/// Maximum number of reads from a stream in a row, so that a server that prints endlessly cannot hold up the timeout.
 const MAX_READS: usize = 16;
 
-/// A fork server. It ends when this is dropped, with the process that waits for the next step.
+/// A fork server. Dropping it ends the server and the process that waits for the next step.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
     channel: UnixStream,
-    /// The process that waits for a step, if it is known already.
+    /// The process that waits for the next step, if it was announced already.
     waiting: Option<Pid>,
-    /// The end of what it has printed on stderr.
+    /// The end of the server's stderr.
     said: Vec<u8>,
 }
 
-/// Why a server can do no more.
+/// Reason why a server cannot continue.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// The alarm rang while it was waited for.
+    /// The alarm rang during the wait.
     Rung,
-    /// It does not work; why.
+    /// The server failed, with the reason.
     Broken(String),
 }
 
@@ -67,8 +67,8 @@ impl From<Errno> for Trouble {
 }
 
 impl Server {
-    /// Starts `launch`, an interpreter, at `at` with the variables `env`. It reads its program and a first message from
-    /// its stdin. Waits until it has forked the process of the first step.
+    /// Starts `launch`, an interpreter, at `at` with the variables `env`. The interpreter reads its program and a first
+    /// message from its stdin. Waits until it has forked the process of the first step.
     #[expect(clippy::disallowed_methods, reason = "how a host starts a warm interpreter")]
     pub(crate) fn start(
         launch: &Launch,
@@ -80,9 +80,9 @@ impl Server {
         let (channel, theirs) = UnixStream::pair()?;
         let mut command = Command::new(&launch.program);
         command.arg0(&launch.name).args(&launch.args);
-        // Pipes, as steps have them: the interpreter looks at what its streams are.
+        // Pipes, as for steps: the interpreter checks the kind of its streams.
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Ctrl-C at the terminal is not for it.
+        // Ctrl-C at the terminal must not reach the server.
         command.env_clear().envs(env).process_group(0);
         match at {
             At::Path(dir) => _ = command.current_dir(dir),
@@ -91,7 +91,7 @@ impl Server {
         let mut server = Self { child: command.spawn()?, channel, waiting: None, said: Vec::new() };
         server.read_without_waiting()?;
         super::descriptors::give_back(super::id_of(&server.child));
-        // With the command goes our copy of the other end of the socket.
+        // Dropping the command closes this process's copy of the other end of the socket.
         drop(command);
         let length = u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes();
         let reported = [program, &length, message].into_iter().try_for_each(|part| server.channel.write_all(part));
@@ -105,8 +105,8 @@ impl Server {
         }
     }
 
-    /// Has a process become a step that is ours from then on, as if it had been started here. It was forked before, and the
-    /// server forks the next one meanwhile.
+    /// Turns the waiting process into a step, which from then on counts as started here. It was forked before, and the server
+    /// forks the next one meanwhile.
     pub(crate) fn fork(&mut self, request: &[u8], stdin: bool, alarm: &Alarm) -> Result<Launched, Trouble> {
         let id = match self.waiting.take() {
             Some(id) => id,
@@ -131,7 +131,7 @@ impl Server {
         let ((stdout, out), (stderr, err)) = (io::pipe()?, io::pipe()?);
         setpgid(Some(id), Some(id))?;
         if let Err(trouble) = self.send(request, &[given.as_fd(), out.as_fd(), err.as_fd()]) {
-            // It has left the group that ends with the server, and has not begun.
+            // The process has left the group that ends with the server, and has not begun its work.
             let _ = kill_process(id, Signal::KILL);
             let _ = waitid(WaitId::Pid(id), WaitIdOptions::EXITED);
             return Err(trouble);
@@ -146,19 +146,19 @@ impl Server {
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(fds));
         let length = length.to_be_bytes();
-        // Four bytes that are not sent whole at once do not occur; if they do, the server waits for more, in vain.
+        // Four bytes are never sent in part. If they were, the server would wait for the rest until the timeout.
         sendmsg(&self.channel, &[IoSlice::new(&length)], &mut control, SendFlags::NOSIGNAL)?;
         Ok(self.channel.write_all(request)?)
     }
 
-    /// The process that the server has forked for the next step, within `limit`.
+    /// The id of the process that the server has forked for the next step. Waits at most `limit`.
     fn announced(&mut self, alarm: &Alarm, limit: Duration) -> Result<Pid, Trouble> {
         let line = self.answer(alarm, limit)?;
         let id = line.parse().ok().filter(|id| *id > 0).and_then(Pid::from_raw);
         id.ok_or_else(|| Trouble::Broken(format!("it said `{line}`")))
     }
 
-    /// The next line that the server sends, within `limit`; one that begins with `!` is the reason why it cannot.
+    /// The next line from the server. Waits at most `limit`. A line that begins with `!` is an error with its reason.
     fn answer(&mut self, alarm: &Alarm, limit: Duration) -> Result<String, Trouble> {
         let deadline = Instant::now() + limit;
         let mut line = Vec::new();
@@ -198,13 +198,13 @@ impl Server {
         }
     }
 
-    /// Lets nothing wait for what it prints: it may live on without another word.
+    /// Makes reads of its output non-blocking: the server may live on without printing anything.
     fn read_without_waiting(&self) -> Result<(), Errno> {
         self.child.stdout.iter().try_for_each(|stdout| ioctl_fionbio(stdout, true))?;
         self.child.stderr.iter().try_for_each(|stderr| ioctl_fionbio(stderr, true))
     }
 
-    /// Reads what the server has printed. An import may print more than a pipe holds, and would wait for a reader.
+    /// Reads the output of the server. An import may print more than a pipe holds, and would wait for a reader.
     fn listen(&mut self) {
         let mut nothing = Vec::new();
         if self.child.stdout.as_ref().is_some_and(|stdout| has_ended(stdout.as_fd(), &mut nothing)) {
@@ -216,7 +216,7 @@ impl Server {
         }
     }
 
-    /// The last line that the server has printed on stderr.
+    /// The last line of the server's stderr.
     fn last_words(&mut self) -> Option<String> {
         self.listen();
         let said = String::from_utf8_lossy(&self.said);
@@ -224,7 +224,7 @@ impl Server {
     }
 }
 
-/// Reads what there is, of which `said` keeps the end. True at the end of the stream.
+/// Reads the available bytes and keeps the end of them in `said`. True at the end of the stream.
 fn has_ended(stream: BorrowedFd<'_>, said: &mut Vec<u8>) -> bool {
     let mut piece = [0; 1 << 13];
     for _ in 0..MAX_READS {
@@ -241,7 +241,7 @@ fn has_ended(stream: BorrowedFd<'_>, said: &mut Vec<u8>) -> bool {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // They hold nothing that they could lose. What has ended has got what it was to get.
+        // The server and the waiting process hold nothing that could be lost. A process that has ended needs no signal.
         let group = Pid::from_child(&self.child);
         let _ = kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();

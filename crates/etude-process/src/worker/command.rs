@@ -1,4 +1,4 @@
-//! Which commands are a single Python process, and how its interpreter is started.
+//! Recognizes commands that are a single Python process, and the start of their interpreter.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -12,19 +12,19 @@ use etude_files::regular;
 pub(crate) struct Python {
     /// The interpreter.
     pub(crate) program: PathBuf,
-    /// The command as the interpreter sees it: its name, its flags, then the script, `-c` or `-m` with what follows.
+    /// The command as the interpreter sees it: its name, its flags, then the script, `-c` or `-m` with their arguments.
     pub(crate) words: Vec<String>,
-    /// How many of the words after the first are flags.
+    /// Number of the words after the first that are flags.
     pub(crate) flags: usize,
 }
 
-/// Flags without a value that only change how an interpreter starts, and that a server can therefore be started with.
+/// Flags without a value that only change how an interpreter starts, so that a server can be started with them.
 const FLAGS: &str = "bBEIOPqsSu";
 
-/// The longest first line that is looked at, in bytes: what the kernel looks at.
+/// Maximum length of a first line, in bytes; the limit of the kernel.
 const LINE: u64 = 256;
 
-/// The Python process that `launch` starts in `dir`; `None` if it is anything else, or asks for something unusual.
+/// The Python process that `launch` starts in `dir`. `None` if it is anything else, or uses unusual options.
 pub(crate) fn python(launch: &Launch, dir: &Path, path: Option<&OsStr>) -> Option<Python> {
     let (program, mut words) = if is_interpreter(&launch.name) {
         (launch.program.clone(), vec![launch.name.clone()])
@@ -58,8 +58,8 @@ fn script(launch: &Launch, dir: &Path, path: Option<&OsStr>) -> Option<(PathBuf,
     is_interpreter(interpreter).then(|| (PathBuf::from(interpreter), words.into_iter().flatten().collect()))
 }
 
-/// How many of `words`, which follow the interpreter's name, are flags; `None` if there is one that changes more than
-/// the start, or nothing to run after them.
+/// Number of `words`, after the interpreter's name, that are flags. `None` if one of them changes more than the start, or if
+/// nothing to run follows.
 fn flags(words: &[String]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -85,7 +85,7 @@ mod tests {
         python(&launch, Path::new("/"), None).map(|python| python.flags)
     }
 
-    /// what changes more than the start of an interpreter is left to a new one.
+    /// a command with flags that change more than the start of an interpreter runs in a new one.
     #[test]
     fn flags_of_the_start_are_distinguished_from_the_rest() {
         assert_eq!(of("python3 a.py -x"), Some(0));

@@ -1,4 +1,4 @@
-//! Processes with a bound on their output, and with few variables (C-1.13).
+//! Processes with a limit on their output, and with few variables (C-1.13).
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,7 +10,7 @@ use etude_process::{Cancel, ChildEnvironment};
 
 use crate::fixture::{Fixture, shell, within};
 
-/// C-1.13: raw bytes come back, whatever they are, with the end of stderr.
+/// C-1.13: raw bytes of any kind are returned, with the end of stderr.
 #[test]
 fn raw_output_is_given_back_as_it_is() {
     let fixture = Fixture::new();
@@ -20,7 +20,7 @@ fn raw_output_is_given_back_as_it_is() {
     assert_eq!(ended.stderr.tail, "careful\n");
 }
 
-/// C-1.13: a process that prints more than it may is ended at once, and only so much is kept.
+/// C-1.13: a process that prints more than the limit is ended at once, and only the limit is kept.
 #[test]
 fn endless_output_ends_the_process() {
     let fixture = Fixture::with(Duration::from_secs(1), &[]);
@@ -30,7 +30,7 @@ fn endless_output_ends_the_process() {
     assert_eq!(ended.stdout.len(), 1_000);
 }
 
-/// C-1.13: nothing is written to the store, however much comes on stderr.
+/// C-1.13: nothing is written to the store, even if stderr is long.
 #[test]
 fn long_stderr_is_not_stored() {
     let fixture = Fixture::new();
@@ -41,7 +41,7 @@ fn long_stderr_is_not_stored() {
     assert!(!blobs.exists() || fs::read_dir(blobs).expect("a directory").count() == 0);
 }
 
-/// B-20.4: of the variables of the user a hook has those by which programs are found and started, and no others.
+/// B-20.4: a hook inherits the variables by which programs are found and started, and no others.
 #[test]
 fn a_hook_inherits_the_basics() {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! what is cancelled is gone, with everything it had started.
+//! a cancelled process is gone, with everything it had started.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use etude_process::{Cancel, Cancelled};
 
 use crate::fixture::{Fixture, eventually, is_alive, shell, with_stdin};
 
-/// Short, so that what ignores the request is killed soon.
+/// Short, so that a process that ignores the request is killed soon.
 const IMPATIENT: Duration = Duration::from_millis(50);
 
 #[test]
@@ -20,7 +20,7 @@ fn call_that_is_cancelled_before_it_starts_does_not_start() {
     assert!(!fixture.path("started").exists());
 }
 
-/// the group gets SIGTERM and time to react; the last words on stderr are received.
+/// the group gets SIGTERM and time to react; its last output on stderr is received.
 #[test]
 fn process_may_clean_up_when_it_is_cancelled() {
     let fixture = Fixture::new();
@@ -30,7 +30,7 @@ fn process_may_clean_up_when_it_is_cancelled() {
     assert!(stderr.tail.ends_with("bye\n"));
 }
 
-/// anyone who gives a process up gets what it had said, kept like that of any other process.
+/// the stderr of a cancelled process is returned, and kept like that of any other process.
 #[test]
 fn what_was_given_up_has_flushed_its_output() {
     let fixture = Fixture::with(IMPATIENT, &[]);
@@ -61,7 +61,7 @@ fn stopped_process_is_woken_to_end() {
     assert!(fixture.path("cleaned").exists());
 }
 
-/// a tree that ignores SIGTERM is killed after the grace period, all of it.
+/// a tree of processes that ignores SIGTERM is killed completely after the grace period.
 #[test]
 fn tree_that_ignores_the_request_is_killed() {
     let fixture = Fixture::with(IMPATIENT, &[]);
@@ -81,7 +81,7 @@ fn group_outlives_its_leader_but_not_the_cancellation() {
     assert!(!is_alive(fixture.pid("leader")) && !is_alive(fixture.pid("b")));
 }
 
-/// leaving the group, by a child or by an orphan, is no way out.
+/// a child or an orphan that leaves the group is killed too.
 #[cfg(target_os = "linux")]
 #[test]
 fn descendants_that_left_the_group_are_killed() {
@@ -98,7 +98,7 @@ fn descendants_that_left_the_group_are_killed() {
     }
 }
 
-/// what left the group is asked before it is killed.
+/// a process that left the group gets SIGTERM before it is killed.
 #[cfg(target_os = "linux")]
 #[test]
 fn descendants_that_left_the_group_may_clean_up() {
@@ -109,7 +109,7 @@ fn descendants_that_left_the_group_may_clean_up() {
     assert!(fixture.path("cleaned").exists() && !is_alive(fixture.pid("child")));
 }
 
-/// what forks faster than it can be counted is stopped before it is killed.
+/// a process that forks faster than it can be counted is stopped before it is killed.
 #[test]
 fn process_that_keeps_forking_is_killed() {
     let fixture = Fixture::with(IMPATIENT, &[]);
@@ -130,7 +130,7 @@ fn flood_on_both_streams_does_not_hinder_the_cancellation() {
     assert!(stderr.tail.is_empty() || stderr.tail.starts_with("err\n"));
 }
 
-/// One handle ends many processes, and only those.
+/// One handle cancels many processes, and only those.
 #[test]
 fn one_handle_ends_all_its_processes_and_no_other() {
     let fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! An app directory with a host, and calls for it.
+//! An app directory with a host, and constructors of calls for it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -44,7 +44,7 @@ impl Fixture {
         Self::made(&next_id(), Duration::from_millis(50), &[], Some(module))
     }
 
-    /// One that starts interpreters and one that keeps one warm: steps must not notice.
+    /// A fixture that starts interpreters, and one that keeps one warm: steps must not notice the difference.
     pub(crate) fn both() -> [Self; 2] {
         [Self::new(), Self::warm(Duration::from_secs(60), &[])]
     }
@@ -53,7 +53,7 @@ impl Fixture {
         Self::made(run_id, grace, withheld, None)
     }
 
-    /// One whose processes inherit `environment`.
+    /// A fixture whose processes inherit `environment`.
     pub(crate) fn inheriting(environment: ChildEnvironment) -> Self {
         Self::build(&next_id(), Duration::from_secs(60), environment, None)
     }
@@ -82,7 +82,7 @@ impl Fixture {
         Self { dir, run_id: run_id.to_owned(), host }
     }
 
-    /// The pipeline's directory, in which processes run.
+    /// A path in the pipeline's directory, in which processes run.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().canonicalize().expect("real path").join("pipelines/p").join(name)
     }
@@ -94,12 +94,12 @@ impl Fixture {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("mode");
     }
 
-    /// Runs to the end, uncancelled.
+    /// Runs a call to its end, without cancellation.
     pub(crate) fn run(&self, call: &ProcessCall) -> ProcessEnd {
         within(|| self.host.run(call, &Cancel::new(), &mut |_| {})).expect("no one cancelled")
     }
 
-    /// Runs a shell line that must succeed; the text of its output.
+    /// Runs a shell line that must succeed. Returns the text of its output.
     pub(crate) fn output(&self, line: &str) -> String {
         value(&self.run(&shell(line)))
     }
@@ -193,7 +193,7 @@ pub(crate) fn is_alive(pid: Pid) -> bool {
     rustix::process::test_kill_process(pid).is_ok()
 }
 
-/// Waits until `holds`; a test that would wait for ever fails.
+/// Waits until `holds`. Fails a test that would wait for ever.
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -216,14 +216,14 @@ pub(crate) fn within<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs the ignored test `name` of this program in a process of its own; what it printed.
+/// Runs the ignored test `name` of this program in a process of its own. Returns its output.
 pub(crate) fn in_own_process(name: &str, env: &[(&str, &str)]) -> std::process::Output {
     let program = std::env::current_exe().expect("this program");
     let mut command = std::process::Command::new(program);
     command.args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"]);
     let ran = command.envs(env.iter().copied()).output().expect("started");
     let printed = String::from_utf8_lossy(&ran.stdout);
-    // One that ends the process has no result.
+    // A test that ends the process prints no result.
     assert!(printed.contains("running 1 test\n"), "there is no test `{name}`: {printed}");
     ran
 }

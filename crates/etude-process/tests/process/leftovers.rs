@@ -1,4 +1,4 @@
-//! what steps leave running, and its end with the run.
+//! leftovers of steps, and their end with the run.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn background_process_may_go_on_printing() {
     eventually("everything is logged", || fixture.path("logged").exists());
 }
 
-/// so does one that ignores SIGTERM, and one that left the group.
+/// a process that ignores SIGTERM, or that left the group, ends with the run too.
 #[cfg(target_os = "linux")]
 #[test]
 fn stubborn_and_escaped_processes_end_with_the_run() {
@@ -49,7 +49,7 @@ fn stubborn_and_escaped_processes_end_with_the_run() {
     }
 }
 
-/// what is left may clean up.
+/// leftovers may clean up.
 #[test]
 fn background_process_is_asked_before_it_is_killed() {
     let fixture = Fixture::new();
@@ -60,7 +60,7 @@ fn background_process_is_asked_before_it_is_killed() {
     assert!(fixture.path("cleaned").exists());
 }
 
-/// Several runs live in one process: the end of one is not the end of another.
+/// Several runs share one process: the end of one does not end another.
 #[test]
 fn kill_leftovers_exempts_other_runs_and_running_steps() {
     let (one, two) = (Fixture::new(), Fixture::new());
@@ -80,7 +80,7 @@ fn kill_leftovers_exempts_other_runs_and_running_steps() {
     assert!(!is_alive(server), "dropping a host sweeps");
 }
 
-/// Orphans that have ended are waited for, so that a long-lived runner does not collect zombies.
+/// Orphans that have ended are reaped, so that a long-lived runner does not collect zombies.
 #[cfg(target_os = "linux")]
 #[test]
 fn orphans_that_ended_leave_no_zombie() {
@@ -91,7 +91,7 @@ fn orphans_that_ended_leave_no_zombie() {
     assert!(!is_alive(orphan));
 }
 
-/// A panic while a step runs leaves nothing behind either.
+/// A panic while a step runs leaves no process behind.
 #[test]
 fn panic_in_the_observer_leaves_no_process() {
     let fixture = Fixture::with(IMPATIENT, &[]);
@@ -106,7 +106,7 @@ fn panic_in_the_observer_leaves_no_process() {
     assert!(!is_alive(step));
 }
 
-/// a host that is alone in its process also ends what left its group and cleared its environment.
+/// a host that is alone in its process also ends processes that left their group and cleared their environment.
 #[cfg(target_os = "linux")]
 #[test]
 fn exclusive_host_ends_orphans_without_a_mark() {
@@ -129,7 +129,7 @@ fn exclusive_host() {
     assert!(!is_alive(bare));
 }
 
-/// is about what steps start: what the program itself has started for all runs is not theirs to end.
+/// is about processes that steps start: processes that the program itself has started for all runs are exempt.
 #[cfg(target_os = "linux")]
 #[test]
 fn exclusive_host_exempts_what_no_step_started() {
@@ -150,7 +150,7 @@ fn exclusive_host_with_an_exempted_child() {
     etude_process::exempt(&exempted);
     fixture.host.kill_leftovers();
     assert!(exempted.try_wait().expect("a status").is_none());
-    // It was waited for by the sweep, or must be waited for here.
+    // `kill_leftovers` has reaped it, or it must be reaped here.
     assert!(other.try_wait().map_or(true, |status| status.is_some()));
     exempted.kill().expect("ended");
     exempted.wait().expect("ended");
@@ -170,7 +170,7 @@ fn exclusive(fixture: &Fixture) -> ProcessHost {
     host.grace(IMPATIENT).exclusive(true).build()
 }
 
-/// before a run is resumed, what its dead runner left is ended, in the group or not.
+/// before a run is resumed, the leftovers of its dead runner are ended, in the group or not.
 #[cfg(target_os = "linux")]
 #[test]
 fn survivors_of_a_dead_runner_are_ended() {
@@ -187,7 +187,8 @@ fn survivors_of_a_dead_runner_are_ended() {
     assert!(left.iter().all(|pid| is_dead(*pid)));
 }
 
-/// K-20: a guard ends what its own worker has started. The same run goes on here, with a process that has taken it over.
+/// K-20: a guard ends the processes that its own worker has started. The processes of another holder that has taken the same
+/// run over continue.
 #[cfg(target_os = "linux")]
 #[test]
 fn guard_exempts_the_steps_of_another_holder() {
@@ -207,7 +208,7 @@ fn guard_exempts_the_steps_of_another_holder() {
     assert!(!is_alive(later));
 }
 
-/// Orphans are those of this test program or of process 1, whichever waits for them.
+/// True if the process has ended. Orphans are children of this test program or of process 1, which reaps them.
 #[cfg(target_os = "linux")]
 fn is_dead(pid: rustix::process::Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! what stdout must be, and what is made of it.
+//! requirements on stdout, and the values read from it.
 
 use etude_core::digest::Digest;
 use etude_core::effect::Protocol;
@@ -36,7 +36,7 @@ fn value_is_kept_as_it_was_printed() {
     assert_eq!(kept(&format!("{{\"output\":{deep}}}")), deep);
 }
 
-/// whatever else is on stdout is an error with its own name.
+/// any other content of stdout is an error with its own name.
 #[test]
 fn anything_else_on_stdout_is_an_error_of_its_own() {
     let fixture = Fixture::new();
@@ -73,7 +73,7 @@ fn document_protocol_keeps_the_whole_value() {
     assert_eq!(problem(&echo(&fixture, "3 4", Protocol::Document)), "2 JSON values on stdout instead of one");
 }
 
-/// with `output: text` stdout is a string, whatever it holds, without one line break at its end.
+/// with `output: text` stdout is a string of any content, without one line break at its end.
 #[test]
 fn text_is_a_string_without_its_last_line_break() {
     let fixture = Fixture::new();
@@ -114,7 +114,7 @@ fn long_text_is_stored() {
     assert_eq!(problem(&fixture.run(&call)), "stdout is not UTF-8: byte 0xff at offset 900000");
 }
 
-/// a long value lies in the store, a short one beside a lot of other output does not.
+/// a long value lies in the store; a short one beside much other output does not.
 #[test]
 fn long_values_are_stored_and_short_ones_are_not() {
     let fixture = Fixture::new();
@@ -132,7 +132,7 @@ fn long_values_are_stored_and_short_ones_are_not() {
     assert_eq!(value(&end), long);
 }
 
-/// a long output that is wrong is judged like a short one and leaves nothing in the store.
+/// a long output that is wrong is diagnosed like a short one and leaves nothing in the store.
 #[test]
 fn long_unusable_output_is_judged_and_thrown_away() {
     let fixture = Fixture::new();
@@ -181,7 +181,7 @@ fn pass_hundred_megabytes() {
     println!("peak {}", peak.trim().trim_end_matches(" kB"));
 }
 
-/// only a sandbox is believed that it could not be made; what a process prints is its own affair.
+/// only a process in a sandbox can report a failed sandbox. The same text from another process is its own output.
 #[test]
 fn a_process_without_a_sandbox_fails_in_its_own_words() {
     let end = Fixture::new().run(&shell("echo 'etude sandbox: no' >&2; exit 125"));

@@ -1,11 +1,11 @@
-//! which program runs, where, and with which environment.
+//! the program of a call, its directory and its environment.
 
 use crate::fixture::{Fixture, call, direct, not_started, script, shell, value, with_stdin};
 use etude_core::effect::Command;
 
 const PRINT_ARGS: &str = "import json,sys; print(json.dumps({'output': sys.argv[1:]}))";
 
-/// the working directory and the variables of every script.
+/// every script has the documented working directory and variables.
 #[test]
 fn scripts_run_in_their_pipeline_with_the_documented_environment() {
     let (grace, redactor) = (std::time::Duration::from_secs(60), &["CARGO_MANIFEST_DIR"][..]);
@@ -48,7 +48,7 @@ fn direct_commands_are_not_expanded_and_shell_lines_are() {
     assert_eq!(fixture.output("X=1; echo \"{\\\"output\\\":$((X + 1))}\" | cat"), "2");
 }
 
-/// relative programs are found from the pipeline's directory, not from ours.
+/// relative programs are found from the pipeline's directory, not from that of this process.
 #[test]
 fn relative_programs_are_resolved_in_the_pipeline() {
     let fixture = Fixture::new();
@@ -57,7 +57,7 @@ fn relative_programs_are_resolved_in_the_pipeline() {
     assert_eq!(value(&fixture.run(&direct(&["sh", "steps/x.sh", "b"]))), "\"b\"");
 }
 
-/// the variables of a call decide where its programs are looked up.
+/// the variables of a call decide where its programs are searched.
 #[test]
 fn path_of_the_call_is_searched() {
     let fixture = Fixture::new();
@@ -113,7 +113,7 @@ fn javascript_and_perl_run_with_their_interpreters_or_say_what_is_missing() {
     }
 }
 
-/// what cannot be started says why and what to do.
+/// a process that cannot be started reports the reason and the remedy.
 #[test]
 fn what_cannot_be_started_says_why() {
     let fixture = Fixture::new();

@@ -12,14 +12,14 @@ fn lines(environment: ChildEnvironment, line: &str) -> Vec<String> {
     String::from_utf8(done.stdout).expect("text").lines().map(str::to_owned).collect()
 }
 
-/// a program gets the variables that were chosen for it, and nothing to read.
+/// a program gets the variables that were chosen for it, and an empty stdin.
 #[test]
 fn standalone_program_has_exactly_its_variables_and_no_input() {
     let environment = ChildEnvironment::only(vec![("ONE".into(), "1".into())]).with([("TWO".to_owned(), "2".into())]);
     assert_eq!(lines(environment, "cat; echo \"$ONE$TWO${PATH_OF_OURS-none}${HOME-none}\""), ["12nonenone"]);
 }
 
-/// provider keys are left out where a program is no model; secrets that etude uses are left out everywhere.
+/// only a program that is a model gets provider keys; secrets that etude uses are left out everywhere.
 #[test]
 fn keys_are_left_out_by_the_name_of_the_environment() {
     let env = SECRET_VARIABLES.map(|name| (name, "canary"));
@@ -42,7 +42,7 @@ fn prints_what_each_environment_leaves() {
     }
 }
 
-/// Ctrl-C in the terminal goes to a group; a detached program leads its own.
+/// A detached program leads its own group: Ctrl-C in the terminal goes to a group.
 #[test]
 fn detached_program_leads_its_group() {
     let mut child = detached("cat", ChildEnvironment::named(&["PATH"])).stdin(Stdio::piped()).spawn().expect("started");

@@ -1,4 +1,4 @@
-//! stdin, exit statuses, and what others do with the pipes.
+//! stdin, exit statuses, and pipes that other processes hold.
 
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ fn stdin_of_many_pieces_arrives_in_order() {
     assert_eq!(value(&fixture.run(&call)), format!("[{long},{long},{}]", numbers.join(",")));
 }
 
-/// A stored value that is gone is no empty stdin: the step is ended and the reason is said.
+/// A stored value that is gone does not become an empty stdin: the step is ended with the reason.
 #[test]
 fn stored_value_that_cannot_be_read_ends_the_step_with_the_reason() {
     let fixture = Fixture::new();
@@ -105,7 +105,7 @@ fn stored_value_that_cannot_be_read_ends_the_step_with_the_reason() {
     assert!(why.starts_with("its stdin could not be read from the store: "), "{why}");
 }
 
-/// every way to end is distinguished.
+/// all kinds of exits are distinguished.
 #[test]
 fn exit_statuses_and_signals_are_reported() {
     let fixture = Fixture::new();
@@ -121,7 +121,7 @@ fn exit_statuses_and_signals_are_reported() {
     assert_eq!(exit("kill -36 $$"), signal(36, "SIGRTMIN+2"));
 }
 
-/// what was printed is read for every exit status; the machine decides what counts.
+/// output is read for every exit status; the machine decides what counts.
 #[test]
 fn output_is_read_whatever_the_exit_status() {
     let fixture = Fixture::new();
@@ -132,7 +132,7 @@ fn output_is_read_whatever_the_exit_status() {
     assert_eq!(end.stderr.blob, None);
 }
 
-/// A child that writes into a closed pipe ends as it would in a shell, although we ignore the signal.
+/// A child that writes into a closed pipe ends as it would in a shell, although this process ignores the signal.
 #[test]
 fn children_have_the_default_action_for_broken_pipes() {
     let fixture = Fixture::new();
@@ -148,7 +148,7 @@ fn grandchild_that_holds_stdout_does_not_delay_the_end() {
     assert_eq!(value(&end), "\"done\"");
 }
 
-/// nor does one that prints for ever, and the step's own bytes are all there.
+/// a grandchild that prints for ever does not delay it either, and the step's own bytes are all there.
 #[test]
 fn grandchild_that_floods_stderr_does_not_delay_the_end() {
     let fixture = Fixture::new();
@@ -156,7 +156,7 @@ fn grandchild_that_floods_stderr_does_not_delay_the_end() {
     assert_eq!(value(&end), "\"done\"");
 }
 
-/// the last bytes before the exit are not lost, however often it is tried.
+/// the last bytes before the exit are never lost, in many attempts.
 #[test]
 fn output_printed_right_before_the_exit_is_never_lost() {
     let fixture = Fixture::new();
@@ -169,7 +169,7 @@ fn output_printed_right_before_the_exit_is_never_lost() {
     }
 }
 
-/// Many steps at once, each on its own thread, do not get into each other's way.
+/// Many concurrent steps, each on its own thread, do not disturb each other.
 #[test]
 fn concurrent_steps_keep_their_streams_apart() {
     let fixture = Fixture::new();

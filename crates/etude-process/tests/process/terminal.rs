@@ -1,4 +1,4 @@
-//! Processes that ask the terminal of the person who runs etude.
+//! Processes that use the terminal of the person who runs etude.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::fixture::{Fixture, direct, in_own_process, shell, value};
 
-/// what asks for input at the terminal is ended: the system has stopped it, and nothing would continue it.
+/// a process that asks for input at the terminal is ended: the system has stopped it, and nothing would continue it.
 #[test]
 fn process_that_asks_the_terminal_is_ended() {
     let ran = in_own_process("terminal::ask_the_terminal", &[]);
@@ -35,7 +35,7 @@ fn ask_the_terminal() {
     assert_eq!(ended_by(&cold.run(&shell("read line </dev/tty")).exit), "SIGTTIN");
     assert_eq!(ended_by(&cold.run(&shell("sh -c 'stty -echo </dev/tty'; echo over")).exit), "SIGTTOU");
     assert_eq!(ended_by(&warm.run(&read).exit), "SIGTTIN");
-    // One that has looked at the terminal and asks for nothing goes on.
+    // A process that has opened the terminal without reading from it continues.
     assert_eq!(value(&cold.run(&shell("test -r /dev/tty; sleep 1; echo '{\"output\":1}'"))), "1");
 }
 

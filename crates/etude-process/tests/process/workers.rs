@@ -1,4 +1,4 @@
-//! X-2: a step in a warm interpreter does what it does in a new one, and ends as one that was started.
+//! X-2: a step in a warm interpreter behaves and ends like one in a new interpreter.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::fixture::{Fixture, direct, eventually, is_alive, script, shell, value
 
 const IMPATIENT: Duration = Duration::from_millis(50);
 
-/// What a script can see of itself.
+/// Prints all that a script can see of itself.
 const MIRROR: &str = "\
 import json, os, signal, sys
 main = sys.modules['__main__']
@@ -42,7 +42,7 @@ fn warmth(end: &ProcessEnd) -> &Warmth {
     end.conditions.worker.as_ref().expect("a worker was asked for")
 }
 
-/// What the call says, from a new interpreter and from a warm one in the same place.
+/// Results of the call from a new interpreter and from a warm one in the same directory.
 fn both(fixture: &Fixture, call: &ProcessCall) -> [ProcessEnd; 2] {
     let cold = fixture.run(call);
     assert_eq!(cold.conditions.worker, None);
@@ -51,7 +51,7 @@ fn both(fixture: &Fixture, call: &ProcessCall) -> [ProcessEnd; 2] {
     [cold, warm]
 }
 
-/// X-2: nothing that a script can easily see tells a warm interpreter from a new one.
+/// X-2: nothing that a script can easily see distinguishes a warm interpreter from a new one.
 #[cfg(target_os = "linux")]
 #[test]
 fn script_sees_what_it_sees_in_a_new_interpreter() {
@@ -116,11 +116,11 @@ fn ends_are_those_of_a_new_interpreter() {
         "class C:\n  def __del__(self): print('freed', self.name)\nfor n in ('a', '_b'):\n  globals()[n] = C(); globals()[n].name = n",
         "class C:\n  def __del__(self): print('freed')\na = C(); a.a = a; del a",
         "def g():\n  try: yield\n  finally: print('closed')\na = g(); next(a)",
-        // What no interpreter knows of, and only the end of the process writes.
+        // Output that no interpreter knows of, and that only the end of the process writes.
         "import ctypes; c = ctypes.CDLL(None); c.printf(b'from C'); print('{', end='')",
         "import curses; curses.setupterm('xterm', 1); curses.putp(b'from curses')",
         "import tempfile, atexit, os; d = tempfile.TemporaryDirectory(); atexit.register(lambda: print(os.path.exists(d.name)))",
-        // Streams that are exchanged, wrapped, taken away.
+        // Streams that are replaced, wrapped or removed.
         "import sys; out = sys.stdout; sys.stdout = sys.stderr; out.write('kept'); print('aside')",
         "import sys, os; print('kept'); sys.stdout = open(os.devnull, 'w'); print('gone')",
         "import sys, io; sys.stdout = io.StringIO(); print('kept', file=sys.__stdout__)",
@@ -131,7 +131,7 @@ fn ends_are_those_of_a_new_interpreter() {
         "import sys; print('kept'); del sys.stdout",
         "import sys; print('kept'); sys.modules.clear()",
         "import sys; print('kept'); del sys.modules['__main__']",
-        // What is called at the end finds what it needs.
+        // Code that is called at the end finds the objects that it needs.
         "import json\nclass C:\n  __del__ = lambda c: print(json.dumps(1))\nc = C()",
         "import json\nclass C:\n  __del__ = lambda c: print('freed')\njson.kept = C()",
         "import os\nP = 'P'\ndef g():\n  try: yield\n  finally: print(P, os.sep)\na = g(); next(a)",
@@ -148,14 +148,14 @@ fn ends_are_those_of_a_new_interpreter() {
         "async def m(): pass\nx = m()",
         "import logging\nh = logging.FileHandler('log', delay=True); logging.root.addHandler(h); logging.error('it')",
         "import asyncio\nasync def f(): await asyncio.sleep(0); print('ran')\nasyncio.run(f())",
-        // What would hide what is left.
+        // Code that would hide remaining objects.
         "import gc\nclass C:\n  def __del__(self): print('freed')\nc = C(); gc.freeze()",
         "import gc\nclass C:\n  def __del__(self): print('freed')\nc = C(); gc.freeze(); gc.unfreeze()",
         "import sys; del sys.modules[list(sys.modules)[-1]]; import ctypes; ctypes.CDLL(None).printf(b'from C'); print('{', end='')",
         "import sys, json; sys.modules['ctypes'] = json; del sys.modules['ctypes']; import ctypes; ctypes.CDLL(None).printf(b'from C')",
         "import sqlite3; c = sqlite3.connect(':memory:'); print(c.execute('select 1').fetchone())",
     ];
-    // A step that writes at once would show nothing of what is written at the end.
+    // A step that writes unbuffered would hide missing output at the end.
     let buffered = |mut call: ProcessCall| {
         call.env = vec![("PYTHONUNBUFFERED".into(), String::new())];
         call
@@ -179,7 +179,7 @@ fn ends_are_those_of_a_new_interpreter() {
     }
 }
 
-/// A-3.5, X-2: files that a step leaves open are written when it ends, also where a module that was preloaded holds them.
+/// A-3.5, X-2: files that a step leaves open are written when it ends, also if a preloaded module holds them.
 #[test]
 fn files_that_are_left_open_are_written() {
     let fixture = Fixture::new();
@@ -194,7 +194,7 @@ fn files_that_are_left_open_are_written() {
     // All but the date in the archive.
     let begins = |name| std::fs::read(fixture.path(name)).map(|bytes| bytes[..bytes.len().min(4)].to_vec());
     let expected = ["plai", "held", "by,s", "PK\u{3}\u{4}", "held"].map(|text| Some(text.as_bytes().to_vec()));
-    // In a ring with what uses it, a file may be closed too early: by a new interpreter, and then by a warm one as well.
+    // If a file is in a reference cycle with its user, it may be closed too early: by a new interpreter, and so by a warm one.
     let ring = "\ndef note(): a.write('er')\nnote()";
     let codes = [("", ""), ("import ctypes\n", ""), ("import atexit\natexit.register(lambda: None)\n", ""), ("", ring)];
     for (before, after) in codes {
@@ -213,7 +213,7 @@ fn files_that_are_left_open_are_written() {
     }
 }
 
-/// A-3.5, X-2: what a step writes to a file of a preloaded module is written, though the module is not taken apart.
+/// A-3.5, X-2: data that a step writes to a file of a preloaded module is written, though the module is not taken apart.
 #[test]
 fn files_of_preloaded_modules_are_written() {
     let fixture = Fixture::preloading("noted");
@@ -231,7 +231,7 @@ fn files_of_preloaded_modules_are_written() {
     }
 }
 
-/// A-3.5, X-2: what a preloaded module has registered for the end is called at the end of each step.
+/// A-3.5, X-2: functions that a preloaded module has registered with `atexit` are called at the end of each step.
 #[test]
 fn what_preloaded_modules_register_is_called_at_the_end() {
     let fixture = Fixture::preloading("noted");
@@ -244,7 +244,8 @@ fn what_preloaded_modules_register_is_called_at_the_end() {
     }
 }
 
-/// X-2: `json` is there before the step, unless it is somebody's; data and directories by its name hide nothing.
+/// X-2: `json` is imported before the step, unless a file of the step replaces it. Data and directories with that name hide
+/// nothing.
 #[test]
 fn json_is_loaded_ahead_if_it_is_the_interpreter_s_own() {
     let fixture = Fixture::new();
@@ -261,7 +262,7 @@ fn json_is_loaded_ahead_if_it_is_the_interpreter_s_own() {
     assert_eq!((value(&end).as_str(), warmth(&end)), ("\"mine\"", &Warmth::Warm));
 }
 
-/// X-2: nothing of one step is seen by the next.
+/// X-2: no step sees anything of the step before.
 #[test]
 fn every_step_has_a_fresh_state() {
     let fixture = Fixture::new();
@@ -275,7 +276,7 @@ fn every_step_has_a_fresh_state() {
     }
 }
 
-/// X-2: a step may have a module of the name of one that is preloaded.
+/// X-2: a step may have a module with the name of a preloaded one.
 #[test]
 fn modules_of_a_step_come_before_preloaded_ones() {
     let fixture = Fixture::warm(IMPATIENT, &[]);
@@ -295,7 +296,7 @@ fn random_numbers_are_not_those_of_the_step_before() {
     assert_ne!(value(&fixture.run(&call)), value(&fixture.run(&call)));
 }
 
-/// A-3.6, X-2: a step that is given up is gone, with what left its group, with and without an `exec` of its own.
+/// A-3.6, X-2: a cancelled step is gone with everything that left its group, with and without an `exec` of its own.
 #[cfg(target_os = "linux")]
 #[test]
 fn cancelled_step_is_gone_with_everything_it_started() {
@@ -319,7 +320,7 @@ fn cancelled_step_is_gone_with_everything_it_started() {
     assert_eq!(value(&fixture.run(&marked(direct(&["python3", "-c", "print('{\"output\":1}')"])))), "1");
 }
 
-/// A-3.6, X-2: what a step leaves in the background serves later steps and ends with the run, like the interpreter.
+/// A-3.6, X-2: background processes of a step serve later steps and end with the run, like the interpreter.
 #[cfg(target_os = "linux")]
 #[test]
 fn background_process_and_interpreter_end_with_the_run() {
@@ -355,8 +356,8 @@ fn process_of_the_next_step_waits_for_it() {
     assert_eq!(both.into_iter().filter(|pid| is_there(*pid)).collect::<Vec<_>>(), Vec::<Pid>::new());
 }
 
-/// The process that waits for the next step, and it with its interpreter, which leads the group of both. The interpreter has
-/// announced the process: between its fork and its announcement, the runner does not know of it.
+/// The process that waits for the next step, and all processes of its group, which its interpreter leads. The interpreter has
+/// announced the process: before that, the runner does not know of it.
 #[cfg(target_os = "linux")]
 fn next_and_all(fixture: &Fixture) -> (Pid, Vec<Pid>) {
     let us = Some(rustix::process::getpid());
@@ -399,7 +400,7 @@ fn processes_of(fixture: &Fixture) -> Vec<Pid> {
     all.filter(|pid| environ(pid).split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())).collect()
 }
 
-/// True for a process that is alive, and for one that has ended and was not waited for.
+/// True if the process is alive, or has ended and was not reaped.
 #[cfg(target_os = "linux")]
 fn is_there(pid: Pid) -> bool {
     std::fs::exists(format!("/proc/{}", pid.as_raw_nonzero())).expect("looked")
@@ -434,7 +435,7 @@ fn parallel_steps_come_from_one_interpreter() {
     });
 }
 
-/// X-2: without a worker the step runs all the same, and the outcome says why.
+/// X-2: without a worker the step runs cold, and the outcome gives the reason.
 #[test]
 fn what_cannot_be_warm_runs_cold_and_says_why() {
     let fixture = Fixture::new();
@@ -454,7 +455,7 @@ fn what_cannot_be_warm_runs_cold_and_says_why() {
     assert_eq!(value(&fixture.run(&marked(direct(&["broken/python3", "x.py"])))), "2");
 }
 
-/// X-2: preloaded modules that do not work, or start threads, keep the worker from being used, not the step from running.
+/// X-2: preloaded modules that fail, or that start threads, keep the worker from being used, not the step from running.
 #[cfg(target_os = "linux")]
 #[test]
 fn modules_that_cannot_be_forked_are_reported() {
@@ -481,7 +482,7 @@ fn modules_that_cannot_be_forked_are_reported() {
     }
 }
 
-/// X-2: a step that is given up while its interpreter starts is given up at once, and the next one restarts it.
+/// X-2: a step that is cancelled while its interpreter starts ends at once, and the next step starts it again.
 #[test]
 fn start_of_an_interpreter_can_be_cancelled() {
     let fixture = Fixture::preloading("slow");
@@ -498,7 +499,7 @@ fn start_of_an_interpreter_can_be_cancelled() {
     assert_eq!((value(&end).as_str(), warmth(&end)), ("1", &Warmth::Warm));
 }
 
-/// X-2: an interpreter that was killed is reported once, and the steps run cold.
+/// X-2: a killed interpreter is reported once, and the steps run cold.
 #[cfg(target_os = "linux")]
 #[test]
 fn dead_interpreter_is_no_failure() {
@@ -512,7 +513,7 @@ fn dead_interpreter_is_no_failure() {
     assert!(matches!(warmth(&end), Warmth::Cold(_)), "{end:?}");
 }
 
-/// X-2: without the interpreter, the process that waits already is the last warm step.
+/// X-2: after the interpreter is gone, the process that already waits is the last warm step.
 #[cfg(target_os = "linux")]
 #[test]
 fn next_step_survives_its_interpreter() {

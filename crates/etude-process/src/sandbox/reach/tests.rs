@@ -3,7 +3,7 @@ use std::os::unix::fs::symlink;
 use super::*;
 use crate::program::Launch;
 
-/// with programs come their libraries, and never the home that they lie in.
+/// the libraries of programs become readable with them, and never the home that they lie in.
 #[test]
 fn programs_bring_their_installation_and_nothing_of_the_user() {
     let dir = tempfile::tempdir().expect("directory");
@@ -27,7 +27,7 @@ fn programs_bring_their_installation_and_nothing_of_the_user() {
     assert_eq!(installation(Path::new("/"), Some(&home)), Vec::<PathBuf>::new());
 }
 
-/// so it is where the home lies behind a link, whichever of its names a directory has.
+/// the same holds if the home lies behind a link, for each name of a directory.
 #[test]
 fn a_home_behind_a_link_is_kept_all_the_same() {
     let dir = tempfile::tempdir().expect("directory");
@@ -52,7 +52,7 @@ fn a_home_behind_a_link_is_kept_all_the_same() {
     }
 }
 
-/// K-55: an isolated step has no list of processes, and no directory because a program of it is there.
+/// K-55: an isolated step sees no list of processes, and gains no directory from a program in it.
 #[test]
 fn an_isolated_step_sees_neither_processes_nor_the_directory_of_its_program() {
     let shows_processes = |is_isolated| system(is_isolated).iter().any(|path| path.starts_with("/proc"));
@@ -89,12 +89,12 @@ impl Disk {
         Self { _dir: dir, root }
     }
 
-    /// Where `path` leads that a step of the pipeline may read or write.
+    /// The real paths that a step of the pipeline may read or write.
     fn declared(&self, read: &[&str], write: &[&str]) -> Result<Vec<String>, String> {
         let owned = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
         let asked = Sandbox { network: false, read: owned(read), write: owned(write) };
         let launch = Launch { program: "/bin/sh".into(), name: "sh".to_owned(), args: Vec::new() };
-        // The app may be named in a roundabout way.
+        // The app's path may be a detour.
         let app = self.root.join("outside/../app");
         let app = Root::open(&app).expect("the app is there");
         let inmate = Inmate { launch: &launch, app: &app, dir: "pipelines/p", path: None, home: None };
@@ -106,7 +106,7 @@ impl Disk {
     }
 }
 
-/// what begins in the app stays in the app, also where `..` leads up inside of it.
+/// a path that begins in the app stays in the app, also where `..` leads up inside it.
 #[test]
 fn a_relative_path_does_not_leave_the_app_by_a_link() {
     let disk = Disk::new();
@@ -124,7 +124,7 @@ fn a_relative_path_does_not_leave_the_app_by_a_link() {
     }
 }
 
-/// a directory that must be written is made in the app, and not behind a link that leads out of it.
+/// a missing directory that must be writable is created in the app, and never behind a link that leads out of it.
 #[test]
 fn nothing_is_made_outside_of_the_app() {
     let disk = Disk::new();

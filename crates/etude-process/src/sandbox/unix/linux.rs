@@ -22,18 +22,18 @@ use crate::sandbox::wire::Rules;
 pub(crate) use given::send;
 pub(in crate::sandbox) use given::{open, receive};
 
-/// From these versions on Landlock keeps TCP and signals inside.
+/// Landlock versions from which TCP connections and signals can be confined.
 const TCP: u32 = 4;
 pub(in crate::sandbox) const SIGNALS: u32 = 6;
 
-/// Files of `/dev` that are no way out.
+/// Files of `/dev` that open no way out of the sandbox.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// Versions that have more to enforce than the one before, and what it is known by.
+/// Landlock versions that enforce more than the one before, with the name of each in the library.
 const VERSIONS: [(u32, ABI); 7] =
     [(9, ABI::V9), (6, ABI::V6), (5, ABI::V5), (4, ABI::V4), (3, ABI::V3), (2, ABI::V2), (1, ABI::V1)];
 
-/// The version of Landlock's interface up to the one that is used here, 0 if there is none.
+/// The Landlock version of this kernel, at most the newest that is used here; 0 without Landlock.
 pub(in crate::sandbox) fn landlock() -> Result<u32, String> {
     arch()?;
     if secure_computing_mode().is_err() {
@@ -47,25 +47,25 @@ fn arch() -> Result<TargetArch, String> {
     TargetArch::try_from(name).map_err(|_| format!("there is no system call filter for {name} processors"))
 }
 
-/// The first descriptor that is none of the three streams.
+/// The first descriptor after the three standard streams.
 const FIRST: std::os::fd::RawFd = 3;
 
-/// Takes rights from this process and all that it starts. It has one thread.
+/// Gives up rights of this process and of everything that it starts. The process has one thread.
 pub(in crate::sandbox) fn restrict(rules: &Rules, given: &Given) -> Result<(), String> {
     rustix::process::fchdir(&given.dir).map_err(|error| format!("its directory cannot be entered: {error}"))?;
     confine(rules, given).map_err(|error| format!("the files could not be confined: {error}"))?;
-    // With them, root passes by what files say about their readers.
+    // With capabilities, root bypasses file permissions.
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
     set_capabilities(None, sets).map_err(|error| format!("capabilities could not be given up: {error}"))?;
-    // What is open already is judged by none of these rules: a caller may have left the program files and connections.
+    // None of these rules apply to open descriptors: the caller may have left files and connections open.
     close_fds::set_fds_cloexec(FIRST, &[]);
     filter(rules).map_err(|error| format!("system calls could not be filtered: {error}"))
 }
 
 fn handled(version: u32, network: bool) -> Result<Ruleset, RulesetError> {
     let abi = VERSIONS.into_iter().find(|(known, _)| *known == version).map_or(ABI::V1, |(_, abi)| abi);
-    // What was found to be there must be there.
+    // Features that the probe found must be there.
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     ruleset = ruleset.handle_access(AccessFs::from_all(abi))?;
     if version >= TCP && !network {
@@ -98,7 +98,7 @@ fn confine(rules: &Rules, given: &Given) -> Result<(), String> {
     }
 }
 
-/// Rules for what the descriptors are open of.
+/// Rules for the paths behind the descriptors.
 fn beneath(
     given: &[OwnedFd],
     access: BitFlags<AccessFs>,
@@ -111,7 +111,7 @@ fn beneath(
 }
 
 fn filter(rules: &Rules) -> Result<(), String> {
-    // Programs try the older call where the newer one, whose arguments no filter sees, is not there.
+    // For a missing call, programs fall back to the older one. The arguments of the newer one are invisible to a filter.
     apply(calls::MISSING.iter().map(|call| (*call, Vec::new())), libc::ENOSYS)?;
     let forbidden = calls::FORBIDDEN.iter().map(|call| (*call, Vec::new()));
     let mut some = vec![
@@ -119,13 +119,13 @@ fn filter(rules: &Rules) -> Result<(), String> {
         (libc::SYS_socketpair, pairs()?),
         (libc::SYS_clone, namespaces()?),
     ];
-    // The limits of other processes.
+    // Forbids setting the limits of other processes.
     some.push((libc::SYS_prlimit64, vec![rule(vec![condition(0, SeccompCmpOp::Ne, 0)?])?]));
     apply(forbidden.chain(some), libc::EPERM)
 }
 
-/// Which sockets cannot be made: with the network all but those of the internet and of the kernel's routes, which name
-/// lookups ask; else none can. Sockets of the file system lead to whatever else runs here.
+/// Rules for sockets that cannot be created. With the network, these are all but internet sockets and kernel routing sockets,
+/// which name lookups use; without it, all of them. Sockets of the file system lead to other programs on this machine.
 fn sockets(network: bool) -> Result<Vec<SeccompRule>, String> {
     if !network {
         return Ok(Vec::new());
@@ -135,16 +135,16 @@ fn sockets(network: bool) -> Result<Vec<SeccompRule>, String> {
     Ok(vec![rule(families.into_iter().collect::<Result<_, _>>()?)?])
 }
 
-/// Which pairs of sockets cannot be made: all that send to an address, from where one of the pair would reach the sockets
-/// of the file system. Ends of the other two kinds, `SOCK_STREAM` and `SOCK_SEQPACKET`, are connected for good.
+/// Rules for socket pairs that cannot be created: all that send to an address, because one end could then reach the sockets of
+/// the file system. The ends of the other two kinds, `SOCK_STREAM` and `SOCK_SEQPACKET`, stay connected for good.
 fn pairs() -> Result<Vec<SeccompRule>, String> {
-    // The bits above are flags. What is raw is a datagram to this family.
+    // The bits above are flags. For this family a raw socket is a datagram socket.
     let kinds = [libc::SOCK_DGRAM, libc::SOCK_RAW].map(|kind| condition(1, SeccompCmpOp::MaskedEq(0xf), kind as u64));
     let family = condition(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64);
     kinds.into_iter().chain([family]).map(|condition| rule(vec![condition?])).collect()
 }
 
-/// New namespaces, in which a process would be root.
+/// Rules against new namespaces, in which a process would be root.
 fn namespaces() -> Result<Vec<SeccompRule>, String> {
     let of = |flag: &libc::c_int| {
         let flag = *flag as u64;
@@ -161,7 +161,7 @@ fn rule(conditions: Vec<SeccompCondition>) -> Result<SeccompRule, String> {
     SeccompRule::new(conditions).map_err(|error| error.to_string())
 }
 
-/// Has the system calls `calls` fail with `error`: always, or where one of their rules holds.
+/// Makes the system calls `calls` fail with `error`: always, or where one of their rules matches.
 fn apply(calls: impl Iterator<Item = (libc::c_long, Vec<SeccompRule>)>, error: libc::c_int) -> Result<(), String> {
     let mut rules = BTreeMap::new();
     for (call, of_call) in calls {

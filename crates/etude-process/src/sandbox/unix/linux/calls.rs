@@ -5,19 +5,19 @@ use libc::{
     c_int, c_long,
 };
 
-/// Calls with flags or files behind pointers, where no filter looks: as if the kernel were older. Sockets can be made
-/// through `io_uring`, namespaces through `clone3`.
+/// Calls with flags or files behind pointers, which no filter can read. They fail as on an older kernel. `io_uring` can create
+/// sockets, and `clone3` namespaces.
 pub(super) const MISSING: [c_long; 4] =
     [libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
-/// What `clone` may not make.
+/// Namespaces that `clone` may not create.
 pub(super) const NAMESPACES: [c_int; 8] = [
     CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWTIME, CLONE_NEWUSER, CLONE_NEWUTS,
 ];
 
 /// Calls that reach other processes, the kernel, the machine, or files past their directories.
 pub(super) const FORBIDDEN: &[c_long] = &[
-    // Other processes: their memory, their files, what they share.
+    // Other processes: their memory, their files, their shared objects.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -90,7 +90,8 @@ pub(super) const FORBIDDEN: &[c_long] = &[
     libc::SYS_modify_ldt,
 ];
 
-/// On x86-64 a kernel may take calls of a second interface: the same numbers with this bit, and some of its own.
+/// Bit of the x32 interface. On x86-64, a kernel may accept calls of this second interface: the same numbers with this bit,
+/// and some numbers of its own.
 #[cfg(target_arch = "x86_64")]
 const X32: c_long = 0x4000_0000;
 #[cfg(target_arch = "x86_64")]
@@ -117,7 +118,7 @@ pub(super) fn numbers(call: c_long) -> Vec<c_long> {
 mod tests {
     use super::*;
 
-    /// a call that the second interface has under a number of its own is refused under that one as well.
+    /// a call with its own number in the second interface is refused under that number as well.
     #[test]
     fn calls_are_refused_under_all_their_numbers() {
         for (call, own) in [(libc::SYS_ptrace, 521), (libc::SYS_move_pages, 533), (libc::SYS_process_vm_writev, 540)] {

@@ -1,4 +1,4 @@
-//! The descriptors of a sandbox on their way from the runner to the program that makes it.
+//! Passing of descriptors from the runner to the program that sets up the sandbox.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,10 +14,10 @@ use rustix::net::{
 use crate::sandbox::Given;
 use crate::sandbox::wire::Rules;
 
-/// Most descriptors in one message; Linux takes 253.
+/// Maximum number of descriptors in one message; Linux accepts 253.
 const MAX: usize = 200;
 
-/// Opens what is at `path`, links followed: for rules about it.
+/// Opens a path for rules about it; links are followed.
 pub(in crate::sandbox) fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
@@ -33,7 +33,7 @@ pub(crate) fn send(socket: impl AsFd, fds: &[BorrowedFd<'_>]) -> io::Result<()> 
     Ok(())
 }
 
-/// What the runner has sent to our stdin, which is `socket`.
+/// Receives the descriptors that the runner has sent over `socket`, the stdin of this process.
 pub(in crate::sandbox) fn receive(socket: impl AsFd, rules: &Rules, has_stdin: bool) -> io::Result<Given> {
     let count = usize::from(has_stdin) + 1 + rules.read + rules.write;
     let mut fds = Vec::with_capacity(count);
