@@ -1,9 +1,9 @@
-//! A program as a model: it reads a prompt on stdin and prints the answer.
+//! A program as a model: it reads a prompt on stdin and prints the completion.
 //!
-//! The whole conversation goes to the program as one text: the system prompt, then the messages, with a heading for
-//! each when there is more than one. What it prints, without blanks around it, is the answer.
+//! The whole conversation goes to the program as one text: the system prompt, then the messages, with a heading for each when
+//! there is more than one. Its output, without blanks around it, is the response.
 //!
-//! Programs that print a result object, such as `claude -p --output-format json`, are understood too: an object with
+//! Programs that print a result object, such as `claude -p --output-format json`, are understood too. An object with
 //! `"type": "result"` and a text `result` gives text, usage and cost.
 
 mod group;
@@ -30,7 +30,7 @@ use group::{Ended, Group};
 pub(crate) use output::Printed;
 use stdout_deltas::StdoutDeltas;
 
-/// Characters of stderr that a failure quotes.
+/// Maximum length of stderr that a failure quotes, in characters.
 const STDERR_TAIL_CHARS: usize = 2000;
 
 /// A provider of the kind `command`.
@@ -42,13 +42,13 @@ pub(crate) struct Program {
     redactor: Redactor,
 }
 
-/// A program that gave no answer.
+/// Failure of a program that gave no response.
 pub(crate) enum ProgramFailed {
-    /// It could not be started.
+    /// The program could not be started.
     NotStarted(String),
-    /// It ran too long.
+    /// The program exceeded its time limit.
     TimedOut(String),
-    /// It ended with another status than 0, printed no usable answer, or cannot do what the request needs.
+    /// The program exited with another status than 0, printed no usable response, or does not support the request.
     Failed(String),
 }
 
@@ -130,12 +130,12 @@ impl Program {
         })
     }
 
-    /// The program and its arguments with their placeholders filled in.
+    /// The program and its arguments, with placeholders filled in.
     fn arguments(&self, model: &str, request: &Request) -> Option<(OsString, Vec<OsString>)> {
         let schema = request.schema.as_ref().map_or_else(|| "{}".to_owned(), |schema| schema.schema.to_string());
         let (program, arguments) = self.argv.split_first()?;
         let fill = |argument: &String| OsString::from(fill(argument, model, &schema));
-        // A relative path is meant from the app's directory, as in every other command of an app.
+        // A relative path starts at the app's directory, as in every other command of an app.
         let path = Path::new(program);
         let program =
             if path.is_relative() && path.components().count() > 1 { self.dir.join(path) } else { path.into() };

@@ -1,4 +1,4 @@
-//! Who observes an answer while it comes.
+//! Sink for the deltas of a response.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,15 @@ use etude_core::model::{Piece, TransportWait};
 
 use crate::redact::Redactor;
 
-/// A listener, and whether it has received anything yet. What it receives holds no secret, however it is cut into pieces.
+/// An observer, and whether it has received anything yet. It never receives a secret, even if the secret is split between
+/// deltas.
 pub(crate) struct DeltaSink<'a> {
     on_delta: &'a (dyn Fn(Piece<'_>) + Send + Sync),
     redactor: &'a Redactor,
-    /// False if waits alone are reported: the provider is not asked to stream then.
+    /// False if only waits are reported. Then the provider is not asked to stream.
     pub(crate) is_streaming: bool,
     has_emitted: AtomicBool,
-    /// The end of what came: it may be the beginning of a secret.
+    /// The end of the received text, which may be the beginning of a secret.
     held: Mutex<Vec<u8>>,
 }
 
@@ -23,7 +24,7 @@ impl<'a> DeltaSink<'a> {
         Self { on_delta, redactor, is_streaming: true, has_emitted: AtomicBool::new(false), held: Mutex::default() }
     }
 
-    /// Reports waits of the transport and no text.
+    /// A sink that reports waits of the transport and no text.
     pub(crate) fn of_waits(on_delta: &'a (dyn Fn(Piece<'_>) + Send + Sync), redactor: &'a Redactor) -> Self {
         Self { is_streaming: false, ..Self::new(on_delta, redactor) }
     }
@@ -33,17 +34,17 @@ impl<'a> DeltaSink<'a> {
         (self.on_delta)(Piece::Waiting(wait));
     }
 
-    /// Tells more of the text.
+    /// Reports more text.
     pub(crate) fn text(&self, text: &str) {
         self.emit(text, false);
     }
 
-    /// The answer is whole: what was held back is not the beginning of anything.
+    /// Ends the response: the held text is not the beginning of a secret.
     pub(crate) fn end(&self) {
         self.emit("", true);
     }
 
-    /// A try begins: deltas of an earlier one are void.
+    /// Begins an attempt: deltas of an earlier one are void.
     pub(crate) fn begin(&self) {
         self.held().clear();
         if self.has_emitted.swap(false, Ordering::Relaxed) {

@@ -1,8 +1,8 @@
-//! From any JSON Schema to what a provider's structured output takes, and back.
+//! Conversion of any JSON Schema into the dialect of a provider's structured output, and of the response back.
 //!
-//! A provider enforces a subset of JSON Schema and refuses the rest. [`prepare`] rewrites a schema into that subset
-//! without ever excluding an answer that the schema asks for: what cannot be said is left out, and then the whole
-//! schema goes into the instructions too. The caller validates the answer against the schema as written.
+//! A provider enforces a subset of JSON Schema and refuses the rest. [`prepare`] rewrites a schema into that subset without
+//! ever excluding a response that the schema allows. Keywords that the subset lacks are dropped, and then the whole schema
+//! goes into the instructions too. The caller validates the response against the original schema.
 
 mod allof;
 mod instructions;
@@ -26,7 +26,7 @@ pub(crate) use instructions::{annotate, instruct};
 pub(crate) use reverse::Reversal;
 pub(crate) use tools::with_plain_tools;
 
-/// The subset of JSON Schema that a provider takes.
+/// The subset of JSON Schema that a provider supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// OpenAI's strict form: closed objects, every property required.
@@ -48,29 +48,28 @@ impl Dialect {
     }
 }
 
-/// The schema as a provider gets it.
+/// The schema that the provider receives.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ProviderSchema {
-    /// The answer's name.
+    /// Name of the response.
     pub(crate) name: String,
-    /// The rewritten schema.
     pub(crate) schema: Value,
-    /// Whether the provider is to enforce it; otherwise it only guides.
+    /// True if the provider must enforce the schema; false if it only guides.
     pub(crate) strict: bool,
 }
 
-/// A schema made ready for one provider.
+/// A schema prepared for one provider.
 #[derive(Debug, Clone)]
 pub(crate) struct Prepared {
-    /// What goes into the provider's own structured output, if the dialect can say enough.
+    /// Schema for the provider's own structured output; `None` if the dialect cannot express enough of it.
     pub(crate) provider_schema: Option<ProviderSchema>,
-    /// Whether the instructions must hold the schema too.
+    /// True if the instructions must contain the schema too.
     pub(crate) reported: bool,
-    /// The way back.
+    /// Conversion of the response back to the original schema.
     pub(crate) reversal: Reversal,
 }
 
-/// Makes `schema` ready for providers of `dialect`.
+/// Prepares `schema` for providers of `dialect`.
 pub(crate) fn prepare(schema: &ResponseSchema, dialect: Dialect) -> Prepared {
     let root_schema = &*schema.schema;
     let Some(rewritten) = rewrite::rewrite(root_schema, dialect) else {
@@ -85,13 +84,13 @@ pub(crate) fn prepare(schema: &ResponseSchema, dialect: Dialect) -> Prepared {
     }
 }
 
-/// `schema` as written, for a server whose grammar takes every schema.
+/// Passes `schema` on unchanged, for a server whose grammar supports every schema.
 pub(crate) fn verbatim(schema: &ResponseSchema) -> Prepared {
     let provider_schema = ProviderSchema { name: schema.name.clone(), schema: (*schema.schema).clone(), strict: true };
     Prepared { provider_schema: Some(provider_schema), reported: false, reversal: Reversal::default() }
 }
 
-/// A schema that the dialect cannot express. OpenAI's API takes it all the same as a guide that is not enforced.
+/// Prepares a schema that the dialect cannot express. OpenAI's API still accepts it as a guide that is not enforced.
 fn loose(schema: &ResponseSchema, dialect: Dialect) -> Prepared {
     let root_schema = &*schema.schema;
     let provider_schema = (dialect == Dialect::OpenAi && is_plain_object(root_schema)).then(|| ProviderSchema {

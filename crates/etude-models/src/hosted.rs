@@ -1,4 +1,4 @@
-//! Providers over HTTP: address, key, codec, and structured output where the provider lets itself be asked for it.
+//! Providers over HTTP: address, key, codec, and structured output if the provider supports it.
 
 mod concessions;
 
@@ -22,11 +22,12 @@ use crate::wire::openai_chat::Flavor;
 use crate::wire::{self, Ask, Decoded, anthropic, gemini, openai_chat, openai_responses, stream};
 use concessions::Concession;
 
-/// The URL of every local server; its socket decides which one it is.
+/// The URL of every local server; its socket identifies the server.
 const LOCAL_URL: &str = "http://localhost/v1";
-/// The time limit of a local response where none is configured: 30 days.
+/// Default time limit of a local response: 30 days.
 const MAX_LOCAL_MS: u64 = 30 * 24 * 3_600_000;
-/// The second attempt reaches a new process if the first one met a process that was ending.
+/// Maximum number of attempts for a local server. The second one reaches a new process if the first one met a process that was
+/// ending.
 const LOCAL_ATTEMPTS: u32 = 2;
 
 /// A provider over HTTP.
@@ -35,34 +36,34 @@ pub(crate) struct Hosted {
     kind: ProviderKind,
     base: Url,
     headers: HeaderMap,
-    /// What to say when there is no key.
+    /// Message for a missing key; `None` if calls can be made.
     key_missing: Option<String>,
     structured_output: Option<bool>,
-    /// Most tokens of an answer whose request names none.
+    /// Maximum number of tokens of a response, for requests without a limit of their own.
     max_tokens: Option<u32>,
     /// Models, or schemas for a model, whose structured output was refused.
     unstructured: Mutex<BTreeSet<String>>,
     /// Models whose streams were refused.
     streamless: Mutex<BTreeSet<String>>,
-    /// What models do not take.
+    /// Changes that the requests of each model need.
     conceded: Mutex<BTreeMap<String, BTreeSet<Concession>>>,
     line: Line,
-    /// Kind `local`: starts the server.
+    /// Starts the server of kind `local`.
     local: Option<Arc<dyn LocalServer>>,
 }
 
-/// One call, whatever the provider.
+/// Inputs of one call to any provider.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) request: &'a Request,
-    /// The contents of its images.
+    /// Contents of the images in the request, by path.
     pub(crate) images: &'a Images,
-    /// Who observes the answer while it comes.
+    /// Observer of deltas and waits.
     pub(crate) delta_sink: Option<&'a DeltaSink<'a>>,
 }
 
 impl<'a> Call<'a> {
-    /// Who observes the text of the answer.
+    /// The observer of the response's text, if there is one.
     pub(crate) fn streaming(&self) -> Option<&'a DeltaSink<'a>> {
         self.delta_sink.filter(|delta_sink| delta_sink.is_streaming)
     }
@@ -75,7 +76,7 @@ impl Hosted {
         redactor: Redactor,
     ) -> Result<Self, SettingsError> {
         let is_local = settings.kind == ProviderKind::Local;
-        // The base URL of a provider of the kind `local` is where its weights come from.
+        // For kind `local`, the base URL is the source of the weights.
         let base = if is_local { Url::parse(LOCAL_URL).ok() } else { settings.url() };
         let base = base.ok_or_else(|| SettingsError::BaseUrl { name: settings.name.clone() })?;
         // A model on this machine takes as long as the machine and its queue need.
@@ -98,7 +99,7 @@ impl Hosted {
         })
     }
 
-    /// Asks `model`. The texts of an answer to a schema are already brought back to the schema's form.
+    /// Calls `model`. With a schema, the text of the response is already converted back to the form of the schema.
     pub(crate) async fn call(&self, model: &str, call: Call<'_>) -> Result<(Decoded, Vec<String>), Failed> {
         if let Some(message) = &self.key_missing {
             let message = message.clone();
@@ -119,7 +120,7 @@ impl Hosted {
         }
     }
 
-    /// Asks without a schema. A server that cannot force the call of a tool is asked again without that.
+    /// Calls a model without a schema. A server that cannot force a tool call is asked again without that.
     async fn free(&self, model: &str, call: Call<'_>) -> Result<(Decoded, Vec<String>), Failed> {
         let refusal = match self.send(model, call, None).await {
             Err(failed) if call.request.must_call.is_some() && self.may_be_about_forcing(&failed) => failed,
@@ -132,7 +133,8 @@ impl Hosted {
         Ok((decoded, [refusal.earlier, vec![note], later].concat()))
     }
 
-    /// The services name what they refuse; other servers say 400 in any words.
+    /// True if the failure may mean that a tool call cannot be forced. The services name the refused member; other servers
+    /// return 400 with any text.
     fn may_be_about_forcing(&self, failed: &Failed) -> bool {
         let FailedAs::Rejected(status) = failed.kind else { return false };
         let message = failed.message.to_lowercase();
@@ -166,7 +168,8 @@ impl Hosted {
                 let note = format!("structured output was refused and given up: {}", refusal.message);
                 Ok((decoded, [refusal.earlier, vec![note], later].concat()))
             }
-            // Without structured output it was refused as well: the first message is about the request as meant.
+            // The request was refused without structured output too, so the first message, about the original request, is
+            // reported.
             Err(again) if again.kind == refusal.kind => Err(refusal),
             Err(other) => Err(other),
         }
@@ -183,8 +186,9 @@ impl Hosted {
         self.send(model, Call { request: &asked, ..call }, None).await
     }
 
-    /// A server that lacks structured output says 400 in any words. The services that have it name what they refuse:
-    /// older models lack it, some lack it beside tools, and schemas have limits of size and depth.
+    /// True if the failure may mean that structured output is not supported. A server without it returns 400 with any text.
+    /// The services that have it name it in the refusal: older models lack it, some lack it beside tools, and schemas have
+    /// limits of size and depth.
     fn may_be_about_structure(&self, failed: &Failed) -> bool {
         let FailedAs::Rejected(status) = failed.kind else {
             return false;
@@ -201,8 +205,8 @@ impl Hosted {
         self.structured_output == Some(false) || self.lock().contains(&self.memory(model, schema))
     }
 
-    /// What is remembered of a refusal: a server lacks structured output for a model, a service that has it refuses
-    /// one schema.
+    /// Key under which a refusal is remembered. A server lacks structured output for a whole model; a service that has it
+    /// refuses a single schema.
     fn memory(&self, model: &str, schema: &ResponseSchema) -> String {
         match self.kind {
             ProviderKind::OpenAiCompatible => model.to_owned(),
@@ -230,11 +234,11 @@ impl Hosted {
         }
     }
 
-    /// Sends one body: streamed if somebody listens, unless the server is known to refuse that.
+    /// Sends one body. It is streamed if an observer is present, unless the server is known to refuse that.
     async fn send_body(&self, model: &str, call: Call<'_>, body: &Value) -> Result<(Decoded, Vec<String>), Failed> {
         let decode = |body: &Value| {
             let mut decoded = wire::decode(self.kind, body, call.request)?;
-            // Only a model that calls tools goes on from what it thought.
+            // Only a model that calls tools continues from its reasoning.
             decoded.reasoning = decoded.reasoning.filter(|_| !call.request.tools.is_empty());
             Ok(decoded)
         };
@@ -266,8 +270,8 @@ impl Hosted {
         WireRequest { url, headers: self.headers.clone(), body: body.to_string().into_bytes(), local }
     }
 
-    /// A server that cannot stream says so in any words. The services that can name what they refuse: some models
-    /// cannot, and some accounts may not.
+    /// True if the failure may mean that streaming is not supported. A server that cannot stream returns any text. The
+    /// services that can stream name it in the refusal: some models cannot, and some accounts may not.
     fn may_be_about_streams(&self, failed: &Failed, body: &Value) -> bool {
         let FailedAs::Rejected(status) = failed.kind else {
             return false;
@@ -291,7 +295,7 @@ impl Hosted {
     }
 }
 
-/// Adds the API's version to a URL without a path.
+/// Adds the API version to a URL without a path.
 fn versioned(mut base: Url, kind: ProviderKind) -> Url {
     if base.path().trim_matches('/').is_empty() {
         base.set_path(if kind == ProviderKind::Gemini { "/v1beta" } else { "/v1" });
@@ -299,7 +303,7 @@ fn versioned(mut base: Url, kind: ProviderKind) -> Url {
     base
 }
 
-/// The address of a call. A base URL that already names the endpoint is taken as it is.
+/// The URL of a call. A base URL that already names the endpoint stays unchanged.
 fn endpoint(base: &Url, kind: ProviderKind, model: &str) -> Url {
     let tail = match kind {
         ProviderKind::Anthropic => "messages".to_owned(),

@@ -10,10 +10,10 @@ use etude_core::model::{Part, Request};
 use etude_files::beneath::{self, Root, Unresolved};
 use etude_files::regular;
 
-/// Providers refuse larger images; a clear message beats theirs.
+/// Maximum size of an image in bytes. Providers refuse larger ones with less clear messages.
 const MAX_BYTES: u64 = 20 * 1024 * 1024;
 
-/// An image as it is sent.
+/// An image in the form in which providers receive it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Image {
     pub(crate) media_type: &'static str,
@@ -28,10 +28,10 @@ impl Image {
     }
 }
 
-/// Images by the path that the request has for them.
+/// Images by their path in the request.
 pub(crate) type Images = BTreeMap<String, Image>;
 
-/// Reads every image of `request`. The failure is a sentence.
+/// Reads every image of `request`. The error is a sentence.
 pub(crate) async fn load(request: &Request, app_dir: &Path) -> Result<Images, String> {
     let mut images = Images::new();
     for part in request.messages.iter().flat_map(|message| &message.parts) {
@@ -51,7 +51,7 @@ async fn read(app_dir: &Path, path: &str) -> Result<Image, String> {
     }
     let app = app_dir.to_owned();
     let relative = path.to_owned();
-    // The open file is what is checked and sent: a link that is swapped meanwhile leads nowhere else.
+    // The same open file is checked and sent: a link that is swapped meanwhile leads nowhere else.
     let read = tokio::task::spawn_blocking(move || {
         let root = Root::open(&app).map_err(Unresolved::Failed)?;
         let (file, _) = beneath::open_file(&[root], &app.join(relative))?;
@@ -80,7 +80,7 @@ async fn read(app_dir: &Path, path: &str) -> Result<Image, String> {
     Ok(Image { media_type, base64: STANDARD.encode(&bytes), digest: blake3::hash(&bytes).to_hex().to_string() })
 }
 
-/// What the first bytes say, since names lie.
+/// The media type by the first bytes, since file names are unreliable.
 fn media_type(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', ..] => Some("image/png"),

@@ -1,4 +1,4 @@
-//! Kinds of providers and what is fixed about each.
+//! Kinds of providers, with the fixed properties of each.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use etude_core::service_url::ServiceUrl;
 use etude_core::tool::ToolCalling;
 
 etude_core::words! {
-    /// Which API a provider speaks, or what stands in for one.
+    /// The API of a provider, or a substitute for one.
     ///
-    /// Where somebody watches, the kinds that speak HTTP are asked to stream (`stream: true`, for chat with
-    /// `stream_options.include_usage`; `:streamGenerateContent?alt=sse`). A server that answers whole all the same is
-    /// understood, and one that refuses is asked once more without. The time limit then holds for each silence instead of
-    /// the whole try. The answer is the same either way.
+    /// If an observer is present, the kinds that use HTTP are asked to stream (`stream: true`, for chat with
+    /// `stream_options.include_usage`; `:streamGenerateContent?alt=sse`). A server that still responds as a whole is
+    /// understood, and one that refuses is asked again without streaming. While streaming, the time limit applies to each
+    /// silence instead of the whole attempt. The response is the same either way.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     pub enum ProviderKind {
         /// Anthropic Messages.
@@ -22,19 +22,19 @@ etude_core::words! {
         OpenAiChat = "openai-chat",
         /// Gemini `generateContent`.
         Gemini = "gemini",
-        /// Chat Completions as any other server speaks it; it may lack structured output.
+        /// Chat Completions of any other server; structured output may be missing.
         OpenAiCompatible = "openai-compatible",
-        /// A program that reads a prompt on stdin and prints the answer. It runs without a shell, in the app's directory,
-        /// without the providers' keys in its environment. The whole conversation is one text: the system prompt, then
-        /// the messages, each with a heading when there is more than one. The answer is stdout without blanks around it;
-        /// a result object such as that of `claude -p --output-format json` gives text, usage and cost. Tools are not
-        /// possible. When the program ends or is given up, whatever it started is killed with it.
+        /// A program that reads a prompt on stdin and prints the completion. It runs without a shell, in the app's directory,
+        /// without the providers' keys in its environment. The whole conversation is one text: the system prompt, then the
+        /// messages, each with a heading when there is more than one. The response is stdout without blanks around it. A
+        /// result object such as that of `claude -p --output-format json` gives text, usage and cost. Tools are not possible.
+        /// When the program ends or is cancelled, all processes that it started are killed.
         Command = "command",
         /// Chat Completions over the Unix socket of a server that etude starts ([`LocalServer`](crate::LocalServer)).
         /// Responses cost nothing.
         Local = "local",
-        /// Recorded answers, found by the content of the request (tier, system prompt, messages, schema, tools,
-        /// temperature, longest answer; images by their hash where it was recorded). A recording is a JSON object:
+        /// Recorded responses, found by the content of the request (tier, system prompt, messages, schema, tools, temperature,
+        /// token limit; images by their hash if it was recorded). A recording is a JSON object:
         ///
         /// ```json
         /// {
@@ -44,15 +44,15 @@ etude_core::words! {
         /// }
         /// ```
         ///
-        /// What is absent has its default. Texts are texts or arrays of lines; `json` may stand for the text of an
-        /// answer, `refusal` or `"stop": "length"` for how it ended. `answers` holds several, given in order within one
-        /// process, the last one for good. A file with `recordings` holds many. A miss names the first differing field.
+        /// Absent members have their defaults. Texts are texts or arrays of lines; `json` may replace the text of a response,
+        /// and `refusal` or `"stop": "length"` gives its stop reason. `answers` holds several responses, given in order within
+        /// one process, the last one repeatedly. A file with `recordings` holds many. A miss names the first differing field.
         Recorded = "recorded",
     }
 }
 
 impl ProviderKind {
-    /// How surely models of this kind call tools, unless the configuration says otherwise.
+    /// Support for tool calls in models of this kind, unless the configuration overrides it.
     pub const fn tool_calling(self) -> ToolCalling {
         match self {
             Self::Anthropic | Self::OpenAi | Self::OpenAiChat | Self::Gemini | Self::Local | Self::Recorded => {
@@ -63,7 +63,7 @@ impl ProviderKind {
         }
     }
 
-    /// Where the service is, for the kinds that have one place.
+    /// URL of the service, for the kinds that have a single one.
     pub const fn default_base_url(self) -> Option<&'static str> {
         match self {
             Self::Anthropic => Some("https://api.anthropic.com/v1"),
@@ -83,9 +83,9 @@ impl ProviderKind {
         }
     }
 
-    /// The variable that customarily holds the key, where its value may go to a provider at `url` with these `headers`: to
-    /// the host of the kind, and to this machine if no header is a key. Another host gets it if the configuration names it
-    /// there: the key of one company is no business of another.
+    /// The variable that customarily holds the key, if its value may go to a provider at `url` with these `headers`. It may go
+    /// to the kind's own host, and to this machine if no header is a key. Another host gets it only if the configuration names
+    /// it there: one company must not receive the key of another.
     pub fn customary_key<'a>(
         self,
         url: Option<&ServiceUrl>,
@@ -99,7 +99,7 @@ impl ProviderKind {
         (is_own || origin.is_loopback() && !has_key).then_some(variable)
     }
 
-    /// Whether calls go over HTTP.
+    /// True if calls use HTTP.
     pub(crate) const fn is_http(self) -> bool {
         !matches!(self, Self::Command | Self::Local | Self::Recorded)
     }
@@ -111,7 +111,7 @@ impl fmt::Display for ProviderKind {
     }
 }
 
-/// Whether the header `name` looks like one that holds a key, such as `api-key` or `Authorization`.
+/// True if the header `name` looks like one that holds a key, such as `api-key` or `Authorization`.
 fn is_key_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["auth", "key", "token"].iter().any(|word| name.contains(word))
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(ProviderKind::from_word("claude"), None);
     }
 
-    /// SECURITY.md: the customary key of a kind goes to no host of others unasked.
+    /// SECURITY.md: the customary key of a kind goes to no other host by default.
     #[test]
     fn a_customary_key_stays_with_the_host_of_its_kind() {
         let taken = |url: Option<&str>, headers: &[&str]| {

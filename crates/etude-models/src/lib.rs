@@ -1,17 +1,17 @@
-//! Model providers behind one call: hosted services, OpenAI-compatible servers, programs, recordings, and a model on
-//! this machine that is handed in.
+//! Model providers behind one call: hosted services, OpenAI-compatible servers, programs, recordings, and a model on this
+//! machine whose server the caller supplies.
 //!
-//! [`Models`] is handed resolved [`Settings`] (it reads no configuration and no environment) and answers a
-//! [`Request`](etude_core::model::Request) of a tier. On the way it does what every provider needs and no caller
-//! should know:
+//! [`Models`] takes resolved [`Settings`] (it reads no configuration and no environment) and responds to a
+//! [`Request`](etude_core::model::Request) of a tier. It does the work that every provider needs and that callers should not
+//! repeat:
 //!
 //! - wire formats ([`ProviderKind`]; ): pure encode and decode functions, one module per API;
-//! - structured answers: a JSON Schema is rewritten into the dialect that the provider takes, what the
-//!   dialect cannot say is said in the instructions, and the answer is brought back into the form that the caller's
-//!   schema describes. The caller validates, nothing here does;
-//! - transport failures: bounded retries with backoff, `Retry-After`, and a pause shared by all calls of a
-//!   provider that asked for one;
-//! - streaming, where somebody listens: the answer is the one that would have come whole;
+//! - structured responses: a JSON Schema is rewritten into the dialect of the provider, and the rest of it goes into
+//!   the instructions. The response is converted back into the form that the caller's schema describes. The caller validates
+//!   it; this crate does not;
+//! - transport failures: bounded retries with backoff, `Retry-After`, and a pause shared by all calls of a provider
+//!   that asked for one;
+//! - streaming, if the caller observes deltas: the response is the same as without streaming;
 //! - usage and cost: counted the same way for all providers.
 //!
 //! A failure is a [`CallFailure`](etude_core::model::CallFailure) whose texts never hold a secret.

@@ -1,12 +1,12 @@
-//! Which models a server has.
+//! The list of models that a server has.
 
 use etude_core::tree;
 use reqwest::Url;
 
 use crate::transport::{client_for, read};
 
-/// The names of the models of an OpenAI-compatible server, as `GET {base_url}/models` lists them. `None` if no one
-/// answers there, or answers something else. Meant for servers on the user's own machine: no key is sent.
+/// Names of the models of an OpenAI-compatible server, as `GET {base_url}/models` lists them. `None` if there is no response,
+/// or another one. For servers on the user's own machine: no key is sent.
 pub async fn list_models(base_url: &str) -> Option<Vec<String>> {
     let url = Url::parse(&format!("{}/models", base_url.trim_end_matches('/'))).ok()?;
     let response = client_for(&url).ok()?.get(url).send().await.ok()?;

@@ -1,4 +1,4 @@
-//! From a tier to an answer.
+//! The models of all tiers, behind one call.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,18 @@ use crate::transport::{Failed, FailedAs};
 use crate::windows;
 use crate::wire::{Decoded, TokenCount};
 
-/// The configured models. Making one costs next to nothing: connections, certificates and recordings wait for the
-/// first call.
+/// The configured models. Building them costs next to nothing: connections, certificates and recordings wait for the first
+/// call.
 pub struct Models {
     providers: BTreeMap<String, Provider>,
     mapping: BTreeMap<Tier, Vec<ModelId>>,
-    /// Models that no configuration names.
+    /// Default models of the mapping, which no configuration names.
     defaulted: Vec<ModelId>,
     prices: Prices,
     app_dir: std::path::PathBuf,
-    /// For our own sentences.
+    /// Redacts messages of this crate.
     redactor: Redactor,
-    /// For what models say.
+    /// Redacts responses of models.
     answers: Redactor,
 }
 
@@ -49,17 +49,17 @@ enum Backend {
         recordings: Recordings,
         record_from: Option<ModelId>,
     },
-    /// Must not be used, for this reason.
+    /// The provider must not be used, for this reason.
     Withheld(String),
 }
 
-/// A failed call of one model, and whether another model may do better.
+/// A failed call of one model. `passing` is true if another model may succeed.
 struct Missed {
     kind: CallFailureKind,
     message: String,
     earlier: Vec<String>,
     passing: bool,
-    /// The provider knows no such model.
+    /// True if the provider does not know the model.
     is_unknown: bool,
 }
 
@@ -71,7 +71,7 @@ impl Missed {
 }
 
 impl Models {
-    /// Checks the settings and takes them over. Nothing is read, opened or contacted.
+    /// Checks the settings and stores them. Nothing is read, opened or contacted.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
         let secrets: Vec<Secret> = settings.providers.iter().flat_map(ProviderSettings::secrets).collect();
@@ -95,19 +95,19 @@ impl Models {
         Ok(Self { providers, mapping, defaulted, prices, app_dir, redactor, answers })
     }
 
-    /// The model that a tier is mapped to, as `provider/model`.
+    /// The first model of a tier, as `provider/model`.
     pub fn describe(&self, tier: Tier) -> Option<String> {
         self.first(tier).map(ToString::to_string)
     }
 
-    /// The price of the model that a tier is mapped to, where it is known.
+    /// The price of the first model of a tier; `None` if it is unknown.
     pub fn price(&self, tier: Tier) -> Option<Price> {
         let model = self.first(tier)?;
         self.prices.get(model, self.providers.get(&model.provider)?.kind)
     }
 
-    /// The models that may answer for a tier at a price that is neither known nor stated with their answers: no limit of
-    /// money bounds them.
+    /// The models of a tier whose price is unknown and not stated with their responses: a cost limit does not apply to them
+    ///
     pub fn unpriced(&self, tier: Tier) -> Vec<String> {
         let models = self.mapping.get(&tier).map_or(&[][..], Vec::as_slice);
         models.iter().filter(|model| !self.is_priced(model)).map(ToString::to_string).collect()
@@ -116,7 +116,7 @@ impl Models {
     fn is_priced(&self, model: &ModelId) -> bool {
         let Some(provider) = self.providers.get(&model.provider) else { return true };
         match &provider.backend {
-            // No one is asked.
+            // No model is called.
             Backend::Withheld(_) | Backend::Recorded { record_from: None, .. } => true,
             Backend::Recorded { record_from: Some(source), .. } => self.is_priced(source),
             Backend::Hosted(_) | Backend::Program(_) => {
@@ -125,13 +125,13 @@ impl Models {
         }
     }
 
-    /// How surely the model that a tier is mapped to calls tools.
+    /// Support for tool calls in the first model of a tier.
     pub fn tool_calling(&self, tier: Tier) -> ToolCalling {
         let provider = self.first(tier).and_then(|model| self.providers.get(&model.provider));
         provider.map_or(ToolCalling::Hard, |provider| provider.tool_calling)
     }
 
-    /// How many tokens the model that a tier is mapped to takes in all, where it is known.
+    /// Context window of the first model of a tier, in tokens; `None` if it is unknown.
     pub fn window_tokens(&self, tier: Tier) -> Option<u64> {
         let model = self.first(tier)?;
         let provider = self.providers.get(&model.provider)?;
@@ -142,14 +142,14 @@ impl Models {
         self.mapping.get(&tier)?.first()
     }
 
-    /// Asks the model of the request's tier; the next one of the mapping when one is out of reach or keeps failing.
+    /// Calls the model of the request's tier, or the next one of the mapping if a model is unreachable or keeps failing.
     /// Dropping the future ends the connection, or the program, at once.
     pub async fn call(&self, request: &Request) -> Result<ModelResponse, CallFailure> {
         self.try_each(request, None).await
     }
 
-    /// Asks in the same way, and tells the answer as it comes. Providers are then asked to stream; one that does not
-    /// is understood as well. What is reported is the text as the provider writes it; with a schema the answer may differ.
+    /// Calls like [`Models::call`], and reports deltas of the response. Providers are then asked to stream; one that does not
+    /// stream is understood as well. Deltas have the text as the provider writes it; with a schema the response may differ.
     pub async fn call_streaming(
         &self,
         request: &Request,
@@ -158,7 +158,7 @@ impl Models {
         self.try_each(request, Some(&DeltaSink::new(on_delta, &self.answers))).await
     }
 
-    /// Asks in the same way as [`Models::call`], and reports each wait of the transport.
+    /// Calls like [`Models::call`], and reports each wait of the transport.
     pub async fn call_watched(
         &self,
         request: &Request,
@@ -214,13 +214,13 @@ impl Models {
         Err(CallFailure { kind, message, model, transport_failures: self.redact(earlier) })
     }
 
-    /// Every text that leaves passes here once more, whatever wrote it.
+    /// Redacts every text that leaves, whatever its source.
     fn redact(&self, sentences: Vec<String>) -> Vec<String> {
         sentences.iter().map(|sentence| self.redactor.redact(sentence)).collect()
     }
 
-    /// The answer without secrets: a provider may repeat what it was sent, and a model what it was shown. Everything that is
-    /// shown, written down or handed on comes after this.
+    /// Redacts a response: a provider may repeat its request, and a model its prompt. This happens before anything of the
+    /// response is shown, recorded or passed on.
     fn cleaned(&self, mut answer: ModelResponse) -> ModelResponse {
         let calls = answer.tool_calls.iter_mut().flat_map(|call| [&mut call.id, &mut call.name, &mut call.arguments]);
         let reason = match &mut answer.stop {
@@ -236,7 +236,7 @@ impl Models {
         answer
     }
 
-    /// What a provider has signed or sealed is not its own with a text changed: it goes as a whole then.
+    /// Redacts reasoning. Signed or encrypted reasoning is invalid once its text changes, so it is dropped as a whole.
     fn cleaned_reasoning(&self, reasoning: Reasoning) -> Option<Reasoning> {
         let Some(redacted) = self.answers.cleaned_json(&reasoning.json) else { return Some(reasoning) };
         let provider = reasoning.model.split_once('/').and_then(|(name, _)| self.providers.get(name))?;
@@ -363,7 +363,7 @@ fn missed(failed: Failed, provider: ProviderKind) -> Missed {
         FailedAs::Rejected(404) if provider == ProviderKind::Local => (CallFailureKind::Environment, true),
         FailedAs::Unauthorized | FailedAs::Unreachable => (CallFailureKind::Environment, true),
         FailedAs::Exhausted => (CallFailureKind::Model, true),
-        // No credit, no permission, no such model: each holds for this provider, not for the request.
+        // No credit, no permission, or no such model: each concerns this provider, not the request.
         FailedAs::Rejected(402..=404) => (CallFailureKind::Model, true),
         FailedAs::Rejected(_) | FailedAs::Filtered => (CallFailureKind::Model, false),
     };

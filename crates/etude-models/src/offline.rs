@@ -1,4 +1,4 @@
-//! What the bytes of a provider come to, without a provider: for tests that make up what no provider would send.
+//! Decoding of provider bytes without a provider, for tests with bytes that no provider would send.
 
 use etude_core::model::{Message, Part, Request, ResponseSchema, Role, Stop, Tier, ToolCall};
 use etude_core::tree;
@@ -8,30 +8,30 @@ use crate::kind::ProviderKind;
 use crate::wire::stream::{self, Body, Reader};
 use crate::wire::{DecodeError, Decoded, decode};
 
-/// An answer as it was read from a provider's bytes.
+/// A response decoded from a provider's bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DecodedCompletion {
     /// The text of the response, without tool calls and reasoning.
     pub text: String,
-    /// The tools that the model wants called.
+    /// Tool calls that the model requests.
     pub tool_calls: Vec<ToolCall>,
     /// The reason why the response ended.
     pub stop: Stop,
 }
 
-/// Reads the body of an answer that came whole.
+/// Decodes the body of a complete response.
 ///
 /// # Errors
-/// Why it is none.
+/// The body is not a response. The error gives the reason.
 pub fn read_answer(kind: ProviderKind, body: &[u8]) -> Result<DecodedCompletion, String> {
     let value = tree::of_answer(body).map_err(|error| error.to_string())?;
     decoded_completion(decode(kind, &value, &request()))
 }
 
-/// Reads an answer that comes in pieces, and tells its text as it comes.
+/// Decodes a streamed response, and emits its text as it comes.
 ///
 /// # Errors
-/// Why it is none.
+/// The stream is not a response. The error gives the reason.
 pub fn read_stream<'b>(
     kind: ProviderKind,
     pieces: impl IntoIterator<Item = &'b [u8]>,
@@ -49,17 +49,17 @@ pub fn read_stream<'b>(
     }
 }
 
-/// Makes a schema ready for a provider of a kind, and brings texts that answer to it back into the schema's own form.
+/// Prepares a schema for a provider of `kind`, and converts responses to it back into the form of the schema.
 pub fn prepare_schema(kind: ProviderKind, schema: &ResponseSchema, answers: &[&str]) -> Vec<String> {
     let prepared = dialect::prepare(schema, Dialect::of(kind));
     let back = |reversal: &Reversal| answers.iter().map(|text| reversal.apply((*text).to_owned())).collect();
     back(&prepared.reversal)
 }
 
-/// Reads a file of recorded answers; gives the number of recordings.
+/// Reads a file of recordings and returns their number.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The file is invalid. The error is a sentence about the first fault.
 pub fn check_recording(text: &str) -> Result<usize, String> {
     crate::recorded::check(text)
 }

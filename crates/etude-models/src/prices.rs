@@ -1,4 +1,4 @@
-//! What models cost, if known.
+//! Prices of models.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use crate::kind::ProviderKind;
 use crate::settings::ModelId;
 use crate::wire::TokenCount;
 
-/// US dollars for a million tokens.
+/// Price of a model, in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
-    /// Of tokens read.
+    /// Price of input tokens.
     pub input: f64,
-    /// Of tokens written.
+    /// Price of output tokens.
     pub output: f64,
-    /// Tokens read from a cache; `None`: as `input`.
+    /// Price of input tokens from a cache; `None`: the same as `input`.
     pub cached_input: Option<f64>,
-    /// Tokens written to a cache; `None`: as `input`.
+    /// Price of tokens written to a cache; `None`: the same as `input`.
     pub cache_write: Option<f64>,
 }
 
 impl Price {
-    /// US dollars for one answer.
+    /// Cost of one response in US dollars.
     pub(crate) fn cost(&self, tokens: &TokenCount) -> f64 {
         let fresh = tokens.input.saturating_sub(tokens.cached).saturating_sub(tokens.cache_written);
         let million = |count: u64, price: f64| count as f64 * price / 1e6;
@@ -31,25 +31,25 @@ impl Price {
     }
 }
 
-/// Prices by name: what the user states, over what is known here.
+/// Prices by name: those that the user states, then the known ones.
 #[derive(Debug, Clone, Default)]
 pub struct Prices {
     stated: BTreeMap<String, Price>,
 }
 
 impl Prices {
-    /// States the price of a model, named `provider/model` or by the provider's name for it alone.
+    /// Sets the price of a model, named `provider/model` or by the provider's name for it alone.
     pub fn set(&mut self, name: impl Into<String>, price: Price) {
         self.stated.insert(name.into(), price);
     }
 
-    /// The price of a model. Models of servers other than the vendor's own have no known price, whatever their name:
-    /// the same weights cost something else there.
+    /// The price of a model. Models of servers other than the vendor's own have no known price, whatever their name: the same
+    /// weights have another price there.
     pub fn get(&self, model: &ModelId, kind: ProviderKind) -> Option<Price> {
         self.of(model, kind, 0)
     }
 
-    /// US dollars for one answer: at a known price, or else what its provider says.
+    /// Cost of one response in US dollars: from a known price, or else as its provider states it.
     pub(crate) fn cost(&self, model: &ModelId, kind: ProviderKind, tokens: &TokenCount) -> Option<f64> {
         let price = self.of(model, kind, tokens.input).filter(|_| tokens.is_counted());
         price.map(|price| price.cost(tokens)).or(tokens.cost_usd)
@@ -62,18 +62,18 @@ impl Prices {
     }
 }
 
-/// What one model costs.
+/// Prices of one model.
 struct Row {
     name: &'static str,
     input: f64,
     output: f64,
-    /// Input from a cache; `None`: as other input, an upper bound.
+    /// Price of input from a cache; `None`: the same as other input, an upper bound.
     cached: Option<f64>,
-    /// The prices of requests with long prompts.
+    /// Factors for requests with long prompts.
     long: Option<Long>,
 }
 
-/// Higher prices of requests whose prompt has more tokens than this: factors of all input, and of output.
+/// Factors on the prices of requests whose prompt has more than `above` tokens: for all input, and for output.
 #[derive(Clone, Copy)]
 struct Long {
     above: u64,
@@ -85,7 +85,7 @@ const fn row(name: &'static str, input: f64, output: f64, cached: f64) -> Row {
     Row { name, input, output, cached: Some(cached), long: None }
 }
 
-/// A model of OpenAI with a window of a million tokens.
+/// Prices of an OpenAI model with a window of a million tokens.
 const fn wide(name: &'static str, input: f64, output: f64, cached: f64) -> Row {
     let long = Some(Long { above: 272_000, input: 2.0, output: 1.5 });
     Row { name, input, output, cached: Some(cached), long }
@@ -95,8 +95,8 @@ const fn uncached(name: &'static str, input: f64, output: f64) -> Row {
     Row { name, input, output, cached: None, long: None }
 }
 
-/// Prices as the vendors published them, as of 2026-11, standard rates only. What is not certain is left out. A price that is lower
-/// for some weeks stands as the one after them: an upper bound.
+/// Prices that the vendors published, as of 2026-11, standard rates only. Uncertain ones are left out. A temporarily lower
+/// price is listed as the later one: an upper bound.
 const ANTHROPIC: &[Row] = &[
     Row { long: Some(Long { above: 100_000, input: 5.0, output: 5.0 }), ..row("claude-haiku-5-5", 0.1, 0.5, 0.01) },
     row("claude-sonnet-5-5", 2.0, 10.0, 0.1),
@@ -135,7 +135,7 @@ const OPENAI: &[Row] = &[
     row("gpt-4.1", 2.0, 8.0, 0.5),
     row("gpt-4.1-mini", 0.4, 1.6, 0.1),
     row("gpt-4.1-nano", 0.1, 0.4, 0.025),
-    // The first version of `gpt-4o` kept its own price; it comes first because the row of `gpt-4o` would match it.
+    // The first version of `gpt-4o` kept its own price. It comes first because the row of `gpt-4o` would match it.
     row("gpt-4o-2024-05-13", 5.0, 15.0, 5.0),
     row("gpt-4o", 2.5, 10.0, 1.25),
     row("gpt-4o-mini", 0.15, 0.6, 0.075),
@@ -151,7 +151,7 @@ const GEMINI: &[Row] = &[
 ];
 
 impl Row {
-    /// What a prompt of `input` tokens and its answer cost.
+    /// The price for a prompt of `input` tokens and its response.
     fn price(&self, kind: ProviderKind, input: u64) -> Price {
         let (of_input, of_output) = match self.long {
             Some(long) if input > long.above => (long.input, long.output),
@@ -171,7 +171,7 @@ fn known(kind: ProviderKind, model: &str, input: u64) -> Option<Price> {
         ProviderKind::Anthropic => ANTHROPIC,
         ProviderKind::OpenAi | ProviderKind::OpenAiChat => OPENAI,
         ProviderKind::Gemini => GEMINI,
-        // The user's own processor asks for no money.
+        // The user's own processor costs nothing.
         ProviderKind::Local => {
             return Some(Price { input: 0.0, output: 0.0, cached_input: None, cache_write: None });
         }
@@ -180,8 +180,8 @@ fn known(kind: ProviderKind, model: &str, input: u64) -> Option<Price> {
     rows.iter().find(|row| names(row.name, model)).map(|row| row.price(kind, input))
 }
 
-/// Whether `model` is `name` itself or a dated version of it. Any other suffix is another model: `gpt-5-pro` costs
-/// twelve times `gpt-5`.
+/// True if `model` is `name` itself or a dated version of it. Any other suffix is another model: `gpt-5-pro` costs twelve
+/// times `gpt-5`.
 fn names(name: &str, model: &str) -> bool {
     let Some(rest) = model.strip_prefix(name) else {
         return false;
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(cost("anthropic/claude-sonnet-4-6", ProviderKind::Anthropic, 1_100_000), Some(15_000 + 3_000 + 30));
     }
 
-    /// what a gateway says an answer cost is its cost, unless a price is stated.
+    /// the cost that a gateway states for a response is its cost, unless a price is set.
     #[test]
     fn a_provider_may_say_what_an_answer_cost() {
         let tokens = TokenCount { input: 1_000_000, cost_usd: Some(0.25), ..TokenCount::default() };

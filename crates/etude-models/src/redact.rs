@@ -1,4 +1,4 @@
-//! Secrets, and texts that must not hold any.
+//! Secrets, and redaction of texts that must not contain any.
 
 mod cut;
 mod escapes;
@@ -12,16 +12,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::Value;
 
-/// Secrets shorter than this are not looked for in texts: replacing every `a` would only destroy the text.
+/// Minimum length of a secret that is searched in texts, in bytes: replacing every `a` would only destroy the text.
 const MIN_REDACTED: usize = 4;
 
-/// Secrets shorter than this are looked for as they are only: their encoded forms are found in anything.
+/// Minimum length of a secret whose encoded forms are searched too, in bytes: shorter ones would match anything.
 const SHORTEST_ENCODED: usize = 8;
 
-/// How deep JSON lies in strings of JSON at most, with a secret whose escapes are found.
+/// Maximum depth of JSON in strings of JSON, up to which an escaped secret is found.
 const MAX_NESTED: usize = 3;
 
-/// Words before the credentials of a header: who repeats a header often repeats the credentials only.
+/// Words before the credentials of a header. A text that repeats a header often repeats the credentials only.
 const SCHEMES: [&str; 3] = ["Bearer ", "Basic ", "Token "];
 
 /// A value that is never printed: `Debug` and `Display` show `***`.
@@ -29,12 +29,12 @@ const SCHEMES: [&str; 3] = ["Bearer ", "Basic ", "Token "];
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a value.
+    /// Wraps the text of a secret.
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
 
-    /// The value itself, for the one place that sends it.
+    /// The text itself, for the one place that sends it.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -52,20 +52,21 @@ impl fmt::Display for Secret {
     }
 }
 
-/// Removes secrets from texts that others wrote.
+/// Removes secrets from texts of other authors.
 #[derive(Clone, Default)]
 pub struct Redactor {
     secrets: Vec<String>,
 }
 
 impl Redactor {
-    /// A redactor for all of `secrets`. Longer ones go first, so that a secret that contains another leaves nothing.
+    /// A redactor for all of `secrets`. Longer ones are replaced first, so that a secret that contains another leaves nothing
+    /// behind.
     pub fn new<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
         Self::longer_than(MIN_REDACTED, secrets)
     }
 
-    /// A redactor for texts that are data: of all `secrets` that do not stand in them by chance. Words, paths, addresses and
-    /// numbers, which headers and variables hold as well, do.
+    /// A redactor for data: for those of `secrets` that cannot be there by chance. Headers and variables also hold words,
+    /// paths, addresses and numbers, which can.
     pub fn for_data<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Self {
         Self::longer_than(SHORTEST_ENCODED, secrets.filter(|secret| is_peculiar(secret.0.trim())))
     }
@@ -83,7 +84,8 @@ impl Redactor {
         self.cleaned(text).unwrap_or_else(|| text.to_owned())
     }
 
-    /// `text` without secrets, nor parts of them where it was cut (`…`), if it holds any; most texts hold none, and are not copied.
+    /// `text` without secrets, and without parts of them where it was cut (`…`). `None` if it has none: most texts have none,
+    /// and are not copied.
     pub fn cleaned(&self, text: &str) -> Option<String> {
         let mut found = self.secrets.iter().filter(|secret| text.contains(secret.as_str())).peekable();
         let is_there = found.peek().is_some();
@@ -91,7 +93,7 @@ impl Redactor {
         self.cleaned_cuts(whole.as_deref().unwrap_or(text)).or(whole)
     }
 
-    /// The same of a text in which somebody may find JSON, where any character can be written as an escape.
+    /// Like [`Redactor::cleaned`], for a text that may be read as JSON, where any character can be written as an escape.
     pub fn cleaned_json(&self, text: &str) -> Option<String> {
         let cleaned = self.cleaned(text);
         let shown = cleaned.as_deref().unwrap_or(text);
@@ -101,10 +103,10 @@ impl Redactor {
         self.cleaned(&escapes::needed_only(shown)).or(cleaned)
     }
 
-    /// `value` without secrets in its texts and in its keys.
+    /// `value` without secrets in its texts and its keys.
     pub fn redact_value(&self, value: Value) -> Value {
         match value {
-            // A text may be JSON itself.
+            // The text may be JSON itself.
             Value::String(text) => Value::String(self.cleaned_json(&text).unwrap_or(text)),
             Value::Array(items) => items.into_iter().map(|item| self.redact_value(item)).collect(),
             Value::Object(members) => members
@@ -115,12 +117,12 @@ impl Redactor {
         }
     }
 
-    /// True if there is nothing to look for.
+    /// True if there are no secrets to search.
     pub fn is_idle(&self) -> bool {
         self.secrets.is_empty()
     }
 
-    /// True if a text or a key in `value` holds a secret.
+    /// True if a text or a key in `value` contains a secret.
     pub fn finds_in_value(&self, value: &Value) -> bool {
         match value {
             Value::String(text) => self.finds_in(text),
@@ -132,13 +134,13 @@ impl Redactor {
         }
     }
 
-    /// True if `text` holds a secret.
+    /// True if `text` contains a secret.
     pub fn finds_in(&self, text: &str) -> bool {
         self.secrets.iter().any(|secret| text.contains(secret.as_str()))
     }
 
-    /// The start of `text` without secrets, on one line, at most `chars` characters. Scrubbing comes before cutting:
-    /// half a key is still a leak.
+    /// The start of `text` without secrets, on one line, at most `chars` characters. Redaction comes before cutting: half a
+    /// key is still a leak.
     pub(crate) fn quote(&self, text: &str, chars: usize) -> String {
         let redact = self.redact(text);
         let line = redact.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -157,7 +159,7 @@ impl Redactor {
     }
 }
 
-/// True if no one writes it who does not mean it: it has letters and digits, and is neither a path nor an address.
+/// True if a secret is never written by chance: it has letters and digits, and is neither a path nor an address.
 fn is_peculiar(secret: &str) -> bool {
     let has = |what: fn(char) -> bool| secret.chars().any(what);
     let leads_somewhere =
@@ -165,20 +167,20 @@ fn is_peculiar(secret: &str) -> bool {
     has(|c| c.is_alphabetic()) && has(|c| c.is_ascii_digit()) && !leads_somewhere
 }
 
-/// A secret, and what is left of a header without the word before its credentials.
+/// A secret, and its credentials alone if it is a header with a scheme.
 fn with_credentials(secret: &str) -> impl Iterator<Item = &str> {
     let rest = SCHEMES.iter().find_map(|scheme| secret.strip_prefix(scheme)).map(str::trim);
     std::iter::once(secret).chain(rest)
 }
 
-/// A secret as it is, and as it looks in JSON, in JSON inside of JSON, in an address, and in base64, also in the middle of something
-/// longer. One without quotes, backslashes and slashes looks the same in JSON: only the others have more forms to look for.
+/// All forms of a secret: in JSON, in JSON inside JSON, in an address, and in base64, also in the middle of longer data. A
+/// secret without quotes, backslashes and slashes looks the same in JSON, so only the others have more forms.
 fn forms(secret: &str) -> Vec<String> {
     let mut forms = vec![secret.to_owned()];
     let (mut plain, mut slashed) = (secret.to_owned(), secret.to_owned());
     for _ in 0..MAX_NESTED {
         plain = escaped(&plain);
-        // Many programs escape slashes, too, though no one has to.
+        // Many programs escape slashes too, although JSON does not require it.
         slashed = escaped(&slashed).replace('/', "\\/");
         forms.extend([plain.clone(), slashed.clone()]);
     }
@@ -194,18 +196,18 @@ fn forms(secret: &str) -> Vec<String> {
     forms
 }
 
-/// A text as it looks in a string of JSON.
+/// A text as it appears in a JSON string.
 fn escaped(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     json[1..json.len() - 1].to_owned()
 }
 
-/// A text in base64, wherever it stands in what was encoded.
+/// A text as it appears in base64, at any position in the encoded data.
 fn in_base64(secret: &str) -> Vec<String> {
     let mut forms = Vec::new();
     for shift in 0..3 {
-        // Three bytes are four characters: what stands before moves the rest by none, one or two bytes. The characters at
-        // both ends are also made of the neighbours' bits.
+        // Three bytes are four characters, so the data before moves the rest by zero, one or two bytes. The characters at both
+        // ends also contain bits of the neighbours.
         let moved = [vec![0; shift], secret.as_bytes().to_vec()].concat();
         let first = (shift * 8).div_ceil(6);
         let whole = moved.len() * 8 / 6;
@@ -216,7 +218,7 @@ fn in_base64(secret: &str) -> Vec<String> {
     forms
 }
 
-/// Percent-encoded, all but letters, digits and `-._~`.
+/// Percent-encodes everything but letters, digits and `-._~`.
 fn percent(text: &str, is_upper: bool) -> String {
     text.bytes().fold(String::new(), |mut out, byte| {
         // Writing into a string cannot fail.
@@ -230,7 +232,7 @@ fn percent(text: &str, is_upper: bool) -> String {
     })
 }
 
-/// Secrets are not printed, not even their number is of use to anybody.
+/// Shows neither the secrets nor their number.
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Redactor")
@@ -285,7 +287,7 @@ mod tests {
         assert!(redactor.finds_in(&json) && !redactor.finds_in("nothing of it"));
     }
 
-    /// L-4: JSON inside of JSON, and JSON in base64.
+    /// L-4: a secret is found in JSON inside JSON, and in base64 of JSON.
     #[test]
     fn a_secret_is_found_in_json_inside_of_json() {
         let text = "sk-live/\"Zq+7\\Tt9xyzzy42";

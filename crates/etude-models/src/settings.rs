@@ -1,4 +1,4 @@
-//! What the crate is handed: resolved values, no names of variables to look up.
+//! Resolved settings of the crate: values, and no names of variables to look up.
 
 use etude_core::tool::ToolCalling;
 use std::collections::BTreeMap;
@@ -16,92 +16,90 @@ use crate::prices::Prices;
 use crate::redact::Secret;
 use crate::transport::TransportPolicy;
 
-/// Everything that [`Models`](crate::Models) needs to know (A-4.2: the mapping is runtime configuration).
+/// Everything that [`Models`](crate::Models) needs (A-4.2: the mapping is runtime configuration).
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// The providers that the mapping may name.
     pub providers: Vec<ProviderSettings>,
-    /// The model of each tier. More than one: the next is asked when one cannot be reached or keeps failing.
+    /// The models of each tier. The next one is called if one cannot be reached or keeps failing.
     pub mapping: BTreeMap<Tier, Vec<ModelId>>,
-    /// The models of the mapping that no configuration names: they may be out of service by now.
+    /// Models of the mapping that no configuration names: they may be out of service by now.
     pub defaulted: Vec<ModelId>,
-    /// Prices beyond and over the known ones.
+    /// Prices that extend and override the known ones.
     pub prices: Prices,
-    /// How transport failures are retried (A-4.5).
+    /// Retries of transport failures (A-4.5).
     pub transport: TransportPolicy,
     /// The app's directory: images and recordings are relative to it, and programs run in it.
     pub app_dir: PathBuf,
     /// Environment variables that programs of the kind `command` do not inherit: the providers' keys.
     pub withheld_env: Vec<String>,
-    /// What answers must not hold besides the providers' own keys and headers: secrets of tools that models call.
+    /// Secrets that responses must not contain, besides the providers' own keys and headers: those of tools that models call.
     pub secrets: Vec<Secret>,
 }
 
-/// Headers that say who asks and in which version. They are no secrets, and models may well speak of what is in them.
+/// Headers that identify the caller or an API version. They are not secret, and models may well mention their values.
 const PUBLIC_HEADERS: [&str; 8] = [
     "accept", "accept-language", "anthropic-beta", "anthropic-version", "http-referer", "openai-beta", "user-agent",
     "x-title",
 ];
 
-/// Hosts whose answers state what they cost (`usage.cost`).
+/// Hosts whose responses state their cost (`usage.cost`).
 const COSTING_HOSTS: [&str; 1] = ["openrouter.ai"];
 
-/// Whether the header `name` is one that holds no secret.
+/// True if the header `name` holds no secret.
 pub fn is_public_header(name: &str) -> bool {
     PUBLIC_HEADERS.iter().any(|public| name.eq_ignore_ascii_case(public))
 }
 
-/// How one provider is reached, as its configuration says.
+/// Connection to one provider, as its configuration says.
 #[derive(Debug, Clone)]
 pub struct ProviderSettings {
     /// The name before the `/` of a [`ModelId`].
     pub name: String,
     /// The API that the provider speaks.
     pub kind: ProviderKind,
-    /// Where it is, if not at the kind's own address. A URL without a path gets the API's usual version path.
+    /// The base URL; `None` means that of the kind. A URL without a path gets the API's usual version path.
     pub base_url: Option<ServiceUrl>,
-    /// The key. Without one, calls of the kinds that need a key fail and say what to set.
+    /// The key. Without one, calls of the kinds that need a key fail with a remedy.
     pub api_key: Option<Secret>,
-    /// Where the key was looked for, such as `ANTHROPIC_API_KEY`; for messages.
+    /// The variable in which the key was searched, such as `ANTHROPIC_API_KEY`; for messages.
     pub key_hint: Option<String>,
-    /// Kind `command`: program and arguments. In arguments `{model}` becomes the model's name and `{schema}` the
-    /// JSON text of the answer's schema (`{}` if there is none).
+    /// Kind `command`: program and arguments. In arguments `{model}` becomes the model's name and `{schema}` the JSON text of
+    /// the response's schema (`{}` if there is none).
     pub command: Vec<String>,
     /// Kind `local`: starts the server.
     pub local: Option<Arc<dyn LocalServer>>,
-    /// Kind `recorded`: a directory with one file per recording, or one file with many. Kind `local`: where the
-    /// weights are, if not in their usual place.
+    /// Kind `recorded`: a directory with one file per recording, or one file with many. Kind `local`: path of the weights, if
+    /// not the usual one.
     pub path: Option<PathBuf>,
-    /// Kind `recorded`: the model that is asked when no recording fits; its answer becomes a recording.
+    /// Kind `recorded`: the model to call when no recording matches. Its response becomes a recording.
     pub record_from: Option<ModelId>,
-    /// Further HTTP headers. They may hold keys, hence the type.
+    /// More HTTP headers. They may hold keys, hence the type.
     pub headers: Vec<(String, Secret)>,
-    /// Whether the provider's own structured output is used. `None`: tried, and given up where the provider
-    /// refuses it.
+    /// Use of the provider's own structured output. `None`: tried first, and given up if the provider refuses it.
     pub structured_output: Option<bool>,
-    /// Longest time for one try in milliseconds, connecting included.
+    /// Time limit of one attempt in milliseconds, including the connection.
     pub timeout_ms: Option<u64>,
     /// Retries of one call after transport failures (A-4.5); `None`: those of [`Settings::transport`].
     pub retries: Option<u32>,
-    /// Longest wait between two tries in milliseconds; `None`: that of [`Settings::transport`].
+    /// Maximum wait between two attempts in milliseconds; `None`: that of [`Settings::transport`].
     pub max_wait_ms: Option<u64>,
-    /// Whether its answers state what they cost; `None`: what is known of its host.
+    /// True if the provider's responses state their cost; `None`: decided by its host.
     pub states_cost: Option<bool>,
-    /// How many tokens its models take in all; `None`: what is known of them.
+    /// Context window of the provider's models, in tokens; `None`: the known one of each model.
     pub context_window: Option<u64>,
-    /// Most tokens of an answer whose request names none; `None`: what the model allows, or a limit that is known for it.
+    /// Maximum number of tokens of a response whose request names none. `None`: the maximum of the model, or a known default.
     pub max_tokens: Option<u32>,
-    /// How surely its models call tools; `None`: what holds for its kind.
+    /// Support for tool calls in the provider's models; `None`: that of its kind.
     pub tool_calling: Option<ToolCalling>,
-    /// Kind `command`: variables that its program does not inherit, besides [`Settings::withheld_env`].
+    /// Kind `command`: variables that the program does not inherit, besides [`Settings::withheld_env`].
     pub withheld_env: Vec<String>,
-    /// Why the provider must not be used, if it must not. Calls then fail with this sentence: nothing is started, opened
-    /// or sent.
+    /// Reason why the provider must not be used. Calls then fail with this sentence: nothing is started, opened or sent.
     pub withheld: Option<String>,
 }
 
 impl ProviderSettings {
-    /// A provider with nothing but a name and a kind.
+    /// A provider with only a name and a kind.
     pub fn new(name: impl Into<String>, kind: ProviderKind) -> Self {
         Self {
             name: name.into(),
@@ -138,7 +136,7 @@ pub struct ModelId {
 }
 
 impl ModelId {
-    /// Splits `provider/model` at the first `/`. `None` when one of the two is missing.
+    /// Splits `provider/model` at the first `/`. `None` if one of the two is missing.
     pub fn parse(text: &str) -> Option<Self> {
         let (provider, model) = text.trim().split_once('/')?;
         let known = !provider.is_empty() && !model.is_empty();
@@ -152,16 +150,16 @@ impl fmt::Display for ModelId {
     }
 }
 
-/// Settings that cannot work, whatever is asked.
+/// Settings that cannot work for any request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// Two providers have one name.
+    /// Two providers have the same name.
     #[error("two providers are named `{name}`; rename one of them")]
     DuplicateProvider {
-        /// The name that two entries of `providers` have.
+        /// The name of both entries of `providers`.
         name: String,
     },
-    /// A model id names a provider that is not there.
+    /// A model id names a provider that is not configured.
     #[error("`{model}` names the provider `{provider}`, which is not configured; add it under `providers` (kinds: {})", provider_kind_words().join(", "))]
     UnknownProvider {
         /// The id as written.
@@ -169,17 +167,17 @@ pub enum SettingsError {
         /// The part before the `/`.
         provider: String,
     },
-    /// A provider lacks what its kind needs.
+    /// A provider lacks a setting that its kind requires.
     #[error("provider `{name}` of kind `{kind}` needs `{setting}`")]
     Missing {
         /// Name of the provider.
         name: String,
-        /// The kind of the provider, which decides what it needs.
+        /// The kind of the provider, which requires the setting.
         kind: ProviderKind,
         /// The member of the configuration that is missing.
         setting: &'static str,
     },
-    /// The program cannot do without what it was built without.
+    /// The settings need a feature that this program was built without.
     #[error(
         "provider `{name}` is of kind `local`, and this program was built without the local model; build it with the \
          feature `local-model`, or map the tiers to another provider"
@@ -188,7 +186,7 @@ pub enum SettingsError {
         /// Name of the provider.
         name: String,
     },
-    /// A base URL that is none. The URL itself is not shown: it may hold a password.
+    /// A base URL that is not one. The URL itself is not shown, because it may contain a password.
     #[error("`base_url` of provider `{name}` is not an http or https URL")]
     BaseUrl {
         /// Name of the provider.
@@ -202,7 +200,7 @@ pub enum SettingsError {
         /// Name of the header, or `api_key`.
         header: String,
     },
-    /// A provider that records would ask one that replays a recording.
+    /// A provider that records would call one that replays recordings.
     #[error("provider `{name}` records `{model}`, which is itself recorded; name a model that answers")]
     RecordsRecorded {
         /// Name of the provider.
@@ -213,7 +211,7 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// Checks what can be checked without any IO.
+    /// Checks the settings without any IO.
     pub(crate) fn check(&self) -> Result<(), SettingsError> {
         for (index, provider) in self.providers.iter().enumerate() {
             if self.providers[..index].iter().any(|other| other.name == provider.name) {
@@ -259,9 +257,9 @@ impl ProviderSettings {
         Ok(())
     }
 
-    /// How to give it the key that it lacks; `None` if it lacks none. A provider without a key cannot be called, unless its
-    /// kind needs none or other headers stand in for it. Where the configuration says which variable holds the key, one is
-    /// needed whatever the kind.
+    /// The remedy for a missing key; `None` if none is missing. A provider without a key cannot be called, unless its kind
+    /// needs none or other headers replace it. If the configuration names the variable of the key, the key is required for any
+    /// kind.
     pub fn key_remedy(&self) -> Option<String> {
         let variable = self.key_hint.as_deref().or(self.kind.key_variable())?;
         let is_absent = self.api_key.as_ref().is_none_or(|key| key.expose().trim().is_empty());
@@ -277,7 +275,7 @@ impl ProviderSettings {
         Some(format!("set `{setting}`: `{variable}` goes to {place} only as `{setting}: \"${{env:{variable}}}\"`"))
     }
 
-    /// Everything that must not show: the key, the values of further headers, and what a URL may hide.
+    /// Everything that must not be shown: the key, the values of additional headers, and secrets in the URL.
     pub fn secrets(&self) -> Vec<Secret> {
         let mut secrets: Vec<Secret> = self.api_key.iter().cloned().collect();
         secrets.extend(self.headers.iter().filter(|(name, _)| !is_public_header(name)).map(|(_, value)| value.clone()));
@@ -285,8 +283,8 @@ impl ProviderSettings {
         secrets
     }
 
-    /// Whether nothing is missing without a price: its answers state what they cost, as configured or as is known of its host, or it
-    /// is a server of this machine, which mostly costs nothing.
+    /// True if costs are known without a price. Either the responses state their cost, as configured or as is known of the
+    /// host. Or the server is on this machine, which mostly costs nothing.
     pub(crate) fn states_cost(&self) -> bool {
         let is_known = |url: Url| {
             let is_of_host = url.host_str().is_some_and(|host| COSTING_HOSTS.contains(&host));
@@ -295,7 +293,7 @@ impl ProviderSettings {
         self.states_cost.unwrap_or_else(|| self.url().is_some_and(is_known))
     }
 
-    /// How its transport failures are retried, where `policy` holds for all providers.
+    /// The retry policy of this provider, where `policy` holds for all providers.
     pub(crate) fn policy(&self, policy: TransportPolicy) -> TransportPolicy {
         TransportPolicy {
             tries: self.retries.map_or(policy.tries, |retries| retries.saturating_add(1)),
@@ -304,7 +302,7 @@ impl ProviderSettings {
         }
     }
 
-    /// The base URL, parsed; `None` if there is none or it is not one that can be called.
+    /// The base URL, parsed. `None` if it is missing, or cannot be called.
     pub(crate) fn url(&self) -> Option<Url> {
         let text = self.base_url.as_ref().map(ServiceUrl::expose).or(self.kind.default_base_url())?;
         Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())

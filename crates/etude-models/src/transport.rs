@@ -1,4 +1,4 @@
-//! Sending a request until it is answered, a bounded number of times.
+//! Sending of a request until it succeeds, with a bounded number of attempts.
 
 mod backoff;
 mod client;

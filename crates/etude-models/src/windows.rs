@@ -1,15 +1,15 @@
-//! How many tokens a model takes in all, if known. Too little is safe: old results are left out earlier.
+//! Context windows of models, in tokens. A value that is too low is safe: old results are left out earlier.
 
 use crate::kind::ProviderKind;
 use crate::wire::anthropic::version;
 
-/// What is assumed of servers that run models of the user's choice.
+/// Assumed window of servers that run models of the user's choice.
 const OF_A_SERVER: u64 = 32_768;
 
-/// What the local model is given by default.
+/// Default window of the local model.
 const OF_THE_LOCAL_MODEL: u64 = 8_192;
 
-/// Beginnings of names, the longer ones first, as of 2026-11.
+/// Prefixes of names, the longer ones first, as of 2026-11.
 const OPENAI: &[(&str, u64)] = &[
     ("gpt-4.1", 1_047_576),
     ("gpt-4o", 128_000),
@@ -23,7 +23,7 @@ const OPENAI: &[(&str, u64)] = &[
 /// The first versions of Claude with a window of a million tokens; no Haiku before 5 has one.
 const WIDE_CLAUDE: (u32, u32) = (4, 6);
 
-/// The window of a model, in tokens; `None`: not known.
+/// The window of a model, in tokens; `None` if it is unknown.
 pub(crate) fn known(kind: ProviderKind, model: &str) -> Option<u64> {
     match kind {
         ProviderKind::Anthropic => {

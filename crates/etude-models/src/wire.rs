@@ -1,4 +1,4 @@
-//! Wire formats: pure functions from a request to a JSON body and from a JSON body to an answer.
+//! Wire formats: pure functions from a request to a JSON body, and from a JSON body to a response.
 
 pub(crate) mod anthropic;
 pub(crate) mod gemini;
@@ -18,37 +18,37 @@ use crate::dialect::ProviderSchema;
 use crate::image::Images;
 use crate::kind::ProviderKind;
 
-/// Larger answers are no answers of a model.
+/// Maximum length of a response in bytes. A larger one does not come from a model.
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// What a codec encodes.
+/// Input of a codec.
 #[derive(Clone, Copy)]
 pub(crate) struct Ask<'a> {
     /// The provider's name of the model.
     pub(crate) model: &'a str,
     /// `provider/model`, as configured.
     pub(crate) id: &'a str,
-    /// The conversation, with any note about the schema already in it.
+    /// The conversation, including any note about the schema.
     pub(crate) request: &'a Request,
-    /// The contents of its images.
+    /// Contents of the images in the request, by path.
     pub(crate) images: &'a Images,
-    /// The schema in the provider's dialect, when its own structured output is used.
+    /// The schema in the provider's dialect, if its own structured output is used.
     pub(crate) provider_schema: Option<&'a ProviderSchema>,
 }
 
-/// What a codec read from an answer.
+/// A decoded response.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Decoded {
     pub(crate) text: String,
     pub(crate) tool_calls: Vec<ToolCall>,
-    /// What the model wants back, in the form of its API.
+    /// Reasoning that the model must get back, in the form of its API.
     pub(crate) reasoning: Option<Value>,
     pub(crate) stop: Stop,
     pub(crate) tokens: TokenCount,
 }
 
 impl Decoded {
-    /// An answer that was withheld for this reason.
+    /// A response that was withheld for `reason`.
     pub(crate) fn refusal(reason: String) -> Self {
         Self {
             text: String::new(),
@@ -60,8 +60,8 @@ impl Decoded {
     }
 }
 
-/// Tokens of one answer, counted alike for all providers: `input` includes those read from and written to a cache,
-/// `output` includes reasoning.
+/// Tokens of one response, counted alike for all providers: `input` includes those read from and written to a cache, `output`
+/// includes reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct TokenCount {
     pub(crate) input: u64,
@@ -69,25 +69,25 @@ pub(crate) struct TokenCount {
     pub(crate) cached: u64,
     pub(crate) cache_written: u64,
     pub(crate) reasoning: u64,
-    /// US dollars, where the provider says what the answer cost.
+    /// Cost in US dollars, if the provider states it.
     pub(crate) cost_usd: Option<f64>,
 }
 
 impl TokenCount {
-    /// A program that does not count its tokens has not worked for nothing: its cost is unknown.
+    /// True if tokens were counted. A program that does not count its tokens still has a cost, which is then unknown.
     pub(crate) fn is_counted(&self) -> bool {
         *self != Self { cost_usd: self.cost_usd, ..Self::default() }
     }
 }
 
-/// Why a successful HTTP answer is no answer.
+/// Reason why a successful HTTP response cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DecodeError {
-    /// It does not have the form of an answer.
+    /// The body is not a response.
     Unreadable(String),
-    /// It says more than is kept of an answer.
+    /// The response has more values than the limit.
     TooMuch(String),
-    /// It reports a failure of the provider, with the HTTP status that it amounts to.
+    /// The body reports a failure of the provider, with the equivalent HTTP status.
     Failed { status: u16, message: String },
 }
 
@@ -97,14 +97,14 @@ impl DecodeError {
     }
 }
 
-/// Reads the body of an answer by the rules of the kind of provider that it came from.
+/// Decodes the body of a response by the rules of the provider's kind.
 pub(crate) fn decode(kind: ProviderKind, body: &Value, request: &Request) -> Result<Decoded, DecodeError> {
     let mut decoded = match kind {
         ProviderKind::Anthropic => anthropic::decode(body),
         ProviderKind::OpenAi => openai_responses::decode(body),
         ProviderKind::Gemini => gemini::decode(body, request),
         ProviderKind::OpenAiChat => openai_chat::decode(body),
-        // Servers of open models leave it to their callers to know thoughts from answers.
+        // Servers of open models leave it to their clients to separate reasoning from the response.
         _ => openai_chat::decode(body).map(|mut decoded| {
             openai_chat::cut_thoughts(&mut decoded);
             decoded
@@ -114,8 +114,8 @@ pub(crate) fn decode(kind: ProviderKind, body: &Value, request: &Request) -> Res
     Ok(decoded)
 }
 
-/// Gives an id to calls without one, and another to those whose id a call of the conversation has already: a result is known
-/// by the id of its call alone.
+/// Gives an id to calls without one, and a new id to calls whose id occurred in the conversation: results refer to calls by id
+/// alone.
 fn identify(calls: &mut [ToolCall], request: &Request) {
     let earlier = request.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
         Part::ToolCall { id, .. } => Some(id.clone()),
@@ -132,8 +132,8 @@ fn identify(calls: &mut [ToolCall], request: &Request) {
     }
 }
 
-/// The value at a pointer through objects, such as `/usage/input_tokens`, without anything escaped: each answer is asked a
-/// dozen of these, and those that may be anything cost allocations.
+/// The value at a pointer through objects, such as `/usage/input_tokens`, without escapes. Each response needs a dozen of
+/// these, and general JSON pointers cost allocations.
 fn value_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     debug_assert!(pointer.is_empty() || pointer.starts_with('/'));
     pointer.split('/').skip(1).try_fold(value, |value, key| value.get(key))
@@ -154,7 +154,7 @@ fn array_at<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The whole text of a message.
+/// The whole text of a message, its parts on separate lines.
 fn text_of(message: &Message) -> String {
     let texts = message.parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.as_str()),
@@ -163,8 +163,8 @@ fn text_of(message: &Message) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// The tool results of a message, as id and content. A message of the role `tool` without any is a result without an
-/// id, which no provider takes.
+/// The tool results of a message, as id and content. A message of the role `tool` without any is a result without an id, which
+/// no provider accepts.
 fn results_of(message: &Message) -> impl Iterator<Item = (&str, &str)> {
     message.parts.iter().filter_map(|part| match part {
         Part::ToolResult { id, content } => Some((id.as_str(), content.as_str())),
@@ -172,27 +172,27 @@ fn results_of(message: &Message) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Whether a message has anything besides tool results.
+/// True if a message has anything besides tool results.
 fn has_own_content(message: &Message) -> bool {
     message.role != Role::Tool
         && (message.parts.is_empty() || message.parts.iter().any(|part| !matches!(part, Part::ToolResult { .. })))
 }
 
-/// An id that every provider accepts. Ids are made by the provider that answered, and a conversation may go on with
-/// another one, whose rules are narrower.
+/// An id that every provider accepts. The responding provider creates ids, and a conversation may continue with another one,
+/// whose rules are narrower.
 fn plain_id(id: &str) -> String {
     let plain = (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if plain { id.to_owned() } else { format!("call_{}", &blake3::hash(id.as_bytes()).to_hex()[..24]) }
 }
 
-/// A name of a tool that every provider accepts. A model may have called a tool by a name that none has.
+/// A tool name that every provider accepts. A model may have called a tool by a name that no tool has.
 fn plain_name(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let name: String = name.chars().take(64).map(plain).collect();
     if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
-/// Arguments as an object, for the providers whose wire format has one. Arguments that are no object are kept as a
+/// Arguments as an object, for the providers whose wire format requires one. Arguments that are not an object are kept as
 /// text, so that the model sees what it wrote.
 fn arguments_object(arguments: &str) -> Value {
     match tree::of_answer(arguments) {
@@ -202,8 +202,8 @@ fn arguments_object(arguments: &str) -> Value {
     }
 }
 
-/// The same for the providers whose wire format has arguments as a text. Some servers read that text in every request,
-/// and refuse a conversation in which it is no object.
+/// Arguments as text, for the providers whose wire format requires that. Some servers parse that text in every request, and
+/// refuse a conversation in which it is not an object.
 fn arguments_text(arguments: &str) -> String {
     match tree::of_answer(arguments) {
         Ok(Value::Object(_)) => arguments.to_owned(),
@@ -211,7 +211,7 @@ fn arguments_text(arguments: &str) -> String {
     }
 }
 
-/// The arguments of a call as a provider wrote them: as a text, or as the object itself.
+/// The arguments of a call as a provider wrote them: as text, or as the object itself.
 fn written_arguments(arguments: Option<&Value>) -> String {
     match arguments {
         Some(Value::String(text)) => text.clone(),
@@ -220,14 +220,14 @@ fn written_arguments(arguments: Option<&Value>) -> String {
     }
 }
 
-/// Adds `value` under `key` if there is one.
+/// Adds `value` under `key`, if it is present.
 fn set(body: &mut Map<String, Value>, key: &str, value: Option<impl Into<Value>>) {
     if let Some(value) = value {
         body.insert(key.to_owned(), value.into());
     }
 }
 
-/// A key under which an OpenAI service keeps the unchanging start of conversations together.
+/// A cache key, under which an OpenAI service keeps the unchanging start of conversations.
 fn prompt_cache_key(request: &Request) -> Option<String> {
     request.cache_prompt.then(|| {
         let mut hasher = blake3::Hasher::new();

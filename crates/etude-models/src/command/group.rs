@@ -1,4 +1,4 @@
-//! A child with everything that it starts.
+//! A child process with all its descendants.
 
 use std::io;
 use std::process::ExitStatus;
@@ -11,18 +11,18 @@ use tokio::process::{Child, Command};
 use super::stdout_deltas::StdoutDeltas;
 use crate::wire::MAX_BODY_BYTES;
 
-/// How long the output may stay open after the program and its group have ended: something that left the group holds
-/// it.
+/// Maximum time that the output stays open after the program and its group have ended, because a process that left the group
+/// holds it.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// How much of stderr is kept, in bytes: its end, and far more of it than is quoted, so that a key that stands in what is
-/// quoted is not cut in two before it is looked for.
+/// Length of the end of stderr that is kept, in bytes. It is far longer than the quoted part, so that a key in that part is
+/// not cut in two before redaction.
 const STDERR_BYTES: usize = 64 * 1024;
 
-/// How often a program that goes on is looked at, whether it waits for a terminal.
+/// Pause between two checks whether a running program waits for a terminal.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How much is read from stderr at once, in bytes.
+/// Number of bytes per read from stderr.
 const PIECE: usize = 16 * 1024;
 
 /// A running child. Dropping it kills the child and its descendants.
@@ -35,7 +35,7 @@ pub(super) struct Group {
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
     pub(super) stdout: Vec<u8>,
-    /// The end of it.
+    /// The end of stderr.
     pub(super) stderr: Vec<u8>,
 }
 
@@ -47,12 +47,12 @@ impl Group {
         Ok(Self { child, id })
     }
 
-    /// Writes `input` and reads both outputs at once, since a child may fill one while it waits for another. The call
-    /// is over when the program itself has ended: what it left behind is killed, and does not delay the answer.
+    /// Writes `input` and reads both outputs at once, since a child may fill one while it waits for another. The call ends
+    /// with the program itself. Processes that it left behind are killed, and do not delay the response.
     ///
     /// # Errors
-    /// A pipe fails; [`io::ErrorKind::FileTooLarge`] if more was printed than an answer may have;
-    /// [`io::ErrorKind::WouldBlock`] if it waits for a terminal. The group is killed.
+    /// A pipe fails; [`io::ErrorKind::FileTooLarge`] if the output is larger than a response may be;
+    /// [`io::ErrorKind::WouldBlock`] if the program waits for a terminal. The group is killed.
     pub(super) async fn run(mut self, input: Vec<u8>, stdout_deltas: &mut StdoutDeltas<'_>) -> io::Result<Ended> {
         let stdin = self.child.stdin.take();
         let (out, err) = (self.child.stdout.take(), self.child.stderr.take());
@@ -60,14 +60,14 @@ impl Group {
         let status = {
             let write = async move {
                 if let Some(mut stdin) = stdin {
-                    // A program that answers without reading everything closes its end, which is its own affair.
+                    // A program may respond without reading all of its input. Then it closes its end, which is no failure.
                     let _ = stdin.write_all(&input).await;
                     let _ = stdin.shutdown().await;
                 }
                 Ok(())
             };
             let read = read_pipe(out, &mut stdout, stdout_deltas);
-            // The first that fails ends it: who prints without end may read nothing.
+            // The first failure ends the call: a program that prints endlessly may never read its input.
             let pipes = async { tokio::try_join!(write, read, keep_end(err, &mut stderr)).map(|_| ()) };
             tokio::pin!(pipes);
             let mut drained = None;
@@ -85,7 +85,7 @@ impl Group {
                 Some(drained) => drained,
                 None => match tokio::time::timeout(DRAIN, pipes).await {
                     Ok(piped) => piped,
-                    // What was printed until now is the output.
+                    // The output is what was printed until now.
                     Err(_) => Ok(()),
                 },
             };
@@ -108,7 +108,7 @@ async fn stopped_by_terminal(id: Option<u32>) {
     }
 }
 
-/// Reads to the end, and tells what comes. More than an answer may have is an error.
+/// Reads to the end, and reports deltas. More output than a response may have is an error.
 async fn read_pipe(
     pipe: Option<impl AsyncRead + Unpin>,
     bytes: &mut Vec<u8>,

@@ -1,16 +1,16 @@
-//! What a program printed.
+//! Parser for the output of a program.
 
 use etude_core::tree;
 use serde_json::Value;
 
 use crate::wire::{TokenCount, thoughts};
 
-/// An answer of a program.
+/// Response of a program.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Printed {
     pub(crate) text: String,
     pub(crate) tokens: TokenCount,
-    /// US dollars, as the program reports them.
+    /// Cost in US dollars, as the program reports it.
     pub(crate) cost_usd: Option<f64>,
 }
 
@@ -40,18 +40,18 @@ pub(super) fn read(stdout: &str) -> Result<Printed, String> {
     })
 }
 
-/// A printed text without the blanks around it, and without the thoughts before the answer.
+/// The printed text without blanks around it, and without the reasoning before the response.
 fn answer_of(text: &str) -> String {
     thoughts::split(text.trim()).1.to_owned()
 }
 
-/// The failure in a result object, if `stdout` is one.
+/// The failure in a result object; `None` if `stdout` has none.
 pub(super) fn reported_failure(stdout: &str) -> Option<String> {
     let result = result_object(stdout)?;
     Some(result.get("result").and_then(Value::as_str)?.to_owned())
 }
 
-/// Only an object that says it is a result is taken for one: any other object is the answer itself.
+/// The result object in `stdout`. Only an object with the type `result` is one; any other object is the response itself.
 fn result_object(stdout: &str) -> Option<Value> {
     let text = stdout.trim();
     let value = text.starts_with('{').then(|| tree::of_answer(text).ok())??;

@@ -1,8 +1,8 @@
-//! A conversation as one text.
+//! The prompt of a program: a conversation as one text.
 
 use etude_core::model::{Message, Part, Request, Role};
 
-/// The whole conversation. One message stands alone; several have headings.
+/// Formats the whole conversation. A single message has no heading; several have one each.
 pub(super) fn write(request: &Request) -> String {
     let mut blocks = Vec::new();
     blocks.extend(request.system.as_deref().filter(|system| !system.is_empty()).map(ToOwned::to_owned));

@@ -1,14 +1,14 @@
-//! What a program prints, streamed while it prints.
+//! Deltas of a program's output, reported while it prints.
 
 use crate::delta_sink::DeltaSink;
 use crate::wire::thoughts::Filter;
 
-/// How much of a program's output was reported.
+/// Position in a program's output up to which deltas were reported.
 pub(super) struct StdoutDeltas<'a> {
     delta_sink: Option<&'a DeltaSink<'a>>,
-    /// Bytes that were reported.
+    /// Number of bytes that were reported.
     emitted: usize,
-    /// Holds thoughts back.
+    /// Holds reasoning back.
     filter: Filter,
 }
 
@@ -17,8 +17,8 @@ impl<'a> StdoutDeltas<'a> {
         Self { delta_sink, emitted: 0, filter: Filter::default() }
     }
 
-    /// Tells what is new in all that was printed. An object is not streamed: it may be a result object, which is no text,
-    /// and an answer that is data is nothing to watch. A character that is not yet whole waits.
+    /// Reports the new part of `printed`, which is the whole output so far. An object is not streamed: it may be a result
+    /// object, which is not text, and a response with data is not worth watching. An incomplete character waits for its rest.
     pub(super) fn emit(&mut self, printed: &[u8]) {
         let Some(delta_sink) = self.delta_sink else { return };
         if printed.trim_ascii_start().first().is_none_or(|first| *first == b'{') {

@@ -1,14 +1,13 @@
-//! `allOf` as one schema, since no dialect has it.
+//! Merging of `allOf` into one schema, since no dialect has it.
 
 use serde_json::{Map, Value};
 
-/// Merges the members of `allOf` into the schema around them; `None` when two of them speak about the same thing
-/// with different words.
+/// Merges the members of `allOf` into the schema around them. `None` if two of them set the same keyword to different values.
 pub(super) fn merge(schema: &Map<String, Value>, root: &Value) -> Option<Map<String, Value>> {
     merge_below(schema, root, 0)
 }
 
-/// Deeper nesting is a reference that leads back to itself.
+/// Maximum depth of nesting. Deeper nesting is a reference that leads back to itself.
 const MAX_DEPTH: usize = 16;
 
 fn merge_below(schema: &Map<String, Value>, root: &Value, depth: usize) -> Option<Map<String, Value>> {
@@ -34,7 +33,7 @@ fn merge_below(schema: &Map<String, Value>, root: &Value, depth: usize) -> Optio
     Some(out)
 }
 
-/// The member itself, or what it refers to if it is nothing but a reference.
+/// The member itself, or the target of its reference if it has nothing else.
 fn resolve(member: &Value, root: &Value) -> Option<Map<String, Value>> {
     let object = member.as_object()?;
     match object.get("$ref").and_then(Value::as_str) {
@@ -45,7 +44,7 @@ fn resolve(member: &Value, root: &Value) -> Option<Map<String, Value>> {
 
 fn add(out: &mut Map<String, Value>, keyword: String, value: Value) -> Option<()> {
     let Some(present) = out.get_mut(&keyword) else {
-        // Closed objects see only the properties written beside them; merging would let in those of the others.
+        // A closed object sees only its own properties, so merging would admit those of the others.
         if keyword == "additionalProperties" && value != Value::Bool(true) {
             return None;
         }

@@ -1,17 +1,17 @@
-//! Which keywords each dialect has.
+//! Keywords of each dialect.
 
 use serde_json::Value;
 
 use super::Dialect;
 
-/// What becomes of a keyword that holds no schemas.
+/// Treatment of a keyword that holds no schemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// The dialect has it.
+    /// The dialect supports the keyword.
     Kept,
-    /// It means nothing for the answer.
+    /// The keyword does not constrain the response.
     Silent,
-    /// It means something that the dialect cannot say.
+    /// The keyword constrains the response, and the dialect cannot express that.
     Dropped,
 }
 
@@ -36,7 +36,7 @@ const ANTHROPIC_FORMATS: &[&str] =
 
 const GEMINI_FORMATS: &[&str] = &["date-time", "time", "date"];
 
-/// What becomes of `keyword` with `value` in `dialect`.
+/// The treatment of `keyword` with `value` in `dialect`.
 pub(super) fn fate(dialect: Dialect, keyword: &str, value: &Value) -> Fate {
     if ANNOTATIONS.contains(&keyword) {
         return Fate::Silent;
@@ -55,7 +55,7 @@ pub(super) fn fate(dialect: Dialect, keyword: &str, value: &Value) -> Fate {
     if known { Fate::Kept } else { Fate::Dropped }
 }
 
-/// Whether a pattern is free of look-around and back references, which no grammar can follow.
+/// True if a pattern has neither look-around nor back references, which no grammar supports.
 fn is_regular(pattern: &str) -> bool {
     let mut bytes = pattern.bytes().peekable();
     while let Some(byte) = bytes.next() {

@@ -1,16 +1,16 @@
-//! What kinds of values a schema speaks about.
+//! Types of values that a schema describes.
 
 use std::collections::BTreeSet;
 
 use etude_core::schema::type_of;
 use serde_json::{Value, json};
 
-/// Whether a value is made of others.
+/// True if a value is an object or an array.
 pub(super) fn is_composite(value: &Value) -> bool {
     value.is_object() || value.is_array()
 }
 
-/// Whether a `type` names `wanted`.
+/// True if a `type` names `wanted`.
 pub(super) fn allows(kind: Option<&Value>, wanted: &str) -> bool {
     match kind {
         Some(Value::String(kind)) => kind == wanted,
@@ -19,7 +19,7 @@ pub(super) fn allows(kind: Option<&Value>, wanted: &str) -> bool {
     }
 }
 
-/// One type, or the array of all.
+/// The common type of `values`, or the array of all their types.
 pub(super) fn types_of(values: &[Value]) -> Value {
     let mut kinds: Vec<&str> = values.iter().map(type_of).collect();
     kinds.sort_unstable();
@@ -30,7 +30,7 @@ pub(super) fn types_of(values: &[Value]) -> Value {
     }
 }
 
-/// Whether no answer fits two branches, by their types or constants.
+/// True if no response matches two branches, judged by their types or constants.
 pub(super) fn are_disjoint(branches: &[Value]) -> bool {
     let kinds: Vec<Option<&str>> = branches.iter().map(|branch| branch.get("type").and_then(Value::as_str)).collect();
     let distinct = |keys: &[String]| keys.iter().collect::<BTreeSet<_>>().len() == keys.len();

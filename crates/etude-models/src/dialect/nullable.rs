@@ -1,8 +1,8 @@
-//! Letting a rewritten schema be null as well.
+//! Makes a rewritten schema nullable.
 
 use serde_json::{Value, json};
 
-/// Makes `schema` accept null. False if it did so before.
+/// Makes `schema` accept null. False if it already did.
 pub(super) fn make(schema: &mut Value) -> bool {
     if accepts(schema) {
         return false;
@@ -34,7 +34,7 @@ pub(super) fn make(schema: &mut Value) -> bool {
     true
 }
 
-/// Whether a rewritten schema accepts null as it is.
+/// True if a rewritten schema already accepts null.
 fn accepts(schema: &Value) -> bool {
     if let Some(Value::Array(branches)) = schema.get("anyOf") {
         return branches.iter().any(accepts);

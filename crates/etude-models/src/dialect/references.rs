@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use etude_core::schema::root::for_each_reference;
 use serde_json::Value;
 
-/// Whether some definition, or the root, contains itself through references. Each definition is looked at once, however many ways lead to it.
+/// True if a definition, or the root, contains itself through references. Each definition is visited once, however many paths
+/// lead to it.
 pub(super) fn is_recursive(root: &Value) -> bool {
     fn reaches(root: &Value, schema: &Value, open: &mut Vec<String>, done: &mut HashSet<String>) -> bool {
         let mut references = Vec::new();
@@ -44,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    /// Definitions that each use the next one twice: 2^200 ways.
+    /// Definitions that each use the next one twice, on 2^200 paths, are visited once.
     #[test]
     fn shared_definitions_are_looked_at_once() {
         let both = |reference: &str| json!({"properties": {"a": {"$ref": reference}, "b": {"$ref": reference}}});

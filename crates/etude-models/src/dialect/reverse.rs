@@ -1,7 +1,7 @@
-//! From a provider's answer back to what the caller's schema describes.
+//! Conversion of a provider's response back to the form of the caller's schema.
 //!
-//! The text is taken apart only where needed: numbers, texts and blanks of everything that stays are handed on as
-//! the model wrote them.
+//! The text is parsed only where needed: numbers, texts and blanks of the unchanged parts are passed on as the model wrote
+//! them.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// What was done to the schema and must be undone in the answer.
+/// Changes to the schema that must be undone in the response.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reversal {
-    /// The answer is below the property `value`.
+    /// True if the response is below the property `value`.
     pub(crate) wrapped: bool,
-    /// Optional properties of this schema came as null where they would have been left out.
+    /// The original schema, if optional properties of it became nullable: their nulls stand for absent properties.
     pub(crate) nulled: Option<Arc<Value>>,
 }
 
 impl Reversal {
-    /// The answer as the caller's schema describes it. A text that is not JSON, or not of the form that was asked
-    /// for, is left as it is: the caller says what is wrong with it.
+    /// Converts a response to the form of the caller's schema. Text that is not JSON, or not of the requested form, stays as
+    /// it is: the caller reports the fault.
     pub(crate) fn apply(&self, text: String) -> String {
-        // What has more values than are ever looked into is refused by anyone who looks into it.
+        // Text with more values than the limit stays unchanged: each reader refuses it.
         if (!self.wrapped && self.nulled.is_none()) || tree::exceeds(text.as_bytes(), tree::MAX_RESPONSE_VALUES) {
             return text;
         }
@@ -88,7 +88,7 @@ fn strip_array(items: &[Box<RawValue>], schema: &Value, root: &Value) -> Option<
     Some(format!("[{}]", texts.join(",")))
 }
 
-/// Deeper nesting is a reference that leads back to itself without taking anything apart.
+/// Maximum depth of nesting. Deeper nesting is a reference that leads back to itself.
 const MAX_DEPTH: usize = 32;
 
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
@@ -102,7 +102,7 @@ fn branches<'a>(schema: &'a Value, keys: &[&str]) -> impl Iterator<Item = &'a Va
     found.into_iter()
 }
 
-/// The schema, what it refers to, and all its alternatives.
+/// The schema, with references resolved, and all its alternatives.
 fn candidates<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> Vec<&'a Value> {
     let schema = resolve(schema, root);
     let mut out = vec![schema];
@@ -114,8 +114,8 @@ fn candidates<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> Vec<&'a V
     out
 }
 
-/// The schemas that speak about the properties of this object: of alternatives, the one that it was written for. A
-/// strict provider writes every property of a branch and no other, so the names tell, and constants where they do not.
+/// Collects the schemas that describe the properties of this object; of alternatives, the one that the object was written for.
+/// A strict provider writes every property of a branch and no other, so the names decide, or else the constants.
 fn flatten<'a>(schema: &'a Value, root: &'a Value, members: &Members, out: &mut Vec<&'a Value>, depth: usize) {
     let schema = resolve(schema, root);
     if depth > MAX_DEPTH {
@@ -159,7 +159,7 @@ fn requires(parts: &[&Value], name: &str) -> bool {
     names.into_iter().any(|required| required == name)
 }
 
-/// Whether a schema as its author wrote it accepts null.
+/// True if an original schema accepts null.
 fn accepts_null(schema: &Value, root: &Value, depth: usize) -> bool {
     let schema = resolve(schema, root);
     if depth > MAX_DEPTH || *schema == Value::Bool(true) {

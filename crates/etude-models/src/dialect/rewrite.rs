@@ -1,4 +1,4 @@
-//! The walk over a schema that rewrites it.
+//! The walk that rewrites a schema into a dialect.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +10,16 @@ use super::kinds::{allows, are_disjoint, is_composite, types_of};
 use super::references::is_recursive;
 use super::{Dialect, allof, nullable};
 
-/// A rewritten schema.
+/// A rewritten schema, and its differences from the original.
 pub(super) struct Rewritten {
     pub(super) schema: Value,
-    /// Something that the schema asks for is not in it.
+    /// True if a constraint of the original is missing.
     pub(super) dropped: bool,
-    /// Optional properties became required ones that may be null.
+    /// True if optional properties became required and nullable.
     pub(super) nulled: bool,
 }
 
-/// Rewrites `root`; `None` when the dialect would exclude answers that `root` asks for.
+/// Rewrites `root`. `None` if the dialect would exclude responses that `root` allows.
 pub(super) fn rewrite(root: &Value, dialect: Dialect) -> Option<Rewritten> {
     let mut walk = Walk { root, dialect, dropped: false, nulled: false };
     if dialect == Dialect::Anthropic && is_recursive(root) {
@@ -48,7 +48,7 @@ struct Walk<'a> {
     nulled: bool,
 }
 
-/// Keywords of which a node may have only the one, besides annotations.
+/// Keywords that shape a node, which the walk handles itself.
 const STRUCTURE: &[&str] = &[
     "$ref", "$defs", "definitions", "type", "properties", "required", "additionalProperties", "items", "prefixItems",
     "anyOf", "oneOf", "allOf", "patternProperties",
@@ -98,8 +98,7 @@ impl Walk<'_> {
         Some(Value::Object(out))
     }
 
-    /// References stand alone: providers refuse anything beside them, and only definitions of the same document can
-    /// be named.
+    /// Rewrites a reference. Providers refuse any keyword beside it, and only definitions of the same document can be named.
     fn reference(&mut self, reference: &Value, object: &Map<String, Value>) -> Option<Value> {
         let target = reference.as_str()?;
         let name = target.strip_prefix("#/$defs/").or_else(|| target.strip_prefix("#/definitions/"));
@@ -117,7 +116,7 @@ impl Walk<'_> {
         Some(json!({ "$ref": target }))
     }
 
-    /// Writes the `type`. The strict dialects want one on every schema, so it is derived where it is not written.
+    /// Writes the `type`. The strict dialects require one on every schema, so a missing one is derived.
     fn types(&mut self, object: &Map<String, Value>, out: &mut Map<String, Value>) -> Option<()> {
         if let Some(kind) = object.get("type") {
             out.insert("type".to_owned(), kind.clone());
@@ -147,7 +146,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Gemini chooses among texts and numbers only, and has no constants.
+    /// Rewrites a choice for Gemini, which supports choices of texts and numbers only, and no constants.
     fn gemini_choice(&mut self, value: &Value, keyword: &str, out: &mut Map<String, Value>) {
         let all =
             if keyword == "const" { std::slice::from_ref(value) } else { value.as_array().map_or(&[][..], |v| v) };
@@ -158,7 +157,7 @@ impl Walk<'_> {
         } else if plain.len() == all.len() {
             out.insert("enum".to_owned(), Value::Array(plain));
         } else {
-            // A choice with null among its members is a choice or null.
+            // A choice with null among its members becomes a choice or null.
             out.shift_remove("type");
             out.insert("anyOf".to_owned(), json!([{ "type": types_of(&plain), "enum": plain }, { "type": "null" }]));
         }
@@ -178,20 +177,20 @@ impl Walk<'_> {
         };
         let beside = ["properties", "items", "enum", "const"].iter().any(|keyword| object.contains_key(*keyword));
         if beside {
-            // Branches that only constrain what stands beside them are constraints like any other.
+            // Branches that only constrain their parent are treated as constraints.
             self.dropped = true;
             return (!branches.iter().any(|b| b.get("properties").is_some() || b.get("$ref").is_some())).then_some(());
         }
         if !branches.iter().all(shaped) && self.dialect != Dialect::Gemini {
             return None;
         }
-        // Strict dialects know `anyOf` only. Exclusiveness is lost where an answer could fit two branches.
+        // Strict dialects have only `anyOf`. Exclusiveness is lost if a response could match two branches.
         if exclusive && !are_disjoint(branches) {
             self.dropped = true;
         }
         let rewritten = branches.iter().map(|branch| self.node(branch)).collect::<Option<Vec<_>>>()?;
         out.insert("anyOf".to_owned(), Value::Array(rewritten));
-        // A type beside the alternatives narrows them; the strict dialects refuse it there.
+        // A type beside the alternatives narrows them, and the strict dialects refuse it there.
         if object.contains_key("type") && self.dialect != Dialect::Gemini {
             let narrowed =
                 branches.iter().any(|branch| branch.get("type").is_some_and(|kind| Some(kind) != object.get("type")));
@@ -239,7 +238,7 @@ impl Walk<'_> {
         Some(())
     }
 
-    /// Objects where further properties can be said.
+    /// Rewrites an object for a dialect that supports additional properties.
     fn open_object(
         &mut self,
         object: &Map<String, Value>,

@@ -6,7 +6,7 @@ fn schema(value: Value) -> ResponseSchema {
     ResponseSchema { name: "answer".to_owned(), schema: Arc::new(value) }
 }
 
-/// The native schema, whether the provider enforces it, and whether the instructions repeat it.
+/// The provider schema, true if the provider enforces it, and true if the instructions repeat it.
 fn prepared(value: Value, dialect: Dialect) -> (Option<Value>, bool, bool) {
     let prepared = prepare(&schema(value), dialect);
     let strict = prepared.provider_schema.as_ref().is_some_and(|provider_schema| provider_schema.strict);
@@ -21,7 +21,7 @@ fn object(properties: Value, required: Value) -> Value {
     json!({ "type": "object", "properties": properties, "required": required })
 }
 
-/// Both strict dialects at once, for schemas that they rewrite alike.
+/// Checks both strict dialects at once, for schemas that they rewrite alike.
 fn check_strict(written: Value, expected: Value, reported: bool) {
     for dialect in [Dialect::OpenAi, Dialect::Anthropic] {
         let found = prepared(written.clone(), dialect);
@@ -29,7 +29,7 @@ fn check_strict(written: Value, expected: Value, reported: bool) {
     }
 }
 
-/// what a strict provider refuses is rewritten, and what it cannot say is stated in words.
+/// constraints that a strict provider refuses are rewritten, and those that it cannot express go into the instructions.
 #[test]
 fn strict_dialects_close_objects_and_drop_what_they_lack() {
     let text = json!({ "type": "string" });
@@ -73,7 +73,7 @@ fn keywords_as_names_of_properties_are_names() {
     check_strict(object(names.clone(), all.clone()), closed(names, all), false);
 }
 
-/// optional properties become nullable ones for OpenAI, however their schema is written.
+/// optional properties become nullable ones for OpenAI, whatever their schema.
 #[test]
 fn optional_properties_become_nullable_for_openai() {
     let cases = [
@@ -101,7 +101,7 @@ fn optional_properties_become_nullable_for_openai() {
     }
 }
 
-/// a schema whose meaning a strict form would narrow is not sent as one.
+/// a schema whose meaning a strict form would narrow is not sent as strict.
 #[test]
 fn what_cannot_be_expressed_strictly_is_not_expressed_strictly() {
     let open = [
@@ -196,7 +196,7 @@ fn returned(written: Value, answer: &str) -> String {
     prepare(&schema(written), Dialect::OpenAi).reversal.apply(answer.to_owned())
 }
 
-/// nulls that stand for absent properties leave, and everything else stays to the character.
+/// nulls that stand for absent properties are removed, and everything else stays byte for byte.
 #[test]
 fn nulls_leave_only_where_the_schema_has_no_room_for_them() {
     let text = json!({ "type": "string" });

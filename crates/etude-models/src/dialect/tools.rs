@@ -1,6 +1,6 @@
-//! Schemas of tools' arguments in a form that every service takes.
+//! Schemas of tool arguments in a form that every service accepts.
 //!
-//! Services want an object at the root, without alternatives. The tool checks each call against the schema as written.
+//! Services require an object at the root, without alternatives. The tool checks each call against the original schema.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::kind::ProviderKind;
 /// Keywords that the services refuse at the root.
 const REFUSED: [&str; 6] = ["oneOf", "anyOf", "allOf", "not", "enum", "const"];
 
-/// How deep alternatives are looked for within alternatives.
+/// Maximum depth of alternatives within alternatives.
 const MAX_DEPTH: usize = 8;
 
-/// How many of them are read at all: references can multiply them without end.
+/// Maximum number of schemas that are read: references can multiply them without end.
 const MAX_BRANCHES: usize = 500;
 
-/// A longer description of a tool is refused by some services.
+/// Maximum length of a tool's description, in bytes. Some services refuse a longer one.
 const MAX_DESCRIPTION: usize = 1024;
 
-/// The request with the schemas of its tools as providers of `kind` take them.
+/// Rewrites the tool schemas of a request for providers of `kind`.
 pub(crate) fn with_plain_tools(request: &Request, kind: ProviderKind) -> Cow<'_, Request> {
-    // The grammar of the local model takes every schema.
+    // The grammar of the local model supports every schema.
     if kind == ProviderKind::Local || request.tools.iter().all(|tool| is_plain(&tool.parameters, kind)) {
         return Cow::Borrowed(request);
     }
@@ -38,7 +38,7 @@ pub(crate) fn with_plain_tools(request: &Request, kind: ProviderKind) -> Cow<'_,
 
 fn is_plain(schema: &Value, kind: ProviderKind) -> bool {
     let Some(root) = schema.as_object() else { return false };
-    // OpenAI's own service wants `properties` even where there are none.
+    // OpenAI's own service requires `properties` even if it is empty.
     let is_complete =
         !matches!(kind, ProviderKind::OpenAi | ProviderKind::OpenAiChat) || root.contains_key("properties");
     is_complete
@@ -47,8 +47,8 @@ fn is_plain(schema: &Value, kind: ProviderKind) -> bool {
         && REFUSED.iter().all(|keyword| !root.contains_key(*keyword))
 }
 
-/// Makes one object of the root: with the properties of all alternatives, and what they require in common. What is lost is
-/// said to the model.
+/// Turns the root into one object with the properties of all alternatives, and their common requirements. The lost keywords go
+/// to the model in words.
 fn flatten(tool: &mut Tool) {
     let root = tool.parameters.as_object().cloned().unwrap_or_default();
     let mut flat = Object::default();
@@ -56,7 +56,7 @@ fn flatten(tool: &mut Tool) {
     let is_kept = |keyword: &str| keyword != "$ref" && !REFUSED.contains(&keyword);
     let (mut kept, mut lost): (Map<String, Value>, Map<String, Value>) =
         root.into_iter().partition(|(keyword, _)| is_kept(keyword));
-    // What it refers to is in the object already.
+    // The object already contains the target of the reference.
     lost.shift_remove("$ref");
     kept.insert("type".to_owned(), json!("object"));
     kept.insert("properties".to_owned(), Value::Object(flat.properties()));
@@ -75,22 +75,22 @@ fn flatten(tool: &mut Tool) {
     tool.parameters = Arc::new(Value::Object(kept));
 }
 
-/// What references mean, and how many schemas may still be read.
+/// Targets of references, and the number of schemas that may still be read.
 struct Within<'a> {
     root: &'a Map<String, Value>,
     left: usize,
 }
 
-/// What is known of an object.
+/// Properties and requirements collected for an object.
 #[derive(Debug, Default)]
 struct Object {
-    /// The forms of each property.
+    /// All schemas of each property.
     properties: IndexMap<String, Vec<Value>>,
     required: Vec<String>,
 }
 
 impl Object {
-    /// Adds what `schema` says.
+    /// Adds the properties and requirements of `schema`.
     fn merge(&mut self, schema: &Map<String, Value>, within: &mut Within<'_>, depth: usize) {
         for (name, form) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
             self.add(name, form);
@@ -110,7 +110,7 @@ impl Object {
         }
     }
 
-    /// Adds the properties of all of `branches`, and requires what each of them requires.
+    /// Adds the properties of all `branches`, and requires those that each of them requires.
     fn merge_any<'a>(
         &mut self,
         branches: impl Iterator<Item = &'a Map<String, Value>>,
@@ -154,7 +154,7 @@ impl Object {
     }
 }
 
-/// The branches of `keyword` that may be an object.
+/// The branches of `keyword` that may describe an object.
 fn branches<'a>(schema: &'a Map<String, Value>, keyword: &str) -> impl Iterator<Item = &'a Map<String, Value>> {
     let all = schema.get(keyword).and_then(Value::as_array).into_iter().flatten();
     all.filter_map(Value::as_object).filter(|branch| {
@@ -163,7 +163,7 @@ fn branches<'a>(schema: &'a Map<String, Value>, keyword: &str) -> impl Iterator<
     })
 }
 
-/// What a reference within the schema means.
+/// The target of a reference within the schema.
 fn referred<'a>(root: &'a Map<String, Value>, target: &Value) -> Option<&'a Map<String, Value>> {
     let mut keys = target.as_str()?.strip_prefix("#/")?.split('/');
     let first = root.get(keys.next()?)?;

@@ -1,7 +1,7 @@
-//! What a request is asked again without, because its model does not take it.
+//! Changes to a request whose model refuses one of its members, for another attempt.
 //!
-//! Which members a model takes is known from its refusals alone: services rename and withdraw them from model to model, and
-//! other servers speak the API of their time. A refusal that is about the value and not the member stays a refusal.
+//! The members that a model accepts are known only from its refusals. Services rename and withdraw members from model to
+//! model, and other servers implement the API of their time. A refusal of the value, and not of the member, stays a refusal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{MutexGuard, PoisonError};
@@ -18,32 +18,32 @@ use crate::wire::openai_chat::THOUGHTS;
 /// A change to the body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Concession {
-    /// No sampling temperature.
+    /// Removes the sampling temperature.
     Temperature,
-    /// The limit of an answer by its other name.
+    /// Renames the limit of the response to its other name.
     LimitName,
-    /// The least limit of an answer that the service takes.
+    /// Raises the limit of the response to the minimum of the service.
     LeastLimit,
-    /// Sealed thoughts are not asked for.
+    /// Does not request encrypted reasoning.
     Sealed,
-    /// Thoughts are not sent back.
+    /// Does not send reasoning back.
     Thoughts,
-    /// Messages without thoughts say that they have none.
+    /// Marks messages without reasoning as such.
     NoThoughts,
 }
 
 use Concession::{LeastLimit, LimitName, NoThoughts, Sealed, Temperature, Thoughts};
 
-/// The least `max_output_tokens` that the Responses API takes.
+/// Minimum `max_output_tokens` of the Responses API.
 const LEAST_OUTPUT_TOKENS: u64 = 16;
 
-/// Words of refusals that are about a member itself.
+/// Words of refusals of a member itself.
 const UNKNOWN: &[&str] = &[
     "unsupported", "not support", "unrecognized", "unknown", "unexpected", "not permitted", "not allowed",
     "extra inputs", "extra fields", "deprecated", "instead",
 ];
 
-/// Words of refusals that are about a value.
+/// Words of refusals of a value.
 const OUT_OF_RANGE: &[&str] = &[
     "range", "between", "greater than", "less than", "at most", "at least", "maximum", "minimum", "exceed", "<=", ">=",
 ];
@@ -51,7 +51,7 @@ const OUT_OF_RANGE: &[&str] = &[
 impl Concession {
     const ALL: [Self; 6] = [Temperature, LimitName, LeastLimit, Sealed, NoThoughts, Thoughts];
 
-    /// What a refusal of `body` asks for, if it is a change that can be made.
+    /// The change that a refusal of `body` requires; `None` if no change helps.
     pub(super) fn asked_by(failed: &Failed, kind: ProviderKind, body: &Value) -> Option<Self> {
         let FailedAs::Rejected(400 | 422) = failed.kind else { return None };
         let message = failed.message.to_lowercase();
@@ -86,14 +86,14 @@ impl Concession {
             Thoughts => {
                 let is_sent = |name: &str| answers(body).any(|answer| answer.get(name).is_some());
                 let is_refused = says(UNKNOWN) && THOUGHTS.iter().any(|name| message.contains(name) && is_sent(name));
-                // A signature may be one of another account, or of a service behind the same address.
+                // The signature may be of another account, or of another service behind the same address.
                 let is_unknown = message.contains("thinking") && says(&["signature", "modified"]);
                 is_refused || is_unknown && answers(body).any(has_blocks)
             }
         }
     }
 
-    /// Makes the change.
+    /// Applies the change to a body.
     pub(super) fn apply(self, body: &mut Value) {
         let Some(members) = body.as_object_mut() else { return };
         match self {
@@ -139,7 +139,7 @@ impl Concession {
         }
     }
 
-    /// A sentence about the refusal that asked for it.
+    /// A sentence about the change and the refusal that required it.
     pub(super) fn note(self, failed: &Failed) -> String {
         let what = match self {
             Temperature => "`temperature` was refused and left out",
@@ -154,7 +154,7 @@ impl Concession {
 }
 
 impl Hosted {
-    /// Sends one request, and again without what its model turns out not to take.
+    /// Sends one request, and repeats it without the members that its model refuses.
     pub(super) async fn send(
         &self,
         model: &str,
@@ -174,7 +174,7 @@ impl Hosted {
                     }
                     return Ok((decoded, [earlier, later].concat()));
                 }
-                // A filter that withholds the answer with an error has refused as a model refuses.
+                // An error from a content filter counts as a refusal by the model.
                 Err(failed) if failed.kind == FailedAs::Filtered => {
                     return Ok((Decoded::refusal(failed.message), [earlier, failed.earlier].concat()));
                 }
@@ -208,7 +208,7 @@ fn is_thought(block: &Value) -> bool {
     block["type"] == "thinking" || block["type"] == "redacted_thinking"
 }
 
-/// The messages of a conversation that are the model's.
+/// The messages of the model in a conversation.
 fn answers(body: &Value) -> impl Iterator<Item = &Value> {
     let messages = body.get("messages").and_then(Value::as_array).into_iter().flatten();
     messages.filter(|message| message["role"] == "assistant")
@@ -231,7 +231,7 @@ mod tests {
         Concession::asked_by(&failed, kind, body)
     }
 
-    /// The words of services, shortened.
+    /// Shortened messages of services.
     #[test]
     fn refusals_of_a_member_are_known_from_those_of_its_value() {
         let warm = json!({"temperature": 0.2, "max_tokens": 9});

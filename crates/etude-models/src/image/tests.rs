@@ -17,7 +17,7 @@ fn a_link_that_is_swapped_never_leads_out_of_the_app() {
         fs::write(dir.path().join(folder).join("image.png"), bytes).expect("written");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    // It swaps until the test ends, however that ends.
+    // The thread swaps until the test ends, in success or failure.
     let (_ends, end) = std::sync::mpsc::channel::<()>();
     let link = app.join("link");
     std::thread::spawn(move || {

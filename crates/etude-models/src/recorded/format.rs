@@ -7,21 +7,20 @@ use serde_json::Value;
 
 use super::nearest::Fields;
 
-/// What `format` says.
+/// Value of `format`.
 pub(super) const FORMAT: &str = "etude-recording/1";
 
-/// One recorded request and its answers.
+/// One recorded request and its responses.
 #[derive(Debug, Clone)]
 pub(crate) struct Recording {
-    /// The file that it came from, for messages.
+    /// Name of the file, for messages.
     pub(crate) source: String,
-    /// The request, taken apart for comparison.
+    /// The request as a list of fields, for comparison.
     pub(crate) fields: Arc<Fields>,
-    /// Never empty.
+    /// The responses; never empty.
     pub(crate) answers: Vec<RecordedResponse>,
 }
 
-/// An answer as recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RecordedResponse {
     pub(crate) text: String,
@@ -30,14 +29,14 @@ pub(crate) struct RecordedResponse {
     pub(crate) usage: Usage,
 }
 
-/// What the reader made of a request: the digests of images are as recorded, if they are.
+/// A request as read. `digests` are those of its images, if they were recorded.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReadRequest {
     pub(super) request: Request,
     pub(super) digests: Vec<(String, String)>,
 }
 
-/// JSON with sorted keys: two schemas that differ in the order of their keys are one.
+/// JSON with sorted keys: two schemas that differ only in the order of their keys are equal.
 pub(super) fn canonical(value: &Value) -> String {
     match value {
         Value::Object(object) => {

@@ -1,4 +1,4 @@
-//! Comparing requests field by field, and naming the first difference.
+//! Comparison of requests field by field, with the first difference by name.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use etude_core::model::{Part, Request, Role};
 
 use super::format::{Recording, canonical};
 
-/// A request as a list of fields with their paths, in the order in which a reader looks at it.
+/// A request as a list of fields with their paths, in reading order.
 pub(crate) type Fields = Vec<(String, String)>;
 
-/// Characters shown before and after the place where two texts part.
+/// Number of characters that are shown before and after the position where two texts differ.
 const CONTEXT_CHARS: usize = 20;
 
-/// Takes a request apart. `digests` are those of its images, by path; images without one match any content.
+/// Splits a request into fields. `digests` are those of its images, by path; images without one match any content.
 pub(crate) fn fields(request: &Request, digests: &BTreeMap<String, String>) -> Fields {
     let mut out = vec![("tier".to_owned(), request.tier.word().to_owned())];
     let mut add = |path: String, text: String| out.push((path, text));
@@ -22,7 +22,7 @@ pub(crate) fn fields(request: &Request, digests: &BTreeMap<String, String>) -> F
     for (index, message) in request.messages.iter().enumerate() {
         let at = format!("messages[{index}]");
         add(format!("{at}.role"), role_word(message.role).to_owned());
-        // What a model thought is not recorded.
+        // Reasoning is not recorded.
         let parts = || message.parts.iter().filter(|part| !matches!(part, Part::Reasoning(_)));
         let single = parts().count() == 1;
         for (number, part) in parts().enumerate() {
@@ -76,7 +76,7 @@ pub(super) const fn role_word(role: Role) -> &'static str {
     }
 }
 
-/// Whether the recording is one of this request. An image whose content was not recorded matches any.
+/// True if the recording is one of this request. An image without a recorded digest matches any content.
 pub(super) fn matches(recorded: &Fields, asked: &Fields) -> bool {
     difference(recorded, asked).is_none()
 }
@@ -85,7 +85,7 @@ struct Difference<'a> {
     path: &'a str,
     recorded: Option<&'a str>,
     asked: Option<&'a str>,
-    /// How many fields differ, this one included.
+    /// Number of fields that differ, including this one.
     count: usize,
 }
 
@@ -107,7 +107,7 @@ fn difference<'a>(recorded: &'a Fields, asked: &'a Fields) -> Option<Difference<
     Some(Difference { path, recorded: then, asked: now, count })
 }
 
-/// Says what keeps the nearest recording from being one of this request.
+/// Describes the difference between the request and the nearest recording.
 pub(crate) fn miss(recordings: &[Recording], asked: &Fields, place: &str) -> String {
     let nearest = recordings
         .iter()
@@ -140,7 +140,7 @@ fn equal_prefix(one: &str, other: &str) -> usize {
     one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count()
 }
 
-/// What stands around the character `at`, on one line.
+/// The text around the character `at`, on one line.
 fn excerpt(text: &str, at: usize) -> String {
     let start = at.saturating_sub(CONTEXT_CHARS);
     let window: String = text.chars().skip(start).take(at - start + CONTEXT_CHARS).collect();

@@ -1,4 +1,4 @@
-//! Reading recordings. The reader is generous with what a person may leave out, and exact about everything else.
+//! Reader of recordings. It allows a person to leave members out, and is exact about everything else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::nearest::fields;
 
 type Object = Map<String, Value>;
 
-/// Every recording of a file's text. The error is a sentence about the first thing that is wrong.
+/// Every recording in the text of a file. The error is a sentence about the first fault.
 pub(super) fn read(text: &str, source: &str) -> Result<Vec<Recording>, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
     let object = value.as_object().ok_or("it is not an object")?;
@@ -52,7 +52,7 @@ fn part<'a>(object: &'a Object, key: &str) -> Result<&'a Object, String> {
     object.get(key).and_then(Value::as_object).ok_or_else(|| format!("`{key}` is missing or not an object"))
 }
 
-/// A misspelled field would otherwise be a recording that never fits, or fits too much.
+/// Refuses unknown fields. Else a recording with a misspelled field would never match, or match too much.
 fn known(object: &Object, fields: &[&str]) -> Result<(), String> {
     match object.keys().find(|key| !fields.contains(&key.as_str())) {
         Some(key) => Err(format!("`{key}` is not a field; fields are {}", fields.join(", "))),
@@ -175,7 +175,7 @@ fn text(value: &Value, key: &str) -> Result<String, String> {
         .ok_or_else(|| format!("`{key}` is missing or no text"))
 }
 
-/// A text, or the array of its lines.
+/// Text, given as one string or as the array of its lines.
 fn lines(value: &Value, key: &str) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),

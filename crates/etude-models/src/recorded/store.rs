@@ -1,4 +1,4 @@
-//! The recordings of a provider: loaded at the first call, added to when a recording is made.
+//! The recordings of a provider: loaded at the first call, and extended by new ones.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::image::Images;
 use etude_files::regular;
 use etude_files::whole::{self, Access, Durability};
 
-/// Largest file of recordings, in bytes.
+/// Maximum size of a file of recordings, in bytes.
 const MAX_SIZE: u64 = 256 << 20;
 
-/// Where recordings are kept, and what has been read of them.
+/// Path of the recordings, and the loaded ones.
 pub(crate) struct Recordings {
     path: PathBuf,
     loaded: OnceCell<Mutex<Vec<Kept>>>,
@@ -28,7 +28,7 @@ pub(crate) struct Recordings {
 
 struct Kept {
     recording: Recording,
-    /// How many of its answers were given.
+    /// Number of its responses that were given.
     given: usize,
 }
 
@@ -37,12 +37,12 @@ impl Recordings {
         Self { path, loaded: OnceCell::new(), writing: Mutex::new(()) }
     }
 
-    /// The place, for messages.
+    /// The path, for messages.
     pub(crate) fn place(&self) -> String {
         self.path.display().to_string()
     }
 
-    /// The next recorded answer to a request, or why there is none. The outer error is a recording that cannot be
+    /// The next recorded response to a request, or the reason why there is none. The outer error is a recording that cannot be
     /// read.
     pub(crate) async fn find(&self, asked: &Fields) -> Result<Result<RecordedResponse, String>, String> {
         let mut kept = self.kept().await?.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -56,7 +56,7 @@ impl Recordings {
         Ok(Err(super::nearest::miss(&recordings, asked, &self.place())))
     }
 
-    /// Keeps an answer that another model gave.
+    /// Records the response of another model.
     pub(crate) async fn add(&self, request: &Request, images: &Images, answer: &ModelResponse) -> Result<(), String> {
         let digests = digests(images);
         let value = write::write(request, &digests, answer);
@@ -68,7 +68,8 @@ impl Recordings {
         Ok(())
     }
 
-    /// Writes a recording; the name of its file. Others wait: each adds to what the file has.
+    /// Writes a recording and returns the name of its file. Other writers wait, because each extends the current content of
+    /// the file.
     fn write(&self, request: &Request, value: &Value, fields: &Fields) -> Result<String, String> {
         let _writing = self.writing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let (source, text) = if self.path.is_file() || self.path.extension().is_some_and(|ext| ext == "json") {
@@ -82,7 +83,7 @@ impl Recordings {
         Ok(source)
     }
 
-    /// The text of the single file with one recording more.
+    /// The text of the single file with one more recording.
     fn extended(&self, value: &Value) -> Result<String, String> {
         let mut recordings = match read_text(&self.path) {
             Ok(text) => match serde_json::from_str(&text) {
@@ -116,7 +117,7 @@ pub(crate) fn digests(images: &Images) -> BTreeMap<String, String> {
     images.iter().map(|(path, image)| (path.clone(), image.digest.clone())).collect()
 }
 
-/// Reads everything at `path`, in the order of file names. A place that is not there yet has no recordings.
+/// Reads all recordings at `path`, in the order of file names. A path that does not exist yet has none.
 fn load(path: &Path) -> Result<Vec<Recording>, String> {
     let unreadable = |path: &Path, why: String| format!("recording `{}` cannot be read: {why}", path.display());
     let mut files = Vec::new();
@@ -142,7 +143,7 @@ fn load(path: &Path) -> Result<Vec<Recording>, String> {
     Ok(recordings)
 }
 
-/// Recordings are files of the project, which others may read.
+/// Replaces a file of recordings. Others may read it, because it belongs to the project.
 fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     if let Some(dir) = file.parent() {
         std::fs::create_dir_all(dir)?;

@@ -1,4 +1,4 @@
-//! Writing recordings so that a change shows as a small difference: texts as lines, two blanks of indentation.
+//! Writer of recordings. Texts are arrays of lines, with two blanks of indentation, so that a change gives a small diff.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ pub(super) fn write_request(request: &Request, digests: &BTreeMap<String, String
 
 fn write_message(message: &Message, digests: &BTreeMap<String, String>) -> Value {
     let role = role_word(message.role);
-    // What a model thought is not recorded: what it answered is, and it is not asked again.
+    // Reasoning is not recorded: the response is, and it is not requested again.
     let parts: Vec<&Part> = message.parts.iter().filter(|part| !matches!(part, Part::Reasoning(_))).collect();
     match parts.as_slice() {
         [only] => {

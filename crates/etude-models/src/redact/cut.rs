@@ -1,18 +1,18 @@
-//! Texts that were cut before their secrets were redacted.
+//! Redaction of texts that were cut before.
 
 use super::{MIN_REDACTED, Redactor};
 
-/// Marks what was cut off.
+/// Mark of a cut.
 const CUT: char = '…';
 
-/// Marks that are looked at: a text of nothing but marks would take long, and what is cut here has few.
+/// Maximum number of marks that are checked: a text of nothing but marks would take long, and etude's cuts leave few.
 const MAX_MARKS: usize = 1_000;
 
-/// What may stand between a text and the mark: `[… 12 bytes …]`.
+/// Characters that may stand between a text and the mark: `[… 12 bytes …]`.
 const AROUND: [char; 4] = ['[', ']', ' ', '\n'];
 
 impl Redactor {
-    /// `text` without parts of secrets beside a place where something was cut off: half a key is still a leak. `None` if there are none.
+    /// `text` without parts of secrets beside a cut: half a key is still a leak. `None` if there are none.
     pub(super) fn cleaned_cuts(&self, text: &str) -> Option<String> {
         if self.secrets.is_empty() || !text.contains(CUT) {
             return None;
@@ -31,7 +31,7 @@ impl Redactor {
         let mut kept = 0;
         let mut out = String::new();
         for part in parts {
-            // Between two marks, the end of one secret may be the beginning of another.
+            // Between two marks, the end of one secret may overlap the beginning of another.
             if part.start >= kept {
                 out.push_str(&text[kept..part.start]);
                 out.push_str("***");
@@ -41,7 +41,7 @@ impl Redactor {
         (kept > 0).then(|| out + &text[kept..])
     }
 
-    /// The length of the longest part of a secret that is there, in bytes.
+    /// Length in bytes of the longest part of a secret for which `is_there` returns a length.
     fn longest(&self, is_there: impl Fn(&str, usize) -> Option<usize>) -> Option<usize> {
         let of = |secret: &String| (MIN_REDACTED..secret.len()).rev().find_map(|length| is_there(secret, length));
         self.secrets.iter().filter_map(of).max()

@@ -1,7 +1,7 @@
-//! Escapes of JSON that no one has to write.
+//! Unnecessary escapes in JSON.
 
-/// `text` with all escapes of JSON written out that need not be there, such as `\u0061` and `\/`. Anyone who reads JSON in it reads
-/// the same.
+/// Decodes the escapes in `text` that JSON does not require, such as `\u0061` and `\/`. A JSON reader reads the same from both
+/// texts.
 pub(super) fn needed_only(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -23,7 +23,7 @@ pub(super) fn needed_only(text: &str) -> String {
                 out.push('/');
                 2
             }
-            // A backslash and what it escapes, which may be a backslash.
+            // A backslash and the escaped character, which may be a backslash.
             (Some(byte), _) if byte.is_ascii() => {
                 out.push_str(&rest[..2]);
                 2

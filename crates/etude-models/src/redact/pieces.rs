@@ -1,4 +1,4 @@
-//! Bytes that come in pieces, without secrets.
+//! Redaction of bytes that arrive in pieces.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use memchr::memmem;
 use super::Redactor;
 
 impl Redactor {
-    /// The next piece of a stream without secrets. What may be the beginning of one at its end
-    /// stays in `held` until the next piece tells; nothing is held when the stream is over.
+    /// Redacts the next piece of a stream. A suffix that may be the beginning of a secret stays in `held` until the next piece
+    /// decides. Nothing is held when the stream is over.
     pub fn redact_piece<'p>(&self, held: &mut Vec<u8>, piece: &'p [u8], is_over: bool) -> Cow<'p, [u8]> {
         let joined = if held.is_empty() {
             Cow::Borrowed(piece)
@@ -45,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    /// However a stream is cut into pieces, what comes out is what comes out of the whole.
+    /// A stream gives the same redacted text, wherever it is cut into pieces.
     #[test]
     fn a_stream_is_cleaned_wherever_it_is_cut() {
         let secrets = ["canary", "canary-0001", "sk-second\"0815", "aab"].map(Secret::new);
@@ -63,7 +63,7 @@ mod tests {
         }
     }
 
-    /// What cannot be the beginning of a secret is not held back: somebody may wait for it.
+    /// Bytes that cannot be the beginning of a secret are not held back, since an observer may wait for them.
     #[test]
     fn only_beginnings_of_secrets_are_held_back() {
         let redactor = Redactor::new([&Secret::new("sk-canary-0001")].into_iter());

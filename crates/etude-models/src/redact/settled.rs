@@ -1,10 +1,10 @@
-//! Texts that come in pieces: how much of one can be shown before the rest is there.
+//! The part of a text that can be shown before the rest arrives.
 
 use super::Redactor;
 
 impl Redactor {
-    /// How many bytes of `text` no longer depend on what follows: what stands before its last beginning of a secret. Only that
-    /// is held back, so that people see everything else when it comes.
+    /// Number of bytes of `text` that do not depend on the rest: those before its last beginning of a secret. Nothing else is
+    /// held back, so that observers see everything else at once.
     pub(super) fn settled(&self, text: &[u8]) -> usize {
         let longest = self.secrets.first().map_or(0, String::len);
         let from = text.len().saturating_sub(longest.saturating_sub(1));
@@ -14,7 +14,7 @@ impl Redactor {
             self.secrets.iter().any(|secret| secret.len() > rest.len() && is_one(secret))
         };
         let Some(mut end) = (from..text.len()).find(begins) else { return text.len() };
-        // A whole secret across this place must not be cut: half of one is still a leak.
+        // A whole secret across this position must not be cut: half of one is still a leak.
         while let Some(start) = self.secrets.iter().filter_map(|secret| across(text, secret, end)).min() {
             end = start;
         }
@@ -22,7 +22,7 @@ impl Redactor {
     }
 }
 
-/// Where `secret` begins if it stands in `text` from before `place` to behind it.
+/// Start of `secret` in `text`, if it extends from before `place` to behind it.
 fn across(text: &[u8], secret: &str, place: usize) -> Option<usize> {
     let reach = secret.len() - 1;
     let from = place.saturating_sub(reach);

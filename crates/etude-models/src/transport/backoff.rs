@@ -1,4 +1,4 @@
-//! How long to wait before the next try.
+//! Waits before the next attempt.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -9,11 +9,11 @@ use reqwest::header::{HeaderMap, HeaderName};
 
 use super::policy::TransportPolicy;
 
-/// How much longer a provider is left alone that is busy: limits and overloads last many seconds.
+/// Factor on the waits for a busy provider: limits and overloads last many seconds.
 const BUSY_FACTOR: u64 = 4;
 
-/// A random part of the doubled wait: clients that failed together do not come back together. A provider that is busy gets
-/// at least half of a longer one.
+/// A random part of the doubled wait, so that clients that failed together do not return together. A busy provider gets at
+/// least half of a longer wait.
 pub(super) fn wait(policy: &TransportPolicy, failed_tries: u32, is_busy: bool) -> Duration {
     let doublings = failed_tries.saturating_sub(1).min(20);
     let base = policy.base_wait_ms.saturating_mul(if is_busy { BUSY_FACTOR } else { 1 });
@@ -37,7 +37,7 @@ pub(super) fn asked(headers: &HeaderMap, policy: &TransportPolicy, now: Timestam
             }
         }
     };
-    // A float becomes the nearest integer in range: a date in the past is no wait, nonsense is the longest.
+    // A float becomes the nearest integer in range: a date in the past is no wait, and a huge number is the longest one.
     ms.is_finite().then(|| Duration::from_millis((ms as u64).min(policy.max_wait_ms)))
 }
 
@@ -45,7 +45,7 @@ fn date(text: &str) -> Option<Timestamp> {
     DateTimeParser::new().parse_timestamp(text).ok()
 }
 
-/// Whether the provider says that another try is pointless.
+/// True if the provider says that another attempt is pointless.
 pub(super) fn forbids(headers: &HeaderMap) -> bool {
     headers.get("x-should-retry").is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"false"))
 }
@@ -61,7 +61,7 @@ mod tests {
             .collect()
     }
 
-    /// `Retry-After` in each of its forms.
+    /// each form of `Retry-After` is read.
     #[test]
     fn every_form_of_retry_after_is_read() {
         let policy = TransportPolicy::default();
@@ -94,7 +94,7 @@ mod tests {
         }
     }
 
-    /// five tries at a provider that is overloaded are spread over many seconds.
+    /// five attempts at an overloaded provider are spread over many seconds.
     #[test]
     fn a_busy_provider_is_left_alone_for_longer() {
         let policy = TransportPolicy::default();

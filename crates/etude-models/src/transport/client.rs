@@ -7,10 +7,10 @@ use std::time::Duration;
 use etude_core::service_url::is_loopback;
 use reqwest::{Client, Url};
 
-/// Longest time until a connection stands. The whole try has its own, longer limit.
+/// Time limit for a connection. The whole attempt has its own, longer limit.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The client for `url`, one for all URLs that need the same, made at its first use.
+/// The client for `url`, shared by all URLs with the same needs, and built at its first use.
 pub(crate) fn client_for(url: &Url) -> Result<&'static Client, String> {
     static CLIENTS: [[OnceLock<Result<Client, String>>; 2]; 2] = [const { [const { OnceLock::new() }; 2] }; 2];
     let place = &CLIENTS[usize::from(is_loopback(url))][usize::from(url.scheme() == "http")];

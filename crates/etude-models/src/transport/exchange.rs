@@ -1,4 +1,4 @@
-//! One call over HTTP: tries, waits, and what came of them.
+//! One call over HTTP: attempts, waits, and their outcome.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -22,10 +22,10 @@ use crate::redact::Redactor;
 use crate::wire::stream::Body;
 use crate::wire::{DecodeError, MAX_BODY_BYTES};
 
-/// Characters of a provider's own message that are quoted.
+/// Maximum length of a provider's message in a quote, in characters.
 const QUOTED_CHARS: usize = 500;
 
-/// A request as it goes out.
+/// A request in the form in which it is sent.
 #[derive(Clone)]
 pub(crate) struct WireRequest {
     pub(crate) url: Url,
@@ -35,7 +35,7 @@ pub(crate) struct WireRequest {
     pub(crate) local: Option<(Arc<dyn LocalServer>, String)>,
 }
 
-/// The way to one provider. Its calls share a pause: what the provider tells one of them holds for all.
+/// Connection settings of one provider. Its calls share a pause: a wait that the provider asks of one call applies to all.
 pub(crate) struct Line {
     pub(crate) policy: TransportPolicy,
     pub(crate) timeout: Duration,
@@ -43,28 +43,28 @@ pub(crate) struct Line {
     resume_at: Mutex<Option<Instant>>,
 }
 
-/// A call without an answer.
+/// A call that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) kind: FailedAs,
-    /// A sentence about the last try.
+    /// A sentence about the last attempt.
     pub(crate) message: String,
-    /// A sentence about each try before it.
+    /// A sentence about each attempt before it.
     pub(crate) earlier: Vec<String>,
 }
 
-/// What the last try came to.
+/// Outcome of the last attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailedAs {
     /// The provider refused the key.
     Unauthorized,
-    /// A filter of the provider withheld the answer, as the message says.
+    /// A content filter of the provider withheld the response, as the message says.
     Filtered,
     /// The provider refused the request with this status.
     Rejected(u16),
-    /// There is no way to the provider.
+    /// The provider cannot be reached.
     Unreachable,
-    /// All tries failed for reasons that might have passed.
+    /// All attempts failed for temporary reasons.
     Exhausted,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct TransportAttempt {
     status: Option<u16>,
     again: bool,
     asked: Option<Duration>,
-    /// The provider asked everybody to slow down.
+    /// The provider asked all clients to slow down.
     busy: bool,
 }
 
@@ -85,8 +85,8 @@ impl Line {
         Self { policy, timeout, redactor, resume_at: Mutex::new(None) }
     }
 
-    /// Sends `request` until `decode` has read an answer, and returns it with a sentence for each failed attempt. With
-    /// `streaming` the request is one for a stream. `hearing` receives each wait.
+    /// Sends `request` until `decode` has read a response, and returns it with a sentence for each failed attempt. With
+    /// `streaming` the request must be one for a stream. `delta_sink` receives each wait.
     pub(crate) async fn call<T>(
         &self,
         request: &WireRequest,
@@ -166,14 +166,14 @@ impl Line {
             .body(request.body.clone());
         let sent = match streaming {
             None => sending.timeout(self.timeout).send().await,
-            // A stream may take as long as it likes, as long as it is not silent.
+            // A stream may take any time, as long as it is not silent.
             Some(_) => self.unless_silent(sending.send(), &place).await?,
         };
         let response = sent.map_err(|error| self.lost(error, &place))?;
         let status = response.status();
         let headers = response.headers().clone();
         if !status.is_success() {
-            // A status says enough even if its body was cut off.
+            // The status is enough, even if its body was cut off.
             let body = tokio::time::timeout(self.timeout, read(response)).await;
             return Err(self.refused(status, &headers, &body.unwrap_or(Ok(Vec::new())).unwrap_or_default(), &place));
         }
@@ -251,19 +251,19 @@ impl Line {
         }
     }
 
-    /// A try in which nothing came for too long.
+    /// An attempt that exceeded its time limit in silence.
     pub(super) fn silent(&self, place: &str) -> TransportAttempt {
         let message = format!("no answer from {place} within {} ms", self.timeout.as_millis());
         TransportAttempt::again(FailedAs::Exhausted, message)
     }
 
-    /// A try that ended without a whole answer.
+    /// An attempt that ended before the complete response.
     pub(super) fn lost(&self, error: reqwest::Error, place: &str) -> TransportAttempt {
         if error.is_timeout() && !error.is_connect() {
             return self.silent(place);
         }
         let connecting = error.is_connect();
-        // The error's own text has the URL with everything in it.
+        // The error's own text has the URL with its secrets.
         let error = error.without_url();
         let cause = self.redactor.quote(&etude_http::root_cause(&error), QUOTED_CHARS);
         if connecting {
@@ -274,10 +274,10 @@ impl Line {
     }
 }
 
-/// A connection that did not come about. What does not pass by itself is not tried again.
+/// A connection that failed. A permanent cause is not retried.
 fn unreachable(place: &str, cause: &str) -> TransportAttempt {
     let kind = FailedAs::Unreachable;
-    // The scheme of `place` is http or https: another one is that of a proxy.
+    // The scheme of `place` is http or https, so another one belongs to a proxy.
     if cause.contains("unsupported scheme") {
         let message = format!(
             "{place} cannot be reached through the proxy: {cause}; `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY` take the URL of an \
@@ -313,7 +313,7 @@ pub(crate) enum ReadError {
     TooLarge,
 }
 
-/// The body of an answer as a tree.
+/// Parses the body of a response.
 fn read_body(body: &[u8]) -> Result<Value, DecodeError> {
     tree::of_answer(body).map_err(|error| match error {
         TreeError::Json(error) => DecodeError::Unreadable(format!("not JSON: {error}")),
@@ -321,7 +321,7 @@ fn read_body(body: &[u8]) -> Result<Value, DecodeError> {
     })
 }
 
-/// All bytes of a body, if they are not too many.
+/// All bytes of a body, up to the limit.
 pub(crate) async fn read(mut response: Response) -> Result<Vec<u8>, ReadError> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(ReadError::Lost)? {
@@ -333,7 +333,7 @@ pub(crate) async fn read(mut response: Response) -> Result<Vec<u8>, ReadError> {
     Ok(body)
 }
 
-/// The URL without what may be secret in it.
+/// The URL without the parts that may be secret.
 fn place(url: &Url) -> String {
     ServiceUrl::new(url.as_str()).to_string()
 }
@@ -342,7 +342,7 @@ fn place(url: &Url) -> String {
 mod tests {
     use super::*;
 
-    /// cli: what keeps a connection from coming about is named with its way out, and not tried again if it stays.
+    /// cli: the cause of a failed connection is named with its remedy, and not retried if it is permanent.
     #[test]
     fn certificates_and_proxies_that_do_not_fit_are_not_tried_again() {
         for (cause, is_again, way_out) in [

@@ -1,4 +1,4 @@
-//! Following a stream to its end.
+//! Reading of a stream to its end.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,24 +11,24 @@ use crate::delta_sink::DeltaSink;
 use crate::wire::MAX_BODY_BYTES;
 use crate::wire::stream::{Assembler, Body, Broken, Reader};
 
-/// A stream says everything in many more bytes than a whole answer.
+/// Maximum length of a stream in bytes: it needs many more bytes than a whole response.
 const MAX_STREAM_BYTES: usize = 16 * MAX_BODY_BYTES;
 
-/// How long the end of a stream is waited for after the end of its answer, so that the connection can be used again.
+/// Maximum wait for the end of a stream after the end of its response, so that the connection can be used again.
 const DRAIN: Duration = Duration::from_millis(100);
 
-/// How long is waited for what may follow an answer that has ended, such as its usage.
+/// Maximum wait for an event after the end of the response, such as its usage.
 const TAIL: Duration = Duration::from_secs(2);
 
-/// How an answer is received while it comes.
+/// Receivers of a response while it comes.
 pub(crate) struct StreamSink<'a> {
     pub(crate) delta_sink: &'a DeltaSink<'a>,
-    /// A new assembler for each try.
+    /// Builds an assembler for each attempt.
     pub(crate) assembler: &'a (dyn Fn() -> Box<dyn Assembler> + Send + Sync),
 }
 
 impl Line {
-    /// Tells an answer as it comes, and gives back what came. The time limit holds for each silence.
+    /// Reports deltas of a response as it comes, and returns its body. The time limit applies to each silence.
     pub(super) async fn follow(
         &self,
         mut response: Response,
@@ -52,10 +52,10 @@ impl Line {
             let chunk = match reader.answered() {
                 None => self.unless_silent(response.chunk(), place).await?.map_err(|error| self.lost(error, place))?,
                 Some(events) => {
-                    // Only events make the wait longer; servers keep a connection open with comments.
+                    // Only events extend the wait; servers keep a connection open with comments.
                     let (_, until) = tail.filter(|(before, _)| *before == events).unwrap_or_else(|| self.tail(events));
                     tail = Some((events, until));
-                    // The answer is there: a connection that is lost or silent now takes nothing from it.
+                    // The response is complete: a connection that is lost or silent now does not change it.
                     tokio::time::timeout_at(until, response.chunk()).await.map_or(None, |chunk| chunk.unwrap_or(None))
                 }
             };
@@ -66,7 +66,7 @@ impl Line {
             }
             if reader.push(&chunk, &mut emit).map_err(broken)? {
                 let rest = async { while matches!(response.chunk().await, Ok(Some(_))) {} };
-                // A server that keeps the connection open has said everything all the same.
+                // A server that keeps the connection open has still sent everything.
                 let _ = tokio::time::timeout(DRAIN, rest).await;
                 break;
             }
@@ -74,12 +74,12 @@ impl Line {
         reader.end(&mut emit).map_err(broken)
     }
 
-    /// Until when the next event is waited for after an answer that has ended with the event `events`.
+    /// Deadline for the next event after the end of the response, where `events` is the number of events so far.
     fn tail(&self, events: usize) -> (usize, Instant) {
         (events, Instant::now() + TAIL.min(self.timeout))
     }
 
-    /// Waits for what comes next, but not longer than the time limit.
+    /// Waits for the next data, up to the time limit.
     pub(super) async fn unless_silent<T>(
         &self,
         next: impl Future<Output = T>,

@@ -1,20 +1,20 @@
-//! How patient the transport is.
+//! Retry policy of the transport.
 
-/// No call is tried more often, whatever is configured.
+/// Maximum number of attempts of any call, whatever is configured.
 const MAX_ATTEMPTS: u32 = 10;
 
-/// Time for one try where nothing else is configured. Long answers of reasoning models take minutes.
+/// Default time limit of one attempt, in milliseconds. Long responses of reasoning models take minutes.
 pub(crate) const DEFAULT_TIMEOUT_MS: u64 = 600_000;
 
 /// Retries of transport failures. They do not count as retries of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransportPolicy {
-    /// Most tries of one call, the first included; held within 1 and 10.
+    /// Maximum number of attempts of one call, including the first; clamped to 1 to 10.
     pub tries: u32,
-    /// The first wait in milliseconds; it doubles with every try, and a random part of it is waited. A provider that says it is
-    /// busy (429, 503, 529) is left alone for longer.
+    /// The first wait in milliseconds. It doubles with every attempt, and a random part of it is waited. A provider that says
+    /// it is busy (429, 503, 529) gets longer waits.
     pub base_wait_ms: u64,
-    /// The longest wait in milliseconds, also when the provider asks for a longer one.
+    /// The maximum wait in milliseconds, even if the provider asks for a longer one.
     pub max_wait_ms: u64,
 }
 

@@ -1,27 +1,27 @@
-//! What the body of a failed answer says, in the forms of all providers.
+//! Parser for the body of a failed response, in the forms of all providers.
 
 use std::time::Duration;
 
 use etude_core::tree;
 use serde_json::Value;
 
-/// Codes of a limit that does not pass by waiting: the account has nothing left.
+/// Codes of a limit that does not end by waiting: the account has no credit left.
 const SPENT: [&str; 1] = ["insufficient_quota"];
 
-/// Codes of a refused key that comes with another status than 401.
+/// Codes of a refused key with another status than 401.
 const BAD_KEY: [&str; 1] = ["API_KEY_INVALID"];
 
-/// Codes of an answer that a filter of the provider withheld.
+/// Codes of a response that a content filter withheld.
 const FILTERED: [&str; 2] = ["content_filter", "content_policy_violation"];
 
 /// The error in a body.
 #[derive(Debug, Default)]
 pub(super) struct Refusal {
-    /// The provider's own words.
+    /// The provider's own message.
     pub(super) message: String,
-    /// The wait that the body asks for.
+    /// The wait that the body requests.
     pub(super) asked: Option<Duration>,
-    /// Its code, type and reasons.
+    /// Code, type and reasons of the error.
     codes: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ impl Refusal {
         let Ok(mut value) = tree::of_answer(body) else {
             return Self { message: text(), ..Self::default() };
         };
-        // Gemini's errors come as an array when they come from a stream.
+        // Gemini's errors arrive as an array if they come from a stream.
         if let Some(first) = value.as_array_mut().filter(|all| !all.is_empty()) {
             value = first.swap_remove(0);
         }
@@ -49,17 +49,17 @@ impl Refusal {
         }
     }
 
-    /// Whether the account has nothing left, so that another try is pointless.
+    /// True if the account has no credit left, so that another attempt is pointless.
     pub(super) fn is_spent(&self) -> bool {
         self.is_any_of(&SPENT)
     }
 
-    /// Whether the key is refused, whatever the status.
+    /// True if the key is refused, whatever the status.
     pub(super) fn is_of_key(&self) -> bool {
         self.is_any_of(&BAD_KEY)
     }
 
-    /// Whether a filter of the provider withheld the answer.
+    /// True if a content filter withheld the response.
     pub(super) fn is_filtered(&self) -> bool {
         self.is_any_of(&FILTERED)
     }
@@ -75,7 +75,7 @@ fn named_wait(message: &str) -> Option<Duration> {
     duration(rest.split_whitespace().next()?)
 }
 
-/// A duration such as `34.07s`, `20ms` or `6m0s`, whatever punctuation follows. Too long for a wait is still a duration.
+/// A duration such as `34.07s`, `20ms` or `6m0s`, without the punctuation after it. It may be too long for a wait.
 fn duration(text: &str) -> Option<Duration> {
     let is_number = |c: char| c.is_ascii_digit() || c == '.';
     let (number, rest) = text.split_at(text.find(|c| !is_number(c))?);
@@ -94,7 +94,7 @@ fn duration(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    /// Gemini names the wait in its body alone.
+    /// a wait that only the body names, as Gemini does, is read.
     #[test]
     fn the_wait_in_a_body_is_read() {
         let of = |body: &str| Refusal::read(body.as_bytes()).asked.map(|wait| wait.as_millis());

@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! Codec of Anthropic Messages.
 
 use etude_core::model::{Message, Part, Role, Stop, ToolCall};
 use serde_json::{Map, Value, json};
@@ -9,13 +9,13 @@ use super::{
 };
 use crate::image::Images;
 
-/// The version of the API that the requests are written for.
+/// API version that the requests are written for.
 pub(crate) const VERSION: &str = "2023-06-01";
 
-/// Stands for a text without content, which the service refuses.
+/// Placeholder for an empty text, which the service refuses.
 const NOTHING: &str = "(empty)";
 
-/// The body of `POST …/messages`.
+/// Encodes the body of `POST …/messages`.
 pub(crate) fn encode(ask: Ask<'_>) -> Value {
     let request = ask.request;
     let mut messages = encode_messages(&request.messages, ask);
@@ -29,7 +29,7 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
             Some(system) => mark(system),
             None => mark_first(&mut messages),
         }
-        // A conversation that goes on will be read again up to here.
+        // If the conversation continues, the service reads it again up to this point.
         if messages.len() > 1
             && let Some(last) = messages.last_mut()
         {
@@ -57,9 +57,9 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
     Value::Object(body)
 }
 
-/// The service wants a limit with every request. Claude 4.5 and later allow 64000 and more, and end an answer by themselves where
-/// it meets the window; thoughts count as well. More than half of that takes longer than a request waits. The first models of the
-/// third generation allow no more than 4096.
+/// The default token limit, since the service requires one in every request. Claude 4.5 and later allow 64000 and more, and
+/// end a response by themselves where it meets the window; reasoning counts as well. More than half of that takes longer than
+/// a request waits. The first models of the third generation allow no more than 4096.
 fn default_max_tokens(model: &str) -> u32 {
     let early = ["claude-3-opus", "claude-3-sonnet", "claude-3-haiku"];
     match version(model) {
@@ -69,13 +69,13 @@ fn default_max_tokens(model: &str) -> u32 {
     }
 }
 
-/// The version in a name such as `claude-opus-4-6` or `claude-haiku-4-5-20251001`; `None` for names of the third generation, where
-/// it comes first.
+/// The version in a name such as `claude-opus-4-6` or `claude-haiku-4-5-20251001`. `None` for names of the third generation,
+/// which begin with it.
 pub(crate) fn version(model: &str) -> Option<(u32, u32)> {
     let mut words = model.split_once("claude-")?.1.split(['-', '.', '@', ':']);
     words.next().filter(|family| !family.starts_with(|c: char| c.is_ascii_digit()))?;
     let major = words.next()?.parse().ok()?;
-    // A date is no version.
+    // A date is not a version.
     let minor = words.next().and_then(|word| word.parse().ok()).filter(|minor| *minor < 100);
     Some((major, minor.unwrap_or(0)))
 }
@@ -93,7 +93,7 @@ fn mark_first(messages: &mut [Value]) {
     }
 }
 
-/// Messages of one side that follow each other become one: the results of all tools called together must stand in
+/// Encodes messages. Consecutive messages of one side become one: the results of tools that were called together must be in
 /// the very next message.
 fn encode_messages(messages: &[Message], ask: Ask<'_>) -> Vec<Value> {
     let mut merged: Vec<(&str, Vec<Value>)> = Vec::new();
@@ -141,7 +141,7 @@ fn block(part: &Part, images: &Images) -> Option<Value> {
     }
 }
 
-/// Reads the body of a successful answer.
+/// Decodes the body of a successful response.
 pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
     if body.get("content").and_then(Value::as_array).is_none() {
         return Err(DecodeError::missing("content"));
@@ -167,7 +167,7 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
                 tool_calls.push(read_call(block));
                 order.push(reasoning::CALL.into());
             }
-            // Thoughts that were cut off have no signature, and are not taken back.
+            // Reasoning that was cut off has no signature, and the service does not accept it back.
             Some("thinking") if text_at(block, "/signature").is_none_or(str::is_empty) => {}
             Some("thinking" | "redacted_thinking") => {
                 has_thought = true;
@@ -202,7 +202,8 @@ fn read_call(block: &Value) -> ToolCall {
     }
 }
 
-/// The service counts tokens read from and written to its cache apart from the input; here they belong to it.
+/// The token counts. The service counts tokens read from and written to its cache apart from the input; here they are part of
+/// it.
 fn tokens(body: &Value) -> TokenCount {
     let cached = count_at(body, "/usage/cache_read_input_tokens");
     let cache_written = count_at(body, "/usage/cache_creation_input_tokens");

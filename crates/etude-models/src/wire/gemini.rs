@@ -1,7 +1,7 @@
-//! Gemini `generateContent`.
+//! Codec of Gemini `generateContent`.
 //!
-//! Calls of tools have no ids here, and a thinking model wants the signature of each call back with it. Both are put
-//! into the id that the caller keeps: `call_2~SIGNATURE`.
+//! Tool calls have no ids here, and a reasoning model requires the signature of each call back with it. Both are stored in the
+//! id that the caller keeps: `call_2~SIGNATURE`.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use super::{
 };
 use crate::image::Images;
 
-/// Stands for a message without content, which the service refuses.
+/// Placeholder for an empty message, which the service refuses.
 const NOTHING: &str = "(empty)";
 
-/// Stands for the signature of a call that was not made by the model that is asked.
+/// Placeholder for the signature of a call that another model made.
 const NOT_SIGNED: &str = "skip_thought_signature_validator";
 
-/// Reasons to end that mean the provider withheld the answer.
+/// Finish reasons that mean the provider withheld the response.
 const DECLINED: &[&str] = &[
     "SAFETY",
     "RECITATION",
@@ -34,7 +34,7 @@ const DECLINED: &[&str] = &[
     "IMAGE_RECITATION",
 ];
 
-/// The body of `POST …/models/MODEL:generateContent`.
+/// Encodes the body of `POST …/models/MODEL:generateContent`.
 pub(crate) fn encode(ask: Ask<'_>) -> Value {
     let request = ask.request;
     let mut body = Map::new();
@@ -102,13 +102,13 @@ fn encode_contents(messages: &[Message], ask: Ask<'_>) -> Vec<Value> {
     merged.into_iter().map(|(role, parts)| json!({ "role": role, "parts": parts })).collect()
 }
 
-/// Models from the third generation on refuse a turn whose first call has no signature.
+/// True for models from the third generation on, which refuse a turn whose first call has no signature.
 fn wants_signatures(model: &str) -> bool {
     let name = model.trim_start_matches("models/");
     name.starts_with("gemini-") && !["gemini-1", "gemini-2"].iter().any(|early| name.starts_with(early))
 }
 
-/// Marks calls that another model has made, as the service asks for where a conversation is taken over.
+/// Marks calls that another model has made, as the service requires when a conversation is taken over.
 fn sign(parts: &mut [Value]) {
     let mut calls = parts.iter_mut().filter(|part| part.get("functionCall").is_some());
     if let Some(first) = calls.next()
@@ -119,7 +119,7 @@ fn sign(parts: &mut [Value]) {
     }
 }
 
-/// Takes away what another model has signed.
+/// Removes the signatures of another model.
 fn unsign(parts: &mut [Value]) {
     for part in parts.iter_mut().filter_map(Value::as_object_mut) {
         part.shift_remove("thoughtSignature");
@@ -152,7 +152,8 @@ fn encode_part(part: &Part, images: &Images, names: &BTreeMap<&str, &str>) -> Op
     }
 }
 
-/// Reads the body of a successful answer to `request`, whose earlier calls the new ids are counted on from.
+/// Decodes the body of a successful response to `request`. The number of earlier calls in `request` is the first number of new
+/// ids.
 pub(crate) fn decode(body: &Value, request: &Request) -> Result<Decoded, DecodeError> {
     let tokens = tokens(body);
     let Some(candidate) = array_at(body, "candidates").first() else {
@@ -173,7 +174,7 @@ pub(crate) fn decode(body: &Value, request: &Request) -> Result<Decoded, DecodeE
     let earlier = earlier_calls(request);
     let mut reasoning = None;
     for part in value_at(candidate, "/content/parts").and_then(Value::as_array).into_iter().flatten() {
-        // Signatures of calls are in the ids; that there are any says whose they are.
+        // Ids contain the signatures of calls; their presence here shows which model signed.
         if let Some(signature) = text_at(part, "/thoughtSignature") {
             let kept = reasoning.get_or_insert_with(|| json!({}));
             if part.get("text").is_some() {
@@ -194,7 +195,7 @@ pub(crate) fn decode(body: &Value, request: &Request) -> Result<Decoded, DecodeE
         Some("MALFORMED_FUNCTION_CALL") => {
             return Err(DecodeError::Unreadable("the model wrote a tool call that its provider could not read".into()));
         }
-        // The reasons of a whole answer are a closed list: what the provider broke off must not be taken for one.
+        // The finish reasons of a complete response are a closed list: an aborted one must not be taken for one.
         None | Some("STOP" | "FINISH_REASON_UNSPECIFIED" | "") => {
             if tool_calls.is_empty() {
                 Stop::End
@@ -231,7 +232,7 @@ fn read_call(part: &Value, call: &Value, index: usize) -> ToolCall {
     ToolCall { id, name: text_at(call, "/name").unwrap_or_default().to_owned(), arguments }
 }
 
-/// The service counts thoughts apart from the answer; here they belong to the output.
+/// The token counts. The service counts reasoning apart from the response; here it is part of the output.
 fn tokens(body: &Value) -> TokenCount {
     let reasoning = count_at(body, "/usageMetadata/thoughtsTokenCount");
     TokenCount {

@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, also as other servers speak it.
+//! Codec of OpenAI Chat Completions, also as other servers implement it.
 
 use etude_core::model::{Message, Part, Role, Stop, ToolCall};
 use serde_json::{Map, Value, json};
@@ -9,17 +9,17 @@ use super::{
 };
 use crate::image::Images;
 
-/// Whose server it is: newer fields are sent only where they are known.
+/// Vendor of the server. Newer fields are sent only to OpenAI's own service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flavor {
     OpenAi,
     Compatible,
 }
 
-/// Members of a message that hold what a model thought, by the names of different servers.
+/// Members of a message that hold reasoning, by the names of different servers.
 pub(crate) const THOUGHTS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
 
-/// The body of `POST …/chat/completions`.
+/// Encodes the body of `POST …/chat/completions`.
 pub(crate) fn encode(ask: Ask<'_>, flavor: Flavor) -> Value {
     let request = ask.request;
     let mut messages = Vec::with_capacity(request.messages.len() + 1);
@@ -63,7 +63,7 @@ pub(crate) fn encode(ask: Ask<'_>, flavor: Flavor) -> Value {
 }
 
 fn encode_message(message: &Message, ask: Ask<'_>, out: &mut Vec<Value>) {
-    // Results come first: they must follow the calls at once, before anything else that the user says.
+    // Results come first: they must follow the calls at once, before any other text of the user.
     for (id, content) in results_of(message) {
         out.push(json!({ "role": "tool", "tool_call_id": plain_id(id), "content": content }));
     }
@@ -117,7 +117,7 @@ fn user_content(message: &Message, images: &Images) -> Value {
     Value::Array(parts.collect())
 }
 
-/// Reads the body of a successful answer.
+/// Decodes the body of a successful response.
 pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
     let Some(choice) = array_at(body, "choices").first() else {
         return Err(failure_of(body).unwrap_or_else(|| DecodeError::missing("choices")));
@@ -135,7 +135,8 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
         (None, Stop::End) if !tool_calls.is_empty() => Stop::ToolCalls,
         (None, stop) => stop,
     };
-    // One that was cut off before its name is lost with the end of the answer; any other is lost on the way.
+    // At the token limit, a call that was cut off before its name is lost with the end of the response. Otherwise it was lost
+    // on the way.
     if tool_calls.len() < calls.len() && stop != Stop::Length {
         return Err(DecodeError::Unreadable("a tool call has no name".to_owned()));
     }
@@ -145,21 +146,21 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
         cached: count_at(body, "/usage/prompt_tokens_details/cached_tokens"),
         cache_written: 0,
         reasoning: count_at(body, "/usage/completion_tokens_details/reasoning_tokens"),
-        // Gateways such as OpenRouter say it.
+        // Gateways such as OpenRouter state it.
         cost_usd: value_at(body, "/usage/cost").and_then(Value::as_f64).filter(|cost| *cost >= 0.0),
     };
     let text = content_text(message.get("content"));
     Ok(Decoded { text, tool_calls, reasoning: thoughts_of(message, calls), stop, tokens })
 }
 
-/// What a message says of its thoughts, each where servers have it: beside the content, and beside the calls.
+/// The reasoning in a message, from all members in which servers put it: beside the content, and beside the calls.
 fn thoughts_of(message: &Value, calls: &[Value]) -> Option<Value> {
     let has = |name: &str| {
         message.get(name).filter(|value| !value.is_null() && value.as_array().is_none_or(|all| !all.is_empty()))
     };
     let mut kept = Map::new();
     for name in THOUGHTS {
-        // Some servers say the same in a text beside it.
+        // Some servers repeat the details as text in `reasoning`.
         if name != "reasoning" || has("reasoning_details").is_none() {
             set(&mut kept, name, has(name).cloned());
         }
@@ -169,7 +170,7 @@ fn thoughts_of(message: &Value, calls: &[Value]) -> Option<Value> {
     (!kept.is_empty()).then_some(Value::Object(kept))
 }
 
-/// Takes thoughts out of the text. They stay with what goes back: servers that have them in the text read them there.
+/// Moves reasoning out of the text. It is still sent back, because servers that have it in the text read it there.
 pub(super) fn cut_thoughts(decoded: &mut Decoded) {
     let (thoughts, answer) = thoughts::split(&decoded.text);
     if thoughts.is_empty() {
@@ -180,8 +181,7 @@ pub(super) fn cut_thoughts(decoded: &mut Decoded) {
     decoded.text = answer.to_owned();
 }
 
-/// What the reason to end says. The reasons of a whole answer are a closed list: what a provider broke off must not be
-/// taken for one.
+/// The stop reason. The finish reasons of a complete response are a closed list: an aborted one must not be taken for one.
 fn ending(finish_reason: Option<&str>) -> Result<Stop, DecodeError> {
     let reason = finish_reason.unwrap_or_default().to_lowercase();
     let broken = |why: &str| {
@@ -199,7 +199,7 @@ fn ending(finish_reason: Option<&str>) -> Result<Stop, DecodeError> {
     }
 }
 
-/// Gateways report failures of the service behind them with status 200 and an `error` object.
+/// The failure in a body. Gateways report failures of the service behind them with status 200 and an `error` object.
 pub(super) fn failure_of(body: &Value) -> Option<DecodeError> {
     let error = body.get("error").filter(|error| !error.is_null())?;
     let message = text_at(error, "/message").or(error.as_str()).unwrap_or("no message").to_owned();

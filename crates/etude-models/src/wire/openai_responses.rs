@@ -1,4 +1,4 @@
-//! OpenAI Responses, used without any state on the service's side.
+//! Codec of OpenAI Responses, used without any state on the service's side.
 
 use etude_core::model::{Message, Part, Role, Stop, ToolCall};
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use super::{
     reasoning, set, text_at, written_arguments,
 };
 
-/// The body of `POST …/responses`.
+/// Encodes the body of `POST …/responses`.
 pub(crate) fn encode(ask: Ask<'_>) -> Value {
     let request = ask.request;
     let mut input = Vec::new();
@@ -19,7 +19,7 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
     set(&mut body, "model", Some(ask.model));
     set(&mut body, "instructions", request.system.as_deref());
     set(&mut body, "input", Some(input));
-    // Every request carries the whole conversation; nothing is to stay with the service.
+    // Every request has the whole conversation, and the service must not store it.
     set(&mut body, "store", Some(false));
     set(&mut body, "temperature", request.temperature);
     set(&mut body, "max_output_tokens", request.max_tokens);
@@ -34,7 +34,7 @@ pub(crate) fn encode(ask: Ask<'_>) -> Value {
             })
         })
         .collect();
-    // What the model thinks between its calls comes sealed, and goes back so.
+    // Reasoning between calls comes encrypted, and goes back so.
     set(&mut body, "include", (!tools.is_empty()).then(|| json!(["reasoning.encrypted_content"])));
     set(&mut body, "tools", (!tools.is_empty()).then_some(tools));
     let choice = request.must_call.as_ref().map(|name| json!({ "type": "function", "name": name }));
@@ -77,7 +77,7 @@ fn encode_message(message: &Message, ask: Ask<'_>, out: &mut Vec<Value>) {
         out.extend(reasoning::in_order(&order, said.into_iter().collect(), items));
         return;
     }
-    // A model speaks before it calls; a user speaks after the results.
+    // A model writes text before its calls; a user writes text after the results.
     if message.role == Role::Assistant {
         out.extend(said);
         out.append(&mut items);
@@ -87,7 +87,7 @@ fn encode_message(message: &Message, ask: Ask<'_>, out: &mut Vec<Value>) {
     }
 }
 
-/// Reads the body of a successful answer.
+/// Decodes the body of a successful response.
 pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
     if let Some(failure) = failure_of(body) {
         return Err(failure);
@@ -110,7 +110,7 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
                 tool_calls.extend(read_call(item));
                 order.push(reasoning::CALL.into());
             }
-            // Without its sealed content the service does not know it.
+            // Without its encrypted content, the service does not recognize the item.
             Some("reasoning") if text_at(item, "/encrypted_content").is_some_and(|sealed| !sealed.is_empty()) => {
                 let members = ["type", "id", "summary", "encrypted_content"];
                 let kept = members.iter().filter_map(|name| Some(((*name).to_owned(), item.get(*name)?.clone())));
@@ -154,7 +154,7 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
     Ok(Decoded { text, tool_calls, reasoning, stop, tokens })
 }
 
-/// A message of an answer as a message of a request.
+/// A message of a response as a message of a request.
 fn said_again(item: &Value) -> Value {
     let texts = array_at(item, "content").iter().filter_map(|part| text_at(part, "/text"));
     let content: Vec<Value> = texts.map(|text| json!({ "type": "output_text", "text": text })).collect();
@@ -165,7 +165,7 @@ fn said_again(item: &Value) -> Value {
     message
 }
 
-/// A response can fail after its HTTP status was sent.
+/// The failure in a body: a response can fail after its HTTP status was sent.
 pub(super) fn failure_of(body: &Value) -> Option<DecodeError> {
     let error = body.get("error").filter(|error| error.is_object());
     if error.is_none() && text_at(body, "/status") != Some("failed") {
@@ -179,7 +179,7 @@ pub(super) fn failure_of(body: &Value) -> Option<DecodeError> {
     Some(DecodeError::Failed { status, message: format!("{name}: {message}") })
 }
 
-/// The status that a code or a type of an error amounts to; `None` if it is not known.
+/// The HTTP status equivalent to a code or a type of an error; `None` if it is unknown.
 fn status_of(name: &str) -> Option<u16> {
     Some(match name {
         "rate_limit_exceeded" | "rate_limit_error" | "too_many_requests" | "slow_down" => 429,
@@ -207,7 +207,7 @@ fn read_call(item: &Value) -> Option<ToolCall> {
 mod tests {
     use super::*;
 
-    /// what may pass is tried again, by the code or else by the type of the error.
+    /// a temporary failure is retried, as its code or else its type says.
     #[test]
     fn a_failure_inside_of_an_answer_has_the_status_that_it_amounts_to() {
         let of = |error: Value| match failure_of(&json!({ "status": "failed", "error": error })) {

@@ -1,7 +1,7 @@
-//! What a model thought, on its way back to it.
+//! Reasoning of a model, on its way back to it.
 //!
-//! Every API has a form of its own, which is kept as it came. Where thoughts stand between texts and calls, what is kept is
-//! the order of the whole message: texts and calls, which the conversation has, are named in it by a word.
+//! Each API has its own form, which is kept unchanged. Where reasoning stands between texts and calls, the order of the whole
+//! message is kept. It refers to texts and calls, which are in the conversation already, by a word.
 
 use etude_core::model::{Message, Part};
 use etude_core::tree;
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::Ask;
 
-/// Stands for the texts of the message.
+/// Placeholder for the texts of the message.
 pub(super) const TEXT: &str = "text";
-/// Stands for the next call of the message.
+/// Placeholder for the next call of the message.
 pub(super) const CALL: &str = "call";
 
-/// What the model that is asked thought in `message`, if it wrote it.
+/// The reasoning in `message`, if the called model wrote it.
 pub(super) fn of(message: &Message, ask: Ask<'_>) -> Option<Value> {
     message.parts.iter().find_map(|part| match part {
         Part::Reasoning(reasoning) if reasoning.model == ask.id => tree::of_answer(&*reasoning.json).ok(),
@@ -22,18 +22,18 @@ pub(super) fn of(message: &Message, ask: Ask<'_>) -> Option<Value> {
     })
 }
 
-/// True if another model than the one that is asked thought in `message`.
+/// True if `message` has reasoning of another model than the called one.
 pub(super) fn is_foreign(message: &Message, ask: Ask<'_>) -> bool {
     message.parts.iter().any(|part| matches!(part, Part::Reasoning(reasoning) if reasoning.model != ask.id))
 }
 
-/// The order of a message, if it has more in it than texts and calls.
+/// The order of a message; `None` if it has nothing but texts and calls.
 pub(super) fn order(parts: Vec<Value>) -> Option<Value> {
     parts.iter().any(|part| !part.is_string()).then_some(Value::Array(parts))
 }
 
-/// A message in its order: its thoughts with its texts and calls between them. Texts that the order has itself are not
-/// repeated; calls that it lacks come last.
+/// Arranges a message in its order: its reasoning with its texts and calls between. Texts that the order contains itself are
+/// not repeated; calls that it lacks come last.
 pub(super) fn in_order(order: &Value, mut texts: Vec<Value>, calls: Vec<Value>) -> Vec<Value> {
     let mut calls = calls.into_iter();
     let mut out = Vec::new();

@@ -1,7 +1,7 @@
-//! Answers that come in pieces.
+//! Streamed responses.
 //!
-//! Each API has an assembler that puts the events of a stream together to **the body that a whole answer would have
-//! had**. That body is then read by the same `decode` as any other, so that an answer is the same either way.
+//! Each API has an assembler, which combines the events of a stream into **the body that a whole response would have had**.
+//! The same `decode` as for any other body then reads it, so that the response is the same either way.
 
 mod anthropic;
 mod gemini;
@@ -18,25 +18,25 @@ use super::{DecodeError, MAX_BODY_BYTES};
 use crate::kind::ProviderKind;
 use room::Room;
 
-/// Where the text of an answer is streamed.
+/// Receiver of the text of a response.
 pub(crate) type Emit<'a> = &'a mut (dyn FnMut(&str) + Send);
 
-/// Puts the events of one answer together.
+/// Combines the events of one response.
 pub(crate) trait Assembler: Send {
-    /// Takes an event in, and tells the text in it. True if nothing of the answer can follow.
+    /// Handles an event, and emits its text. True if nothing of the response can follow.
     fn take(&mut self, name: &str, data: Value, emit: Emit<'_>) -> Result<bool, DecodeError>;
 
-    /// True if the answer has ended, although more may be said about it. A stream that ends here has brought all of it.
+    /// True if the response has ended, although usage may still follow. A stream that ends here has delivered all of it.
     fn is_answered(&self) -> bool {
         false
     }
 
-    /// The body that the whole answer would have had; `None` if the stream ended before the answer did. `is_done` is
-    /// true if the stream said itself that it was over.
+    /// The body that the whole response would have had. `None` if the stream ended before the response did. `is_done` is true
+    /// if the stream itself reported its end.
     fn finish(self: Box<Self>, is_done: bool) -> Option<Value>;
 }
 
-/// The assembler for the API of a kind.
+/// The assembler for the API of `kind`.
 pub(crate) fn assembler(kind: ProviderKind) -> Box<dyn Assembler> {
     match kind {
         ProviderKind::Anthropic => Box::<anthropic::Message>::default(),
@@ -47,7 +47,7 @@ pub(crate) fn assembler(kind: ProviderKind) -> Box<dyn Assembler> {
     }
 }
 
-/// The request for a stream, from the request for a whole answer.
+/// Turns the request for a whole response into one for a stream.
 pub(crate) fn ask(kind: ProviderKind, mut url: Url, mut body: Value) -> (Url, Value) {
     match kind {
         ProviderKind::Gemini => {
@@ -60,30 +60,30 @@ pub(crate) fn ask(kind: ProviderKind, mut url: Url, mut body: Value) -> (Url, Va
         ProviderKind::Anthropic | ProviderKind::OpenAi => body["stream"] = Value::Bool(true),
         _ => {
             body["stream"] = Value::Bool(true);
-            // Without this a stream has no usage.
+            // Without this, a stream has no usage.
             body["stream_options"] = json!({ "include_usage": true });
         }
     }
     (url, body)
 }
 
-/// What the bytes of an answer came to.
+/// Body of a response, from either form.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Body {
-    /// The server did not stream: the body as it is.
+    /// The server did not stream: the unchanged body.
     Whole(Vec<u8>),
-    /// The body that a whole answer would have had.
+    /// The body that a whole response would have had.
     Assembled(Value),
 }
 
-/// Why the bytes of an answer are none.
+/// Reason why the bytes are not a response.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Broken {
-    /// They ended before the answer did.
+    /// The bytes ended before the response did.
     Off,
-    /// A single event, or an answer that is not made of events, is larger than any answer.
+    /// A single event, or a response without events, is larger than any response.
     TooLarge,
-    /// An event reports a failure, or cannot be read; with the event's data.
+    /// An event reports a failure, or cannot be read. With the event's data.
     Event(DecodeError, String),
 }
 
@@ -93,8 +93,8 @@ impl From<TooLarge> for Broken {
     }
 }
 
-/// Reads the bytes of an answer as they come. Whether they are events or a whole answer is shown by the first of them,
-/// since content types are not always true: JSON begins with a bracket, and an event never does.
+/// Reads the bytes of a response as they come. The first byte decides between events and a whole body, since content types are
+/// not always true: JSON begins with a bracket, and an event never does.
 pub(crate) struct Reader {
     assembler: Box<dyn Assembler>,
     form: Form,
@@ -114,15 +114,15 @@ impl Reader {
         Self { assembler, form: Form::Unknown, is_over: false, is_done: false, events: 0 }
     }
 
-    /// How many events have come, once the answer in them has ended and only what is said about it can follow.
+    /// Number of events so far, once the response has ended and only its usage can follow.
     pub(crate) fn answered(&self) -> Option<usize> {
         self.assembler.is_answered().then_some(self.events)
     }
 
-    /// Takes more bytes, and tells the text in them. True if nothing of the answer can follow.
+    /// Handles more bytes, and emits their text. True if nothing of the response can follow.
     pub(crate) fn push(&mut self, mut bytes: &[u8], emit: Emit<'_>) -> Result<bool, Broken> {
         if matches!(self.form, Form::Unknown) {
-            // Blanks before everything else go, however many of them come at once.
+            // Leading blanks are dropped, in one piece or in many.
             bytes = bytes.trim_ascii_start();
             self.form = match bytes.first() {
                 None => return Ok(false),
@@ -150,7 +150,7 @@ impl Reader {
         Ok(self.is_over)
     }
 
-    /// What came, now that nothing more comes.
+    /// The body, at the end of the bytes.
     pub(crate) fn end(mut self, emit: Emit<'_>) -> Result<Body, Broken> {
         match self.form {
             Form::Whole(body) => return Ok(Body::Whole(body)),
@@ -175,7 +175,7 @@ impl Reader {
     }
 }
 
-/// How the chat API says that a stream is over.
+/// Event data with which the chat API ends a stream.
 const DONE: &str = "[DONE]";
 
 fn take(assembler: &mut dyn Assembler, event: Event, emit: Emit<'_>) -> Result<bool, Broken> {
@@ -193,7 +193,7 @@ fn take(assembler: &mut dyn Assembler, event: Event, emit: Emit<'_>) -> Result<b
     assembler.take(&event.name, value, emit).map_err(|error| Broken::Event(error, event.data))
 }
 
-/// Lays the members of `from` that have a value over those of `onto`.
+/// Copies the members of `from` that have a value over those of `onto`.
 fn lay_over(onto: &mut Value, from: &Value, room: &mut Room) -> Result<(), DecodeError> {
     let Some(from) = from.as_object() else { return Ok(()) };
     if !onto.is_object() {

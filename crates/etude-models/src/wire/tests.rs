@@ -25,7 +25,8 @@ fn arguments_that_are_no_object_are_kept_as_text() {
     assert_eq!(arguments_text(r#"{"a": 1.0}"#), r#"{"a": 1.0}"#, "an object is sent as it was written");
 }
 
-/// Some servers read the arguments in the history: a text that is no object ends the conversation for good.
+/// Arguments in the history are always objects: some servers parse them, and a text that is not an object would end the
+/// conversation for good.
 #[test]
 fn arguments_in_the_history_are_always_objects() {
     let call = |arguments: &str| Part::ToolCall { id: "a".into(), name: "f".into(), arguments: arguments.into() };
@@ -45,7 +46,7 @@ fn arguments_in_the_history_are_always_objects() {
     }
 }
 
-/// A model that calls a tool by a name that no provider takes back can correct itself.
+/// A model that calls a tool by a name that no provider accepts can correct itself.
 #[test]
 fn names_in_the_history_are_those_that_every_provider_takes() {
     let call = Part::ToolCall { id: "a".into(), name: "functions.Read ä".into(), arguments: "{}".into() };
@@ -67,7 +68,7 @@ fn names_in_the_history_are_those_that_every_provider_takes() {
     assert_eq!((plain_name("").as_str(), plain_name(&"x".repeat(70)).len()), ("unknown", 64));
 }
 
-/// A model that wants its calls signed takes over a conversation of another one.
+/// A model that requires signed calls can take over a conversation of another one.
 #[test]
 fn calls_of_other_models_are_marked_for_gemini() {
     let call = |id: &str| Part::ToolCall { id: id.into(), name: "f".into(), arguments: "{}".into() };
@@ -89,7 +90,7 @@ fn calls_of_other_models_are_marked_for_gemini() {
     assert_eq!(signatures("gemini-2.5-pro"), [None, None, own, None]);
 }
 
-/// A result is known by the id of its call: ids that are missing, empty or there already are made up.
+/// Missing, empty and repeated ids are replaced, because a result refers to its call by id.
 #[test]
 fn every_call_of_a_conversation_has_an_id_of_its_own() {
     let call = |id: Value| json!({"id": id, "function": {"name": "f", "arguments": "{}"}});
@@ -106,7 +107,7 @@ fn every_call_of_a_conversation_has_an_id_of_its_own() {
     assert_eq!(decoded.tool_calls[0].id, "call_2");
 }
 
-/// Servers that speak the API inexactly write arguments as the object itself.
+/// Arguments are read as text, or as the object that inexact servers write.
 #[test]
 fn arguments_are_read_as_a_text_or_as_an_object() {
     for arguments in [json!("{\"n\":1}"), json!({"n": 1})] {
@@ -119,7 +120,7 @@ fn arguments_are_read_as_a_text_or_as_an_object() {
     }
 }
 
-/// Servers of open models hand thoughts on as text: they are neither the answer nor a part of it.
+/// Reasoning that servers of open models pass on as text is not part of the response.
 #[test]
 fn thoughts_in_the_text_are_no_answer() {
     let body = json!({"choices": [{"message": {"content": "<think>Maybe {\"a\": 1}</think>\n{\"a\": 2}"}}]});
@@ -130,7 +131,7 @@ fn thoughts_in_the_text_are_no_answer() {
     assert!(text(ProviderKind::OpenAiChat).starts_with("<think>"), "this service has them apart");
 }
 
-/// What is read of an answer, sent back by the model `id` to itself or to another one.
+/// A decoded response, encoded again for the model `to`.
 fn sent_back(kind: ProviderKind, body: &Value, to: &str) -> Value {
     let decoded = decode(kind, body, &Request::default()).expect("an answer");
     let mut parts = vec![Part::Text(decoded.text)];
@@ -153,7 +154,7 @@ fn sent_back(kind: ProviderKind, body: &Value, to: &str) -> Value {
     }
 }
 
-/// Services want the thoughts of a model back in their place, unchanged, and only from the model that had them.
+/// Reasoning goes back in its place, unchanged, and only to the model that wrote it, as services require.
 #[test]
 fn thoughts_go_back_in_their_place_to_the_model_that_had_them() {
     let text = |text: &str| json!({"type": "text", "text": text});
@@ -203,7 +204,7 @@ fn thoughts_go_back_in_their_place_to_the_model_that_had_them() {
     assert!(!other.to_string().contains("thoughtSignature"), "{other}");
 }
 
-/// Thoughts without a seal or a signature are of no use to the service that wrote them.
+/// Reasoning without encryption or signature is not kept, because the service that wrote it would not accept it.
 #[test]
 fn thoughts_that_no_service_takes_back_are_not_kept() {
     let thinking = json!({"content": [{"type": "thinking", "thinking": "cut"}], "stop_reason": "max_tokens"});
@@ -216,7 +217,7 @@ fn thoughts_that_no_service_takes_back_are_not_kept() {
     }
 }
 
-/// A call without a name is no call, and an answer without it is not the answer.
+/// A call without a name makes a response unreadable: the response is incomplete without it.
 #[test]
 fn a_call_without_a_name_makes_an_answer_unreadable() {
     let body = |reason: &str| {
@@ -227,7 +228,7 @@ fn a_call_without_a_name_makes_an_answer_unreadable() {
     assert_eq!(openai_chat::decode(&body("length")).map(|found| found.stop), Ok(Stop::Length));
 }
 
-/// A-4.5: what a provider broke off is no answer, however much of it there is.
+/// A-4.5: an aborted response is reported as a failure, however long it is.
 #[test]
 fn answers_that_were_broken_off_are_no_answers() {
     let chat = |reason: Value, error: Value| json!({"choices": [{"message": {"content": "The first half"}, "finish_reason": reason, "error": error}]});

@@ -1,10 +1,10 @@
-//! Thoughts that a model writes into its text before the answer, between the marks of its template.
+//! Reasoning that a model writes into its text before the response, between the marks of its template.
 
-/// How templates mark them.
+/// Opening and closing marks of the templates.
 const MARKS: [(&str, &str); 2] = [("<think>", "</think>"), ("[THINK]", "[/THINK]")];
 
-/// The thoughts at the beginning of `text` with their marks, and the answer after them. Some templates have the opening
-/// mark in the prompt: the closing one then stands on a line of its own.
+/// The reasoning at the beginning of `text` with its marks, and the response after it. Some templates have the opening mark in
+/// the prompt; the closing one then stands on a line of its own.
 pub(crate) fn split(text: &str) -> (&str, &str) {
     let start = text.trim_start();
     let end = match MARKS.iter().find(|(open, _)| start.starts_with(open)) {
@@ -24,11 +24,11 @@ fn end_without_begin(text: &str) -> Option<usize> {
     is_line.then_some(at + close.len())
 }
 
-/// Holds marked thoughts back from a text that comes in pieces.
+/// Holds marked reasoning back from a text that comes in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     state: State,
-    /// What is not decided on yet.
+    /// Text that may belong to either.
     held: String,
 }
 
@@ -36,15 +36,15 @@ pub(crate) struct Filter {
 enum State {
     #[default]
     Begin,
-    /// In thoughts that end with this mark.
+    /// In reasoning that ends with this mark.
     Thinking(&'static str),
-    /// After them, before anything but blanks.
+    /// After the reasoning, before anything but blanks.
     Between,
     Answering,
 }
 
 impl Filter {
-    /// What may be shown now that `text` has come.
+    /// The text that can be shown after `text` has come.
     pub(crate) fn pass(&mut self, text: &str) -> String {
         self.held.push_str(text);
         loop {
@@ -63,7 +63,7 @@ impl Filter {
                         self.state = State::Between;
                     }
                     None => {
-                        // The end of it may be the beginning of the mark.
+                        // Its end may be the beginning of the mark.
                         let keep = self.held.len().saturating_sub(close.len());
                         self.held.drain(..self.held.floor_char_boundary(keep));
                         return String::new();

@@ -49,7 +49,7 @@ async fn a_result_object_brings_usage_and_cost() {
     assert_eq!((answer.usage.input_tokens, answer.usage.output_tokens), (3, 2));
 }
 
-/// A program that asks the terminal for a password is stopped by the system, as here by itself.
+/// A program that the system stops because it asks the terminal for a password is killed. Here it stops itself.
 #[tokio::test]
 async fn a_program_that_waits_for_a_terminal_is_killed() {
     let failure = shell("kill -TTIN $$; echo late", &ask("hi")).await.expect_err("it fails");
@@ -80,7 +80,7 @@ async fn no_output_is_an_empty_answer() {
     assert_eq!(answer.text, "");
 }
 
-/// A prompt that fills the pipe while no one reads it must not stop a program that answers first.
+/// A prompt that fills the pipe while the program does not read does not block a program that responds first.
 #[tokio::test]
 async fn a_large_prompt_and_a_large_answer_do_not_block_each_other() {
     let text = "x".repeat(3_000_000);
@@ -90,7 +90,7 @@ async fn a_large_prompt_and_a_large_answer_do_not_block_each_other() {
     assert_eq!(unread.text, "done");
 }
 
-/// Keys of providers are not for programs.
+/// Programs do not inherit provider keys.
 #[tokio::test]
 async fn hidden_variables_are_not_inherited() {
     let name = if std::env::var_os("CARGO_MANIFEST_DIR").is_some() { "CARGO_MANIFEST_DIR" } else { "PATH" };
@@ -101,7 +101,7 @@ async fn hidden_variables_are_not_inherited() {
     assert_ne!(seen, call(hidden, &ask("hi")).await.expect("an answer").text);
 }
 
-/// A child in the background that holds stdout open neither delays the answer nor stays.
+/// A background child that holds stdout open does not delay the response, and is killed.
 #[tokio::test]
 async fn the_answer_is_there_when_the_program_has_ended() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -111,7 +111,7 @@ async fn the_answer_is_there_when_the_program_has_ended() {
     assert_gone(&dir.path().join("pid")).await;
 }
 
-/// The children of a program end with it, whether it runs too long or no one waits for it any more.
+/// The children of a program end with it, whether it runs too long or its call is dropped.
 #[tokio::test]
 async fn nothing_that_a_program_started_outlives_its_call() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -137,7 +137,7 @@ async fn nothing_that_a_program_started_outlives_its_call() {
     assert_gone(&dir.path().join("pid")).await;
 }
 
-/// Waits until the process whose number is in `file` is gone; the test's own limit is the runner's.
+/// Waits until the process whose id is in `file` is gone. The time limit is that of the test runner.
 async fn assert_gone(file: &Path) {
     let pid = std::fs::read_to_string(file).expect("the script wrote it");
     std::fs::remove_file(file).expect("it is there");
@@ -151,7 +151,7 @@ async fn assert_gone(file: &Path) {
     }
 }
 
-/// a program that prints without end, and reads nothing, is ended when it has printed more than any answer has.
+/// a program that prints without end, and reads nothing, is ended once it has printed more than a response may have.
 #[tokio::test]
 async fn an_answer_without_end_is_refused() {
     let prompt = "x".repeat(3_000_000);
@@ -161,7 +161,7 @@ async fn an_answer_without_end_is_refused() {
     assert_eq!(failure.message, expected);
 }
 
-/// of much stderr the end is quoted, whether the program fails or answers.
+/// the end of long stderr is quoted, whether the program fails or responds.
 #[tokio::test]
 async fn much_stderr_is_quoted_by_its_end() {
     let noise = "yes | head -c 30000000 >&2; echo the reason >&2";

@@ -1,4 +1,4 @@
-//! Requests that are asked again without what their model does not take.
+//! Requests that are sent again without the members that their model refuses.
 
 use std::sync::Mutex;
 
@@ -14,7 +14,8 @@ fn warm() -> Request {
     Request { temperature: Some(0.2), ..ask("hi") }
 }
 
-/// a model without a temperature is asked without one, and from then on at once. The answer says so.
+/// a model that refuses a temperature is called again without one, and later calls omit it at once. The response
+/// reports that.
 #[tokio::test]
 async fn a_refused_temperature_is_left_out() {
     for kind in HTTP_KINDS {
@@ -29,7 +30,7 @@ async fn a_refused_temperature_is_left_out() {
     }
 }
 
-/// Structured output and streams are not given up for a temperature.
+/// Structured output and streams are not given up because of a refused temperature.
 #[tokio::test]
 async fn nothing_else_is_given_up_for_a_temperature() {
     let kind = ProviderKind::OpenAiCompatible;
@@ -45,7 +46,7 @@ async fn nothing_else_is_given_up_for_a_temperature() {
     assert_eq!((&sent[1].body["stream"], sent[1].body.get("response_format").is_some()), (&true.into(), true));
 }
 
-/// a value that no model takes is the user's to correct.
+/// a refused value, which the user must correct, is reported.
 #[tokio::test]
 async fn a_refused_value_is_reported() {
     let kind = ProviderKind::Anthropic;
@@ -54,7 +55,7 @@ async fn a_refused_value_is_reported() {
     assert!(failure.message.contains("range"), "{}", failure.message);
 }
 
-/// A server with a newer model behind it wants the limit by its newer name; the Responses API has a least limit.
+/// The token limit is sent as the model accepts it: by its newer name, or raised to the minimum of the Responses API.
 #[tokio::test]
 async fn a_limit_is_sent_as_the_model_takes_it() {
     for (kind, refused, name, sent) in [

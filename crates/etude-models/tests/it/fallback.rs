@@ -12,7 +12,7 @@ fn two(first: ProviderSettings, second: &str) -> Vec<ProviderSettings> {
     vec![first, ProviderSettings { name: "q".to_owned(), ..provider(KIND, second) }]
 }
 
-/// the mapping is configuration, and a hole in it is not the model's fault.
+/// the mapping is configuration, so a tier without a model is not the model's fault.
 #[tokio::test]
 async fn a_tier_without_a_model_is_an_environment_failure() {
     let failure = models(Vec::new()).call(&ask("hi")).await.expect_err("no model");
@@ -36,7 +36,7 @@ async fn the_next_model_answers_when_the_first_cannot() {
     }
 }
 
-/// What holds for one provider alone, such as an unknown model, is no reason not to ask the next.
+/// The next model is called after a failure that concerns one provider alone, such as an unknown model.
 #[tokio::test]
 async fn the_next_model_answers_where_the_first_has_no_credit_permission_or_model() {
     for status in [402, 403, 404] {
@@ -49,7 +49,7 @@ async fn the_next_model_answers_where_the_first_has_no_credit_permission_or_mode
     }
 }
 
-/// cli: a model that no one has chosen and that is gone says so.
+/// cli: an unknown model that etude chose by default is reported as such.
 #[tokio::test]
 async fn a_default_that_is_gone_says_that_it_is_one() {
     let server = Server::new([Reply::status(404, "no such model")]);

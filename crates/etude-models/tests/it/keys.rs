@@ -1,4 +1,4 @@
-//! Keys: needed, sent, never shown.
+//! Keys: required, sent, never shown.
 
 use etude_core::model::{CallFailureKind, Stop, ToolCall};
 use etude_models::{Models, ProviderKind, ProviderSettings, Secret, Settings};
@@ -51,7 +51,7 @@ async fn the_key_travels_in_the_header_of_its_provider_and_nowhere_else() {
     }
 }
 
-/// A provider that repeats the key in its error must not bring it into ours, whether the try is the last or not.
+/// A key that a provider repeats in its error does not appear in the failure, in whichever attempt.
 #[tokio::test]
 async fn keys_never_show_in_failures() {
     let echo = format!("key {KEY} with {} is bad", "header-canary-11");
@@ -71,8 +71,8 @@ async fn keys_never_show_in_failures() {
     }
 }
 
-/// A provider that repeats the key in an answer must not bring it into ours: not in the text, not in what tools are called
-/// with, and not in why it declines.
+/// A key that a provider repeats in a response does not appear in it: not in the text, not in tool calls, and not in a
+/// refusal.
 #[tokio::test]
 async fn keys_never_show_in_answers() {
     let kind = ProviderKind::OpenAiCompatible;
@@ -92,7 +92,8 @@ async fn keys_never_show_in_answers() {
     assert_eq!(declined.stop, Stop::Refusal("not to ***".to_owned()));
 }
 
-/// So do secrets of tools, no matter who answers; what is too short to be one, or says only who asks, stays.
+/// Secrets of tools do not appear either, for any provider. Text that is too short for a secret, or that identifies the
+/// caller, stays.
 #[tokio::test]
 async fn answers_hold_no_secret_of_tools() {
     let kind = ProviderKind::OpenAiCompatible;
@@ -111,7 +112,7 @@ async fn answers_hold_no_secret_of_tools() {
     }
 }
 
-/// A base URL can hold a password and keys of a gateway; neither shows.
+/// A base URL may contain a password and gateway keys; neither is shown.
 #[tokio::test]
 async fn what_a_url_hides_stays_hidden() {
     let server = Server::new([Reply::status(400, "urlcanary1 and urlcanary2 are bad")]);

@@ -58,7 +58,7 @@ mod over_a_socket {
         serving_after(0, status, body)
     }
 
-    /// The same for a server that closes its first connections without a response.
+    /// A server like [`serving`] that closes its first connections without a response.
     fn serving_after(crashes: usize, status: u16, body: &Value) -> (tempfile::TempDir, Receiver<Value>) {
         let dir = tempfile::tempdir().expect("a directory");
         let listener = UnixListener::bind(dir.path().join("m")).expect("a socket");

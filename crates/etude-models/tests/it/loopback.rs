@@ -1,5 +1,5 @@
-//! HTTP on loopback as scripted servers need it: requests come in, are kept, and are answered by a script. The tests of
-//! the binary use this file as well.
+//! Scripted HTTP servers on loopback: requests are kept, and a script responds to them. The tests of the binary use this file
+//! as well.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::thread;
 
 use serde_json::Value;
 
-/// A request as it came in.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) path: String,
@@ -29,7 +29,7 @@ pub(crate) struct Loopback {
 }
 
 impl Loopback {
-    /// A server that has `answer` answer each request, which also gets its number, from 0.
+    /// A server that calls `answer` for each request, with the number of the request, from 0.
     pub(crate) fn by(answer: impl Fn(&mut TcpStream, &Seen, usize) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
         let port = listener.local_addr().expect("it is bound").port();
@@ -63,12 +63,12 @@ fn note(seen: &Mutex<Vec<Seen>>, request: &Seen) -> usize {
     seen.len() - 1
 }
 
-/// An address where no one listens.
+/// A URL without a listener.
 pub(crate) fn unreachable_url() -> String {
     "http://127.0.0.1:1".to_owned()
 }
 
-/// A request with a JSON body; `None` if the client says something else, or nothing.
+/// Reads a request with a JSON body. `None` if the client sends nothing, or something else.
 pub(crate) fn receive(stream: &TcpStream) -> Option<Seen> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
@@ -89,7 +89,7 @@ pub(crate) fn receive(stream: &TcpStream) -> Option<Seen> {
     Some(Seen { path, headers, body: serde_json::from_slice(&body).ok()? })
 }
 
-/// Sends the first `bytes` of an answer that says that it has all of `body`.
+/// Sends the first `bytes` of a response whose head announces all of `body`.
 pub(crate) fn send(
     stream: &mut TcpStream,
     status: u16,

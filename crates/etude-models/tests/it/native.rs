@@ -1,4 +1,4 @@
-//! structured output of the providers themselves, and what happens where it is missing.
+//! structured output of the providers themselves, and the fallback where it is missing.
 
 use etude_models::ProviderKind;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::server::{Reply, Server};
 use crate::setup::{HTTP_KINDS, answer, ask_for, models, provider};
 
-/// A property that may be left out, a bound, and a text.
+/// A schema with an optional property, a bound, and a text.
 fn schema() -> Value {
     json!({
         "type": "object", "required": ["n"],
@@ -14,7 +14,7 @@ fn schema() -> Value {
     })
 }
 
-/// the provider's own structured output is used where it has one, in its own dialect.
+/// the provider's own structured output is used if it has one, in its own dialect.
 #[tokio::test]
 async fn the_schema_goes_out_in_the_form_of_the_provider() {
     for kind in HTTP_KINDS {
@@ -48,7 +48,7 @@ async fn the_schema_goes_out_in_the_form_of_the_provider() {
     }
 }
 
-/// what the dialect changed is changed back before anybody sees it.
+/// the changes of the dialect are undone before the caller sees the response.
 #[tokio::test]
 async fn the_answer_has_the_form_of_the_schema_again() {
     let kind = ProviderKind::OpenAi;
@@ -64,7 +64,7 @@ async fn the_answer_has_the_form_of_the_schema_again() {
     assert_eq!((&sent["type"], &sent["properties"]["value"]), (&json!("object"), &list));
 }
 
-/// a server without structured output is asked in words, and asked for it only once.
+/// a server without structured output is instructed in words, and asked for it only once.
 #[tokio::test]
 async fn a_server_without_structured_output_is_asked_in_words() {
     let kind = ProviderKind::OpenAiCompatible;

@@ -1,4 +1,4 @@
-//! What each provider's answers mean.
+//! Decoding of each provider's responses.
 
 use etude_core::model::{Message, Part, Request, Role, Stop, Tool, ToolCall};
 use etude_models::ProviderKind;
@@ -32,7 +32,7 @@ async fn usage_is_counted_alike_for_all_providers() {
     }
 }
 
-/// a gateway that says what an answer cost is believed.
+/// the cost that a gateway states is used.
 #[tokio::test]
 async fn the_cost_that_a_gateway_states_is_taken() {
     for kind in [ProviderKind::OpenAiCompatible, ProviderKind::OpenAiChat] {
@@ -44,7 +44,7 @@ async fn the_cost_that_a_gateway_states_is_taken() {
     }
 }
 
-/// cost is there where the price is.
+/// cost follows from the price, if that is known.
 #[tokio::test]
 async fn cost_follows_from_the_price_of_the_model() {
     let kind = ProviderKind::Anthropic;
@@ -58,7 +58,7 @@ async fn cost_follows_from_the_price_of_the_model() {
     assert_eq!(models.price(Default::default()), Some(price));
 }
 
-/// a limit of money bounds what has a known price, says what it costs, or asks no one.
+/// a cost limit applies to a model with a known price, with stated cost, or that calls no one.
 #[tokio::test]
 async fn models_whose_cost_no_one_will_know_are_named() {
     let unpriced = |change: &dyn Fn(&mut etude_models::Settings)| {
@@ -94,7 +94,7 @@ async fn models_whose_cost_no_one_will_know_are_named() {
     assert_eq!(unpriced(&|settings| asks_tape(settings, Some("p/m"))), ["tape/m"]);
 }
 
-/// a refusal is reported as what it is.
+/// a refusal is distinguished from a response.
 #[tokio::test]
 async fn refusals_are_distinguished_from_answers() {
     let chat =
@@ -125,7 +125,7 @@ async fn refusals_are_distinguished_from_answers() {
     }
 }
 
-/// a truncated answer is reported as what it is.
+/// a truncated response is reported as such.
 #[tokio::test]
 async fn truncation_is_distinguished_from_answers() {
     let part = json!([{ "type": "text", "text": "{\"a\":" }]);
@@ -171,7 +171,7 @@ fn conversation_with_tools() -> Request {
     }
 }
 
-/// Issue 2, item 5: the next call of a tool conversation is one that each provider takes.
+/// Issue 2, item 5: each provider accepts the next call of a tool conversation.
 #[tokio::test]
 async fn results_follow_their_calls_in_every_wire_format() {
     let mut sent = Vec::new();
@@ -208,7 +208,7 @@ async fn results_follow_their_calls_in_every_wire_format() {
     assert_eq!(results[1]["functionResponse"]["response"], json!({ "n": 2 }));
 }
 
-/// each provider receives in its own form which tool the model must call, and only where one must be.
+/// each provider receives a forced tool call in its own form, and only if one is forced.
 #[tokio::test]
 async fn a_call_is_forced_in_every_wire_format() {
     let named = json!({ "type": "function", "function": { "name": "look" } });
@@ -236,7 +236,7 @@ async fn a_call_is_forced_in_every_wire_format() {
     }
 }
 
-/// a server that cannot force a call is asked again without that.
+/// a server that cannot force a call is called again without that.
 #[tokio::test]
 async fn a_server_that_cannot_force_a_call_is_asked_without() {
     let kind = ProviderKind::OpenAiCompatible;

@@ -1,4 +1,4 @@
-//! What a model thinks between its calls goes back to it.
+//! Reasoning between calls goes back to its model.
 
 use etude_core::model::{Message, ModelResponse, Part, Request, Role, Tool};
 use etude_models::{ProviderKind, ProviderSettings};
@@ -39,7 +39,7 @@ fn asked(server: &Server, number: usize) -> Value {
     server.seen()[number].body["messages"][1].clone()
 }
 
-/// A server that wants the thoughts of its model back gets them, and another model does not.
+/// A server that requires the reasoning of its model gets it back, and another model does not.
 #[tokio::test]
 async fn thoughts_go_back_to_the_model_that_had_them() {
     let server = Server::new([call("hm"), Reply::ok(answer(KIND, "done"))]);
@@ -56,7 +56,7 @@ async fn thoughts_go_back_to_the_model_that_had_them() {
     assert_eq!(answer.reasoning, None, "no turn follows");
 }
 
-/// A conversation of another model goes on with a server that wants thoughts in every message.
+/// A conversation of another model continues with a server that requires reasoning in every message.
 #[tokio::test]
 async fn messages_without_thoughts_say_so_where_they_must() {
     let missing = "Missing `reasoning_content` field in the assistant message at message index 1.";
@@ -68,7 +68,7 @@ async fn messages_without_thoughts_say_so_where_they_must() {
     assert_eq!(asked(&server, 2)["reasoning_content"], "");
 }
 
-/// thoughts hold no key. What a provider has signed goes as a whole then.
+/// reasoning contains no key. Signed reasoning with a key is dropped as a whole.
 #[tokio::test]
 async fn thoughts_hold_no_key() {
     let server = Server::new([call(&format!("the key is {KEY}"))]);
@@ -82,7 +82,7 @@ async fn thoughts_hold_no_key() {
     }
 }
 
-/// Thoughts are not recorded: a conversation that had them is found by what was said.
+/// Reasoning is not recorded: a conversation with reasoning is found by its texts.
 #[tokio::test]
 async fn recordings_have_no_thoughts() {
     let dir = tempfile::tempdir().expect("a directory");

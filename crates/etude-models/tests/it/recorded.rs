@@ -1,4 +1,4 @@
-//! Recorded answers.
+//! Recorded responses.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ async fn replay(dir: &Path, request: &Request) -> Result<ModelResponse, CallFail
     make(vec![recorded(dir, None)]).call(request).await
 }
 
-/// Recording: calls at once write into one file, and each recording is kept.
+/// Recording: concurrent calls write into one file, and each recording is kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn recordings_of_calls_at_once_are_all_kept() {
     let kind = ProviderKind::Anthropic;
@@ -75,7 +75,7 @@ async fn a_recording_answers_the_request_that_it_was_made_of() {
     assert_eq!((answer.usage.input_tokens, answer.usage.cost_usd), (5, Some(0.25)));
 }
 
-/// A key in an answer is neither written down nor given back by a recording that has one.
+/// A key in a response is neither recorded nor returned from an existing recording.
 #[tokio::test]
 async fn recordings_hold_and_give_no_keys() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -147,7 +147,7 @@ async fn a_recording_with_a_misspelled_field_is_refused_by_name() {
     assert!(failure.message.contains("a.json` cannot be read: `mesages` is not a field"), "{}", failure.message);
 }
 
-/// Recording: a miss asks the named model once, and from then on the recording answers, also in a new process.
+/// Recording: a miss calls the named model once. From then on the recording responds, also in another process.
 #[tokio::test]
 async fn a_miss_is_recorded_and_then_replayed() {
     let kind = ProviderKind::Anthropic;

@@ -10,24 +10,24 @@ use serde_json::Value;
 use crate::loopback::{Loopback, send};
 pub(crate) use crate::loopback::{Seen, unreachable_url};
 
-/// What the server does with a request.
+/// Scripted reaction to a request.
 #[derive(Clone)]
 pub(crate) enum Reply {
-    /// A whole answer.
+    /// A whole response.
     Http { status: u16, headers: Vec<(&'static str, String)>, body: String },
     /// The head and half of the body, then nothing.
     CutOff(String),
     /// A stream of events, and then the end.
     Events(String),
-    /// A stream whose pieces come apart by this many milliseconds.
+    /// A stream with a pause of this many milliseconds between pieces.
     Slow(Vec<String>, u64),
-    /// A stream that is silent after its beginning, until the client goes away.
+    /// A stream that is silent after its beginning, until the client disconnects.
     Stalls(String),
-    /// A stream whose head announces more than there is.
+    /// A stream that is shorter than its head announces.
     Lost(String),
     /// The connection closes without a byte.
     Drop,
-    /// Nothing happens until the client goes away; then the sender is notified.
+    /// Nothing until the client disconnects; then the sender is notified.
     Hang(Sender<()>),
 }
 
@@ -61,7 +61,7 @@ impl Reply {
 pub(crate) struct Server(Loopback);
 
 impl Server {
-    /// A server that gives `replies` in order and repeats the last one.
+    /// A server that sends `replies` in order and repeats the last one.
     pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
         let replies: Vec<Reply> = replies.into_iter().collect();
         Self(Loopback::by(move |stream, _, number| serve(stream, &replies[number.min(replies.len() - 1)])))
@@ -88,13 +88,13 @@ fn serve(stream: &mut TcpStream, reply: &Reply) {
         Reply::Lost(events) => send(stream, 200, &[], &format!("{events}\n"), events.len()),
         Reply::Drop => Ok(()),
         Reply::Hang(gone) => {
-            // Reading ends when the client closes its side.
+            // The read ends when the client closes its side.
             let _ = stream.read(&mut [0; 1]);
             let _ = gone.send(());
             Ok(())
         }
     };
-    // A client that has gone away is part of some scripts.
+    // Some scripts expect the client to disconnect.
     drop(written);
 }
 

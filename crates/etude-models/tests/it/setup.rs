@@ -1,4 +1,4 @@
-//! Settings and requests of the tests, and answers as each provider writes them.
+//! Settings and requests of the tests, and responses as each provider writes them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 pub(crate) const KEY: &str = "sk-canary-7f3a9";
 
-/// All kinds that speak HTTP.
+/// All kinds that use HTTP.
 pub(crate) const HTTP_KINDS: [ProviderKind; 5] = [
     ProviderKind::Anthropic,
     ProviderKind::OpenAi,
@@ -51,7 +51,7 @@ pub(crate) fn ask_for(schema: Value) -> Request {
     Request { schema: Some(schema), ..ask("count the words") }
 }
 
-/// An answer as the provider writes it.
+/// A response as the provider writes it.
 pub(crate) fn answer(kind: ProviderKind, text: &str) -> Value {
     match kind {
         ProviderKind::Anthropic => json!({

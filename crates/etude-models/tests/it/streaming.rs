@@ -1,4 +1,4 @@
-//! Answers that are streamed.
+//! Streamed responses.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ use crate::setup::{HTTP_KINDS, KEY, answer, ask, ask_for, models, provider};
 
 const KIND: ProviderKind = ProviderKind::OpenAiCompatible;
 
-/// Asks for a stream; gives back what was reported as well. `!` stands for a new beginning.
+/// Calls with streaming and returns the response with all deltas. `!` stands for a restart.
 async fn streamed(models: &Models, request: &Request) -> (Result<ModelResponse, CallFailure>, String) {
     let reported = Mutex::new(String::new());
     let listener = |piece: Piece<'_>| {
@@ -26,7 +26,7 @@ async fn streamed(models: &Models, request: &Request) -> (Result<ModelResponse, 
     (answer, reported.into_inner().expect("no listener panicked"))
 }
 
-/// The answer of [`answer`] as a stream.
+/// The response of [`answer`] as a stream.
 fn events(kind: ProviderKind, text: &str) -> String {
     let whole = answer(kind, text);
     let (start, end) = text.split_at(text.len() / 2);
@@ -70,7 +70,7 @@ fn half() -> String {
     format!("data: {}\n\n", chat("half"))
 }
 
-/// the answer and its usage are the same whether it comes whole or in pieces, for any provider.
+/// the response and its usage are the same whether it is streamed or not, for each provider.
 #[tokio::test]
 async fn a_streamed_answer_is_the_whole_one() {
     for kind in HTTP_KINDS {
@@ -86,7 +86,7 @@ async fn a_streamed_answer_is_the_whole_one() {
     }
 }
 
-/// A server that answers whole although it was asked to stream is understood, for any provider.
+/// A server that responds as a whole although it was asked to stream is understood, for each provider.
 #[tokio::test]
 async fn a_server_that_does_not_stream_is_understood() {
     for kind in HTTP_KINDS {
@@ -97,7 +97,7 @@ async fn a_server_that_does_not_stream_is_understood() {
     }
 }
 
-/// a connection that is lost or falls silent after the end of the answer takes nothing from it.
+/// a connection that is lost or falls silent after the end of the response does not change it.
 #[tokio::test]
 async fn an_answer_that_has_ended_is_not_asked_for_again() {
     let end = format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}));
@@ -111,7 +111,7 @@ async fn an_answer_that_has_ended_is_not_asked_for_again() {
     }
 }
 
-/// streams that break off are tried again like every lost answer, and their deltas are void.
+/// streams that break off are retried like every lost response, and their deltas are void.
 #[tokio::test]
 async fn streams_that_break_off_are_tried_again() {
     let good = || Reply::Events(events(KIND, "four"));
@@ -140,7 +140,7 @@ async fn streams_that_break_off_are_tried_again() {
     }
 }
 
-/// the time limit is for each silence of a stream, not for all of it.
+/// the time limit applies to each silence of a stream, not to all of it.
 #[tokio::test]
 async fn a_stream_may_take_long_but_not_be_silent() {
     let with_limit = |server: &Server, ms| ProviderSettings { timeout_ms: Some(ms), ..provider(KIND, &server.url()) };
@@ -158,7 +158,7 @@ async fn a_stream_may_take_long_but_not_be_silent() {
     assert!(reported.starts_with("half!") && reported.ends_with("four"), "{reported}");
 }
 
-/// A server that refuses to stream is asked once more without, and never again with.
+/// A server that refuses to stream is called again without streaming, and never again with it.
 #[tokio::test]
 async fn a_refused_stream_is_given_up_for_good() {
     for (kind, message) in [(KIND, "unknown field"), (ProviderKind::OpenAi, "you may not stream this model")] {
@@ -174,8 +174,8 @@ async fn a_refused_stream_is_given_up_for_good() {
     }
 }
 
-/// what a service refuses for another reason is not asked twice, and a refusal that stays is reported as it is
-/// without a stream.
+/// a request that a service refuses for another reason is not sent twice. A refusal that stays is reported as without a
+/// stream.
 #[tokio::test]
 async fn refusals_that_are_not_about_streams_stay() {
     let server = Server::new([Reply::status(400, "too long")]);
@@ -192,7 +192,7 @@ async fn refusals_that_are_not_about_streams_stay() {
     assert_eq!(server.seen()[2].body["stream"], true, "nothing was learned about streams");
 }
 
-/// an answer to a schema is brought back to the schema's form however it came.
+/// a streamed structured response is converted back to the schema's form.
 #[tokio::test]
 async fn structured_answers_may_come_in_pieces() {
     let server = Server::new([Reply::Events(events(KIND, "{\"value\":[1,2]}"))]);
@@ -201,7 +201,7 @@ async fn structured_answers_may_come_in_pieces() {
     assert_eq!((answer.expect("an answer").text.as_str(), reported.as_str()), ("[1,2]", "{\"value\":[1,2]}"));
 }
 
-/// A key that comes in two pieces is redacted as well as one that comes in one, and what only looks like its beginning is kept.
+/// A key that is split between two pieces is redacted too, and text that only looks like its beginning is kept.
 #[tokio::test]
 async fn a_key_that_is_cut_in_two_is_not_reported() {
     for kind in HTTP_KINDS {
@@ -223,7 +223,7 @@ async fn a_key_that_is_cut_in_two_is_not_reported() {
     assert_eq!(reported, "x !ary", "a new try does not go on with what an earlier one held back");
 }
 
-/// Another model restarts.
+/// The next model restarts the deltas.
 #[tokio::test]
 async fn the_next_model_restarts() {
     let bad = Server::new([Reply::Events(half())]);
@@ -234,7 +234,7 @@ async fn the_next_model_restarts() {
     assert_eq!((answer.expect("an answer").text.as_str(), reported.as_str()), ("four", "half!half!half!four"));
 }
 
-/// A program's text is streamed while it prints.
+/// The output of a program is streamed while it prints.
 #[cfg(unix)]
 #[tokio::test]
 async fn what_a_program_prints_is_reported() {

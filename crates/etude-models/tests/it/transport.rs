@@ -1,4 +1,4 @@
-//! what is tried again, how often, and what is said about it.
+//! retries of transport failures, their number, and their reports.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ use crate::setup::{HTTP_KINDS, answer, ask, models, provider, settings};
 
 const KIND: ProviderKind = ProviderKind::OpenAiCompatible;
 
-/// passing failures are tried again, and each leaves a sentence.
+/// temporary failures are retried, and each leaves a sentence.
 #[tokio::test]
 async fn passing_failures_are_tried_again() {
     let good = || Reply::ok(answer(KIND, "four"));
@@ -60,7 +60,7 @@ async fn final_failures_are_not_tried_again() {
     }
 }
 
-/// the retries are bounded, and the last failure leads.
+/// the number of retries is bounded, and the last failure leads.
 #[tokio::test]
 async fn endless_failures_end() {
     let server = Server::new([Reply::status(500, "a"), Reply::status(503, "b"), Reply::status(502, "c")]);
@@ -83,7 +83,7 @@ async fn a_provider_can_forbid_another_attempt() {
     assert_eq!((failure.message.as_str(), server.seen().len()), ("`p/m`: status 500: broken for good", 1));
 }
 
-/// `Retry-After` is honoured, up to the longest wait.
+/// `Retry-After` is honoured, up to the maximum wait.
 #[tokio::test]
 async fn the_wait_that_was_asked_for_is_kept_within_bounds() {
     let server = Server::new([
@@ -99,7 +99,7 @@ async fn the_wait_that_was_asked_for_is_kept_within_bounds() {
     assert_eq!(answer.transport_failures, expected);
 }
 
-/// a provider may have a patience of its own.
+/// a provider may have its own retries and maximum wait.
 #[tokio::test]
 async fn a_provider_has_retries_and_a_longest_wait_of_its_own() {
     let server = Server::new([Reply::status(429, "wait").header("retry-after", "3600")]);
@@ -110,7 +110,7 @@ async fn a_provider_has_retries_and_a_longest_wait_of_its_own() {
     assert_eq!(failure.transport_failures, ["attempt 1 of 2: status 429: wait; asked to wait 2 ms"]);
 }
 
-/// a wait that only the body names is kept as well.
+/// a wait that only the body names is honoured as well.
 #[tokio::test]
 async fn a_wait_that_the_body_names_is_kept() {
     let details = json!([{ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.003s" }]);
@@ -120,7 +120,7 @@ async fn a_wait_that_the_body_names_is_kept() {
     assert_eq!(answer.transport_failures, ["attempt 1 of 3: status 429: quota; asked to wait 3 ms"]);
 }
 
-/// an account without credit does not recover by waiting.
+/// an account without credit is not retried, since waiting does not help.
 #[tokio::test]
 async fn an_account_that_has_nothing_left_is_not_asked_again() {
     let body =
@@ -130,7 +130,7 @@ async fn an_account_that_has_nothing_left_is_not_asked_again() {
     assert_eq!((failure.message.as_str(), server.seen().len()), ("`p/m`: status 429: no credit", 1));
 }
 
-/// cli: a refused key is the environment's fault, also where the provider calls it an invalid argument.
+/// cli: a refused key is the environment's fault, also if the provider reports an invalid argument.
 #[tokio::test]
 async fn a_key_that_is_refused_with_400_is_an_environment_failure() {
     let details = json!([{ "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID" }]);
@@ -142,7 +142,7 @@ async fn a_key_that_is_refused_with_400_is_an_environment_failure() {
     assert_eq!(failure.message, "`p/m`: status 400: API key not valid");
 }
 
-/// a refusal is reported as such, also where a filter sends it as an error.
+/// a refusal is reported as such, also if a filter sends it as an error.
 #[tokio::test]
 async fn a_filter_refuses_as_a_model_does() {
     let body = json!({ "error": { "message": "filtered", "type": null, "code": "content_filter" } });
@@ -183,7 +183,7 @@ async fn waits_are_reported_before_the_next_attempt() {
     }
 }
 
-/// What a provider tells one call holds for all: the next call waits before its first try.
+/// A wait that a provider asks of one call applies to all: the next call waits before its first attempt.
 #[tokio::test]
 async fn a_pause_that_was_asked_for_holds_for_all_calls() {
     let server =
@@ -198,7 +198,7 @@ async fn a_pause_that_was_asked_for_holds_for_all_calls() {
     assert_eq!(server.seen().len(), 1);
 }
 
-/// No one listening is a fault of the surroundings, and the message says where no one listens.
+/// A missing listener is a fault of the environment, and the message gives the URL.
 #[tokio::test]
 async fn a_provider_out_of_reach_is_an_environment_failure() {
     let url = unreachable_url();
@@ -219,7 +219,7 @@ async fn a_silent_provider_times_out_and_is_asked_again() {
     assert!(answer.transport_failures[0].ends_with("within 3000 ms"), "{:?}", answer.transport_failures);
 }
 
-/// Cancelling a call is dropping it: the server sees the connection close.
+/// Dropping a call cancels it: the server sees the connection close.
 #[tokio::test]
 async fn dropping_a_call_closes_its_connection() {
     let (silence, gone) = hang();
@@ -237,7 +237,7 @@ async fn dropping_a_call_closes_its_connection() {
     tokio::task::spawn_blocking(move || gone.recv()).await.expect("it waits").expect("the client went away");
 }
 
-/// Keys must not follow a redirect to wherever it points.
+/// Redirects are refused: a key must not follow one to an arbitrary host.
 #[tokio::test]
 async fn redirects_are_refused() {
     let other = Server::new([Reply::ok(answer(KIND, "stolen"))]);

@@ -1,4 +1,4 @@
-//! Anthropic Messages: a message begins, blocks begin and grow, and the message is shown how it ended.
+//! Assembler for Anthropic Messages: the message begins, its blocks begin and grow, and its last event gives the stop reason.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ struct Block {
     block: Value,
     text: String,
     signature: String,
-    /// Arguments of a tool call, as they come.
+    /// Arguments of a tool call so far.
     input: String,
 }
 
@@ -72,7 +72,7 @@ impl Assembler for Message {
             }
             "message_delta" => {
                 lay_over(&mut self.message, &data["delta"], &mut self.room)?;
-                // Counts are those of the whole message so far; they are not to be added up.
+                // Counts are those of the whole message so far, and must not be added up.
                 lay_over(&mut self.message["usage"], &data["usage"], &mut self.room)?;
             }
             "message_stop" => return Ok(true),
@@ -99,7 +99,7 @@ impl Block {
                 block["thinking"] = Value::from(self.text);
                 block["signature"] = Value::from(self.signature);
             }
-            // What was cut off inside its arguments has them as they came, as a text.
+            // A call that was cut off inside its arguments keeps them as text.
             Some("tool_use") if !self.input.trim().is_empty() => {
                 block["input"] = tree::of_answer(&self.input).unwrap_or(Value::String(self.input));
             }

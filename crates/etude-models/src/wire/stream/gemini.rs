@@ -1,5 +1,5 @@
-//! Gemini: every event is an answer of its own form with some more parts. Nothing but the reason to finish says that
-//! the answer is over, and the stream just ends.
+//! Assembler for Gemini: every event is a response of its own form with more parts. Only the finish reason marks the end of
+//! the response, and the stream just ends.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::{Assembler, Emit, Room, lay_over};
 
 #[derive(Debug, Default)]
 pub(super) struct Candidate {
-    /// Everything but the parts.
+    /// The body without its parts.
     body: Value,
     candidate: Value,
     parts: Vec<Value>,
@@ -23,7 +23,7 @@ impl Assembler for Candidate {
             return Err(DecodeError::Failed { status: status.unwrap_or(500), message });
         }
         for candidate in array_at(&data, "candidates") {
-            // Only the first of several answers is ever read.
+            // Only the first of several candidates is read.
             if count_at(candidate, "/index") != 0 {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Chat Completions: each event adds to the only message, and the last one has the usage.
+//! Assembler for Chat Completions: each event adds to the only message, and the last one has the usage.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use super::{Assembler, Emit, Room, lay_over};
 #[derive(Debug, Default)]
 pub(super) struct Completion {
     has_begun: bool,
-    /// Where thoughts in the text are held back.
+    /// Holds back reasoning in the text.
     filter: Option<Filter>,
     content: String,
     refusal: String,
     calls: Vec<Call>,
-    /// What the model thought, by the members that have it as a text.
+    /// Reasoning, by the member that contains it as text.
     thoughts: BTreeMap<&'static str, String>,
     details: Vec<Value>,
     finish_reason: Option<Value>,
@@ -41,7 +41,7 @@ impl Assembler for Completion {
         }
         lay_over(&mut self.usage, &data["usage"], &mut self.room)?;
         for choice in array_at(&data, "choices") {
-            // Only the first of several answers is ever read.
+            // Only the first of several choices is read.
             if choice.get("index").and_then(Value::as_u64).unwrap_or(0) != 0 {
                 continue;
             }
@@ -70,7 +70,7 @@ impl Assembler for Completion {
                 self.finish_reason = Some(reason.clone());
             }
         }
-        // Usage may still follow; what ends the stream is `[DONE]`.
+        // Usage may still follow; `[DONE]` ends the stream.
         Ok(false)
     }
 
@@ -99,7 +99,7 @@ impl Assembler for Completion {
 }
 
 impl Completion {
-    /// One that shows no thoughts that are written into the text.
+    /// An assembler that emits no reasoning from the text.
     pub(super) fn without_thoughts() -> Self {
         Self { filter: Some(Filter::default()), ..Self::default() }
     }
@@ -113,7 +113,7 @@ impl Completion {
         }
         for detail in array_at(delta, "reasoning_details") {
             self.room.value(detail)?;
-            // Texts grow from piece to piece; what is sealed comes whole.
+            // Texts grow from piece to piece; encrypted content comes whole.
             let is_same = |last: &&mut Value| last["type"] == detail["type"] && last["index"] == detail["index"];
             let grows = ["text", "summary"].into_iter().find(|name| detail[*name].is_string());
             match (grows, self.details.last_mut().filter(is_same)) {
@@ -133,7 +133,7 @@ impl Completion {
         Ok(())
     }
 
-    /// A piece of a tool call. Servers number calls, name them by an id, or both; some number all of them alike, some
+    /// Adds a piece of a tool call. Servers number calls, name them by an id, or both. Some number all of them alike, some
     /// repeat the id with every piece, and some make up another id for every piece.
     fn take_call(&mut self, piece: &Value) -> Result<(), DecodeError> {
         let index = piece.get("index").and_then(Value::as_u64);
@@ -142,13 +142,13 @@ impl Completion {
         let is_same = |call: &Call| {
             (index.is_none() || call.index == index) && (id.is_empty() || call.id.is_empty() || call.id == id)
         };
-        // What has no name begins no call where one of the same number has begun.
+        // A piece without a name does not begin a call if one of the same number has begun.
         let continued = || {
             let is_one = name.is_empty() && index.is_some();
             self.calls.iter().rposition(|call| is_one && call.index == index)
         };
         let at = match self.calls.iter().rposition(is_same).or_else(continued) {
-            // A call without number and id that has a name of its own is another one.
+            // A piece without number and id, but with a name, begins another call.
             Some(at) if index.is_some() || !id.is_empty() || name.is_empty() => at,
             _ => {
                 self.room.block()?;

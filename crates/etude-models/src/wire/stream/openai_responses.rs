@@ -1,4 +1,4 @@
-//! OpenAI Responses: the last event has the whole response; what comes before it is reported.
+//! Assembler for OpenAI Responses: the last event has the whole response, and earlier ones only give its text.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::{Assembler, Emit, Room};
 
 #[derive(Debug, Default)]
 pub(super) struct Response {
-    /// Items that are complete. Some servers leave them out of the last event.
+    /// Complete items. Some servers leave them out of the last event.
     items: BTreeMap<u64, Value>,
     response: Option<Value>,
     room: Room,

@@ -1,16 +1,16 @@
-//! How much of a stream is kept: a stream may be long, and what it comes to must be no longer than a whole answer.
+//! Limit on the kept part of a stream: a stream may be long, but its body must not exceed the limit of a whole response.
 
 use serde_json::Value;
 
 use crate::wire::{DecodeError, MAX_BODY_BYTES};
 
-/// What a value counts for beside its text.
+/// Assumed size of a value besides its text, in bytes.
 const VALUE_BYTES: usize = 64;
 
-/// Blocks and calls in one answer. Each piece of one is looked for among all of them.
+/// Maximum number of blocks and calls in one response. Each piece of one is searched among all of them.
 const MAX_BLOCKS: usize = 1_000;
 
-/// What is kept of one answer so far.
+/// Size of the kept part of a response.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     bytes: usize,
@@ -18,7 +18,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Makes room for a text.
+    /// Counts a text. Fails beyond the limit.
     pub(super) fn text(&mut self, text: &str) -> Result<(), DecodeError> {
         self.bytes += text.len();
         if self.bytes > MAX_BODY_BYTES {
@@ -27,18 +27,18 @@ impl Room {
         Ok(())
     }
 
-    /// Makes room for a value with all that is in it.
+    /// Counts a value with its content. Fails beyond the limit.
     pub(super) fn value(&mut self, value: &Value) -> Result<(), DecodeError> {
         self.bytes += weight(value);
         self.text("")
     }
 
-    /// What is replaced is kept no more.
+    /// Discounts a value that is replaced.
     pub(super) fn give_back(&mut self, value: &Value) {
         self.bytes = self.bytes.saturating_sub(weight(value));
     }
 
-    /// Makes room for one more block or call.
+    /// Counts one more block or call. Fails beyond the limit.
     pub(super) fn block(&mut self) -> Result<(), DecodeError> {
         self.blocks += 1;
         if self.blocks > MAX_BLOCKS {

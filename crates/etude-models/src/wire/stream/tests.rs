@@ -1,4 +1,4 @@
-//! Streams as the services write them, next to the whole answer that each stands for.
+//! Streams as the services write them, with the equivalent whole response of each.
 
 mod samples;
 
@@ -18,7 +18,7 @@ fn decode(kind: ProviderKind, body: &Value) -> Result<Decoded, DecodeError> {
     }
 }
 
-/// What came of bytes that arrive in `pieces`, and what was reported.
+/// The result of bytes that arrive in `pieces`, and the emitted text.
 fn read(kind: ProviderKind, pieces: &[&[u8]]) -> (Result<Body, Broken>, String) {
     let mut reported = String::new();
     let mut emit = |text: &str| reported.push_str(text);
@@ -34,7 +34,7 @@ fn assembled(kind: ProviderKind, stream: &str) -> Decoded {
     decode(kind, &body).expect("an answer")
 }
 
-/// Positions to cut at, by a generator that is the same everywhere.
+/// Positions for cuts, from a generator that is the same everywhere.
 fn cuts(seed: u64, length: usize) -> Vec<usize> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -49,7 +49,7 @@ fn cuts(seed: u64, length: usize) -> Vec<usize> {
     cuts
 }
 
-/// A-4.5, A-4.9: text, tool calls, the end and the usage are those of the answer that comes whole.
+/// A-4.5, A-4.9: text, tool calls, stop reason and usage are those of the whole response.
 #[test]
 fn a_stream_gives_the_answer_that_would_have_come_whole() {
     for Sample { kind, name, stream, whole, reported } in all() {
@@ -61,7 +61,7 @@ fn a_stream_gives_the_answer_that_would_have_come_whole() {
     }
 }
 
-/// Wherever the network cuts the bytes, the answer and what receives it are the same.
+/// The response and its deltas are the same, wherever the network cuts the bytes.
 #[test]
 fn answers_do_not_depend_on_where_the_bytes_are_cut() {
     for Sample { kind, name, stream, reported, .. } in all() {
@@ -83,7 +83,7 @@ fn answers_do_not_depend_on_where_the_bytes_are_cut() {
     }
 }
 
-/// A-4.5: a stream that breaks off anywhere before the end of its answer is no answer, and never a shorter one.
+/// A-4.5: a stream that breaks off before the end of its response gives no response, and never a shorter one.
 #[test]
 fn a_stream_that_breaks_off_is_no_answer() {
     for Sample { kind, name, stream, whole, .. } in all() {
@@ -93,7 +93,7 @@ fn a_stream_that_breaks_off_is_no_answer() {
             match read(kind, &[&bytes[..cut]]).0 {
                 Err(broken) => assert_eq!(broken, Broken::Off, "{kind} {name} {cut}"),
                 Ok(Body::Assembled(body)) => {
-                    // What may be missing after the end of the answer is its usage.
+                    // After the end of the response, only its usage may be missing.
                     let decoded = decode(kind, &body).expect("an answer");
                     assert_eq!(
                         (decoded.text, decoded.tool_calls, decoded.stop),
@@ -107,7 +107,7 @@ fn a_stream_that_breaks_off_is_no_answer() {
     }
 }
 
-/// Thoughts in the text are not shown while they come; the body has them as it came.
+/// Reasoning in the text is not shown while it comes; the body keeps it unchanged.
 #[test]
 fn thoughts_in_the_text_are_not_shown() {
     let piece = |text: &str| format!("data: {}\n\n", json!({"choices": [{"delta": {"content": text}}]}));
@@ -118,7 +118,7 @@ fn thoughts_in_the_text_are_not_shown() {
     assert_eq!(read(ProviderKind::OpenAiChat, &[stream.as_bytes()]).1, "<think>4?</think>\n5");
 }
 
-/// What a model thinks comes in pieces beside its text, and is put together as a whole answer has it.
+/// Reasoning that comes in pieces beside the text is combined as a whole response has it.
 #[test]
 fn thoughts_are_put_together() {
     let detail = |more: Value| {
@@ -144,7 +144,8 @@ fn thoughts_are_put_together() {
     assert_eq!(decoded.reasoning, Some(expected));
 }
 
-/// What comes after the end of an answer can be cut off anywhere: the answer is there. An empty reason ends none.
+/// Data after the end of a response may be cut off anywhere: the response is complete. An empty finish reason does not end
+/// one.
 #[test]
 fn an_answer_that_has_ended_needs_no_end_of_its_stream() {
     let piece = |reason: Value| {
@@ -168,7 +169,7 @@ fn an_answer_that_has_ended_needs_no_end_of_its_stream() {
     }
 }
 
-/// A server that knows nothing of streams answers as always.
+/// The response of a server that does not support streams is read as usual.
 #[test]
 fn a_whole_answer_is_taken_as_it_is() {
     for text in ["{\"choices\":[]}", " \n[1]", "{"] {
@@ -182,7 +183,7 @@ fn a_whole_answer_is_taken_as_it_is() {
     assert_eq!(read(ProviderKind::OpenAiCompatible, &[b"", b" \n"]).0, Err(Broken::Off));
 }
 
-/// Blanks before everything else say nothing, in one piece or in many.
+/// Leading blanks have no effect, in one piece or in many.
 #[test]
 fn what_is_received_does_not_depend_on_how_blanks_come() {
     let text = b" \x0c\t\ndata: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"He\"}}]}\n\n";
@@ -254,8 +255,8 @@ fn events_that_are_no_objects_are_unreadable() {
     }
 }
 
-/// Some servers give all calls the same number, some none at all, some repeat the id with every piece, and some make up
-/// another id for every piece.
+/// Tool calls of inexact servers are distinguished. Some give all calls the same number, some none at all, some repeat the id
+/// with every piece, and some make up another id for every piece.
 #[test]
 fn calls_of_inexact_servers_are_distinguished() {
     let piece = |call: Value| format!("data: {}\n\n", json!({"choices": [{"delta": {"tool_calls": [call]}}]}));
@@ -293,7 +294,7 @@ fn calls_of_inexact_servers_are_distinguished() {
     }
 }
 
-/// A call that was cut off at the longest allowed length keeps what there is of its arguments.
+/// A call that was cut off at the token limit keeps its arguments so far.
 #[test]
 fn arguments_that_were_cut_off_are_kept_as_they_came() {
     let stream = [
@@ -327,7 +328,7 @@ fn a_stream_is_asked_for_in_the_words_of_each_api() {
     assert_eq!(body, r#"{"model":"m"}"#);
 }
 
-/// What is kept of a stream is bounded as a whole answer is, in whatever pieces it comes; each piece alone is small.
+/// The kept part of a stream has the same limit as a whole response, in whatever pieces it comes; each piece alone is small.
 #[test]
 fn a_stream_without_end_is_not_kept() {
     let piece = "x".repeat(1 << 20);
@@ -355,7 +356,7 @@ fn a_stream_without_end_is_not_kept() {
     }
 }
 
-/// What later events say again is not counted twice: usage comes with every event of some services.
+/// Values that later events repeat are not counted twice: usage comes with every event of some services.
 #[test]
 fn what_is_replaced_is_kept_once() {
     let event =

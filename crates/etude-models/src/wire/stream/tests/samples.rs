@@ -1,4 +1,4 @@
-//! The samples: what a service sends, and what it would have sent as a whole.
+//! Samples of streams, with the equivalent whole bodies.
 
 use serde_json::{Value, json};
 
@@ -8,9 +8,9 @@ pub(super) struct Sample {
     pub(super) kind: ProviderKind,
     pub(super) name: &'static str,
     pub(super) stream: String,
-    /// The body of the answer that comes whole.
+    /// The body of the whole response.
     pub(super) whole: Value,
-    /// The text that is reported on the way.
+    /// The text that is emitted on the way.
     pub(super) reported: &'static str,
 }
 
@@ -147,7 +147,7 @@ fn responses() -> Sample {
     Sample { kind: ProviderKind::OpenAi, name: "calls", stream: typed(&events), whole, reported: "Hello wörld" }
 }
 
-/// The last event has no items here.
+/// A response whose last event has no items.
 fn responses_cut() -> Sample {
     let item = json!({"type": "message", "content": [{"type": "output_text", "text": "Hel"}]});
     let usage = json!({"input_tokens": 3, "output_tokens": 2});
