@@ -1,5 +1,5 @@
-//! A client for the conformance suite of the protocol: `bench/mcp-conformance.sh` runs it, with the URL of a server as
-//! its last argument. It uses the crate as an agent would: it lists the tools and calls them.
+//! Client for the conformance suite of the protocol. `bench/mcp-conformance.sh` runs it, with the URL of a server as its last
+//! argument. It uses the crate as an agent would: it lists the tools and calls them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,14 +58,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if listing.problems.is_empty() { Ok(()) } else { Err("the server cannot be used".into()) }
 }
 
-/// The calls of one tool: those that the scenario asks for, else one with arguments that fit its schema.
+/// The calls of one tool: those of the scenario, else one with arguments that satisfy its schema.
 fn calls(tool: &Tool, all: &[&Arc<Tool>], scenario: &str, context: &Value) -> Vec<(String, Map<String, Value>)> {
     let Origin::Mcp { tool: remote, .. } = &tool.origin else { return Vec::new() };
     if let Some(asked) = context.get("toolCalls").and_then(Value::as_array) {
         let ours = asked.iter().filter(|call| call["name"] == remote.as_str());
         let args = |call: &Value| {
             let args = call["arguments"].as_object().cloned().unwrap_or_default();
-            // An argument that is null is one that is not given.
+            // A null argument counts as missing.
             args.into_iter().filter(|(_, value)| !value.is_null()).collect()
         };
         return ours.map(|call| (tool.name.clone(), args(call))).collect();

@@ -1,4 +1,4 @@
-//! The tools of the app's `tools/`: programs with JSON on stdin and JSON on stdout (A-7.1, `b-stages` §20.5).
+//! Tools of the app's `tools/`: programs with JSON on stdin and JSON on stdout (A-7.1, `b-stages` §20.5).
 //!
 //! stdin is `{"tool", "args", "toolCallId", "run": {"workflowRunId", "stageExecutionId", "cwd"}}`. stdout is
 //! `{"ok": true, "value": …}` or `{"ok": false, "error": {"class", "code", "message"}}`; a script without a sidecar may
@@ -24,22 +24,22 @@ use crate::found::Found;
 use crate::program::{self, Programs, Ran};
 use crate::tool::{ApprovalKey, Boxed, CallContext, Effect, ErrorClass, Origin, Run, Tool, ToolError, ToolResult};
 
-/// The definitions that `etude_spec::tool::load` has read.
+/// The tool definitions of an app, as read by `etude_spec::tool::load`.
 #[derive(Debug, Clone, Default)]
 pub struct AppTools {
-    /// The tools, by name in order.
+    /// Definitions in the order of their names.
     pub tools: Vec<AppTool>,
-    /// The app's directory, as `run.cwd` tells it.
+    /// The app's directory, passed as `run.cwd`.
     pub app_dir: String,
 }
 
-/// How long a script may take to answer `--help`.
+/// Time limit of a script for `--help`.
 const HELP_TIME: Duration = Duration::from_secs(10);
 
-/// Most characters of a description.
+/// Maximum length of a description, in characters.
 const MAX_DESCRIPTION: usize = 4_000;
 
-/// The tools, ready to be called. Scripts that only their `--help` describes are asked now, all at once.
+/// Makes tools that can be called. Scripts that only their `--help` describes are started for it now, all at once.
 pub(crate) async fn entries(tools: AppTools, programs: &Programs) -> Vec<Found> {
     let AppTools { tools, app_dir } = tools;
     join_all(tools.into_iter().map(|tool| entry(tool, app_dir.clone(), programs))).await
@@ -66,11 +66,11 @@ async fn entry(definition: AppTool, app_dir: String, programs: &Programs) -> Fou
     Found::new(tool, AppRun { definition: Arc::new(definition), app_dir, programs: programs.clone() })
 }
 
-/// What a script prints for `--help`, on whichever stream; nothing if it fails or takes too long.
+/// The output of a script for `--help`, on either stream. Empty if the script fails or takes too long.
 async fn help(definition: &AppTool, programs: &Programs) -> String {
     let Command::Direct(words) = &definition.command else { return String::new() };
     let script = words.first().cloned().unwrap_or_default();
-    // Both streams go to one pipe: usage messages are found on either.
+    // Both streams go to one pipe, because usage messages are found on either.
     let words = ["sh", "-c", "exec \"$0\" --help 1>&2", &script].map(str::to_owned).to_vec();
     let call = call(Command::Direct(words), format!("{}/help", definition.name), Stdin::default());
     let ran = program::run(programs, call, HELP_TIME, &CancellationToken::new(), |_| ControlFlow::Continue(())).await;
@@ -103,7 +103,7 @@ impl Run for AppRun {
         });
         let (tool, id) = (Value::from(definition.name.as_str()), Value::from(cx.call_id.as_str()));
         let document = format!(r#"{{"tool":{tool},"args":{args},"toolCallId":{id},"run":{run}}}"#);
-        // A stage's model is shown class, code and message, and nothing of what a program wrote for people (B-AP4).
+        // The model of a stage sees class, code and message, and nothing of what a program wrote for people (B-AP4).
         let (reports_stderr, most) = (cx.stage_execution_id.is_none(), cx.max_result());
         Box::pin(async move {
             let stdin = Stdin(vec![Chunk::Text(document.into())]);
@@ -157,12 +157,12 @@ fn result(definition: &AppTool, end: &ProcessEnd, (reports_stderr, most): (bool,
     }
 }
 
-/// The arguments of a call as they were written; no text means no arguments.
+/// The arguments of a call as written. Empty text means no arguments.
 fn written(text: &str) -> String {
     if text.trim().is_empty() { "{}".to_owned() } else { compact(text) }
 }
 
-/// What the document on stdout says; else what is wrong with it. A value keeps its digits (A-3.3).
+/// The result in the document on stdout, or the fault of the document. A value keeps its digits (A-3.3).
 fn document(definition: &AppTool, text: &str, most: usize) -> Result<ToolResult, String> {
     let members: BTreeMap<String, &RawValue> = serde_json::from_str(text).unwrap_or_default();
     match members.get("ok").map(|ok| ok.get()) {
@@ -184,12 +184,12 @@ fn document(definition: &AppTool, text: &str, most: usize) -> Result<ToolResult,
     }
 }
 
-/// The class that a tool claims; it cannot claim a cancellation.
+/// The error class that a tool declares. It cannot declare a cancellation.
 fn declared_class(word: &str) -> ErrorClass {
     ErrorClass::from_word(word).filter(|class| *class != ErrorClass::Cancellation).unwrap_or(ErrorClass::ToolTerminal)
 }
 
-/// Text as it is, anything else as JSON; at most `most` bytes.
+/// A text unchanged, any other value as JSON; at most `most` bytes.
 fn value_of(value: &str, most: usize) -> Result<ToolResult, String> {
     let text = match value.as_bytes().first() {
         Some(b'"') => serde_json::from_str(value).map_err(|e| format!("the value cannot be looked into: {e}"))?,

@@ -1,78 +1,78 @@
-//! What may be done without asking, as data (A-7.3, `b-stages` §11.1).
+//! Approval policies as data (A-7.3, `b-stages` §11.1).
 
 use crate::confine::Roots;
 use crate::pattern::{Pattern, Subject, Verdict, split, verdict};
 use crate::tool::{Args, Effect, Tool};
 
 etude_core::words! {
-    /// How calls that change something are decided.
+    /// Decision about calls that change something.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum Mode {
-        /// A person is asked, except for what is listed.
+        /// A person is asked, unless a pattern allows the call.
         #[default]
         Ask = "ask",
-        /// What is listed is allowed, everything else is denied.
+        /// Calls that a pattern allows are allowed, all others are denied.
         Allowlist = "allowlist",
-        /// Everything is allowed, except for what is listed with `$deny`.
+        /// All calls are allowed, except those that a pattern with `$deny` names.
         Yolo = "yolo",
     }
 }
 
-/// What may be done without asking: `approvals` of the configuration.
+/// A policy for calls that change something: `approvals` of the configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
-    /// How the rest is decided.
+    /// Decision about calls that no pattern matches.
     pub mode: Mode,
     /// Patterns over calls; see [`crate::pattern`].
     pub allow: Vec<Pattern>,
 }
 
-/// What a policy says of a call.
+/// Decision of a policy about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It may be done.
+    /// The call may be made.
     Allow,
-    /// Somebody has to be asked. Where no one can be, this is a denial with [`Decision::unanswered`], or the run waits.
+    /// A person must be asked. If no one can be asked, this becomes a denial with [`Decision::unanswered`], or the run waits.
     Ask {
-        /// The approval key: the same for calls that one answer may cover. To be compared as text: as a pattern the key
-        /// of the command `git *` would stand for all that begin like it.
+        /// The approval key: equal for calls that one decision may cover. It must be compared as text: as a pattern, the key
+        /// of the command `git *` would match all commands that begin like it.
         key: String,
-        /// What is asked, in one line.
+        /// The question, in one line.
         summary: String,
     },
-    /// It may not be done.
+    /// The call must not be made.
     Deny {
         /// The code for records: `NotOnAllowlist` or `DeniedByPolicy`.
         code: &'static str,
-        /// Why, in one sentence for the model.
+        /// The reason, in one sentence for the model.
         reason: String,
     },
 }
 
 impl Policy {
-    /// A policy from what the configuration says.
+    /// A policy from the values of a configuration.
     pub fn new<T: AsRef<str>>(mode: Mode, allow: &[T]) -> Self {
         Self { mode, allow: allow.iter().map(|text| Pattern::parse(&with_tool(text.as_ref()))).collect() }
     }
 
-    /// The policy of `approvals` in the configuration; without a mode that is `ask`.
+    /// The policy of `approvals` in the configuration. The default mode is `ask`.
     pub fn from_definition(approvals: &etude_spec::config::Approvals) -> Self {
         let mode = approvals.mode.as_deref().and_then(Mode::from_word).unwrap_or_default();
         Self::new(mode, &approvals.allow)
     }
 
-    /// Takes over what another policy denies by name or wants to be asked about. What that one allows stays with it.
+    /// Adopts the patterns of another policy that deny or ask. Its patterns that allow are not adopted.
     pub fn limit_by(&mut self, other: Self) {
         self.allow.extend(other.allow.into_iter().filter(Pattern::is_limit));
     }
 
-    /// Decides one call. Tools that only read, and tools declared `gated: false`, need no approval; a `$deny` for them
-    /// holds all the same.
+    /// Decides one call. Tools that only read, and tools declared `gated: false`, need no approval, but a `$deny` for them
+    /// still applies.
     pub fn decide(&self, tool: &Tool, args: &Args, roots: &Roots) -> Decision {
         self.judge(tool, &Subject::new(tool, args, roots))
     }
 
-    /// Decides about a call of `tool` as it was resolved.
+    /// Decides a call of `tool` that was resolved before.
     pub fn judge(&self, tool: &Tool, subject: &Subject<'_>) -> Decision {
         let key = subject.key();
         let free = tool.effect == Effect::Reads || !tool.gated;
@@ -93,10 +93,10 @@ impl Policy {
 }
 
 impl Decision {
-    /// The code of what a `$deny` names: no one can approve it.
+    /// The code of a call that a `$deny` names: no one can approve it.
     pub const BY_NAME: &'static str = "DeniedByPolicy";
 
-    /// What a question becomes where no one can be asked and the run does not wait.
+    /// Turns a question into a denial, where no one can be asked and the run does not wait.
     pub fn unanswered(self) -> Self {
         match self {
             Self::Ask { key, .. } => Self::Deny {
@@ -111,7 +111,7 @@ impl Decision {
     }
 }
 
-/// Why a call is denied by name. A command that cannot be judged may be written so that it can.
+/// The reason of a denial by name. A command that cannot be read gets a hint on a readable form.
 fn denial(key: &str, is_unreadable: bool) -> String {
     let key = crate::bound::one_line(key, 200);
     match is_unreadable {
@@ -123,8 +123,8 @@ fn denial(key: &str, is_unreadable: bool) -> String {
     }
 }
 
-/// A pattern that begins like a command, such as `git *`, is one for `Bash` (`design: cli`, `approvals`). A directive behind a
-/// pattern, such as `deploy, $deny`, belongs into its parentheses.
+/// Completes a pattern. One that begins like a command, such as `git *`, is one for `Bash` (`design: cli`, `approvals`). A
+/// directive after a pattern, such as `deploy, $deny`, moves into its parentheses.
 fn with_tool(text: &str) -> String {
     let items: Vec<&str> = split(text, |c| c == ',').collect();
     let directives = items.iter().rev().take_while(|item| item.starts_with('$')).count();
@@ -140,9 +140,9 @@ fn with_tool(text: &str) -> String {
     }
 }
 
-/// A key in one line, with line breaks marked and other control characters as escapes: what is asked about is what runs.
-/// Of a long one the middle is left out, never the end: what matters may stand there. The whole is in the arguments that
-/// stand beside the question.
+/// A key in one line, with line breaks marked and other control characters escaped, so that the question shows the call that
+/// runs. A long one loses its middle, never its end, which may be what matters. The arguments beside the question have the
+/// whole.
 fn shortened(key: &str) -> String {
     const MAX_COUNT: usize = 600;
     let mut text = String::with_capacity(key.len());

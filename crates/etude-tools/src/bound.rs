@@ -1,8 +1,8 @@
-//! Text of bounded length: the beginning and the end of what is too long, and a line that says so.
+//! Text of bounded length: the beginning and the end of a long text, with a line about the omission.
 
 use std::collections::VecDeque;
 
-/// `text` in at most `limit` bytes; `how` says how to get the rest.
+/// Shortens `text` to at most `limit` bytes; `how` describes how to get the rest.
 pub(crate) fn clip(text: &str, limit: usize, how: &str) -> String {
     if text.len() <= limit {
         return text.to_owned();
@@ -12,7 +12,7 @@ pub(crate) fn clip(text: &str, limit: usize, how: &str) -> String {
     ends.finish(how)
 }
 
-/// The first and the last bytes of a stream, with bounded memory.
+/// The first and last bytes of a stream, with bounded memory.
 #[derive(Debug)]
 pub(crate) struct Ends {
     limit: usize,
@@ -21,16 +21,16 @@ pub(crate) struct Ends {
     total: u64,
 }
 
-/// What the line that tells of an omission may need.
+/// Maximum length of the line about the omission, in bytes.
 const NOTICE: usize = 200;
 
 impl Ends {
-    /// Keeps enough for a text of `limit` bytes.
+    /// Keeps enough bytes for a text of `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit: limit.max(4 * NOTICE), head: Vec::new(), tail: VecDeque::new(), total: 0 }
     }
 
-    /// How many bytes came in all.
+    /// Total number of bytes pushed.
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
@@ -47,7 +47,7 @@ impl Ends {
         self.tail.drain(..over);
     }
 
-    /// The text, with invalid UTF-8 replaced.
+    /// The text, with invalid UTF-8 replaced, at most `limit` bytes long.
     pub(crate) fn finish(mut self, how: &str) -> String {
         let tail = self.tail.make_contiguous();
         let whole = self.head.len() as u64 + tail.len() as u64 == self.total;
@@ -69,13 +69,13 @@ impl Ends {
     }
 }
 
-/// Replacement characters are longer than the bytes they stand for.
+/// Shortens a text that grew because replacement characters are longer than the bytes they replace.
 fn shorten(text: &str, limit: usize, total: u64, how: &str) -> String {
     let middle = text.floor_char_boundary(text.len() / 2);
     join(&text[..middle], &text[middle..], limit, total, how)
 }
 
-/// Whole lines of both ends where there are lines, and the notice between them.
+/// Joins whole lines of both ends, if there are any, with the notice between them.
 fn join(head: &str, tail: &str, limit: usize, total: u64, how: &str) -> String {
     let each = (limit - NOTICE) / 2;
     let head = &head[..head.floor_char_boundary(each.min(head.len()))];
@@ -88,20 +88,20 @@ fn join(head: &str, tail: &str, limit: usize, total: u64, how: &str) -> String {
     format!("{head}\n[… {left} bytes of {total} left out here{how} …]\n{tail}")
 }
 
-/// A sentence of somebody else on one line, without control characters and of bounded length.
+/// A foreign sentence on one line, without control characters and of bounded length.
 pub(crate) fn one_line(text: &str, limit: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     plain(&line, limit)
 }
 
-/// A text of somebody else without control characters other than line breaks, and of bounded length. Characters that
-/// are invisible or turn the direction of writing go too: they hide what a text says.
+/// A foreign text without control characters other than line breaks, and of bounded length. Characters that are invisible or
+/// change the text direction are removed too: they hide the real text.
 pub(crate) fn plain(text: &str, limit: usize) -> String {
     let shown: String = text.replace("\r\n", "\n").chars().filter(|c| !is_hidden(*c)).take(limit + 1).collect();
     etude_core::report::clip(&shown, limit)
 }
 
-/// True if a text has characters that [`plain`] takes out.
+/// True if a text has characters that [`plain`] removes.
 pub(crate) fn hides(text: &str) -> bool {
     text.contains(is_hidden)
 }

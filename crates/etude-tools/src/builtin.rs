@@ -1,4 +1,4 @@
-//! The tools that every agent has: `Read, Write, Edit, Glob, Grep, List, Bash` (`b-stages` 0.1 rule 6, A-7.1).
+//! The built-in tools of every agent: `Read, Write, Edit, Glob, Grep, List, Bash` (`b-stages` 0.1 rule 6, A-7.1).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,16 +25,16 @@ mod write;
 
 pub use etude_spec::tool::BUILT_IN as NAMES;
 
-/// Longest time that a tool which only touches files may take.
+/// Time limit of a tool that only touches files.
 const FILE_TIME: Duration = Duration::from_secs(30);
 
-/// How long a tool has to notice that it must stop.
+/// Time for a tool to notice that it must stop.
 const STUCK: Duration = Duration::from_secs(2);
 
-/// The argument of a tool that names a file or folder.
+/// The argument that names a file or folder.
 const PATH: &str = "path";
 
-/// The built-in tools over the folders of `roots`; `programs` runs the commands of `Bash`.
+/// The built-in tools over the folders of `roots`. `programs` runs the commands of `Bash`.
 pub(crate) fn entries(roots: &Roots, programs: &Programs) -> Vec<Found> {
     let file = |name, description, schema, effect, key, work: Work| {
         let mut tool = Tool::new(name, description, schema, effect, Origin::BuiltIn);
@@ -72,11 +72,11 @@ impl Run for FileTool {
         Box::pin(async move {
             let mut work = tokio::task::spawn_blocking(move || {
                 let args = members(&args);
-                // What was judged is what is touched; a call that nothing has judged is resolved now.
+                // The tool touches the path that was judged. A call that was not judged resolves its path now.
                 let path = cx.path.unwrap_or_else(|| Arc::new(roots.resolve(text(args, PATH).unwrap_or("."))));
                 work(&path, args, &stop)
             });
-            // A thread that the system holds in a call (a network disk that is gone) cannot be stopped: it is left alone.
+            // A thread that hangs in a system call (a network disk that is gone) cannot be stopped, and is abandoned.
             let stuck = async {
                 tokio::select! {
                     () = stopped.cancelled() => {}
@@ -97,7 +97,7 @@ impl Run for FileTool {
     }
 }
 
-/// When to give up, and what to leave out.
+/// Deadline and cancellation of a tool, and the files that it must leave out.
 #[derive(Debug)]
 pub(crate) struct Stop {
     token: CancellationToken,
@@ -106,19 +106,19 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// For work that takes as long as it takes.
+    /// A `Stop` for work without a short time limit: its deadline is a day away.
     pub(crate) fn unlimited(token: CancellationToken) -> Self {
         let deadline = Instant::now() + std::time::Duration::from_secs(24 * 60 * 60);
         Self { token, deadline, withheld: Arc::default() }
     }
 
-    /// An error if it is time to give up. Asked between files and between blocks of a long file.
+    /// An error if the tool must stop. Called between files and between blocks of a long file.
     fn check(&self) -> Result<(), ToolError> {
         if self.token.is_cancelled() || Instant::now() > self.deadline { Err(late(&self.token)) } else { Ok(()) }
     }
 }
 
-/// Why a tool has not come to an end: it was cancelled, or it took too long.
+/// The error of a tool that was cancelled or took too long.
 fn late(token: &CancellationToken) -> ToolError {
     if token.is_cancelled() {
         return ToolError::cancelled();
@@ -139,7 +139,7 @@ impl From<Refusal> for ToolError {
     }
 }
 
-/// The text of an argument; the schema has made sure of the required ones.
+/// The text of an argument. The schema has ensured that required ones exist.
 fn text<'a>(args: &'a Args, name: &str) -> Option<&'a str> {
     args.get(name).and_then(Value::as_str)
 }
@@ -156,7 +156,7 @@ fn object(properties: Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-/// `1 line`, `2 lines`.
+/// Formats a count: `1 line`, `2 lines`.
 fn count(n: usize, what: &str) -> String {
     let plural = if what.ends_with("ch") { "es" } else { "s" };
     format!("{n} {what}{}", if n == 1 { "" } else { plural })

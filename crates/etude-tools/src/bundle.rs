@@ -1,7 +1,8 @@
-//! Bundles: an app as one archive, with the same bytes wherever it is made (K-50 to K-52).
+//! Bundles: an app as one archive, with the same bytes on every machine (K-50 to K-52).
 //!
-//! A bundle is an uncompressed POSIX tar of the regular files and links of an app, sorted by name. Times and owners are zero, modes are
-//! 0755 or 0644. What `.gitignore` excludes, `.git` and `.env` are not in it: keys never leave the machine in a bundle (K-53).
+//! A bundle is an uncompressed POSIX tar of the regular files and links of an app, sorted by name. Times and owners are zero,
+//! modes are 0755 or 0644. Files that `.gitignore` excludes, `.git` and `.env` are left out: keys never leave the machine in a
+//! bundle (K-53).
 
 #[cfg(unix)]
 #[path = "bundle/unix.rs"]
@@ -23,22 +24,22 @@ use tokio_util::sync::CancellationToken;
 use crate::builtin::{Stop, walk};
 use crate::confine::{Access, Roots};
 
-/// Largest bundle, in bytes.
+/// Maximum size of a bundle, in bytes.
 pub const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Links of a bundle.
+/// Maximum number of links in a bundle.
 const MAX_LINKS: usize = 10_000;
 
-/// How many links one path may lead through, as in Linux; others allow fewer.
+/// Maximum number of links on one path, as in Linux; other systems allow fewer.
 const MAX_FOLLOWED: usize = 40;
 
-/// Names on the way of a link, those of other links included.
+/// Maximum number of names on the way of a link, including those of other links.
 const MAX_STEPS: usize = 1_000;
 
 /// The file with the keys of an app.
 const KEYS: &str = ".env";
 
-/// An app as an archive that was checked.
+/// A checked archive of an app.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Bundle {
     bytes: Vec<u8>,
@@ -48,48 +49,48 @@ pub struct Bundle {
 /// A file or link of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its path below the app, with `/`.
+    /// Path below the app, with `/`.
     pub path: String,
-    /// 0755 or 0644.
+    /// File mode: 0755 or 0644.
     pub mode: u32,
     /// Size in bytes; 0 for a link.
     pub bytes: u64,
-    /// A file by the hash of its bytes, or a link.
+    /// The hash of a file, or the target of a link.
     pub content: Content,
 }
 
-/// What an entry of a bundle is.
+/// Content of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// A file: the hash of its bytes.
+    /// A file, by the hash of its bytes.
     File(Digest),
-    /// A link: what it leads to.
+    /// A link, by its target.
     Link(String),
 }
 
-/// Why there is no bundle. Nothing was written.
+/// Reason why a bundle cannot be made, read or unpacked.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// The app cannot be read.
+    /// A file of the app cannot be packed.
     #[error("`{path}` cannot be packed: {why}")]
     Unreadable {
-        /// Below the app.
+        /// Path below the app.
         path: String,
         /// The error of the file system, or the reason why the entry cannot be packed.
         why: String,
     },
-    /// The archive is not one that this program makes (K-52).
+    /// The archive has an entry that [`Bundle::pack`] does not make (K-52).
     #[error("the bundle is refused: `{entry}` {why}")]
     Refused {
         /// The name of the entry in the archive.
         entry: String,
-        /// The fault, to follow the name of the entry in a sentence.
+        /// The fault, as the end of a sentence that begins with the name of the entry.
         why: String,
     },
-    /// It has more than [`MAX_BYTES`].
+    /// The app has more than [`MAX_BYTES`].
     #[error("the app has more than {} MiB; exclude what runs do not need with `.gitignore`", MAX_BYTES / 1024 / 1024)]
     TooLarge,
-    /// It cannot be unpacked.
+    /// A file or directory cannot be written while unpacking.
     #[error("the bundle cannot be unpacked to {}: {why}", path.display())]
     Write {
         /// The file or directory that cannot be written.
@@ -142,11 +143,11 @@ impl Bundle {
         }
     }
 
-    /// Checks an archive (K-52).
+    /// Checks and wraps an archive (K-52).
     ///
     /// # Errors
-    /// It has an entry that [`Bundle::pack`] does not make, such as one with `..`, an absolute name, a link that leads out, a device, or
-    /// a name that another one has.
+    /// The archive has an entry that [`Bundle::pack`] does not make, such as one with `..`, an absolute name, a link that
+    /// leads out, a device, or a duplicate name.
     pub fn read(bytes: Vec<u8>) -> Result<Self, BundleError> {
         if bytes.len() as u64 > MAX_BYTES {
             return Err(BundleError::TooLarge);
@@ -155,25 +156,25 @@ impl Bundle {
         Ok(Self { bytes, entries })
     }
 
-    /// The compressed archive, the same for the same files.
+    /// The archive, uncompressed; equal for equal files.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The hash of the archive, by which it is known.
+    /// The hash of the archive, which identifies the bundle.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.bytes)
     }
 
-    /// Files and links in the order of their names.
+    /// Files and links, in the order of their names.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Writes the app into `dir`, which must not be there yet.
+    /// Writes the app into `dir`, which must not exist.
     ///
     /// # Errors
-    /// It is there, or cannot be written.
+    /// `dir` exists or cannot be written.
     pub fn unpack(&self, dir: &Path) -> Result<(), BundleError> {
         let write = |path: &Path, why| BundleError::Write { path: path.to_owned(), why };
         fs::create_dir(dir).map_err(|e| write(dir, e))?;
@@ -186,7 +187,7 @@ impl Bundle {
             });
             done.map_err(|e| write(&path, e))
         })?;
-        // Links come last, so that nothing is written through one, also where the file system takes two names for one.
+        // Links come last, so that nothing is written through one, even if the file system treats two names as one.
         for entry in &self.entries {
             let Content::Link(target) = &entry.content else { continue };
             let path = dir.join(&entry.path);
@@ -196,7 +197,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// The first file with content that `is_wanted`.
+    /// The path of the first file whose content `is_wanted`.
     ///
     /// # Errors
     /// The archive cannot be read.
@@ -231,11 +232,11 @@ impl Bundle {
     }
 }
 
-/// A file or link as it is put into an archive.
+/// A file or link in the form in which it is archived.
 struct Packed {
     kind: EntryType,
     mode: u32,
-    /// The bytes of a file, the target of a link.
+    /// The bytes of a file, or the target of a link.
     data: Vec<u8>,
 }
 
@@ -291,7 +292,7 @@ fn archive(found: &BTreeMap<String, Packed>) -> io::Result<Vec<u8>> {
     builder.into_inner()
 }
 
-/// The checked entries of an archive.
+/// Checks an archive and lists its entries.
 fn entries(bytes: &[u8]) -> Result<Vec<Entry>, BundleError> {
     let refused = |entry: &str, why: &str| BundleError::Refused { entry: entry.to_owned(), why: why.to_owned() };
     let broken = |error: io::Error| refused("the archive", &format!("cannot be read: {error}"));
@@ -333,7 +334,7 @@ fn entries(bytes: &[u8]) -> Result<Vec<Entry>, BundleError> {
         let mode = if mode & 0o111 == 0 { 0o644 } else { 0o755 };
         all.push(Entry { path, mode, bytes: size, content });
     }
-    // Nothing lies in what is itself a file or a link.
+    // No entry may lie below a file or a link.
     let below = |path: &str| {
         Path::new(path).ancestors().skip(1).any(|above| above.to_str().is_some_and(|above| files.contains(above)))
     };
@@ -343,20 +344,20 @@ fn entries(bytes: &[u8]) -> Result<Vec<Entry>, BundleError> {
     if links.len() > MAX_LINKS {
         return Err(refused("the archive", &format!("has more than {MAX_LINKS} links")));
     }
-    // By way of other links, `a/b/..` is not `a`.
+    // With other links on the way, `a/b/..` is not `a`.
     match links.keys().find(|path| !leads_inside(path, &links)) {
         Some(path) => Err(refused(path, "is a link that leads out of the app by way of others")),
         None => Ok(all),
     }
 }
 
-/// True for a relative path of names alone, written in one way only.
+/// True for a relative path of plain names, of which there is only one spelling.
 fn is_plain(path: &str) -> bool {
     let is_name = |name: &str| !matches!(name, "" | "." | "..") && !name.contains(['\\', '\0', ':']);
     path.split('/').all(is_name)
 }
 
-/// True if the link at `path` leads to a place below the app, or nowhere, when the links on its way are followed as well.
+/// True if the link at `path` leads below the app, or nowhere, with the links on its way followed as well.
 fn leads_inside<'l>(path: &'l str, links: &'l BTreeMap<String, String>) -> bool {
     let mut place: Vec<&str> = path.split('/').collect();
     let mut todo: Vec<&str> = Vec::new();
@@ -370,7 +371,7 @@ fn leads_inside<'l>(path: &'l str, links: &'l BTreeMap<String, String>) -> bool 
         steps += 1;
         match todo.pop() {
             None => return true,
-            // No system follows it to its end.
+            // No system follows so long a chain to its end.
             Some(_) if followed > MAX_FOLLOWED => return true,
             Some(_) if steps > MAX_STEPS => return false,
             Some("" | ".") => {}
@@ -384,7 +385,7 @@ fn leads_inside<'l>(path: &'l str, links: &'l BTreeMap<String, String>) -> bool 
     }
 }
 
-/// True if the link at `path` leads to a place below the app by its names alone.
+/// True if the target of the link at `path` stays below the app, judged by its names alone.
 fn stays_inside(path: &str, target: &str) -> bool {
     let mut depth = path.split('/').count() - 1;
     if target.is_empty() || target.contains(['\\', '\0']) {

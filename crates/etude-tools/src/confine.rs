@@ -1,8 +1,8 @@
-//! Which files tools may touch: everything below the app's directory or a granted folder, and nothing else.
+//! Confinement of tools to the files below the app's directory and granted folders.
 //!
-//! The path of a call is resolved once, beneath the open directories of the roots ([`etude_files::beneath`]). What comes
-//! out, a [`PathArgument`], is what patterns are judged on, what a person is asked about and what the tool opens: no name
-//! of a directory is looked up a second time.
+//! The path of a call is resolved once, beneath the open directories of the roots ([`etude_files::beneath`]). The result, a
+//! [`PathArgument`], is what patterns are matched with, what a person approves, and what the tool opens. No name of a
+//! directory is looked up a second time.
 
 use std::fmt;
 use std::fs::File;
@@ -18,32 +18,32 @@ pub struct Roots(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// The first one is the base.
+    /// The roots; the first one is the base.
     roots: Vec<Root>,
     writable: Vec<bool>,
 }
 
-/// What a path is wanted for.
+/// Purpose of an access to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// To read a file or list a directory.
+    /// Reading a file, or listing a directory.
     Read,
-    /// To be written.
+    /// Writing a file.
     Write,
 }
 
-/// A path that may be touched.
+/// A resolved path that a tool may touch.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// The path without symbolic links, absolute.
+    /// Absolute path without symbolic links.
     real: PathBuf,
-    /// Relative to the base if it lies below it, else absolute, as messages show it.
+    /// Path for messages: relative to the base if it lies below it, else absolute.
     shown: String,
     spot: Spot,
     roots: Roots,
 }
 
-/// The path in the arguments of a call, resolved once for everything that is done with it.
+/// The path in the arguments of a call, resolved once for all uses.
 #[derive(Debug, Clone)]
 pub struct PathArgument {
     written: String,
@@ -51,39 +51,39 @@ pub struct PathArgument {
     found: Result<Place, Refusal>,
 }
 
-/// Why a path may not be touched.
+/// Reason why a path must not be touched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It lies below no root.
+    /// The path lies below no root.
     #[error("`{path}` lies outside the folders that tools may {verb}: {folders}")]
     Outside {
-        /// The path as asked.
+        /// The path as written.
         path: String,
         /// `read` or `write`.
         verb: &'static str,
-        /// The folders that are allowed.
+        /// The folders that are allowed, for the message.
         folders: String,
     },
     /// A symbolic link leads out of the roots.
     #[error("`{path}` leads through a symbolic link to `{target}`, outside the folders that tools may {verb}")]
     LeadsOut {
-        /// The path as asked.
+        /// The path as written.
         path: String,
         /// The target outside of all roots.
         target: String,
         /// `read` or `write`.
         verb: &'static str,
     },
-    /// There is nothing.
+    /// Nothing exists at the path.
     #[error("`{path}` does not exist")]
     Missing {
-        /// The path as asked.
+        /// The path as written.
         path: String,
     },
-    /// The file system refused it for another reason.
+    /// The file system refused the path for another reason.
     #[error("`{path}` cannot be used: {why}")]
     Other {
-        /// The path as asked.
+        /// The path as written.
         path: String,
         /// The error of the file system.
         why: String,
@@ -91,8 +91,8 @@ pub enum Refusal {
 }
 
 impl Roots {
-    /// `base` is the app's directory: relative paths start there, and it may be read and written. `read` may be read,
-    /// `write` may be read and written.
+    /// Opens the roots. `base` is the app's directory, which may be read and written; relative paths start there. The folders
+    /// `read` may be read, and the folders `write` may be read and written.
     ///
     /// # Errors
     /// One of the folders cannot be opened.
@@ -103,7 +103,7 @@ impl Roots {
         Self::open(all)
     }
 
-    /// The same without the right to write the base: for runs that may only look.
+    /// Opens roots that may only be read, including the base.
     ///
     /// # Errors
     /// One of the folders cannot be opened.
@@ -120,33 +120,33 @@ impl Roots {
         Ok(Self(Arc::new(Inner { roots, writable })))
     }
 
-    /// The first root, from which relative paths start.
+    /// The first root, at which relative paths start.
     pub fn base(&self) -> &Path {
         self.0.roots[0].given()
     }
 
-    /// The path of a call, resolved.
+    /// Resolves the path of a call.
     pub fn resolve(&self, path: &str) -> PathArgument {
         PathArgument { written: path.to_owned(), roots: self.clone(), found: self.find(path) }
     }
 
-    /// A file or directory that exists.
+    /// Resolves the path of an existing file or directory.
     ///
     /// # Errors
-    /// It does not exist, or may not be touched.
+    /// Nothing exists at the path, or it must not be touched.
     pub fn existing(&self, path: &str, access: Access) -> Result<Place, Refusal> {
         self.resolve(path).existing(access)
     }
 
-    /// A file that must be written: it may exist or not, and so may the directories above it.
+    /// Resolves the path of a file that will be written. The file and the directories above it need not exist.
     ///
     /// # Errors
-    /// It may not be written, or is a symbolic link to nothing.
+    /// The path must not be written, or is a symbolic link to nothing.
     pub fn target(&self, path: &str) -> Result<Place, Refusal> {
         self.resolve(path).target()
     }
 
-    /// How messages and results show a path.
+    /// The form of a path in messages and results.
     pub fn shown(&self, path: &Path) -> String {
         let base = &self.0.roots[0];
         let below = path.strip_prefix(base.real()).or_else(|_| path.strip_prefix(base.given()));
@@ -157,7 +157,7 @@ impl Roots {
         }
     }
 
-    /// A path as it is written, without `.` and `..`, relative to the base if it lies below it.
+    /// The written path without `.` and `..`, relative to the base if it lies below it.
     pub fn normal(&self, path: &str) -> String {
         self.shown(&lexical(&self.base().join(path)))
     }
@@ -203,19 +203,19 @@ impl Roots {
     }
 }
 
-/// A path as messages quote it.
+/// The form of a path in quotes, at most 300 characters long.
 fn asked(path: &str) -> String {
     path.chars().take(300).collect()
 }
 
 impl PathArgument {
-    /// The path as it was written.
+    /// The path as written.
     pub fn written(&self) -> &str {
         &self.written
     }
 
-    /// The path without links, relative to the base if it lies below it. What cannot be resolved is shown as it is
-    /// written: no tool touches it.
+    /// The path without links, relative to the base if it lies below it. A path that cannot be resolved is shown as written:
+    /// no tool touches it.
     pub fn shown(&self) -> String {
         match &self.found {
             Ok(place) => place.shown.clone(),
@@ -223,18 +223,18 @@ impl PathArgument {
         }
     }
 
-    /// The path as it is written, without `.` and `..`, relative to the base if it lies below it.
+    /// The written path without `.` and `..`, relative to the base if it lies below it.
     pub fn normal(&self) -> String {
         self.roots.normal(&self.written)
     }
 
-    /// True if symbolic links lead from the path as it is written to another one.
+    /// True if symbolic links lead from the written path to another one.
     pub fn is_elsewhere(&self) -> bool {
         self.shown() != self.normal()
     }
 
-    /// The names that patterns may mean it by, all without links below the roots: relative to the base, else absolute; then
-    /// also below the name that its root was given under.
+    /// The names by which patterns may refer to the path, all without links below the roots: relative to the base, else
+    /// absolute. An absolute one is repeated below the given name of its root.
     pub fn names(&self) -> Vec<PathBuf> {
         let mut names = vec![PathBuf::from(self.shown())];
         if let Ok(place) = &self.found
@@ -246,15 +246,15 @@ impl PathArgument {
         names
     }
 
-    /// The path without links, absolute, if it could be resolved.
+    /// The absolute path without links; `None` if it could not be resolved.
     pub fn real(&self) -> Option<&Path> {
         self.found.as_ref().ok().map(|place| place.real.as_path())
     }
 
-    /// A file or directory that exists.
+    /// The place of an existing file or directory.
     ///
     /// # Errors
-    /// It does not exist, or may not be touched.
+    /// Nothing exists at the path, or it must not be touched.
     pub fn existing(&self, access: Access) -> Result<Place, Refusal> {
         let place = self.allowed(access)?;
         match place.spot.kind() {
@@ -263,10 +263,10 @@ impl PathArgument {
         }
     }
 
-    /// A file that must be written: it may exist or not, and so may the directories above it.
+    /// The place of a file that will be written. The file and the directories above it need not exist.
     ///
     /// # Errors
-    /// It may not be written, or is a symbolic link to nothing.
+    /// The path must not be written, or is a symbolic link to nothing.
     pub fn target(&self) -> Result<Place, Refusal> {
         self.allowed(Access::Write)
     }
@@ -298,43 +298,43 @@ impl Access {
 }
 
 impl Place {
-    /// Where it really is, without symbolic links.
+    /// The absolute path without symbolic links.
     pub fn real(&self) -> &Path {
         &self.real
     }
 
-    /// Opens it for reading. Pipes and devices are refused, so that a read cannot hang.
+    /// Opens the file for reading. Pipes and devices are refused, so that a read cannot hang.
     ///
     /// # Errors
-    /// It cannot be opened, or is not a regular file.
+    /// The file cannot be opened, or is not a regular file.
     pub fn open(&self) -> io::Result<File> {
         self.spot.open()
     }
 
-    /// The open directory, if it is one.
+    /// The open directory; `None` if the place is not one.
     pub(crate) fn as_dir(&self) -> Option<&Arc<Dir>> {
         self.spot.as_dir()
     }
 
-    /// How messages show the path `real`, which a walk from here has found.
+    /// The form in messages of the path `real`, which a walk from here has found.
     pub(crate) fn shown_below(&self, real: &Path) -> String {
         self.roots.shown(real)
     }
 
-    /// The root that it lies in.
+    /// The root that the place lies in.
     pub(crate) fn root(&self) -> &Root {
         &self.roots.0.roots[self.spot.root()]
     }
 
-    /// True if something is there.
+    /// True if something exists at the place.
     pub fn exists(&self) -> bool {
         self.spot.kind().is_some()
     }
 
-    /// Puts `content` in its place: all of it or nothing, whatever happens meanwhile. Directories above it are made.
+    /// Replaces the file by `content`, atomically. Missing directories above it are created.
     ///
     /// # Errors
-    /// It cannot be written, or a directory is in its place.
+    /// The file cannot be written, or a directory is in its place.
     pub fn replace(&self, content: &[u8]) -> io::Result<()> {
         let (dir, name) = self.spot.make_parent()?;
         dir.replace(name, content)

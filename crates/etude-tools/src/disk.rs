@@ -1,4 +1,4 @@
-//! The files of an app on disk. Nothing outside the app's directory is ever read, whatever links point there.
+//! The files of an app on disk. Nothing outside the app's directory is ever read, even through links.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -7,7 +7,7 @@ use std::path::Path;
 use etude_files::beneath::{self, Kind, Root, Spot, Unresolved};
 use etude_spec::source::{Entry, FileKind, ReadFailure, Sources};
 
-/// Most names that a directory of an app may have.
+/// Maximum number of names in a directory of an app.
 const MAX_ENTRIES: usize = 1_000_000;
 
 /// An app's directory.
@@ -15,15 +15,15 @@ const MAX_ENTRIES: usize = 1_000_000;
 pub struct Disk(Root);
 
 impl Disk {
-    /// The directory `root`, which must exist.
+    /// Opens the directory `root`, which must exist.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The directory cannot be opened.
     pub fn open(root: &Path) -> io::Result<Self> {
         Ok(Self(Root::open(root)?))
     }
 
-    /// The directory, absolute and without links.
+    /// The absolute path of the directory, without links.
     pub fn root(&self) -> &Path {
         self.0.real()
     }
@@ -61,7 +61,7 @@ impl Sources for Disk {
             return Err(ReadFailure::TooLarge { len });
         }
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
-        // The file may shrink or grow while it is read; what it holds at its old length is one state of it.
+        // The file may shrink or grow while it is read. Its content up to its old length is one state of it.
         let mut done = 0;
         while done < bytes.len() {
             match file.read(&mut bytes[done..]).map_err(failure)? {
@@ -75,7 +75,7 @@ impl Sources for Disk {
 
     fn list(&self, dir: &str) -> Result<Vec<Entry>, ReadFailure> {
         let spot = self.find(dir)?;
-        // A file that is listed is no directory, which counts as missing.
+        // A listed file is not a directory, so it counts as missing.
         let open = spot.as_dir().ok_or(ReadFailure::Missing)?;
         let mut entries = Vec::new();
         for (name, kind) in open.entries(MAX_ENTRIES).map_err(failure)? {
@@ -87,7 +87,7 @@ impl Sources for Disk {
                     let path = if dir.is_empty() { name.clone() } else { format!("{dir}/{name}") };
                     self.kind(&path).unwrap_or(FileKind::Other)
                 }
-                // Whether it can be executed costs a look at the file; who needs that asks for its kind.
+                // The execute permission would cost a look at the file; callers that need it ask for its kind.
                 Kind::File => FileKind::File { executable: false },
                 Kind::Other => FileKind::Other,
             };
@@ -97,7 +97,7 @@ impl Sources for Disk {
     }
 
     fn kind(&self, path: &str) -> Result<FileKind, ReadFailure> {
-        // Most paths that are asked about are those of files that may be there, such as learn.yaml.
+        // Most queries are for files that may exist, such as learn.yaml.
         if let Some(found) = self.0.status_straight(Path::new(path)) {
             let found = found.map_err(failure)?;
             return Ok(match found.kind {

@@ -1,4 +1,4 @@
-//! A tool with what does its work.
+//! A tool together with its implementation.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use crate::bound;
 use crate::tool::{CallContext, MAX_CONTENT, Run, Tool, ToolError, ToolResult};
 
-/// A tool that was found.
+/// A tool that was found, and can be called.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// Name, description and schema, as models receive them.
+    /// Name, description and schema, in the form for models.
     pub tool: Arc<Tool>,
     run: Arc<dyn Run>,
 }
@@ -20,8 +20,8 @@ impl Found {
         Self { tool: Arc::new(tool), run: Arc::new(run) }
     }
 
-    /// Calls it. Checks nothing and asks no one: the caller has seen to its arguments, to the lists that narrow
-    /// the set and to the policy. Everything that goes wrong is a result.
+    /// Calls the tool. Checks nothing and asks no one: the caller must have checked the arguments, the lists that narrow the
+    /// set, and the policy. Every failure is a result.
     pub async fn call(&self, args: Arc<Value>, cx: CallContext) -> ToolResult {
         if cx.cancel.is_cancelled() {
             return ToolError::cancelled().into();

@@ -1,7 +1,7 @@
-//! The guards of a user: programs that may deny a call of a tool, whatever else allows it (`b-stages` §11.3, §20.4).
+//! Guards of a user: programs that may deny a tool call, whatever else allows it (`b-stages` §11.3, §20.4).
 //!
-//! A stage machine asks them itself, because it decides inside of the journal. Here they are asked for the calls of agents and of
-//! steps of type `tool`.
+//! A stage machine runs its guards itself, because it decides inside the journal. This module runs them for the calls of
+//! agents and of steps of type `tool`.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -18,28 +18,28 @@ use crate::bound;
 use crate::program::{self, Programs, Ran};
 use crate::tool::ToolResult;
 
-/// Longest denial that a model reads, in bytes.
+/// Maximum length of a denial that a model reads, in bytes.
 const MAX_REASON: usize = 2_000;
 
-/// The call that guards are asked about.
+/// A tool call that guards decide about.
 #[derive(Debug, Clone)]
 pub struct Proposal<'a> {
-    /// The name of the tool that is called.
+    /// Name of the called tool.
     pub tool: &'a str,
     /// The arguments of the call as JSON.
     pub args: &'a Value,
-    /// The path of its effect.
+    /// Path of the effect that calls the tool.
     pub key: &'a str,
-    /// The run that it belongs to.
+    /// Id of the run that the call belongs to.
     pub run_id: &'a str,
-    /// The input of that run.
+    /// Input of the run.
     pub input: Value,
     /// The directory of the app.
     pub cwd: &'a str,
 }
 
 impl Proposal<'_> {
-    /// What a guard reads: the document of a machine's guard, without a machine and a stage.
+    /// The document that a guard reads: that of a machine's guard, without a machine and a stage.
     fn document(&self) -> Value {
         json!({
             "protocol": "stage-hook/1", "hook": "guard", "input": self.input,
@@ -55,8 +55,7 @@ impl Proposal<'_> {
     }
 }
 
-/// Asks guards in their order; the first that denies, or is broken, is the last that is asked (B-H2, B-H3). `None`: the call may be
-/// made.
+/// Runs guards in order, until one denies the call or is broken (B-H2, B-H3). `None` if the call may be made.
 pub async fn refusal(
     guards: &[Command],
     host: &Arc<ProcessHost>,
@@ -67,7 +66,7 @@ pub async fn refusal(
         return None;
     }
     let document: Arc<str> = proposal.document().to_string().into();
-    // The user has configured them: they are in no sandbox.
+    // The user has configured the guards, so they run without a sandbox.
     let programs = Programs { host: Arc::clone(host), sandbox: None };
     let limit = Duration::from_millis(GUARD_TIMEOUT_MS);
     for (at, command) in guards.iter().enumerate() {

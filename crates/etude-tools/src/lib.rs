@@ -1,12 +1,12 @@
-//! Tools that an agent may call, apart from any agent loop: the built-in ones, the app's `tools/`, and
-//! those of MCP servers, with the patterns that narrow them and the policy that says what needs asking.
+//! Tools that an agent may call, independent of any agent loop. They are the built-in ones, the app's `tools/`,
+//! and those of MCP servers. Patterns narrow them, and a policy decides which calls need approval.
 //!
-//! Nothing in this crate prints, reads the environment or asks anybody: secrets come resolved, questions go out as
-//! data ([`approval::Decision`]), and failures of a tool are results for the model, not errors of the caller.
+//! Nothing in this crate prints, reads the environment or asks a person. Secrets come resolved, questions are data
+//! ([`approval::Decision`]), and failures of a tool are results for the model, not errors of the caller.
 //!
-//! Read in this order: [`tool`] (what a tool is and what a call gives), [`set`] (all tools of an agent), [`confine`]
-//! (which files may be touched), [`builtin`], [`app`] and [`mcp`] (where tools come from), [`pattern`] (how they are
-//! named in lists), [`approval`] (what may be done without asking), [`guard`] (programs that may deny a call).
+//! Read in this order: [`tool`] (tools, calls and results), [`set`] (all tools of an agent), [`confine`] (accessible files),
+//! [`builtin`], [`app`] and [`mcp`] (sources of tools), [`pattern`] (names of tools and calls in lists), [`approval`] (calls
+//! that need no approval), [`guard`] (programs that may deny a call).
 
 pub mod app;
 pub mod approval;

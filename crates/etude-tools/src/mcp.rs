@@ -1,8 +1,8 @@
 //! MCP servers as a source of tools (A-7.1): child processes and streamable HTTP, revisions 2025-11-25 and 2026-07-28.
 //!
-//! Servers are started when their tools are first asked for, all at once. One that ends is started again at the next
-//! call. What a server says about itself is data of a stranger: descriptions are bounded and stripped, hints such as
-//! "read only" grant nothing, and a name is never taken from it unchecked.
+//! Servers are started all at once, when their tools are first needed. A server that ends is started again at the next call.
+//! Everything that a server reports about itself is foreign data: descriptions are bounded and stripped, hints such as "read
+//! only" grant nothing, and names are always checked.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -26,16 +26,16 @@ use crate::mcp_name::may_be_of;
 pub use crate::mcp_name::tool_name;
 use server::Server;
 
-/// How one server is reached. Secrets are resolved: this crate reads no environment.
+/// Connection settings of one server. Secrets are resolved: this crate reads no environment.
 #[derive(Clone, PartialEq)]
 pub struct ServerConfig {
-    /// A command that is started, or a URL.
+    /// A command to start, or a URL.
     pub endpoint: Endpoint,
-    /// The revision to speak, or the way to find out.
+    /// The revision to use, or a way to find out.
     pub protocol: Protocol,
-    /// Longest time for one call of a tool.
+    /// Time limit of one tool call.
     pub call_timeout: Duration,
-    /// Longest time until it has listed its tools.
+    /// Time limit for a server to list its tools.
     pub start_timeout: Duration,
 }
 
@@ -58,14 +58,14 @@ pub enum Endpoint {
         /// Headers of every request, which may hold credentials.
         headers: Vec<(String, String)>,
     },
-    /// It must not be started or reached, for this reason.
+    /// The server must not be started or reached, for this reason.
     Withheld(String),
 }
 
-/// Which revision a server speaks.
+/// Revision of the protocol to use with a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protocol {
-    /// The newest that both sides know: `server/discover` first, then `initialize`.
+    /// The newest revision that both sides support: `server/discover` first, then `initialize`.
     #[default]
     Auto,
     /// Revisions with `initialize`, up to 2025-11-25.
@@ -74,23 +74,23 @@ pub enum Protocol {
     Stateless,
 }
 
-/// The settings that hold for all servers.
+/// Settings for all servers.
 #[derive(Clone, Default)]
 pub struct Settings {
-    /// All variables that server processes inherit: they get nothing else of this process's environment.
+    /// All variables that server processes inherit. They get nothing else of this process's environment.
     pub base_env: Vec<(OsString, OsString)>,
-    /// Working directory of server processes: the app's.
+    /// Working directory of server processes: that of the app.
     pub dir: std::path::PathBuf,
-    /// Gets what servers print on stderr and say in log messages.
+    /// Receives the stderr and log messages of servers.
     pub on_log: Option<OnLog>,
-    /// Answers questions of servers. Without it servers are informed that no one can be asked.
+    /// Responds to questions of servers. Without it, servers learn that no one can be asked.
     pub on_elicit: Option<OnElicit>,
 }
 
-/// A listener for log lines: the server's name, and one line without control characters.
+/// An observer for log lines: the server's name, and one line without control characters.
 pub type OnLog = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
-/// Answers a question of a server.
+/// Responds to a question of a server.
 pub type OnElicit = Arc<dyn Fn(Elicitation) -> Boxed<Elicited> + Send + Sync>;
 
 /// A question that a server asks the user during a call.
@@ -98,20 +98,20 @@ pub type OnElicit = Arc<dyn Fn(Elicitation) -> Boxed<Elicited> + Send + Sync>;
 pub struct Elicitation {
     /// The name of the server in the configuration.
     pub server: String,
-    /// What it asks: text of a stranger, without control characters and of bounded length.
+    /// The question: foreign text, without control characters and of bounded length.
     pub message: String,
-    /// JSON Schema of the answer: an object of plain fields.
+    /// JSON Schema of the reply: an object of plain fields.
     pub schema: Value,
 }
 
-/// The answer to a question of a server.
+/// The user's reply to a question of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Elicited {
-    /// An object; fields that are left out get the defaults of the schema.
+    /// An object. Missing fields get the defaults of the schema.
     Accept(Value),
     /// The user refused.
     Decline,
-    /// The user gave no answer.
+    /// The user gave no reply.
     Cancel,
 }
 
@@ -121,7 +121,7 @@ pub struct Servers {
     servers: BTreeMap<String, Arc<Server>>,
 }
 
-/// What servers offer at one moment.
+/// Tools that are available at one moment, and the problems of other servers.
 #[derive(Debug, Default)]
 pub(crate) struct Available {
     pub(crate) tools: Vec<Found>,
@@ -139,7 +139,7 @@ impl ServerConfig {
         Self::new(Endpoint::Http { url: url.into(), headers })
     }
 
-    /// A server that must not be started or reached; `why` is the end of a sentence.
+    /// A server that must not be started or reached. `why` is the end of a sentence.
     pub fn withheld(why: impl Into<String>) -> Self {
         Self::new(Endpoint::Withheld(why.into()))
     }
@@ -149,7 +149,7 @@ impl ServerConfig {
         Self { endpoint, protocol: Protocol::Auto, call_timeout, start_timeout }
     }
 
-    /// A server of the configuration, whose `${env:NAME}` the caller has resolved.
+    /// A server from the configuration, whose `${env:NAME}` the caller has resolved.
     pub fn from_definition(server: &etude_spec::config::McpServer) -> Self {
         let pairs = |map: &indexmap::IndexMap<String, String>| {
             map.iter().map(|(name, value)| (name.clone(), value.clone())).collect::<Vec<_>>()
@@ -173,7 +173,7 @@ impl ServerConfig {
     }
 }
 
-/// Variables and headers may be secrets.
+/// Hides variables and headers, which may be secrets.
 impl fmt::Debug for ServerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.endpoint {
@@ -191,7 +191,7 @@ impl fmt::Debug for Settings {
 }
 
 impl Servers {
-    /// Servers by name. Nothing is started yet.
+    /// The servers by name. Nothing is started yet.
     pub fn new(servers: impl IntoIterator<Item = (String, ServerConfig)>, settings: Settings) -> Self {
         let settings = Arc::new(settings);
         let server = |(name, config): (String, ServerConfig)| {
@@ -206,12 +206,12 @@ impl Servers {
         self.servers.keys().map(String::as_str)
     }
 
-    /// Ends all servers that were started, and waits for that. Without it they are killed when this is dropped.
+    /// Ends all started servers, and waits for that. Without it, they are killed when this is dropped.
     pub async fn close(&self) {
         join_all(self.servers.values().map(|server| server.close())).await;
     }
 
-    /// All their tools, and by the names of the servers why some have none. Starts the servers.
+    /// All tools of the servers, and by name of server the reason why some have none. Starts the servers.
     pub async fn available(&self) -> (Vec<Found>, BTreeMap<String, String>) {
         let (mut tools, mut problems) = (Vec::new(), BTreeMap::new());
         let answers = join_all(self.servers.values().map(|server| Arc::clone(server).tools())).await;
@@ -224,7 +224,7 @@ impl Servers {
         (tools, problems)
     }
 
-    /// The tools of the servers that `wanted` names, by server and name.
+    /// The tools of the servers that `wanted` selects, by server and name.
     pub(crate) async fn tools(&self, wanted: impl Fn(&str) -> bool) -> Available {
         let asked = self.servers.iter().filter(|(name, _)| wanted(name)).map(|(_, server)| Arc::clone(server).tools());
         let mut found = Available::default();
@@ -237,7 +237,7 @@ impl Servers {
         found
     }
 
-    /// The tool of that name. Asks only the servers whose tools could be called so.
+    /// The tool `name`. Starts only the servers whose tools could have that name.
     pub(crate) async fn find(&self, name: &str) -> Option<Found> {
         let found = self.tools(|server| may_be_of(name, server)).await;
         found.tools.into_iter().find(|entry| entry.tool.name == name)
@@ -248,7 +248,7 @@ impl Servers {
 mod tests {
     use super::*;
 
-    /// D-12, D-N03: an address beats a command.
+    /// D-12, D-N03: a URL takes precedence over a command.
     #[test]
     fn a_server_with_an_address_is_reached_there() {
         let definition = etude_spec::config::McpServer {

@@ -1,18 +1,18 @@
-//! What tools of MCP servers are called.
+//! Names of tools of MCP servers.
 
 use etude_core::digest::Digest;
 
-/// Most characters of a tool's name: what providers of models accept.
+/// Maximum length of a tool's name, in characters; the limit of model providers.
 const MAX_LENGTH: usize = 64;
 
-/// The name of a server's tool for models: `mcp__server__tool`, in the characters that providers accept. A name that is
-/// too long is cut, with a part of its hash at the end.
+/// The name of a server's tool for models: `mcp__server__tool`, in the characters that providers accept. A name that is too
+/// long is cut, with a part of its hash at the end.
 pub fn tool_name(server: &str, tool: &str) -> String {
     let name = format!("{}{}", prefix(server), plain(tool));
     if name.len() <= MAX_LENGTH { name } else { marked(&name, server, tool) }
 }
 
-/// The same for the second of two tools whose names become equal.
+/// The name of the second of two tools whose names would be equal.
 pub(crate) fn other_name(server: &str, tool: &str) -> String {
     marked(&tool_name(server, tool), server, tool)
 }
@@ -22,7 +22,7 @@ fn marked(name: &str, server: &str, tool: &str) -> String {
     format!("{}_{}", &name[..name.len().min(MAX_LENGTH - 9)], &hash[..8])
 }
 
-/// True if a tool of that server could have this name.
+/// True if a tool of `server` could have this name.
 pub(crate) fn may_be_of(name: &str, server: &str) -> bool {
     let prefix = prefix(server);
     name.starts_with(&prefix[..prefix.len().min(MAX_LENGTH - 9)])

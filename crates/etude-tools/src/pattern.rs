@@ -1,8 +1,8 @@
 //! Patterns that name tools and calls: `Read`, `mcp__github__*`, `#files`, `Bash(git *)`, `Write(docs/**)`,
 //! `shell(cmd=ls,$deny)`.
 //!
-//! One language for `allowed-tools`, `approvals: allow` and the rules of `d-cascade` §3.1. A pattern is a glob on the
-//! name of a tool, and in parentheses may say more about the call:
+//! One language serves `allowed-tools`, `approvals: allow` and the rules of `d-cascade` §3.1. A pattern is a glob on the name
+//! of a tool. Parentheses may add conditions on the call:
 //!
 //! | in parentheses | holds for |
 //! |---|---|
@@ -12,9 +12,9 @@
 //! | `key=glob,key2=glob` | arguments of these names (`d-cascade` §3.1) |
 //! | `$deny`, `$policy=deny`, `$policy=ask` | not for the calls that the rest describes |
 //!
-//! A command line is read with the grammar of a shell, and each of its commands judged by its words. It is let through
-//! only if all of its commands are; a line that redirects or computes something only by a pattern for every command. A
-//! denial holds for every line that may run what it describes, and so for one that cannot be read.
+//! A command line is parsed with the grammar of a shell, and each of its commands is matched by its words. A line is allowed
+//! only if all of its commands are. A line that redirects or computes something is allowed only by a pattern for every
+//! command. A denial matches every line that may run a described command, and so every line that cannot be parsed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -54,7 +54,7 @@ pub struct Pattern {
     text: String,
     name: Name,
     specifier: Option<String>,
-    /// The specifier as a pattern of commands, once it is needed.
+    /// The specifier as a pattern of commands, parsed when it is needed.
     command: OnceLock<CommandPattern>,
 }
 
@@ -62,38 +62,38 @@ pub struct Pattern {
 enum Name {
     Glob(Box<GlobMatcher>),
     Tag(String),
-    /// Not a glob: matches nothing.
+    /// Not a valid glob: matches nothing.
     Broken,
 }
 
-/// What a list says of a call.
+/// Decision of a list about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// A pattern lets it through.
+    /// A pattern allows the call.
     Allow,
-    /// A pattern says `$policy=ask`.
+    /// A pattern requires a question (`$policy=ask`).
     Ask,
-    /// A pattern says `$deny`.
+    /// A pattern denies the call (`$deny`).
     Deny,
-    /// No pattern holds for it.
+    /// No pattern matches the call.
     Unlisted,
 }
 
 impl AllowedTools {
-    /// A list as written: patterns with blanks or commas between them (`d-cascade` §3.1, `c-applications` 2.4). What
-    /// stands in parentheses or braces stays together.
+    /// Parses a list: patterns with blanks or commas between them (`d-cascade` §3.1, `c-applications` 2.4). Text in
+    /// parentheses or braces stays together.
     pub fn parse(text: &str) -> Self {
         let patterns = split(text, |c| c.is_whitespace() || c == ',').map(Pattern::parse).collect();
         Self { text: text.trim().to_owned(), patterns }
     }
 
-    /// A list of several texts, as in a YAML list.
+    /// Joins several texts, as in a YAML list, into one list.
     pub fn from_list<T: AsRef<str>>(items: &[T]) -> Self {
         let texts: Vec<&str> = items.iter().map(AsRef::as_ref).collect();
         Self::parse(&texts.join(" "))
     }
 
-    /// The list as it was written.
+    /// The list as written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -103,19 +103,19 @@ impl AllowedTools {
         &self.patterns
     }
 
-    /// True if some call of the tool may be let through.
+    /// True if the list may allow a call of the tool.
     pub fn lists(&self, tool: &Tool) -> bool {
         let named = || self.patterns.iter().filter(|pattern| pattern.names(tool));
         named().any(|pattern| pattern.effect() == Verdict::Allow || pattern.effect() == Verdict::Ask)
             && !named().any(|pattern| pattern.effect() == Verdict::Deny && pattern.is_unconditional())
     }
 
-    /// What the list says of a call. A denial wins, wherever it stands.
+    /// The decision of the list about a call. A denial wins, wherever it stands.
     pub fn verdict(&self, call: &Subject<'_>) -> Verdict {
         verdict(&self.patterns, call)
     }
 
-    /// False if no pattern can name a tool of that MCP server, so that it need not be started.
+    /// False if no pattern can name a tool of the MCP server `server`, so that it need not be started.
     pub(crate) fn may_list_server(&self, server: &str) -> bool {
         let prefix = crate::mcp_name::tool_name(server, "");
         self.patterns.iter().any(|pattern| {
@@ -127,7 +127,7 @@ impl AllowedTools {
     }
 }
 
-/// What patterns say of a call together. A command line of several commands may be let through by several of them.
+/// The joint decision of patterns about a call. Several patterns together may allow a command line of several commands.
 pub(crate) fn verdict(patterns: &[Pattern], call: &Subject<'_>) -> Verdict {
     let named: Vec<&Pattern> = patterns.iter().filter(|pattern| pattern.names(call.tool)).collect();
     let some = |effect: Verdict| named.iter().any(|pattern| pattern.effect() == effect && pattern.touches(call));
@@ -147,7 +147,7 @@ fn lets_through(named: &[&Pattern], call: &Subject<'_>) -> bool {
     if allowing.clone().any(|pattern| pattern.lets_through(call)) {
         return true;
     }
-    // The commands of a line may be let through by several patterns.
+    // Different patterns may allow the commands of a line.
     let Some(Primary::Command { line: Line::Literal(commands), .. }) = &call.primary else { return false };
     let of_commands = || allowing.clone().filter(|pattern| !pattern.names_arguments(call));
     let is_let_through = |command: &Command| of_commands().any(|pattern| pattern.command().lets_through(command));
@@ -155,7 +155,7 @@ fn lets_through(named: &[&Pattern], call: &Subject<'_>) -> bool {
 }
 
 impl Pattern {
-    /// A pattern as written.
+    /// Parses a pattern.
     pub fn parse(text: &str) -> Self {
         let text = text.trim();
         let (name, specifier) = match text.split_once('(') {
@@ -166,18 +166,18 @@ impl Pattern {
             Some(tag) => Name::Tag(tag.to_owned()),
             None => matcher(name, false).map_or(Name::Broken, |glob| Name::Glob(Box::new(glob))),
         };
-        // `Bash()` and `Bash(*)` say no more than `Bash`.
+        // `Bash()` and `Bash(*)` mean the same as `Bash`.
         let specifier = specifier.filter(|text| !text.is_empty() && text != "*" && text != "**" && text != ":*");
         Self { text: text.to_owned(), name, specifier, command: OnceLock::new() }
     }
 
-    /// The pattern as it was written.
+    /// The pattern as written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// What the pattern as a rule that guards says of a call: it holds if a part of the call may be what it describes. One
-    /// that says `$policy=allow` holds only if all of the call is.
+    /// The decision of the pattern as a guard rule. It matches if it may describe a part of the call. A pattern with
+    /// `$policy=allow` matches only if it describes the whole call.
     pub fn rule(&self, call: &Subject<'_>) -> Verdict {
         let is_exemption = self.items().any(|item| item == "$policy=allow");
         let holds = match is_exemption {
@@ -219,31 +219,32 @@ impl Pattern {
         effect
     }
 
-    /// True if it denies what it describes, or wants to be asked about it.
+    /// True if the pattern denies calls or requires a question.
     pub(crate) fn is_limit(&self) -> bool {
         self.effect() != Verdict::Allow
     }
 
-    /// True if it says nothing about the call, or only what is to become of it.
+    /// True if the pattern has no conditions on the call, but directives at most.
     fn is_unconditional(&self) -> bool {
         self.items().all(|item| item.starts_with('$'))
     }
 
-    /// True if what it says is about arguments by name.
+    /// True if the conditions of the pattern are about arguments by name.
     fn names_arguments(&self, call: &Subject<'_>) -> bool {
         let mut items = self.items().filter(|item| !item.starts_with('$')).peekable();
         let properties = call.tool.input_schema.get("properties");
         let has_primary = call.primary.is_some();
         items.peek().is_some()
             && items.all(|item| match item.split_once('=') {
-                // Where there is a command or a path, `FOO=1 make` is one, unless the tool has such an argument.
+                // If the tool has a command or a path, `FOO=1 make` is a command, unless the tool has an argument of that
+                // name.
                 Some((key, _)) if has_primary => properties.is_some_and(|all| all.get(head(key)).is_some()),
                 Some((key, _)) => !key.is_empty() && !key.contains(char::is_whitespace),
                 None => false,
             })
     }
 
-    /// What it says of the call, without what is to become of it.
+    /// The conditions of the pattern, without directives.
     fn description(&self) -> Cow<'_, str> {
         let whole = self.specifier.as_deref().unwrap_or_default();
         match whole.contains('$') {
@@ -256,12 +257,12 @@ impl Pattern {
         self.command.get_or_init(|| CommandPattern::parse(&self.description()))
     }
 
-    /// The arguments that it is about, each with its glob.
+    /// The arguments in the conditions, each with its glob.
     fn arguments(&self) -> impl Iterator<Item = (&str, &str)> {
         self.items().filter(|item| !item.starts_with('$')).filter_map(|item| item.split_once('='))
     }
 
-    /// True if the call may be what it describes, or a part of it may be. For denials, which must not miss a part.
+    /// True if the pattern may describe the call, or a part of it. For denials, which must not miss a part.
     fn touches(&self, call: &Subject<'_>) -> bool {
         if self.is_unconditional() {
             return true;
@@ -278,12 +279,12 @@ impl Pattern {
             }
             Some(Primary::Text { line: Some(line), .. }) => self.command().touches(line) || self.is_text(call, false),
             Some(_) => self.is_text(call, false),
-            // Nothing of the call can be held against the description: any of its calls may be one that it means.
+            // The call has nothing to match the description with, so the pattern may mean any call.
             None => true,
         }
     }
 
-    /// True if it alone lets the whole call through.
+    /// True if the pattern alone allows the whole call.
     fn lets_through(&self, call: &Subject<'_>) -> bool {
         if self.is_unconditional() {
             return true;
@@ -300,7 +301,8 @@ impl Pattern {
         }
         match &call.primary {
             Some(Primary::Command { .. }) => false,
-            // In a text of several parts no words of a pattern can be found: the line is one command, or not let through.
+            // The words of a pattern cannot be found in a text of several parts. The line is allowed only if it is a single
+            // command.
             Some(Primary::Text { line: Some(line), .. }) => {
                 matches!(line, Line::Literal(commands) if matches!(commands.as_slice(), [command] if command.assignments.is_empty()))
                     && self.is_text(call, true)
@@ -309,7 +311,7 @@ impl Pattern {
         }
     }
 
-    /// True if it stands for the path or the text that the call is known by.
+    /// True if the pattern matches the path or the text that identifies the call.
     fn is_text(&self, call: &Subject<'_>, is_strict: bool) -> bool {
         match &call.primary {
             Some(Primary::Path(path)) => {
@@ -318,7 +320,7 @@ impl Pattern {
             // A key made by a template may have parentheses of its own.
             Some(Primary::Text { key, .. }) => {
                 let (name, description) = (self.name_text(), self.description());
-                // As it is written, without what is to become of the call, or only what stands in parentheses.
+                // The pattern as written, without its directives, or only the text in parentheses.
                 let forms = [self.text.as_str(), &format!("{name}({description})"), &description];
                 key.holds(is_strict, |text| forms.iter().any(|form| glob(form, text)))
             }
@@ -333,7 +335,7 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// `mcp__github` stands for all tools of that server.
+/// True for `mcp__github`, which matches all tools of that server.
 fn is_server(name: &str, prefix: &str) -> bool {
     prefix.strip_suffix("__") == Some(name)
 }
@@ -355,14 +357,14 @@ fn matcher(pattern: &str, separator: bool) -> Option<GlobMatcher> {
     built.ok().map(|glob| glob.compile_matcher())
 }
 
-/// The first part of a path such as `items[0].name`.
+/// The first part of an argument path such as `items[0].name`.
 fn head(key: &str) -> &str {
     key.split(['.', '[']).next().unwrap_or_default()
 }
 
 impl Subject<'_> {
-    /// True if the argument at `key` matches `pattern`; an argument that is not there does not (`d-cascade` §3.1). Where `key` can mean
-    /// two of them, a denial holds for either, and nothing else holds unless it does for both.
+    /// True if the argument at `key` matches `pattern`; a missing argument does not (`d-cascade` §3.1). If `key` can mean two
+    /// arguments, a denial matches with either, and anything else only with both.
     fn has(&self, key: &str, pattern: &str, is_strict: bool) -> bool {
         let mut values = readings(self.args, key).peekable();
         match is_strict {
@@ -401,7 +403,7 @@ fn shown(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// The pieces of a text between separators that stand outside parentheses, braces and brackets.
+/// The pieces of a text between separators outside parentheses, braces and brackets.
 pub(crate) fn split(text: &str, is_separator: impl Fn(char) -> bool) -> impl Iterator<Item = &str> {
     let mut pieces = Vec::new();
     let (mut depth, mut start) = (0_usize, 0);

@@ -1,4 +1,4 @@
-//! Running programs for tools, with a time limit and a way to give up.
+//! Runs programs for tools, with a time limit and cancellation.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -9,28 +9,29 @@ use etude_core::outcome::ProcessEnd;
 use etude_process::{Cancel, ProcessHost, sandbox};
 use tokio_util::sync::CancellationToken;
 
-/// Where programs of tools run: the run's host, and the sandbox that all of them are in.
+/// The host that runs the programs of tools, and the sandbox that all of them are in.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
     pub(crate) host: Arc<ProcessHost>,
     pub(crate) sandbox: Option<Box<Sandbox>>,
 }
 
-/// How a program ended, or why it was ended.
+/// Outcome of a program.
 #[derive(Debug)]
 pub(crate) enum Ran {
-    /// It ended by itself, with or without success.
+    /// The program ended by itself, with or without success.
     Ended(Box<ProcessEnd>),
-    /// It took too long; everything that it had started is gone.
+    /// The program exceeded its time limit. Everything that it had started is gone.
     TimedOut,
-    /// It was given up as asked.
+    /// The program was cancelled.
     Cancelled,
-    /// Anyone who listened to its stderr had enough.
+    /// The observer of its stderr ended it.
     Stopped,
 }
 
 impl Ran {
-    /// What was enforced on it, in words. One that was given up cannot tell any more, and was in the sandbox of all.
+    /// Description of the rules that were enforced on the program. A program that was ended has no record of them; its sandbox
+    /// was the common one.
     pub(crate) fn sandbox(&self, programs: &Programs) -> Option<String> {
         match self {
             Self::Ended(end) => end.conditions.sandbox.clone(),
@@ -39,7 +40,7 @@ impl Ran {
     }
 }
 
-/// Runs a program on a thread where that may block. `on_stderr` may end it.
+/// Runs a program on a thread for blocking work. `on_stderr` may end it.
 pub(crate) async fn run(
     programs: &Programs,
     mut call: ProcessCall,
@@ -48,7 +49,7 @@ pub(crate) async fn run(
     mut on_stderr: impl FnMut(&[u8]) -> ControlFlow<()> + Send + 'static,
 ) -> Ran {
     let cancel = Cancel::new();
-    // Anyone who drops this future gives the program up, too.
+    // Dropping this future cancels the program, too.
     let _dropped = CancelOnDrop(cancel.clone());
     call.setting.sandbox = programs.sandbox.clone();
     let (host, theirs, ours) = (Arc::clone(&programs.host), cancel.clone(), cancel.clone());
@@ -69,7 +70,7 @@ pub(crate) async fn run(
     };
     cancel.cancel();
     match running.await {
-        // It ended by itself just before.
+        // The program ended by itself just before.
         Ok((Ok(end), _)) => Ran::Ended(Box::new(end)),
         _ => given_up,
     }

@@ -1,4 +1,4 @@
-//! All tools of an agent: the built-in ones, the app's, those of MCP servers, narrowed by `allowed-tools`.
+//! All tools of an agent: the built-in ones, the app's, and those of MCP servers, narrowed by `allowed-tools`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct ToolSet {
 pub struct Listing {
     /// The tools, in a fixed order: built-in, the app's by name, MCP by server and name.
     pub tools: Vec<Arc<Tool>>,
-    /// Why some are missing: servers that could not be reached. One sentence each.
+    /// Sentences about missing tools, one for each server that could not be reached.
     pub problems: Vec<String>,
 }
 
@@ -42,7 +42,8 @@ impl ToolSet {
         Self::with_programs(roots, Programs { host, sandbox: None })
     }
 
-    /// The same, with all programs in a sandbox. Its paths begin in the app's directory.
+    /// Built-in tools like [`ToolSet::built_in`], with all programs in a sandbox. Its paths begin in the app's
+    /// directory.
     pub fn sandboxed(roots: Roots, host: Arc<ProcessHost>, sandbox: Sandbox) -> Self {
         Self::with_programs(roots, Programs { host, sandbox: Some(Box::new(sandbox)) })
     }
@@ -52,12 +53,12 @@ impl ToolSet {
         Self { roots, programs, fixed, servers: None, allowed: Vec::new() }
     }
 
-    /// Adds the tools of the app's `tools/`. Scripts that have nothing but `--help` to describe them are asked now.
+    /// Adds the tools of the app's `tools/`. Scripts that only their `--help` describes are started for it now.
     #[must_use]
     pub async fn with_app(mut self, tools: AppTools) -> Self {
         let more = app::entries(tools, &self.programs).await;
         let fixed = Arc::make_mut(&mut self.fixed);
-        // A name that is taken was reported when the definitions were read; the first one stays.
+        // A duplicate name was reported when the definitions were read; the first one stays.
         for entry in more {
             if fixed.iter().all(|there| there.tool.name != entry.tool.name) {
                 fixed.push(entry);
@@ -66,14 +67,14 @@ impl ToolSet {
         self
     }
 
-    /// Adds the tools of MCP servers, which are started when tools are first asked for.
+    /// Adds the tools of MCP servers, which are started when tools are first needed.
     #[must_use]
     pub fn with_servers(mut self, servers: Arc<Servers>) -> Self {
         self.servers = Some(servers);
         self
     }
 
-    /// The same set, narrowed by a list. Narrowing twice leaves what both lists let through.
+    /// A copy of the set, narrowed by a list. Narrowing twice leaves the tools that both lists allow.
     #[must_use]
     pub fn narrowed(&self, allowed: AllowedTools) -> Self {
         let mut narrowed = self.clone();
@@ -81,13 +82,13 @@ impl ToolSet {
         narrowed
     }
 
-    /// The folders that its tools may touch.
+    /// The folders that the tools may touch.
     pub fn roots(&self) -> &Roots {
         &self.roots
     }
 
-    /// The tools that may be called now. Starts servers, all at once, and asks those again that said that their tools
-    /// have changed.
+    /// The tools that may be called now. Starts servers, all at once, and lists again the tools of servers that reported a
+    /// change.
     pub async fn tools(&self) -> Listing {
         let mut listing = Listing::default();
         for entry in self.fixed.iter().filter(|entry| self.lists(&entry.tool)) {
@@ -103,10 +104,10 @@ impl ToolSet {
         listing
     }
 
-    /// The tool of that name, if it may be called.
+    /// The tool `name`, if it may be called.
     ///
     /// # Errors
-    /// `ToolTerminal/ToolNotRegistered`: there is none that the lists let through.
+    /// `ToolTerminal/ToolNotRegistered`: the lists allow no tool of that name.
     pub async fn find(&self, name: &str) -> Result<Found, ToolError> {
         match self.entry(name).await {
             Some(entry) => Ok(entry),
@@ -114,7 +115,7 @@ impl ToolSet {
         }
     }
 
-    /// The lists that narrow the set: whether they let a call through depends on its arguments.
+    /// The lists that narrow the set. They also decide about a call by its arguments.
     pub fn allowed(&self) -> &[AllowedTools] {
         &self.allowed
     }

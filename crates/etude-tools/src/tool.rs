@@ -1,4 +1,4 @@
-//! What a tool is, what a call of it is given, and what it gives back.
+//! Tools, the context of a call, and its result.
 
 use std::fmt;
 use std::future::Future;
@@ -18,7 +18,7 @@ use crate::pattern::Withheld;
 /// The arguments of a call: a JSON object.
 pub type Args = Map<String, Value>;
 
-/// The members of arguments; none if they are no object.
+/// The members of arguments; empty if they are not an object.
 pub fn members(args: &Value) -> &Args {
     static NONE: LazyLock<Args> = LazyLock::new(Args::new);
     args.as_object().unwrap_or(&NONE)
@@ -27,47 +27,47 @@ pub fn members(args: &Value) -> &Args {
 /// A future that can be sent to another thread.
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A tool that an agent may call. A description only: [`crate::ToolSet::call`] calls it.
+/// Description of a tool that an agent may call. [`crate::Found::call`] calls it.
 #[derive(Debug, Clone)]
 pub struct Tool {
-    /// `[A-Za-z0-9_-]{1,64}`, unique in its set.
+    /// Name of the form `[A-Za-z0-9_-]{1,64}`, unique in its set.
     pub name: String,
-    /// What it does, for the model.
+    /// Description for the model.
     pub description: String,
-    /// JSON Schema (an object) of its arguments.
+    /// JSON Schema of the arguments, which are an object.
     pub input_schema: Arc<Value>,
-    /// What it does to the world.
+    /// Effect of a call on the world.
     pub effect: Effect,
-    /// Whether a call asks the policy first; tools declared `gated: false` do not (`b-stages` AP6).
+    /// True if a call needs a decision of the policy; false for tools declared `gated: false` (`b-stages` AP6).
     pub gated: bool,
-    /// What patterns of a policy are matched with.
+    /// The text that patterns of a policy are matched with.
     pub approval_key: ApprovalKey,
     /// Tags that patterns such as `#files` select by.
     pub tags: Vec<String>,
-    /// The place that the tool is from, which messages and traces name.
+    /// Source of the tool, for messages and traces.
     pub origin: Origin,
     pub(crate) schema: Option<Arc<Schema>>,
 }
 
-/// What a tool does to the world.
+/// Effect of a tool on the world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It looks at files that it may look at, and changes nothing: needs no approval.
+    /// Reads files that it may read, and changes nothing: needs no approval.
     Reads,
-    /// It changes files.
+    /// Changes files.
     Writes,
-    /// It runs a program, which may do anything.
+    /// Runs a program, which may do anything.
     Executes,
-    /// Something outside this machine's control does it: an MCP server, whatever it says about itself.
+    /// Acts outside this machine's control: an MCP server, whatever it says about itself.
     External,
 }
 
-/// Where a tool comes from.
+/// Source of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// Part of this program.
     BuiltIn,
-    /// The app's `tools/`; the file that describes it, or the script itself.
+    /// The app's `tools/`: the file that describes the tool, or the script itself.
     App {
         /// Path relative to the app.
         file: String,
@@ -76,26 +76,26 @@ pub enum Origin {
     Mcp {
         /// Name of the server in the configuration.
         server: String,
-        /// Name of the tool as the server knows it.
+        /// Name of the tool on the server.
         tool: String,
     },
 }
 
-/// How the approval key of a call is made.
+/// Form of a call's approval key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApprovalKey {
     /// The tool's name alone.
     Name,
     /// The name with a command line: `Bash(git status)`.
     Command(&'static str),
-    /// The name with a path: `Write(src/main.rs)`. The base folder stands in for a path that is left out.
+    /// The name with a path: `Write(src/main.rs)`. A missing path means the base folder.
     Path(&'static str),
     /// Text with `{{args.x}}`: `deploy({{args.env}})`.
     Template(String),
 }
 
 impl ApprovalKey {
-    /// The key of the tool `name` as a text with `{{args.x}}`; `None` for the name alone.
+    /// The key of the tool `name` as a template with `{{args.x}}`; `None` for the name alone.
     pub fn template(&self, name: &str) -> Option<String> {
         match self {
             Self::Name => None,
@@ -105,44 +105,44 @@ impl ApprovalKey {
     }
 }
 
-/// What a call is given besides its arguments.
+/// Context of a call, besides its arguments.
 #[derive(Clone, Default)]
 pub struct CallContext {
-    /// Gives the call up; everything that it started is ended first.
+    /// Cancels the call. Everything that it started is ended first.
     pub cancel: CancellationToken,
     /// The model's id of the call, the same when it is repeated after a crash.
     pub call_id: String,
-    /// The idempotency key of a program that the call runs, unique in its run; empty: `call_id`.
+    /// The idempotency key of a program that the call runs, unique in its run. If empty, `call_id` is used.
     pub key: String,
-    /// Which run this is, for tools that must be idempotent.
+    /// Id of the run, for tools that must be idempotent.
     pub workflow_run_id: String,
-    /// Which execution of a stage, if it is one that calls.
+    /// Id of the stage execution, if a stage makes the call.
     pub stage_execution_id: Option<String>,
-    /// The path that the call names, as it was judged; without it the tool resolves its argument itself.
+    /// The judged path of the call. Without it, the tool resolves its argument itself.
     pub path: Option<Arc<PathArgument>>,
-    /// Gets what a program prints as it comes.
+    /// Receives the output of a program as it comes.
     pub on_output: Option<OnOutput>,
-    /// Files that a tool which looks through folders leaves out.
+    /// Files that a tool which searches folders must leave out.
     pub withheld: Arc<Withheld>,
-    /// The text of the arguments, if they are as they were written: a tree of them may have lost digits.
+    /// The text of the arguments, if they are unchanged: their tree may have lost digits.
     pub written: Option<Arc<str>>,
-    /// A step calls, and takes the result as a value: it is not cut to what a model can read.
+    /// True if a step makes the call and takes the result as a value: it is not shortened for a model.
     pub is_whole: bool,
 }
 
-/// A listener for what a program prints, in pieces of any length.
+/// An observer of a program's output, in pieces of any length.
 pub type OnOutput = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
-/// Most bytes of the result of a tool that a model reads.
+/// Maximum length of a tool's result that a model reads, in bytes.
 pub(crate) const MAX_SHOWN: usize = 30_000;
 
 impl CallContext {
-    /// Most bytes of the result.
+    /// Maximum length of the result in bytes.
     pub(crate) fn max_result(&self) -> usize {
         if self.is_whole { usize::MAX } else { MAX_SHOWN }
     }
 
-    /// The idempotency key of a program that the call runs. Never the same for two calls that have no id.
+    /// The idempotency key of a program that the call runs. Two calls without an id never share one.
     pub(crate) fn key(&self) -> String {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         match [&self.key, &self.call_id].into_iter().find(|id| !id.is_empty()) {
@@ -163,7 +163,7 @@ impl fmt::Debug for CallContext {
 }
 
 impl Tool {
-    /// A tool that is called elsewhere, as patterns see it: by name, tags and the names of its arguments.
+    /// A tool that is called elsewhere, for patterns only: they match its name, its tags and the names of its arguments.
     pub fn named(name: &str, tags: Vec<String>, input_schema: Value) -> Self {
         let mut tool = Self::new(name, "", input_schema, Effect::Executes, Origin::BuiltIn);
         tool.approval_key = ApprovalKey::Name;
@@ -171,9 +171,9 @@ impl Tool {
         tool
     }
 
-    /// A tool whose name is its approval key and whose calls are gated.
+    /// A tool whose name is its approval key. Its calls are gated unless it only reads.
     pub fn new(name: &str, description: &str, input_schema: Value, effect: Effect, origin: Origin) -> Self {
-        // A schema that is none is the fault of anyone who made the tool; that one then checks the arguments.
+        // An invalid schema is the fault of the tool's author, whose tool then checks its arguments itself.
         let schema = Schema::compile(name, input_schema.clone(), std::collections::BTreeMap::new()).ok().map(Arc::new);
         Self {
             name: name.to_owned(),
@@ -188,13 +188,13 @@ impl Tool {
         }
     }
 
-    /// The path that a call with `args` names, if the tool takes one.
+    /// The path that a call with `args` names; `None` if the tool takes no path.
     pub fn path<'a>(&self, args: &'a Args) -> Option<&'a str> {
         let ApprovalKey::Path(name) = &self.approval_key else { return None };
         Some(args.get(*name).and_then(Value::as_str).unwrap_or("."))
     }
 
-    /// The tool as a model sees it.
+    /// The tool in the form for models.
     pub fn for_model(&self) -> etude_core::model::Tool {
         etude_core::model::Tool {
             name: self.name.clone(),
@@ -203,10 +203,10 @@ impl Tool {
         }
     }
 
-    /// The arguments in the text that a model wrote. No text means no arguments.
+    /// Parses the arguments that a model wrote. Empty text means no arguments.
     ///
     /// # Errors
-    /// `ToolTerminal/InputInvalid`: they are no JSON object. Whether they fit is for [`Tool::misfit`].
+    /// `ToolTerminal/InputInvalid`: the text is not a JSON object. [`Tool::misfit`] checks it against the schema.
     pub fn arguments(&self, text: &str) -> Result<Value, ToolError> {
         let invalid =
             |why: String| ToolError::terminal("InputInvalid", format!("the arguments of `{}` {why}", self.name));
@@ -221,7 +221,7 @@ impl Tool {
         }
     }
 
-    /// Everything in which arguments do not fit the input schema, a line each.
+    /// All violations of the input schema, one per line; `None` if there are none.
     pub fn misfit(&self, args: &Value) -> Option<String> {
         let violations = self.schema.as_ref()?.violations(args);
         let all: Vec<String> = violations.iter().map(|violation| format!("- {violation}")).collect();
@@ -229,12 +229,12 @@ impl Tool {
     }
 }
 
-/// Most bytes of a result's content.
+/// Maximum length of a result's content, in bytes.
 pub const MAX_CONTENT: usize = 64 * 1024;
 
-/// Does what a tool promises.
+/// Implementation of a tool.
 pub(crate) trait Run: Send + Sync + fmt::Debug {
-    /// One call with arguments that fit the schema.
+    /// Runs one call with arguments that satisfy the schema.
     fn run(&self, args: Arc<Value>, cx: CallContext) -> Boxed<ToolResult>;
 }
 

@@ -28,7 +28,7 @@ fn reads_are_allowed_and_changes_ask() {
     }
 }
 
-/// `b-stages` §11.1 (3): the three modes.
+/// `b-stages` §11.1 (3): the three modes decide about calls that no pattern lists.
 #[test]
 fn modes_decide_what_is_not_listed() {
     let allow = ["Bash(git *)", "npm test", "Bash(rm *,$deny)"];
@@ -48,7 +48,7 @@ fn modes_decide_what_is_not_listed() {
     }
 }
 
-/// A directive may stand behind the pattern that it is about.
+/// A directive may follow the pattern that it applies to.
 #[test]
 fn a_directive_behind_a_pattern_is_about_it() {
     let policy =
@@ -61,7 +61,7 @@ fn a_directive_behind_a_pattern_is_about_it() {
     assert_eq!(bash(&policy, "git log"), Decision::Allow);
 }
 
-/// ADR 0054: a denial says why a line that does not name what it denies is refused.
+/// ADR 0054: the denial of a line that cannot be read gives the reason and the remedy.
 #[test]
 fn a_denial_of_what_cannot_be_read_says_how_to_write_it() {
     let policy = Policy::new(Mode::Yolo, &["Bash(rm *, $deny)"]);
@@ -70,7 +70,7 @@ fn a_denial_of_what_cannot_be_read_says_how_to_write_it() {
     assert_eq!(bash(&policy, "ls | wc -l > count"), Decision::Allow);
 }
 
-/// `design: cli`, "Policy in `etude.yaml`".
+/// `design: cli`, "Policy in `etude.yaml`": a policy is read from the configuration.
 #[test]
 fn a_policy_is_read_from_the_configuration() {
     let allow = vec!["git *".to_owned()];
@@ -101,7 +101,7 @@ fn a_question_that_cannot_be_answered_is_a_denial_with_the_reason() {
     assert_eq!(Decision::Allow.unanswered(), Decision::Allow);
 }
 
-/// what is asked about is the call that runs, with every character that a terminal would swallow or obey.
+/// the question shows the call that runs, with every character that a terminal would hide or execute.
 #[test]
 fn a_question_shows_control_characters() {
     for (line, shown) in [
@@ -115,7 +115,7 @@ fn a_question_shows_control_characters() {
     }
 }
 
-/// of a long call both ends are shown, and how much lies between.
+/// the question for a long call shows both ends, and the length of the omitted part.
 #[test]
 fn a_long_question_keeps_both_ends() {
     let line = format!("begin{}end", "x".repeat(700 - "Bash(beginend)".len()));

@@ -1,4 +1,4 @@
-//! `Bash`: a command line.
+//! `Bash`: runs a command line.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,20 +18,20 @@ pub(super) const DESCRIPTION: &str = "Runs a command line with bash in the app's
     and stderr together, and its exit status where that is not 0. Each call is a new shell without a terminal and \
     without input. Long output keeps its beginning and its end. To look at files prefer `Read`, `Grep` and `Glob`.";
 
-/// Most bytes of output in a result.
+/// Maximum length of the output in a result, in bytes.
 const MAX_OUTPUT: usize = 30_000;
 
-/// A command that prints more than this is ended.
+/// Length of output in bytes after which a command is ended.
 const TOO_MUCH: u64 = 256 << 20;
 
 const DEFAULT_SECONDS: usize = 120;
 const MAX_SECONDS: usize = 3_600;
 
-/// Both streams go to one pipe, so that their order is kept and all of it is seen as it comes. `bash` where there is
-/// one, because that is what models write.
+/// Script that runs the command line. Both streams go to one pipe, so that their order is kept and all of it is seen as it
+/// comes. It prefers `bash`, because models write for it.
 const SHELL: &str = r#"exec 1>&2; if command -v bash >/dev/null 2>&1; then exec bash -c "$@"; fi; exec sh -c "$@""#;
 
-/// The name of the shell itself, before its positional parameters.
+/// Name of the shell itself, before its positional parameters.
 const NAME: &str = "bash";
 
 pub(super) fn schema() -> Value {
@@ -48,7 +48,7 @@ pub(super) fn schema() -> Value {
     )
 }
 
-/// The tool.
+/// The tool, with the host for its commands.
 #[derive(Debug)]
 pub(super) struct Bash {
     programs: Programs,
@@ -67,7 +67,7 @@ impl Run for Bash {
             let seconds = number(members(&args), "timeout", DEFAULT_SECONDS);
             let line = text(members(&args), shell::COMMAND).unwrap_or_default();
             let mut words = ["sh", "-c", SHELL, "sh", line, NAME].map(str::to_owned).to_vec();
-            // Beside the line: whatever they hold, no shell reads them as text (L-33).
+            // Arguments are passed beside the line: no shell reads them as text, whatever they contain (L-33).
             words.extend(shell::arguments(&args));
             let call = ProcessCall {
                 command: Command::Direct(words),

@@ -1,4 +1,4 @@
-//! `Edit`: one passage of a file replaced by another.
+//! `Edit`: replaces a passage of a file by another.
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ pub(super) const DESCRIPTION: &str = "Replaces `old_string` by `new_string` in a
     file exactly once, character by character, without the line numbers that `Read` shows; give more of the lines \
     around it where it is not unique, or set `replace_all`.";
 
-/// Most places that are listed when a passage is not unique or not there.
+/// Maximum number of lines that are listed for a passage that is ambiguous or missing.
 const MAX_PLACES: usize = 8;
 
-/// Longer lines are not compared, in bytes.
+/// Maximum length of a line that is compared, in bytes.
 const MAX_LINE: usize = 1_000;
 
 pub(super) fn schema() -> Value {
@@ -67,7 +67,7 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
     Ok(format!("replaced {} in `{place}`; around the first it reads now:\n{shown}", count(found.len(), "passage")))
 }
 
-/// Models write line feeds; a file whose lines end in CR LF keeps them.
+/// Converts line ends: models write line feeds, but a file with CR LF line ends keeps them.
 fn line_ends(file: &str, old: &str, new: &str) -> (String, String) {
     let crlf = file.matches("\r\n").count();
     if crlf > 0 && crlf == file.matches('\n').count() && !old.contains('\r') {
@@ -94,7 +94,7 @@ fn ambiguous(place: &str, file: &str, found: &[usize]) -> ToolError {
     ToolError::terminal("NotUnique", message)
 }
 
-/// Nothing matches: the lines that come nearest to the first line of the passage.
+/// The error for a missing passage, with the lines that are nearest to its first line.
 fn missing(place: &str, file: &str, (old, new): (&str, &str), stop: &Stop) -> Result<ToolError, ToolError> {
     let squeeze = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let wanted = old.lines().map(squeeze).find(|line| !line.is_empty()).unwrap_or_default();
@@ -123,8 +123,8 @@ fn missing(place: &str, file: &str, (old, new): (&str, &str), stop: &Stop) -> Re
     Ok(ToolError::terminal("NotFound", format!("`old_string` is not in `{place}`; {hint}{advice}")))
 }
 
-/// What was meant, where it can be guessed: small models make the same call again until they are informed that it has been
-/// made, or that what is new is not there yet.
+/// A hint on the likely intention, since small models repeat the same call. Either the change was made already, or the new
+/// text does not exist yet.
 fn advice(file: &str, old: &str, new: &str) -> &'static str {
     if !new.trim().is_empty() && file.contains(new) {
         "\n`new_string` is in it: this change has been made already"

@@ -1,4 +1,4 @@
-//! `Glob`: files by the pattern of their path.
+//! `Glob`: finds files by a pattern of their path.
 
 use etude_files::beneath::Kind;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::tool::{Args, ToolError};
 pub(super) const DESCRIPTION: &str = "Finds files by a pattern such as `**/*.rs`, `src/{a,b}/*.ts` or `*.md` (without a \
     slash: at any depth). Returns paths in alphabetical order, without what `.gitignore` excludes.";
 
-/// Most paths in one result.
+/// Maximum number of paths in one result.
 const MAX_COUNT: usize = 500;
 
 pub(super) fn schema() -> Value {

@@ -1,4 +1,4 @@
-//! `Grep`: lines of files by a regular expression.
+//! `Grep`: finds lines of files by a regular expression.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ pub(super) const DESCRIPTION: &str = "Searches files line by line with a regular
     and no back-references). Returns `path:line: text`, or with `mode` the paths or the counts alone, in alphabetical \
     order, without what `.gitignore` excludes and without binary files.";
 
-/// Most lines, with those of the context, in one result.
+/// Maximum number of lines in one result, including context.
 const MAX_LINES: usize = 400;
 
 pub(super) fn schema() -> Value {
@@ -76,7 +76,7 @@ struct Search {
     out: Vec<String>,
     matches: usize,
     files: usize,
-    /// Files that are binary, too large or not readable.
+    /// Number of files that are binary, too large or unreadable.
     skipped: usize,
 }
 
@@ -95,7 +95,7 @@ impl Search {
             }
         };
         let lines: Vec<&[u8]> = content.split(|byte| *byte == b'\n').collect();
-        // What follows the last line break is a line only if there is something.
+        // Empty text after the last line break is not a line.
         let lines = if lines.last().is_some_and(|line| line.is_empty()) { &lines[..lines.len() - 1] } else { &lines };
         let hits: Vec<usize> = (0..lines.len()).filter(|at| self.regex.is_match(end(lines[*at]))).collect();
         if hits.is_empty() {

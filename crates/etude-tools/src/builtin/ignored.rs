@@ -1,6 +1,6 @@
-//! What a walk leaves out: `.gitignore`, `.ignore` and `.git/info/exclude`, as git reads them.
+//! Exclusions of a walk: `.gitignore`, `.ignore` and `.git/info/exclude`, as git reads them.
 //!
-//! What the user ignores everywhere is not known to this crate, and would make runs differ between machines.
+//! The user's global ignore file is not read, because it would make runs differ between machines.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,16 +13,16 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use crate::confine::Place;
 
-/// Largest file with patterns that is read, in bytes. What is beyond is not looked at.
+/// Maximum number of bytes that are read of a file with patterns. The rest is ignored.
 const MAX_SIZE: u64 = 1 << 20;
 
-/// How many folders above the roots are searched for patterns.
+/// Maximum number of folders above the roots that are searched for patterns.
 const MAX_ABOVE: usize = 64;
 
-/// The patterns that hold where a walk is.
+/// The patterns that apply at the current folder of a walk.
 pub(super) struct Ignored {
     is_on: bool,
-    /// From the uppermost folder to the one where the walk is.
+    /// Patterns of each folder from the uppermost one to the current one.
     levels: Vec<Level>,
 }
 
@@ -36,22 +36,22 @@ pub(super) struct Level {
 }
 
 impl Ignored {
-    /// Nothing is left out.
+    /// Excludes nothing.
     pub(super) fn nothing() -> Self {
         Self { is_on: false, levels: Vec::new() }
     }
 
-    /// What the folders above `start` say.
+    /// The patterns of the folders above `start`.
     pub(super) fn above(start: &Place) -> Self {
         let mut levels = Vec::new();
-        // Above the root, where the tools cannot write.
+        // These folders are above the root, where the tools cannot write.
         for above in start.root().real().ancestors().skip(1).take(MAX_ABOVE) {
             levels.extend(Dir::open(above).ok().map(|dir| Level::of_path(&dir, above)));
         }
         levels.reverse();
         let mut real = start.root().real().to_owned();
         let mut dir = start.root().dir().try_clone().ok();
-        // Without the last one, which the walk enters.
+        // The last folder is missing here, because the walk enters it.
         for name in start.real().strip_prefix(&real).unwrap_or(Path::new("")) {
             let Some(there) = dir else { break };
             levels.push(Level::of_path(&there, &real));
@@ -61,17 +61,17 @@ impl Ignored {
         Self { is_on: true, levels }
     }
 
-    /// The walk enters a folder.
+    /// Adds the patterns of a folder that the walk enters.
     pub(super) fn enter(&mut self, level: impl FnOnce() -> Level) {
         self.levels.push(if self.is_on { level() } else { Level::default() });
     }
 
-    /// The walk leaves the folder that it entered last.
+    /// Removes the patterns of the folder that the walk entered last.
     pub(super) fn leave(&mut self) {
         self.levels.pop();
     }
 
-    /// True if the path `real` in the folder where the walk is is left out.
+    /// True if the path `real` in the current folder is excluded.
     pub(super) fn excludes(&self, real: &Path, is_dir: bool) -> bool {
         if !self.is_on {
             return false;
@@ -98,7 +98,7 @@ impl Ignored {
 }
 
 impl Level {
-    /// The patterns of the folder `dir`; `has` says which names are there.
+    /// The patterns of the folder `dir`. `has` is true for names that exist in it.
     pub(super) fn of(dir: &Dir, real: &Path, has: impl Fn(&OsStr) -> bool) -> Self {
         let read = |name: &str| {
             let name = OsStr::new(name);
@@ -122,7 +122,7 @@ impl Level {
     }
 }
 
-/// The text of a file with patterns: a regular one, bounded. Like git, links are not followed.
+/// The text of a file with patterns: a regular one, up to the limit. As in git, links are not followed.
 fn read_ignore_file(dir: &Dir, name: &OsStr) -> Option<String> {
     let file: File = dir.open_file(name).ok()?;
     let mut bytes = Vec::new();
@@ -130,7 +130,7 @@ fn read_ignore_file(dir: &Dir, name: &OsStr) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The patterns of a text that lies in the folder `real`. What is no pattern is passed over, as git does.
+/// The patterns of a text from the folder `real`. Invalid lines are skipped, as git does.
 fn patterns(real: &Path, text: &str) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(real);
     for line in text.strip_prefix('\u{feff}').unwrap_or(text).lines() {

@@ -1,4 +1,4 @@
-//! `List`: what is in a folder.
+//! `List`: lists a folder.
 
 use etude_files::beneath::Kind;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::tool::{Args, ToolError};
 pub(super) const DESCRIPTION: &str = "Lists a folder: directories end in `/`, files have their size in bytes, symbolic \
     links show where they lead. With a `depth` above 1 also what is below, without what `.gitignore` excludes.";
 
-/// Most entries in one result.
+/// Maximum number of entries in one result.
 const MAX_COUNT: usize = 1_000;
 
 pub(super) fn schema() -> Value {

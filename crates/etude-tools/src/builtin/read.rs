@@ -1,4 +1,4 @@
-//! `Read`: lines of a text file, with their numbers.
+//! `Read`: shows lines of a text file, with their numbers.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -11,16 +11,16 @@ use crate::tool::{Args, ToolError};
 pub(super) const DESCRIPTION: &str = "Reads a text file and returns its lines, each with its number and a tab before it. \
     Up to 2000 lines at once; `offset` and `limit` choose others. Paths are relative to the app's folder.";
 
-/// Most lines at once.
+/// Maximum number of lines per call.
 const MAX_LINES: usize = 2_000;
 
-/// Most characters of a line.
+/// Maximum length of a line, in characters.
 const MAX_LINE: usize = 2_000;
 
-/// Most bytes of a result, below the limit of all results so that the last line is always there.
+/// Maximum length of a result in bytes, below the limit of all results, so that the last line is always there.
 const MAX_BYTES: usize = 60 * 1024;
 
-/// How far a file is read on only to count its lines, in bytes.
+/// Maximum number of bytes that are read only to count the lines.
 const COUNTED: u64 = 64 << 20;
 
 pub(super) fn schema() -> Value {
@@ -52,7 +52,7 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
             stop.check()?;
         }
         line.clear();
-        // One line may be the whole of a large file: what is beyond the bound is skipped, not kept.
+        // One line may be the whole of a large file: the part beyond the limit is skipped, not kept.
         let got = file.by_ref().take(1 << 20).read_until(b'\n', &mut line).map_err(failed)?;
         if got == 0 {
             break;
@@ -60,7 +60,7 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
         let mut total = got as u64;
         if line.last() != Some(&b'\n') && got == 1 << 20 {
             total += skip_line(&mut file, stop).map_err(failed)??;
-            // The bound may lie within a character, which is no fault of the file.
+            // The limit may split a character, which is no fault of the file.
             if let Err(error) = std::str::from_utf8(&line)
                 && error.error_len().is_none()
             {
@@ -83,7 +83,7 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
     Ok(page.finish(offset, Some(lines)))
 }
 
-/// Reads to the end of a line without keeping it; how many bytes that were.
+/// Skips the rest of a line, and returns its length in bytes.
 fn skip_line(file: &mut impl BufRead, stop: &Stop) -> std::io::Result<Result<u64, ToolError>> {
     let mut skipped = 0;
     loop {
@@ -103,13 +103,13 @@ fn skip_line(file: &mut impl BufRead, stop: &Stop) -> std::io::Result<Result<u64
     }
 }
 
-/// What is shown.
+/// Lines to show, with facts about the file.
 #[derive(Default)]
 struct Page {
     text: String,
     lines: usize,
     full: bool,
-    /// Some byte was no UTF-8.
+    /// True if a byte was not UTF-8.
     replaced: bool,
     crlf: bool,
 }

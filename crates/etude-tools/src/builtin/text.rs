@@ -1,4 +1,4 @@
-//! Files as text.
+//! Reads files as text.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,18 +7,18 @@ use crate::builtin::Stop;
 use crate::confine::Place;
 use crate::tool::ToolError;
 
-/// Bytes at the beginning of a file that tell whether it is text.
+/// Number of bytes at the start of a file that decide whether it is text.
 const PROBE: usize = 8 * 1024;
 
-/// Largest file that is changed or searched, in bytes.
+/// Maximum size of a file that is changed or searched, in bytes.
 pub(super) const MAX_SIZE: u64 = 16 << 20;
 
-/// True if a file that begins like this is not text.
+/// True if a file with this start is not text.
 pub(super) fn is_binary(start: &[u8]) -> bool {
     start[..start.len().min(PROBE)].contains(&0)
 }
 
-/// Opens a file; a directory is reported with the tool that is meant for it.
+/// Opens a file. The error for a directory names the tool for it.
 pub(super) fn open(place: &Place) -> Result<File, ToolError> {
     if place.as_dir().is_some() {
         return Err(ToolError::failed(format!("`{place}` is a directory; use `List` to see what is in it")));
@@ -26,7 +26,7 @@ pub(super) fn open(place: &Place) -> Result<File, ToolError> {
     place.open().map_err(|error| ToolError::failed(format!("`{place}` cannot be read: {error}")))
 }
 
-/// All of a file as UTF-8 text.
+/// The whole content of a file as UTF-8 text.
 pub(super) fn whole(place: &Place, stop: &Stop) -> Result<String, ToolError> {
     let bytes = bytes(open(place)?, stop).map_err(|why| match why {
         Unread::TooLarge => ToolError::failed(format!("`{place}` is larger than {} MiB", MAX_SIZE >> 20)),
@@ -39,14 +39,14 @@ pub(super) fn whole(place: &Place, stop: &Stop) -> Result<String, ToolError> {
     String::from_utf8(bytes).map_err(|_| ToolError::failed(format!("`{place}` is not UTF-8 text")))
 }
 
-/// Why a file was not read.
+/// Reason why a file was not read.
 pub(super) enum Unread {
     TooLarge,
     Failed(std::io::Error),
     Stopped(ToolError),
 }
 
-/// All of a file of bounded size.
+/// The whole content of a file, up to the limit.
 pub(super) fn bytes(mut file: File, stop: &Stop) -> Result<Vec<u8>, Unread> {
     let len = file.metadata().map_err(Unread::Failed)?.len();
     if len > MAX_SIZE {
@@ -55,7 +55,7 @@ pub(super) fn bytes(mut file: File, stop: &Stop) -> Result<Vec<u8>, Unread> {
     let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
     loop {
         stop.check().map_err(Unread::Stopped)?;
-        // A file may grow while it is read, or say that it is empty and not be.
+        // A file may grow while it is read, or report a length of zero and still have content.
         let read = file.by_ref().take(1 << 20).read_to_end(&mut bytes).map_err(Unread::Failed)?;
         if bytes.len() as u64 > MAX_SIZE {
             return Err(Unread::TooLarge);
@@ -66,7 +66,7 @@ pub(super) fn bytes(mut file: File, stop: &Stop) -> Result<Vec<u8>, Unread> {
     }
 }
 
-/// At most `limit` characters of a line, with a mark where it was cut.
+/// At most `limit` characters of a line, with a mark at the cut.
 pub(super) fn cut(line: &str, limit: usize) -> String {
     match line.char_indices().nth(limit) {
         None => line.to_owned(),

@@ -1,7 +1,7 @@
-//! Walking through folders as a person who works there would: without what `.gitignore` excludes, in a fixed order.
+//! A walk through folders in a fixed order, without the files that `.gitignore` excludes.
 //!
-//! Each folder is opened in the one above it, by one name and without following links. What takes the place of a folder
-//! while the walk is under way leads nowhere.
+//! Each folder is opened in the one above it, by one name and without following links. A link that replaces a folder during
+//! the walk leads nowhere.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -16,49 +16,50 @@ use crate::builtin::ignored::{Ignored, Level};
 use crate::confine::Place;
 use crate::tool::ToolError;
 
-/// Most files and directories that one call looks at.
+/// Maximum number of files and directories that one call visits.
 const MAX_COUNT: usize = 1_000_000;
 
-/// How deep folders may lie in each other: each one on the way is open.
+/// Maximum depth of nested folders, because each one on the way is open.
 const MAX_DEPTH: usize = 128;
 
-/// Something that a walk has found.
+/// A file, directory or link that a walk has found.
 pub(crate) struct Entry<'w> {
     dir: &'w Dir,
     name: &'w OsStr,
-    /// Its path below the start of the walk.
+    /// Path below the start of the walk.
     pub(crate) below: &'w Path,
-    /// Its path without links.
+    /// Path without links.
     pub(super) real: &'w Path,
-    /// What it is. Links are not followed, also not by looking at what they lead to.
+    /// Kind of the entry. Links are not followed, and their targets are not read.
     pub(crate) kind: Kind,
 }
 
 impl Entry<'_> {
-    /// Opens it for reading, if it is a regular file.
+    /// Opens the entry for reading, if it is a regular file.
     pub(crate) fn open(&self) -> io::Result<std::fs::File> {
         self.dir.open_file(self.name)
     }
 
-    /// Its size in bytes.
+    /// Size in bytes.
     pub(super) fn len(&self) -> io::Result<u64> {
         Ok(self.dir.status(self.name)?.len)
     }
 
-    /// Where it leads, if it is a link.
+    /// Target of the entry, if it is a link.
     pub(crate) fn target(&self) -> io::Result<PathBuf> {
         self.dir.read_link(self.name)
     }
 }
 
-/// A folder that the walk is in.
+/// An open folder of the walk.
 struct Folder {
     dir: Arc<Dir>,
-    /// What is left of it, the last name first.
+    /// The entries that are left, the last name first.
     entries: Vec<(OsString, Kind)>,
 }
 
-/// Calls `visit` for everything below `start`, a directory, until it says false. Symbolic links are shown and not followed.
+/// Calls `visit` for everything below `start`, a directory, until it returns false. Symbolic links are visited and not
+/// followed.
 pub(crate) fn walk(
     start: &Place,
     depth: Option<usize>,
@@ -94,7 +95,7 @@ pub(crate) fn walk(
                 return Ok(());
             }
             if is_dir && depth.is_none_or(|depth| folders.len() < depth) {
-                // What cannot be read is as if it were not there: permissions differ inside large trees.
+                // An unreadable folder counts as missing: permissions differ inside large trees.
                 let inner = folders.last().map(|folder| folder.dir.open_dir(&name)).and_then(Result::ok);
                 if folders.len() == MAX_DEPTH {
                     let message =
@@ -115,16 +116,16 @@ pub(crate) fn walk(
     Ok(())
 }
 
-/// Reads a folder; nothing if it cannot be read.
+/// Reads a folder; `None` if it cannot be read.
 fn enter(dir: Arc<Dir>, real: &Path, ignored: &mut Ignored) -> Result<Option<Folder>, ToolError> {
-    // One more than may be looked at, so that there are too many of them.
+    // One more than the limit, so that too many are noticed.
     let Ok(mut entries) = dir.entries(MAX_COUNT + 1) else { return Ok(None) };
     entries.sort_unstable_by(|a, b| b.0.cmp(&a.0));
     ignored.enter(|| Level::of(&dir, real, |name| entries.iter().any(|(found, _)| found == name)));
     Ok(Some(Folder { dir, entries }))
 }
 
-/// A pattern for paths below the start of a walk. Without a slash it holds at any depth, as in `.gitignore`.
+/// Compiles a pattern for paths below the start of a walk. Without a slash it matches at any depth, as in `.gitignore`.
 pub(super) fn pattern(glob: &str) -> Result<GlobMatcher, ToolError> {
     let glob = glob.strip_prefix("./").unwrap_or(glob);
     let anywhere = if glob.contains('/') { glob.to_owned() } else { format!("**/{glob}") };

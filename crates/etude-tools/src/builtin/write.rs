@@ -1,4 +1,4 @@
-//! `Write`: a whole file.
+//! `Write`: writes a whole file.
 
 use serde_json::{Value, json};
 

@@ -31,7 +31,7 @@ fn refused(entries: &[(&str, EntryType, &str)]) -> String {
         let mut header = Header::new_ustar();
         header.set_entry_type(*kind);
         header.set_mode(0o644);
-        // As written: the library refuses to write such names.
+        // Written directly, since the library refuses to write such names.
         header.as_mut_bytes()[..path.len()].copy_from_slice(path.as_bytes());
         if *kind == EntryType::Symlink {
             header.as_mut_bytes()[157..157 + data.len()].copy_from_slice(data.as_bytes());
@@ -45,7 +45,7 @@ fn refused(entries: &[(&str, EntryType, &str)]) -> String {
     Bundle::read(bytes).expect_err("it is refused").to_string()
 }
 
-/// K-51, K-53: files that git would add, in order, and neither keys nor git's own.
+/// K-51, K-53: a bundle has the files that git would add, in order, and neither keys nor git's own files.
 #[test]
 fn a_bundle_has_the_files_of_the_app() {
     let app = app();
@@ -63,7 +63,7 @@ fn a_bundle_has_the_files_of_the_app() {
     assert!(!String::from_utf8_lossy(bundle.bytes()).contains("canary"));
 }
 
-/// K-51: the hash does not depend on times, umask and place.
+/// K-51: the hash does not depend on times, umask and directory.
 #[test]
 fn the_same_files_have_the_same_hash() {
     let (one, other) = (app(), app());
@@ -76,7 +76,7 @@ fn the_same_files_have_the_same_hash() {
     assert_ne!(digest(&one), digest(&other));
 }
 
-/// K-50: what is unpacked is what was packed.
+/// K-50: an unpacked bundle equals the packed app.
 #[test]
 fn an_unpacked_bundle_is_the_app() {
     let app = app();
@@ -101,7 +101,7 @@ fn hostile_archives_are_refused() {
         ("up", vec![("up", Symlink, "../x")]),
         ("a/up", vec![("a/up", Symlink, "../../x")]),
         ("root", vec![("root", Symlink, "/")]),
-        // Each by its names alone stays inside.
+        // Each link stays inside by its names alone.
         ("x", vec![("deep/up", Symlink, ".."), ("x", Symlink, "deep/up/..")]),
         ("x", vec![("deep/up", Symlink, ".."), ("deep/y", Symlink, "up"), ("x", Symlink, "./deep//y/../x")]),
         ("in/x", vec![("in", Symlink, "a"), ("in/x", Regular, "")]),
@@ -119,7 +119,7 @@ fn hostile_archives_are_refused() {
     assert!(Bundle::read(cut).is_err());
 }
 
-/// K-51: links that lead to each other lead nowhere, and are packed as they are.
+/// K-51: links that lead to each other lead nowhere, and are packed unchanged.
 #[test]
 fn links_that_lead_nowhere_are_packed() {
     let app = app();
@@ -131,7 +131,7 @@ fn links_that_lead_nowhere_are_packed() {
     assert_eq!(links.count(), 4);
 }
 
-/// What cannot be packed is named.
+/// A link that cannot be packed is named.
 #[test]
 fn a_link_out_of_the_app_is_reported() {
     let app = app();

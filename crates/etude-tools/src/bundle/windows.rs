@@ -1,4 +1,4 @@
-//! There are no modes on Windows, and links need a privilege.
+//! Modes and links on Windows, which has no such modes; links need a privilege.
 
 use std::fs::File;
 use std::io;

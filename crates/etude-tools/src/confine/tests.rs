@@ -7,7 +7,7 @@ struct Case {
 }
 
 impl Case {
-    /// `app/` may be written, `shared/` read, `secret/` neither.
+    /// An app where `app/` may be written, `shared/` read, and `secret/` neither.
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("dir");
         for name in ["app/sub", "shared", "secret"] {
@@ -40,7 +40,7 @@ fn content(place: &Place) -> String {
     std::io::read_to_string(place.open().expect("opened")).expect("read")
 }
 
-/// the app's directory and granted folders, by relative and absolute paths.
+/// files in the app's directory and in granted folders are found, by relative and absolute paths.
 #[test]
 fn files_below_the_roots_are_found() {
     let case = Case::new();
@@ -55,7 +55,7 @@ fn files_below_the_roots_are_found() {
     assert_eq!(content(&roots.existing("../shared/s.txt", Access::Read).expect("granted")), "shared/s.txt");
 }
 
-/// nothing outside, whether by `..`, an absolute path or a name that only begins alike.
+/// nothing outside is found, by `..`, an absolute path or a name that only begins alike.
 #[test]
 fn paths_that_leave_the_roots_are_refused() {
     let case = Case::new();
@@ -90,7 +90,7 @@ fn folders_granted_for_reading_are_not_written() {
     assert!(only_read.target("a.txt").is_err() && only_read.existing("a.txt", Access::Read).is_ok());
 }
 
-/// symbolic links are followed as long as they stay inside.
+/// symbolic links are followed while they stay inside.
 #[test]
 fn links_that_lead_out_are_refused_and_others_are_followed() {
     let case = Case::new();
@@ -121,7 +121,7 @@ fn a_link_that_appears_after_the_check_is_not_followed() {
     fs::rename(case.path("app/sub"), case.path("app/moved")).expect("moved");
     case.link("../secret", "app/sub");
     fs::write(case.path("secret/b.txt"), "stolen").expect("written");
-    // What was resolved is used, wherever its directory lies now.
+    // The resolved directory is used, wherever it was moved.
     assert_eq!(content(&read), "app/sub/b.txt");
     write.replace(b"x").expect("written");
     assert!(case.path("app/moved/new/file").is_file() && !case.path("secret/new").exists());
@@ -171,7 +171,7 @@ fn pipes_and_devices_are_refused_without_waiting() {
     assert!(place.open().is_err());
 }
 
-/// patterns mean the place that a path leads to, whatever it is called.
+/// patterns match the target of a path, whatever its name.
 #[test]
 fn a_path_is_known_by_the_place_that_it_leads_to() {
     let case = Case::new();

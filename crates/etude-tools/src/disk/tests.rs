@@ -65,7 +65,7 @@ fn a_pipe_in_place_of_a_file_does_not_hang() {
     assert_eq!(disk.read("pipe", 100), Err(ReadFailure::WrongKind));
 }
 
-/// what takes the place of a directory while it is read leads nowhere.
+/// a link that replaces a directory during a read leads nowhere.
 #[test]
 #[cfg(target_os = "linux")]
 fn nothing_outside_is_read_or_listed_under_link_swaps() {

@@ -1,4 +1,4 @@
-//! One connection to a server. The only module that knows the protocol library's service types.
+//! One connection to a server. The only module that uses the protocol library's service types.
 
 #![expect(deprecated, reason = "log messages end with revision 2026-07-28; servers of earlier ones send them")]
 
@@ -36,27 +36,27 @@ use crate::tool::Args;
 use probe::Probing;
 use process::ServerProcess;
 
-/// Most pages of a list, and most tools of a server: a server that never ends its list must not be believed.
+/// Maximum number of pages of a list, and of tools of a server: a server that never ends its list must not be trusted.
 const MAX_PAGES: usize = 200;
 const MAX_TOOLS: usize = 2_000;
 
-/// Most characters of a log line.
+/// Maximum length of a log line, in characters.
 const MAX_LINE: usize = 2_000;
 
 /// An open connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     service: RunningService<RoleClient, Handler>,
-    /// Set when the server says that its tools have changed.
+    /// Set when the server reports that its tools have changed.
     changed: Arc<AtomicBool>,
 }
 
-/// Why there is no answer.
+/// Reason why a request has no response.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The server answered with an error.
+    /// The server responded with an error.
     Refused(String),
-    /// The connection is gone.
+    /// The connection is lost.
     Lost(String),
 }
 
@@ -64,7 +64,7 @@ impl Connection {
     /// Starts or reaches a server and agrees on a revision.
     ///
     /// # Errors
-    /// Why that failed, as a sentence fragment.
+    /// The connection failed. The error is a sentence fragment.
     pub(super) async fn open(name: &str, config: &ServerConfig, settings: &Arc<Settings>) -> Result<Self, String> {
         let first = match config.protocol {
             Protocol::Auto => ClientLifecycleMode::Auto {
@@ -79,14 +79,14 @@ impl Connection {
         let has_answered_late = Arc::new(AtomicBool::new(false));
         let opened = Self::open_as(name, config, settings, first, &has_answered_late).await;
         match opened {
-            // The server knows the newest revision, and was slow to say so.
+            // The server supports the newest revision, but responded late.
             Err(Unopened::Protocol(_)) if has_answered_late.load(Ordering::SeqCst) => {
                 let newest = vec![ProtocolVersion::V_2026_07_28];
                 let mode = ClientLifecycleMode::Discover { preferred_versions: newest };
                 let second = Self::open_as(name, config, settings, mode, &has_answered_late).await;
                 second.map_err(|error| error.to_string())
             }
-            // Old servers end, or answer with a bare HTTP error, when the first message is not `initialize`.
+            // Old servers end, or respond with a bare HTTP error, when the first message is not `initialize`.
             Err(Unopened::Protocol(error))
                 if config.protocol == Protocol::Auto && !error.is_authorization_required() =>
             {
@@ -131,7 +131,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Where there are no sessions, changes are reported only to those who ask for them.
+    /// Subscribes to changes of the tools: without sessions, a server reports them only on request.
     fn listen(&self) {
         let Some(info) = self.service.peer_info() else { return };
         let reports = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
@@ -141,7 +141,7 @@ impl Connection {
         let (peer, changed) = (self.service.peer().clone(), Arc::clone(&self.changed));
         tokio::spawn(async move {
             let filter = SubscriptionFilter::builder().tools_list_changed().build();
-            // Without the subscription the list is as old as the connection, which is no fault of a call.
+            // Without the subscription the list is as old as the connection, which is not a fault of a call.
             let Ok(mut subscription) = peer.listen(filter).await else { return };
             while let Ok(Some(_)) = subscription.next().await {
                 changed.store(true, Ordering::SeqCst);
@@ -149,7 +149,7 @@ impl Connection {
         });
     }
 
-    /// The revision that both sides have agreed on.
+    /// The revision that both sides agreed on.
     pub(super) fn protocol(&self) -> Protocol {
         let version = self.service.peer_info().map(|info| info.protocol_version.clone());
         match version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28) {
@@ -163,12 +163,12 @@ impl Connection {
         !self.service.is_closed() && !self.service.peer().is_transport_closed()
     }
 
-    /// True once after the server has said that its tools have changed.
+    /// True once after the server has reported a change of its tools.
     pub(super) fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::SeqCst)
     }
 
-    /// All pages of the server's tools.
+    /// The server's tools, from all pages.
     pub(super) async fn tools(&self) -> Result<Vec<Tool>, Failure> {
         let tool_list_outcome = self.service.peer_info().is_none_or(|info| info.capabilities.tools.is_some());
         if !tool_list_outcome {
@@ -190,7 +190,7 @@ impl Connection {
         Ok(tools)
     }
 
-    /// One call. Dropping the future tells the server that it was given up.
+    /// Makes one call. Dropping the future notifies the server of the cancellation.
     pub(super) async fn call(&self, tool: &str, args: Args) -> Result<CallToolResult, Failure> {
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(args);
         self.service.call_tool(params).await.map_err(failure)
@@ -198,7 +198,7 @@ impl Connection {
 
     /// Ends the connection, and the server if it is a process.
     pub(super) async fn close(mut self) {
-        // A server that does not end by itself is killed by then; what it reports is of no use any more.
+        // A server that does not end by itself is killed by then. Its reports are of no further use.
         let _ = self.service.close_with_timeout(Duration::from_secs(10)).await;
     }
 }
@@ -208,20 +208,20 @@ fn failure(error: ServiceError) -> Failure {
         ServiceError::McpError(error) => {
             Failure::Refused(format!("{} (code {})", bound::one_line(&error.message, 500), error.code.0))
         }
-        // What the library puts around the error is the name of one of its types.
+        // The library wraps the error in the name of one of its types.
         ServiceError::TransportSend(error) => Failure::Lost(chain(error.error.as_ref())),
         ServiceError::TransportClosed => Failure::Lost("it closed the connection".to_owned()),
         error => Failure::Refused(chain(&error)),
     }
 }
 
-/// An error with what caused it, on one line, each cause once.
+/// An error with its causes, on one line, each cause once.
 fn chain(error: &dyn std::error::Error) -> String {
-    // The library's errors repeat the URL, credentials included.
+    // The library's errors repeat the URL, including credentials.
     bound::one_line(&redact(&etude_http::causes(error)), 500)
 }
 
-/// Why the two sides did not agree, without the names of the library's types.
+/// The reason why the two sides did not agree, without the names of the library's types.
 fn opening(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::TransportError { error, context } => {
@@ -236,7 +236,7 @@ fn opening(error: &ClientInitializeError) -> String {
     }
 }
 
-/// Why a connection was not opened.
+/// Reason why a connection was not opened.
 #[derive(Debug)]
 enum Unopened {
     Start(String),
@@ -270,7 +270,7 @@ fn spawn(name: &str, config: &ServerConfig, settings: &Arc<Settings>) -> Result<
     Ok(process)
 }
 
-/// Passes lines of a server's stderr on, and reads it to its end so that the server never waits for us.
+/// Forwards the lines of a server's stderr, and reads it to its end, so that the server never blocks.
 async fn pass_on(name: String, settings: Arc<Settings>, stderr: impl AsyncRead + Unpin) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
@@ -294,7 +294,7 @@ fn http(config: &ServerConfig) -> Result<StreamableHttpClientTransport<Client>, 
     for (name, value) in headers {
         let header = name.parse::<http::HeaderName>();
         let header = header.map_err(|_| format!("`{}` is not the name of a header", bound::one_line(name, 60)))?;
-        // The value is not shown: it may be a key.
+        // The value is not shown, because it may be a key.
         let mut value = value
             .parse::<http::HeaderValue>()
             .map_err(|_| format!("the value of the header `{name}` has characters that no header may have"))?;
@@ -302,13 +302,13 @@ fn http(config: &ServerConfig) -> Result<StreamableHttpClientTransport<Client>, 
         map.insert(header, value);
     }
     let config = StreamableHttpClientTransportConfig::with_uri(url.expose()).custom_headers(map);
-    // A connection that is used again waits for a delayed acknowledgement, if the response before was not read to its end.
+    // A reused connection waits for a delayed acknowledgement if the previous response was not read to its end.
     let client = etude_http::client(&parsed, |client| client.pool_max_idle_per_host(0).redirect(same_origin()))?;
     Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
-/// Follows what keeps method, body and origin: a server may be mounted with another slash at its end. Headers, which may
-/// have keys, go nowhere else.
+/// Follows redirects that keep method, body and origin: a server may be mounted with another trailing slash. Headers, which
+/// may have keys, go nowhere else.
 fn same_origin() -> Policy {
     Policy::custom(|attempt| {
         let keeps_body = matches!(attempt.status().as_u16(), 307 | 308);
@@ -331,7 +331,7 @@ impl Settings {
     }
 }
 
-/// Our side of a connection.
+/// The client side of a connection.
 #[derive(Debug)]
 struct Handler {
     server: String,
@@ -374,7 +374,7 @@ impl rmcp::ClientHandler for Handler {
         let decline = || Ok(ElicitResult::new(ElicitationAction::Decline));
         let Some(ask) = &self.settings.on_elicit else { return decline() };
         let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else {
-            // An address of a stranger to be opened is not passed on.
+            // A URL from a foreign server to open is not passed on.
             return decline();
         };
         let schema = serde_json::to_value(&requested_schema).unwrap_or_default();
@@ -392,7 +392,7 @@ impl rmcp::ClientHandler for Handler {
     }
 }
 
-/// An answer with the defaults of the schema for what it leaves out.
+/// A reply with the defaults of the schema for missing fields.
 fn with_defaults(mut answer: Value, schema: &Value) -> Value {
     let properties = schema.get("properties").and_then(Value::as_object);
     if let (Some(members), Some(properties)) = (answer.as_object_mut(), properties) {

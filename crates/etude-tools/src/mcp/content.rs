@@ -1,11 +1,11 @@
-//! From what a server answers to what a model reads.
+//! Conversion of a server's response into text for a model.
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
 use crate::bound;
 use crate::tool::{ToolError, ToolResult};
 
-/// The result of a call, as text of at most `most` bytes. Pictures and sounds are named, not shown.
+/// The result of a call, as text of at most `most` bytes. Images and audio are named, not shown.
 pub(super) fn result(answer: &CallToolResult, most: usize) -> ToolResult {
     let mut parts: Vec<String> = answer.content.iter().map(block).filter(|part| !part.is_empty()).collect();
     if parts.is_empty()

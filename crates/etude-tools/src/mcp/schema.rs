@@ -1,21 +1,21 @@
-//! Input schemas of servers as a model reads them: bounded, and without characters that hide what a text says.
+//! Input schemas of servers in the form for models: bounded, and without characters that hide text.
 
 use serde_json::{Value, json};
 
 use super::server::MAX_DESCRIPTION;
 use crate::bound;
 
-/// Largest schema of one tool, in bytes.
+/// Maximum size of the schema of one tool, in bytes.
 const MAX_SCHEMA: usize = 64 * 1024;
 
-/// Largest schemas of all tools of a server together, in bytes.
+/// Maximum total size of the schemas of a server, in bytes.
 pub(super) const MAX_SCHEMAS: usize = 1024 * 1024;
 
-/// Keys whose values stand for themselves: they are sent back as they are, or not shown.
+/// Keys whose values are literal: they are sent back unchanged, or not shown.
 const LITERAL: &[&str] = &["enum", "const", "default", "examples", "pattern", "required"];
 
-/// A schema with clean texts for the model. One that is too long for a tool or for the `room` that is left, or has hidden characters
-/// where a call would have to repeat them, says no more than that the arguments are an object: the server checks them.
+/// A schema with cleaned texts for the model. It becomes a plain object schema if it is too long for a tool or for the
+/// remaining `room`, or if a call would have to repeat hidden characters. The server checks the arguments.
 pub(super) fn clean(mut schema: Value, room: &mut usize) -> Value {
     let unknown = || json!({"type": "object"});
     if !is_clean(&mut schema, false) {
@@ -31,7 +31,7 @@ pub(super) fn clean(mut schema: Value, room: &mut usize) -> Value {
     }
 }
 
-/// Cleans titles and descriptions. False if something else is not clean.
+/// Cleans titles and descriptions. False if anything else contains hidden characters.
 fn is_clean(value: &mut Value, is_literal: bool) -> bool {
     match value {
         Value::String(text) => !bound::hides(text),
@@ -54,7 +54,7 @@ fn is_clean(value: &mut Value, is_literal: bool) -> bool {
 mod tests {
     use super::*;
 
-    /// SECURITY.md, "A tool server (MCP)": a model is shown what a person would see, in the schemas as well.
+    /// SECURITY.md, "A tool server (MCP)": a model sees what a person would see, in the schemas as well.
     #[test]
     fn schemas_hide_nothing() {
         let hidden = "\u{e0049}\u{202e}\u{1b}";
@@ -79,7 +79,7 @@ mod tests {
         assert!(clean(long, &mut room).to_string().len() < MAX_SCHEMA);
     }
 
-    /// SECURITY.md, "A tool server (MCP)": the schemas of a server are bounded together.
+    /// SECURITY.md, "A tool server (MCP)": the total size of a server's schemas is bounded.
     #[test]
     fn schemas_of_a_server_are_bounded_together() {
         let schema = json!({"type": "object", "required": vec!["x".repeat(100); 500]});

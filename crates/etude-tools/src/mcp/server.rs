@@ -1,4 +1,4 @@
-//! One server: started when it is needed, started again when it is gone, and its tools as ours.
+//! One server: started when it is needed, started again after it has ended, with its tools as tools of etude.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -15,10 +15,10 @@ use crate::mcp::{Endpoint, Protocol, ServerConfig, Settings, content, schema};
 use crate::mcp_name as name;
 use crate::tool::{Boxed, CallContext, Effect, Origin, Run, Tool, ToolError, ToolResult, members};
 
-/// How long a server that could not be reached is left alone when only its tools are asked for.
+/// Time after a failed start during which listing tools does not start the server again.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Most characters of a description.
+/// Maximum length of a description, in characters.
 pub(super) const MAX_DESCRIPTION: usize = 2_000;
 
 /// A server of the configuration.
@@ -35,7 +35,7 @@ struct State {
     connection: Option<Arc<Connection>>,
     tools: Option<Arc<Vec<Found>>>,
     failed: Option<(Instant, String)>,
-    /// The revision that was agreed on the last time: a server that is started again is not asked again.
+    /// The revision of the last connection: a server that is started again is not probed again.
     agreed: Option<Protocol>,
 }
 
@@ -44,7 +44,7 @@ impl Server {
         Self { name, config, settings, state: Mutex::default() }
     }
 
-    /// The tools as they are now; else why there are none, as a sentence.
+    /// The current tools, or a sentence with the reason why there are none.
     pub(super) async fn tools(self: Arc<Self>) -> Result<Arc<Vec<Found>>, String> {
         let mut state = self.state.lock().await;
         if let Some((at, why)) = &state.failed
@@ -52,7 +52,7 @@ impl Server {
         {
             return Err(why.clone());
         }
-        // A server that has ended is not started only to be asked again for what it has listed already.
+        // A server that has ended is not started only to list the same tools again.
         let changed = state.connection.as_ref().is_some_and(|connection| connection.take_changed());
         if let (Some(tools), false) = (&state.tools, changed) {
             return Ok(Arc::clone(tools));
@@ -66,7 +66,7 @@ impl Server {
         }
     }
 
-    /// An open connection, whose tools have been read.
+    /// An open connection whose tools were read.
     async fn connected(self: &Arc<Self>) -> Result<Arc<Connection>, String> {
         let mut state = self.state.lock().await;
         match &state.connection {
@@ -75,11 +75,11 @@ impl Server {
         }
     }
 
-    /// Connects if need be, and reads the tools.
+    /// Connects if necessary, and reads the tools.
     async fn started(self: &Arc<Self>, state: &mut State) -> Result<Arc<Connection>, String> {
         let open = state.connection.take().filter(|connection| connection.is_open());
         let mut config = self.config.clone();
-        // Another program may stand at its place by now: what was agreed on holds for one attempt.
+        // Another program may be there by now, so the agreed revision is used for one attempt.
         config.protocol = state.agreed.take().unwrap_or(config.protocol);
         let start = async {
             let connection = match open {
@@ -109,7 +109,7 @@ impl Server {
         format!("the MCP server `{}` cannot be used: {}", self.name, self.redacted(why))
     }
 
-    /// What the server or a library says, which may repeat the URL that was asked.
+    /// Redacts a message of the server or a library, which may repeat the URL.
     fn redacted(&self, why: &str) -> String {
         match &self.config.endpoint {
             Endpoint::Http { url, .. } => url.redact(why),
@@ -124,7 +124,7 @@ impl Server {
         tools.iter().filter_map(|tool| self.entry(tool, &mut names, &mut room)).collect()
     }
 
-    /// A tool as ours; none if it says nothing that could be called.
+    /// A tool of the server as a tool of etude; `None` if it has no usable name.
     fn entry(
         self: &Arc<Self>,
         tool: &rmcp::model::Tool,
@@ -150,25 +150,25 @@ impl Server {
 
     pub(super) async fn close(&self) {
         let connection = self.state.lock().await.connection.take();
-        // A call that is still going on keeps the connection; it ends when the call does.
+        // A running call keeps the connection, which ends with the call.
         if let Some(connection) = connection.and_then(Arc::into_inner) {
             connection.close().await;
         }
     }
 }
 
-/// Calls a tool of a server. Holds it weakly: the server owns its tools.
+/// Calls a tool of a server. The reference is weak, because the server owns its tools.
 #[derive(Debug)]
 struct McpRun {
     server: Weak<Server>,
-    /// The tool's name as the server knows it.
+    /// Name of the tool on the server.
     remote: String,
 }
 
 impl Run for McpRun {
     fn run(&self, args: Arc<Value>, cx: CallContext) -> Boxed<ToolResult> {
         let (server, remote, most) = (self.server.upgrade(), self.remote.clone(), cx.max_result());
-        // The protocol's library has trees: what they would round is another call than the one that was meant.
+        // The protocol's library uses trees: a number that they would round would change the call.
         if let Some(number) = cx.written.as_deref().and_then(exact::rounded_whole) {
             let number = bound::one_line(&number, 80);
             let message = format!(
@@ -221,7 +221,7 @@ impl Server {
         }
     }
 
-    /// A connection that was lost is not tried again.
+    /// Drops a lost connection, so that it is not used again.
     async fn forget(&self, lost: &Arc<Connection>) {
         let mut state = self.state.lock().await;
         if state.connection.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, lost)) {

@@ -1,4 +1,4 @@
-//! Patterns of commands: the words of a pattern against the words of each command that a line runs.
+//! Patterns of commands: matches the words of a pattern with the words of each command in a line.
 
 use globset::{GlobBuilder, GlobMatcher};
 
@@ -8,7 +8,7 @@ use super::shell::{self, Command, Line, Word};
 /// A pattern of commands, such as `git *`.
 #[derive(Debug, Clone)]
 pub(super) struct CommandPattern {
-    /// The commands that it describes; empty if it is not understood.
+    /// The described commands; empty if the pattern cannot be parsed.
     commands: Vec<Simple>,
 }
 
@@ -16,22 +16,22 @@ pub(super) struct CommandPattern {
 struct Simple {
     assignments: Vec<WordPattern>,
     words: Vec<WordPattern>,
-    /// Any number of words may follow.
+    /// True if any number of words may follow.
     is_open: bool,
 }
 
 #[derive(Debug, Clone)]
 struct WordPattern {
-    /// The word, if it stands for itself.
+    /// The word, if it is literal.
     text: Option<String>,
-    /// `None` if it is not understood.
+    /// `None` if the word is not a valid glob.
     glob: Option<GlobMatcher>,
-    /// The last part of a program's path, without regard to case.
+    /// Glob for the last part of a program's path, ignoring case.
     name: Option<GlobMatcher>,
 }
 
 impl CommandPattern {
-    /// A pattern as written.
+    /// Parses a pattern.
     pub(super) fn parse(specifier: &str) -> Self {
         let specifier = specifier.trim();
         let (words, is_open) = match (specifier.strip_suffix(":*"), specifier.strip_suffix('*')) {
@@ -48,12 +48,12 @@ impl CommandPattern {
         Self { commands: commands.collect() }
     }
 
-    /// True if it lets this command through.
+    /// True if the pattern allows the command.
     pub(super) fn lets_through(&self, command: &Command) -> bool {
         matches!(self.commands.as_slice(), [simple] if simple.lets_through(command))
     }
 
-    /// True if the line may run what it describes. A pattern that is not understood describes everything.
+    /// True if the line may run a described command. A pattern that cannot be parsed describes everything.
     pub(super) fn touches(&self, line: &Line) -> bool {
         match line {
             Line::Unreadable => true,
@@ -81,7 +81,7 @@ impl Simple {
         if programs::changes_shell(program) || programs::evaluates(&name, &command.words) {
             return false;
         }
-        // A glob stands for the programs that its author thought of: not for one that runs any other.
+        // A glob matches the programs that its author thought of, and not a program that runs any other.
         let is_named = own.text.as_ref() == Some(program);
         let runs_others = programs::runs_text(&name) || programs::runs_arguments(&name) || program.contains("..");
         let is_long = command.words.len() > self.words.len();
@@ -104,11 +104,11 @@ impl Simple {
         (0..starts).any(|at| self.may_be(at.checked_sub(1).map(|before| &words[before]), &words[at..]))
     }
 
-    /// True if these words, with what is computed in them, may be a command that it describes. `before` is the word in
-    /// front of the program, where that is an argument.
+    /// True if these words, some of them computed, may be a described command. `before` is the word in front of the program,
+    /// if that is an argument.
     fn may_be(&self, before: Option<&Word>, words: &[Word]) -> bool {
         let Some(program) = words[0].text.as_deref() else { return true };
-        // `find` and `fd` put names of files in its place.
+        // `find` and `fd` replace the placeholder by names of files.
         let is_placeholder =
             program.contains("{}") && before.and_then(|word| word.text.as_deref()).is_some_and(programs::takes_program);
         let name = programs::name(program);
@@ -122,7 +122,7 @@ impl Simple {
         for (at, pattern) in self.words.iter().enumerate().skip(1) {
             match words.get(at) {
                 None => return false,
-                // It may become any number of words.
+                // The word may become any number of words.
                 Some(Word { text: None, .. }) => return true,
                 Some(word) if !pattern.may_be(word) => return false,
                 Some(_) => {}
@@ -144,18 +144,18 @@ impl WordPattern {
         }
     }
 
-    /// True if it stands for the word, and that is all that it can be.
+    /// True if the pattern matches the word, and the word is not computed.
     fn is(&self, word: &Word) -> bool {
         let (Some(glob), Some(text)) = (&self.glob, &word.text) else { return false };
         self.text.as_ref().map_or_else(|| glob.is_match(text), |own| own == text)
     }
 
-    /// True unless it certainly does not stand for the word.
+    /// False only if the pattern certainly does not match the word.
     fn may_be(&self, word: &Word) -> bool {
         self.glob.is_none() || word.text.is_none() || self.is(word)
     }
 
-    /// The same for a program, by whichever path it is named.
+    /// The check of [`Self::may_be`] for a program, by any path that names it.
     fn may_be_program(&self, program: &str, name: &str) -> bool {
         let (Some(glob), Some(own)) = (&self.glob, &self.name) else { return true };
         glob.is_match(program) || own.is_match(name)

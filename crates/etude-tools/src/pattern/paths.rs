@@ -1,8 +1,8 @@
-//! Paths in calls as patterns see them: judged where they lead, not as they are written.
+//! Paths in calls, matched by their targets and not only by their spelling.
 //!
-//! A pattern that allows needs the path without links to match. One that denies or asks needs the written path or that one:
-//! it must not be missed by another name. Which arguments of tools of others are paths is known only by their schema and
-//! their names; for those both names must match.
+//! A pattern that allows must match the path without links. A pattern that denies or asks matches either the written path or
+//! that one, so that another name does not evade it. Arguments of foreign tools are recognized as paths only by their schema
+//! and their names; for those, both paths must match.
 
 use etude_core::tool::approval_key;
 use globset::GlobMatcher;
@@ -11,21 +11,21 @@ use serde_json::Value;
 use crate::confine::{PathArgument, Roots};
 use crate::tool::{Args, Tool};
 
-/// Names that arguments with paths usually have.
+/// Common names of arguments with paths.
 const NAMES: [&str; 16] = [
     "path", "paths", "file", "files", "file_path", "filePath", "filename", "fileName", "dir", "directory", "folder",
     "cwd", "source", "destination", "output", "root",
 ];
 
 impl PathArgument {
-    /// True if the path is one that `glob` names; with `is_strict` the written one does not count.
+    /// True if `glob` names the path. With `is_strict`, the written path does not count.
     pub(super) fn is_named(&self, glob: &GlobMatcher, is_strict: bool) -> bool {
         let others = || glob.is_match(self.normal()) || self.real().is_some_and(|real| glob.is_match(real));
         self.names().iter().any(|name| glob.is_match(name)) || !is_strict && others()
     }
 }
 
-/// An approval key that a template makes: with the arguments as they are written, and with paths as they lead.
+/// An approval key from a template: with the arguments as written, and with their paths resolved.
 #[derive(Debug)]
 pub(super) struct Key {
     pub(super) written: String,
@@ -54,7 +54,7 @@ impl Key {
         Self { written, resolved }
     }
 
-    /// True if `matches` holds for the key; with `is_strict` for both of its forms.
+    /// True if `matches` holds for a form of the key; with `is_strict`, for both of its forms.
     pub(super) fn holds(&self, is_strict: bool, matches: impl Fn(&str) -> bool) -> bool {
         match &self.resolved {
             None => matches(&self.written),
@@ -64,7 +64,7 @@ impl Key {
     }
 }
 
-/// True if the argument `key` of a tool of others is a path, by all that is known.
+/// True if the argument `key` of a foreign tool seems to be a path, by its name and its schema.
 pub(super) fn is_path(tool: &Tool, key: &str) -> bool {
     let name = super::head(key);
     let property = tool.input_schema.get("properties").and_then(|all| all.get(name));
@@ -73,7 +73,7 @@ pub(super) fn is_path(tool: &Tool, key: &str) -> bool {
     NAMES.contains(&name) || format.is_some_and(|format| matches!(&*format, "path" | "file-path" | "directory-path"))
 }
 
-/// True if `glob` matches the path that an argument of a tool of others names.
+/// True if `glob` matches the path in an argument of a foreign tool.
 pub(super) fn holds(path: &PathArgument, glob: &GlobMatcher, is_strict: bool) -> bool {
     let is_written = glob.is_match(path.written());
     let leads = path.is_named(glob, is_strict);
@@ -81,7 +81,7 @@ pub(super) fn holds(path: &PathArgument, glob: &GlobMatcher, is_strict: bool) ->
     if is_strict && !is_plain(path) { is_written && leads } else { is_written || leads }
 }
 
-/// True if the path is written as it leads.
+/// True if the written path is the resolved one.
 fn is_plain(path: &PathArgument) -> bool {
     let written = path.written().strip_prefix("./").unwrap_or(path.written());
     path.shown() == written || path.real().is_some_and(|real| real.as_os_str() == written)

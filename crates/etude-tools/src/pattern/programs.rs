@@ -1,8 +1,8 @@
-//! Programs and builtins whose arguments say more than their name about what runs.
+//! Programs and builtins whose arguments decide what runs.
 
 use super::shell::Word;
 
-/// They run text, from an argument, a file or their input, or give names another meaning.
+/// Programs that run text from an argument, a file or their input, or that give names another meaning.
 const RUN_TEXT: &[&str] = &[
     ".", "alias", "ash", "at", "bash", "batch", "bind", "capsh", "chpst", "compgen", "complete", "compopt", "csh",
     "daemonize", "dash", "dtach", "emacs", "enable", "entr", "eval", "ex", "expect", "fc", "fish", "flock", "gdb",
@@ -12,7 +12,7 @@ const RUN_TEXT: &[&str] = &[
     "vim", "watch", "xargs", "yash", "zsh",
 ];
 
-/// They run their arguments.
+/// Programs that run their arguments.
 const RUN_ARGUMENTS: &[&str] = &[
     "aa-exec", "arch", "builtin", "busybox", "bwrap", "caffeinate", "catchsegv", "cgexec", "choom", "chronic",
     "chroot", "chrt", "command", "cpulimit", "dbus-run-session", "doas", "dpkg-architecture", "dumb-init", "eatmydata",
@@ -27,14 +27,14 @@ const RUN_ARGUMENTS: &[&str] = &[
 /// Shells, which run the script that their first word names.
 const SHELLS: &[&str] = &["ash", "bash", "dash", "ksh", "mksh", "sh", "yash", "zsh"];
 
-/// They run programs of a language of their own, from their first arguments or options.
+/// Programs that run code of their own language, from their first arguments or options.
 const INTERPRETERS: &[&str] = &[
     "awk", "bc", "bun", "dc", "deno", "ed", "gawk", "gsed", "guile", "irb", "jq", "js", "julia", "lua", "luajit", "m4",
     "mariadb", "mawk", "mysql", "nawk", "node", "nodejs", "octave", "osascript", "perl", "php", "psql", "pwsh", "pypy",
     "python", "r", "rscript", "ruby", "sed", "sqlite3", "swipl", "wish", "yq",
 ];
 
-/// Builtins that change what later commands of a line mean.
+/// Builtins that change the meaning of later commands in a line.
 const CHANGE_SHELL: &[&str] = &[
     ".", "alias", "bind", "builtin", "caller", "command", "compgen", "complete", "compopt", "declare", "disown",
     "enable", "eval", "exec", "export", "fc", "getopts", "hash", "history", "jobs", "let", "local", "logout",
@@ -48,12 +48,12 @@ const NUMBERS: &[&str] = &[
     "SRANDOM", "UID",
 ];
 
-/// The last part of a program's path, in lower case: some file systems do not tell `RM` from `rm`.
+/// The last part of a program's path, in lower case: some file systems do not distinguish `RM` from `rm`.
 pub(super) fn name(program: &str) -> String {
     program.rsplit('/').next().unwrap_or_default().to_lowercase()
 }
 
-/// True for what runs text.
+/// True for programs that run text.
 pub(super) fn runs_text(name: &str) -> bool {
     RUN_TEXT.contains(&name)
 }
@@ -64,30 +64,30 @@ pub(super) fn runs_script(name: &str, words: &[Word]) -> bool {
     SHELLS.contains(&name) && script.is_some_and(|script| !script.is_empty() && !script.starts_with(['-', '+']))
 }
 
-/// True for what runs a program of a language, such as `python3.12`.
+/// True for interpreters of a language, such as `python3.12`.
 pub(super) fn is_interpreter(name: &str) -> bool {
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     INTERPRETERS.contains(&name) || INTERPRETERS.contains(&bare)
 }
 
-/// True for what runs its arguments.
+/// True for programs that run their arguments.
 pub(super) fn runs_arguments(name: &str) -> bool {
     // The loader of programs, `ld.so` or such as `ld-linux-x86-64.so.2`, runs its argument.
     RUN_ARGUMENTS.contains(&name) || name == "ld.so" || name.starts_with("ld-") && name.contains(".so")
 }
 
-/// True for an option of `find` or `fd` that a program follows.
+/// True for an option of `find` or `fd` that precedes a program.
 pub(super) fn takes_program(option: &str) -> bool {
     let is_short = option.starts_with('-') && !option.starts_with("--") && option.ends_with(['x', 'X']);
     is_short || ["-exec", "-ok", "--exec"].iter().any(|start| option.starts_with(start))
 }
 
-/// True for what changes the meaning of later commands, or runs another in its place.
+/// True for builtins that change the meaning of later commands, or run another in their place.
 pub(super) fn changes_shell(program: &str) -> bool {
     CHANGE_SHELL.contains(&program)
 }
 
-/// True if an option makes a program that runs its arguments run text.
+/// True if an option turns a program that runs its arguments into one that runs text.
 pub(super) fn splits_text(name: &str, words: &[Word]) -> bool {
     let is_option = |long: &[&str], short: &[char]| {
         words[1..].iter().filter_map(|word| word.text.as_deref()).any(|text| match text.strip_prefix("--") {
@@ -105,7 +105,7 @@ pub(super) fn splits_text(name: &str, words: &[Word]) -> bool {
                 None => text.starts_with('-') && text.find(['x', 'X']).is_some_and(|at| at + 1 < text.len()),
             })
         }
-        // Its output may be the input of a command.
+        // The output may go to a command.
         "ltrace" | "strace" => words[1..].iter().filter_map(|word| word.text.as_deref()).any(|text| {
             let output = text.strip_prefix("--output=").or_else(|| text.strip_prefix("-o")).unwrap_or(text);
             output.starts_with(['|', '!'])

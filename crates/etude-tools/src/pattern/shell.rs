@@ -1,8 +1,8 @@
-//! What a command line runs, read with the grammar of a shell.
+//! The commands of a command line, parsed with the grammar of a shell.
 //!
-//! `brush-parser` reads the text as bash does. Its answer counts only where every shell that may run the line agrees:
-//! simple commands of literal words are [`Line::Literal`]. Where words are computed, but each program can be named, a
-//! line is [`Line::Partial`]. Everything else is [`Line::Unreadable`]. ADR 0054 has the reasons.
+//! `brush-parser` parses the text as bash does. Its result counts only if every shell that may run the line agrees. Simple
+//! commands of literal words are [`Line::Literal`]. If words are computed, but each program is named, a line is
+//! [`Line::Partial`]. Everything else is [`Line::Unreadable`]. ADR 0054 has the reasons.
 
 use brush_parser::ast::{self, CommandPrefixOrSuffixItem as Item, CompoundCommand as Compound};
 use brush_parser::word::{self, ParameterExpr, WordPiece, WordPieceWithSource};
@@ -10,40 +10,40 @@ use brush_parser::{ParserOptions, SourceInfo, Token, TokenizerOptions};
 
 use super::programs;
 
-/// Longest line that is read, in bytes.
+/// Maximum length of a line that is parsed, in bytes.
 const MAX_LENGTH: usize = 16 * 1024;
 
-/// The stack of the thread that reads a line, in bytes: the worst known line takes a tenth of it in a development build.
+/// Stack size of the thread that parses a line, in bytes. The worst known line takes a tenth of it in a development build.
 const STACK: usize = 16 << 20;
 
-/// Most constructs that may nest: `$(`, `${`, backquotes. The tokenizer recurses for each.
+/// Maximum number of constructs that may nest: `$(`, `${`, backquotes. The tokenizer recurses for each.
 const MAX_SUBSTITUTIONS: usize = 32;
 
-/// Most openings of compound commands. The grammar backtracks over them.
+/// Maximum number of openings of compound commands. The grammar backtracks over them.
 const MAX_COMPOUNDS: usize = 8;
 
-/// Words that some shell reserves where a command may begin.
+/// Words that a shell reserves at the beginning of a command.
 const RESERVED: &[&str] = &[
     "!", "{", "}", "[[", "]]", "case", "coproc", "do", "done", "elif", "else", "end", "esac", "fi", "for", "foreach",
     "function", "if", "in", "namespace", "nocorrect", "noglob", "repeat", "select", "then", "time", "until", "while",
     "-",
 ];
 
-/// What a line runs.
+/// Commands that a line runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Line {
     /// Simple commands of literal words, joined by `;`, `&&`, `||`, `|` and line breaks.
     Literal(Vec<Command>),
-    /// These commands, under conditions, in loops, with redirections; some words are computed when it runs.
+    /// These commands, under conditions, in loops or with redirections; some words are computed at run time.
     Partial(Vec<Command>),
-    /// The text does not say which programs run.
+    /// The text does not show which programs run.
     Unreadable,
 }
 
 /// One simple command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Command {
-    /// Assignments before it, each as `NAME=value`.
+    /// Assignments before the program, each as `NAME=value`.
     pub(super) assignments: Vec<Word>,
     /// The program and its arguments.
     pub(super) words: Vec<Word>,
@@ -52,21 +52,21 @@ pub(super) struct Command {
 /// A word of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Word {
-    /// The argument that the program gets; `None` if it is computed when the line runs.
+    /// The argument for the program; `None` if it is computed at run time.
     pub(super) text: Option<String>,
-    /// The same as a glob: what is quoted stands for itself. `None` if the word has more in it than text.
+    /// The word as a glob, with quoted text as literals. `None` if the word has other constructs.
     pub(super) glob: Option<String>,
 }
 
-/// The line is not readable.
+/// Error for a line that cannot be parsed safely.
 struct Unreadable;
 
-/// Reads a line.
+/// Parses a line.
 pub(super) fn read(line: &str) -> Line {
     // The parser recurses, and its caller may have little stack left.
     let (name, line) = ("shell grammar".to_owned(), line.to_owned());
     let reader = std::thread::Builder::new().name(name).stack_size(STACK).spawn(move || {
-        // The parser has assertions of its own. None is known to be reachable; one that is must not become an approval.
+        // The parser has assertions of its own. None is known to be reachable. If one is, it must not become an approval.
         std::panic::catch_unwind(|| try_read(&line)).unwrap_or(Err(Unreadable))
     });
     let read = reader.map(std::thread::JoinHandle::join);
@@ -78,8 +78,8 @@ fn try_read(line: &str) -> Result<Line, Unreadable> {
         return Err(Unreadable);
     }
     let substitutions = ["$(", "${", "$[", "`"].iter().map(|opening| line.matches(opening).count()).sum::<usize>();
-    // The tokenizer does not end where a here-document begins in a substitution. No here-document is readable.
-    // The grammar does not know the old arithmetic `$[…]`, which runs commands.
+    // The tokenizer does not end if a here-document begins in a substitution, so no here-document is accepted. The grammar
+    // does not know the old arithmetic `$[…]`, which runs commands.
     if substitutions > MAX_SUBSTITUTIONS || line.contains("<<") || line.contains("$[") {
         return Err(Unreadable);
     }
@@ -97,7 +97,8 @@ fn try_read(line: &str) -> Result<Line, Unreadable> {
     Ok(if reader.is_literal { Line::Literal(reader.commands) } else { Line::Partial(reader.commands) })
 }
 
-/// The words of a line that was read, as spans of bytes in their order. Only the words of [`Line::Literal`] are words of its commands.
+/// The words of a parsed line, as spans of bytes in their order. They correspond to the words of the commands only for a
+/// [`Line::Literal`].
 pub(super) fn spans(line: &str) -> Option<Vec<(usize, usize)>> {
     let tokenizer = TokenizerOptions { enable_extended_globbing: false, posix_mode: false, sh_mode: false };
     let tokens = brush_parser::uncached_tokenize_str(line, &tokenizer).ok()?;
@@ -120,7 +121,7 @@ fn has_plain_characters(line: &str) -> bool {
     line.chars().all(is_plain) && (line.is_ascii() || !line.contains('\\'))
 }
 
-/// False for what takes the parser long, or makes it panic.
+/// False for tokens that take the parser long, or that make it panic.
 fn is_bounded(tokens: &[Token]) -> bool {
     let opens = |token: &&Token| match token {
         Token::Operator(text, _) => text.contains('('),
@@ -193,7 +194,7 @@ impl Reader {
                 clause.values.iter().flatten().try_for_each(|word| self.word(&word.value).map(drop))?;
                 self.list(&clause.body.list)
             }
-            // Each is read in another way by some shell.
+            // Some shell parses each of these in another way.
             Compound::Arithmetic(_) | Compound::ArithmeticForClause(_) | Compound::CaseClause(_) => Err(Unreadable),
         }
     }
@@ -232,7 +233,8 @@ impl Reader {
         Ok(())
     }
 
-    /// `NAME=value`; for some shells the other forms are commands, and for some names bash evaluates the value.
+    /// Checks an assignment `NAME=value`. For some shells the other forms are commands, and for some names bash evaluates the
+    /// value.
     fn assignment(&self, assignment: &ast::Assignment, word: &ast::Word) -> Result<Word, Unreadable> {
         let is_plain = matches!(&assignment.name, ast::AssignmentName::VariableName(name) if !programs::is_number(name))
             && matches!(assignment.value, ast::AssignmentValue::Scalar(_))
@@ -245,27 +247,28 @@ impl Reader {
         match redirect {
             ast::IoRedirect::File(_, _, target) => match target {
                 ast::IoFileRedirectTarget::Filename(word) => self.word(&word.value).map(drop),
-                // bash expands what is computed here a second time.
+                // bash expands a computed target a second time.
                 ast::IoFileRedirectTarget::Duplicate(word) => self.word(&word.value)?.text.map(drop).ok_or(Unreadable),
                 ast::IoFileRedirectTarget::Fd(_) => Ok(()),
                 ast::IoFileRedirectTarget::ProcessSubstitution(..) => Err(Unreadable),
             },
-            // Where `&>` is not known, it ends a command and begins another. The bodies of documents may compute.
+            // A shell without `&>` reads the end of a command and the beginning of another. Bodies of here-documents may
+            // compute.
             ast::IoRedirect::HereDocument(..)
             | ast::IoRedirect::HereString(..)
             | ast::IoRedirect::OutputAndError(..) => Err(Unreadable),
         }
     }
 
-    /// A word, unless it runs commands of its own.
+    /// Parses a word, unless it runs commands of its own.
     fn word(&self, raw: &str) -> Result<Word, Unreadable> {
         let mut word = Word { text: Some(String::new()), glob: Some(String::new()) };
-        // The other characters of globs and braces are missing: these are words as they stand.
+        // Without the other characters of globs and braces, these words are literal.
         if matches!(raw, "[" | "]" | "{}") {
             word.push_quoted(raw);
             return Ok(word);
         }
-        // Before a redirection bash takes `{a[b]}` for a variable, and evaluates what is in brackets.
+        // Before a redirection bash takes `{a[b]}` for a variable, and evaluates the text in brackets.
         if raw.starts_with('{') && raw.contains('[') {
             return Err(Unreadable);
         }
@@ -299,7 +302,7 @@ impl Word {
         for c in text.chars() {
             let is_literal = match c {
                 '_' | '.' | '/' | ',' | ':' | '=' | '@' | '%' | '+' | '-' | '^' | '!' => true,
-                // `HEAD~1`: only at the start, or after `:` or `=`, it stands for a folder.
+                // As in `HEAD~1`: only at the start, or after `:` or `=`, a tilde means a folder.
                 '~' => before.is_some_and(|before| before.is_ascii_alphanumeric() || before == '^'),
                 '#' => before.is_some(),
                 c => c.is_ascii_alphanumeric(),
@@ -330,7 +333,7 @@ impl Word {
         }
     }
 
-    /// A part that only puts in the value of a variable.
+    /// Adds a part that only inserts the value of a variable.
     fn push_computed(&mut self, piece: &WordPiece) -> Result<(), Unreadable> {
         match piece {
             WordPiece::ParameterExpansion(ParameterExpr::Parameter { indirect: false, parameter }) => match parameter {

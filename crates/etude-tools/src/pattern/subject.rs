@@ -1,4 +1,4 @@
-//! A call as patterns see it.
+//! A tool call in the form that patterns match.
 
 use std::sync::Arc;
 
@@ -10,33 +10,33 @@ use super::shell::{self, Line};
 use crate::confine::{PathArgument, Roots};
 use crate::tool::{ApprovalKey, Args, Tool};
 
-/// Names of arguments that hold command lines, whichever tool has them.
+/// Names of arguments that contain command lines, in any tool.
 const COMMANDS: &[&str] = &[
     "bash", "cmd", "cmdline", "command", "command_line", "commandline", "script", "sh", "shell", "shell_command",
     "shellcommand",
 ];
 
-/// A call as patterns see it.
+/// A tool call, prepared for patterns: its tool, arguments, path and commands.
 #[derive(Debug)]
 pub struct Subject<'a> {
     pub(super) tool: &'a Tool,
     pub(super) args: &'a Args,
     pub(super) roots: Roots,
-    /// The path that the call will use, resolved.
+    /// The resolved path that the call will use.
     pub(super) path: Option<Arc<PathArgument>>,
-    /// The command line or the path, if the tool has one.
+    /// The command line, path or text that identifies the call; `None` if only the tool's name does.
     pub(super) primary: Option<Primary>,
 }
 
 #[derive(Debug)]
 pub(super) enum Primary {
-    /// A command line as it is run, and what it runs.
+    /// A command line, and the commands in it.
     Command {
         text: String,
         line: Line,
     },
     Path(Arc<PathArgument>),
-    /// A text from a template, and what the command line in it runs, if it holds one.
+    /// A text from a template, and the commands of the command line in it, if it contains one.
     Text {
         key: paths::Key,
         line: Option<Line>,
@@ -44,12 +44,12 @@ pub(super) enum Primary {
 }
 
 impl<'a> Subject<'a> {
-    /// A call of `tool` with `args`; paths are taken relative to the base of `roots`.
+    /// Prepares a call of `tool` with `args`. Paths are relative to the base of `roots`.
     pub fn new(tool: &'a Tool, args: &'a Args, roots: &Roots) -> Self {
         Self::of(tool, args, roots, None)
     }
 
-    /// A call whose path was resolved before, and will be used as it was resolved.
+    /// Prepares a call whose path was resolved before and will be used in that form.
     pub fn of(tool: &'a Tool, args: &'a Args, roots: &Roots, path: Option<&Arc<PathArgument>>) -> Self {
         let text = |name: &str| args.get(name).and_then(Value::as_str);
         let primary = match &tool.approval_key {
@@ -73,7 +73,7 @@ impl<'a> Subject<'a> {
         Self { tool, args, roots: roots.clone(), path, primary }
     }
 
-    /// The approval key: what people are shown, and what an answer is remembered by. Text, not a pattern.
+    /// The approval key, which people see, and under which a decision is remembered. Text, not a pattern.
     pub fn key(&self) -> String {
         match &self.primary {
             None => self.tool.name.clone(),
@@ -83,7 +83,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The path as it is written, if links lead from there to another one.
+    /// The written path, if links lead from it to another one.
     pub fn written(&self) -> Option<&str> {
         match &self.primary {
             Some(Primary::Path(path)) if path.is_elsewhere() => Some(path.written()),
@@ -91,7 +91,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// True if the text of its command line does not say which programs run.
+    /// True if the text of the command line does not show which programs run.
     pub fn is_unreadable(&self) -> bool {
         match &self.primary {
             Some(Primary::Command { line, .. } | Primary::Text { line: Some(line), .. }) => *line == Line::Unreadable,
@@ -99,12 +99,12 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The command line in an argument, if the one of that name holds one.
+    /// The command line in the argument `key`; `None` if that does not contain one.
     pub(super) fn line_at(&self, key: &str) -> Option<Line> {
         let is_command =
             matches!(&self.tool.approval_key, ApprovalKey::Command(name) if *name == key) || names_command(key);
         let value = argument_at(self.args, key).filter(|_| is_command)?;
-        // How a tool joins a list to a command is not known.
+        // The way in which a tool joins a list to a command is unknown.
         Some(value.as_str().map_or(Line::Unreadable, shell::read))
     }
 }
@@ -115,13 +115,13 @@ fn trimmed(text: &str) -> &str {
     if trimmed.ends_with('\\') { text } else { trimmed }
 }
 
-/// True if the argument at `key`, such as `steps[0].command`, holds a command line by its name.
+/// True if the argument at `key`, such as `steps[0].command`, contains a command line by its name.
 fn names_command(key: &str) -> bool {
     let name = key.rsplit('.').next().unwrap_or(key).split('[').next().unwrap_or_default();
     COMMANDS.contains(&name.to_ascii_lowercase().replace('-', "_").as_str())
 }
 
-/// What the command lines that a template puts in run; `None` if it puts in none.
+/// The commands of the command line that a template inserts; `None` if it inserts none.
 fn line_in(template: &str, args: &Args) -> Option<Line> {
     let references = template.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
     let keys = references.map(|(key, _)| key.trim()).map(|key| key.strip_prefix("args.").unwrap_or(key));
@@ -138,7 +138,7 @@ fn line_in(template: &str, args: &Args) -> Option<Line> {
     }
 }
 
-/// True if each argument beside the command line is one word of the key, so that none passes for a part of the command.
+/// True if each argument beside the command line is a single word of the key, so that none is taken for a part of the command.
 fn is_one_word_each(template: &str, keys: &[&str], args: &Args) -> bool {
     let is_word = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "._-@/".contains(c));
     let mut others = keys.iter().filter(|key| !names_command(key));

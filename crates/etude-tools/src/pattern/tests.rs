@@ -44,7 +44,7 @@ fn read(list: &str, path: &str) -> bool {
     ask(list, "Read", json!({"path": path})) == Verdict::Allow
 }
 
-/// `d-cascade` §3.1, `c-applications` 2.4: blanks and commas part patterns, not within parentheses and braces.
+/// `d-cascade` §3.1, `c-applications` 2.4: blanks and commas separate patterns, except within parentheses and braces.
 #[test]
 fn lists_are_parted_outside_parentheses() {
     let texts = |list: &str| AllowedTools::parse(list).patterns().iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -53,7 +53,7 @@ fn lists_are_parted_outside_parentheses() {
     assert_eq!(AllowedTools::from_list(&["Bash(git *)", "Read"]).patterns().len(), 2);
 }
 
-/// D-3.1, D-G01 to D-G04: globs on the whole name, and `#tag`.
+/// D-3.1, D-G01 to D-G04: names are globs on the whole name, or `#tag`.
 #[test]
 fn names_are_globs_and_tags() {
     for (list, name, listed) in [
@@ -102,7 +102,7 @@ fn servers_that_no_pattern_can_name_are_not_needed() {
     }
 }
 
-/// `c-applications` 2.2: `Bash(git:*) Read`.
+/// `c-applications` 2.2: commands match by prefix, glob or exactly, as in `Bash(git:*) Read`.
 #[test]
 fn commands_are_matched_by_prefix_glob_and_exactly() {
     assert!(bash("Bash(git:*)", "git") && bash("Bash(git:*)", "git status -s") && !bash("Bash(git:*)", "gitk"));
@@ -112,7 +112,7 @@ fn commands_are_matched_by_prefix_glob_and_exactly() {
     assert!(bash("Bash(FOO=1 make)", "FOO=1 make"), "no argument is called FOO");
 }
 
-/// A rule for one command must not let another through behind it.
+/// A pattern for one command does not allow another command after it.
 #[test]
 fn every_command_of_a_line_must_be_let_through() {
     for line in [
@@ -137,7 +137,7 @@ fn paths_are_matched_relative_to_the_app() {
     assert!(read("Read(path=src/*)", "src/x"), "by the name of the argument");
 }
 
-/// D-3.1, D-X13, D-X16: patterns about arguments.
+/// D-3.1, D-X13, D-X16: patterns match arguments by name, and denials win.
 #[test]
 fn arguments_are_matched_by_name_and_denials_win() {
     let shell = |list: &str, args: Value| ask(list, "shell", args);
@@ -153,7 +153,7 @@ fn arguments_are_matched_by_name_and_denials_win() {
     assert_eq!(shell("shell($policy=allow)", json!({})), Verdict::Allow);
 }
 
-/// D-3.1: a denial holds where a list has what it is about, and where nothing of the call tells whether it is about it.
+/// D-3.1: a denial matches if a list contains its value, and if nothing in the call shows whether it applies.
 #[test]
 fn a_denial_does_not_fail_open() {
     let denied = |list: &str, name: &str, args: Value| ask(list, name, args) == Verdict::Deny;
@@ -161,13 +161,13 @@ fn a_denial_does_not_fail_open() {
         assert!(denied("fetch fetch(paths=secret/**,$deny)", "fetch", json!({"paths": paths})), "{paths}");
     }
     assert!(!denied("fetch fetch(paths=secret/**,$deny)", "fetch", json!({"paths": ["a", "b"]})));
-    // An argument whose name looks like a path does not stand for the one at that path.
+    // A literal argument name that looks like a path does not hide the argument at that path.
     let two = json!({"target.env": "staging", "target": {"env": "prod"}});
     assert!(denied("ship ship(target.env=prod,$deny)", "ship", two.clone()));
     assert!(denied("ship ship(target.env=staging,$deny)", "ship", two.clone()));
     assert_eq!(ask("ship(target.env=staging)", "ship", two), Verdict::Unlisted);
     assert_eq!(ask("ship(target.env=staging)", "ship", json!({"target.env": "staging"})), Verdict::Allow);
-    // The tool has no approval key, so that no text of its calls is known.
+    // The tool has no approval key, so its calls have no text.
     assert!(denied("ship ship(prod,$deny)", "ship", json!({"env": "prod"})));
     assert!(!denied("ship ship(env=prod,$deny)", "ship", json!({"env": "test"})));
 }
@@ -180,7 +180,7 @@ fn a_denial_sees_every_part_of_a_command_line() {
     assert_eq!(ask("Bash Bash(rm *,$deny)", "Bash", json!({"command": "ls"})), Verdict::Allow);
 }
 
-/// D-13: a rule that guards holds for a line as soon as one of its commands is what it describes.
+/// D-13: a guard rule matches a line as soon as it describes one of its commands.
 #[test]
 fn a_rule_that_guards_sees_every_command() {
     let (_dir, roots) = roots();
@@ -204,7 +204,7 @@ fn a_tool_that_is_denied_altogether_is_not_listed() {
     assert!(!AllowedTools::parse("shell(cmd=ls,$deny)").lists(&tool("shell")));
 }
 
-/// `b-stages` §20.5: `approvalKey` is a template.
+/// `b-stages` §20.5: `approvalKey` is a template over arguments.
 #[test]
 fn keys_are_made_of_arguments() {
     let (_dir, roots) = roots();
@@ -229,7 +229,7 @@ fn keys_are_made_of_arguments() {
     }
 }
 
-/// An app whose `notes/up` leads to the app itself, and `notes/in` to `src`.
+/// An app where `notes/up` leads to the app itself, and `notes/in` to `src`.
 fn linked() -> (tempfile::TempDir, Roots) {
     let (dir, roots) = roots();
     for made in ["notes", "src"] {
@@ -248,7 +248,7 @@ fn ask_linked(list: &str, tool: &Tool, args: Value) -> Verdict {
     AllowedTools::parse(list).verdict(&Subject::new(tool, &args, &roots))
 }
 
-/// A-7.3: a pattern with a path means the place that the path leads to. A denial also means the path as it is written.
+/// A-7.3: a pattern with a path means the target of the path. A denial also means the written path.
 #[test]
 fn patterns_are_judged_on_the_path_without_links() {
     let write = |list: &str, path: &str| ask_linked(list, &tool("Write"), json!({"path": path}));
@@ -270,7 +270,7 @@ fn patterns_are_judged_on_the_path_without_links() {
     }
 }
 
-/// A-7.3: so are arguments of tools of others, where they are known to be paths.
+/// A-7.3: the same holds for arguments of foreign tools that are known to be paths.
 #[test]
 fn paths_of_tools_of_others_are_judged_where_they_are_known() {
     let schema =

@@ -1,19 +1,18 @@
-//! Files that a call on a folder leaves out, because a pattern keeps them from the tool.
+//! Files that a call on a folder must leave out, because a pattern withholds them.
 
 use super::{Pattern, Subject, Verdict, glob, path};
 use crate::tool::{ApprovalKey, Tool};
 
-/// Files that a search or listing must leave out: a pattern with `$deny` or `$policy=ask` about paths holds for each file
-/// that a call would read, not only for the folder that the call names.
+/// Files that a search or listing must leave out. A pattern with `$deny` or `$policy=ask` about paths applies to each file
+/// that a call would read, not only to the folder that the call names.
 #[derive(Debug, Clone, Default)]
 pub struct Withheld {
     patterns: Vec<Pattern>,
 }
 
 impl Withheld {
-    /// What `patterns` keep from this call. What keeps a file from `Read` keeps it from `Grep` and `Edit`
-    /// as well, whose results quote files. A question that
-    /// was asked about the call itself has been answered.
+    /// The files that `patterns` withhold from this call. A file withheld from `Read` is also withheld from `Grep` and `Edit`,
+    /// whose results quote files. A question about the call itself has been answered already.
     pub fn new<'p>(call: &Subject<'_>, patterns: impl IntoIterator<Item = &'p Pattern>) -> Self {
         if !matches!(call.tool.approval_key, ApprovalKey::Path(_)) {
             return Self::default();
@@ -30,7 +29,7 @@ impl Withheld {
         Self { patterns: patterns.filter(|pattern| !pattern.is_unconditional()).cloned().collect() }
     }
 
-    /// True if the file is left out; its path is relative to the app.
+    /// True if the file is left out. Its path is relative to the app.
     pub fn holds(&self, file: &str) -> bool {
         self.patterns.iter().any(|pattern| pattern.withholds(file))
     }

@@ -1,17 +1,17 @@
-//! Words of a command line that arguments take the place of (L-33).
+//! Substitution of words in a command line by arguments (L-33).
 //!
-//! A value stands for a word only if it stays that word whatever it is: the whole argument of a simple command, of a program that
-//! neither runs nor evaluates its arguments. Everything else is refused.
+//! An argument may replace a word only if it stays that word for any value. The word must be a whole argument of a simple
+//! command, whose program neither runs nor evaluates its arguments. Everything else is refused.
 
 use etude_core::shell::{LineWord, with_arguments, word};
 
 use super::programs;
 use super::shell::{self, Command, Line};
 
-/// Most arguments: `"$10"` is not one of them in every shell.
+/// Maximum number of arguments: `"$10"` is not an argument in every shell.
 const MAX_ARGUMENTS: usize = 9;
 
-/// The words of a line of simple commands of literal words, in order; `None` for every other line.
+/// The words of a line of simple commands with literal words, in order; `None` for any other line.
 pub fn words(line: &str) -> Option<Vec<LineWord>> {
     let Line::Literal(commands) = shell::read(line) else { return None };
     let mut spans = shell::spans(line)?.into_iter();
@@ -31,7 +31,7 @@ pub fn words(line: &str) -> Option<Vec<LineWord>> {
     spans.next().is_none().then_some(found)
 }
 
-/// A line with all of its words written in one way, so that lines that run the same are equal; `None` for a line that is not of
+/// The line with all words in the same spelling, so that lines that run the same are equal. `None` for a line with other than
 /// literal words.
 pub fn canonical(line: &str) -> Option<String> {
     let (mut out, mut done) = (String::new(), 0);
@@ -43,11 +43,11 @@ pub fn canonical(line: &str) -> Option<String> {
     Some(out + line[done..].trim_end())
 }
 
-/// The line that runs the same as `line` with these positional parameters: for judging, asking and comparing. It is not what is
-/// executed.
+/// A line that runs the same as `line` with these positional parameters, for matching, questions and comparison. It is not
+/// what is executed.
 ///
 /// # Errors
-/// Why the line does not take these arguments.
+/// The line does not take these arguments. The error gives the reason.
 pub fn bind(line: &str, arguments: &[String]) -> Result<String, String> {
     if arguments.is_empty() || arguments.len() > MAX_ARGUMENTS {
         return Err(format!("a command line takes 1 to {MAX_ARGUMENTS} arguments"));
@@ -57,7 +57,7 @@ pub fn bind(line: &str, arguments: &[String]) -> Result<String, String> {
     if bare.contains(['$', '`']) {
         return Err("a command line with arguments must not compute anything else".to_owned());
     }
-    // An ordinary word in each place says where words begin and end.
+    // An ordinary word in each place shows where words begin and end.
     let unreadable = || "the command line is not one of simple commands of literal words".to_owned();
     let names: Vec<String> = (1..=arguments.len()).map(|n| format!("argument{n}")).collect();
     let named = words(&with_arguments(line, &names)).ok_or_else(unreadable)?;
@@ -87,7 +87,7 @@ pub fn bind(line: &str, arguments: &[String]) -> Result<String, String> {
     }
 }
 
-/// No command of the line runs what another one prints, or changes what a later one means.
+/// True if no command of the line runs the output of another one, or changes the meaning of a later one.
 fn is_plain(commands: &[Command]) -> bool {
     let is_harmless = |command: &Command| {
         let Some(program) = command.words.first() else { return true };
@@ -101,7 +101,7 @@ fn is_plain(commands: &[Command]) -> bool {
     commands.iter().all(is_harmless)
 }
 
-/// Whether the word is an argument that its program takes as text, whatever it is.
+/// True if the word is an argument that its program takes as text, for any value.
 fn takes_value(command: &Command, at: usize) -> bool {
     let text = |at: usize| command.words.get(at).and_then(|word| word.text.as_deref()).unwrap_or_default();
     let name = programs::name(text(0));
@@ -110,7 +110,7 @@ fn takes_value(command: &Command, at: usize) -> bool {
         return false;
     }
     unknown[at] = shell::Word::default();
-    // The program of an interpreter and the script of a shell are written down, and so are all of their options.
+    // The program of an interpreter, the script of a shell, and all of their options must be literal.
     let has_program = at > 1 && (1..at).all(|before| !text(before).starts_with('-'));
     !programs::evaluates(&name, &unknown)
         && !programs::splits_text(&name, &unknown)
@@ -126,7 +126,7 @@ mod tests {
         all.into_iter().filter(|word| word.takes_value).map(|word| word.text).collect()
     }
 
-    /// L-33: a value takes the place of a whole argument of a simple command, and of nothing else.
+    /// L-33: a value replaces a whole argument of a simple command, and nothing else.
     #[test]
     fn only_plain_arguments_take_values() {
         assert_eq!(values("git tag v1 -m 'a b'"), ["tag", "v1", "a b"]);

@@ -1,4 +1,4 @@
-//! The app's `tools/` (`b-stages` §20.5).
+//! Tools of the app's `tools/` (`b-stages` §20.5).
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{App, Call};
 
-/// The files of the app, as the command line would hand them in.
+/// The files of the app, as the command line provides them.
 struct Files<'a>(&'a Path);
 
 impl Sources for Files<'_> {
@@ -48,7 +48,7 @@ async fn call(app: &App, name: &str, args: Value) -> ToolResult {
     call_from(app, name, args, Some("stage-1")).await
 }
 
-/// A call of a stage, or of skill mode.
+/// Calls a tool from a stage, or from skill mode.
 async fn call_from(app: &App, name: &str, args: Value, stage: Option<&str>) -> ToolResult {
     let cx = CallContext {
         call_id: "call-1".to_owned(),
@@ -61,7 +61,7 @@ async fn call_from(app: &App, name: &str, args: Value, stage: Option<&str>) -> T
 
 const ECHO: &str = "import json, sys\nprint(json.dumps({'ok': True, 'value': json.load(sys.stdin)}))\n";
 
-/// `b-stages` §20.5: stdin is `{tool, args, toolCallId, run}`, and a value comes back.
+/// `b-stages` §20.5: a tool reads `{tool, args, toolCallId, run}` on stdin, and its value is returned.
 #[tokio::test]
 async fn a_tool_gets_its_call_and_returns_a_value() {
     let app = App::new();
@@ -87,7 +87,7 @@ async fn numbers_keep_their_digits() {
     assert!(content.contains(kept), "{content}");
 }
 
-/// L-43: a step takes a value, however long it is; a model reads its two ends.
+/// L-43: a step gets the whole value, however long; a model reads its two ends.
 #[tokio::test]
 async fn a_step_gets_the_whole_value() {
     let app = App::new();
@@ -111,7 +111,7 @@ async fn a_tool_runs_in_the_app_with_a_stable_key() {
     assert_eq!(call(&app, "where", json!({})).await.content, format!("{} call-1", app.path().display()));
 }
 
-/// `b-stages` §20.5: every way to fail has its class and code.
+/// `b-stages` §20.5: each kind of failure has its class and code.
 #[tokio::test]
 async fn failures_have_their_codes() {
     let app = App::new();
@@ -139,7 +139,7 @@ async fn failures_have_their_codes() {
     }
 }
 
-/// `b-stages` AP4: a stage's model is shown class, code and message; in skill mode it is shown how stderr ends, too.
+/// `b-stages` AP4: a stage's model sees class, code and message. In skill mode it also sees the end of stderr.
 #[tokio::test]
 async fn what_a_program_wrote_for_people_is_not_shown_to_a_stage() {
     let app = App::new();
@@ -150,7 +150,7 @@ async fn what_a_program_wrote_for_people_is_not_shown_to_a_stage() {
     assert!(reported.contains("status 3") && !reported.contains("thought"), "{reported}");
 }
 
-/// `b-stages` §11.1 (5): what a description says of arguments can be asked before anything is started.
+/// `b-stages` §11.1 (5): arguments can be checked against the description before anything is started.
 #[tokio::test]
 async fn the_schema_of_a_sidecar_reports_what_does_not_fit() {
     let app = App::new();

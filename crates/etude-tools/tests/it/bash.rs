@@ -1,4 +1,4 @@
-//! `Bash`.
+//! Runs of the `Bash` tool.
 
 use std::sync::{Arc, Mutex};
 
@@ -37,7 +37,7 @@ async fn long_output_keeps_both_ends() {
     assert!(shown.contains("bytes of 588895 left out here; send the output to a file"));
 }
 
-/// keys that we use ourselves are not for scripts.
+/// scripts do not get the keys that etude uses itself.
 #[tokio::test]
 async fn the_environment_is_redacted_and_there_is_no_input() {
     let app = App::new();
@@ -92,7 +92,7 @@ async fn a_call_that_is_dropped_ends_its_command() {
         .await;
 }
 
-/// What a command leaves in the background does not hold its result back, and ends with the run.
+/// A background process of a command does not delay its result, and ends with the run.
 #[tokio::test]
 async fn a_background_process_does_not_delay_the_result() {
     let app = App::new();
@@ -111,7 +111,7 @@ async fn a_background_process_does_not_delay_the_result() {
     assert!(!alive());
 }
 
-/// Calls of one answer run at the same time.
+/// Tool calls of one response run at the same time.
 #[tokio::test]
 async fn commands_run_side_by_side() {
     let app = App::new();

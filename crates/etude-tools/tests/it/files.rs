@@ -1,4 +1,4 @@
-//! `Read`, `Write` and `Edit`.
+//! Runs of the tools `Read`, `Write` and `Edit`.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ async fn read_shows_lines_with_their_numbers() {
     assert_eq!(app.error("Read", json!({"path": "a.txt", "offset": 9})).await.0, "ToolExecutionFailed");
 }
 
-/// results are bounded, say where they were cut, and how to go on.
+/// results are bounded, and say where they were cut and how to continue.
 #[tokio::test]
 async fn a_long_file_is_read_in_pages_without_losing_a_line() {
     let app = App::new();
@@ -77,7 +77,7 @@ async fn write_makes_folders_and_replaces() {
     assert_eq!(app.error("Write", json!({"path": "a/b", "content": "x"})).await.0, "ToolExecutionFailed");
 }
 
-/// A link inside the app that leads out is no way out.
+/// A link inside the app that leads out is not followed.
 #[tokio::test]
 async fn no_tool_follows_a_link_out_of_the_app() {
     let app = App::new();
@@ -129,7 +129,7 @@ async fn edit_demands_a_unique_passage_and_reports_the_candidates() {
     assert_eq!(app.read("a.txt"), "x = 3\ny = 2\nx = 3\n");
 }
 
-/// A few words of a model must not take all memory.
+/// A short request of a model cannot exhaust the memory.
 #[tokio::test]
 async fn edit_makes_no_file_that_could_not_be_read_again() {
     let app = App::new();

@@ -65,7 +65,7 @@ impl App {
         self.tools().call(name, &args.to_string(), CallContext::default()).await
     }
 
-    /// The content of a result that must be no error.
+    /// The content of a result that must be a success.
     pub(crate) async fn ok(&self, name: &str, args: Value) -> String {
         let result = self.call(name, args).await;
         assert!(!result.is_error(), "{}", result.content);
@@ -80,7 +80,7 @@ impl App {
     }
 }
 
-/// Calls a tool as a model writes it, without what the caller checks first.
+/// Calls a tool as a model writes it, without the checks of a caller.
 pub(crate) trait Call {
     async fn call(&self, name: &str, arguments: &str, cx: CallContext) -> ToolResult;
 }
@@ -98,7 +98,7 @@ impl Call for ToolSet {
     }
 }
 
-/// The scripted server of the tests, in `python3`.
+/// Settings for the scripted server of the tests, in `python3`.
 pub(crate) fn server(mode: &str) -> ServerConfig {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/server.py");
     let args = vec!["-S".to_owned(), script.to_string_lossy().into_owned(), mode.to_owned()];
@@ -124,7 +124,7 @@ pub(crate) fn with_server(app: &App, config: ServerConfig) -> (ToolSet, Arc<Serv
     (app.tools().with_servers(Arc::clone(&servers)), servers, log)
 }
 
-/// Waits until `done` holds. The wait has no meaning of its own: it ends by a failure of the test.
+/// Waits until `done` holds. The wait has no meaning of its own; it ends with a failure of the test.
 pub(crate) async fn until(mut done: impl FnMut() -> bool) {
     for _ in 0..2_000 {
         if done() {

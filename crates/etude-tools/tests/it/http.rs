@@ -34,7 +34,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -44,7 +44,7 @@ async fn call(tools: &ToolSet, name: &str, args: Value) -> ToolResult {
     tools.call(&format!("mcp__test__{name}"), &args.to_string(), CallContext::default()).await
 }
 
-/// both revisions, sessions or none, JSON or event streams.
+/// both revisions work, with and without sessions, with JSON and with event streams.
 #[tokio::test]
 async fn tools_are_called_over_http_in_every_form() {
     for mode in ["plain", "sse", "stateless"] {
@@ -78,7 +78,7 @@ async fn a_connection_that_breaks_is_an_error_and_the_next_call_works() {
     assert!(again.content.starts_with("again "), "{}", again.content);
 }
 
-/// A session that the server has forgotten is begun again.
+/// An expired session is begun again.
 #[tokio::test]
 async fn a_session_that_expired_is_renewed() {
     let (app, server) = (App::new(), Running::start("plain"));

@@ -1,6 +1,6 @@
 //! File tools while another thread swaps directories for links.
 //!
-//! Nothing here waits for a swap: a tool that is right passes whenever they come.
+//! Nothing here waits for a swap: a correct tool passes whenever the swaps come.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 
 use crate::fixture::App;
 
-/// How often each call is made.
+/// Number of repetitions of each call.
 const ROUNDS: usize = 200;
 
-/// Exchanges pairs of names again and again until it is dropped.
+/// Exchanges pairs of names again and again until dropped.
 struct Swaps {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<u64>>,
@@ -65,7 +65,7 @@ fn exchange(one: &Path, other: &Path) {
     }
 }
 
-/// An app with `notes/sub` and `file`, each beside a link of the other kind; a directory outside holds the canary.
+/// An app with `notes/sub` and `file`, each beside a link of the other kind. A directory outside contains the canary.
 fn app() -> (App, PathBuf) {
     let app = App::new();
     let outside = app.path().with_file_name("elsewhere");
@@ -93,7 +93,7 @@ async fn call(tools: &ToolSet, name: &str, args: &Value, path: Option<Arc<PathAr
     found.call(Arc::new(args.into()), CallContext { path, ..CallContext::default() }).await
 }
 
-/// What lies below a directory, with contents.
+/// All files below a directory, with contents.
 fn state(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).expect("read").flatten() {
@@ -106,7 +106,7 @@ fn state(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// nothing outside is read, named or written, whatever is swapped while a call is under way.
+/// nothing outside is read, named or written, whatever is swapped during a call.
 #[tokio::test]
 async fn nothing_outside_is_touched_under_link_swaps() {
     let (app, outside) = app();
@@ -132,7 +132,7 @@ async fn nothing_outside_is_touched_under_link_swaps() {
         for (name, args) in &calls {
             let result = call(&tools, name, args, None).await;
             made += 1;
-            // The target of a link inside is shown; the content there is not.
+            // The target of a link inside is shown; its content is not.
             let shown = result.content.replace("elsewhere/canary", "");
             if shown.contains("canary") || shown.contains("CANARY\n") || shown.contains(": CANARY") {
                 leaks.push(format!("{name}: {shown}"));
@@ -145,7 +145,7 @@ async fn nothing_outside_is_touched_under_link_swaps() {
     assert!(state(&outside) == before, "nothing outside was written");
 }
 
-/// what a pattern allows is what is written, whatever is swapped between the decision and the call.
+/// the path that a pattern allows is the one that is written, whatever is swapped between the decision and the call.
 #[tokio::test]
 async fn what_was_judged_is_what_is_written_under_link_swaps() {
     let (app, _) = app();
@@ -183,7 +183,7 @@ async fn ignore_files_that_are_no_files_are_passed_over() {
     assert_eq!(found, "a/file\nb/file");
 }
 
-/// ignore files hold below them, the nearest wins, and those of a repository end at its root.
+/// ignore files apply to everything below them, the nearest wins, and those of a repository end at its root.
 #[tokio::test]
 async fn ignore_files_hold_as_in_git() {
     let app = App::new();
@@ -203,7 +203,7 @@ async fn ignore_files_hold_as_in_git() {
     );
 }
 
-/// folders in each other without end are an error, not an exhaustion of descriptors.
+/// folders that nest without end are an error, not an exhaustion of descriptors.
 #[tokio::test]
 async fn folders_nested_too_deep_are_an_error() {
     let app = App::new();

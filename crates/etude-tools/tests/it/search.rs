@@ -1,4 +1,4 @@
-//! `Glob`, `Grep` and `List`.
+//! Runs of the tools `Glob`, `Grep` and `List`.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn tree() -> App {
     app
 }
 
-/// what `.gitignore` excludes is not found; the order is fixed.
+/// files that `.gitignore` excludes are not found; the order is fixed.
 #[tokio::test]
 async fn glob_finds_files_in_a_fixed_order_without_ignored_ones() {
     let app = tree();
@@ -92,7 +92,7 @@ async fn list_shows_folders_files_and_links() {
     assert!(app.error("List", json!({"path": "README.md"})).await.1.contains("use `Read`"));
 }
 
-/// ADR 0054: a denial of paths holds for every file that a call would read, also for a call on a folder above them.
+/// ADR 0054: a denial of paths applies to every file that a call would read, also for a call on a folder above them.
 #[tokio::test]
 async fn what_is_denied_is_left_out_of_searches_and_listings() {
     let app = App::new();
@@ -121,7 +121,7 @@ async fn what_is_denied_is_left_out_of_searches_and_listings() {
             assert_eq!(call(name, args.clone(), list).await, shown, "{name} {args} {list}");
         }
     }
-    // The result of an edit quotes the file, and its errors say what is not in it.
+    // The result of an edit quotes the file, and its errors show what the file does not contain.
     for path in ["secret/key.rs", "link/key.rs", "./secret/../link/key.rs"] {
         for old in ["run", "not there"] {
             let args = json!({"path": path, "old_string": old, "new_string": "x"});

@@ -14,7 +14,7 @@ async fn names(tools: &etude_tools::ToolSet) -> Vec<String> {
     tools.tools().await.tools.iter().map(|tool| tool.name.clone()).collect()
 }
 
-/// `b-stages` 0.1 rule 6.
+/// `b-stages` 0.1 rule 6: these are the built-in tools.
 #[tokio::test]
 async fn the_built_in_tools_are_these() {
     let app = App::new();
@@ -26,7 +26,7 @@ async fn the_built_in_tools_are_these() {
     }
 }
 
-/// `b-stages` AP5.
+/// `b-stages` AP5: an unknown name gets a similar one as a hint.
 #[tokio::test]
 async fn a_name_that_is_none_gets_a_near_one() {
     let app = App::new();
@@ -37,7 +37,7 @@ async fn a_name_that_is_none_gets_a_near_one() {
     assert!(app.call("frobnicate", json!({})).await.content.contains("there are Read, Write"));
 }
 
-/// `b-stages` §11.1 (5): the caller is shown everything in which arguments do not fit.
+/// `b-stages` §11.1 (5): the caller sees all violations of the schema by arguments.
 #[tokio::test]
 async fn arguments_that_do_not_fit_can_be_reported_before_anything_is_done() {
     let app = App::new();
@@ -49,7 +49,7 @@ async fn arguments_that_do_not_fit_can_be_reported_before_anything_is_done() {
     assert_eq!(result.error.expect("error").code, "InputInvalid");
 }
 
-/// `allowed-tools` narrows what there is.
+/// `allowed-tools` narrows the tools and their calls.
 #[tokio::test]
 async fn a_list_narrows_tools_and_calls() {
     let app = App::new();

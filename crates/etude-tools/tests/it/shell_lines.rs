@@ -1,8 +1,8 @@
-//! Command lines: what people write, what attackers write, and what neither would.
+//! Generated command lines: those of people, those of attackers, and those that neither would write.
 
 use fastrand::Rng;
 
-/// Programs of the sandbox. The first ones are what policies name.
+/// Programs of the sandbox. Policies name the first ones.
 pub(crate) const PROGRAMS: &[&str] = &[
     "git", "wc", "touch", "rm", "canary", "make", "ls", "sh", "bash", "env", "xargs", "find", "nohup", "sudo", "time",
 ];
@@ -27,7 +27,7 @@ const JOINTS: &[&str] = &[
     "\u{c}", "\r",
 ];
 
-/// Pieces that are put anywhere.
+/// Pieces that are inserted anywhere.
 const PIECES: &[&str] = &[
     "'", "\"", "\\", "`", "$", "(", ")", "{", "}", "[", "]", "#", "\n", " ", "\t", ";", "&", "|", "<", ">", "!", "*",
     "?", "~", "=", ",", "$(", "$((", "))", "${", "<<", "<<E\n", "\nE\n", "<(", ">(", "$'", "$\"", "\\\n", "\\\\",
@@ -36,7 +36,7 @@ const PIECES: &[&str] = &[
     "case ", " in ", " esac", "! ", "time ", "x=", "x+=", "x[0]=", "()", "((",
 ];
 
-/// Lines that got through somewhere.
+/// Lines that bypassed a policy once.
 const SEEDS: &[&str] = &[
     "git status #'\ntouch x #'",
     "git status #\"\ntouch x #\"",
@@ -107,7 +107,7 @@ const SEEDS: &[&str] = &[
     "jobs -x touch y",
 ];
 
-/// What lines are made of.
+/// Proportions of the parts of generated lines.
 #[derive(Clone, Copy)]
 pub(crate) struct Taste {
     /// Programs that most commands name.
@@ -116,18 +116,18 @@ pub(crate) struct Taste {
     pub(crate) plain: u8,
 }
 
-/// One line.
+/// Generates one line.
 pub(crate) fn line(rng: &mut Rng, taste: Taste) -> String {
     let mut line = match rng.u8(..20) {
         0 => SEEDS[rng.usize(..SEEDS.len())].to_owned(),
         1..18 => list(rng, taste, 3),
         _ => (0..rng.usize(1..14)).map(|_| piece(rng)).collect(),
     };
-    // Half of them as they are, so that enough of them are let through.
+    // Half of the lines stay unchanged, so that enough of them are allowed.
     for _ in 0..[0, 0, 0, 1, 1, 3][rng.usize(..6)] {
         mutate(&mut line, rng);
     }
-    // A null character cannot be passed to a program, and a path that is not of the sandbox is not tried.
+    // A null character cannot be passed to a program, and paths outside the sandbox are not tried.
     line.retain(|c| c != '\0');
     line.replace('/', "_").replace("..", "._")
 }

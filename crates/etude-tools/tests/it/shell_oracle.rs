@@ -1,7 +1,7 @@
-//! Policies about commands, with the shells that run them as oracles: what a policy lets through runs nothing else, and
-//! what it forbids does not run.
+//! Policies about commands, with the shells that run them as oracles: an allowed line runs nothing else, and a denied command
+//! does not run.
 //!
-//! `ETUDE_SHELL_LINES` is the number of lines, `ETUDE_SHELL_SEED` where they begin.
+//! `ETUDE_SHELL_LINES` is the number of lines, `ETUDE_SHELL_SEED` the seed of the first one.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -19,13 +19,13 @@ use serde_json::json;
 
 use crate::shell_lines::{PROGRAMS, Taste, line};
 
-/// What is let through: `git` with anything, the others as they stand, and builtins that run nothing.
+/// Allowed commands: `git` with any arguments, the others exactly, and builtins that run nothing.
 const ALLOWED: &str = "Bash(git *) Bash(wc) Bash(ls -l *) Bash(A=1 make *) Bash(echo *) Bash(printf *) Bash(test *) Bash([ *) \
     Bash(cd *) Bash(true) Bash(wait *)";
 
 const DENIED: &str = "Bash Bash(rm *, $deny) Bash(touch *, $deny)";
 
-/// A folder in which there is nothing but programs that write down that they were run.
+/// A folder with nothing but programs that record their calls.
 struct Sandbox {
     dir: tempfile::TempDir,
     shells: Vec<PathBuf>,
@@ -61,7 +61,7 @@ impl Sandbox {
 
     /// The argument lists of the programs that a line runs; the second member is the variable `A`.
     fn run(&self, shell: &Path, line: &str, count: &mut Count) -> Vec<Vec<String>> {
-        // What a line leaves in the background may still write into its directory: each line has one of its own.
+        // A background process of a line may still write into its directory, so each line has its own.
         let (log, work) = (self.dir.path().join("log"), self.dir.path().join(format!("work-{}", count.executed)));
         let _ = fs::remove_file(&log);
         fs::create_dir(&work).expect("an empty directory");
@@ -70,7 +70,7 @@ impl Sandbox {
         command.env("PATH", self.dir.path().join("bin")).env("HOME", &work).env("x", "canary");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().expect("a shell");
-        // A line that never ends is stopped; what it has run until then counts.
+        // A line that never ends is stopped; its calls until then count.
         let (ended, watch) = mpsc::channel::<()>();
         let group = rustix::process::Pid::from_child(&child);
         let watcher = thread::spawn(move || {
@@ -90,7 +90,7 @@ impl Sandbox {
         calls
     }
 
-    /// Makes lines, and runs those of which the list says `verdict` or nothing else in `also`, with each shell.
+    /// Generates lines and runs those whose verdict satisfies `is_run`, with each shell. Every call must satisfy `is_fine`.
     fn check(&self, list: &str, taste: Taste, is_run: fn(Verdict) -> bool, is_fine: fn(&[String]) -> bool) -> Count {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
         let (lines, seed) = (number("ETUDE_SHELL_LINES").unwrap_or(1_000), number("ETUDE_SHELL_SEED").unwrap_or(1));
@@ -120,7 +120,7 @@ impl Sandbox {
     }
 }
 
-/// True if what was run is in [`ALLOWED`].
+/// True if the call is in [`ALLOWED`].
 fn is_let_through(call: &[String]) -> bool {
     match (call[0].as_str(), call[1].as_str(), &call[2..]) {
         ("git", "", _) | ("wc", "", []) | ("make", "1", _) => true,
@@ -140,7 +140,7 @@ fn what_a_policy_lets_through_runs_nothing_else() {
     assert!(count.executed > count.lines / 20, "too few lines are let through to show anything: {count:?}");
 }
 
-/// ADR 0054: a command that the policy denies does not run, however it is written.
+/// ADR 0054: a command that the policy denies does not run, in any spelling.
 #[test]
 fn what_a_policy_denies_does_not_run() {
     let sandbox = Sandbox::new();

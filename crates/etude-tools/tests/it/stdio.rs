@@ -1,4 +1,4 @@
-//! MCP servers that are child processes.
+//! MCP servers as child processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ async fn call(tools: &ToolSet, name: &str, args: Value) -> ToolResult {
     tools.call(&format!("mcp__test__{name}"), &args.to_string(), CallContext::default()).await
 }
 
-/// A server that leaves a trace of what it was asked in the app.
+/// A server that records its requests in the app.
 fn traced(app: &App, mode: &str) -> ServerConfig {
     let mut config = server(mode);
     if let Endpoint::Stdio { env, .. } = &mut config.endpoint {
@@ -44,7 +44,7 @@ async fn all_pages_of_tools_are_listed_under_their_names() {
     }
 }
 
-/// a call whose arguments would lose digits on their way is not made: another id is another order.
+/// a call whose arguments would lose digits is refused, since another id is another order.
 #[tokio::test]
 async fn a_call_that_would_lose_digits_is_refused() {
     let app = App::new();
@@ -59,8 +59,7 @@ async fn a_call_that_would_lose_digits_is_refused() {
     servers.close().await;
 }
 
-/// a server that ignores `server/discover` is used without a long wait, and is not asked again when it is started
-/// again.
+/// a server that ignores `server/discover` is used without a long wait, and is not probed again after a restart.
 #[tokio::test]
 async fn a_server_that_ignores_the_probe_is_used_at_once() {
     let app = App::new();
@@ -76,7 +75,7 @@ async fn a_server_that_ignores_the_probe_is_used_at_once() {
     servers.close().await;
 }
 
-/// a server of the newest revision only that answers late is used by that revision.
+/// a server of the newest revision only, which responds late, is used with that revision.
 #[tokio::test]
 async fn a_server_that_answers_the_probe_late_is_used() {
     let app = App::new();
@@ -86,7 +85,7 @@ async fn a_server_that_answers_the_probe_late_is_used() {
     servers.close().await;
 }
 
-/// What a server says is data of a stranger: bounded, without control characters, and its hints grant nothing.
+/// Everything that a server reports is foreign data: bounded, without control characters, and its hints grant nothing.
 #[tokio::test]
 async fn descriptions_are_bounded_and_hints_are_not_believed() {
     let app = App::new();
@@ -116,7 +115,7 @@ async fn results_and_errors_of_tools_are_reported() {
     assert!(unknown.content.contains("did you mean `mcp__test__echo`?"), "{}", unknown.content);
 }
 
-/// A crash is an error of the call, and the next call has a new server.
+/// A crash of the server is an error of the call, and the next call has a new server.
 #[tokio::test]
 async fn a_server_that_crashes_is_started_again_at_the_next_call() {
     let app = App::new();
@@ -161,7 +160,7 @@ async fn a_list_without_end_is_ended() {
     assert_eq!(tools.tools().await.tools.len(), 7 + 1);
 }
 
-/// A call that takes too long, or is cancelled, is given up, and the server is notified.
+/// A call that takes too long, or is cancelled, ends, and the server is notified.
 #[tokio::test]
 async fn time_limits_and_cancellation_reach_the_server() {
     let app = App::new();
@@ -200,7 +199,7 @@ async fn a_tool_that_appears_later_is_seen() {
     panic!("it was not seen");
 }
 
-/// A server is started when a tool of it is first wanted, and gets no variables but those that are meant for it.
+/// A server is started when a tool of it is first needed, and gets no other variables than its own.
 #[tokio::test]
 async fn a_server_that_is_not_needed_is_not_started() {
     let app = App::new();
@@ -214,7 +213,7 @@ async fn a_server_that_is_not_needed_is_not_started() {
     assert_eq!(app.read("trace").lines().next(), Some("start resolved False"));
 }
 
-/// How many servers with that argument are children of this process, dead ones that no one waited for included.
+/// Number of child processes of this one with that argument, including dead ones that were not reaped.
 fn children(mode: &str) -> usize {
     let id = std::process::id().to_string();
     let out = std::process::Command::new("ps").args(["-o", "args=", "--ppid", &id]).output().expect("ps");
@@ -244,7 +243,7 @@ async fn the_process_of_a_forgotten_server_ends() {
     until(|| children("forgotten") == 0).await;
 }
 
-/// Questions of servers go to anyone who can ask; without that they are declined.
+/// Questions of servers go to the user if one can be asked; otherwise they are declined.
 #[tokio::test]
 async fn questions_of_servers_are_answered_with_defaults_or_declined() {
     let app = App::new();

@@ -1,8 +1,8 @@
-//! The question whether a server knows revision 2026-07-28, for servers that ignore it.
+//! Probe for revision 2026-07-28 that also works for servers that ignore it.
 //!
-//! A server of an earlier revision should refuse `server/discover`, and some say nothing instead. The protocol library then
-//! waits 10 s. Here the silence counts as a refusal much earlier, and `initialize` follows on the same connection. An answer
-//! that comes after all is dropped and remembered: where `initialize` fails, the server is opened again by that revision.
+//! A server of an earlier revision should refuse `server/discover`, and some are silent instead. The protocol library then
+//! waits 10 s. Here the silence counts as a refusal much earlier, and `initialize` follows on the same connection. A late
+//! response is dropped and remembered: if `initialize` fails, the server is opened again with that revision.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::time::{Instant, sleep_until};
 
-/// How long `server/discover` may stay without an answer.
+/// Maximum wait for a response to `server/discover`.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A transport that refuses `server/discover` in the name of a server that ignores it.
+/// A transport that refuses `server/discover` on behalf of a server that ignores it.
 pub(super) struct Probing<T> {
     inner: T,
-    /// The question without an answer, and when the silence counts as a refusal.
+    /// The pending probe, and the time at which the silence counts as a refusal.
     asked: Option<(RequestId, Instant)>,
-    /// The question that was refused in the name of the server.
+    /// The probe that was refused on behalf of the server.
     refused: Option<RequestId>,
-    /// Set when the server has answered that question after all.
+    /// Set when the server has responded to that probe late.
     has_answered_late: Arc<AtomicBool>,
 }
 

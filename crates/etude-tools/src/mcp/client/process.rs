@@ -1,4 +1,4 @@
-//! A server that is a child process: messages are lines on its stdin and stdout.
+//! A server as a child process: messages are lines on its stdin and stdout.
 
 use std::io;
 use std::process::{Command, ExitStatus, Stdio};
@@ -10,23 +10,23 @@ use rmcp::transport::Transport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
-/// How long a server may stay after its stdin has ended, and after `SIGTERM`.
+/// Time for a server to end after its stdin was closed, and again after `SIGTERM`.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// A running server. Dropping it kills the server and what that has started.
+/// A running server. Dropping it kills the server and its children.
 pub(super) struct ServerProcess {
     child: Child,
-    /// The group of the server and its children, until it was killed.
+    /// The process group of the server, until it was killed.
     group: Option<u32>,
     lines: AsyncRwTransport<RoleClient, ChildStdout, ChildStdin>,
 }
 
 impl ServerProcess {
-    /// Starts a [`detached`](etude_process::detached) program: a Ctrl-C at the terminal is ours to pass on, and children of
-    /// the server end with it. The caller reads its stderr.
+    /// Starts a [`detached`](etude_process::detached) program, so that etude decides about a Ctrl-C at the terminal, and
+    /// children of the server end with it. The caller reads its stderr.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The program cannot be started.
     pub(super) fn start(mut program: Command) -> io::Result<(Self, ChildStderr)> {
         program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = tokio::process::Command::from(program).kill_on_drop(true).spawn()?;
@@ -39,8 +39,8 @@ impl ServerProcess {
         }
     }
 
-    /// Ends the server as the protocol describes it: the end of its stdin, then `SIGTERM`, then `SIGKILL`. What it has left in its
-    /// group is killed, whichever of them it was.
+    /// Ends the server as the protocol describes it: closed stdin, then `SIGTERM`, then `SIGKILL`. Processes that remain in
+    /// its group are killed in each case.
     async fn end(&mut self, after_stdin: Duration, after_term: Duration) -> io::Result<ExitStatus> {
         self.lines.close().await?;
         let status = self.ended(after_stdin, after_term).await;
@@ -60,7 +60,7 @@ impl ServerProcess {
         self.child.wait().await
     }
 
-    /// Kills the group, once: its number may be that of others later, if none of it is left.
+    /// Kills the group, once: its number may be reused after its last process is gone.
     fn kill(&mut self) {
         kill_group(self.group.take());
     }
@@ -99,7 +99,7 @@ mod tests {
 
     const NEVER: Duration = Duration::from_secs(600);
 
-    /// A server that has set up its signals, and leaves a child in its group that holds its stderr.
+    /// A server that has installed its signal handlers, with a child in its group that holds its stderr.
     async fn started(trap: &str) -> (ServerProcess, ChildStderr) {
         let ready = r#"echo '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'"#;
         let mut program = detached("sh", ChildEnvironment::named(&["PATH"]));
@@ -109,7 +109,7 @@ mod tests {
         (process, stderr)
     }
 
-    /// Returns once no process of the group is left.
+    /// Returns when no process of the group is left.
     async fn no_one_holds(mut stderr: ChildStderr) {
         stderr.read_to_end(&mut Vec::new()).await.expect("its end");
     }
@@ -121,7 +121,7 @@ mod tests {
         no_one_holds(stderr).await;
     }
 
-    /// A child that ignores the signal, or is just being started when it comes, does not outlive its server.
+    /// A child that ignores the signal, or that is just being started, does not outlive its server.
     #[tokio::test]
     async fn a_server_that_ends_leaves_no_child() {
         let (mut process, stderr) = started("(trap '' TERM; exec sleep 600) &\ntrap 'exit 7' TERM").await;

@@ -1,4 +1,4 @@
-//! Commands: what a line runs, not how it is written.
+//! Patterns of commands match the commands that a line runs, in any spelling.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn denied(list: &str, line: &str) -> bool {
     ask(list, "Bash", json!({"command": line})) == Verdict::Deny
 }
 
-/// ADR 0054: a comment hid the commands behind it.
+/// ADR 0054: comments and continuations hide no command. Once, a comment hid the commands after it.
 #[test]
 fn comments_and_continuations_hide_no_command() {
     for line in [
@@ -26,7 +26,7 @@ fn comments_and_continuations_hide_no_command() {
     assert!(!bash("Bash(git *)", "git status\r") && !bash("Bash(git *)", "git status\u{b}touch x"));
 }
 
-/// ADR 0054: `$deny` saw one way to write a command, and there are many.
+/// ADR 0054: `$deny` matches every spelling of a command. Once, it matched only one.
 #[test]
 fn a_denial_sees_a_command_however_it_is_written() {
     for line in [
@@ -115,7 +115,7 @@ fn a_denial_sees_a_command_however_it_is_written() {
     }
 }
 
-/// The words of a pattern against the words of a command.
+/// The words of a pattern match the words that programs receive.
 #[test]
 fn words_are_compared_as_programs_get_them() {
     for (pattern, line, holds) in [
@@ -182,7 +182,7 @@ fn words_are_compared_as_programs_get_them() {
     }
 }
 
-/// A pattern for an argument that is a command line, of whichever tool, is one for the commands in it.
+/// A pattern for an argument with a command line, in any tool, is a pattern for its commands.
 #[test]
 fn command_lines_in_arguments_are_judged_like_those_of_bash() {
     for (list, name) in
@@ -205,7 +205,7 @@ fn command_lines_in_arguments_are_judged_like_those_of_bash() {
     assert_eq!(ask("Bash(command=git *,timeout=5)", "Bash", json!({"command": "git log"})), Verdict::Unlisted);
 }
 
-/// `b-stages` §20.5: a key that is made of a command line lets no second command through.
+/// `b-stages` §20.5: a key that is made of a command line does not allow a second command.
 #[test]
 fn command_lines_in_keys_are_judged_as_well() {
     let (_dir, roots) = roots();
@@ -220,7 +220,7 @@ fn command_lines_in_keys_are_judged_as_well() {
     assert_eq!(verdict("remote(a: git *)", "git $(touch x)"), Verdict::Unlisted);
     assert_eq!(verdict("remote remote(rm *, $deny)", "git status; 'rm' x"), Verdict::Deny);
     assert_eq!(verdict("remote remote(a: rm *, $deny)", "rm x"), Verdict::Deny);
-    // An argument beside the command is one word: it cannot pass for the beginning of the command.
+    // An argument beside the command is one word, and cannot be taken for the beginning of the command.
     for (host, line) in [("a: git", "touch x"), ("a: git x; ", "touch x"), ("", "a: git")] {
         let args = json!({"host": host, "command": line}).as_object().cloned().expect("object");
         let verdict = AllowedTools::parse("remote(a: git *)").verdict(&Subject::new(&tool, &args, &roots));
@@ -228,7 +228,7 @@ fn command_lines_in_keys_are_judged_as_well() {
     }
 }
 
-/// A command that is no text is neither let through nor missed by a denial: the tool may join a list as it likes.
+/// A command that is not text is neither allowed nor missed by a denial, because the tool may join a list in any way.
 #[test]
 fn commands_that_are_no_text_are_unreadable() {
     for command in [json!(["rm", "x"]), json!({"line": "rm x"})] {
@@ -238,7 +238,7 @@ fn commands_that_are_no_text_are_unreadable() {
     }
 }
 
-/// What cannot be read is neither let through nor spared, and takes no time.
+/// A line that cannot be parsed is neither allowed nor exempt from denials, and takes no time.
 #[test]
 fn lines_that_are_made_to_hurt_the_parser_are_unreadable() {
     let deep = |unit: &str| unit.repeat(15_000 / unit.len());
@@ -272,7 +272,7 @@ fn lines_that_are_made_to_hurt_the_parser_are_unreadable() {
     assert!(bash("Bash", &deep("(")), "a pattern for every command");
 }
 
-/// SECURITY.md: the longest lines of everything that nests are read wherever there is little stack left, or not readable.
+/// SECURITY.md: the longest lines of all nested constructs are parsed with little stack left, or are unreadable.
 #[test]
 fn no_line_overflows_the_stack_of_its_caller() {
     const MAX_LENGTH: usize = 16 * 1024;
