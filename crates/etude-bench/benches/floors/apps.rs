@@ -1,4 +1,4 @@
-//! The apps that are measured.
+//! Apps for the scenarios.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ pub(crate) fn write(path: &Path, text: &str) {
     fs::write(path, text).expect("a file");
 }
 
-/// An app below `home` with one pipeline of these steps; returns the app.
+/// Writes an app below `home` with one pipeline of these steps. Returns the app.
 pub(crate) fn of_steps(home: &Path, pipeline: &str, steps: impl Iterator<Item = String>) -> PathBuf {
     let app = home.join("app");
     let mut yaml = format!("name: {pipeline}\ndescription: what is measured\nsteps:\n");
@@ -18,17 +18,17 @@ pub(crate) fn of_steps(home: &Path, pipeline: &str, steps: impl Iterator<Item = 
     app
 }
 
-/// A code step.
+/// The YAML of a code step.
 pub(crate) fn code(name: &str, command: &str) -> String {
     format!("  - name: {name}\n    type: code\n    command: \"{command}\"\n")
 }
 
-/// A model step.
+/// The YAML of a model step.
 pub(crate) fn llm(name: &str) -> String {
     format!("  - name: {name}\n    type: llm\n    prompt: \"Say what you think of number {name}.\"\n")
 }
 
-/// The key of the model that is asked, as long as keys are: it is looked for in every answer.
+/// API key of the model server. It is as long as real keys, because every response is searched for it.
 pub(crate) const KEY: &str = "sk-0123456789abcdef0123456789abcdef";
 
 /// Configures a local server for all tiers.
@@ -40,7 +40,7 @@ pub(crate) fn config(app: &Path, address: &str) {
     write(&app.join("etude.yaml"), &text);
 }
 
-/// An app of very many pipelines.
+/// Writes an app with `count` pipelines.
 pub(crate) fn of_pipelines(home: &Path, count: usize) -> PathBuf {
     let app = home.join("many");
     for at in 0..count {
@@ -54,7 +54,7 @@ pub(crate) fn of_pipelines(home: &Path, count: usize) -> PathBuf {
     app
 }
 
-/// Skills of a user.
+/// Writes `count` skills of a user.
 pub(crate) fn skills(home: &Path, count: usize) -> PathBuf {
     let root = home.join(".agents/skills");
     let body = "Do the thing, one step after the other, and say what came of it.\n".repeat(60);
@@ -68,7 +68,7 @@ pub(crate) fn skills(home: &Path, count: usize) -> PathBuf {
     root
 }
 
-/// An app whose pipelines are distinguished by what is said of them.
+/// Writes an app whose pipelines differ by their descriptions.
 pub(crate) fn of_routes(home: &Path) -> PathBuf {
     const VERBS: [&str; 10] =
         ["review", "summarize", "translate", "publish", "archive", "count", "compare", "convert", "send", "check"];

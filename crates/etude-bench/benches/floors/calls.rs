@@ -1,4 +1,4 @@
-//! Model calls against a server that answers at once: what a step adds to them.
+//! Model calls against a server that responds at once: the overhead of a step.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -39,7 +39,7 @@ pub(crate) fn llm(report: &mut Report, home: &Path) {
     llm_program(report, home, &app, address);
 }
 
-/// The same with each outcome on the disk before the next call begins.
+/// The scenario of [`llm`] with each outcome on the disk before the next call begins.
 pub(crate) fn strict(report: &mut Report, home: &Path) {
     let address = server::start(Duration::ZERO);
     let app = llm_steps(home, CALLS, address);
@@ -55,7 +55,7 @@ pub(crate) fn strict(report: &mut Report, home: &Path) {
     report.compare(&pair, 5, || run(home, &["run", "-C", &app, "-p", "talk", "-q", "--strict"]), floor);
 }
 
-/// Requests as small as they can be, one after the other on one connection, and what is done after each.
+/// Sends minimal requests, one after the other on one connection, and calls `after` after each.
 pub(crate) async fn bare(address: SocketAddr, count: usize, mut after: impl FnMut()) {
     let body = r#"{"model":"m","messages":[{"role":"user","content":"Say what you think of number 1."}]}"#;
     let request = format!(
@@ -68,7 +68,7 @@ pub(crate) async fn bare(address: SocketAddr, count: usize, mut after: impl FnMu
     for _ in 0..count {
         stream.write_all(request.as_bytes()).await.expect("written");
         let mut got = 0;
-        // The answer ends with the document that the server always sends.
+        // The response ends with the document that the server always sends.
         while !read[..got].ends_with(b"}}") {
             got += stream.read(&mut read[got..]).await.expect("read");
         }

@@ -1,5 +1,5 @@
-//! What somebody writes who needs no runner: an ordinary HTTP client, and a row in SQLite for each answer before what
-//! follows from it begins. No prompt is filled in, nothing is checked, nothing can be resumed.
+//! A client without a runner: an ordinary HTTP client that writes a row in SQLite for each response before the next request
+//! begins. No prompt is filled in, nothing is checked, and nothing can be resumed.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,12 +19,12 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    /// Asks the server at `address`; the table lies in `dir`, and is again each time.
+    /// A client of the server at `address`. Its table lies in `dir`, and is created again each time.
     pub(crate) fn new(address: SocketAddr, dir: &Path) -> Self {
         etude_http::init_tls();
         let client = Client::builder().no_proxy().tls_certs_only([]).build().expect("a client");
         let path = dir.join("plain.db");
-        // The one of the round before, if there was one.
+        // Removes the table of the previous round.
         for end in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(dir.join(format!("plain.db{end}")));
         }
@@ -36,7 +36,7 @@ impl Plain {
         Self { client, rows: Arc::new(Mutex::new(rows)), url }
     }
 
-    /// One conversation of `calls` calls.
+    /// Runs one conversation of `calls` calls.
     pub(crate) async fn talk(self, run: usize, calls: usize) {
         for step in 0..calls {
             let prompt = format!("Say what you think of number {step}.");

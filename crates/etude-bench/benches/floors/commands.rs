@@ -1,4 +1,4 @@
-//! Commands that run nothing: what a start costs, and how long it takes to know what an app has.
+//! Commands that run nothing: the cost of a start, and the time to list the contents of an app.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(crate) fn start(report: &mut Report, home: &Path) {
     report.compare(&pair, 100, || run(home, &["--version"]), bare_process);
 }
 
-/// A process that does nothing.
+/// Runs a process that does nothing.
 pub(crate) fn bare_process() {
     assert!(Command::new("true").status().is_ok_and(|s| s.success()));
 }
@@ -38,7 +38,7 @@ pub(crate) fn skills(report: &mut Report, home: &Path) {
     report.compare(&pair, 7, ours, || read_each(&root, "SKILL.md"));
 }
 
-/// The skills of a project, with the chains that their layers make.
+/// `etude check` over the skills of a project, with the chains of their middleware.
 pub(crate) fn check(report: &mut Report, home: &Path) {
     let app = home.join("check");
     fs::create_dir_all(app.join("pipelines")).expect("a directory");
@@ -74,7 +74,7 @@ fn read_each(dir: &Path, name: &str) {
     assert!(bytes > 100);
 }
 
-/// A decision from the command line, and what it takes once the program is up.
+/// A routing decision from the command line, and in a running process.
 pub(crate) fn route(report: &mut Report, home: &Path) {
     let app = apps::of_routes(home);
     let pipelines = app.join("pipelines");

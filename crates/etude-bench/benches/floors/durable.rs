@@ -1,4 +1,4 @@
-//! The journal by itself, beside what the disk alone costs, and schemas.
+//! The journal alone, beside the cost of the disk, and schemas.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 use crate::measure::{Pair, Report, quantile, quartiles};
 
-/// A record as a short code step makes it, in bytes.
+/// Size of the record of a short code step, in bytes.
 pub(crate) const BODY: usize = 400;
 
-/// What one step leaves in the journal: its latency, and how many a second there are from many runs at once. The disk
-/// is the floor: bare appends to a file, with `fdatasync` where the journal waits for the disk.
+/// Records of steps in the journal: their latency, and their rate with many runs at once. The baseline is the disk: bare
+/// appends to a file, with `fdatasync` where the journal waits for the disk.
 pub(crate) fn durable(report: &mut Report, home: &Path) {
     for (sync, word, what, floor, count) in [
         (Sync::Normal, "normal", "one step into the journal", "one write to a file", 10_000),
@@ -73,7 +73,7 @@ pub(crate) fn sessions(dir: &Path, sync: Sync, count: usize, each: usize) -> (Ve
     (times, per_second)
 }
 
-/// A run to be created.
+/// Header of a run for `create`.
 pub(crate) fn new_run(id: &str) -> NewRun {
     NewRun {
         id: id.to_owned(),
@@ -86,7 +86,7 @@ pub(crate) fn new_run(id: &str) -> NewRun {
     }
 }
 
-/// What a step leaves in the journal.
+/// The record of one step.
 pub(crate) fn record(key: &str, body: &str) -> Record {
     Record { key: key.to_owned(), request: Digest::of(key.as_bytes()), body: body.to_owned(), blobs: Vec::new() }
 }
@@ -100,8 +100,8 @@ pub(crate) fn times(count: usize, mut work: impl FnMut(usize)) -> Vec<Duration> 
     (0..count).map(one).collect()
 }
 
-/// A review with 20 issues against its schema, compiled once. The floor is reading the same text as JSON, which has to
-/// be done anyway.
+/// A review with 20 issues against its schema, compiled once. The baseline is parsing the same text as JSON, which is
+/// necessary anyway.
 pub(crate) fn schema(report: &mut Report, _home: &Path) {
     let schema = json!({
         "type": "object", "required": ["issues", "summary"], "additionalProperties": false,

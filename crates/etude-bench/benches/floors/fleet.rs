@@ -1,5 +1,5 @@
-//! The engine of a fleet on a PostgreSQL server of this machine, beside its disk, beside SQLite, and beside `pgbench` with the same
-//! statement. Without the server's programs there are no figures.
+//! The engine of a fleet on a PostgreSQL server of this machine, beside its disk, beside SQLite, and beside `pgbench` with the
+//! same statement. Without the server's programs there are no figures.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::apps::{code, of_steps};
 use crate::durable::{BODY, appends, ms, new_run, record, sessions, times};
 use crate::measure::{Pair, Report, etude, quantile, quartiles};
 
-/// `initdb` and `postgres` refuse root, so another user starts them.
+/// Id of the user that starts the server, since `initdb` and `postgres` refuse root.
 #[cfg(unix)]
 const UNPRIVILEGED: u32 = 65_534;
 
@@ -33,7 +33,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts it, with commits on the disk. `None`: this machine has no PostgreSQL.
+    /// Starts the server, with commits on the disk. `None` if this machine has no PostgreSQL.
     fn start() -> Option<Self> {
         let installed = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
         let mut bins: Vec<PathBuf> = installed.map(|version| version.path().join("bin")).collect();
@@ -86,7 +86,7 @@ impl Server {
         self.psql(sql).unwrap_or_else(|| panic!("it fails: {sql}"))
     }
 
-    /// An engine of a worker with this number of places.
+    /// An engine of a worker with `places` places.
     fn engine(&self, cache: &Path, places: u32) -> Postgres {
         let settings = Settings {
             address: Address::parse(&self.url()).expect("an address"),
@@ -108,7 +108,7 @@ impl Server {
         engine
     }
 
-    /// Transactions a second of the statement of an append, by `pgbench`, whose clients have a run each.
+    /// Rate of the append statement in transactions per second, by `pgbench`, whose clients have one run each.
     fn pgbench(&self, clients: usize, seconds: usize) -> f64 {
         static FIRST: AtomicUsize = AtomicUsize::new(1_000_000);
         let first = FIRST.fetch_add(clients, Ordering::Relaxed);
@@ -154,7 +154,7 @@ impl Drop for Server {
     }
 }
 
-/// A command of the server's user.
+/// A command that runs as the server's user.
 fn unprivileged(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir("/").env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
@@ -166,7 +166,7 @@ fn unprivileged(program: &Path) -> Command {
     command
 }
 
-/// What one step leaves in the database, by one run and by many at once.
+/// Records of steps in the database, from one run and from many at once.
 pub(crate) fn append(report: &mut Report, home: &Path) {
     let Some(server) = Server::start() else { return };
     let engine = server.engine(&home.join("cache"), 64);
@@ -233,7 +233,7 @@ fn limits() -> Limits {
     Limits { queue: "default".to_owned(), max_runs: u32::MAX, takes: Takes::Bundles }
 }
 
-/// Takes all that is queued as a worker with places does: an eighth of what is free at once.
+/// Claims all queued runs like a worker with `places` places: an eighth of the free places at once.
 fn drain(engine: &Postgres, places: usize, run: &(dyn Fn(&dyn Session) + Sync)) {
     thread::scope(|scope| {
         let (ended, ends) = mpsc::channel();
@@ -255,7 +255,7 @@ fn drain(engine: &Postgres, places: usize, run: &(dyn Fn(&dyn Session) + Sync)) 
                 let ended = ended.clone();
                 scope.spawn(move || {
                     run(&*session);
-                    // No one may wait for it any more.
+                    // The receiver may be gone already.
                     let _ = ended.send(());
                 });
             }
@@ -285,7 +285,7 @@ pub(crate) fn queue(report: &mut Report, home: &Path) {
     };
     let rate = |since: Instant| (submitted / 32 * 32) as f64 / since.elapsed().as_secs_f64();
     report.figure("fleet/submit", "submissions, 32 at once", submit("a"), "a second");
-    // The default queue has a limit, which would be reached.
+    // The limit of the default queue would be reached.
     engines[0]
         .apply(
             Some(&BTreeMap::from([("default".to_owned(), QueueRules { limit: None, ..QueueRules::default() })])),
@@ -329,7 +329,7 @@ pub(crate) fn queue(report: &mut Report, home: &Path) {
             while claimed.len() < count {
                 match worker.next(&limits(), 0).expect("the queue can be read") {
                     Some(session) => claimed.push((session.run_id().to_owned(), Instant::now())),
-                    // As a worker does: it looks from time to time, rung or not.
+                    // As in a worker, which polls the queue whether it was rung or not.
                     None => {
                         drop(clock.block_on(async { tokio::time::timeout(Times::default().poll, worker.rung()).await }))
                     }
@@ -366,7 +366,7 @@ pub(crate) fn queue(report: &mut Report, home: &Path) {
     report.figure("fleet/claim-many", &what, ms(quartiles(claims)[1]), "ms");
 }
 
-/// How long a worker takes to be ready, and others to take its run when it dies, with the times that are the default.
+/// Time until a worker is ready, and time until other workers take its run after its death, with the default times.
 pub(crate) fn workers(report: &mut Report, home: &Path) {
     let Some(server) = Server::start() else { return };
     let app = of_steps(home, "p", std::iter::once(code("wait", "sleep 60")));
@@ -386,7 +386,7 @@ pub(crate) fn workers(report: &mut Report, home: &Path) {
     };
     let (mut ready, mut taken) = (Vec::new(), Vec::new());
     for _ in 0..report.rounds(5).min(5) {
-        // A run of its own each time: one that takes several workers down has failed.
+        // Each round has its own run, because a run that kills several workers has failed.
         let (mut first, first_path, took) = worker();
         let submit = command(&["run", "-p", "p", "--detach", "--format", "json"]).stdout(Stdio::piped()).output();
         let submitted: serde_json::Value =
@@ -412,7 +412,7 @@ pub(crate) fn workers(report: &mut Report, home: &Path) {
     report.figure("fleet/taken", "a killed worker's run is taken by another one", ms(quartiles(taken)[1]), "ms");
 }
 
-/// An app of the examples, whose two steps start Python, by one, two and four workers with a place each: the same outputs.
+/// An app of the examples, whose two steps start Python, by one, two and four workers with one place each: the same outputs.
 pub(crate) fn example(report: &mut Report, home: &Path) {
     let Some(server) = Server::start() else { return };
     let app = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/tool-library");
@@ -452,7 +452,7 @@ pub(crate) fn example(report: &mut Report, home: &Path) {
     }
 }
 
-/// Waits until a worker has said something.
+/// Waits until the file of a worker's output contains `said`.
 fn until(path: &Path, said: &str) {
     let since = Instant::now();
     while !fs::read_to_string(path).unwrap_or_default().contains(said) {

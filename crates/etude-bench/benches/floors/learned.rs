@@ -1,4 +1,4 @@
-//! Learned pipelines: what five calls of tools cost in one (L-76).
+//! Learned pipelines: the cost of five tool calls in one (L-76).
 
 use std::path::Path;
 use std::time::Instant;
@@ -7,17 +7,17 @@ use crate::apps::write;
 use crate::measure::{Pair, Report, run};
 use crate::processes::bare;
 
-/// Calls of tools between two bindings.
+/// Number of tool calls between two bindings.
 const CALLS: u32 = 5;
-/// How many times as long the longer pipeline is.
+/// Length of the longer pipeline, as a multiple of the shorter one.
 const MORE: u32 = 5;
 
-/// Prints what it is given, as the bindings of learned pipelines do: it reads values and computes one.
+/// A script that reads values and computes one, as the bindings of learned pipelines do.
 const BINDING: &str =
     "import json, sys\nread = json.load(sys.stdin)\nprint(json.dumps({'output': read['input'].get('id')}))\n";
 
-/// Five calls of a tool and a binding in a warm interpreter, beside the processes of the tool. What happens once a run, the start of
-/// the interpreter included, is in both of two pipelines and so in neither figure.
+/// Five calls of a tool and a binding in a warm interpreter, beside the processes of the tool. The fixed cost of a run, with
+/// the start of the interpreter, is in both of two pipelines and so cancels out.
 pub(crate) fn learned(report: &mut Report, home: &Path) {
     let app = home.join("app");
     let tool = "name: get\ndescription: Reads an order.\ncommand: cat tools/out.json\ngated: false\n\

@@ -1,7 +1,7 @@
-//! The whole program against its floors: what the same work costs without a runner, in the same run and in turn, so that
-//! both meet the same noise. What is quoted is the ratio of medians.
+//! The whole program against its baselines: the same work without a runner, measured alternately in the same session, so that
+//! both meet the same noise. The quoted figure is the ratio of medians.
 //!
-//! `floors [SCENARIO...]` beside `etude`, or with `ETUDE_BIN`; with `--json` one document a line, for `bench/run`.
+//! `floors [SCENARIO...]` beside `etude`, or with `ETUDE_BIN`. With `--json` it prints one document a line, for `bench/run`.
 
 #![expect(clippy::disallowed_methods, reason = "a baseline is a program without the host")]
 
@@ -21,11 +21,11 @@ mod server;
 
 use std::path::Path;
 
-// As in the program, since some scenarios are in this process.
+// The allocator of the program, since some scenarios run in this process.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A scenario: its name, and what measures it.
+/// A scenario: its name, and the function that measures it.
 type Scenario = (&'static str, fn(&mut measure::Report, &Path));
 
 const SCENARIOS: &[Scenario] = &[

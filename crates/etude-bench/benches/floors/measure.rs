@@ -1,4 +1,4 @@
-//! Times, their medians, and how they are reported.
+//! Times, their medians, and their report.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-/// Where figures go.
+/// Printer of the figures, as text or as JSON.
 pub(crate) struct Report {
     is_json: bool,
     is_quick: bool,
 }
 
-/// One thing beside its floor.
+/// A measured operation with its baseline.
 pub(crate) struct Pair<'a> {
-    /// A word for programs, such as `one/durable`.
+    /// Identifier for programs, such as `one/durable`.
     pub(crate) key: &'a str,
-    /// What was done, for people.
+    /// Description of the operation, for people.
     pub(crate) what: &'a str,
-    /// What the floor is, for people.
+    /// Description of the baseline, for people.
     pub(crate) floor: &'a str,
 }
 
@@ -27,12 +27,12 @@ impl Report {
         Self { is_json, is_quick }
     }
 
-    /// The number of rounds, or few if only the order of magnitude is wanted.
+    /// The number of rounds; a fifth of it with `--quick`, which shows only the order of magnitude.
     pub(crate) fn rounds(&self, rounds: usize) -> usize {
         if self.is_quick { rounds.div_ceil(5).max(2) } else { rounds }
     }
 
-    /// Does both in turn, after a first time that does not count, and tells their medians. Returns the quartiles of ours.
+    /// Runs both alternately, after one warm-up, and reports their medians. Returns the quartiles of `ours`.
     pub(crate) fn compare(
         &mut self,
         pair: &Pair<'_>,
@@ -54,7 +54,7 @@ impl Report {
         self.pair(pair, ours, floor)
     }
 
-    /// Tells the medians of two series. Returns the quartiles of ours.
+    /// Reports the medians of two series. Returns the quartiles of `ours`.
     pub(crate) fn pair(&mut self, pair: &Pair<'_>, ours: Vec<Duration>, floor: Vec<Duration>) -> [Duration; 3] {
         let rounds = ours.len();
         let ([low, ours, high], [_, floor, _]) = (quartiles(ours), quartiles(floor));
@@ -76,7 +76,7 @@ impl Report {
         found
     }
 
-    /// Tells a single figure.
+    /// Reports a single figure.
     pub(crate) fn figure(&mut self, key: &str, what: &str, value: f64, unit: &str) {
         if self.is_json {
             println!("{}", json!({"key": key, "what": what, "value": value, "unit": unit}));
@@ -86,25 +86,25 @@ impl Report {
     }
 }
 
-/// The middle of a series, between its quartiles.
+/// The quartiles of a series, with its median in the middle.
 pub(crate) fn quartiles(mut times: Vec<Duration>) -> [Duration; 3] {
     times.sort();
     [times[times.len() / 4], times[times.len() / 2], times[times.len() * 3 / 4]]
 }
 
-/// What `share` of a hundred are not above.
+/// The time that `share` percent of a series do not exceed.
 pub(crate) fn quantile(mut times: Vec<Duration>, share: usize) -> Duration {
     times.sort();
     times[(times.len() * share / 100).min(times.len() - 1)]
 }
 
-/// The program that is measured: the one that is named, or the one that was built with this.
+/// The program to measure: `ETUDE_BIN`, or the one that was built with this.
 pub(crate) fn program() -> PathBuf {
     let beside = || std::env::current_exe().expect("a path").with_file_name("etude");
     std::env::var_os("ETUDE_BIN").map_or_else(beside, PathBuf::from)
 }
 
-/// The program with a home of its own.
+/// A command of the program with its own home.
 pub(crate) fn etude(home: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(program());
     command
@@ -119,13 +119,13 @@ pub(crate) fn etude(home: &Path, args: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end, which must be a good one.
+/// Runs the program to its end, which must be a success.
 pub(crate) fn run(home: &Path, args: &[&str]) {
     let ended = etude(home, args).status().expect("the program starts");
     assert!(ended.success(), "etude {args:?}: {ended}");
 }
 
-/// Runs it and returns what it printed.
+/// Runs the program and returns its output.
 pub(crate) fn output(home: &Path, args: &[&str]) -> Output {
     etude(home, args).stdout(Stdio::piped()).stderr(Stdio::piped()).output().expect("the program starts")
 }

@@ -12,7 +12,7 @@ use crate::measure::{Pair, Report, run};
 pub(crate) const STEPS: usize = 1_000;
 const LARGE: usize = 100 * 1_000 * 1_000;
 
-/// Starts a program as the steps of a pipeline are started, without a runner: three pipes, all of them emptied.
+/// Starts a program like a step of a pipeline, without a runner: three pipes, all of them drained.
 pub(crate) fn bare(dir: &Path, words: &[&str], stdin: &[u8]) -> String {
     let mut child = Command::new(words[0])
         .args(&words[1..])
@@ -22,7 +22,7 @@ pub(crate) fn bare(dir: &Path, words: &[&str], stdin: &[u8]) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .expect("a process");
-    // A step that does not read its stdin may be gone already.
+    // A step that does not read its stdin may have ended already.
     let _ = child.stdin.take().map(|mut pipe| pipe.write_all(stdin));
     let (mut stdout, mut stderr) = (String::new(), String::new());
     child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut stdout));
@@ -60,7 +60,7 @@ pub(crate) fn steps(report: &mut Report, home: &Path) {
     report.compare(&pair, 7, || run(home, &["run", "-C", &app, "-p", "p", "-q"]), || bare_loop(&dir));
 }
 
-/// What the steps are given and print, without a runner: no journal, no checks, no groups.
+/// The input and output of the steps, without a runner: no journal, no checks, no groups.
 fn bare_loop(dir: &Path) {
     let mut members = String::new();
     for step in 0..STEPS {
@@ -70,9 +70,9 @@ fn bare_loop(dir: &Path) {
     }
 }
 
-/// A step prints 100 MB, the next one is given them.
+/// One step prints 100 MB, and the next one receives them.
 pub(crate) fn data(report: &mut Report, home: &Path) {
-    // Outside of the app, whose files are its definition.
+    // Outside the app, whose files are its definition.
     let large = home.join("large.json").display().to_string();
     let steps = [code("make", &format!("cat {large}")), code("take", "sh take.sh")];
     let (dir, app) = app_of(home, steps.into_iter());
@@ -93,7 +93,7 @@ pub(crate) fn data(report: &mut Report, home: &Path) {
     report.compare(&pair, 5, || run(home, &["run", "-C", &app, "-p", "p", "-q"]), floor);
 }
 
-/// Steps of Python: ten of them, without and with a warm interpreter, and what one more of them costs.
+/// Steps of Python: ten of them, with and without a warm interpreter, and the cost of one more.
 pub(crate) fn python(report: &mut Report, home: &Path) {
     const SCRIPT: &str = "import json, sys\nread = json.load(sys.stdin)\nprint(json.dumps({'output': len(read)}))\n";
     const WARM: &str = "    worker: python\n";
@@ -125,7 +125,7 @@ pub(crate) fn python(report: &mut Report, home: &Path) {
         Pair { key: "python/step", what: "one more step of Python with `worker: python`", floor: "its process, cold" };
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..report.rounds(15) {
-        // What happens once a run is in both, the start of the interpreter included.
+        // The fixed cost of a run, with the start of the interpreter, is in both.
         let (short, long) = (timed(|| ours("warm")), timed(|| ours("longer")));
         times[0].push(long.saturating_sub(short) / MORE);
         times[1].push(timed(|| floor(MORE)) / MORE);
@@ -134,7 +134,7 @@ pub(crate) fn python(report: &mut Report, home: &Path) {
     report.pair(&pair, more, cold);
 }
 
-/// The interpreter itself: a version manager's script before it would be measured as well.
+/// The path of the interpreter itself: a version manager's script before it would be measured as well.
 fn interpreter() -> String {
     let reported = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().expect("python3");
     String::from_utf8(reported.stdout).expect("a plain path").trim().to_owned()
@@ -146,7 +146,7 @@ fn timed(work: impl FnOnce()) -> Duration {
     since.elapsed()
 }
 
-/// Small steps in a sandbox of their own each.
+/// Small steps, each in its own sandbox.
 pub(crate) fn sandbox(report: &mut Report, home: &Path) {
     if let Err(why) = etude_process::sandbox::support() {
         eprintln!("`sandbox` is not measured: {why}");

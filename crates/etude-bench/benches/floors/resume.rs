@@ -1,4 +1,4 @@
-//! Runs that were killed, and what is left to do of them.
+//! Resuming of runs that were killed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ pub(crate) fn resume(report: &mut Report, home: &Path) {
     report.figure("resume/one", "resume of a run of one step", short, "ms");
 }
 
-/// A run whose process was killed, with its journal as it was left.
+/// A run whose process was killed, with a copy of its journal.
 struct Killed {
     home: PathBuf,
     app: String,
@@ -51,7 +51,7 @@ impl Killed {
         Self { home: home.to_owned(), app, run }
     }
 
-    /// How long a resume takes, from the journal as it was left.
+    /// Time of a resume from that journal.
     fn resume(&self) -> Duration {
         self.put_back();
         let since = Instant::now();
@@ -59,7 +59,7 @@ impl Killed {
         since.elapsed()
     }
 
-    /// How long it takes to start a process, to read what the journal has, and to run the step that is left.
+    /// Time to start a process, read the content of the journal, and run the remaining step.
     fn floor(&self) -> Duration {
         self.put_back();
         let journal = self.home.join("state/etude/journal.db");

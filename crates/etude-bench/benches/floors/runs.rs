@@ -1,5 +1,5 @@
-//! A thousand runs at once in one process, each with ten model calls of 100 ms: what they take beyond the ten times 100 ms
-//! that they have to wait.
+//! A thousand runs at once in one process, each with ten model calls of 100 ms: their cost beyond the 10 × 100 ms that they
+//! must wait.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ pub(crate) fn concurrent(report: &mut Report, home: &Path) {
     let rounds = report.rounds(5);
     let (mut ours, mut floors, mut last, mut bare) = (Vec::new(), Vec::new(), Value::Null, Value::Null);
     let (mut plains, mut plain) = (Vec::new(), Value::Null);
-    // The models are asked on the same processors: what their server takes is missing to the caller.
+    // The model server shares the processors, so its time is missing to the caller.
     let mut served_ms = 0;
     for _ in 0..rounds {
         last = of_child(&["--child-runs", &address, &place]);
@@ -71,7 +71,7 @@ pub(crate) fn concurrent(report: &mut Report, home: &Path) {
     report.figure("concurrent/memory", "memory at its highest", figure("peak_kb") / 1024.0, "MiB");
 }
 
-/// A tenth of that, which peers are asked for as well.
+/// A tenth of the runs, a number for which peers are measured as well.
 pub(crate) fn hundred(report: &mut Report, home: &Path) {
     let address = server::start(LATENCY).to_string();
     of_steps(home, "talk", (0..CALLS).map(|at| llm(&format!("s{at}"))));
@@ -88,7 +88,7 @@ fn of_child(args: &[&str]) -> Value {
     serde_json::from_slice(&reported.stdout).expect("figures")
 }
 
-/// What a child of this program does: `--child-runs ADDRESS DIR [RUNS]`, `--child-calls ADDRESS DIR` or
+/// Entry point of a child of this program: `--child-runs ADDRESS DIR [RUNS]`, `--child-calls ADDRESS DIR` or
 /// `--child-plain ADDRESS DIR`.
 pub(crate) fn child(what: &str, args: &[String]) {
     let address: SocketAddr = args[0].parse().expect("an address");
@@ -124,7 +124,7 @@ fn definition(home: &Path) -> Definition {
     load(&disk, "talk", &etude::definition::Configuration::default()).expect("a pipeline")
 }
 
-/// The models as runs ask them.
+/// Model port of the runs.
 struct Port(Arc<Models>);
 
 impl std::fmt::Debug for Port {
@@ -167,7 +167,7 @@ async fn one_run(runner: Arc<Runner>, definition: Arc<Definition>, app: std::pat
     assert_eq!(ended.document.status(), "succeeded", "{:?}", ended.errors);
 }
 
-/// Processor time of this process in ms and the most memory that it had in KiB, where the system tells.
+/// Processor time of this process in ms, and its peak memory in KiB, if the system reports them.
 fn used() -> (u64, u64) {
     const TICK_MS: u64 = 10;
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();

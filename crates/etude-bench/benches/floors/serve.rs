@@ -24,11 +24,11 @@ pub(crate) use tools::tool;
 
 const CONNECTIONS: usize = 64;
 const EACH: usize = 100;
-/// With all rounds fewer than the 10,000 that a queue takes.
+/// Number of starts per round. All rounds together stay under the 10,000 that a queue accepts.
 const STARTS: usize = 1_600;
 const STARTERS: usize = 8;
 
-/// What a child of this program does: `--child-routes FILE` or `--child-writer FILE COUNT`.
+/// Entry point of a child of this program: `--child-routes FILE` or `--child-writer FILE COUNT`.
 pub(crate) fn child(what: &str, args: &[String]) {
     match (what, args) {
         ("--child-routes", [file]) => bare::routes(file),
@@ -37,7 +37,7 @@ pub(crate) fn child(what: &str, args: &[String]) {
     }
 }
 
-/// The app that is served.
+/// Writes the app for the server.
 pub(crate) fn app(home: &Path) {
     let pipeline = |name: &str, rest: &str| {
         let text = format!("name: {name}\ndescription: what is measured\n{rest}");
@@ -58,7 +58,7 @@ pub(crate) fn app(home: &Path) {
     pipeline("many", &format!("input: {{items: array}}\nsteps:\n{}", each("true", 4)));
 }
 
-/// A run's document, asked for on 64 connections.
+/// Requests for a run's document, on 64 connections.
 pub(crate) fn get(report: &mut Report, home: &Path) {
     app(home);
     let (served, _) = Served::start(home);
@@ -117,7 +117,7 @@ pub(crate) fn list(report: &mut Report, home: &Path) {
     }
 }
 
-/// Copies the only run of a journal, with ids and times of their own; each tenth has failed.
+/// Copies the only run of a journal, with new ids and times; each tenth copy has failed.
 fn multiply(journal: &Journal, count: usize) {
     let columns = |table: &str| -> Vec<String> {
         let mut query = journal.prepare(&format!("select name from pragma_table_info('{table}')")).expect("a query");
@@ -146,7 +146,7 @@ fn multiply(journal: &Journal, count: usize) {
     }
 }
 
-/// Reads all columns of all rows; how many rows and bytes that were.
+/// Reads all columns of all rows. Returns the number of rows and of bytes.
 fn read_rows(database: &Journal, query: &str, columns: usize) -> (usize, usize) {
     let mut query = database.prepare_cached(query).expect("a query");
     let mut rows = query.query([]).expect("rows");
@@ -163,7 +163,7 @@ fn read_rows(database: &Journal, query: &str, columns: usize) -> (usize, usize) 
     (count, bytes)
 }
 
-/// A run that is waited for, beside its step.
+/// A run whose end the request waits for, beside its step.
 pub(crate) fn post(report: &mut Report, home: &Path) {
     app(home);
     let (served, _) = Served::start(home);
@@ -180,7 +180,7 @@ pub(crate) fn post(report: &mut Report, home: &Path) {
     report.compare(&pair, 60, ours, || drop(bare_step(&dir, &["cat", "out.json"], b"{}")));
 }
 
-/// Runs that are accepted and begin later, beside as many rows in transactions of their own.
+/// Runs that are accepted and begin later, beside as many rows in separate transactions.
 pub(crate) fn starts(report: &mut Report, home: &Path) {
     app(home);
     let (served, _) = Served::start(home);
@@ -205,7 +205,7 @@ pub(crate) fn starts(report: &mut Report, home: &Path) {
     report.figure("serve/starts-rate", "runs accepted", STARTS as f64 / took.as_secs_f64(), "a second");
 }
 
-/// How long it takes until the server accepts connections, with 10,000 runs in the journal.
+/// Time until the server accepts connections, with 10,000 runs in the journal.
 pub(crate) fn listening(report: &mut Report, home: &Path) {
     app(home);
     run(home, &["run", "-C", &home.join("app").display().to_string(), "-p", "one", "-q"]);
@@ -223,7 +223,7 @@ pub(crate) fn listening(report: &mut Report, home: &Path) {
     report.pair(&pair, ours, floor);
 }
 
-/// What a server takes that has nothing to do, beside a bare one: ten schedules that are not due, a hundred quiet streams.
+/// Cost of a server with nothing to do, beside a bare one: ten schedules that are not due, a hundred quiet streams.
 pub(crate) fn idle(report: &mut Report, home: &Path) {
     const STREAMS: usize = 100;
     app(home);

@@ -1,5 +1,5 @@
-//! A model server on loopback that answers every chat request with the same words, after a time that is set. It does as
-//! little as it can, because it shares the machine with what is measured.
+//! A model server on loopback that sends the same response to every chat request, after a fixed latency. It does as little as
+//! possible, because it shares the machine with the measured program.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// A server in a thread of its own; it ends with the process.
+/// Starts a server in its own thread; it ends with the process.
 pub(crate) fn start(latency: Duration) -> SocketAddr {
     let (emit, address) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -15,7 +15,7 @@ pub(crate) fn start(latency: Duration) -> SocketAddr {
         runtime.block_on(async {
             let socket = TcpSocket::new_v4().expect("a socket");
             socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
-            // A thousand connect at once; one that finds no place tries again after a second.
+            // A thousand clients connect at once; one that finds the queue full would try again after a second.
             let listener = socket.listen(4096).expect("a listener");
             emit.send(listener.local_addr().expect("an address")).expect("somebody waits for it");
             while let Ok((stream, _)) = listener.accept().await {
@@ -26,7 +26,7 @@ pub(crate) fn start(latency: Duration) -> SocketAddr {
     address.recv().expect("the server has started")
 }
 
-/// The whole answer, head and body.
+/// The whole response, head and body.
 fn answer() -> String {
     let body = r#"{"id":"1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"I think that it is fine."},"finish_reason":"stop"}],"usage":{"prompt_tokens":20,"completion_tokens":8,"total_tokens":28}}"#;
     format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
@@ -53,7 +53,7 @@ async fn serve(mut stream: TcpStream, latency: Duration) {
     }
 }
 
-/// The length of the request that `read` begins with, if all of it is there.
+/// The length of the request at the start of `read`; `None` if it is incomplete.
 fn whole_request(read: &[u8]) -> Option<usize> {
     let head = read.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&read[..head]).ok()?;

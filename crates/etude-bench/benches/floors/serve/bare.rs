@@ -1,4 +1,4 @@
-//! The servers that ours is held against: a route of axum with the same bytes, and a loop that writes them to sockets.
+//! Baseline servers: a route of axum with the same bytes, and a loop that writes them to sockets.
 
 use std::convert::Infallible;
 use std::fs;

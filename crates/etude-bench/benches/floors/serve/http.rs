@@ -1,24 +1,24 @@
-//! The smallest client that can ask a server: requests as bytes, responses by their length.
+//! A minimal HTTP client: requests as bytes, responses by their length.
 
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// The bytes of a request. Without a body it has no length.
+/// The bytes of a request. Without a body it has no `content-length`.
 pub(crate) fn request(port: u16, token: &str, what: &str, headers: &str, body: Option<&str>) -> Vec<u8> {
     let body_headers = body.map(|body| format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len()));
     let head = format!("{what} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nauthorization: Bearer {token}\r\n{headers}");
     format!("{head}{}\r\n{}", body_headers.unwrap_or_default(), body.unwrap_or_default()).into_bytes()
 }
 
-/// A response that has a length.
+/// A response with a `content-length`.
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
 }
 
-/// A kept connection.
+/// A connection that is kept open.
 pub(crate) struct Connection {
     stream: TcpStream,
     read: Vec<u8>,
@@ -46,13 +46,13 @@ impl Connection {
         }
     }
 
-    /// Sends a request and hands over what comes until the stream ends.
+    /// Sends a request and passes on each piece of the response until the stream ends.
     pub(crate) async fn follow(mut self, request: &[u8], mut piece: impl FnMut(&[u8])) {
         const END: &[u8] = b"\r\n0\r\n\r\n";
         self.stream.write_all(request).await.expect("written");
         self.read.clear();
         loop {
-            // The end may come in parts: what it may begin with stays.
+            // The end may come in parts, so a possible beginning of it is kept.
             self.read.drain(..self.read.len().saturating_sub(END.len() - 1));
             let before = self.read.len();
             match self.stream.read_buf(&mut self.read).await {
@@ -66,7 +66,7 @@ impl Connection {
     }
 }
 
-/// The status, where the body begins, and its length.
+/// The status, the offset of the body, and its length.
 fn head_of(read: &[u8]) -> Option<(u16, usize, usize)> {
     let head = read.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&read[..head]).ok()?;
@@ -78,12 +78,12 @@ fn head_of(read: &[u8]) -> Option<(u16, usize, usize)> {
     Some((status, head, length.unwrap_or(0)))
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a new connection.
 pub(crate) async fn once(port: u16, request: &[u8]) -> Response {
     Connection::open(port).await.ask(request).await
 }
 
-/// The same request `each` times on each of `connections`.
+/// Sends the same request `each` times on each of `connections`.
 pub(crate) async fn load(port: u16, request: &[u8], connections: usize, each: usize) {
     let one = || {
         let request = request.to_vec();

@@ -1,4 +1,4 @@
-//! Servers as processes: the program's, and the bare ones that this program is with `--child-…`.
+//! Servers as processes: `etude serve`, and the bare ones that this program runs with `--child-…`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::http;
 use crate::measure::{etude, output};
 
-/// A server in a process, ended when this is dropped.
+/// A server process, ended when this is dropped.
 pub(crate) struct Process {
     child: Child,
     pub(crate) port: u16,
@@ -27,12 +27,12 @@ impl Process {
         Self { child, port }
     }
 
-    /// Writes a line that the server waits for.
+    /// Writes the line that the server waits for.
     pub(crate) fn go(&mut self) {
         self.child.stdin.as_mut().expect("a pipe").write_all(b"go\n").expect("written");
     }
 
-    /// Processor time that it has used, its children's apart.
+    /// Processor time of the process, without its children.
     pub(crate) fn used(&self) -> Duration {
         const TICK: Duration = Duration::from_millis(10);
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
@@ -41,7 +41,7 @@ impl Process {
         TICK * (ticks(11) + ticks(12))
     }
 
-    /// Memory in MiB: `VmRSS` now, `VmHWM` at its highest since [`Self::forget_peak`].
+    /// Memory in MiB: `VmRSS` now, or `VmHWM`, the peak since [`Self::forget_peak`].
     pub(crate) fn memory(&self, which: &str) -> f64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix(which)?.strip_prefix(':'));
@@ -75,7 +75,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Serves the app that lies in `home/app`; returns it and how long it took to listen.
+    /// Serves the app in `home/app`. Returns the server and the time until it listened.
     pub(crate) fn start(home: &Path) -> (Self, Duration) {
         let app = home.join("app").display().to_string();
         let since = Instant::now();
@@ -95,7 +95,7 @@ impl Served {
         (Self { process: Process { child, port }, token, home, runtime: runtime.expect("a runtime") }, took)
     }
 
-    /// Tokens for others that read.
+    /// Creates `count` more tokens that may read.
     pub(crate) fn readers(&self, count: usize) -> Vec<String> {
         let one = |at: usize| {
             let name = format!("reader-{at}");
@@ -120,7 +120,7 @@ impl Served {
         response.body
     }
 
-    /// Starts a run; its id.
+    /// Starts a run and returns its id.
     pub(crate) fn begin(&self, pipeline: &str, input: &Value) -> String {
         let request = self.request("POST /v1/runs", "", Some(&json!({"pipeline": pipeline, "input": input})));
         let response = self.wait(http::once(self.process.port, &request));
@@ -128,7 +128,7 @@ impl Served {
         run["run_id"].as_str().unwrap_or_else(|| panic!("{run}")).to_owned()
     }
 
-    /// Runs a pipeline to its end; its id.
+    /// Runs a pipeline to its end and returns the run's id.
     pub(crate) fn run(&self, pipeline: &str, input: &Value) -> String {
         let run = self.begin(pipeline, input);
         loop {
@@ -141,7 +141,7 @@ impl Served {
         }
     }
 
-    /// The journal's file.
+    /// Path of the journal.
     pub(crate) fn journal(&self) -> PathBuf {
         self.home.join("state/etude/journal.db")
     }

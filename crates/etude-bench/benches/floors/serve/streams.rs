@@ -13,21 +13,21 @@ use super::{app, read_rows};
 use crate::measure::{Pair, Report};
 
 const STREAMS: usize = 1_000;
-/// Streams of one token at once.
+/// Number of concurrent streams of one token.
 const OF_A_TOKEN: usize = 100;
-/// Streams whose pieces are looked at; the others are only read.
+/// Number of streams whose pieces are kept; the others are only read.
 const OBSERVED: usize = 8;
-/// Elements of the run that catching up is about.
+/// Number of elements in the run of the catch-up scenario.
 const MANY: usize = 50_000;
 
-/// What one stream brought: when each piece came, and it.
+/// The content of one stream: each piece with its time.
 #[derive(Default)]
 struct Received {
     bytes: usize,
     pieces: Vec<(SystemTime, Vec<u8>)>,
 }
 
-/// Follows one run with all streams, which are open before `begin` is called; what they brought.
+/// Follows one run with all streams, which are open before `begin` is called. Returns their contents.
 async fn follow_all(port: u16, requests: &[Vec<u8>], begin: impl FnOnce()) -> Vec<Received> {
     let mut tasks = Vec::new();
     for at in 0..STREAMS {
@@ -45,7 +45,7 @@ async fn follow_all(port: u16, requests: &[Vec<u8>], begin: impl FnOnce()) -> Ve
             received
         }));
     }
-    // Every server has read every request.
+    // By now, every server has read every request.
     tokio::time::sleep(Duration::from_secs(1)).await;
     begin();
     let mut all = Vec::new();
@@ -56,7 +56,7 @@ async fn follow_all(port: u16, requests: &[Vec<u8>], begin: impl FnOnce()) -> Ve
 }
 
 /// One run at about a hundred events a second with a thousand streams, beside a loop that writes the same bytes at the same
-/// times; and how far the streams are behind the journal.
+/// times. Also the delay of the streams after the journal.
 pub(crate) fn streams(report: &mut Report, home: &Path) {
     app(home);
     let (served, _) = Served::start(home);
@@ -68,7 +68,7 @@ pub(crate) fn streams(report: &mut Report, home: &Path) {
     };
     let idle = served.process.memory("VmRSS");
     let tokens = served.readers(STREAMS / OF_A_TOKEN + 1);
-    // It waits for an answer first, so that all streams are there.
+    // The run waits for a decision first, so that all streams are open.
     let run = served.begin("asked", &json!({"items": items}));
     let port = served.process.port;
     let what = format!("GET /v1/runs/{run}/events");
@@ -98,7 +98,7 @@ pub(crate) fn streams(report: &mut Report, home: &Path) {
     runtime.block_on(async {
         follow_all(port, &request, || bare.go()).await;
     });
-    // It has ended; its figures are there until it is waited for.
+    // The process has ended; its figures remain until it is reaped.
     let floor = bare.used() - before;
     let pair = Pair {
         key: "serve/streams",
@@ -112,7 +112,7 @@ pub(crate) fn streams(report: &mut Report, home: &Path) {
     report.figure("serve/streams-memory", "memory of 1,000 streams over idle, at its highest", memory, "MiB");
 }
 
-/// The request that answers the open question, and its body.
+/// The request that decides the open approval, and its body.
 fn decision(served: &Served) -> (String, serde_json::Value) {
     loop {
         let open: serde_json::Value = serde_json::from_slice(&served.get("/v1/decisions")).expect("a document");
@@ -125,7 +125,7 @@ fn decision(served: &Served) -> (String, serde_json::Value) {
     }
 }
 
-/// The pieces after the first second without any, with their times from the first of them.
+/// The pieces as a JSON document for `--child-writer`, with their times in µs after the first of them.
 fn recorded(pieces: &[(SystemTime, Vec<u8>)]) -> String {
     let begin = pieces[0].0;
     let one = |(at, bytes): &(SystemTime, Vec<u8>)| {
@@ -135,7 +135,7 @@ fn recorded(pieces: &[(SystemTime, Vec<u8>)]) -> String {
     serde_json::Value::from_iter(pieces.iter().map(one)).to_string()
 }
 
-/// How long after its time in the journal each event came. The first pieces are of before the run went on.
+/// Delay of each event after its time in the journal. The first pieces come from before the run continued.
 fn lags(pieces: &[(SystemTime, Vec<u8>)]) -> Vec<Duration> {
     const DAY_MS: u64 = 86_400_000;
     let mut lags = Vec::new();
@@ -154,7 +154,7 @@ fn lags(pieces: &[(SystemTime, Vec<u8>)]) -> Vec<Duration> {
     lags
 }
 
-/// Counts events: each ends with an empty line.
+/// Counts events, each of which ends with an empty line.
 #[derive(Default)]
 struct Ends {
     events: usize,
