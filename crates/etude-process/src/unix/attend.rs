@@ -144,8 +144,8 @@ struct Pipes<'a> {
     stderr: Option<OwnedFd>,
     step: Step<'a>,
     buffer: Vec<u8>,
-    /// Number of bytes per read: [`BUFFER`], or [`WIDE`] once the pipe of stdout was widened.
-    room: usize,
+    /// True once the pipe of stdout was widened.
+    is_wide: bool,
     /// True once the pipe of stdin was full.
     is_stdin_wide: bool,
     /// True when stdout is of no further use.
@@ -179,7 +179,7 @@ impl<'a> Pipes<'a> {
             stderr,
             step,
             buffer: Vec::with_capacity(BUFFER),
-            room: BUFFER,
+            is_wide: false,
             is_stdin_wide: false,
             discard: false,
         };
@@ -239,22 +239,22 @@ impl<'a> Pipes<'a> {
         let ready = |at: Option<usize>| at.is_some_and(|at| !fds[at].revents().is_empty());
         let (ended, out, err) = (ready(end_at), ready(stdout_at), ready(stderr_at));
         drop(fds);
-        if out && matches!(self.read_stdout(self.room), Got::Bytes) && self.buffer.len() == BUFFER {
+        if out && matches!(self.read_stdout(usize::MAX), Got::Bytes) && self.buffer.len() == BUFFER {
             self.widen_stdout();
         }
         if err {
-            self.read_stderr(self.room);
+            self.read_stderr(usize::MAX);
         }
         if ended { Woken::Ended } else { Woken::Ready }
     }
 
     /// Widens the pipe of stdout after it was full, since it will be full again.
     fn widen_stdout(&mut self) {
-        if self.room == BUFFER
+        if !self.is_wide
             && let Some(stdout) = &self.stdout
         {
             platform::widen(stdout, WIDE);
-            self.room = WIDE;
+            self.is_wide = true;
             self.buffer.reserve(WIDE);
         }
     }
@@ -267,8 +267,7 @@ impl<'a> Pipes<'a> {
             let Some(pipe) = pipe else { continue };
             let mut left = ioctl_fionread(pipe).map_or(BUFFER, |left| usize::try_from(left).unwrap_or(BUFFER));
             while left > 0 {
-                let most = left.min(self.room);
-                let got = if is_stdout { self.read_stdout(most) } else { self.read_stderr(most) };
+                let got = if is_stdout { self.read_stdout(left) } else { self.read_stderr(left) };
                 match got {
                     Got::Bytes => left -= self.buffer.len().min(left),
                     Got::NothingNow | Got::End => break,
@@ -345,7 +344,7 @@ fn push<'f>(fds: &mut Vec<PollFd<'f>>, fd: &'f impl AsFd, events: PollFlags) -> 
     fds.len() - 1
 }
 
-/// Reads at most `most` bytes into `buffer` and replaces its content. Closes the pipe at its end.
+/// Reads into `buffer`, replaces its content, and drops bytes beyond `most`. Closes the pipe at its end.
 fn read(pipe: &mut Option<OwnedFd>, buffer: &mut Vec<u8>, most: usize) -> Got {
     buffer.clear();
     while let Some(fd) = pipe.as_ref() {
