@@ -56,13 +56,13 @@ fn strip(raw: &RawValue, schema: &Value, root: &Value) -> Option<String> {
 
 fn strip_object(members: &Members, schema: &Value, root: &Value) -> Option<String> {
     let mut parts = Vec::new();
-    flatten(schema, root, members, &mut parts, 0);
+    flatten(schema, root, members, &mut parts, &mut Vec::new());
     let mut changed = false;
     let mut out = Vec::with_capacity(members.len());
     for (name, raw) in members {
         let property = parts.iter().find_map(|part| part.get("properties")?.get(name));
         if raw.get() == "null"
-            && property.is_some_and(|property| !accepts_null(property, root, 0))
+            && property.is_some_and(|property| !accepts_null(property, root, &mut Vec::new()))
             && !requires(&parts, name)
         {
             changed = true;
@@ -77,7 +77,7 @@ fn strip_object(members: &Members, schema: &Value, root: &Value) -> Option<Strin
 }
 
 fn strip_array(items: &[Box<RawValue>], schema: &Value, root: &Value) -> Option<String> {
-    let schemas = candidates(schema, root, 0);
+    let schemas = candidates(schema, root);
     let item_schema = schemas.iter().find_map(|schema| schema.get("items"))?;
     let stripped: Vec<Option<String>> = items.iter().map(|item| strip(item, item_schema, root)).collect();
     if stripped.iter().all(Option::is_none) {
@@ -88,8 +88,18 @@ fn strip_array(items: &[Box<RawValue>], schema: &Value, root: &Value) -> Option<
     Some(format!("[{}]", texts.join(",")))
 }
 
-/// Maximum depth of nesting. Deeper nesting is a reference that leads back to itself.
-const MAX_DEPTH: usize = 32;
+/// Schemas around the current one, with references resolved.
+type Path<'a> = Vec<&'a Value>;
+
+/// Enters a schema; false if a reference leads back to it, or the nesting is deeper than a useful schema has.
+fn enter<'a>(path: &mut Path<'a>, schema: &'a Value) -> bool {
+    const MAX_DEPTH: usize = 32;
+    let is_new = path.len() <= MAX_DEPTH && !path.iter().any(|outer| std::ptr::eq(*outer, schema));
+    if is_new {
+        path.push(schema);
+    }
+    is_new
+}
 
 fn resolve<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
@@ -102,39 +112,44 @@ fn branches<'a>(schema: &'a Value, keys: &[&str]) -> impl Iterator<Item = &'a Va
     found.into_iter()
 }
 
-/// The schema, with references resolved, and all its alternatives.
-fn candidates<'a>(schema: &'a Value, root: &'a Value, depth: usize) -> Vec<&'a Value> {
-    let schema = resolve(schema, root);
-    let mut out = vec![schema];
-    if depth < MAX_DEPTH {
+/// The schema, with references resolved, and all its alternatives, each once.
+fn candidates<'a>(schema: &'a Value, root: &'a Value) -> Vec<&'a Value> {
+    let mut found = vec![resolve(schema, root)];
+    let mut at = 0;
+    while let Some(schema) = found.get(at).copied() {
         for branch in branches(schema, &["anyOf", "oneOf", "allOf"]) {
-            out.extend(candidates(branch, root, depth + 1));
+            let branch = resolve(branch, root);
+            if !found.iter().any(|known| std::ptr::eq(*known, branch)) {
+                found.push(branch);
+            }
         }
+        at += 1;
     }
-    out
+    found
 }
 
 /// Collects the schemas that describe the properties of this object; of alternatives, the one that the object was written for.
 /// A strict provider writes every property of a branch and no other, so the names decide, or else the constants.
-fn flatten<'a>(schema: &'a Value, root: &'a Value, members: &Members, out: &mut Vec<&'a Value>, depth: usize) {
+fn flatten<'a>(schema: &'a Value, root: &'a Value, members: &Members, out: &mut Vec<&'a Value>, path: &mut Path<'a>) {
     let schema = resolve(schema, root);
-    if depth > MAX_DEPTH {
+    if !enter(path, schema) {
         return;
     }
     if schema.get("properties").is_some() {
         out.push(schema);
     }
     for member in branches(schema, &["allOf"]) {
-        flatten(member, root, members, out, depth + 1);
+        flatten(member, root, members, out, path);
     }
     for branch in branches(schema, &["anyOf", "oneOf"]) {
         let mut inner = Vec::new();
-        flatten(branch, root, members, &mut inner, depth + 1);
+        flatten(branch, root, members, &mut inner, path);
         if !inner.is_empty() && fits(&inner, members) {
             out.append(&mut inner);
-            return;
+            break;
         }
     }
+    path.pop();
 }
 
 fn fits(parts: &[&Value], members: &Members) -> bool {
@@ -160,9 +175,9 @@ fn requires(parts: &[&Value], name: &str) -> bool {
 }
 
 /// True if an original schema accepts null.
-fn accepts_null(schema: &Value, root: &Value, depth: usize) -> bool {
+fn accepts_null<'a>(schema: &'a Value, root: &'a Value, path: &mut Path<'a>) -> bool {
     let schema = resolve(schema, root);
-    if depth > MAX_DEPTH || *schema == Value::Bool(true) {
+    if *schema == Value::Bool(true) || !enter(path, schema) {
         return true;
     }
     let kind = match schema.get("type") {
@@ -172,11 +187,13 @@ fn accepts_null(schema: &Value, root: &Value, depth: usize) -> bool {
     };
     let choice = schema.get("enum").and_then(Value::as_array).is_none_or(|all| all.contains(&Value::Null));
     let constant = schema.get("const").is_none_or(Value::is_null);
-    let any = |key| match schema.get(key).and_then(Value::as_array) {
-        Some(all) => all.iter().any(|branch| accepts_null(branch, root, depth + 1)),
+    let mut any = |key| match schema.get(key).and_then(Value::as_array) {
+        Some(all) => all.iter().any(|branch| accepts_null(branch, root, path)),
         None => true,
     };
-    let all = branches(schema, &["allOf"]).all(|member| accepts_null(member, root, depth + 1));
+    let any = any("anyOf") && any("oneOf");
+    let all = branches(schema, &["allOf"]).all(|member| accepts_null(member, root, path));
+    path.pop();
     let objects_only = schema.get("properties").is_some() && schema.get("type").is_none();
-    kind && choice && constant && any("anyOf") && any("oneOf") && all && !objects_only
+    kind && choice && constant && any && all && !objects_only
 }

@@ -235,6 +235,21 @@ fn the_branch_that_an_answer_was_written_for_decides_about_its_nulls() {
 }
 
 #[test]
+fn alternatives_that_lead_back_to_themselves_are_each_read_once() {
+    let itself = json!({ "$ref": "#/$defs/a" });
+    let mut written = object(json!({ "x": itself, "y": { "type": "string" } }), json!(["x"]));
+    let all = ["allOf", "anyOf", "oneOf"].map(|key| (key.to_owned(), json!([itself, itself])));
+    written["$defs"] = json!({ "a": Value::Object(all.into_iter().collect()) });
+    for (answer, expected) in [
+        (r#"{"x":{"z":null},"y":null}"#, r#"{"x":{"z":null}}"#),
+        (r#"{"x":[{"z":null}],"y":null}"#, r#"{"x":[{"z":null}]}"#),
+        (r#"{"x":null,"y":null}"#, r#"{"x":null}"#),
+    ] {
+        assert_eq!(Reversal::of(&written).apply(answer.to_owned()), expected);
+    }
+}
+
+#[test]
 fn a_wrapped_answer_is_unwrapped_to_the_character() {
     let numbers = json!({ "type": "array", "items": { "type": "number" } });
     assert_eq!(
