@@ -92,8 +92,8 @@ pub fn pull_command(entry: &Entry) -> String {
 /// A number of bytes in readable form: `1.1 GB`, `98 MB`.
 pub fn size(bytes: u64) -> String {
     match bytes {
-        0..1_000_000 => format!("{} kB", bytes.div_ceil(1000)),
-        1_000_000..1_000_000_000 => format!("{} MB", (bytes + 500_000) / 1_000_000),
+        0..=999_000 => format!("{} kB", bytes.div_ceil(1000)),
+        999_001..999_500_000 => format!("{} MB", (bytes + 500_000) / 1_000_000),
         _ => format!("{:.1} GB", bytes as f64 / 1e9),
     }
 }

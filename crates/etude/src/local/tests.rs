@@ -50,4 +50,5 @@ fn a_file_of_ones_own_needs_no_known_name() {
 #[test]
 fn sizes_are_reported_with_two_digits() {
     assert_eq!([size(400_001), size(98_362_432), size(1_117_320_768)], ["401 kB", "98 MB", "1.1 GB"]);
+    assert_eq!([size(999_001), size(999_499_999), size(999_500_000)], ["1 MB", "999 MB", "1.0 GB"]);
 }
