@@ -87,7 +87,8 @@ impl ServiceUrl {
     /// Redacts a text about this URL, such as an error of a library: removes the URL's secrets, and shows every other
     /// URL in it as this type does.
     pub fn redact(&self, text: &str) -> String {
-        let mut text = text.replace(&self.0, &self.to_string());
+        let shown = self.to_string();
+        let mut text = if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, &shown) };
         for secret in self.hidden(|_, _| true) {
             text = text.replace(&secret, HIDDEN);
         }
@@ -269,6 +270,7 @@ mod tests {
         assert_eq!(redact("see (https://a:b@h/p?q=1), or not://"), "see (https://h/p), or not://");
         assert_eq!(redact("it has no `https://`: a://b:c@"), "it has no `https://`: (invalid URL)");
         assert_eq!(redact("a :// b"), "a :// b");
+        assert_eq!(ServiceUrl::new("").redact("no host"), "no host");
     }
 
     /// the credentials of a URL are redacted elsewhere too; its ordinary words are not.
