@@ -124,7 +124,8 @@ fn of_episodes<'t>(
         };
     }
     let arguments: Vec<String> = banned.into_iter().map(|argument| format!("`{argument}`")).collect();
-    Err(Reason::CheckFailed(format!("nothing that was tried gives {} in every run", arguments.join(", "))))
+    let what = if arguments.is_empty() { "the write".to_owned() } else { arguments.join(", ") };
+    Err(Reason::CheckFailed(format!("nothing that was tried gives {what} in every run")))
 }
 
 /// First fault of a program (2.8), in words; `None` if it has none.

@@ -350,7 +350,7 @@ fn days_at(tokens: &[Token<'_>]) -> Vec<Day> {
 
 fn month(word: &str) -> Option<u32> {
     let is_it = |name: &str| word.len() >= MONTH_LETTERS && name.starts_with(word);
-    let at = MONTHS.iter().position(|name| is_it(name) || word == "sept" && name.starts_with("sept"))?;
+    let at = MONTHS.iter().position(|name| is_it(name))?;
     u32::try_from(at + 1).ok()
 }
 
