@@ -197,9 +197,10 @@ fn own<'v>(members: &'v Members, segment: &Segment) -> Says<'v> {
     let types: Vec<&str> = match members.get("type") {
         Some(Value::String(word)) => vec![word],
         Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect(),
-        _ => {
-            members.get("const").or_else(|| members.get("enum")?.as_array()?.first()).map(type_of).into_iter().collect()
-        }
+        _ => match (members.get("const"), members.get("enum").and_then(Value::as_array)) {
+            (Some(constant), _) => vec![type_of(constant)],
+            (None, choices) => choices.into_iter().flatten().map(type_of).collect(),
+        },
     };
     let may_be = |word: &str| types.is_empty() || types.contains(&word);
     if let Segment::Index(index) = segment
@@ -310,6 +311,12 @@ mod tests {
         assert_eq!(walk(schema.clone(), "b.c"), Ok(()));
         assert_eq!(walk(schema, "a.c"), Err((1, Why::Leaf("a string"))));
         assert_eq!(walk(json!({"patternProperties": {"^x": {}}, "additionalProperties": false}), "x1"), Ok(()));
+    }
+
+    #[test]
+    fn any_value_of_an_enumeration_may_have_members() {
+        assert_eq!(walk(json!({"enum": [null, {"a": 1}]}), "a"), Ok(()));
+        assert_eq!(walk(json!({"enum": [null, 1, "x"]}), "a"), Err((0, Why::Leaf("a number"))));
     }
 
     #[test]
