@@ -1,6 +1,7 @@
-//! Who did what: the ledger has each action of a token under its name (section 4).
+//! Audit log of actions: the ledger has each action of a token under the token's name (section 4).
 //!
-//! A run has the name of the token that started it, and a decision that of its decider; these are not noted a second time.
+//! Runs and decisions are not noted a second time: a run has the name of the token that started it, a decision that of its
+//! decider.
 
 use std::sync::Arc;
 
@@ -18,16 +19,16 @@ use crate::server::Server;
 use crate::token::Scope;
 use crate::work::Sending;
 
-/// An action that is asked for.
+/// An action that a request asks for.
 pub(crate) struct Action {
     server: Arc<Server>,
     body: String,
-    /// The run that it is about, if it is about one.
+    /// The affected run, if there is one.
     run_id: Option<String>,
 }
 
 impl Action {
-    /// The action of a call; `None` if it is none, or is noted elsewhere.
+    /// The action of a call; `None` if the call changes nothing, or is noted elsewhere.
     pub(crate) fn of(route: &Route, call: &Call) -> Option<Self> {
         let acts = matches!(route.needs, Needs::Scope(Scope::Run | Scope::Admin)) && route.method != "GET";
         let starts = matches!(route.path, "/v1/runs" | "/v1/runs/{id}/again");
@@ -45,15 +46,15 @@ impl Action {
         Some(Self { server: Arc::clone(&call.server), body: body.to_string(), run_id })
     }
 
-    /// Handles the action and notes that it was accepted, as one task: a client that leaves meanwhile ends neither.
+    /// Handles the action and notes that it was accepted, as one task: a client that disconnects meanwhile ends neither.
     pub(crate) async fn done(self, handled: impl Future<Output = Respond> + Send + 'static) -> Respond {
-        // The server does not end before it.
+        // The server waits for this task before it stops.
         let sending = Sending::new(self.server.works());
         let task = tokio::spawn(async move {
             let _sending = sending;
             let response = handled.await;
             if is_done(&response) {
-                // What was done is done, also where a journal that fails now has no note of it.
+                // The action has happened, even if a failing journal cannot note it now.
                 let _ = blocking(move || self.write()).await;
             }
             response
@@ -76,7 +77,7 @@ impl Action {
     }
 }
 
-/// True if a response says that something was done just now.
+/// True if the response reports a new action: a success that is not a replay.
 fn is_done(response: &Respond) -> bool {
     let is_new = |response: &Response| !response.headers().contains_key("idempotency-replayed");
     response.as_ref().is_ok_and(|response| response.status().is_success() && is_new(response))
@@ -94,7 +95,7 @@ mod tests {
     use crate::response::text_response;
     use crate::server::tests::server;
 
-    /// Section 4: an action whose client leaves is done, and noted.
+    /// Section 4: an action whose client disconnects is still done, and noted.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn an_action_whose_client_leaves_is_noted() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -110,7 +111,7 @@ mod tests {
         assert!((&mut doing).now_or_never().is_none());
         drop(doing);
         go.send(()).expect("the handler goes on");
-        // A server that ends waits for it.
+        // A server that stops waits for the action.
         let ended = crate::work::drain(server.works(), std::time::Duration::from_secs(60));
         ended.await;
         let query = EntryQuery { book: ACTIONS.to_owned(), ..EntryQuery::default() };

@@ -1,4 +1,4 @@
-//! Accepting runs: the limits of a pipeline (`serve.pipelines`) and of a day (`serve.per_day`).
+//! Admission of runs: the limits of a pipeline (`serve.pipelines`) and of a day (`serve.per_day`).
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::settings::ServedApp;
 use crate::spending::Spending;
 use crate::work::{self, Works};
 
-/// What accepts runs.
+/// Admission control for new runs.
 pub(crate) struct Admissions {
     context: Arc<Context>,
     works: Arc<Works>,
@@ -25,44 +25,44 @@ pub(crate) struct Admissions {
 }
 
 impl Admissions {
-    /// Accepts runs for `works`.
+    /// Admission of runs that `works` executes.
     pub(crate) fn new(context: &Arc<Context>, works: &Arc<Works>) -> Self {
         Self { context: Arc::clone(context), works: Arc::clone(works), spending: Spending::default() }
     }
 }
 
-/// A run that is about to be accepted.
+/// A run before its admission.
 pub(crate) struct Candidate {
     pub(crate) request: Request,
     pub(crate) placement: Placement,
-    /// The placement has a priority of its own; else that of the pipeline counts.
+    /// True if the placement has a priority of its own; otherwise that of the pipeline counts.
     pub(crate) has_priority: bool,
     pub(crate) keys: Vec<UniqueKey>,
-    /// The nominal time of the tick that begins it.
+    /// The nominal time of the tick that starts the run.
     pub(crate) tick: Option<String>,
 }
 
-/// A run that an engine can accept.
+/// An admitted run, ready for the engine.
 pub(crate) struct Admission {
     pub(crate) submission: Submission,
-    /// Why the engine finds its queue full.
+    /// The limit that is reached if the engine finds its queue full.
     pub(crate) full: Full,
     when_full: WhenFull,
 }
 
-/// Why no more runs are accepted.
+/// The limit that refuses another run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// The queue has as many as it may have.
+    /// The queue has its maximum number of runs.
     Queue,
-    /// The runs of the day have cost what they may cost.
+    /// The runs of the day have used up the daily budget.
     Budget,
-    /// As many runs of the pipeline and key are in progress as may be; this is one of them.
+    /// The pipeline (with this key) has its maximum number of runs in progress; the id is that of one of them.
     Pipeline(String),
 }
 
 impl Full {
-    /// The reason of a tick that made no run.
+    /// The reason of a tick that started no run.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Queue => "queue_full",
@@ -88,8 +88,8 @@ impl Full {
     }
 }
 
-/// Makes a submission of a run within its limits. A run that is refused has no room in the queue: a request that is repeated still
-/// finds the run of its key. Blocks.
+/// Makes a submission of a run within its limits. A refused run takes no room in the queue: a repeated request still finds the
+/// run of its key. Blocks.
 pub(crate) fn admit(
     admissions: &Admissions,
     app: &ServedApp,
@@ -110,7 +110,7 @@ pub(crate) fn admit(
     let full =
         if admissions.spending.is_spent(&admissions.context)? || spent.is_some() { Full::Budget } else { Full::Queue };
     let max_queued = if full == Full::Queue { u64::from(admissions.context.settings().max_queued) } else { 0 };
-    // The engine looks for room in the transaction that accepts the run, so that the limit holds for all servers of a journal.
+    // The engine checks for room in the transaction that accepts the run, so that the limit holds for all servers of a journal.
     let needs_room = limits.when_full == WhenFull::Skip;
     let terms = Terms { placement, keys, max_queued: Some(max_queued), needs_room, tick };
     let submission = queue::submission(
@@ -128,12 +128,12 @@ pub(crate) fn admit(
 }
 
 impl Admission {
-    /// Makes room for the run, which is accepted by now, and has it begun. Blocks.
+    /// Makes room for the accepted run and wakes the queue. Blocks.
     pub(crate) fn accepted(self, admissions: &Admissions) -> Result<(), Problem> {
         let run = &self.submission.run;
         if let Some(group) = run.placement.limit_group.as_ref().filter(|_| self.when_full == WhenFull::Cancel) {
-            // Later runs make room for themselves: of two that are accepted together, the second one is left. Which one that is, their
-            // numbers say: a run with an earlier time may have been written later.
+            // Later runs make room for themselves: of two that are accepted together, the second one stays. The numbers decide
+            // which one is later, because a run with an earlier time may have been written later.
             let mut holders = holders(admissions, &group.name)?;
             holders.sort_by_key(|row| std::cmp::Reverse(row.number));
             let own_and_earlier = holders.into_iter().skip_while(|row| row.id != run.id);
@@ -147,10 +147,10 @@ impl Admission {
     }
 }
 
-/// Longest name of a member that the pointer of a fault repeats, in bytes: no name of a parameter is longer.
+/// Maximum length of a member's name in the pointer of a fault, in bytes: names of parameters are never longer.
 const MAX_NAME: usize = 256;
 
-/// One entry for each fault of the input that is listed (S-38).
+/// The problem of an invalid input, with one entry per listed fault (S-38).
 pub(crate) fn invalid_input(problems: Vec<etude_spec::input::InputProblem>) -> Problem {
     let detail = problems.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; ");
     problems.into_iter().fold(Problem::new(Code::InputInvalid, detail), |whole, problem| {
@@ -165,7 +165,7 @@ fn name_of_target(definition: &Definition) -> String {
     name_of(&definition.target.to_string()).to_owned()
 }
 
-/// The limit that a run shares with those of its app, pipeline and key.
+/// The limit that a run shares with other runs of the same app, pipeline and key.
 fn group(definition: &Definition, limits: &PipelineLimits, input: &Json) -> Result<Option<LimitGroup>, Problem> {
     let Some(max_runs) = limits.max_runs else { return Ok(None) };
     let key = match &limits.key {
@@ -176,7 +176,7 @@ fn group(definition: &Definition, limits: &PipelineLimits, input: &Json) -> Resu
     Ok(Some(LimitGroup { name, max_runs }))
 }
 
-/// The key with the values of the input, defaults included. A parameter without a value is an empty text.
+/// The key with references replaced by values of the input, defaults included. A parameter without a value is an empty text.
 fn key_of(definition: &Definition, key: &str, input: &Json) -> Result<String, Problem> {
     let unreadable = |why: String| Problem::new(Code::JournalUnavailable, why);
     let text = input.text().map_err(|error| unreadable(error.to_string()))?;
@@ -196,7 +196,7 @@ fn key_of(definition: &Definition, key: &str, input: &Json) -> Result<String, Pr
     })
 }
 
-/// The runs that take the room of a group, newest first: those in progress, and those that wait for their start.
+/// The runs that count against the limit of a group, newest first: queued and running ones.
 fn holders(admissions: &Admissions, group: &str) -> Result<Vec<RunRow>, Problem> {
     let states = vec![RunState::Queued, RunState::Running];
     let query = Query { states, limit_group: Some(group.to_owned()), ..Query::default() };

@@ -1,4 +1,4 @@
-//! What the program around the server knows: the definitions of the served apps, and what their runs are made with.
+//! Interface to the surrounding program: definitions of the served apps, and the runners of their runs.
 
 use std::path::{Path, PathBuf};
 
@@ -17,56 +17,57 @@ use serde_json::{Value, json};
 
 use crate::problem::{Code, Problem};
 
-/// Configuration, definitions and models, which the program around the server knows.
+/// Configuration, definitions and models of the surrounding program.
 pub trait Apps: Send + Sync {
-    /// The directory in which the app of a run lies. That of a run with a bundle is made.
+    /// The directory of a run's app. For a run with a bundle, the directory is created.
     ///
     /// # Errors
-    /// Why there is none, such as a bundle that is not kept any more, or a database that does not answer.
+    /// There is no such directory: for example, the bundle has been removed, or the database does not answer.
     fn place(&self, run: &NewRun) -> Result<PathBuf, NotLoaded> {
         Ok(PathBuf::from(&run.app))
     }
 
-    /// A run has ended here: what [`Apps::place`] made for it may go.
+    /// Called when a run has ended in this process: the directory that [`Apps::place`] created may be removed.
     fn leave(&self, _run_id: &str) {}
 
     /// Loads a pipeline, machine or skill of the app in the directory `app`.
     ///
     /// # Errors
-    /// There is no such target, or its definition does not hold.
+    /// The app has no such target, or its definition is invalid.
     fn load(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded>;
 
-    /// Whether the app and its configuration can be read. While they cannot, none of its runs begins.
+    /// Checks that the app and its configuration can be read. While they cannot, none of its runs begins.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why they cannot be read.
     fn check_readable(&self, _app: &Path) -> Result<(), String> {
         Ok(())
     }
 
-    /// The models that a run of `definition` may ask and whose price is not known here: no limit of money bounds them.
+    /// The models of `definition` without a known price: a limit of money cannot bound their calls.
     fn unpriced(&self, _app: &Path, _definition: &Definition) -> Vec<String> {
         Vec::new()
     }
 
-    /// What the run `run` of `definition` is made with.
+    /// The runner of `run` with this definition.
     ///
     /// # Errors
-    /// Why it cannot run here, such as a missing key, or a step that its queue does not allow.
+    /// The reason why the run cannot execute here, such as a missing key, or a step that its queue does not allow.
     fn runner(&self, run: &NewRun, disk: &Disk, definition: &Definition) -> Result<Runner, String>;
 
-    /// What follows a run that is about to be driven, such as an exporter of spans; `None` if nothing does.
+    /// The observer of a run that is about to be driven, such as an exporter of spans; `None` if there is none.
     fn observer(&self, _run: &NewRun) -> Option<Box<dyn RunObserver>> {
         None
     }
 
-    /// A run has ended here: what follows from it may begin, such as the candidate that shadows it. Its own end is known already.
+    /// Called when a run has ended in this process and its end is recorded: follow-up work may begin, such as the candidate that
+    /// shadows the run.
     fn after(&self, _run: &NewRun, _ended: &RunResult) {}
 
     /// The document of `etude list` for the app, with its diagnostics.
     ///
     /// # Errors
-    /// Why the app cannot be read.
+    /// The reason why the app cannot be read.
     fn list(&self, app: &Path) -> Result<Value, String>;
 
     /// The skills that agents may use in the app: names and descriptions.
@@ -74,23 +75,23 @@ pub trait Apps: Send + Sync {
         Vec::new()
     }
 
-    /// The text of such a skill.
+    /// The text of the skill `name`; `None` if agents may not use such a skill.
     fn skill(&self, _app: &Path, _name: &str) -> Option<String> {
         None
     }
 
-    /// The document of `etude route` for a request in words, and what its model calls have cost.
+    /// The document of `etude route` for a request in words, and the usage of its model calls.
     ///
     /// # Errors
-    /// Why it cannot be routed, such as a value that does not fit its parameter.
+    /// The reason why the request cannot be routed, such as a value that does not fit its parameter.
     fn route(&self, _app: &Path, _request: &str) -> Result<(Value, Usage), Problem> {
         Err(Problem::not_found("this server routes no requests"))
     }
 
-    /// Runs a command of an application: `argv` begins with its declared path. It ends when it is given up.
+    /// Runs a command of an application: `argv` begins with its declared path. The command ends when it is given up.
     ///
     /// # Errors
-    /// Why it could not be run.
+    /// The reason why the command could not be run.
     fn command(&self, _app: &Path, _command: AppCommand) -> Result<Ran, String> {
         Err("this server runs no commands".to_owned())
     }
@@ -98,15 +99,15 @@ pub trait Apps: Send + Sync {
     /// The document of `etude learn status` for the app.
     ///
     /// # Errors
-    /// Why nothing is known of what was learned, as where learning is switched off.
+    /// The reason why there is no status, such as that learning is switched off.
     fn learned(&self, _app: &Path) -> Result<Value, Problem> {
         Ok(json!({"pipelines": []}))
     }
 
-    /// What is known of one learned pipeline, and where its values come from; `None` if the app has learned none by this name.
+    /// The state of one learned pipeline, with the origin of its values; `None` if the app has learned none by this name.
     ///
     /// # Errors
-    /// As [`Apps::learned`].
+    /// See [`Apps::learned`].
     fn learned_pipeline(&self, _app: &Path, _name: &str) -> Result<Option<Value>, Problem> {
         Ok(None)
     }
@@ -114,15 +115,15 @@ pub trait Apps: Send + Sync {
     /// Promotes or demotes a learned pipeline: the document of `etude learn promote`; `None` if there is no such pipeline.
     ///
     /// # Errors
-    /// Why it stays where it is.
+    /// The reason why the state does not change.
     fn move_learned(&self, _app: &Path, _name: &str, _change: Move) -> Result<Option<Value>, Problem> {
         Ok(None)
     }
 
-    /// What a server does by itself for the app, as its file is now.
+    /// The schedules, webhooks, notices and limits of the app, as its file is now.
     ///
     /// # Errors
-    /// Why the file cannot be read.
+    /// The reason why the file cannot be read.
     fn automation(&self, app: &Path) -> Result<Automation, String> {
         let _ = app;
         Ok(Automation::default())
@@ -134,31 +135,31 @@ pub trait Apps: Send + Sync {
     }
 }
 
-/// What a person does with a learned pipeline.
+/// A person's change to the state of a learned pipeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Move {
-    /// A higher state, if its conditions hold.
+    /// Moves the pipeline to a higher state, if the conditions hold.
     Promote {
-        /// The state; one state up if there is none.
+        /// The new state; `None`: one state up.
         to: Option<State>,
-        /// Without enough comparisons, and with writes beyond `learn.writes`.
+        /// True to promote without enough comparisons, and with writes beyond `learn.writes`.
         accepts_risk: bool,
-        /// Who accepts it: the name of the token.
+        /// The name of the token that accepts the risk.
         by: String,
     },
-    /// Out of the routing table.
+    /// Removes the pipeline from the routing table.
     Demote {
-        /// Why, as it is shown.
+        /// The displayed reason.
         reason: Option<String>,
     },
 }
 
-/// Follows one run in this process.
+/// Observer of one run in this process.
 pub trait RunObserver: Send {
-    /// Takes what the driver reports. It must not wait for anything.
+    /// Takes an event of the driver. It must not block.
     fn observe(&mut self, progress: &Progress<'_>);
 
-    /// The run has ended, waits, or was left to another process.
+    /// Called when the run has ended, waits, or was left to another process.
     fn end<'a>(self: Box<Self>, ended: &'a Result<RunResult, Error>) -> Boxed<'a, ()>;
 }
 
@@ -167,20 +168,20 @@ pub trait RunObserver: Send {
 pub struct AppCommand {
     /// The slug of the application.
     pub slug: String,
-    /// Its words, which begin with its declared path.
+    /// The words of the command, which begin with its declared path.
     pub argv: Vec<String>,
     /// The text on its stdin; `None`: an empty stdin.
     pub stdin: Option<String>,
-    /// The server ends, and does not wait for the command any more.
+    /// Cancelled when a stopping server gives the command up.
     pub given_up: CancellationToken,
 }
 
-/// What became of a command, with its envelope (C-1.13) as JSON.
+/// Outcome of a command, with its envelope (C-1.13) as JSON.
 #[derive(Debug)]
 pub enum Ran {
-    /// It has run, or a person has denied it.
+    /// The command has run, or a person has denied it.
     Ended(String),
-    /// It waits for the confirmation of a person.
+    /// The command waits for a person's confirmation.
     Unconfirmed(String),
     /// There is no such package or command.
     Unknown(String),
@@ -190,19 +191,19 @@ pub enum Ran {
     NotTrusted(String),
 }
 
-/// Why a target cannot be loaded.
+/// Reason why a target cannot be loaded.
 #[derive(Debug)]
 pub enum NotLoaded {
     /// The app has no such target.
     Unknown {
-        /// Those that it has.
+        /// The targets of the app.
         known: Vec<String>,
     },
-    /// A definition does not hold.
+    /// The definition has errors.
     Invalid(Vec<Diagnostic>),
-    /// The app or the configuration cannot be read, as while it is edited or replaced.
+    /// The app or the configuration cannot be read, for example while it is edited or replaced.
     Unreadable(String),
-    /// Where the app is kept does not answer. Nothing is known of it (K-23).
+    /// The storage of the app does not answer, so its state is unknown (K-23).
     Unreachable(String),
 }
 

@@ -1,4 +1,4 @@
-//! What a server does by itself for its apps, as their files are now: schedules, webhooks, notices and limits.
+//! Automation of the served apps, as their files are now: schedules, webhooks, notices and limits.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,20 +13,20 @@ use crate::app::Apps;
 use crate::problem::{Code, Problem};
 use crate::settings::ServedApp;
 
-/// How long a definition is used before its file is read again.
+/// Maximum age of a definition before its file is read again.
 const REREAD: Duration = Duration::from_secs(1);
 
-/// What is known of an app's definitions.
+/// The cached definitions of an app.
 #[derive(Debug, Clone)]
 struct Known {
     read: Instant,
-    /// Those of today. While the file cannot be read, the last good ones with schedules that do not tick.
+    /// The current definitions. While the file cannot be read: the last good ones with their schedules stopped.
     now: Arc<Automation>,
-    /// The last that could be read.
+    /// The last definitions that could be read.
     good: Option<Arc<Automation>>,
 }
 
-/// The definitions that were read last, by the directories of their apps.
+/// The cached definitions, by the directories of their apps.
 #[derive(Debug, Default)]
 pub(crate) struct Automations(Mutex<BTreeMap<PathBuf, Known>>);
 
@@ -35,7 +35,7 @@ impl Automations {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The definition of an app, at most a second old. The last good one stays while its file cannot be read.
+    /// The definitions of an app, at most a second old. The last good ones stay while its file cannot be read.
     pub(crate) fn of(&self, apps: &dyn Apps, app: &ServedApp) -> Result<Arc<Automation>, Problem> {
         if let Some(known) = self.known().get(&app.dir)
             && known.read.elapsed() < REREAD
@@ -45,7 +45,7 @@ impl Automations {
         let begun = Instant::now();
         let read = apps.automation(&app.dir);
         let mut known = self.known();
-        // A slow reader does not put back what another one has read since.
+        // A slow reader does not overwrite a newer result.
         if let Some(newer) = known.get(&app.dir).filter(|known| known.read > begun) {
             return Ok(Arc::clone(&newer.now));
         }

@@ -6,19 +6,19 @@ use etude_runtime::engine::with_patience;
 
 use crate::problem::{Code, Problem};
 
-/// How long a request that only reads waits for a database that is away (K-23). What writes waits for `engine.patience`.
+/// Patience of a read-only request with an unreachable database (K-23). Writes wait for `engine.patience`.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 tokio::task_local! {
     static READS: ();
 }
 
-/// Handles a request that only reads: its client learns soon that the database is away.
+/// Handles a read-only request: its client learns soon that the database is unreachable.
 pub(crate) async fn reading<T>(handling: impl Future<Output = T>) -> T {
     READS.scope((), handling).await
 }
 
-/// Does blocking work away from the threads that drive runs.
+/// Runs blocking work away from the threads that drive runs.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {

@@ -1,4 +1,4 @@
-//! Bodies of requests: bounded in size and in time, and, where anybody may send them, all of them together.
+//! Request bodies: bounded in size and in time. Bodies of strangers are also bounded all together.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,26 +11,26 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::problem::{Code, Problem};
 
-/// The time in which a small body must arrive.
+/// Time in which a small body must arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The longest time in which nothing of a body arrives.
+/// Maximum time without any byte of a body.
 const STALL: Duration = Duration::from_secs(10);
 
-/// Bytes for which a body has another second.
+/// Number of bytes that extend a body's time by one second.
 const BYTES_PER_SECOND: usize = 32 * 1024;
 
-/// Bytes that all bodies together may have whose senders have no token.
+/// Maximum size of all bodies of senders without a token together, in bytes.
 const MAX_OF_STRANGERS: usize = 64 * 1024 * 1024;
 
 /// The same for the senders at one address.
 const MAX_OF_ADDRESS: usize = 16 * 1024 * 1024;
 
-/// The room for bodies whose senders have no token, in bytes. A body holds its part until its request has a response.
+/// The room for bodies of senders without a token, in bytes. A body holds its part until its request has a response.
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
     all: Arc<Semaphore>,
-    /// The bytes of each address that has some.
+    /// The bytes in use, by address.
     shares: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
@@ -45,7 +45,7 @@ impl Room {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The part of a body from this address; `None`: it is that of a proxy for all.
+    /// The part of a body from this address; `None`: the address is that of a proxy for all clients.
     pub(crate) fn part(&self, address: Option<String>) -> Part {
         Part { room: self.clone(), address, count: 0, permit: None }
     }
@@ -56,7 +56,7 @@ impl Room {
 pub(crate) struct Part {
     room: Room,
     address: Option<String>,
-    /// Bytes of the address that are this body's.
+    /// The bytes that this body has taken of the address's share.
     count: usize,
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -102,7 +102,7 @@ pub(crate) async fn read(body: Body, limit: usize, part: Option<&mut Part>) -> R
     read_within(PATIENCE, STALL, body, limit, part).await
 }
 
-/// The time for which `count` bytes pay.
+/// The time that `count` bytes earn.
 fn earned(count: usize) -> Duration {
     Duration::from_micros(1_000_000 * count as u64 / BYTES_PER_SECOND as u64)
 }
@@ -130,7 +130,7 @@ async fn read_within(
             part.take(piece.len())?;
         }
         now = Instant::now();
-        // What came fast leaves no more time for the rest than a body has at first.
+        // Bytes that came fast leave the rest no more time than a new body has.
         end = (end + earned(piece.len())).min(now + patience);
         bytes.extend_from_slice(&piece);
     }
@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// A body without an end, of which each piece of `size` bytes is waited for.
+    /// An endless body that yields before each piece of `size` bytes.
     fn endless(size: usize) -> Body {
         let pieces = stream::unfold((), move |()| async move {
             tokio::task::yield_now().await;
@@ -161,8 +161,8 @@ mod tests {
         Body::new(StreamBody::new(pieces))
     }
 
-    /// S-12: a body that comes drop by drop holds its connection no longer than one that does not come at all; one of some size has
-    /// the time that it needs.
+    /// S-12: a body that trickles does not hold its connection for longer than one that never begins; a body of some size has the
+    /// time that it needs.
     #[tokio::test]
     async fn a_body_that_trickles_is_given_up() {
         let never = Body::new(StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>()));
@@ -182,7 +182,7 @@ mod tests {
         let (patience, stall) = (Duration::from_millis(200), Duration::from_millis(50));
         let big = || Bytes::from(vec![b'x'; 200 * BYTES_PER_SECOND]);
         let silent = stream::iter([Ok::<_, Infallible>(Frame::data(big()))]).chain(stream::pending());
-        // A byte now and then.
+        // One byte now and then.
         let drops = stream::unfold(big(), |piece| async move {
             tokio::time::sleep(Duration::from_millis(2)).await;
             Some((Ok::<_, Infallible>(Frame::data(piece)), Bytes::from_static(b"x")))
@@ -195,7 +195,7 @@ mod tests {
         assert!(began.elapsed() < Duration::from_secs(100), "{:?}", began.elapsed());
     }
 
-    /// SECURITY.md: bodies of strangers have so much room together, whichever way they come, and give it back.
+    /// SECURITY.md: bodies of strangers have a bounded room together, on all addresses, and give it back.
     #[tokio::test]
     async fn bodies_of_strangers_are_bounded_together() {
         let room = Room::default();

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 
 use crate::listen::socket;
 
-/// The largest response that is read.
+/// Maximum size of a response, in bytes.
 const MAX_RESPONSE: usize = 16 * 1024 * 1024;
 
 /// The sockets in `dir`, the newest first. A socket may have no server behind it.
@@ -25,14 +25,14 @@ pub fn sockets(dir: &Path) -> Vec<PathBuf> {
     sockets
 }
 
-/// Removes the sockets in `dir` that servers have left behind which were killed: those that refuse a connection, and are older than
-/// `age`. A server that is about to listen refuses one for a moment.
+/// Removes abandoned sockets in `dir`: sockets of killed servers, which refuse a connection and are older than `age`. The age
+/// matters because a server that is about to listen refuses one for a moment.
 pub(crate) async fn remove_abandoned(dir: &Path, age: Duration) {
     for path in sockets(dir) {
         let made = std::fs::symlink_metadata(&path).and_then(|meta| meta.modified()).ok();
         let is_old = made.and_then(|made| made.elapsed().ok()).is_some_and(|since| since >= age);
         if is_old && socket::connect(&path).await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            // Nothing depends on it: a client finds no one behind it either.
+            // A failure is harmless: clients find no server behind the socket either.
             let _ = std::fs::remove_file(&path);
         }
     }

@@ -13,7 +13,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Milliseconds since 1970 in UTC.
+    /// The current time in milliseconds since 1970, UTC.
     pub fn now_ms(&self) -> i64 {
         now_ms().saturating_add(*self.offset_ms.borrow())
     }
@@ -23,7 +23,7 @@ impl Clock {
         self.offset_ms.send_if_modified(|last| std::mem::replace(last, ms) != ms);
     }
 
-    /// Changes when the clock is set.
+    /// A receiver that changes when the clock is set.
     pub(crate) fn settings(&self) -> watch::Receiver<i64> {
         self.offset_ms.subscribe()
     }

@@ -1,4 +1,4 @@
-//! What all parts of a server share: its settings, the journal, the apps and the clock. It knows none of the parts.
+//! The shared context of a server's parts: settings, journal, apps and clock. It depends on none of the parts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::problem::{Problem, engine_failed, no_run};
 use crate::settings::{ServedApp, Settings};
 use crate::token::Caller;
 
-/// What all parts of a server share.
+/// The shared context of all parts of a server.
 pub(crate) struct Context {
     settings: Settings,
     engine: Arc<dyn Engine>,
@@ -68,33 +68,33 @@ impl Context {
         &self.clock
     }
 
-    /// Where the server accepts connections.
+    /// The addresses on which the server accepts connections.
     pub(crate) fn addresses(&self) -> &Addresses {
         &self.addresses
     }
 
-    /// Where people reach the pages, without the base path and a trailing slash; `None` if the server listens on its socket only.
+    /// The origin of the pages, without the base path and a trailing slash; `None` if the server listens only on its socket.
     pub(crate) fn origin(&self) -> Option<String> {
         self.addresses.origin(&self.settings.names, self.settings.is_behind_proxy)
     }
 
-    /// True from the moment at which the server was asked to stop.
+    /// True as soon as the server was asked to stop.
     pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::SeqCst)
     }
 
-    /// Asks everything that runs until the server stops to end.
+    /// Asks all tasks that live as long as the server to end.
     pub(crate) fn drain(&self) {
         self.is_draining.store(true, Ordering::SeqCst);
         self.stop.send_replace(true);
     }
 
-    /// Becomes true when the server must stop.
+    /// A receiver that becomes true when the server must stop.
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
 
-    /// What the server does by itself for an app, at most a second old.
+    /// The automation of an app, at most a second old.
     pub(crate) fn automation(&self, app: &ServedApp) -> Result<Arc<Automation>, Problem> {
         self.automations.of(&*self.apps, app)
     }
@@ -108,12 +108,12 @@ impl Context {
         self.settings.apps.iter().find(|app| app.slug == slug)
     }
 
-    /// The slug of a run's app.
+    /// The slug of the app in the directory `dir`.
     pub(crate) fn slug(&self, dir: &str) -> Option<&str> {
         self.settings.apps.iter().find(|app| app.dir.to_str() == Some(dir)).map(|app| app.slug.as_str())
     }
 
-    /// The served app in whose directory the run was started; `None`: this server has it not.
+    /// The served app in whose directory the run was started; `None` if this server does not serve it.
     pub(crate) fn app_of(&self, row: &RunRow) -> Option<&ServedApp> {
         self.settings.apps.iter().find(|app| app.dir.to_str() == Some(&row.app))
     }
@@ -128,8 +128,8 @@ impl Context {
         self.slug(&row.app).is_some() && caller.covers(name_of(&row.target))
     }
 
-    /// The definition of a target that a new run may begin with. A learned pipeline that is not in use is unknown to whatever starts
-    /// runs: requests, webhooks and schedules (L-36).
+    /// The definition of a target for a new run. A learned pipeline that is not in use is unknown to everything that starts runs:
+    /// requests, webhooks and schedules (L-36).
     pub(crate) fn startable(&self, app: &Path, target: &Target) -> Result<(Disk, Definition), NotLoaded> {
         let (disk, definition) = self.apps.load(app, target)?;
         if let (Some(name), true) = (target.pipeline(), definition.learned.is_some()) {
@@ -141,12 +141,12 @@ impl Context {
         Ok((disk, definition))
     }
 
-    /// The definition of a run's target as it is now.
+    /// The current definition of a run's target.
     pub(crate) fn definition(&self, app: &str, target: &str) -> Result<(Disk, Definition), NotLoaded> {
         self.apps.load(Path::new(app), &Target::parse(target))
     }
 
-    /// The definition of a run's target, of the app that it brings along if it does.
+    /// The definition of a run's target, from its bundle if the run has one.
     pub(crate) fn definition_for(&self, run: &NewRun) -> Result<(Disk, Definition), NotLoaded> {
         let app = self.apps.place(run)?;
         self.apps.load(&app, &Target::parse(&run.target))
@@ -158,10 +158,10 @@ impl Context {
         if self.shows(caller, &row) { Ok(row) } else { Err(no_run()) }
     }
 
-    /// The same without its records.
+    /// The outline of such a run, without records.
     pub(crate) fn outline(&self, caller: &Caller, id: &str) -> Result<RunView, Problem> {
         let outline = self.engine.outline(id).map_err(|e| engine_failed(&e))?;
-        // The beginning of an id names no run here.
+        // Here, the prefix of an id does not name a run.
         let is_visible = outline.row.id == id && self.shows(caller, &outline.row);
         if is_visible { Ok(outline) } else { Err(no_run()) }
     }
@@ -171,7 +171,7 @@ impl Context {
         Limits { takes: Takes::Apps(self.dirs()), ..Limits::of_default_queue(self.settings.max_runs) }
     }
 
-    /// The definition with which a run was made: the one of today if it is the same, else that of its pins.
+    /// The definition with which a run was made: the current one if it is the same, otherwise that of its pins.
     pub(crate) fn definition_of(&self, view: &RunView) -> Option<Arc<Definition>> {
         let target = Target::parse(&view.row.target);
         let pins = etude_runs::pins::Pins::of_records(&view.records);

@@ -12,7 +12,7 @@ use crate::problem::{Code, Problem};
 use crate::server::Server;
 use crate::token::{self, Caller};
 
-/// The only value of a header; `Err` if it occurs twice or has other bytes than ASCII.
+/// The only value of a header; `Err` if the header occurs twice or is not ASCII.
 fn single(headers: &HeaderMap, name: impl http::header::AsHeaderName) -> Result<Option<&str>, ()> {
     let mut values = headers.get_all(name).iter();
     let Some(first) = values.next() else { return Ok(None) };
@@ -42,19 +42,20 @@ pub(crate) fn check_host(server: &Server, peer: &Peer, uri: &Uri, headers: &Head
     Err(forbidden().hint("name it with `etude serve --host NAME`"))
 }
 
-/// True if pages of this server have this origin. Where a proxy says that the client's connection is encrypted, one without is another.
+/// True if pages of this server have this origin. If a proxy reports an encrypted connection of the client, an unencrypted origin
+/// is foreign.
 pub(crate) fn is_own_origin(server: &Server, headers: &HeaderMap, origin: &str) -> bool {
     let is_downgrade = origin.starts_with("http://") && forwarded::is_https(server.settings(), headers);
     server.names().has_origin(origin) && !is_downgrade
 }
 
-/// Whether the request has a credential that browsers send by themselves.
+/// True if the request has only a credential that browsers send by themselves.
 pub(crate) fn has_cookie_only(server: &Server, headers: &HeaderMap) -> bool {
     !headers.contains_key(AUTHORIZATION) && cookie(headers, &server.cookie(headers).0).is_some()
 }
 
-/// Checks that no other site made the request (S-6, S-7, S-9). `is_page` is true for the path of a page, `is_login` for a login and
-/// a logout, which only the server's own pages send.
+/// Checks that no other site made the request (S-6, S-7, S-9). `is_page` is true for the path of a page; `is_login` for a login
+/// or logout, which only the server's own pages send.
 pub(crate) fn check_origin(
     server: &Server,
     method: &Method,
@@ -103,7 +104,8 @@ pub(crate) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     pairs.find(|(key, value)| *key == name && !value.is_empty()).map(|(_, value)| value.to_owned())
 }
 
-/// The owner of a request, by its token or its session (S-13, S-17). A token of an issuer may wait for the keys of that.
+/// The caller of a request, by its token or its session (S-13, S-17). A token of an issuer may have to wait for the issuer's
+/// keys.
 pub(crate) async fn caller(server: &Server, peer: &Peer, headers: &HeaderMap) -> Result<Caller, Problem> {
     let unauthenticated = || {
         Problem::new(Code::Unauthenticated, "the request has no token")
@@ -144,7 +146,7 @@ pub(crate) fn refused_token() -> Problem {
     Problem::new(Code::Unauthenticated, "the token is wrong, expired or revoked")
 }
 
-/// The file of tokens cannot be used.
+/// The problem of an unusable token file.
 pub(crate) fn tokens_failed(error: &token::Error) -> Problem {
     Problem::new(Code::JournalUnavailable, error.to_string())
 }

@@ -11,10 +11,11 @@ use crate::context::Context;
 use crate::metrics::text::{Kind, Text};
 use crate::settings::Worker;
 
-/// What the database does not say within this time is left out: a scrape must not wait for it.
+/// Time limit for the database: a scrape must not wait for it, so its figures are left out after this time.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Writes the families of a process that shares its runs with others; none if no one does. `live`: how many it drives.
+/// Writes the families of a process that shares its runs with others; none without a fleet. `live` is the number of runs that
+/// this process drives.
 pub(crate) async fn metrics(text: &mut Text, context: &Context, live: usize) -> Result<(), Error> {
     if context.engine().worker().is_none() {
         return Ok(());
@@ -52,7 +53,7 @@ fn worker(text: &mut Text, health: &Health, worker: Option<&Worker>, live: usize
     single(text, "etude_worker_live_runs", Kind::Gauge, "Runs that this worker drives.", live as f64)?;
     single(text, "etude_worker_beats", Kind::Counter, "Heartbeats that were answered.", figures.beats as f64)?;
     text.family("etude_worker_claims", Kind::Counter, "Claimed runs.")?;
-    // A rate does not see the first claim of a counter that appears with it.
+    // A rate misses the first claim of a counter that appears with that claim.
     let unclaimed = worker.into_iter().flat_map(|worker| &worker.queues).map(|queue| (queue, &0));
     let claims: BTreeMap<&String, &u64> = unclaimed.chain(&figures.claims).collect();
     for (queue, count) in claims {
@@ -77,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// K-60: the names, with their labels.
+    /// K-60: the figures of a fleet have their names and labels.
     #[test]
     fn a_fleet_has_its_figures() {
         let queue = QueueRow {

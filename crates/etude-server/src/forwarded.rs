@@ -1,4 +1,4 @@
-//! What a proxy in front of the server says of the requests that it passes on.
+//! Headers that a proxy in front of the server adds to the requests that it passes on.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,13 +12,13 @@ fn elements<'h>(headers: &'h HeaderMap, name: &'static str) -> impl DoubleEndedI
     values.collect::<Vec<_>>().into_iter().flat_map(|value| value.split(',')).map(str::trim)
 }
 
-/// The address of the client: the last one, which the proxy itself has seen. What precedes it is what the client says.
+/// The address of the client: the last element, which the proxy itself has seen. The elements before it are claims of the client.
 pub(crate) fn client(settings: &Settings, headers: &HeaderMap) -> Option<IpAddr> {
     let last = elements(headers, "x-forwarded-for").next_back().filter(|_| settings.is_behind_proxy)?;
     last.parse().ok().or_else(|| last.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
-/// The scheme of the client's connection. Of several proxies, the first one has it.
+/// The scheme of the client's connection. With several proxies, the first element has it.
 pub(crate) fn scheme<'h>(settings: &Settings, headers: &'h HeaderMap) -> Option<&'h str> {
     elements(headers, "x-forwarded-proto").next().filter(|_| settings.is_behind_proxy)
 }

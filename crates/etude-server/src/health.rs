@@ -21,16 +21,16 @@ use crate::fleet;
 use crate::metrics::text::Text;
 use crate::server::Server;
 
-/// The time in which the headers of a request must arrive.
+/// Time in which the headers of a request must arrive.
 const HEADERS: Duration = Duration::from_secs(10);
 
-/// The pause after a failed accept.
+/// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The time between two looks at large values, at the least.
+/// Minimum time between two checks of the storage of large values.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The worker whose health is asked for. While it does not reach its database or the place of large values, it is not ready.
+/// The worker whose health is reported. While it does not reach its database or the storage of large values, it is not ready.
 #[derive(Debug, Default)]
 pub struct Subject {
     server: OnceLock<Arc<Server>>,
@@ -38,19 +38,20 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The worker has joined its fleet, and can reach large values.
+    /// Sets the worker once it has joined its fleet and reaches the storage of large values.
     pub fn set(&self, server: &Arc<Server>) {
         self.wait_for_values(false);
-        // A worker joins once.
+        // A worker joins only once.
         let _ = self.server.set(Arc::clone(server));
     }
 
-    /// Whether the place of large values does not answer. Before the worker joins, it waits for the database otherwise.
+    /// Sets if the storage of large values does not answer. If the worker has not joined and this is false, it waits for the
+    /// database.
     pub fn wait_for_values(&self, is_waiting: bool) {
         self.waits_for_values.store(is_waiting, Ordering::Relaxed);
     }
 
-    /// Why the worker is not ready; `None`: it is.
+    /// The reason why the worker is not ready; `None` if it is ready.
     fn reason(&self) -> Option<&'static str> {
         match self.server.get() {
             Some(server) => {
@@ -62,7 +63,7 @@ impl Subject {
         }
     }
 
-    /// What a look at large values has found. A database that is away says nothing of them.
+    /// Notes the result of a check of the large values. An unreachable database says nothing about them.
     fn note_values(&self, found: &Result<(), Error>) {
         match found {
             Ok(()) => self.wait_for_values(false),
@@ -72,7 +73,7 @@ impl Subject {
     }
 }
 
-/// Looks once per beat whether the worker, which has joined, reaches large values, for as long as the process lives.
+/// Checks once per beat that the joined worker reaches the storage of large values, for as long as the process lives.
 pub async fn attend_values(subject: Arc<Subject>) {
     let Some(server) = subject.server.get().cloned() else { return };
     loop {
@@ -82,7 +83,7 @@ pub async fn attend_values(subject: Arc<Subject>) {
         let found = match tokio::time::timeout(stale, &mut look).await {
             Ok(found) => found,
             Err(_) => {
-                // It does not answer at all.
+                // The storage does not answer at all.
                 subject.wait_for_values(true);
                 look.await
             }
@@ -94,7 +95,7 @@ pub async fn attend_values(subject: Arc<Subject>) {
     }
 }
 
-/// Answers on `listener` for as long as the process lives.
+/// Responds on `listener` for as long as the process lives.
 pub async fn attend(subject: Arc<Subject>, listener: TcpListener) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -106,7 +107,7 @@ pub async fn attend(subject: Arc<Subject>, listener: TcpListener) {
             let respond = service_fn(move |request| respond(Arc::clone(&subject), request));
             let mut connection = http1::Builder::new();
             connection.timer(TokioTimer::new()).header_read_timeout(HEADERS);
-            // A client that breaks its connection off needs no response.
+            // A client that closes its connection needs no response.
             let _ = connection.serve_connection(TokioIo::new(stream), respond).await;
         });
     }
@@ -126,7 +127,7 @@ async fn respond(subject: Arc<Subject>, request: Request<Incoming>) -> Result<Re
         "/metrics" => {
             let mut out = Text::new(false);
             if let Some(server) = subject.server.get() {
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 let _ = fleet::metrics(&mut out, server.context(), server.works().count()).await;
             }
             text(out.finish())
@@ -135,7 +136,7 @@ async fn respond(subject: Arc<Subject>, request: Request<Incoming>) -> Result<Re
     })
 }
 
-/// Why a worker that has joined is not ready; `None`: it is.
+/// The reason why a worker that has joined is not ready; `None` if it is ready.
 fn reason(health: &Health, is_draining: bool, waits_for_values: bool) -> Option<&'static str> {
     let is_fresh = health.claimed_before_ms.is_some_and(|ms| ms <= health.stale_after_ms);
     match () {
@@ -184,7 +185,8 @@ mod tests {
         assert_eq!(reason(&health(false, None), true, true), Some("draining"));
     }
 
-    /// K-22: large values that cannot be reached are a reason until they can be; a database that is away says nothing of them.
+    /// K-22: unreachable large values are a reason until they can be reached again; an unreachable database says nothing about
+    /// them.
     #[test]
     fn a_worker_says_whether_it_reaches_large_values() {
         let subject = Subject::default();
@@ -199,7 +201,7 @@ mod tests {
         }
     }
 
-    /// K-22: before it has joined, a worker says what it waits for.
+    /// K-22: before it has joined, a worker reports what it waits for.
     #[test]
     fn a_worker_says_what_it_waits_for() {
         let subject = Subject::default();

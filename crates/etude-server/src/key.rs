@@ -1,4 +1,4 @@
-//! The header `Idempotency-Key` of a request, and what came of the request that had it first.
+//! The header `Idempotency-Key` of a request, and the run of the first request with the same key.
 
 use etude_core::machine::ABI;
 use etude_runtime::engine::{Enqueued, Error, NewRun, Placement, Submission, UniqueKey};
@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::problem::{Code, Problem, engine_failed, no_run};
 use crate::token::Caller;
 
-/// The header `Idempotency-Key`.
+/// The validated header `Idempotency-Key`; `None` if the request has none.
 pub(crate) fn of(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let text = value
@@ -28,10 +28,10 @@ pub(crate) fn reused() -> Problem {
     Problem::new(Code::KeyReused, "the idempotency key belongs to another request")
 }
 
-/// The run that was accepted with this key, before anything that may have changed since then is looked at: the definition, the limits, or
-/// the run that is repeated.
+/// The run that was accepted with this key. It is looked up before everything that may have changed since: the definition, the
+/// limits, or the run that is repeated.
 pub(crate) async fn run_of(context: &Context, caller: &Caller, key: &UniqueKey) -> Result<Option<String>, Problem> {
-    // In a queue that takes no run, only the run of the key is found.
+    // The queue accepts no run, so that only the run of the key can be found.
     let nothing = Submission {
         run: NewRun {
             id: String::new(),
@@ -52,13 +52,13 @@ pub(crate) async fn run_of(context: &Context, caller: &Caller, key: &UniqueKey) 
     }
 }
 
-/// The run whose key was given again, if the request is the same and its caller sees the run.
+/// The run whose key was sent again, if the request is the same and its caller may see the run.
 pub(crate) fn repeated(context: &Context, caller: &Caller, run_id: String, is_same: bool) -> Result<String, Problem> {
     if !is_same {
         return Err(reused().with("run_id", run_id));
     }
     match context.engine().row(&run_id) {
-        // Its key lives for a day at least.
+        // The key outlives its run: it lives for at least a day.
         Err(Error::Unknown(_)) => {
             let problem = Problem::not_found("the run with this idempotency key was removed");
             Err(problem.with("run_id", run_id).hint("another key starts another run"))

@@ -1,4 +1,4 @@
-//! The ledger of the journal, for threads that may block.
+//! The ledger of the journal. All of it blocks.
 
 pub(crate) mod book;
 mod retention;
@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::problem::{Problem, engine_failed};
 use crate::query::{Query, invalid};
 
-/// Entries that are read at once where most of them are not wanted.
+/// Entries per read once a filter has left a page incomplete.
 const MANY: usize = 500;
 
 /// Reads and writes the books of the journal, and measures the writes.
@@ -43,7 +43,7 @@ impl Ledger {
     }
 }
 
-/// The part of a book that a request asks for.
+/// The requested page of a book.
 #[derive(Debug, Clone)]
 pub(crate) struct Page {
     limit: usize,
@@ -51,19 +51,19 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// From the parameters `limit` and `cursor`.
+    /// Reads the parameters `limit` and `cursor`.
     pub(crate) fn of(query: &Query) -> Result<Self, Problem> {
         let limit = usize::try_from(query.number("limit", 1, 200, 50)?).unwrap_or(50);
         let after = query.get("cursor").map(from_cursor).transpose()?;
         Ok(Self { limit, after })
     }
 
-    /// Its entries, newest first, and the cursor of the next page.
+    /// The entries of the page, newest first, and the cursor of the next page.
     pub(crate) fn read(self, ledger: &Ledger, book: String) -> Result<(Vec<Entry>, Option<String>), Problem> {
         self.read_of(ledger, &EntryQuery { book, ..EntryQuery::default() }, |_| true)
     }
 
-    /// The same of the entries of `query` that are wanted.
+    /// The same for the entries of `query` that pass `is_wanted`.
     pub(crate) fn read_of(
         self,
         ledger: &Ledger,
@@ -81,7 +81,7 @@ impl Page {
             if is_last || entries.len() > limit {
                 break;
             }
-            // Those that are wanted may be few.
+            // Few entries may pass the filter.
             size = MANY;
         }
         let has_more = entries.len() > limit;

@@ -1,6 +1,6 @@
 //! The HTTP server of `etude serve`: starts, lists, streams and decides runs for programs and people.
 //!
-//! The crate prints nothing, reads no environment and chooses no exit status. Runs are reached only through [`etude`].
+//! The crate prints nothing, reads no environment and chooses no exit status. It reaches runs only through [`etude`].
 
 mod actions;
 mod admission;

@@ -20,20 +20,20 @@ pub use socket::inherited;
 pub(crate) use tls::Renewal;
 pub use tls::Tls;
 
-/// The port without `--port`.
+/// The default port, without `--port`.
 pub const PORT: u16 = 3883;
 
-/// How often another port is tried if the free one of IPv4 is taken on IPv6.
+/// Maximum number of free ports that are tried. A port that is free on IPv4 may be taken on IPv6.
 const ATTEMPTS: usize = 20;
 
 /// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
-    /// Over the network, loopback included.
+    /// A client on the network, loopback included.
     Tcp(SocketAddr),
-    /// Behind a proxy, which says this address.
+    /// A client behind a proxy, which reports this address.
     Forwarded(IpAddr),
-    /// Over the socket in the state directory.
+    /// A client of the socket in the state directory.
     Socket,
 }
 
@@ -47,33 +47,33 @@ impl Peer {
         }
     }
 
-    /// The same; `None` if it is that of a proxy, for all its clients.
+    /// The address without its port; `None` if it is that of a proxy, shared by all its clients.
     pub(crate) fn own_address(&self, is_behind_proxy: bool) -> Option<String> {
         let is_of_all = is_behind_proxy && matches!(self, Self::Tcp(_));
         (!is_of_all).then(|| self.address())
     }
 }
 
-/// The addresses that are wanted.
+/// The requested addresses.
 #[derive(Debug)]
 pub enum Wanted {
-    /// Both loopback addresses with this port; 0 is a free one.
+    /// Both loopback addresses with this port; 0 selects a free one.
     Loopback(u16),
-    /// These places and no others.
+    /// Exactly these places.
     Places(Vec<Place>),
 }
 
-/// One of the wanted addresses.
+/// One of the requested addresses.
 #[derive(Debug)]
 pub enum Place {
-    /// An address that is bound here.
+    /// An address that this process binds.
     Address(SocketAddr),
-    /// A socket that listens already: who started this process has bound it.
+    /// A listening socket that was handed over by the process that started this one.
     Bound(std::net::TcpListener, SocketAddr),
 }
 
 impl Place {
-    /// Its IP address and port; the port may be 0 before it is bound.
+    /// The IP address and port; the port may be 0 before the address is bound.
     pub fn address(&self) -> SocketAddr {
         match self {
             Self::Address(address) | Self::Bound(_, address) => *address,
@@ -81,14 +81,14 @@ impl Place {
     }
 }
 
-/// Where a server accepts connections.
+/// The addresses on which a server accepts connections.
 #[derive(Debug, Clone, Default)]
 pub struct Addresses {
     /// The network addresses.
     pub tcp: Vec<SocketAddr>,
     /// The path of the Unix socket in the state directory.
     pub socket: PathBuf,
-    /// The connections are encrypted.
+    /// True if connections are encrypted.
     pub is_tls: bool,
 }
 
@@ -99,15 +99,15 @@ impl Addresses {
         self.tcp.iter().map(|address| format!("{scheme}://{address}")).collect()
     }
 
-    /// Where people reach the server, as links say it: at its first name behind a proxy, which has the certificate and the port, or on
-    /// another interface; otherwise at its first address. `None` if it has only its socket.
+    /// The origin of the server in links. Behind a proxy, which has the certificate and the port, or on another interface, it is
+    /// that of the first name; otherwise that of the first address. `None` if the server has only its socket.
     pub(crate) fn origin(&self, names: &[String], is_behind_proxy: bool) -> Option<String> {
         let first = || self.urls().into_iter().next();
         let Some(name) = names.first() else { return first() };
         if is_behind_proxy {
             return Some(format!("https://{name}"));
         }
-        // A name of this machine need not lead to its loopback addresses.
+        // A name of this machine need not resolve to its loopback addresses.
         let Some(outer) = self.tcp.iter().find(|address| !address.ip().is_loopback()) else { return first() };
         Some(match (self.is_tls, outer.port()) {
             (true, 443) => format!("https://{name}"),
@@ -126,7 +126,7 @@ pub struct Listening {
     addresses: Addresses,
 }
 
-/// An address cannot be bound.
+/// Failure to bind an address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}: {source}")]
 pub struct Error {
@@ -166,7 +166,7 @@ impl Listening {
         Ok(Self { tcp, socket, tls: None, addresses })
     }
 
-    /// With encrypted connections on the network addresses.
+    /// Encrypts the connections on the network addresses.
     pub fn with_tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self.addresses.is_tls = true;
@@ -192,7 +192,7 @@ async fn loopback(port: u16) -> Result<Vec<TcpListener>, Error> {
         let bound = first.local_addr().map_or(port, |address| address.port());
         match bind(address(v6, bound)).await {
             Ok(second) => return Ok(vec![first, second]),
-            // Anything else than a port in use means that there is no IPv6.
+            // Any error besides a port in use means that there is no IPv6.
             Err(error) if error.source.kind() != io::ErrorKind::AddrInUse => return Ok(vec![first]),
             Err(error) if port != 0 || attempt == ATTEMPTS => return Err(error),
             Err(_) => {}
@@ -205,7 +205,8 @@ async fn loopback(port: u16) -> Result<Vec<TcpListener>, Error> {
 mod tests {
     use super::*;
 
-    /// Sections 3 and 9: links lead to where people reach the server, which is the proxy in front of it if there is one.
+    /// Sections 3 and 9: links lead to the address at which people reach the server: that of the proxy in front of it, if there
+    /// is one.
     #[test]
     fn links_lead_to_where_people_reach_the_server() {
         let origin = |tcp: &[&str], is_tls, names: &[&str], is_behind_proxy| {
@@ -220,7 +221,7 @@ mod tests {
         assert_eq!(origin(&own, false, &["etude.example"], true), "https://etude.example");
         assert_eq!(origin(&outer, true, &["etude.example", "other"], false), "https://etude.example");
         assert_eq!(origin(&["0.0.0.0:3883"], true, &["etude.example"], false), "https://etude.example:3883");
-        // A name of this machine need not lead to its loopback addresses, and without a name the proxy's is unknown.
+        // A name of this machine need not resolve to its loopback addresses, and without a name the proxy's is unknown.
         assert_eq!(origin(&own, false, &["etude.example"], false), "http://127.0.0.1:3883");
         assert_eq!(origin(&own, false, &[], true), "http://127.0.0.1:3883");
         assert_eq!(origin(&[], false, &[], false), "");

@@ -1,4 +1,4 @@
-//! Requests on their way to a route, also those that pages and the protocol of agents make in this process.
+//! Requests on their way to a route, including those that pages and the protocol of agents make in this process.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::reading::Readings;
 use crate::server::Server;
 use crate::token::Caller;
 
-/// What the checks before routing found.
+/// The findings of the checks before routing.
 #[derive(Clone)]
 pub(crate) struct Entered {
     pub(crate) server: Arc<Server>,
@@ -23,7 +23,7 @@ pub(crate) struct Entered {
     pub(crate) router: Router,
     pub(crate) caller: Option<Caller>,
     pub(crate) peer: Peer,
-    /// What runs come from that the request starts.
+    /// The cause of runs that the request starts.
     pub(crate) cause: Cause,
     pub(crate) readings: Readings,
 }
@@ -40,11 +40,11 @@ pub(crate) async fn local(entered: Entered, mut request: Request<Body>) -> Resul
     }
 }
 
-/// A problem inside a response, to be written with the request's id.
+/// A problem inside a response; it is written later, with the request's id.
 #[derive(Debug, Clone)]
 pub(crate) struct Failed(pub(crate) Problem);
 
-/// A response that stands for a problem until it is written.
+/// A response that carries a problem until it is written.
 pub(crate) fn failed(problem: Problem) -> Response {
     let mut response = Response::new(Body::empty());
     response.extensions_mut().insert(Failed(problem));

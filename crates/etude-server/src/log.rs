@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 /// A line of the request log.
 #[derive(Debug, Clone)]
 pub struct LogLine {
-    /// When the request arrived, in milliseconds since 1970.
+    /// Arrival of the request, in milliseconds since 1970.
     pub at_ms: i64,
     /// The `request_id` of error documents; generated for each request.
     pub request_id: String,
     /// The HTTP method, such as `GET`.
     pub method: String,
-    /// The pattern of its route; `None` if no route has its path.
+    /// The pattern of the matched route; `None` if no route has the path.
     pub route: Option<&'static str>,
-    /// The status of the response; 499: the client left before there was one.
+    /// The status of the response; 499 if the client disconnected before there was one.
     pub status: u16,
-    /// The code of the problem that is the response, if it is one.
+    /// The problem code of the response; `None` if the response is not a problem.
     pub code: Option<&'static str>,
-    /// The name of its token.
+    /// The name of the caller's token.
     pub token: Option<String>,
     /// The time until the response began.
     pub took: Duration,
@@ -40,5 +40,5 @@ impl LogLine {
     }
 }
 
-/// Receives the lines of the request log.
+/// Receiver of the lines of the request log.
 pub type Log = Box<dyn Fn(&LogLine) + Send + Sync>;

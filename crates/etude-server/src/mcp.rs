@@ -27,14 +27,14 @@ pub(crate) mod beside;
 pub(crate) mod changes;
 pub(crate) mod post;
 
-/// The routes as one caller of the protocol sees them.
+/// The routes, restricted to one caller of the protocol.
 struct Routes {
     server: Arc<Server>,
     router: Router,
     caller: Caller,
 }
 
-/// The protocol for a caller, who calls the routes of `router`.
+/// The protocol service for a caller, on the routes of `router`.
 pub(crate) fn protocol(
     server: &Arc<Server>,
     router: Router,
@@ -47,7 +47,7 @@ pub(crate) fn protocol(
     Ok(service.unfinished(Arc::clone(&server.protocol_shared().unfinished)))
 }
 
-/// `serve.mcp` of an app's configuration.
+/// The settings of the protocol, from `serve.mcp` of an app's configuration.
 fn settings(mcp: &Mcp) -> etude_mcp::Settings {
     let defaults = etude_mcp::Settings::default();
     etude_mcp::Settings {
@@ -76,7 +76,7 @@ impl Routes {
         }
         let mut caller = self.caller.clone();
         if let Some(decider) = request.decider {
-            // The client answers in the place of the token's owner.
+            // The client answers on behalf of the token's owner.
             caller = Caller { name: decider, scopes: vec![Scope::Read, Scope::Approve], ..caller };
         }
         if request.is_of_call && request.method == Method::Get && !caller.may(Scope::Read) {
@@ -105,7 +105,7 @@ impl Routes {
         };
         let status = response.status().as_u16();
         if has_no_pages && status == 201 {
-            // Before the run asks a question: its page is where a person decides.
+            // Look before the run asks a question: a person decides on its page.
             beside::look(&self.server).await;
         }
         match response.into_body().collect().await {
@@ -132,7 +132,7 @@ impl Api for Routes {
         let server = Arc::clone(&self.server);
         Box::pin(async move {
             let read = blocking(move || {
-                // A file that cannot be read changes no setting; `etude check` reports it.
+                // An unreadable file changes no setting; `etude check` reports it.
                 let of =
                     |app: &ServedApp| Some((app.slug.clone(), settings(&server.context().automation(app).ok()?.mcp)));
                 Ok(server.settings().apps.iter().filter_map(of).collect())

@@ -1,7 +1,7 @@
 //! `/metrics` in the text format of Prometheus and in OpenMetrics.
 //!
-//! Counters begin with the process. Those of runs are read from the journal's changes at each scrape, so that they cost nothing before, and have
-//! the runs of all processes.
+//! Counters begin with the process. Those of runs are read from the journal's changes at each scrape. So they cost nothing
+//! between scrapes, and include the runs of all processes.
 
 mod ended;
 pub(crate) mod text;
@@ -21,10 +21,10 @@ use crate::log::LogLine;
 use crate::problem::Problem;
 use crate::token::Caller;
 
-/// The numbers that only this process has.
+/// The counters of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    /// By route and status.
+    /// Durations of requests, by route and status.
     requests: Mutex<BTreeMap<(&'static str, u16), Histogram>>,
     ended: Mutex<Ended>,
     ticks: Mutex<BTreeMap<(String, &'static str), u64>>,
@@ -34,13 +34,13 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Counts a request. Its path is its pattern: no label has the id of a run.
+    /// Counts a request by the pattern of its route: no label has the id of a run.
     pub(crate) fn count(&self, line: &LogLine) {
         let key = (line.route.unwrap_or("none"), line.status);
         lock(&self.requests).entry(key).or_default().observe(line.took.as_secs_f64());
     }
 
-    /// Counts a tick of a schedule. `lag` is the time after which it was taken.
+    /// Counts a tick of a schedule. `lag` is the delay after its nominal time.
     pub(crate) fn tick(&self, schedule: String, outcome: &'static str, lag: Option<Duration>) {
         *lock(&self.ticks).entry((schedule, outcome)).or_default() += 1;
         if let Some(lag) = lag {
@@ -58,12 +58,12 @@ impl Metrics {
         lock(&self.journal_writes).observe(took.as_secs_f64());
     }
 
-    /// Counts the runs that have ended since the last time. Blocks.
+    /// Counts the runs that have ended since the last call. Blocks.
     pub(crate) fn advance(&self, context: &Context) -> Result<(), Problem> {
         lock(&self.ended).advance(context)
     }
 
-    /// All families. A token for some targets gets only what is about these.
+    /// Writes all families. A token for some targets gets only the samples about these.
     pub(crate) fn write(
         &self,
         text: &mut Text,
@@ -109,13 +109,13 @@ impl Metrics {
         Ok(())
     }
 
-    /// Runs that end from this change on are counted.
+    /// Sets the change after which runs that end are counted.
     pub(crate) fn begin_at(&self, change: u64) {
         lock(&self.ended).change = change;
     }
 }
 
-/// Ticks, notices and the writes of all runs.
+/// The families of ticks, notices and journal writes.
 fn automation(text: &mut Text, metrics: &Metrics) -> Result<(), Error> {
     text.family("etude_ticks", Kind::Counter, "Ticks of schedules by outcome.")?;
     for ((schedule, outcome), count) in lock(&metrics.ticks).iter() {

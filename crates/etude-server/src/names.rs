@@ -1,4 +1,4 @@
-//! The names of a server: what the headers `Host` and `Origin` may say.
+//! The names of a server: allowed values of the headers `Host` and `Origin`.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ pub(crate) struct Names {
     /// Names with their port, in lower case.
     exact: Vec<String>,
     addresses: Vec<SocketAddr>,
-    /// Names that pass with any port, because a proxy has the port.
+    /// Names that pass with any port, because the port is that of a proxy.
     any_port: Vec<String>,
     /// The schemes of the server's own origins.
     schemes: &'static [&'static str],

@@ -23,7 +23,7 @@ use crate::settings::ServedApp;
 
 pub(crate) use collect::{Skipped, report_before, skipped};
 
-/// The longest time between two looks.
+/// Maximum time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The notices of the served apps.
@@ -31,7 +31,7 @@ pub(crate) struct Notices {
     context: Arc<Context>,
     ledger: Arc<Ledger>,
     metrics: Arc<Metrics>,
-    /// What is remembered of each between two looks.
+    /// The cached place of each notice, by app directory and name.
     places: Mutex<BTreeMap<(PathBuf, String), Place>>,
 }
 
@@ -43,14 +43,14 @@ impl Notices {
     }
 }
 
-/// How far the changes of runs have been reported.
+/// The position of a notice in the changes of runs.
 #[derive(Debug, Clone, Copy)]
 struct Place {
-    /// The number of the last change that was seen.
+    /// The number of the last processed change.
     change: u64,
-    /// The number that the journal has.
+    /// The number that the journal has stored.
     kept: u64,
-    /// When the notice was first seen, in milliseconds since 1970.
+    /// The time at which the notice was first seen, in milliseconds since 1970.
     since_ms: i64,
 }
 
@@ -67,7 +67,7 @@ impl Found {
         &self.automation.notices[self.index]
     }
 
-    /// The book of what it sends.
+    /// The book of the notice's deliveries.
     fn book(&self) -> String {
         book::notice(&self.app, &self.notice().name)
     }
@@ -78,7 +78,7 @@ pub(crate) async fn work(notices: Arc<Notices>, mut news: watch::Receiver<u64>) 
     let mut stopping = notices.context.stopping();
     while !notices.context.is_draining() {
         let of = Arc::clone(&notices);
-        // A journal that fails is reported by requests, and the next look may find it again.
+        // Requests report a failing journal, and the next look may reach it again.
         let _ = blocking(move || {
             look(&of);
             Ok(())
@@ -92,20 +92,20 @@ pub(crate) async fn work(notices: Arc<Notices>, mut news: watch::Receiver<u64>) 
     }
 }
 
-/// One look at all notices. A fault of one does not stop the others.
+/// Looks at all notices once. A fault of one does not stop the others.
 fn look(notices: &Arc<Notices>) {
     for (app, automation) in notices.context.automations() {
         for index in 0..automation.notices.len() {
             let found = Found { app: app.clone(), automation: Arc::clone(&automation), index };
             if found.notice().broken.is_empty() {
-                // The next look begins with what is in the journal.
+                // After a fault, the next look begins with the contents of the journal.
                 let _ = collect::collect(notices, &found).and_then(|()| deliver::deliver(notices, &found));
             }
         }
     }
 }
 
-/// Where the reports of a notice stand. One that is seen for the first time reports what comes from now on.
+/// The place of a notice. A notice that is seen for the first time reports only changes from now on.
 fn place(notices: &Notices, found: &Found) -> Result<Place, Problem> {
     if let Some(place) = known_place(notices, found)? {
         return Ok(place);
@@ -117,7 +117,7 @@ fn place(notices: &Notices, found: &Found) -> Result<Place, Problem> {
     Ok(place)
 }
 
-/// The same; `None` of a notice that no server has seen yet.
+/// The same; `None` for a notice that no server has seen yet.
 fn known_place(notices: &Notices, found: &Found) -> Result<Option<Place>, Problem> {
     let memory = (found.app.dir.clone(), found.notice().name.clone());
     let remembered = notices.places.lock().unwrap_or_else(PoisonError::into_inner).get(&memory).copied();

@@ -1,5 +1,5 @@
-//! Access tokens of an OAuth authorization server (serve, section 4): the server is a resource server. It trusts the signature of one
-//! issuer and asks it for nothing but its keys.
+//! Access tokens of an OAuth authorization server (serve, section 4): the server is a resource server. It trusts the signature of
+//! one issuer, and requests only the keys from it.
 
 mod fetch;
 mod keys;
@@ -23,52 +23,52 @@ use crate::work::event::Event;
 
 pub(crate) use self::token::is_jwt;
 
-/// The time between two requests for the keys, whatever tokens come in, in milliseconds.
+/// Minimum time between two requests for the keys, whatever tokens arrive, in milliseconds.
 const PAUSE_MS: i64 = 30_000;
 
-/// The age of keys at which they are read again, in milliseconds.
+/// Age of keys at which they are read again, in milliseconds.
 const REFRESH_MS: i64 = 60 * 60 * 1_000;
 
-/// The age of keys at which they do not count any more, in milliseconds: an issuer that is away for less is not missed.
+/// Age of keys at which they expire, in milliseconds: an issuer may be unreachable for less than that without effect.
 const HOLD_MS: i64 = 2 * REFRESH_MS;
 
-/// Hears of an issuer that cannot be reached, and that it can be again.
+/// Receiver of the events that an issuer is unreachable, and that it is reachable again.
 type Say = Box<dyn Fn(&Event) + Send + Sync>;
 
-/// The issuer of access tokens, with its keys as they were read last.
+/// The issuer of access tokens, with its keys as last read.
 pub(crate) struct Issuer {
     auth: Auth,
     held: Mutex<Held>,
-    /// Whose turn it is to read the keys.
+    /// Held by the task that reads the keys.
     turn: tokio::sync::Mutex<()>,
     say: Say,
 }
 
-/// What is known of the keys. Times are those of the server's clock, in milliseconds since 1970.
+/// The state of the keys. Times are those of the server's clock, in milliseconds since 1970.
 #[derive(Debug, Default)]
 struct Held {
     keys: Option<Arc<Keys>>,
-    /// When they were read.
+    /// The time of the last successful reading.
     read_ms: i64,
-    /// When they were asked for last.
+    /// The time of the last request.
     asked_ms: Option<i64>,
-    /// The last request for them failed.
+    /// True if the last request failed.
     has_failed: bool,
 }
 
 impl Held {
-    /// The keys, and whether they should be read again. None that are too old.
+    /// The keys, and true if they should be read again; `None` if they are too old.
     fn current(&self, now_ms: i64) -> Option<(Arc<Keys>, bool)> {
         let keys = self.keys.as_ref().filter(|_| age(self.read_ms, now_ms) < HOLD_MS)?;
         Some((Arc::clone(keys), age(self.read_ms, now_ms) >= REFRESH_MS))
     }
 
-    /// The refusal of a token that came at `now_ms`, whose key is not among these, and which says that it was made at `claimed_ms`.
+    /// The refusal of a token that came at `now_ms` with an unknown key, and that claims to be made at `claimed_ms`.
     ///
-    /// Its key may be newer than the keys, which must not be read again yet or could not be: then it does not count as a guess, and its client
-    /// comes again. A token that is older than the keys names one that is gone, so that its client gets a new one at once, however often
-    /// others have the keys read. The time that it says is not verified. One that lies gains the milder refusal and nothing else: no
-    /// signature can be guessed, the keys are read no more often, and none of it is kept.
+    /// The token's key may be newer than the keys here, which must not be read again yet or could not be. Then the token does not
+    /// count as a guess, and its client may retry. A token that is older than the keys names a removed key. Its client gets a new
+    /// token at once, however often others have the keys read. The claimed time is not verified. A false one gains the milder
+    /// refusal and nothing else: no signature can be guessed, the keys are read no more often, and nothing is stored.
     fn unknown(&self, claimed_ms: Option<i64>, now_ms: i64) -> Refusal {
         let may_be_newer = claimed_ms.is_some_and(|at_ms| at_ms.saturating_add(LEEWAY_MS) >= self.read_ms);
         if self.read_ms >= now_ms || !may_be_newer {
@@ -83,8 +83,8 @@ impl Held {
     }
 }
 
-/// The time from `then` to now. Of two requests at once, one may have looked at the clock before the other; a clock that was set back by
-/// more makes nothing younger.
+/// The time from `then_ms` to now. Of two concurrent requests, one may have read the clock before the other, so small negative
+/// ages are 0. A clock that was set back by more makes the age infinite.
 fn age(then_ms: i64, now_ms: i64) -> i64 {
     match now_ms.saturating_sub(then_ms) {
         age if age < -PAUSE_MS => i64::MAX,
@@ -92,14 +92,14 @@ fn age(then_ms: i64, now_ms: i64) -> i64 {
     }
 }
 
-/// Why a signature was not found valid.
+/// Reason why a signature was not found valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Refusal {
-    /// The keys of the issuer say that it is not, or something else of the token is wrong.
+    /// The signature or another part of the token is wrong.
     Fault(Fault),
-    /// There are no keys.
+    /// The issuer's keys cannot be read.
     Away,
-    /// Its key may be newer than the keys, which can be read again after this time.
+    /// The token's key may be newer than the keys here, which can be read again after this time.
     Unread { rest_s: u64 },
 }
 
@@ -110,12 +110,12 @@ impl fmt::Debug for Issuer {
 }
 
 impl Issuer {
-    /// The issuer of `auth`. Its keys are read when they are needed first.
+    /// The issuer of `auth`. Its keys are read when the first token needs them.
     pub(crate) fn new(auth: &Auth, say: Say) -> Arc<Self> {
         Arc::new(Self { auth: auth.clone(), held: Mutex::default(), turn: tokio::sync::Mutex::default(), say })
     }
 
-    /// What the configuration says of it.
+    /// The issuer's part of the configuration.
     pub(crate) fn auth(&self) -> &Auth {
         &self.auth
     }
@@ -124,14 +124,15 @@ impl Issuer {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The owner of a token.
+    /// The caller that a token identifies.
     async fn caller(self: &Arc<Self>, token: &str, now_ms: i64) -> Result<Caller, Refusal> {
         let signed = parse(token).map_err(Refusal::Fault)?;
         self.verify(&signed, now_ms).await?;
         signed.caller(&self.auth, now_ms).map_err(Refusal::Fault)
     }
 
-    /// Verifies the signature of a token. Keys that are due are read beside it, and waited for only where there is no other way.
+    /// Verifies the signature of a token. Keys that are due are read in the background; the request waits for them only if the
+    /// known keys cannot decide.
     async fn verify(self: &Arc<Self>, signed: &Signed<'_>, now_ms: i64) -> Result<(), Refusal> {
         let ask = |keys: &Keys| keys.verify(signed.algorithm, signed.key.as_deref(), signed.message, &signed.signature);
         let known = self.held().current(now_ms);
@@ -147,7 +148,7 @@ impl Issuer {
                 Verdict::Unknown => {}
             }
         }
-        // A task of its own: a client that leaves does not end it for the others.
+        // A separate task: a client that disconnects does not end it for the others.
         let _ = tokio::spawn(Arc::clone(self).read(now_ms)).await;
         let (known, unknown) = {
             let held = self.held();
@@ -161,7 +162,7 @@ impl Issuer {
         }
     }
 
-    /// Reads the keys, one at a time and not too often.
+    /// Reads the keys, one reader at a time and not too often.
     async fn read(self: Arc<Self>, now_ms: i64) {
         let _turn = self.turn.lock().await;
         {
@@ -190,7 +191,7 @@ impl Issuer {
     }
 }
 
-/// The owner of a request whose token is one of the issuer.
+/// The caller of a request whose token is one of the issuer.
 pub(crate) async fn caller(server: &Server, issuer: &Arc<Issuer>, peer: &Peer, token: &str) -> Result<Caller, Problem> {
     match issuer.caller(token, server.clock().now_ms()).await {
         Ok(caller) => Ok(caller),
@@ -211,8 +212,8 @@ pub(crate) async fn caller(server: &Server, issuer: &Arc<Issuer>, peer: &Peer, t
     }
 }
 
-/// The time until which what a token of an issuer has begun may go on, in milliseconds since 1970. `None`: the caller has another
-/// token, or none.
+/// The end of everything that a token of an issuer has begun, in milliseconds since 1970. `None`: the caller has another token,
+/// or none.
 pub(crate) fn until_ms(caller: &Caller) -> Option<i64> {
     let expires_at_ms = caller.expires_at_ms.filter(|_| caller.token.is_none())?;
     Some(expires_at_ms.saturating_add(LEEWAY_MS))
@@ -222,8 +223,8 @@ pub(crate) fn until_ms(caller: &Caller) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// Keys hold for two hours and are due after one. Requests for them are half a minute apart, also where two looked at the clock in
-    /// another order than they came.
+    /// Keys are valid for two hours and due after one. Requests for them are half a minute apart, even if two of them read the
+    /// clock in another order than they came.
     #[test]
     fn keys_grow_old() {
         let at = 1_800_000_000_000;
@@ -233,7 +234,8 @@ mod tests {
         assert_eq!([due(HOLD_MS - 1), due(HOLD_MS), due(-PAUSE_MS - 1)], [Some(true), None, None]);
         let may = |after_ms: i64| held.may_ask(at + after_ms);
         assert_eq!([may(-1), may(PAUSE_MS - 1), may(PAUSE_MS), may(-PAUSE_MS - 1)], [false, false, true, true]);
-        // A token that may be newer than the keys can come again after the pause; an older one, or one that had them read, is wrong.
+        // A token that may be newer than the keys can retry after the pause. An older one is wrong, and so is one that had the
+        // keys read.
         let unknown = |claimed_ms: i64, after_ms: i64| held.unknown(Some(at + claimed_ms), at + after_ms);
         let (wrong, unread) = (Refusal::Fault(Fault::Key), |rest_s| Refusal::Unread { rest_s });
         assert_eq!([unknown(0, 1), unknown(-LEEWAY_MS, 29_001)], [unread(30), unread(1)]);

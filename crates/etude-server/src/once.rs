@@ -1,4 +1,4 @@
-//! Requests that make no run, once for each idempotency key: the ledger keeps the response to the first.
+//! Idempotency of requests that make no run: the ledger keeps the response to the first request with a key.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ use crate::request::{Call, Respond, Responding};
 use crate::response::text_response;
 use crate::server::Server;
 
-/// What becomes of a second request with a key while the response to the first is not known.
+/// Policy for a repeated request while the response to the first one is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Repeated {
-    /// It is done again: twice is as good as once.
+    /// The request is handled again, because repetition has no further effect.
     Done,
-    /// It is refused: no one knows whether the first one was done.
+    /// The request is refused, because it is unknown if the first one was done.
     Refused,
-    /// The route looks after its keys, or has no use for them.
+    /// The route handles its keys itself, or has no use for them.
     OfRoute,
 }
 
 fn repeated(path: &str) -> Repeated {
     match path {
         "/v1/runs" | "/v1/runs/{id}/again" => Repeated::OfRoute,
-        // The response to the first is a secret, and after the second no server is left.
+        // The response of the first is a secret, and the second ends the server.
         "/v1/server/links" | "/v1/server/drain" => Repeated::OfRoute,
         "/v1/apps/{app}/commands/{slug}" | "/v1/runs/{id}/resume" | "/v1/runs/{id}/retry" => Repeated::Refused,
         path if path.ends_with("/deliveries/{delivery}/again") => Repeated::Refused,
@@ -40,25 +40,25 @@ fn repeated(path: &str) -> Repeated {
     }
 }
 
-/// A request with its key.
+/// A request with its idempotency key.
 struct Keyed {
     entry: Entry,
-    /// Of the body.
+    /// The digest of the body.
     digest: String,
     repeated: Repeated,
 }
 
-/// What is known of a key when its request comes.
+/// The state of a key when its request arrives.
 enum Found {
-    /// Nothing: the request is the first one.
+    /// The key is new.
     Nothing,
-    /// The same request came before, and its response is not known.
+    /// The same request came before, and its response is unknown.
     Begun,
-    /// The same request came before, and this was its response.
+    /// The response to the same earlier request.
     Response(Response),
 }
 
-/// Handles a request of the route `path`, the same one once for each key of its token.
+/// Handles a request of the route `path`, and each request only once per key of its token.
 pub(crate) async fn once(path: &'static str, handler: fn(Call) -> Responding, call: Call) -> Respond {
     let repeated = repeated(path);
     let Some(key) = crate::key::of(&call.headers)?.filter(|_| repeated != Repeated::OfRoute) else {
@@ -67,7 +67,7 @@ pub(crate) async fn once(path: &'static str, handler: fn(Call) -> Responding, ca
     let bytes = call.bytes().await?;
     let keyed = Keyed::of(path, &key, &call, &bytes, repeated)?;
     let call = Call { body: Mutex::new(Some(Body::from(bytes))), ..call };
-    // A client that goes away, and comes again with its key, finds the response.
+    // A client that disconnects, and comes again with its key, finds the response.
     let handled = tokio::spawn(async move { keyed.handle(handler, call).await });
     handled.await.unwrap_or_else(|_| Err(Problem::new(Code::Bug, "a handler panicked")))
 }
@@ -76,7 +76,7 @@ impl Keyed {
     fn of(path: &str, key: &str, call: &Call, bytes: &[u8], repeated: Repeated) -> Result<Self, Problem> {
         let caller = call.caller()?;
         let of = json!([path, call.params, caller.name, caller.only, key]).to_string();
-        // The id of a decision is that of its run and of the effect.
+        // The id of a decision consists of the ids of its run and its effect.
         let run_id = path.starts_with("/v1/runs/").then(|| call.param("id")).or_else(|| {
             path.starts_with("/v1/decisions/").then(|| call.param("id").split(':').next().unwrap_or_default())
         });
@@ -105,13 +105,13 @@ impl Keyed {
                 let bytes = body.collect().await.map_err(|_| Problem::new(Code::Bug, "a document ended early"))?;
                 let (bytes, status) = (bytes.to_bytes(), parts.status);
                 let document = bytes.clone();
-                // What was done is done: without its entry, only a repetition does not find it.
+                // The request has been done: without its entry, only a repetition does not find it.
                 let _ = blocking(move || keyed.keep(&server, status, &document)).await;
                 let response = Response::from_parts(parts, Body::from(bytes));
                 Ok(if is_repeated { replayed(response) } else { response })
             }
             Err(problem) => {
-                // Of a server that has failed, no one knows what it has done.
+                // After an error of the server, it is unknown what was done.
                 if problem.code().status() < 500 {
                     let _ = blocking(move || keyed.free(&server)).await;
                 }
@@ -131,7 +131,7 @@ impl Keyed {
         server.ledger().write(&Write { entry, expected, submission: None, is_alone: false })
     }
 
-    /// Notes that the request is at work, unless its key is known.
+    /// Notes that the request is in progress, unless its key is known.
     fn begin(&self, server: &Server) -> Result<Found, Problem> {
         let Entry { book, key, .. } = &self.entry;
         let query = EntryQuery { book: book.clone(), key: Some(key.clone()), ..EntryQuery::default() };
@@ -177,7 +177,7 @@ impl Keyed {
         self.write(server, DONE, response, Expected::Anything)
     }
 
-    /// A refused request leaves no key. Another one with the key may have been accepted meanwhile.
+    /// Frees the key of a refused request, unless another request with the key was accepted meanwhile.
     fn free(&self, server: &Server) -> Result<Written, Problem> {
         let begun = Expected::Entry { state: BEGUN.to_owned(), due_ms: None };
         self.write(server, FREE, Value::Null, begun)

@@ -1,4 +1,4 @@
-//! The HTML of the server. A page is a client of the API: what it shows comes from the documents of the routes below `/v1`.
+//! The HTML of the server. A page is a client of the API: all its content comes from the documents of the routes below `/v1`.
 
 pub(crate) mod about;
 pub(crate) mod apps;
@@ -40,11 +40,11 @@ use shell::{Section, Shell};
 pub(crate) use asset::asset;
 pub(crate) use login::{Wanted, form as login_form, login};
 
-/// What a page may load: nothing from elsewhere, and no inline script.
+/// The content security policy of all pages: nothing from other sites, and no inline script.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      form-action 'self'; frame-ancestors 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types etude";
 
-/// A page with the headers that all pages have.
+/// The response with a page, and with the headers that all pages have.
 fn response(status: StatusCode, page: Markup) -> Response {
     let mut response = Response::new(Body::from(page.into_string()));
     *response.status_mut() = status;
@@ -56,7 +56,7 @@ fn response(status: StatusCode, page: Markup) -> Response {
     response
 }
 
-/// After a form: the page to continue with.
+/// Redirects to the next page after a form (303).
 fn see(call: &Call, path: &str) -> Respond {
     let to = format!("{}{path}", call.server.settings().base_path);
     let to = HeaderValue::from_str(&to).map_err(|_| Problem::new(Code::Bug, "a path has a control character"))?;
@@ -66,7 +66,7 @@ fn see(call: &Call, path: &str) -> Respond {
     Ok(response)
 }
 
-/// One segment of a path.
+/// Text as one percent-encoded segment of a path.
 fn segment(text: &str) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte);
     text.bytes()
@@ -74,7 +74,7 @@ fn segment(text: &str) -> String {
         .collect()
 }
 
-/// The faults of a refused form by their JSON pointer below `root`.
+/// The faults of a refused form by their JSON pointers, relative to `root`.
 fn faults(problem: &Problem, root: &str) -> Vec<(String, String)> {
     let document = problem.to_json("", "");
     let errors = document["errors"].as_array().into_iter().flatten();
@@ -85,12 +85,12 @@ fn faults(problem: &Problem, root: &str) -> Vec<(String, String)> {
     errors.filter_map(fault).collect()
 }
 
-/// The sentence of a problem.
+/// The detail of a problem.
 fn detail(problem: &Problem) -> String {
     problem.to_json("", "")["detail"].as_str().unwrap_or_default().to_owned()
 }
 
-/// A file that leads a browser to a link of the server.
+/// An HTML file that redirects a browser to a link of the server.
 pub fn leading_to(link: &str) -> String {
     let page = html! {
         (maud::DOCTYPE)
@@ -114,7 +114,7 @@ pub(crate) async fn problem(call: Call) -> Respond {
     Ok(shell.page(StatusCode::OK, code.word(), Section::None, page))
 }
 
-/// The page of a request that failed, for its reader.
+/// The error page for a failed request, as its reader may see it.
 pub(crate) fn failed(server: &Server, reader: Option<Caller>, problem: &Problem, request_id: &str) -> Response {
     let document = problem.to_json(&server.settings().base_path, request_id);
     let text = |name: &str| document[name].as_str().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! A connection that is closed if its client accepts no data for a while, and whose last response arrives.
+//! A connection that is closed if its client accepts no data for a while, and that delivers its last response.
 
 use std::io;
 use std::pin::Pin;
@@ -10,13 +10,13 @@ use tokio::time::{Instant, Sleep};
 
 use crate::unread::Unread;
 
-/// The time that a client may accept nothing.
+/// Maximum time in which a client accepts no data.
 const STALLED: Duration = Duration::from_secs(30);
 
-/// The time that a client has to stop sending a body that was refused.
+/// Time in which a client must stop sending a refused body.
 const LAST_BYTES: Duration = Duration::from_secs(5);
 
-/// How much of such a body is read and dropped.
+/// Maximum size of a refused body that is read and dropped, in bytes.
 const MAX_DROPPED: usize = 64 * 1024 * 1024;
 
 /// A connection whose writes fail after a while without progress.
@@ -24,11 +24,11 @@ const MAX_DROPPED: usize = 64 * 1024 * 1024;
 pub(crate) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// Set while a write waits.
+    /// The deadline of a waiting write.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// A body that the client may still be sending.
+    /// Tracks a body that the client may still be sending.
     unread: Unread,
-    /// Set while that is dropped: how long, and how many bytes of it.
+    /// The end of the time, and the remaining bytes, while a refused body is dropped.
     dropping: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
@@ -85,8 +85,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         self.watch(cx, poll)
     }
 
-    /// Sends the end. Then it reads on for a while if the client has not sent all of a body: a connection that is closed with unread
-    /// bytes is reset, and the client loses the response that says why.
+    /// Closes the write side. If the client has not sent all of a body, the connection reads on for a while: closing with unread
+    /// bytes resets it, and the client loses the response that says why.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { stream, unread, dropping, .. } = &mut *self;
         if dropping.is_none() {
@@ -99,7 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         let mut bytes = [0; 8 * 1024];
         while *left > 0 && sleep.as_mut().poll(cx).is_pending() {
             let mut piece = ReadBuf::new(&mut bytes);
-            // The error of a connection that is over concerns no one.
+            // The error of a finished connection is of no interest.
             if ready!(Pin::new(&mut *stream).poll_read(cx, &mut piece)).is_err() || piece.filled().is_empty() {
                 break;
             }
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// S-73: a connection whose client accepts nothing fails after its patience, which is 30 s, and one whose client reads goes on.
+    /// S-73: a connection whose client accepts nothing fails after its patience of 30 s; one whose client reads continues.
     #[tokio::test]
     async fn a_client_that_accepts_nothing_is_given_up() {
         let (mut client, server) = duplex(16);
@@ -128,7 +128,7 @@ mod tests {
         patient.write_all(&[1; 16]).await.expect("the client reads again");
         assert_eq!((Patient::new(client, Unread::default()).patience, STALLED), (STALLED, Duration::from_secs(30)));
     }
-    /// S-26: what a client still sends of a refused body is read on, so that it gets the response; otherwise the end is the end.
+    /// S-26: the rest of a refused body is read, so that its client gets the response; without one, the connection ends at once.
     #[tokio::test]
     async fn a_client_that_sends_a_refused_body_gets_its_response() {
         let (mut client, server) = duplex(16);

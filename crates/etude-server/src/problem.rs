@@ -14,7 +14,7 @@ pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $word:literal, $status:literal, $title:literal;)*) => {
-        /// The code of a problem, with its status.
+        /// The code of a problem, with its HTTP status.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Code { $($(#[$doc])* $name,)* }
 
@@ -22,7 +22,7 @@ macro_rules! codes {
             /// Every code, in the order of their statuses.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The member `code`.
+            /// The word in the member `code`.
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$name => $word,)* }
             }
@@ -32,7 +32,7 @@ macro_rules! codes {
                 match self { $(Self::$name => $status,)* }
             }
 
-            /// The member `title`.
+            /// The text of the member `title`.
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$name => $title,)* }
             }
@@ -45,35 +45,35 @@ codes! {
     Malformed = "malformed", 400, "the request cannot be parsed";
     /// No valid token or session.
     Unauthenticated = "unauthenticated", 401, "the request has no valid token";
-    /// The token is valid and has neither the scope of the route nor `admin`.
+    /// The token is valid, and has neither the scope of the route nor `admin`.
     ForbiddenScope = "forbidden_scope", 403, "the token lacks the scope of this route";
     /// Another site made the request.
     ForbiddenOrigin = "forbidden_origin", 403, "the request comes from another origin";
     /// The server does not have this name.
     ForbiddenHost = "forbidden_host", 403, "the `Host` header does not name this server";
-    /// The question names other people.
+    /// The question is for other people.
     NotAnApprover = "not_an_approver", 403, "the question names other approvers";
     /// The user has not approved the package whose command was requested.
     NotTrusted = "not_trusted", 403, "the package is not trusted";
-    /// No such thing, or not for this token.
+    /// The resource does not exist, or this token may not see it.
     NotFound = "not_found", 404, "there is no such resource";
-    /// The path has other methods.
+    /// The path exists only for other methods.
     MethodNotAllowed = "method_not_allowed", 405, "the route has no such method";
-    /// The response has no such form.
+    /// The response does not exist in an accepted form.
     NotAcceptable = "not_acceptable", 406, "the response has no such media type";
     /// The request needs a run that has not ended.
     RunIsOver = "run_is_over", 409, "the run has ended";
     /// Another process holds the run, or it has not ended.
     RunIsBusy = "run_is_busy", 409, "the run is in progress";
-    /// Pinned files differ from those of the run's start; `accept_changes` resumes it all the same.
+    /// Pinned files differ from those at the start of the run; `accept_changes` resumes it anyway.
     DefinitionChanged = "definition_changed", 409, "the definition has changed since the run began";
     /// Another decision was first.
     AlreadyDecided = "already_decided", 409, "the question is already decided";
-    /// The run asks another question by now.
+    /// The run asks another question now.
     OtherQuestion = "other_question", 409, "the run asks another question";
-    /// The same request with this idempotency key is at work.
+    /// The same request with this idempotency key is in progress.
     KeyInUse = "key_in_use", 409, "a request with this idempotency key is in progress";
-    /// The learned pipeline does not meet what the state that was requested demands; the members say what is missing.
+    /// The learned pipeline does not meet the conditions of the requested state; the members list the missing ones.
     NotPromoted = "not_promoted", 409, "a condition of the promotion does not hold";
     /// A person must confirm the command of the application; the server cannot ask.
     ConfirmationRequired = "confirmation_required", 409, "the command needs a confirmation";
@@ -81,19 +81,19 @@ codes! {
     TooLarge = "too_large", 413, "the request is too large";
     /// The body has another media type.
     UnsupportedMediaType = "unsupported_media_type", 415, "the request has another media type";
-    /// `Range` begins behind the last byte; `Content-Range` has the length.
+    /// `Range` begins after the last byte; `Content-Range` has the length.
     RangeNotSatisfiable = "range_not_satisfiable", 416, "the range is outside the content";
-    /// A member, parameter or header may not have its value; `errors` names each.
+    /// A member, parameter or header has an invalid value; `errors` names each.
     InputInvalid = "input_invalid", 422, "the request has an invalid value";
-    /// Routing found nothing.
+    /// No pipeline fits the request in words.
     NoPipelineMatched = "no_pipeline_matched", 422, "no pipeline matches the request";
-    /// The app, or the definition that was requested, cannot be loaded.
+    /// The app, or the requested definition, cannot be loaded.
     DefinitionInvalid = "definition_invalid", 422, "the definition has errors";
     /// The idempotency key belongs to another body.
     KeyReused = "key_reused", 422, "the idempotency key belongs to another request";
     /// A member or parameter that does not exist.
     UnknownMember = "unknown_member", 422, "the request has an unknown member";
-    /// As many runs are queued as `serve.max_queued` or the queue allows.
+    /// The queue has its maximum number of runs, from `serve.max_queued` or the queue.
     QueueFull = "queue_full", 429, "the queue is full";
     /// Too many requests, streams or wrong tokens.
     TooManyRequests = "too_many_requests", 429, "there are too many requests";
@@ -107,7 +107,7 @@ codes! {
     JournalUnavailable = "journal_unavailable", 503, "the journal is unavailable";
 }
 
-/// An error, as a client reads it.
+/// An error as the client receives it.
 #[derive(Debug, Clone)]
 pub struct Problem {
     code: Code,
@@ -120,25 +120,25 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem with its sentence.
+    /// A problem with its detail, which is a sentence.
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         let members = Map::new();
         let retry_after_s = matches!(code.status(), 429 | 503).then_some(5);
         Self { code, detail: detail.into(), hint: None, errors: Vec::new(), members, retry_after_s, header: None }
     }
 
-    /// Nothing by that name, or nothing that this token may see.
+    /// The problem that a resource does not exist, or that this token may not see it.
     pub(crate) fn not_found(what: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::NotFound, what)
     }
 
-    /// One invalid value of the body.
+    /// The problem of one invalid value of the body.
     pub(crate) fn invalid(pointer: &str, detail: impl Into<String>) -> Self {
         let detail = detail.into();
         Self::new(Code::InputInvalid, detail.clone()).error(json!({"pointer": pointer, "detail": detail}))
     }
 
-    /// One invalid query parameter.
+    /// The problem of one invalid query parameter.
     pub(crate) fn parameter(code: Code, name: &str, detail: impl Into<String>) -> Self {
         let detail = detail.into();
         Self::new(code, detail.clone()).error(json!({"parameter": name, "detail": detail}))
@@ -174,7 +174,7 @@ impl Problem {
         self
     }
 
-    /// Sets the header `WWW-Authenticate`, which is `Bearer` otherwise.
+    /// Sets the header `WWW-Authenticate`; the default is `Bearer`.
     pub(crate) fn challenge(mut self, challenge: String) -> Self {
         self.header = Some((WWW_AUTHENTICATE, challenge));
         self
@@ -187,18 +187,18 @@ impl Problem {
         own.unwrap_or(HeaderValue::from_static("Bearer"))
     }
 
-    /// A range outside of `total` bytes: the header `Content-Range` says how many there are.
+    /// The problem of a range outside of `total` bytes: the header `Content-Range` has the total.
     pub(crate) fn outside_of(total: u64) -> Self {
         let problem = Self::new(Code::RangeNotSatisfiable, format!("the stream has {total} bytes"));
         Self { header: Some((CONTENT_RANGE, format!("bytes */{total}"))), ..problem }
     }
 
-    /// The word of the problem type, which decides title and status.
+    /// The code, which decides title and status.
     pub const fn code(&self) -> Code {
         self.code
     }
 
-    /// The sentence.
+    /// The sentence of the member `detail`.
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }
@@ -225,7 +225,7 @@ impl Problem {
         out
     }
 
-    /// `application/problem+json` with the status of the code and its headers.
+    /// The response `application/problem+json` with the status of the code and the extra header.
     pub(crate) fn to_response(&self, base_path: &str, request_id: &str) -> Response {
         let mut response = Response::new(Body::from(self.to_json(base_path, request_id).to_string()));
         *response.status_mut() = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -246,7 +246,7 @@ impl Problem {
     }
 }
 
-/// The problem of a journal that fails.
+/// The problem of a failed access to the journal.
 pub(crate) fn engine_failed(error: &Error) -> Problem {
     match error {
         Error::Unknown(_) | Error::Ambiguous { .. } => no_run(),
@@ -260,15 +260,15 @@ pub(crate) fn engine_failed(error: &Error) -> Problem {
     }
 }
 
-/// The problem of a run that does not exist, or that the token does not see (S-16).
+/// The problem of a run that does not exist, or that the token may not see (S-16).
 pub(crate) fn no_run() -> Problem {
     Problem::not_found("there is no such run")
 }
 
-/// The problem of a body that is not JSON, with the place (S-27).
+/// The problem of a body that is not JSON, with the position of the fault (S-27).
 pub(crate) fn malformed(error: &serde_json::Error, body: &[u8]) -> Problem {
     let line = error.line().max(1);
-    // The reader counts bytes, and people characters.
+    // The parser counts bytes, and people count characters.
     let of_line = body.split(|byte| *byte == b'\n').nth(line - 1).unwrap_or_default();
     let before = &of_line[..error.column().min(of_line.len())];
     let beyond = error.column().saturating_sub(of_line.len());

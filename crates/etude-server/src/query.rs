@@ -5,7 +5,7 @@ use url::form_urlencoded;
 
 use crate::problem::{Code, Problem};
 
-/// The query of a request, all of whose names the route has.
+/// The query of a request; the route knows all of its names.
 #[derive(Debug, Default)]
 
 pub(crate) struct Query(Vec<(String, String)>);
@@ -26,7 +26,7 @@ impl Query {
         Ok(Self(pairs))
     }
 
-    /// A parameter.
+    /// The first value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -43,7 +43,7 @@ impl Query {
         number.ok_or_else(|| invalid(name, format!("`{name}` is a number from {least} to {most}")))
     }
 
-    /// `true` or `false`; false if it is missing.
+    /// The value of a parameter that is `true` or `false`; false if it is absent.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Problem> {
         match self.get(name) {
             None | Some("false") => Ok(false),
@@ -53,7 +53,7 @@ impl Query {
     }
 }
 
-/// The problem of one value.
+/// The problem of one invalid parameter.
 pub(crate) fn invalid(name: &str, detail: impl Into<String>) -> Problem {
     Problem::parameter(Code::InputInvalid, name, detail)
 }
@@ -64,7 +64,7 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
     hinted(problem, name, known)
 }
 
-/// With the near name, or all names.
+/// Adds the closest known name as a hint, or all names.
 pub(crate) fn hinted(problem: Problem, name: &str, known: &[&str]) -> Problem {
     match etude_spec::did_you_mean(name, known.iter().copied()) {
         Some(near) => problem.hint(format!("did you mean `{near}`?")),

@@ -1,4 +1,4 @@
-//! One run as the parts of a page read it: once, and all of them from one moment.
+//! One reading of a run for all parts of a page, so that all show the same moment.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::result::result_so_far;
 use crate::story::Stories;
 use crate::tree::Tree;
 
-/// A run with all its records, and what was made of them for this request.
+/// A run with all its records, and values derived from them for this request.
 pub(crate) struct Reading {
     pub(crate) view: RunView,
     definition: OnceLock<Option<Arc<Definition>>>,
@@ -21,12 +21,12 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// The definition with which the run was made, if there still is one.
+    /// The definition with which the run was made, if it still exists.
     pub(crate) fn definition(&self, context: &Context) -> Option<&Definition> {
         self.definition.get_or_init(|| context.definition_of(&self.view)).as_deref()
     }
 
-    /// The result of the run, or what its journal says so far.
+    /// The result of the run, or its state so far according to the journal.
     pub(crate) fn result(&self, context: &Context) -> Option<&Document> {
         self.result.get_or_init(|| result_so_far(context, &self.view)).as_ref()
     }
@@ -37,13 +37,13 @@ impl Reading {
     }
 }
 
-/// The run that a request has read. The requests that a page makes for its parts share it: a run of 10,000 effects is read once
-/// for a page, and not for each of its streams.
+/// The run that a request has read. The requests of a page for its parts share it: a run of 10,000 effects is read once per page,
+/// not once per stream.
 #[derive(Clone, Default)]
 pub(crate) struct Readings(Arc<Mutex<Option<Arc<Reading>>>>);
 
 impl Readings {
-    /// The run with this id. Who calls has checked that the caller of the request may see it.
+    /// The run with this id. The caller of this function has checked that the request may see it.
     pub(crate) fn of(&self, context: &Context, id: &str) -> Result<Arc<Reading>, Problem> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reading) = last.as_ref().filter(|reading| reading.view.row.id == id) {
@@ -72,7 +72,7 @@ mod tests {
     use crate::token::Caller;
     use crate::work::tests::serving;
 
-    /// S-131: the parts of a page are made of one reading of its run, even while the run goes on.
+    /// S-131: the parts of a page are made of one reading of its run, even while the run continues.
     #[tokio::test]
     async fn the_parts_of_a_page_read_a_run_once() {
         let run = new_run("r-1", 1);

@@ -26,43 +26,43 @@ use crate::token::Caller;
 
 mod wire;
 
-/// The largest form without a token.
+/// Maximum size of a form without a token, in bytes.
 pub(crate) const FORM: usize = 16 * 1024;
 
-/// The whole number below which an `f64` has each.
+/// The number below which an `f64` can represent every whole number: 2^53.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// What a handler returns.
+/// Result of a handler: the response, or the problem to send.
 pub(crate) type Respond = Result<Response, Problem>;
 
-/// The future of a handler.
+/// The future that a handler returns.
 pub(crate) type Responding = Pin<Box<dyn Future<Output = Respond> + Send>>;
 
-/// A request that passed all checks before its body.
+/// A request that has passed all checks before its body.
 pub(crate) struct Call {
     pub(crate) server: Arc<Server>,
     /// All routes, for requests that the handler makes itself.
     pub(crate) router: Router,
     pub(crate) caller: Option<Caller>,
     pub(crate) peer: Peer,
-    /// What a run comes from that the request starts.
+    /// The cause of a run that the request starts.
     pub(crate) cause: Cause,
     pub(crate) params: Vec<(String, String)>,
     /// The run that was read for the request.
     pub(crate) readings: Readings,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
-    /// The largest body of the route.
+    /// Maximum size of the body, in bytes.
     pub(crate) limit: usize,
     pub(crate) body: Mutex<Option<Body>>,
     /// The room that the body takes until the call is over.
     pub(crate) taken: Mutex<Option<Part>>,
-    /// The same request came before under its idempotency key, and its response is not known.
+    /// True if an earlier request had the same idempotency key, and its response is unknown.
     pub(crate) is_repeated: bool,
 }
 
 impl Call {
-    /// A part of the path.
+    /// The value of a path parameter; empty if the route has none.
     pub(crate) fn param(&self, name: &str) -> &str {
         self.params.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
@@ -75,7 +75,7 @@ impl Call {
     /// The bytes of the body, at most as many as the route allows (S-26).
     pub(crate) async fn bytes(&self) -> Result<Vec<u8>, Problem> {
         let Some(body) = self.body.lock().await.take() else { return Ok(Vec::new()) };
-        // Forms, such as a login, are small: their connections bound them.
+        // Forms, such as a login, are small: the limit of connections bounds them.
         if self.caller.is_some() || self.limit <= FORM {
             return body::read(body, self.limit, None).await;
         }
@@ -86,19 +86,19 @@ impl Call {
         Ok(bytes)
     }
 
-    /// The members of a JSON body, all of which are `known`. An empty body is `{}`.
+    /// The members of a JSON body; all must be `known`. An empty body is `{}`.
     pub(crate) async fn json(&self, known: &[&str]) -> Result<Members, Problem> {
         Members::parse(self.bytes().await?, known)
     }
 
-    /// The fields of a form whose names the caller of the route knows.
+    /// The fields of a form, of any names.
     pub(crate) async fn fields(&self) -> Result<Vec<(String, String)>, Problem> {
         let bytes = self.bytes().await?;
         let fields = form_urlencoded::parse(&bytes).map(|(name, value)| (name.into_owned(), value.into_owned()));
         Ok(fields.collect())
     }
 
-    /// The fields of a form.
+    /// The fields of a form; all names must be `known`.
     pub(crate) async fn form(&self, known: &[&str]) -> Result<Vec<(String, String)>, Problem> {
         let fields = self.fields().await?;
         match fields.iter().find(|(name, _)| !known.contains(&name.as_str())) {
@@ -108,7 +108,7 @@ impl Call {
     }
 }
 
-/// Refuses a body whose declared length is over the limit, before it is read.
+/// Refuses a body before it is read if its declared length exceeds the limit.
 pub(crate) fn check_length(headers: &HeaderMap, limit: usize) -> Result<(), Problem> {
     let declared = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if declared.is_some_and(|length| length > limit as u64) { Err(body::too_large(limit)) } else { Ok(()) }
@@ -130,7 +130,7 @@ pub(crate) fn check_media_type(headers: &HeaderMap, wanted: &'static str) -> Res
     }
 }
 
-/// The members of a JSON object, as they were written.
+/// The members of a JSON object, in their original text.
 #[derive(Debug)]
 
 pub(crate) struct Members {
@@ -161,7 +161,7 @@ impl Members {
         Ok(Self { members, pointer: pointer.to_owned() })
     }
 
-    /// A member that is not null, as it was written.
+    /// The text of a member that is not null.
     pub(crate) fn raw(&self, name: &str) -> Option<&str> {
         let value = self.members.iter().find(|(key, _)| key == name).map(|(_, value)| value.get());
         value.filter(|text| *text != "null")
@@ -171,7 +171,7 @@ impl Members {
         format!("{}/{}", self.pointer, escaped(name))
     }
 
-    /// The problem of one member.
+    /// The problem of one invalid member.
     pub(crate) fn invalid(&self, name: &str, detail: impl Into<String>) -> Problem {
         Problem::invalid(&self.pointer(name), detail)
     }
@@ -181,17 +181,17 @@ impl Members {
         serde_json::from_str(text).map(Some).map_err(|_| self.invalid(name, format!("`{name}` is {what}")))
     }
 
-    /// The member `name` as a string; `None`: it is absent.
+    /// The member `name` as a string; `None` if it is absent.
     pub(crate) fn text(&self, name: &str) -> Result<Option<String>, Problem> {
         self.typed(name, "a string")
     }
 
-    /// A truth value.
+    /// The member `name` as a truth value; `None` if it is absent.
     pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, Problem> {
         self.typed(name, "`true` or `false`")
     }
 
-    /// A whole number, also one that is written with a point, as `2.0`: JSON Schema's `integer`.
+    /// The member `name` as JSON Schema's `integer`: a whole number, which may be written as `2.0`.
     pub(crate) fn integer(&self, name: &str) -> Result<Option<i64>, Problem> {
         let is_whole = |number: &f64| number.fract() == 0.0 && number.abs() < MAX_EXACT;
         match self.raw(name).and_then(|text| serde_json::from_str::<f64>(text).ok()).filter(is_whole) {
@@ -200,28 +200,28 @@ impl Members {
         }
     }
 
-    /// The member `name` as an array of strings; `None`: it is absent.
+    /// The member `name` as an array of strings; `None` if it is absent.
     pub(crate) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, Problem> {
         self.typed(name, "an array of strings")
     }
 
-    /// The member `name` as a number; `None`: it is absent.
+    /// The member `name` as a number; `None` if it is absent.
     pub(crate) fn number(&self, name: &str) -> Result<Option<f64>, Problem> {
         self.typed(name, "a number")
     }
 
-    /// An object with its own members.
+    /// The member `name` as an object whose members are all `known`.
     pub(crate) fn object(&self, name: &str, known: &[&str]) -> Result<Option<Self>, Problem> {
         self.raw(name).map(|text| Self::of(text, &self.pointer(name), known)).transpose()
     }
 
-    /// An object of any members.
+    /// The member `name` as an object with any members.
     pub(crate) fn map(&self, name: &str) -> Result<Option<Map<String, Value>>, Problem> {
         self.typed(name, "an object")
     }
 }
 
-/// The problem of a member that the route does not have (S-28).
+/// The problem of an unknown member (S-28).
 fn unknown_member(pointer: &str, name: &str, known: &[&str]) -> Problem {
     let detail = format!("the request has no member `{name}`");
     let at = format!("{pointer}/{}", escaped(name));
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(limits.expect_err("unknown").to_json("", "r")["errors"][0]["pointer"], "/limits/max_cost");
     }
 
-    /// openapi.json says `integer`, which is any whole number, however it is written.
+    /// In openapi.json, `integer` is any whole number, however it is written.
     #[test]
     fn whole_numbers_are_integers() {
         let integer = |text: &str| {

@@ -11,7 +11,7 @@ pub(crate) fn json_response(status: StatusCode, document: &Value) -> Response {
     text_response(status, document.to_string())
 }
 
-/// A response with the text of a JSON document.
+/// A response with a serialized JSON document.
 pub(crate) fn text_response(status: StatusCode, document: impl Into<Bytes>) -> Response {
     let mut response = Response::new(Body::from(document.into()));
     *response.status_mut() = status;
@@ -19,7 +19,7 @@ pub(crate) fn text_response(status: StatusCode, document: impl Into<Bytes>) -> R
     response
 }
 
-/// The text of the object `document` with one more member, whose text is `value`: all its digits are kept (S-33).
+/// The text of the object `document` with one more member, whose text is `value`: it keeps all its digits (S-33).
 pub(crate) fn spliced(document: &Value, name: &str, value: &str) -> String {
     let mut text = document.to_string();
     text.pop();
@@ -28,14 +28,14 @@ pub(crate) fn spliced(document: &Value, name: &str, value: &str) -> String {
     text
 }
 
-/// The `ETag` of a document.
+/// The `ETag` of a document with this digest.
 pub(crate) fn tag_of(document: Digest) -> HeaderValue {
-    // Hexadecimal digits and quotes make a header.
+    // Hexadecimal digits and quotes are valid in a header.
     let tag = HeaderValue::from_str(&format!("\"{}\"", &document.to_string()[..32]));
     tag.unwrap_or_else(|_| HeaderValue::from_static("\"\""))
 }
 
-/// 304, if the client has the document with this `ETag` (S-31).
+/// The response 304 if the client has the document with this `ETag` (S-31); otherwise `None`.
 pub(crate) fn not_modified(headers: &HeaderMap, tag: &HeaderValue) -> Option<Response> {
     let known = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let is_known = known.flat_map(|value| value.split(',')).any(|given| {
@@ -50,7 +50,7 @@ pub(crate) fn not_modified(headers: &HeaderMap, tag: &HeaderValue) -> Option<Res
     })
 }
 
-/// The text of a JSON document with its `ETag`.
+/// The text of a JSON document, with its `ETag`.
 #[derive(Debug)]
 pub(crate) struct Tagged {
     text: Bytes,
@@ -77,7 +77,7 @@ impl Tagged {
     }
 }
 
-/// A document with an `ETag`; 304 if the client has it (S-31).
+/// The response with a document and its `ETag`; 304 if the client has it (S-31).
 pub(crate) fn tagged(headers: &HeaderMap, document: String) -> Response {
     Tagged::new(document).response(headers)
 }

@@ -1,4 +1,4 @@
-//! The results of runs: those that the journal has, and what it says so far of a run without one.
+//! The results of runs: those in the journal, and intermediate ones of runs without a result.
 
 use etude::definition::Definition;
 use etude_runs::document::Document;
@@ -18,12 +18,12 @@ pub(crate) fn result_of(engine: &dyn Engine, row: &RunRow) -> Result<Option<Docu
     Ok(text.and_then(|text| parsed(engine, &text)))
 }
 
-/// The same of a run whose result was read.
+/// The same for a run whose result was read.
 pub(crate) fn result_in(engine: &dyn Engine, view: &RunView) -> Option<Document> {
     view.result.as_ref().filter(|_| has_result(view.row.state)).and_then(|text| parsed(engine, text))
 }
 
-/// What an earlier attempt has left is not the result of a run that goes on.
+/// False for a run in progress: the result of an earlier attempt is not its own.
 const fn has_result(state: RunState) -> bool {
     !matches!(state, RunState::Queued | RunState::Running | RunState::Moved)
 }
@@ -32,12 +32,12 @@ fn parsed(engine: &dyn Engine, text: &str) -> Option<Document> {
     Document::from_journal(text, &*engine.blobs()).ok()
 }
 
-/// The result of a run, or what its journal says so far.
+/// The result of a run, or its state so far according to the journal.
 pub(crate) fn result_so_far(context: &Context, view: &RunView) -> Option<Document> {
     result_in(&**context.engine(), view).or_else(|| so_far(context, view))
 }
 
-/// The result so far of a run without one: what its journal says with its definition.
+/// The state so far of a run without a result, from its journal and its definition.
 fn so_far(context: &Context, view: &RunView) -> Option<Document> {
     let definition = context.definition_of(view)?;
     let row = &view.row;

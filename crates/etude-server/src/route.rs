@@ -20,43 +20,43 @@ use crate::request::{self, Call, FORM, Respond, Responding};
 use crate::token::Scope;
 use crate::{api, key, mcp, once, page};
 
-/// The largest body of a request, unless its route says otherwise.
+/// Default maximum size of a body, in bytes.
 const BODY: usize = 1024 * 1024;
 
 /// The body that a route takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
-    /// None; whatever is sent is not read.
+    /// No body; the bytes of a request are not read.
     Nothing,
     /// A JSON object of at most this many bytes.
     Json(usize),
-    /// The fields of an HTML form, of the pages only.
+    /// The fields of an HTML form; only pages take one.
     Form,
-    /// Bytes of any media type, at most as many.
+    /// Bytes of any media type, at most this many.
     Bytes(usize),
 }
 
-/// Who may call a route.
+/// The permission that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// Neither token nor session: health, login and incoming webhooks.
     Nothing,
-    /// Somebody with any token.
+    /// A token of any scope.
     Token,
-    /// Somebody whose token has the scope.
+    /// A token with this scope.
     Scope(Scope),
 }
 
-/// A method and a path with what a request must bring; one line of the table of the interface.
+/// A route: method, path, and the requirements of a request. One line of the table of the interface.
 #[derive(Clone, Copy)]
 pub struct Route {
     /// The method; `GET` includes `HEAD`.
     pub method: &'static str,
     /// The pattern of the path.
     pub path: &'static str,
-    /// The scope that the token must have.
+    /// The permission that the caller needs.
     pub needs: Needs,
-    /// Names of the query's parameters.
+    /// The allowed names of query parameters.
     pub parameters: &'static [&'static str],
     /// The body that the route reads, with its limit.
     pub takes: Takes,
@@ -180,12 +180,12 @@ const TABLE: &[Route] = table! {
     POST "/v1/server/links" Admin [] Json(BODY) => api::login::link;
 };
 
-/// The whole interface and the pages, in the order of their table.
+/// All routes of the interface and the pages, in the order of the table.
 pub const fn routes() -> &'static [Route] {
     TABLE
 }
 
-/// What a response says to the request log.
+/// The pattern of the matched route, which the response hands to the request log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matched(pub(crate) &'static str);
 
@@ -200,7 +200,7 @@ pub(crate) fn is_public(method: &Method, path: &str) -> bool {
     })
 }
 
-/// The pattern of the route that has `path`. Of several, the one with a text where the others have a parameter.
+/// The pattern of the route for `path`. If several fit, literal segments win over parameters.
 pub(crate) fn pattern(path: &str) -> Option<&'static str> {
     let fits = |pattern: &'static str| {
         let mut given = path.split('/');
@@ -216,7 +216,7 @@ pub(crate) fn pattern(path: &str) -> Option<&'static str> {
     TABLE.iter().filter_map(|route| fits(route.path)).max().map(|(_, pattern)| pattern)
 }
 
-/// The router, made once: a clone shares it.
+/// The router. It is built once; clones share it.
 pub(crate) fn router() -> Router {
     static ROUTER: OnceLock<Router> = OnceLock::new();
     ROUTER.get_or_init(build).clone()
@@ -250,7 +250,7 @@ fn build() -> Router {
     router.fallback(async || failed(Problem::not_found("there is no such route")))
 }
 
-/// Method, scope, media type, size and parameters; then the handler.
+/// Checks method, scope, media type, size and parameters, then calls the handler.
 async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
     let bug = || Problem::new(Code::Bug, "a request reached a route unchecked");
@@ -281,7 +281,7 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
         }
         Form => {
             request::check_media_type(&parts.headers, "application/x-www-form-urlencoded")?;
-            // Of a stranger, it is a login. Others may hold texts.
+            // Without a token, the form is a login. Other forms may hold long texts.
             if route.needs == Needs::Nothing { FORM } else { BODY }
         }
         Bytes(limit) => limit,
@@ -299,7 +299,7 @@ async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>
     let call =
         Call { server, router, caller, peer, cause, readings, params, query, headers, limit, body, taken, is_repeated };
     let Some(action) = Action::of(route, &call) else { return handled(*route, call).await };
-    // A client that leaves before it has asked for all has asked for nothing.
+    // A request counts only once its body is complete: a client that disconnects before that has requested nothing.
     let body = if route.takes == Nothing { Body::empty() } else { Body::from(call.bytes().await?) };
     action.done(handled(*route, Call { body: Mutex::new(Some(body)), ..call })).await
 }
@@ -316,7 +316,7 @@ async fn handled(route: Route, call: Call) -> Respond {
 mod tests {
     use super::*;
 
-    /// Section 10: a path is logged as its pattern, that of the route to which the router would bring it.
+    /// Section 10: a path is logged as the pattern of the route to which the router would send it.
     #[test]
     fn a_path_has_the_pattern_of_its_route() {
         for route in TABLE {

@@ -1,4 +1,4 @@
-//! Runs as they are sent: rows, lists, counts and documents.
+//! Runs as the API sends them: rows, lists, counts and documents.
 
 use std::sync::Arc;
 
@@ -26,21 +26,21 @@ pub(crate) use wire::Page;
 use kept::Documents;
 use row::{Rows, Summary};
 
-/// How many runs are read at once where a token sees only some of them.
+/// Runs per read if a token may see only some of them.
 const PAGE: u32 = 200;
 
-/// Runs, and what is kept of them as it was sent.
+/// The runs of the journal, with caches of their rows and documents.
 pub(crate) struct Runs {
     context: Arc<Context>,
     rows: Rows,
     documents: Documents,
 }
 
-/// How much of a run its document has.
+/// The extent of a run's document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     Whole,
-    /// All but the input and the output, which may be as long as a disk allows.
+    /// All but the input and the output, which may be very large.
     Brief,
 }
 
@@ -50,12 +50,12 @@ impl Runs {
         Self { context: Arc::clone(context), rows: Rows::default(), documents: Documents::default() }
     }
 
-    /// The document of a run that the caller may see, if it has ended and its document was asked for before.
+    /// The cached document of an ended run that the caller may see.
     pub(crate) fn kept(&self, caller: &Caller, id: &str) -> Result<Option<Arc<Tagged>>, Problem> {
         Ok(self.documents.get(&self.context.visible(caller, id)?))
     }
 
-    /// Keeps the document of a run that has ended.
+    /// Caches the document of an ended run.
     pub(crate) fn keep(&self, row: RunRow, document: &Arc<Tagged>) {
         self.documents.keep(row, document);
     }
@@ -67,14 +67,14 @@ impl Runs {
         }
         let summary = result_of(&**self.context.engine(), row)?.as_ref().map(Summary::of).transpose()?;
         let written: Arc<RawValue> = row::text(&self.context, row, summary.as_ref())?.into();
-        // Without a result, how long the run has taken is of this moment.
+        // Without a result, the duration of the run is still growing.
         if summary.is_some() {
             self.rows.keep(row, &written);
         }
         Ok(written)
     }
 
-    /// At most `limit` runs that the caller sees, and whether there are more.
+    /// At most `limit` runs that the caller may see, and true if there are more.
     pub(crate) fn page(
         &self,
         caller: &Caller,
@@ -98,7 +98,7 @@ impl Runs {
         }
     }
 
-    /// The number of runs that the caller sees, by state.
+    /// The number of runs that the caller may see, by state.
     pub(crate) fn counted(&self, caller: &Caller, query: Query) -> Result<Counts, Problem> {
         if caller.only.is_empty() {
             return self.context.engine().counts(&query).map_err(|e| engine_failed(&e));
@@ -115,13 +115,13 @@ impl Runs {
         }
     }
 
-    /// The document of a run, as text.
+    /// The document of a run as text.
     pub(crate) fn document(&self, id: &str) -> Result<String, Problem> {
         let outline = self.context.engine().outline(id).map_err(|e| engine_failed(&e))?;
         self.document_of(&outline, Extent::Whole, &Readings::default())
     }
 
-    /// The document of a run, as text: its input and its output keep their digits. Only a run without a result is read whole.
+    /// The document of a run as text; its input and its output keep their digits. Only a run without a result is read completely.
     pub(crate) fn document_of(
         &self,
         outline: &RunView,
@@ -164,7 +164,7 @@ impl Runs {
         if Target::parse(&row.target).machine().is_some() {
             rest["stages"] = member("stages").unwrap_or_else(empty);
         }
-        // Both are objects with members.
+        // Both texts are objects with members.
         text.pop();
         text.push(',');
         text.push_str(&rest.to_string()[1..]);
@@ -184,7 +184,7 @@ impl Runs {
     }
 }
 
-/// The limits of a run: those of its last resume, if there was one.
+/// The limits of a run: those of its last resume, otherwise those of its start.
 fn limits_in_force(engine: &dyn Engine, row: &RunRow, header: Option<&Header>) -> Result<RunLimits, Problem> {
     let attempts = engine.records_of(&row.id, record::ATTEMPT).map_err(|e| engine_failed(&e))?;
     let last = record::Continuation::last(&attempts).map(|(_, last)| last.limits);

@@ -32,10 +32,10 @@ use crate::work::Works;
 pub(crate) use tick::document as tick_document;
 pub(crate) use turn::turns;
 
-/// The largest number of ticks of one backfill.
+/// Maximum number of ticks of one backfill.
 const MAX_BACKFILL: usize = 1_000;
 
-/// The schedules of the served apps. The journal has everything of them that matters.
+/// The schedules of the served apps. Their whole state is in the journal.
 pub(crate) struct Schedules {
     context: Arc<Context>,
     ledger: Arc<Ledger>,
@@ -44,9 +44,9 @@ pub(crate) struct Schedules {
     works: Arc<Works>,
     admissions: Arc<Admissions>,
     looks: Mutex<BTreeMap<(PathBuf, String), turn::Look>>,
-    /// Schedules with a backfill whose ticks wait, which the clock loop has not looked at.
+    /// Schedules with waiting ticks of a new backfill, which the clock loop has not seen yet.
     backfilled: Mutex<BTreeSet<(PathBuf, String)>>,
-    /// The last look of the clock loop.
+    /// The time of the clock loop's last complete turn.
     turned: Mutex<Option<Instant>>,
 }
 
@@ -73,7 +73,7 @@ impl Schedules {
         }
     }
 
-    /// The time since the clock loop has looked at all schedules; `None` if it has not begun.
+    /// The time since the clock loop last looked at all schedules; `None` before its first turn.
     pub(crate) fn since_turn(&self) -> Option<Duration> {
         self.turned.lock().unwrap_or_else(PoisonError::into_inner).map(|turned| turned.elapsed())
     }
@@ -96,22 +96,22 @@ impl Found {
         &self.automation.schedules[self.index]
     }
 
-    /// The book of its ticks.
+    /// The book of the schedule's ticks.
     pub(crate) fn book(&self) -> String {
         book::ticks(&self.app, &self.schedule().name)
     }
 }
 
-/// What the journal keeps of a schedule.
+/// The state of a schedule in the journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Kept {
-    /// The pattern that was seen last.
+    /// The last seen pattern.
     pattern: String,
-    /// When it was first seen, in milliseconds since 1970.
+    /// The time at which the pattern was first seen, in milliseconds since 1970.
     since_ms: i64,
     is_paused: bool,
     reason: Option<String>,
-    /// The end of the pause, in milliseconds since 1970.
+    /// The end of the pause, in milliseconds since 1970; `None`: it has no end.
     until_ms: Option<i64>,
 }
 
@@ -137,7 +137,8 @@ impl Kept {
         }
     }
 
-    /// Changes what is kept: `change` gets it, and gets it again if another server or request has written meanwhile.
+    /// Changes the state in the journal. `change` receives the current state, and is called again if another server or request
+    /// has written meanwhile.
     fn change(schedules: &Schedules, found: &Found, change: impl Fn(Option<Self>) -> Self) -> Result<Self, Problem> {
         loop {
             let entry = Self::entry(schedules, found)?;
@@ -149,7 +150,7 @@ impl Kept {
         }
     }
 
-    /// Writes it in the place of `before`. False if something else is there.
+    /// Writes the state in place of `before`. False if `before` is outdated.
     fn write(&self, schedules: &Schedules, found: &Found, before: Option<Entry>) -> Result<bool, Problem> {
         let body = json!({"pattern": self.pattern, "reason": self.reason, "until_ms": self.until_ms});
         let entry = Entry {
@@ -169,12 +170,12 @@ impl Kept {
         if self.is_paused { "paused" } else { "active" }.to_owned()
     }
 
-    /// The same while it makes no runs, until that time or without an end.
+    /// The paused state: no runs until `until_ms`, or without an end.
     pub(crate) fn paused(self, reason: Option<String>, until_ms: Option<i64>) -> Self {
         Self { is_paused: true, reason, until_ms, ..self }
     }
 
-    /// The same while it makes runs.
+    /// The state without a pause.
     pub(crate) fn active(self) -> Self {
         Self { is_paused: false, reason: None, until_ms: None, ..self }
     }
@@ -218,8 +219,8 @@ pub(crate) fn document(schedules: &Schedules, found: &Found) -> Result<Value, Pr
     }))
 }
 
-/// Why a schedule makes no runs now: the errors of its entry, or those of what it runs, as the files are now. Its ticks are taken all
-/// the same, so that each is noted with its reason.
+/// The faults because of which a schedule starts no runs: the errors of its entry, or those of its target, as the files are now.
+/// Its ticks are taken anyway, so that each is noted with its reason.
 fn faults(schedules: &Schedules, found: &Found) -> Vec<Diagnostic> {
     let schedule = found.schedule();
     let target = match &schedule.target {
@@ -236,14 +237,14 @@ fn faults(schedules: &Schedules, found: &Found) -> Vec<Diagnostic> {
     }
 }
 
-/// The response to the request that has fired with this key.
+/// The response to the earlier request that fired with this key.
 fn fired_before(schedules: &Schedules, found: &Found, key: &str) -> Result<Option<Value>, Problem> {
     let query = EntryQuery { book: found.book(), key: Some(key.to_owned()), ..EntryQuery::default() };
     let entry = schedules.ledger.entries(&query)?.pop();
     Ok(entry.map(|entry| json!({"at": rfc3339(entry.at_ms), "run_id": entry.run_id})))
 }
 
-/// App, name and state of each schedule that the caller may see, for the metrics: a broken one makes no runs.
+/// App, name and state of each schedule that the caller may see, for the metrics. A broken schedule starts no runs.
 pub(crate) fn states(schedules: &Schedules, caller: &Caller) -> Result<Vec<(String, String, &'static str)>, Problem> {
     let now = schedules.context.clock().now_ms();
     let state = |found: Found| {
@@ -264,7 +265,7 @@ pub(crate) fn find(schedules: &Schedules, caller: &Caller, app: &str, name: &str
     found.ok_or_else(|| Problem::not_found("there is no such schedule"))
 }
 
-/// Pauses a schedule, or lets it continue, and makes its document.
+/// Pauses or continues a schedule, and returns its document.
 pub(crate) fn moved(schedules: &Schedules, found: &Found, change: impl Fn(Kept) -> Kept) -> Result<Value, Problem> {
     let fresh = || Kept {
         pattern: found.schedule().pattern(),
@@ -275,8 +276,8 @@ pub(crate) fn moved(schedules: &Schedules, found: &Found, change: impl Fn(Kept) 
     document(schedules, found)
 }
 
-/// Begins a run of a schedule now. `given` is the digest of the idempotency key of a request: the same one fires once. The flag says
-/// that it has fired before.
+/// Starts a run of a schedule now. `given` is the digest of the idempotency key of a request: a key fires only once. The flag is
+/// true if it has fired before.
 pub(crate) fn fire(schedules: &Arc<Schedules>, found: Found, given: Option<Digest>) -> Result<(Value, bool), Problem> {
     let key = format!("fire {}", given.map_or_else(|| uuid::Uuid::new_v4().to_string(), |digest| digest.to_string()));
     let found = sound(found)?;
@@ -298,8 +299,8 @@ pub(crate) fn fire(schedules: &Arc<Schedules>, found: Found, given: Option<Diges
     }
 }
 
-/// Takes the ticks from `from` to before `to` that have no run, and returns their times. Each was asked for, so `overlap` neither skips nor
-/// cancels one. With `overlap: queue`, a tick waits until the run of the one before has ended.
+/// Takes the ticks from `from` to before `to` that have no run, and returns their times. Each was requested, so `overlap` neither
+/// skips nor cancels one. With `overlap: queue`, a tick waits until the run of the previous one has ended.
 pub(crate) fn backfill(schedules: &Arc<Schedules>, found: Found, from: i64, to: i64) -> Result<Vec<String>, Problem> {
     let found = sound(found)?;
     let timing = found.schedule().timing.clone();
@@ -323,7 +324,7 @@ pub(crate) fn backfill(schedules: &Arc<Schedules>, found: Found, from: i64, to: 
     Ok(times)
 }
 
-/// A schedule without errors.
+/// The schedule, or the problem of its errors.
 fn sound(found: Found) -> Result<Found, Problem> {
     if found.schedule().broken.is_empty() {
         return Ok(found);

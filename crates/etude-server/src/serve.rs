@@ -49,24 +49,24 @@ use crate::unsent::Unsent;
 use crate::work;
 use crate::work::event::Event;
 
-/// Connections over the socket at once. They are the owner's, and no one on the network can take their places.
+/// Maximum number of connections over the socket. They are the owner's, and clients on the network cannot take their places.
 const MAX_OWN: usize = 256;
 
-/// The time in which the headers of a request must arrive.
+/// Time in which the headers of a request must arrive.
 const HEADERS: Duration = Duration::from_secs(10);
 
-/// The time that open connections have at the end.
+/// Time that open connections have at the end.
 const LAST_RESPONSES: Duration = Duration::from_secs(1);
 
-/// How old a socket is that is taken for one of a server that was killed.
+/// Minimum age of a socket that is taken for one of a killed server.
 const ABANDONED: Duration = Duration::from_secs(60);
 
-/// The pause after a failed accept, such as one for lack of file descriptors.
+/// Pause after a failed accept, for example for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections until [`Server::drain`] is called, then lets runs and responses in progress end.
 pub async fn serve(server: Arc<Server>, listening: Listening) {
-    // Without a journal there is nothing to count from; requests report it.
+    // Without a journal, counting has no start; requests report the failure.
     if let Ok(change) = server.engine().last_change() {
         server.metrics().begin_at(change);
     }
@@ -80,10 +80,10 @@ pub async fn serve(server: Arc<Server>, listening: Listening) {
     let mut open = JoinSet::new();
     let drained = async {
         let mut stopping = server.context().stopping();
-        // The sender is the server's own.
+        // The sender belongs to the server.
         let _ = stopping.wait_for(|stop| *stop).await.map(drop);
         let (begun, patience) = (Instant::now(), server.settings().drain_timeout);
-        // A look that has begun may take one more run, which is then drained too. A database that does not answer holds up no end.
+        // A look that has begun may take one more run, which is then drained too. A database that does not answer delays no end.
         let looks = async { drop((worker.await, turns.await, notices.await)) };
         let _ = tokio::time::timeout(patience, looks).await;
         work::drain(server.works(), patience.saturating_sub(begun.elapsed())).await;
@@ -104,13 +104,13 @@ pub async fn serve(server: Arc<Server>, listening: Listening) {
         open.spawn(connection);
     }
     let ended = async { while open.join_next().await.is_some() {} };
-    // A client that reads nothing does not keep the server from its end.
+    // A client that reads nothing does not delay the end of the server.
     let _ = tokio::time::timeout(LAST_RESPONSES, ended).await;
 }
 
 type Connections = mpsc::UnboundedReceiver<JoinHandle<()>>;
 
-/// Accepts on all addresses and on the socket, each in a task of its own.
+/// Accepts on all addresses and on the socket, each in a separate task.
 fn accept(server: &Arc<Server>, listening: Listening) -> (JoinSet<()>, Connections) {
     let Listening { tcp, socket, tls, .. } = listening;
     let permits = Arc::new(Semaphore::new(server.settings().max_connections));
@@ -134,7 +134,7 @@ fn accept(server: &Arc<Server>, listening: Listening) -> (JoinSet<()>, Connectio
                         if let Some(renewal) = tls.renew().await {
                             server.works().observer.say(&event_of(renewal));
                         }
-                        // A client without TLS is none.
+                        // A client without TLS is dropped.
                         if let Ok(stream) = tls.accept(stream).await {
                             connection(server, stream, peer, permit).await;
                         }
@@ -159,7 +159,7 @@ fn accept(server: &Arc<Server>, listening: Listening) -> (JoinSet<()>, Connectio
     (loops, connections)
 }
 
-/// A renewed certificate, or one that cannot be used, as it is reported.
+/// The event for a renewed certificate, or for one that cannot be used.
 fn event_of(renewal: Renewal) -> Event {
     match renewal {
         Renewal::Done { file } => Event::CertificateRenewed { file },
@@ -175,7 +175,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     _permit: OwnedSemaphorePermit,
 ) {
     let mut closing = server.closing();
-    // In a set of its own, it is polled only when it wakes, not with each piece that the connection sends.
+    // In a separate set, the future is polled only when it wakes, not with each piece that the connection sends.
     let mut closed: FuturesUnordered<_> =
         [async move { closing.wait_for(|close| *close).await.is_ok() }].into_iter().collect();
     let unread = Unread::default();
@@ -185,7 +185,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         let request = request.map(|body| Body::new(unread.watch(body)));
         async move {
             let mut response = respond(server, peer, request).await;
-            // What comes next on the connection is the body that was refused.
+            // The next bytes on the connection belong to the refused body.
             if unread.is_there() {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
@@ -197,7 +197,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         .header_read_timeout(HEADERS)
         .serve_connection(TokioIo::new(stream), respond);
     let mut connection = pin!(connection);
-    // The error of a connection concerns its client alone.
+    // The error of a connection concerns only its client.
     tokio::select! {
         biased;
         _ = connection.as_mut() => return,
@@ -207,7 +207,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     let _ = connection.await;
 }
 
-/// The response to a request, logged.
+/// The response to a request; also logs it.
 pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Body>) -> Response {
     let headers = request.headers();
     let is_html = is_page(request.uri().path()) && accepts_html(headers);
@@ -239,10 +239,10 @@ pub(crate) async fn respond(server: Arc<Server>, peer: Peer, request: Request<Bo
     response
 }
 
-/// The status in the log where the client left before the response.
+/// The logged status if the client disconnected before the response.
 const CLIENT_LEFT: u16 = 499;
 
-/// What the log says of a request. The line is written when this is dropped: with the response, or with a request whose client left.
+/// The log line of a request. It is written on drop: with the response, or when the request of a disconnected client is dropped.
 struct Logged {
     server: Arc<Server>,
     since: Instant,
@@ -292,10 +292,10 @@ impl Drop for Logged {
     }
 }
 
-/// Where the reader of a page that failed wanted to go.
+/// The destination of a reader whose page failed.
 struct Way {
     is_login: bool,
-    /// The page that a login leads to: the one that was asked for, or that with the form that was sent.
+    /// The page after a login: the requested one, or the page with the submitted form.
     next: Option<String>,
 }
 
@@ -332,7 +332,7 @@ impl Way {
     }
 }
 
-/// The checks before routing in their order, then the route.
+/// Runs the checks before routing in order, then the route.
 async fn checked(
     server: &Arc<Server>,
     peer: Peer,
@@ -344,14 +344,14 @@ async fn checked(
     let found = async {
         door::check_host(server, &peer, uri, headers)?;
         let path = below_base(server, &peer, uri.path());
-        // Without a session there is nothing to end: who logs out has no token, whatever page it comes from.
+        // Without a session, a logout has no effect: it carries no token, whatever page it comes from.
         let is_logout = path == Some("/logout") && door::has_cookie_only(server, headers);
         let is_login = *method == Method::POST && (path == Some("/login") || is_logout);
         door::check_origin(server, method, headers, is_page, is_login)?;
         if *method == Method::OPTIONS && allowed_origin(server, headers).is_some() {
             return Ok(None);
         }
-        // A form of a page starts as much as a route does; a login starts nothing. Calls over MCP are refused one by one.
+        // A form of a page starts runs just as a route does; a login starts nothing. MCP calls are refused one by one.
         let starts = path.is_some_and(|path| !["/login", "/logout", "/mcp"].contains(&path));
         if *method == Method::POST && starts && server.context().is_draining() {
             return Err(Problem::new(Code::Draining, "the server is about to stop and starts nothing"));
@@ -366,7 +366,7 @@ async fn checked(
             }
         };
         let path = path.ok_or_else(|| Problem::not_found("there is no such route below the base path"))?;
-        // Without a base path, the route is what was asked for.
+        // Without a base path, the requested path is the route.
         let is_whole = path == uri.path() && uri.authority().is_none();
         let target = (!is_whole).then(|| {
             let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
@@ -408,7 +408,7 @@ async fn refused(server: &Server, peer: &Peer, request: Request<Body>, problem: 
     let is_page = is_page(below_base(server, peer, request.uri().path()).unwrap_or_default());
     let is_without_session = is_page && problem.code() == Code::Unauthenticated;
     let mut response = failed(problem);
-    // The log and the metrics know the route of what did not come to it, too.
+    // The log and the metrics show the route of refused requests, too.
     if let Some(pattern) = below_base(server, peer, request.uri().path()).and_then(route::pattern) {
         response.extensions_mut().insert(Matched(pattern));
     }
@@ -421,7 +421,7 @@ async fn refused(server: &Server, peer: &Peer, request: Request<Body>, problem: 
     response
 }
 
-/// The path below the base path; `None` if it is elsewhere.
+/// The path below the base path; `None` if it is outside of it.
 fn below_base<'p>(server: &Server, peer: &Peer, path: &'p str) -> Option<&'p str> {
     // The socket has no proxy in front of it.
     let base = if *peer == Peer::Socket { "" } else { server.settings().base_path.as_str() };
@@ -444,14 +444,14 @@ fn accepts_html(headers: &http::HeaderMap) -> bool {
     accepts.is_some_and(|kinds| kinds.to_ascii_lowercase().contains("text/html"))
 }
 
-/// The origin of a request, if pages of it may read what they get.
+/// The origin of a request, if pages of that origin may read responses.
 fn allowed_origin<'h>(server: &Server, headers: &'h http::HeaderMap) -> Option<&'h HeaderValue> {
     let given = headers.get(ORIGIN)?;
     let origin = given.to_str().ok()?;
     server.settings().allowed_origins.iter().any(|allowed| allowed == origin).then_some(given)
 }
 
-/// The headers of every response.
+/// Sets the headers that every response has.
 fn finish(allowed_origin: Option<HeaderValue>, response: &mut Response, request_id: &str) {
     let headers = response.headers_mut();
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -493,14 +493,14 @@ mod tests {
         assert_eq!(status("/v1/me").await, StatusCode::OK);
     }
 
-    /// Section 10: a request whose client leaves has its line, with its route and the name of its token.
+    /// Section 10: a request whose client disconnects has its line, with its route and the name of its token.
     #[tokio::test]
     async fn a_request_whose_client_leaves_is_logged() {
         let dir = tempfile::tempdir().expect("a directory");
         let (lines, seen) = std::sync::mpsc::channel();
         let server = logging(dir.path(), Box::new(move |line| drop(lines.send(line.to_json()))));
         let owner = server.tokens().owner().expect("a token");
-        // A body that never comes.
+        // A body that never arrives.
         let body = Body::new(http_body_util::StreamBody::new(futures_util::stream::pending::<
             Result<hyper::body::Frame<axum::body::Bytes>, Infallible>,
         >()));

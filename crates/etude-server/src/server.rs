@@ -1,4 +1,4 @@
-//! The state that all requests share.
+//! The state that all requests and background tasks share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub struct Server {
     names: Names,
     log: Log,
     close: watch::Sender<bool>,
-    /// True once all runs are handed over at once.
+    /// True once all runs must be handed over immediately.
     leave: watch::Sender<bool>,
 }
 
@@ -111,7 +111,7 @@ impl Server {
         })
     }
 
-    /// What all parts of the server share.
+    /// The context of all parts of the server.
     pub(crate) fn context(&self) -> &Arc<Context> {
         &self.context
     }
@@ -132,7 +132,7 @@ impl Server {
         &self.stories
     }
 
-    /// Asks the journal for news until the server stops.
+    /// Looks for news in the journal until the server stops.
     pub(crate) fn look_for_news(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
         let server = Arc::clone(self);
         let of_tokens = Arc::clone(self);
@@ -190,7 +190,7 @@ impl Server {
         &self.tokens
     }
 
-    /// The issuer of access tokens that are taken besides those of the server.
+    /// The issuer of access tokens that are accepted besides those of the server.
     pub(crate) fn issuer(&self) -> Option<&Arc<Issuer>> {
         self.issuer.as_ref()
     }
@@ -220,23 +220,23 @@ impl Server {
         (self.log)(line);
     }
 
-    /// The name of the session's cookie, and its attributes, for a request with these headers.
+    /// The name and attributes of the session cookie for a request with these headers.
     pub(crate) fn cookie(&self, headers: &HeaderMap) -> (String, &'static str) {
         let is_encrypted = self.addresses().is_tls || forwarded::is_https(self.settings(), headers);
         let port = self.addresses().tcp.first().map_or(0, std::net::SocketAddr::port);
-        // `__Host-` needs the path `/`, which is sent below any base path too.
+        // `__Host-` needs the path `/`, and the cookie is then sent below any base path too.
         match is_encrypted {
             true => (format!("__Host-etude_{port}"), "; Path=/; HttpOnly; SameSite=Lax; Secure"),
             false => (format!("etude_{port}"), "; Path=/; HttpOnly; SameSite=Lax"),
         }
     }
 
-    /// A login link, and the end of its validity in milliseconds since 1970.
+    /// A new login link, and its expiry in milliseconds since 1970.
     pub fn login_link(&self) -> (String, i64) {
         self.login_link_to("/")
     }
 
-    /// The same to the page at `path`, which begins with `/`.
+    /// The same for the page at `path`, which begins with `/`.
     pub fn login_link_to(&self, path: &str) -> (String, i64) {
         self.login_link_of(None, path)
     }
@@ -248,7 +248,7 @@ impl Server {
         (format!("{address}{}{path}#login={code}", self.settings().base_path), expires_at_ms)
     }
 
-    /// Reports what goes wrong besides requests, and that it works again. It is called once, before anything happens.
+    /// Registers the receiver of faults outside of requests, and of their ends. Call it once, before anything happens.
     pub fn observe(&self, events: Events) {
         self.works.observer.set(Box::new(move |event| {
             if event.is_notable() {
@@ -263,28 +263,28 @@ impl Server {
         self.stories.wake();
     }
 
-    /// Hands all runs over at once: what is in progress is ended, and begins again elsewhere.
+    /// Hands all runs over immediately: effects in progress are ended, and begin again elsewhere.
     pub fn leave(&self) {
         work::leave(&self.works);
         self.leave.send_replace(true);
     }
 
-    /// Becomes true when all runs are handed over at once.
+    /// A receiver that becomes true when all runs must be handed over immediately.
     pub(crate) fn leaving(&self) -> watch::Receiver<bool> {
         self.leave.subscribe()
     }
 
-    /// Ends all connections after their response.
+    /// Closes all connections after their current response.
     pub(crate) fn close(&self) {
         self.close.send_replace(true);
     }
 
-    /// Becomes true when connections must end.
+    /// A receiver that becomes true when connections must end.
     pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.close.subscribe()
     }
 
-    /// Where the server accepts connections.
+    /// The addresses on which the server accepts connections.
     pub fn addresses(&self) -> &Addresses {
         self.context.addresses()
     }
@@ -324,7 +324,7 @@ pub(crate) mod tests {
         logging(dir, Box::new(|_| ()))
     }
 
-    /// The same with a request log.
+    /// The same, with a request log.
     pub(crate) fn logging(dir: &Path, log: Log) -> Arc<Server> {
         let journal = etude_sqlite::Settings { dir: dir.to_owned(), sync: etude_sqlite::Sync::Normal };
         let engine = Arc::new(etude_sqlite::Sqlite::open(journal).expect("a journal"));

@@ -13,50 +13,50 @@ use etude_files::whole::{self, Access, Durability};
 
 use crate::token::{encoded, hash, random};
 
-/// The time for which a login code is valid.
+/// Validity of a login code, in milliseconds.
 const CODE_VALID_MS: i64 = 2 * 60 * 1000;
 
-/// The time after which an unused session ends.
+/// Idle time after which a session ends, in milliseconds.
 const IDLE_MS: i64 = 12 * 60 * 60 * 1000;
 
-/// Sessions and codes beyond this number replace the oldest.
+/// Maximum number of sessions, and of codes.
 const MAX_KEPT: usize = 1_000;
 
-/// Wrong tokens that an address may send in [`WINDOW`].
+/// Maximum number of wrong tokens of an address in [`WINDOW`].
 const MAX_WRONG: u32 = 10;
 
 /// The window of [`MAX_WRONG`].
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// How much older the time in a session's file may be than its last use.
+/// Maximum difference between the time in a session's file and its last use, in milliseconds.
 const NOTED_MS: i64 = 10 * 60 * 1000;
 
-/// How often files of sessions that are over are looked for, while sessions begin.
+/// Interval of removing files of ended sessions, while sessions begin, in milliseconds.
 const LOOK_MS: i64 = 60 * 60 * 1000;
 
-/// Sessions and login codes. Only their hashes are kept. A session has a file too, so that it survives the server.
+/// Sessions and login codes. Only their hashes are stored. A session has a file too, so that it survives the server.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    /// The directory of the files of sessions.
+    /// The directory of session files.
     dir: PathBuf,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The end of each login code, and the token whose session it begins; `None`: the owner's.
+    /// The expiry of each login code, and the token whose session it begins; `None`: the owner's.
     codes: BTreeMap<[u8; 32], (i64, Option<Hash>)>,
     sessions: BTreeMap<[u8; 32], Session>,
-    /// The next look for files of sessions that are over, in milliseconds since 1970.
+    /// The next look for files of ended sessions, in milliseconds since 1970.
     next_look_ms: i64,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Session {
-    /// The hash of the token that the session stands for.
+    /// The hash of the token that the session represents.
     token: Hash,
     used_at_ms: i64,
-    /// [`Self::used_at_ms`] in its file.
+    /// The value of [`Self::used_at_ms`] in the file.
     noted_at_ms: i64,
 }
 
@@ -92,7 +92,7 @@ impl Sessions {
         self.dir.join(Hash::from_bytes(*id).to_hex().as_str())
     }
 
-    /// Forgets a session. Its file may never have been there.
+    /// Deletes the file of a session, if there is one.
     fn forget(&self, id: &[u8; 32]) {
         drop(fs::remove_file(self.path(id)));
     }
@@ -101,8 +101,7 @@ impl Sessions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A login code for a session of the token with this hash, or of the owner's; and the end of its validity in milliseconds
-    /// since 1970.
+    /// A login code for a session of the token with this hash, or of the owner's; and its expiry in milliseconds since 1970.
     pub(crate) fn new_code(&self, token: Option<Hash>, now_ms: i64) -> (String, i64) {
         let (code, end) = (encoded(&random()), now_ms.saturating_add(CODE_VALID_MS));
         let mut state = self.state();
@@ -113,15 +112,15 @@ impl Sessions {
         (code, end)
     }
 
-    /// Uses a login code up. If it was valid, the token whose session it begins; `None` in it is the owner's.
+    /// Consumes a login code. If it was valid, returns the token whose session it begins; the inner `None` is the owner's.
     pub(crate) fn take_code(&self, code: &str, now_ms: i64) -> Option<Option<Hash>> {
         let (end, token) = self.state().codes.remove(hash(code).as_bytes())?;
         (now_ms < end).then_some(token)
     }
 
-    /// Removes the files of sessions that are over, also those that no server remembers.
+    /// Removes the files of ended sessions, including those that no server remembers.
     fn remove_over(&self, now_ms: i64) {
-        // Another server may have noted a use as late as this.
+        // Another server may have used the session up to this much later.
         let is_over = |session: Session| session.is_over(now_ms.saturating_sub(NOTED_MS));
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -155,7 +154,7 @@ impl Sessions {
         secret
     }
 
-    /// The hash of the token that a cookie stands for.
+    /// The hash of the token whose session has this cookie. Counts as a use.
     pub(crate) fn find(&self, cookie: &str, now_ms: i64) -> Option<Hash> {
         let id = *hash(cookie).as_bytes();
         let mut state = self.state();
@@ -175,7 +174,7 @@ impl Sessions {
         Some(session.token)
     }
 
-    /// True if the session of a cookie with this hash is not over.
+    /// True if the session of a cookie with this hash has not ended.
     pub(crate) fn is_open(&self, cookie: Hash, now_ms: i64) -> bool {
         self.state().sessions.get(cookie.as_bytes()).is_some_and(|session| !session.is_over(now_ms))
     }
@@ -188,14 +187,14 @@ impl Sessions {
     }
 }
 
-/// Counts wrong tokens by address.
+/// Counters of wrong tokens by address.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     wrong: Mutex<BTreeMap<String, (Instant, u32)>>,
 }
 
 impl Throttle {
-    /// Notes a wrong token. True if the address has sent too many.
+    /// Counts a wrong token. True if the address has sent too many.
     pub(crate) fn note(&self, address: &str, now: Instant) -> bool {
         let mut wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         wrong.retain(|_, (since, _)| now.duration_since(*since) < WINDOW);
@@ -243,7 +242,7 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 0, "an ended session has no file");
     }
 
-    /// S-135: a session outlives the server, as long as it would in it, and ends in all servers.
+    /// S-135: a session outlives the server, with the same limits, and ends in all servers.
     #[test]
     fn a_session_outlives_the_server() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -258,7 +257,7 @@ mod tests {
         assert_eq!(Sessions::new(dir.path()).find(&cookie, 1), None);
     }
 
-    /// S-135: the file of a session that no server remembers goes when its time is over.
+    /// S-135: the file of a session that no server remembers is removed after its end.
     #[test]
     fn files_of_sessions_that_are_over_do_not_stay() {
         let dir = tempfile::tempdir().expect("a directory");

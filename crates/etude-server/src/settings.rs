@@ -1,4 +1,4 @@
-//! How a server behaves.
+//! Settings of a server.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,9 +8,9 @@ use etude_spec::config::auth::Auth;
 /// An app whose runs and definitions the interface shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServedApp {
-    /// Its name in the interface.
+    /// The unique name of the app in the interface.
     pub slug: String,
-    /// Its directory, absolute.
+    /// The absolute path of the app.
     pub dir: PathBuf,
 }
 
@@ -19,35 +19,35 @@ pub struct ServedApp {
 pub struct Settings {
     /// The directory of the journal.
     pub state_dir: PathBuf,
-    /// Each has a slug and a directory of its own.
+    /// The served apps; slugs and directories are unique.
     pub apps: Vec<ServedApp>,
     /// Names of the server besides the loopback addresses.
     pub names: Vec<String>,
-    /// A proxy is in front of the server: its `X-Forwarded-*` headers count.
+    /// True behind a proxy: the `X-Forwarded-*` headers of requests count.
     pub is_behind_proxy: bool,
     /// The path below which a proxy serves this server: empty, or `/` and a path.
     pub base_path: String,
     /// Origins of other sites that may call the server.
     pub allowed_origins: Vec<String>,
-    /// The authorization server whose access tokens are taken besides those of the server.
+    /// The authorization server whose access tokens are accepted besides those of the server.
     pub auth: Option<Auth>,
-    /// The time that runs have to finish their effects before the server stops.
+    /// Maximum time for runs to finish their effects before the server stops.
     pub drain_timeout: Duration,
-    /// Runs that are in progress at once.
+    /// Maximum number of runs in progress.
     pub max_runs: u32,
-    /// Runs that wait for their start.
+    /// Maximum number of runs that wait for their start.
     pub max_queued: u32,
-    /// Connections over the network at once, loopback included.
+    /// Maximum number of connections over the network, loopback included.
     pub max_connections: usize,
-    /// What the runs of a day (UTC) may cost before no more are accepted, in US dollars.
+    /// Budget of a day (UTC), in US dollars: after it is spent, no more runs are accepted.
     pub max_cost_per_day_usd: Option<f64>,
-    /// Bytes of the last events of a run that streams share. A client that is further behind reads the journal.
+    /// Maximum size of the last events of a run that streams share, in bytes. A client that is further behind reads the journal.
     pub kept_events: usize,
-    /// Runs of the command line are adopted too.
+    /// True to adopt runs of the command line, too.
     pub adopts_all: bool,
-    /// The process is a worker: it drives runs with bundles instead of those of its apps.
+    /// Set for a worker: it drives runs with bundles instead of those of its apps.
     pub worker: Option<Worker>,
-    /// The version in documents.
+    /// The version of etude in documents.
     pub version: String,
 }
 
@@ -78,14 +78,15 @@ impl Settings {
 /// The queues and limits of a worker.
 #[derive(Debug, Clone)]
 pub struct Worker {
-    /// The queues from which it takes runs, the first one first.
+    /// The queues from which the worker takes runs, the first one first.
     pub queues: Vec<String>,
-    /// Number of runs that it drives at once.
+    /// Maximum number of runs that the worker drives at once.
     pub places: usize,
-    /// It stops after this time without a run.
+    /// Time without a run after which the worker stops; `None`: never.
     pub idle: Option<Duration>,
-    /// Between two looks at the queues.
+    /// Time between two looks at the queues.
     pub poll: Duration,
-    /// Workers that may die in a row with a run that gains no record, until the run ends as failed (K-35); 0: any number.
+    /// Maximum number of workers that may die in a row with a run that gains no record; then the run ends as failed (K-35). 0: no
+    /// limit.
     pub max_crashes: u32,
 }

@@ -1,4 +1,4 @@
-//! What the runs of a day have cost (`serve.per_day`), as the journal has it: a restart forgets nothing.
+//! The costs of the runs of a day (`serve.per_day`), read from the journal: a restart forgets nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,13 +9,13 @@ use crate::context::Context;
 use crate::problem::{Problem, engine_failed};
 use crate::result::{result_of, result_so_far};
 
-/// A day, in milliseconds.
+/// Length of a day, in milliseconds.
 const DAY_MS: i64 = 86_400_000;
 
-/// Changes of runs that are read at once.
+/// Changes of runs per read.
 const PAGE: u32 = 500;
 
-/// The costs of runs, each on the day on which it was accepted.
+/// The costs of runs, each on the day of its acceptance.
 #[derive(Debug, Default)]
 pub(crate) struct Spending(Mutex<Seen>);
 
@@ -30,7 +30,7 @@ struct Seen {
 }
 
 impl Spending {
-    /// True if the runs of this day have cost what they may cost.
+    /// True if the runs of this day have used up the budget.
     pub(crate) fn is_spent(&self, context: &Context) -> Result<bool, Problem> {
         let Some(limit) = context.settings().max_cost_per_day_usd else { return Ok(false) };
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +71,7 @@ impl Seen {
     }
 }
 
-/// What a run has cost so far, in US dollars; nothing if its journal cannot be read any more.
+/// The cost of a run so far, in US dollars; 0 if its journal is unreadable.
 fn cost(context: &Context, row: &RunRow) -> Result<f64, Problem> {
     let engine = context.engine();
     let document = match result_of(&**engine, row) {

@@ -12,11 +12,12 @@ use crate::server::Server;
 use crate::token::Caller;
 use crate::work;
 
-/// Serves one client of the protocol as the owner, until it closes its end or the server is asked to stop. Runs are driven in this
-/// process, unless a server of the same user serves the app; what is left at the end, the next process resumes.
+/// Serves one client of the protocol as the owner, until the client closes its end or the server is asked to stop. Runs are
+/// driven in this process, unless a server of the same user serves the app. The next process resumes runs that are unfinished at
+/// the end.
 ///
 /// # Errors
-/// A stream or the file of tokens fails.
+/// A stream, or the file of tokens, fails.
 pub async fn stdio(
     server: Arc<Server>,
     selection: Selection,

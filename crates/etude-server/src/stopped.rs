@@ -1,4 +1,4 @@
-//! Runs that came to a stop here without an end, so that none is continued for ever.
+//! Runs that stopped in this process without an end, with a limit on their continuation.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,28 +6,28 @@ use std::time::{Duration, Instant};
 
 use etude_core::failure::FailureKind;
 
-/// How often a run is continued that stops without a new record.
+/// Maximum number of stops of a run without a new record.
 pub(crate) const MAX_ATTEMPTS: u32 = etude_runs::listing::MAX_DEATHS;
 
-/// The time between two attempts with a run that stopped too often for something that may pass.
+/// Time between two attempts to continue a run that stopped too often for a transient reason.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Why a run stopped.
+/// The reason why a run stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reason {
     pub(crate) kind: FailureKind,
     pub(crate) message: String,
-    /// It may pass by itself, as a full disk does.
+    /// True if the reason may pass by itself, like a full disk.
     pub(crate) may_pass: bool,
 }
 
 impl Reason {
-    /// One that stays until a person does something.
+    /// A reason that stays until a person acts.
     pub(crate) fn lasting(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), may_pass: false }
     }
 
-    /// One that may pass by itself.
+    /// A reason that may pass by itself.
     pub(crate) fn passing(message: impl Into<String>) -> Self {
         Self { kind: FailureKind::Environment, message: message.into(), may_pass: true }
     }
@@ -40,25 +40,25 @@ pub(crate) struct Stops(Mutex<BTreeMap<String, Stop>>);
 #[derive(Debug)]
 struct Stop {
     count: u32,
-    /// How many records the run had.
+    /// The number of records of the run at the stop.
     records: usize,
     at: Instant,
     reason: Reason,
 }
 
-/// What becomes of a run that may have stopped here.
+/// The next step for a run that may have stopped here.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// It may be continued.
+    /// The run may be continued.
     Continue,
-    /// Other processes come first: what is missing here may be there.
+    /// Other processes come first: they may have what is missing here.
     Later,
-    /// It has stopped too often, the last time for this reason, which does not pass.
+    /// The run has stopped too often, the last time for this lasting reason.
     Stuck(Reason),
 }
 
 impl Stops {
-    /// Notes that a run with this number of records stopped.
+    /// Notes that a run stopped with this number of records.
     pub(crate) fn note(&self, run_id: &str, records: usize, reason: Reason) {
         let mut stops = self.stops();
         let before = stops.get(run_id).filter(|stop| stop.records == records).map_or(0, |stop| stop.count);
@@ -66,10 +66,10 @@ impl Stops {
         stops.insert(run_id.to_owned(), stop);
     }
 
-    /// What becomes of a run. `records` counts its records now; `pause` is the time for others after a stop.
+    /// The next step for a run. `records` counts its records now; `pause` is the time for other processes after a stop.
     ///
     /// # Errors
-    /// As `records`.
+    /// The error of `records`.
     pub(crate) fn next<E>(
         &self,
         run_id: &str,
@@ -93,7 +93,7 @@ impl Stops {
         })
     }
 
-    /// Forgets a run that is over.
+    /// Forgets an ended run.
     pub(crate) fn forget(&self, run_id: &str) {
         self.stops().remove(run_id);
     }
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(next(Duration::ZERO, 2), Ok(Next::Continue), "the count begins again");
         assert_eq!(stops.next("r-2", Duration::ZERO, || Err(())), Ok(Next::Continue), "nothing is counted");
     }
-    /// A run that stops for something that may pass is never stuck: it is only continued more seldom.
+    /// A run that stops for a transient reason is never stuck: it is only continued less often.
     #[test]
     fn a_run_that_stops_for_something_passing_is_continued_later() {
         let stops = Stops::default();

@@ -1,4 +1,4 @@
-//! Stories: the events of runs, read on with the journal, and shared by the streams that send them.
+//! Stories: the events of runs, read from the journal as it grows, and shared by the streams that send them.
 
 mod aside;
 mod news;
@@ -23,36 +23,37 @@ use crate::blocking::blocking;
 use crate::context::Context;
 use crate::problem::{Code, Problem, engine_failed};
 
-/// Bytes after which a piece ends.
+/// Size at which a piece ends, in bytes.
 const PIECE: usize = 64 * 1024;
 
-/// Streams that read the journal at once. Each takes a thread meanwhile, whose memory stays: a hundred that began together took 7 MiB.
+/// Maximum number of streams that read the journal at once. Each takes a thread, whose memory stays: a hundred that began
+/// together took 7 MiB.
 const MAX_READERS: usize = 8;
 
-/// Bytes of sent events that a story keeps which one stream reads alone: a short run is whole when it is shared.
+/// Maximum size of sent events in a story that only one stream reads, in bytes. A short run is still complete when it is shared.
 const KEPT_BY_ONE: usize = 256 * 1024;
 
-/// Streams of one token at once.
+/// Maximum number of streams of one token.
 const MAX_STREAMS: usize = 100;
 
-/// Stories of runs that are read up to the present.
+/// The stories of runs that have reached the present, and the waiting requests.
 #[derive(Debug, Default)]
 pub(crate) struct Stories {
     open: Mutex<BTreeMap<String, Weak<Mutex<Followed>>>>,
     streams: Mutex<BTreeMap<String, usize>>,
-    /// What runs of this server say on their way.
+    /// The stderr output of runs of this server.
     pub(crate) asides: Asides,
-    /// [`Engine::version`] as it was asked last.
+    /// The last seen [`Engine::version`].
     news: watch::Sender<u64>,
-    /// The same of the last look, which may have been a short one.
+    /// The same for the last look, which may have been a short one.
     looked: AtomicU64,
     awaited: Mutex<BTreeMap<String, Awaited>>,
-    /// A request has begun to wait for a run.
+    /// Notified when a request begins to wait for a run.
     is_awaited: Notify,
     readers: Readers,
 }
 
-/// The places for streams that read.
+/// The permits of streams that read.
 #[derive(Debug)]
 struct Readers(Semaphore);
 
@@ -62,33 +63,33 @@ impl Default for Readers {
     }
 }
 
-/// The last events of a run, and what reads more of them.
+/// The last events of a run, and the reader of more of them.
 #[derive(Debug)]
 pub(crate) struct Followed {
     story: Story,
-    /// The version of the journal up to which it goes.
+    /// The version of the journal up to which the story goes.
     version: u64,
-    /// The events that are kept.
+    /// The kept events.
     events: VecDeque<StoryEvent>,
-    /// How many came before them.
+    /// The number of dropped events before the kept ones.
     dropped: usize,
-    /// Bytes of the kept ones, and how many they may be.
+    /// The size of the kept events in bytes, and its maximum.
     size: usize,
     kept: usize,
     /// The number of all events.
     length: watch::Sender<u64>,
-    /// Its last events as they are sent. All streams that have sent the others share them.
+    /// The last events in serialized form. All streams that have sent the others share it.
     last: Piece,
-    /// It has come to the present, is advanced with the journal, and more than one stream may read it.
+    /// True once the story has reached the present: it advances with the journal, and several streams may read it.
     pub(crate) is_shared: bool,
-    /// The run was deleted, or the journal is gone.
+    /// True if the run was deleted, or the journal is gone.
     pub(crate) is_gone: bool,
 }
 
-/// The events of a run, for the streams that read them.
+/// The shared events of a run, for its streams.
 pub(crate) type Handle = Arc<Mutex<Followed>>;
 
-/// Events in the form of `text/event-stream`: those from the one at `from` on, before the one at `to`.
+/// Events in the form of `text/event-stream`: from the index `from` on, before the index `to`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Piece {
     from: usize,
@@ -97,12 +98,12 @@ pub(crate) struct Piece {
 }
 
 impl Stories {
-    /// Reads the journal for a stream, once there is a place.
+    /// Reads the journal for a stream, once there is a permit.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce() -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        // The places are never closed.
+        // The semaphore is never closed.
         let _place = self.readers.0.acquire().await;
         blocking(read).await
     }
@@ -126,7 +127,7 @@ impl Stories {
         Ok(())
     }
 
-    /// A stream of the token `name` has ended.
+    /// Ends the count of a stream of the token `name`.
     pub(crate) fn end_stream(&self, name: &str) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = streams.get_mut(name) {
@@ -142,7 +143,7 @@ impl Stories {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
-    /// Changes with each write to the journal, a moment later.
+    /// A receiver that changes shortly after each write to the journal.
     pub(crate) fn news_of_journal(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
@@ -165,8 +166,8 @@ impl Stories {
         Ok(found)
     }
 
-    /// The story of a run with what `look` sees in it: at least `wanted` events from the one after `after` on, unless the journal has
-    /// no more, and the place of the first of them. `None` if no event has the id `after`.
+    /// The story of a run, with the result of `look` on it. It has at least `wanted` events after `after`, unless the journal has
+    /// fewer; `look` receives the index of the first of them. `None` if no event has the id `after`.
     pub(crate) fn story<T>(
         &self,
         context: &Context,
@@ -203,13 +204,13 @@ impl Stories {
         Ok(Some((if is_at_end { self.share(id, story, from) } else { story }, seen)))
     }
 
-    /// The story after it was read on from `next`, for a stream that has sent all events before that one. One that has come to the
-    /// present is shared.
+    /// The story, read on from `next` for a stream that has sent all earlier events. A story that has reached the present is
+    /// shared.
     pub(crate) fn read_on(&self, context: &Context, id: &str, story: Handle, next: usize) -> Result<Handle, Problem> {
         let is_dropped = next < story.lock().unwrap_or_else(PoisonError::into_inner).dropped;
         let story = if is_dropped { Arc::new(Mutex::new(self.unread(context, id)?)) } else { story };
         let mut followed = story.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that had come to the present and was not shared may have more by now.
+        // A story that had reached the present without being shared may have more events now.
         let mut is_behind = true;
         while followed.length() <= next && is_behind {
             followed.version = *self.news.borrow();
@@ -221,7 +222,7 @@ impl Stories {
         Ok(if is_at_end { self.share(id, story, next) } else { story })
     }
 
-    /// The story of a run, of which nothing has been read.
+    /// The story of a run before its first read.
     fn unread(&self, context: &Context, id: &str) -> Result<Followed, Problem> {
         let engine = &**context.engine();
         let mut outline = engine.outline(id).map_err(|e| engine_failed(&e))?;
@@ -240,13 +241,13 @@ impl Stories {
         open.get(id).and_then(Weak::upgrade)
     }
 
-    /// Shares a story that has come to the present. If there is a shared one that has the event at `next`, that is it: only one goes
-    /// on. If that has dropped it, the story stays the reader's own until all of it was sent.
+    /// Shares a story that has reached the present. If another one is shared already and has the event at `next`, returns that
+    /// one, so that only one advances. If that has dropped the event, the story stays the reader's own until all of it was sent.
     fn share(&self, id: &str, story: Handle, next: usize) -> Handle {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = open.get(id).and_then(Weak::upgrade) {
             drop(open);
-            // It may advance at the moment, which is waited for without the lock of all.
+            // The other story may be advancing; this waits for it without the lock of all.
             let has_dropped = next < other.lock().unwrap_or_else(PoisonError::into_inner).dropped;
             return if has_dropped { story } else { other };
         }
@@ -255,7 +256,7 @@ impl Stories {
         story
     }
 
-    /// The stories that are shared now. One that advances is waited for without the lock of all.
+    /// The stories that are shared now. This does not wait for one that advances with the lock of all held.
     fn open_stories(&self) -> Vec<Handle> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.values().filter_map(Weak::upgrade).collect()
@@ -278,7 +279,7 @@ impl Followed {
         }
     }
 
-    /// The number of its events.
+    /// The number of all events, dropped ones included.
     pub(crate) fn length(&self) -> usize {
         self.dropped + self.events.len()
     }
@@ -288,13 +289,13 @@ impl Followed {
         self.story.is_over()
     }
 
-    /// Changes when there are more events, and when the run is over or deleted.
+    /// A receiver that changes when there are more events, and when the run is over or deleted.
     pub(crate) fn news(&self) -> watch::Receiver<u64> {
         self.length.subscribe()
     }
 
-    /// Takes the next records, and wakes the streams if there is more. Of the events before the one at `needed`, only the last are
-    /// kept.
+    /// Reads the next records, and wakes the streams if there are more. Of the events before the index `needed`, only the last
+    /// are kept.
     fn read(&mut self, engine: &dyn Engine, needed: usize) -> Result<(), Error> {
         let kept = if self.is_shared { self.kept } else { self.kept.min(KEPT_BY_ONE) };
         while self.size > kept && self.dropped < needed {
@@ -315,7 +316,7 @@ impl Followed {
         read
     }
 
-    /// Takes what the journal has.
+    /// Reads everything that the journal has.
     fn advance(&mut self, engine: &dyn Engine) -> Result<(), Error> {
         loop {
             self.read(engine, usize::MAX)?;
@@ -325,18 +326,18 @@ impl Followed {
         }
     }
 
-    /// The place of the first event after the one with that id, if this is kept.
+    /// The index of the first event after the one with that id, if the latter is kept.
     fn place_after(&self, id: EventId) -> Option<usize> {
         let found = self.events.binary_search_by(|event| event.id.cmp(&id));
         found.ok().map(|at| self.dropped + at + 1)
     }
 
-    /// The events from the one at `from` on, which are kept.
+    /// The kept events from the index `from` on.
     pub(crate) fn events_from(&self, from: usize) -> impl Iterator<Item = &StoryEvent> {
         self.events.range(from.saturating_sub(self.dropped).min(self.events.len())..)
     }
 
-    /// The events from the one at `from` on, at most about [`PIECE`] bytes of them. `None` if they are not kept any more.
+    /// The events from the index `from` on, at most about [`PIECE`] bytes of them. `None` if they have been dropped.
     pub(crate) fn piece(&mut self, from: usize) -> Option<Piece> {
         if from < self.dropped {
             return None;
@@ -360,7 +361,7 @@ impl Followed {
     }
 }
 
-/// The bytes that an event takes in memory.
+/// Size of an event in memory, in bytes.
 fn size(event: &StoryEvent) -> usize {
     size_of::<StoryEvent>() + event.body.len()
 }
@@ -368,6 +369,6 @@ fn size(event: &StoryEvent) -> usize {
 /// Appends an event in the form of `text/event-stream`.
 fn push_event(text: &mut String, event: &StoryEvent) {
     let StoryEvent { id, name, body } = event;
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = write!(text, "id: {id}\nevent: {}\ndata: {body}\n\n", name.replace(['\n', '\r'], " "));
 }

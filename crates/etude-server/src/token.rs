@@ -19,55 +19,55 @@ mod wire;
 /// The name of the owner's token.
 pub const OWNER: &str = "owner";
 
-/// The beginning of every token, so that scanners of secrets recognize it.
+/// The prefix of every token, so that scanners of secrets recognize it.
 const PREFIX: &str = "etd_";
 
 /// Crockford's alphabet.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// Characters of the random part: 160 bits.
+/// Length of the random part: 32 characters with 160 bits.
 const RANDOM: usize = 32;
 
-/// Characters of the checksum: 30 bits.
+/// Length of the checksum: 6 characters with 30 bits.
 const CHECKSUM: usize = 6;
 
-/// The file of hashed tokens has at most this many bytes.
+/// Maximum size of the file of hashed tokens, in bytes.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
 words! {
     /// A permission of a token, by its word in commands and documents.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Scope {
-        /// Reading.
+        /// Read access.
         Read = "read",
-        /// Starting, cancelling and resuming runs.
+        /// Permission to start, cancel and resume runs.
         Run = "run",
-        /// Deciding questions.
+        /// Permission to decide questions.
         Approve = "approve",
-        /// Everything.
+        /// All permissions.
         Admin = "admin",
     }
 }
 
-/// The owner of a request.
+/// The authenticated caller of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The name of the token.
     pub name: String,
-    /// Scopes of the token; `admin` passes all routes.
+    /// The scopes of the token; `admin` passes all routes.
     pub scopes: Vec<Scope>,
-    /// Globs of the pipelines, machines and skills that it sees; empty: all.
+    /// Globs of the visible pipelines, machines and skills; empty: all.
     pub only: Vec<String>,
-    /// The end of its validity, in milliseconds since 1970.
+    /// The expiry in milliseconds since 1970.
     pub expires_at_ms: Option<i64>,
-    /// The hash of the token; `None` for the owner of the process itself.
+    /// The hash of the token; `None` for the owner of the process itself, and for tokens of an issuer.
     pub(crate) token: Option<Hash>,
-    /// The session that stands for the token in this request.
+    /// The hash of the cookie, if a session represents the token in this request.
     pub(crate) session: Option<Hash>,
 }
 
 impl Caller {
-    /// The owner of the server.
+    /// The caller with all rights: the owner of the server.
     pub fn owner() -> Self {
         Self {
             name: OWNER.to_owned(),
@@ -127,7 +127,7 @@ pub(crate) fn random() -> [u8; 20] {
     bytes
 }
 
-/// Bytes in Crockford's alphabet.
+/// Encodes bytes in Crockford's alphabet.
 pub(crate) fn encoded(bytes: &[u8]) -> String {
     let (mut bits, mut have, mut text) = (0_u32, 0, String::new());
     for byte in bytes {
@@ -161,7 +161,7 @@ fn is_well_formed(text: &str) -> bool {
     rest.len() == RANDOM + CHECKSUM && rest.is_ascii() && checksum(&rest[..RANDOM]) == rest[RANDOM..]
 }
 
-/// The hash under which a token is kept.
+/// The hash under which a token is stored.
 pub(crate) fn hash(secret: &str) -> Hash {
     blake3::hash(secret.as_bytes())
 }
@@ -170,10 +170,10 @@ pub(crate) fn hash(secret: &str) -> Hash {
 #[derive(Debug)]
 pub struct Tokens {
     dir: PathBuf,
-    /// The file as it was read last, with its tokens.
+    /// The content of the file at its last reading, with its tokens.
     last: Mutex<(Vec<u8>, Vec<Kept>)>,
     owner: Mutex<Option<Hash>>,
-    /// Counts the changes of the file that were seen.
+    /// The number of observed changes of the file.
     changes: watch::Sender<u64>,
 }
 
@@ -182,18 +182,18 @@ pub struct Tokens {
 pub struct NewToken {
     /// The name for people and logs: 1 to 64 letters, digits, `.`, `_` or `-`.
     pub name: String,
-    /// Scopes that it gets; `admin` passes all routes.
+    /// The scopes of the token; `admin` passes all routes.
     pub scopes: Vec<Scope>,
-    /// Globs of the pipelines, machines and skills that it sees; empty: all.
+    /// Globs of the visible pipelines, machines and skills; empty: all.
     pub only: Vec<String>,
-    /// The end of its validity, in milliseconds since 1970.
+    /// The expiry in milliseconds since 1970; `None`: never.
     pub expires_at_ms: Option<i64>,
 }
 
-/// Why tokens cannot be changed.
+/// Failure of an operation on tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The name has other characters.
+    /// The name has other characters, or the wrong length.
     #[error("the name `{0}` is not 1 to 64 letters, digits, `.`, `_` or `-`")]
     Name(String),
     /// The name is in use.
@@ -205,7 +205,7 @@ pub enum Error {
     /// The owner's token cannot be revoked.
     #[error("the token `{OWNER}` belongs to the server and cannot be revoked")]
     Owner,
-    /// The file cannot be used.
+    /// The file cannot be read or written.
     #[error("`{}` cannot be used: {source}", path.display())]
     Io {
         /// The file of hashed tokens.
@@ -229,17 +229,17 @@ impl Tokens {
         self.dir.join("tokens.json")
     }
 
-    /// The owner's token, which is created if there is none.
+    /// The owner's token; it is created if there is none.
     ///
     /// # Errors
-    /// The file cannot be used.
+    /// The file cannot be read or written.
     pub fn owner(&self) -> Result<String, Error> {
         let path = self.owner_path();
         let failed = |source| Error::Io { path: path.clone(), source };
         let _lock = self.lock()?;
         match fs::read_to_string(&path) {
             Ok(text) if is_well_formed(text.trim_end()) => {
-                // Its mode is corrected if somebody has widened it.
+                // Opening the file corrects a mode that was widened.
                 private::open(&path, OpenOptions::new().read(true)).map_err(failed)?;
                 return Ok(text.trim_end().to_owned());
             }
@@ -252,10 +252,10 @@ impl Tokens {
         Ok(token)
     }
 
-    /// Creates a token and returns it, the only time.
+    /// Creates a token and returns it. Only its hash is stored.
     ///
     /// # Errors
-    /// The name is not one, or in use; or the file cannot be used.
+    /// The name is invalid or in use, or the file cannot be read or written.
     pub fn create(&self, new: &NewToken, now_ms: i64) -> Result<String, Error> {
         let is_name = |c: char| c.is_ascii_alphanumeric() || ['.', '_', '-'].contains(&c);
         if !(1..=64).contains(&new.name.len()) || !new.name.chars().all(is_name) {
@@ -282,7 +282,7 @@ impl Tokens {
     /// Revokes a token.
     ///
     /// # Errors
-    /// There is no such token, or the file cannot be used.
+    /// There is no such token, or the file cannot be read or written.
     pub fn revoke(&self, name: &str) -> Result<(), Error> {
         self.change(|tokens| {
             let before = tokens.len();
@@ -298,7 +298,7 @@ impl Tokens {
     /// The tokens, in the order of their creation, as documents without any secret.
     ///
     /// # Errors
-    /// The file cannot be used.
+    /// The file cannot be read.
     pub fn list(&self) -> Result<Vec<Value>, Error> {
         let document = |kept: &Kept| {
             json!({
@@ -313,7 +313,7 @@ impl Tokens {
     /// The caller with this token; `None` if it is wrong, expired or revoked. Hashes are compared in constant time.
     ///
     /// # Errors
-    /// The file cannot be used.
+    /// The file cannot be read.
     pub fn find(&self, token: &str, now_ms: i64) -> Result<Option<Caller>, Error> {
         if !is_well_formed(token) {
             return Ok(None);
@@ -321,10 +321,10 @@ impl Tokens {
         self.find_hash(hash(token), now_ms)
     }
 
-    /// The caller whose token has this hash.
+    /// The caller whose token has this hash; `None` if it is expired or revoked.
     ///
     /// # Errors
-    /// The file cannot be used.
+    /// The file cannot be read.
     pub(crate) fn find_hash(&self, given: Hash, now_ms: i64) -> Result<Option<Caller>, Error> {
         if self.owner_hash() == Some(given) {
             return Ok(Some(Caller { token: Some(given), ..Caller::owner() }));
@@ -332,24 +332,24 @@ impl Tokens {
         self.with(|tokens| caller_of(tokens, given, now_ms))
     }
 
-    /// True if the token of a caller is valid still, by what the file said when it was read last, as [`look`](Self::look) does.
+    /// True if the token of a caller is still valid according to the last reading of the file. [`look`](Self::look) reads it.
     pub(crate) fn is_valid(&self, token: Option<Hash>, now_ms: i64) -> bool {
         let Some(token) = token else { return true };
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         caller_of(&last.1, token, now_ms).is_some() || self.owner_hash() == Some(token)
     }
 
-    /// Looks whether another process has changed the tokens. A file that cannot be used is reported by requests.
+    /// Checks if another process has changed the tokens. Requests report a file that cannot be used.
     pub(crate) fn look(&self) {
         let _ = self.with(|_| ());
     }
 
-    /// Changes when tokens are seen to have changed, which ends the streams of those that are revoked (S-17).
+    /// A receiver that changes after a change of the tokens, which ends the streams of revoked ones (S-17).
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// The hash of the owner's token. The token never changes, so that it is read once.
+    /// The hash of the owner's token. The token never changes, so it is read only once.
     fn owner_hash(&self) -> Option<Hash> {
         let mut known = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
         if known.is_none() {
@@ -359,7 +359,7 @@ impl Tokens {
         *known
     }
 
-    /// Reads the file, parses it if it has changed, and passes its tokens on.
+    /// Reads the file, parses it if it has changed, and passes its tokens to `work`.
     fn with<T>(&self, work: impl FnOnce(&[Kept]) -> T) -> Result<T, Error> {
         let path = self.path();
         let failed = |source| Error::Io { path: path.clone(), source };
@@ -388,7 +388,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// Keeps other processes from changing tokens until the file is closed.
+    /// Keeps other processes from changing tokens until the returned file is closed.
     fn lock(&self) -> Result<File, Error> {
         let path = self.dir.join("tokens.lock");
         private::lock(&path).map_err(|source| Error::Io { path, source })
@@ -401,7 +401,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// The caller whose token has this hash, if it is valid at that time.
 fn caller_of(tokens: &[Kept], given: Hash, now_ms: i64) -> Option<Caller> {
-    // All are compared, whichever fits.
+    // All tokens are compared, so that the time does not depend on the match.
     let fits = |kept: &&Kept| Hash::from_hex(&kept.blake3).is_ok_and(|own| own == given);
     let found = tokens.iter().rfind(fits)?;
     let is_valid = found.expires_at_ms.is_none_or(|end| now_ms < end);
@@ -447,7 +447,7 @@ mod tests {
         }
     }
 
-    /// S-17: a revoked token and an expired one are wrong from then on.
+    /// S-17: a token is refused once it is revoked or expired.
     #[test]
     fn revoked_and_expired_tokens_are_wrong() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -465,9 +465,9 @@ mod tests {
         assert_eq!(name(&old, 99).as_deref(), Some("old"));
         assert_eq!(name(&old, 100), None);
         assert!(matches!(tokens.create(&new("ci", None), 1), Err(Error::Exists(_))));
-        // Another process revokes it.
+        // Another process revokes the token.
         Tokens::new(dir.path()).revoke("ci").expect("revoked");
-        // A thousand streams ask each second, and read no file: a look does.
+        // A thousand streams check each second without reading the file; only a look reads it.
         let token = Some(hash(&ci));
         assert!(tokens.is_valid(token, 50));
         tokens.look();

@@ -16,36 +16,36 @@ use crate::query::invalid;
 use crate::story::Stories;
 use work::{Parent, Rejections, Work};
 
-/// Effects of a run up to which the elements of a `for_each` have labels.
+/// Maximum number of effects of a run whose `for_each` elements get labels.
 const LABELLED: usize = 2_000;
 
 /// An effect at its place in the tree.
 pub(crate) struct Described<'t> {
     pub(crate) effect: &'t Inspected,
-    /// The id of its node.
+    /// The id of the effect's node; `None` if it has none.
     pub(crate) node: Option<String>,
-    /// The title of its place.
+    /// The title of the effect's place.
     pub(crate) place: Option<String>,
 }
 
-/// What the tree of one run is made of.
+/// The sources of a run's tree.
 pub(crate) struct Tree {
     steps: Vec<Value>,
     /// The executions of stages, as in the run's document.
     stages: Vec<Value>,
     effects: Vec<Inspected>,
     rejections: Rejections,
-    /// When steps began, by their id.
+    /// The start of each step, by its id.
     begins: BTreeMap<String, Value>,
     /// Labels of elements by step and index.
     labels: BTreeMap<(String, u64), String>,
     began_at_ms: i64,
-    /// The word of a step that has begun and not ended.
+    /// The status of steps that have begun and not ended.
     begun: &'static str,
 }
 
 impl Tree {
-    /// The tree of a run, of which `document` is the result so far.
+    /// The tree of a run; `document` is the result so far.
     pub(crate) fn new(context: &Context, stories: &Stories, view: &RunView, document: Option<&Document>) -> Self {
         let member = |name: &str| {
             let found = document.and_then(|document| document.members.get(name)).and_then(Value::as_array);
@@ -93,7 +93,7 @@ impl Tree {
         if step["waiting"] == true { self.begun } else { step["status"].as_str().unwrap_or_default() }
     }
 
-    /// The phases and steps, in the order of the plan, with the attempts of steps that are no fan-outs.
+    /// The phases and steps in the order of the plan, with the attempts of steps other than fan-outs.
     pub(crate) fn outline(&self) -> Vec<Value> {
         let mut nodes: Vec<Value> = Vec::new();
         for step in &self.steps {
@@ -106,7 +106,7 @@ impl Tree {
             let mut node = blank(&base, phase.into(), "step", name, phase);
             let status = self.status(step);
             node["status"] = status.into();
-            // A machine is not tried again as a whole: its stages have their attempts.
+            // A machine is not retried as a whole: its stages have their attempts.
             node["attempt"] = if is_machine(step) { Value::Null } else { step["attempts"].clone() };
             work::fill(&mut node, works.iter(), self.began_at_ms);
             if status == "not_started" {
@@ -145,7 +145,7 @@ impl Tree {
         node["children"] = own().count().into();
         let works: Vec<Work<'_>> = own().flat_map(|step| work::of_step(name_of(step), &self.effects)).collect();
         work::fill(&mut node, works.iter(), self.began_at_ms);
-        // Its steps have these.
+        // The steps of the phase have these.
         (node["usage"], node["model"]) = (Value::Null, Value::Null);
         if node["started_at"].is_null() {
             node["duration_ms"] = own().filter_map(|step| step["duration_ms"].as_u64()).sum::<u64>().into();
@@ -170,7 +170,7 @@ impl Tree {
         work::attempts(&parent, works, &self.rejections, self.began_at_ms)
     }
 
-    /// The nodes below the one with the id `parent`.
+    /// The nodes below the node `parent`: its children, and for an element of a fan-out all its descendants.
     pub(crate) fn below(&self, parent: &str) -> Result<Vec<Value>, Problem> {
         let unknown = || invalid("parent", "`parent` is the id of a node");
         let is_above = |step: &&Value| {
@@ -289,7 +289,7 @@ fn phase_status<'s>(words: impl Iterator<Item = &'s str>) -> &'static str {
     }
 }
 
-/// The elements of a step by their number: whether their last outcome is a failure.
+/// The elements of a step by index; true if their last outcome is a failure.
 fn elements(works: &[Work<'_>]) -> BTreeMap<usize, bool> {
     let mut elements = BTreeMap::new();
     for work in works {

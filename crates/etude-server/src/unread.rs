@@ -1,4 +1,4 @@
-//! Bodies of requests that are refused before they were read.
+//! Detection of request bodies that were refused before they were read.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use axum::body::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-/// Whether the last request of a connection has a body that was not read to its end. Its connection ends with its response.
+/// True if the last request of a connection has a body that was not read to its end. The connection ends with its response.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Unread(Arc<AtomicBool>);
 
@@ -21,14 +21,14 @@ impl Unread {
         self.0.store(is_there, Ordering::Relaxed);
     }
 
-    /// The body of the next request.
+    /// Watches the body of the next request.
     pub(crate) fn watch(&self, body: Incoming) -> Watched {
         self.set(false);
         Watched { body, has_ended: false, unread: self.clone() }
     }
 }
 
-/// A body that says so if it is dropped before its end.
+/// A body that sets [`Unread`] if it is dropped before its end.
 #[derive(Debug)]
 pub(crate) struct Watched {
     body: Incoming,

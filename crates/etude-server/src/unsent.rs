@@ -1,5 +1,5 @@
-//! A form of a page that arrives without a session, such as one that was open for a day: its sender gets it back with the login, and
-//! the server keeps nothing of it.
+//! A form of a page that arrives without a session, for example after a day. Its sender gets it back with the login, and the
+//! server keeps nothing of it.
 
 use axum::body::Body;
 use http::{HeaderMap, Method, Request};
@@ -12,23 +12,23 @@ use crate::listen::Peer;
 use crate::request::check_media_type;
 use crate::server::Server;
 
-/// The largest form that goes back, in bytes.
+/// Maximum size of a form that is sent back, in bytes.
 const MAX_FORM: usize = 256 * 1024;
 
-/// The field that tells two visits of a page apart: no one has typed it.
+/// The hidden field that distinguishes two visits of a page: it is not typed text.
 pub(crate) const KEY: &str = "key";
 
-/// A form that was sent and not taken.
+/// A submitted form that was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unsent {
-    /// Where it was sent: a path of this server.
+    /// The target of the form: a path of this server.
     pub(crate) action: String,
-    /// Its fields, as they were sent.
+    /// The submitted fields.
     pub(crate) fields: Vec<(String, String)>,
 }
 
 impl Unsent {
-    /// The form of a request; `None` if it has none, or one that is too large.
+    /// The form of a request; `None` if there is none, or if it is too large.
     pub(crate) async fn of(server: &Server, peer: &Peer, request: Request<Body>) -> Option<Self> {
         let action = request.uri().path_and_query()?.as_str().to_owned();
         let headers = request.headers();
@@ -36,7 +36,7 @@ impl Unsent {
         if !is_own_form || !is_below(&action, &server.settings().base_path) {
             return None;
         }
-        // Its sender has no token: it shares the room of those.
+        // The sender has no token, so the form shares the room of strangers.
         let address = peer.own_address(server.settings().is_behind_proxy);
         let mut part = server.room().part(address);
         let bytes = body::read(request.into_body(), MAX_FORM, Some(&mut part)).await.ok()?;
@@ -46,7 +46,8 @@ impl Unsent {
     }
 }
 
-/// Whether a page of this server sent it. What another site has filled in must not come back to be sent with a click.
+/// True if a page of this server sent the form. A form that another site has filled in must not come back to be sent with a
+/// click.
 fn is_own(server: &Server, headers: &HeaderMap) -> bool {
     let value = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     match value("origin") {

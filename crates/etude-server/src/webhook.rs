@@ -1,4 +1,4 @@
-//! Incoming webhooks: a signed request of another program begins a run.
+//! Incoming webhooks: a signed request of another program starts a run.
 
 mod verify;
 
@@ -22,27 +22,27 @@ use crate::ledger::{Ledger, book};
 use crate::problem::{Code, Problem, malformed};
 use crate::settings::ServedApp;
 
-/// The longest value of a header that is kept.
+/// Maximum length of a stored header value, in bytes.
 const MAX_HEADER: usize = 256;
 
-/// How many refused deliveries are kept for each webhook; later ones take the places of earlier ones.
+/// Maximum number of stored refusals per webhook and kind; later ones replace earlier ones.
 const MAX_REFUSED: u64 = 100;
 
-/// How many refused deliveries are noted in one second.
+/// Maximum number of refused deliveries that are noted in one second.
 const MAX_NOTED: u64 = 10;
 
-/// What the server remembers of refused deliveries.
+/// Counters of refused deliveries.
 #[derive(Debug, Default)]
 struct Refused {
-    /// The number of the next one that is noted.
+    /// The number of the next noted refusal.
     next: AtomicU64,
-    /// The second of the last one, and how many came in it.
+    /// The second of the last refusal, and the number of refusals in it.
     second: AtomicI64,
     count: AtomicU64,
 }
 
 impl Refused {
-    /// The number of a delivery that was refused now; `None` if it is not noted.
+    /// The number of a new refusal; `None` if it must not be noted.
     fn number(&self, now_ms: i64) -> Option<u64> {
         let second = now_ms.div_euclid(1_000);
         if self.second.swap(second, Ordering::Relaxed) != second {
@@ -58,9 +58,9 @@ pub(crate) struct Webhooks {
     context: Arc<Context>,
     ledger: Arc<Ledger>,
     admissions: Arc<Admissions>,
-    /// Without a signature that holds.
+    /// Deliveries without a valid signature.
     refused: Refused,
-    /// With a signature that holds, but with a body or headers that the webhook does not take.
+    /// Deliveries with a valid signature, but with a body or headers that the webhook refuses.
     unfit: Refused,
 }
 
@@ -76,7 +76,7 @@ impl Webhooks {
 pub(crate) struct Incoming {
     pub(crate) app: ServedApp,
     pub(crate) automation: Arc<Automation>,
-    /// The place of the webhook in it.
+    /// The index of the webhook in `automation`.
     pub(crate) index: usize,
     pub(crate) headers: HeaderMap,
     pub(crate) bytes: Vec<u8>,
@@ -92,7 +92,7 @@ impl Incoming {
         book::webhook(&self.app, &self.webhook().name)
     }
 
-    /// The value that `header.…` or a path of the body has in the delivery.
+    /// The value of `header.…`, `raw`, `body` or a path of the body in the delivery.
     fn lookup(&self, body: Option<&Value>, reference: &str) -> Option<Value> {
         if let Some(name) = reference.strip_prefix("header.") {
             return self.headers.get(name).and_then(|value| value.to_str().ok()).map(Value::from);
@@ -104,7 +104,7 @@ impl Incoming {
         }
     }
 
-    /// The same as the text of a JSON value, as it was written.
+    /// The same as JSON text, as it was written.
     fn lookup_text(&self, body: Option<&Value>, reference: &str) -> Option<String> {
         let Some(path) = reference.strip_prefix("body") else {
             return self.lookup(body, reference).map(|value| value.to_string());
@@ -124,11 +124,11 @@ impl Incoming {
     }
 }
 
-/// The headers that say what a delivery is. Any other may be a secret, under a name that no list knows.
+/// The headers that describe a delivery. Any other header may be a secret, under a name that no list knows.
 fn kept_headers(headers: &HeaderMap, verify: Option<&Verify>) -> Map<String, Value> {
     const KEPT: [&str; 4] = ["content-type", "content-length", "user-agent", "webhook-timestamp"];
     const ENDS: [&str; 5] = ["-event", "-topic", "-delivery", "-id", "-kind"];
-    // An id of a session is as good as a key.
+    // A session id is as good as a key.
     const SECRET: [&str; 10] =
         ["auth", "cookie", "token", "secret", "signature", "key", "pass", "session", "jwt", "credential"];
     let own = verify.and_then(|verify| verify.header.as_deref());
@@ -143,15 +143,15 @@ fn kept_headers(headers: &HeaderMap, verify: Option<&Verify>) -> Map<String, Val
     kept.map(|(name, value)| (name.as_str().to_owned(), text(value).into())).collect()
 }
 
-/// What follows from a delivery.
+/// Outcome of a valid delivery.
 pub(crate) enum Received {
-    /// It has a run, or makes none: the document about it.
+    /// The document about the delivery: its run, or the reason that it starts none.
     Delivery(Value),
-    /// The sender asks whether the address is the right one. This is the answer, and no run begins.
+    /// The reply to a sender that verifies the address. No run begins.
     Handshake(Value),
 }
 
-/// Checks a delivery and begins its run. One that is refused for what it is, is noted.
+/// Verifies a delivery and starts its run. A refusal for its content is noted.
 pub(crate) fn accept(webhooks: &Webhooks, incoming: &Incoming) -> Result<Received, Problem> {
     let webhook = incoming.webhook();
     let by = webhook.verify.as_ref().ok_or_else(|| Problem::not_found("there is no such webhook"))?;
@@ -170,7 +170,7 @@ pub(crate) fn accept(webhooks: &Webhooks, incoming: &Incoming) -> Result<Receive
     taken
 }
 
-/// Answers a delivery whose signature holds.
+/// Handles a delivery with a valid signature.
 fn take(webhooks: &Webhooks, incoming: &Incoming, by: &Verify) -> Result<Received, Problem> {
     let parsed = serde_json::from_slice::<Value>(&incoming.bytes);
     if let Some(answer) = parsed.as_ref().ok().and_then(|body| verify::handshake(by, body)) {
@@ -179,7 +179,7 @@ fn take(webhooks: &Webhooks, incoming: &Incoming, by: &Verify) -> Result<Receive
     deliver(webhooks, incoming, by, parsed).map(Received::Delivery)
 }
 
-/// Begins the run of a delivery whose signature holds.
+/// Starts the run of a delivery with a valid signature.
 fn deliver(
     webhooks: &Webhooks,
     incoming: &Incoming,
@@ -238,7 +238,7 @@ fn deliver(
     Ok(response(&first))
 }
 
-/// True if a condition or the input of the webhook is taken from the body as JSON.
+/// True if a condition or the input of the webhook needs the body as JSON.
 fn needs_json(webhook: &Webhook) -> bool {
     let uses_body = |reference: &String| reference.starts_with("body");
     let references = webhook.input.as_ref().map(|input| template::references(&Value::from(input.clone())));
@@ -246,7 +246,8 @@ fn needs_json(webhook: &Webhook) -> bool {
         || references.is_none_or(|references| references.iter().any(uses_body))
 }
 
-/// Notes a delivery that was refused: for a problem, or without one because its signature does not hold. Anybody can send one, so in each second only some reach the journal.
+/// Notes a refused delivery: with its problem, or without one if the signature is invalid. Anyone can send the latter, so in each
+/// second only some reach the journal.
 fn note_refused(webhooks: &Webhooks, incoming: &Incoming, problem: Option<&Problem>) -> Result<(), Problem> {
     // Strangers do not take the places of those with a signature.
     let (refused, name) = if problem.is_some() { (&webhooks.unfit, "unfit") } else { (&webhooks.refused, "refused") };
@@ -263,7 +264,7 @@ fn note_refused(webhooks: &Webhooks, incoming: &Incoming, problem: Option<&Probl
     note(webhooks, entry, Expected::Anything).map(drop)
 }
 
-/// The response of a delivery that came before.
+/// The response for a repeated delivery.
 fn response(first: &Entry) -> Value {
     match first.state.as_str() {
         "ignored" => json!({"delivery_id": first.key, "run_id": null, "ignored": "when"}),
@@ -292,7 +293,7 @@ fn admit(
     let loaded = webhooks.context.startable(&incoming.app.dir, &target);
     let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &target.to_string()))?;
     let text = match &webhook.input {
-        // As it came: numbers keep their digits.
+        // As it was sent: numbers keep their digits.
         None => String::from_utf8_lossy(&incoming.bytes).into_owned(),
         Some(input) => {
             let filled = template::fill(input, &|reference| incoming.lookup_text(body, reference));
@@ -316,7 +317,7 @@ fn admit(
 mod tests {
     use super::*;
 
-    /// SECURITY.md, "A client of a server": headers are kept for what they say of the delivery; one that is not known may be a secret.
+    /// SECURITY.md, "A client of a server": only headers that describe the delivery are kept; an unknown one may be a secret.
     #[test]
     fn headers_that_are_not_known_are_not_kept() {
         let mut headers = HeaderMap::new();

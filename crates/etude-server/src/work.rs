@@ -39,7 +39,7 @@ use crate::problem::{Problem, engine_failed};
 use crate::stopped::{Reason, Stops};
 use crate::story::Stories;
 
-/// The longest time between two looks for queued runs, runs to adopt, and answers.
+/// Maximum time between two looks for queued runs, runs to adopt, and answers.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
 /// A message to a run in progress.
@@ -49,7 +49,7 @@ pub(crate) enum Control {
     Kill(String),
     Drain,
     Leave,
-    /// Others may have the run soon: it is left at once, and nothing of it is written.
+    /// Leaves the run at once, without writing anything: another process may have it soon.
     Lapse,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Control {
 #[derive(Debug)]
 struct Active {
     control: mpsc::UnboundedSender<Control>,
-    /// [`Session::lapses`](etude_runtime::engine::Session::lapses).
+    /// The value of [`Session::lapses`](etude_runtime::engine::Session::lapses) when the run was taken.
     lapses: u64,
 }
 
@@ -69,30 +69,30 @@ pub(crate) struct Works {
     active: Mutex<BTreeMap<String, Active>>,
     /// Runs that stopped here without an end.
     stops: Stops,
-    /// Apps whose runs wait until they can be read.
+    /// Unreadable apps, whose runs wait.
     unread: Unread,
-    /// Runs that are left alone, and of which nothing is left behind.
+    /// Runs that are left alone, and whose leftovers are cleaned up.
     left_alone: Mutex<BTreeSet<String>>,
-    /// Of the loop that begins and adopts runs.
+    /// The looks of the loop that begins and adopts runs.
     looks: Looks,
-    /// Of the clock loop.
+    /// The looks of the clock loop.
     pub(crate) looks_of_schedules: Looks,
     settled: Mutex<Option<Settled>>,
-    /// Somebody has queued or ended a run.
+    /// Notified when a run was queued or has ended.
     pub(crate) wake: Notify,
     over: Notify,
-    /// Runs that have ended and of which something is still sent, such as spans; and commands of applications.
+    /// The number of unfinished tails: ended runs with something left to send, such as spans; and commands of applications.
     sending: AtomicUsize,
-    /// Gives the commands of applications up.
+    /// Cancels the commands of applications.
     commands: CancellationToken,
-    /// Where events go.
+    /// The receiver of events.
     pub(crate) observer: Observer,
-    /// The rules of the fleet, and when they were read.
+    /// The rules of the fleet, and the time of their reading.
     rules: Mutex<Option<(Instant, Rules)>>,
 }
 
 impl Works {
-    /// The runs that the process drives, of which there are none yet.
+    /// The works of the process, initially without runs.
     pub(crate) fn new(context: &Arc<Context>, stories: &Arc<Stories>, notices: &Arc<Notices>) -> Self {
         Self {
             context: Arc::clone(context),
@@ -124,7 +124,7 @@ impl Works {
         if queues.len() > 1 {
             let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
             let is_fresh = rules.as_ref().is_some_and(|(at, _)| at.elapsed() < LOOK);
-            // What cannot be read now is as it was.
+            // If the rules cannot be read now, the last ones stay.
             if !is_fresh && let Ok(read) = engine.rules() {
                 *rules = Some((Instant::now(), read));
             }
@@ -154,7 +154,7 @@ impl Works {
         self.active().contains_key(run_id)
     }
 
-    /// Tells a run something. False if this server does not drive it.
+    /// Sends a message to a run. False if this server does not drive it.
     pub(crate) fn control(&self, run_id: &str, control: Control) -> bool {
         self.active().get(run_id).is_some_and(|run| run.control.send(control).is_ok())
     }
@@ -163,7 +163,7 @@ impl Works {
         self.active().values().for_each(|run| drop(run.control.send(control.clone())));
     }
 
-    /// Lets go of the runs that were taken before the lapse of this number; their ids.
+    /// Releases the runs that were taken before the lapse with this number. Returns their ids.
     fn lose(&self, lapses: u64) -> Vec<String> {
         let active = self.active();
         let lost = active.iter().filter(|(_, run)| run.lapses < lapses);
@@ -174,7 +174,7 @@ impl Works {
         left.collect()
     }
 
-    /// Is cancelled when the server does not wait for commands of applications any more.
+    /// The token that is cancelled when the server stops waiting for commands of applications.
     pub(crate) fn commands(&self) -> CancellationToken {
         self.commands.clone()
     }
@@ -190,7 +190,7 @@ impl Works {
     }
 }
 
-/// Something that a server does not end before, until it is dropped.
+/// A guard that delays the end of the server until it is dropped.
 pub(crate) struct Sending(Arc<Works>);
 
 impl Sending {
@@ -235,7 +235,7 @@ pub(crate) async fn work(works: Arc<Works>) {
 /// Begins queued runs, and adopts others if `adopts`.
 pub(crate) async fn look(works: &Arc<Works>, adopts: bool) {
     let of = Arc::clone(works);
-    // The next look may find a journal again that fails.
+    // The next look may reach a failed journal again.
     let looked = blocking(move || {
         begin_queued(&of)?;
         expire(&of)?;
@@ -245,13 +245,13 @@ pub(crate) async fn look(works: &Arc<Works>, adopts: bool) {
     works.looks.note(&works.observer, looked.as_ref().err());
 }
 
-/// Leaves all runs: what is in progress is ended, and begins again elsewhere.
+/// Leaves all runs: effects in progress are ended, and begin again elsewhere.
 pub(crate) fn leave(works: &Works) {
     works.control_all(&Control::Leave);
 }
 
-/// Lets go of the runs that were taken before the lease could not be renewed for the time `lapses`. Those that were taken since are
-/// held by the new lease. `at_once`: their processes are not asked to end first.
+/// Releases the runs that were taken before the lease could not be renewed for the time `lapses`. The new lease covers runs that
+/// were taken since. With `at_once`, their processes are not asked to end first.
 pub(crate) fn lapse(works: &Arc<Works>, lapses: u64, at_once: bool) {
     let lost = works.lose(lapses);
     if at_once {
@@ -262,7 +262,7 @@ pub(crate) fn lapse(works: &Arc<Works>, lapses: u64, at_once: bool) {
 fn begin_queued(works: &Arc<Works>) -> Result<(), Problem> {
     for limits in works.limits_of_queues() {
         if !works.has_place() {
-            // A process without a place learns as well whether claims are answered (K-22).
+            // A process without a place must learn, too, if claims are answered (K-22).
             works
                 .context
                 .engine()
@@ -298,7 +298,7 @@ pub(crate) fn drive(works: &Arc<Works>, session: Box<dyn Session>, resume: Resum
     works.observer.say(&Event::Claimed { run_id: run.id.clone(), taken_from });
     let loaded = works.context.definition_for(&run);
     if let Err(NotLoaded::Unreachable(why)) = loaded {
-        // No run fails because the database or object storage is away: this one is taken again later.
+        // No run fails because the database or the object storage is unreachable: this one is taken again later.
         session.postpone();
         let reason = if works.context.engine().health().is_disconnected { "lease" } else { "blobs" };
         works.observer.say(&Event::Lost { run_id: run.id, reason, message: Some(why) });
@@ -311,7 +311,8 @@ pub(crate) fn drive(works: &Arc<Works>, session: Box<dyn Session>, resume: Resum
     });
     let parts = match parts {
         Ok(parts) => Arc::new(parts),
-        // Nor does one because files are edited or replaced now, or cannot be opened. It waits until they can be read.
+        // A run does not fail either because files are being edited or replaced, or cannot be opened. It waits until they can be
+        // read.
         Err(_) if works.is_unread(&run.app) => return Ok(()),
         Err(reason) => return not_driven(works, &*session, reason),
     };
@@ -331,7 +332,7 @@ pub(crate) fn drive(works: &Arc<Works>, session: Box<dyn Session>, resume: Resum
     Ok(())
 }
 
-/// Why a run cannot be driven whose definition is not there.
+/// The reason why a run without its definition cannot be driven.
 fn why_absent(error: NotLoaded, run: &NewRun) -> Reason {
     match error {
         NotLoaded::Unknown { .. } => {
@@ -346,7 +347,7 @@ fn why_absent(error: NotLoaded, run: &NewRun) -> Reason {
     }
 }
 
-/// Ends a run that cannot begin here. One that has begun is let go of, and tried again.
+/// Ends a run that cannot begin here. A run that has begun is released, and tried again.
 fn not_driven(works: &Works, session: &dyn Session, reason: Reason) -> Result<(), Problem> {
     let run = session.run();
     let has_begun = session.records().map_err(|e| engine_failed(&e))?.iter().any(|r| !r.key.starts_with('!'));

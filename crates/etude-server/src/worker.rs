@@ -1,4 +1,4 @@
-//! A worker: runs that bring their app along, taken from queues and driven without a listener.
+//! A worker: drives runs with bundles, which it takes from queues, without a listener.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,32 +9,33 @@ use crate::server::Server;
 use crate::work;
 use crate::work::event::{Event, Events};
 
-/// How often a worker looks at its own standing.
+/// Interval at which a worker checks its connection and lease.
 const CLOCK: Duration = Duration::from_millis(100);
 
-/// The time that runs have to stop at the end: their steps have two seconds between SIGTERM and SIGKILL.
+/// Time for runs to stop at the end: their steps have two seconds between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Why a worker has stopped.
+/// Reason why a worker has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopped {
-    /// It was asked to.
+    /// A drain was requested.
     Drained,
-    /// It had no run for as long as [`Worker::idle`] says.
+    /// The worker had no run for the time in [`Worker::idle`].
     Idle,
 }
 
-/// How a worker has stopped.
+/// The end of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// What made it stop; a drain that came after it was idle is not a reason of its own.
+    /// The first reason to stop: a drain after the idle time is ignored.
     pub reason: Stopped,
-    /// False if a thread still waits for the database, or a run has not let go. Only the end of the process ends it; another worker takes what
-    /// is left.
+    /// False if a thread still waits for the database, or a run has not stopped. Only the end of the process ends it; another
+    /// worker takes the run.
     pub is_over: bool,
 }
 
-/// Drives the runs of a worker until [`Server::drain`] is called, or it was idle. `events` gets what happens.
+/// Drives the runs of a worker until [`Server::drain`] is called, or until it was idle for too long. `events` receives its
+/// events.
 pub async fn work_alone(server: Arc<Server>, events: Events) -> Ended {
     server.works().observer.set(events);
     let idle = server.settings().worker.as_ref().and_then(|worker| worker.idle);
@@ -56,7 +57,7 @@ pub async fn work_alone(server: Arc<Server>, events: Events) -> Ended {
         () = was_idle => Stopped::Idle,
     };
     server.drain();
-    // What it lets go of from now on is in its queue again, in its place.
+    // A run that is released from now on is in its queue again, at its old position.
     server.engine().retire();
     let looking = async { drop(working.await) };
     let is_over = work::drain_beside(server.works(), looking, enough(&server), GRACE).await;
@@ -64,8 +65,8 @@ pub async fn work_alone(server: Arc<Server>, events: Events) -> Ended {
     Ended { reason, is_over }
 }
 
-/// Ends when a drain has lasted long enough: its time is over, or all runs must be handed over now. A worker without a run
-/// does not wait for a database that is away: what it asks for could only be one more run.
+/// Ends when a drain has lasted long enough: its time is over, or all runs must be handed over now. A worker without a run does
+/// not wait for an unreachable database: the pending claim could only bring one more run.
 async fn enough(server: &Server) {
     let mut leaving = server.leaving();
     let away = async {
@@ -80,7 +81,7 @@ async fn enough(server: &Server) {
     }
 }
 
-/// Reports what happens to the connection, and lets go of the runs whose lease could not be renewed.
+/// Reports events of the connection, and releases the runs whose lease could not be renewed.
 async fn attend_link(server: Arc<Server>) {
     let mut lapses = 0;
     loop {

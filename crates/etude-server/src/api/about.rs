@@ -21,14 +21,14 @@ pub(crate) async fn health(_: Call) -> Respond {
     Ok(json_response(StatusCode::OK, &json!({"status": "ok"})))
 }
 
-/// Bytes that show that the disk has room.
+/// Size of the file that proves free space on the disk, in bytes.
 const PROBE: usize = 4 * 1024;
 
-/// The longest time between two looks of a clock loop that turns.
+/// Maximum time between two turns of a healthy clock loop.
 const MAX_TURN: Duration = Duration::from_secs(60);
 
-/// `GET /readyz`: the journal is in its place and takes writes, its disk has room, the clock loop turns, and the server is not about to
-/// stop.
+/// `GET /readyz`: ready if the journal is in its place and takes writes, its disk has room, the clock loop turns, and the server
+/// is not about to stop.
 pub(crate) async fn readiness(call: Call) -> Respond {
     let server = Arc::clone(&call.server);
     if server.context().is_draining() {
@@ -41,7 +41,7 @@ pub(crate) async fn readiness(call: Call) -> Respond {
     let checked = blocking(move || {
         server.engine().check_writes().map_err(|e| engine_failed(&e))?;
         server.engine().list(&Query { limit: Some(1), ..Query::default() }).map_err(|e| engine_failed(&e))?;
-        // A read changes no row of the journal, so a file beside it shows that there is room.
+        // A read changes no row of the journal, so a file beside it proves that there is room.
         let dir = server.settings().state_dir.join("serve");
         let probe = dir.join(format!("{}.ready", etude_runtime::run_id::new()));
         let written = std::fs::write(&probe, [0; PROBE]);
@@ -55,7 +55,7 @@ pub(crate) async fn readiness(call: Call) -> Respond {
 /// `GET /v1/openapi.json`.
 pub(crate) async fn openapi(call: Call) -> Respond {
     let mut response = tagged(&call.headers, OPENAPI.to_owned());
-    // Not the type of documents about runs: it describes them.
+    // The type of documents about runs does not apply: this document describes them.
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/openapi+json"));
     Ok(response)
 }

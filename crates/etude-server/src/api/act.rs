@@ -1,4 +1,4 @@
-//! Acting on runs: cancel, resume, retry, delete.
+//! Actions on runs: cancel, resume, retry, delete.
 
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
         }
         let engine = server.engine();
         if !server.works().drives(&row.placement) {
-            // It runs from its own files (K-50), which only workers unpack.
+            // The run has its own files (K-50), which only workers unpack.
             if row.state.is_final() || accept_changes || limits != Limits::default() || from.is_some() {
                 let problem =
                     Problem::new(Code::RunIsBusy, "the run brings its app along, and only workers execute it");
@@ -99,7 +99,8 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
             return queued.map_err(|e| engine_failed(&e));
         }
         notice::report_before(server.notices(), &row)?;
-        // A process that holds the run is named before anything else is checked. It counts like one from the queue (S-91, S-92).
+        // This step comes first, so that its refusal can name a process that holds the run. The run counts like one from the
+        // queue (S-91, S-92).
         let session =
             engine.take(&of, &server.context().limits(), server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
         let session = session.ok_or_else(|| {
@@ -170,7 +171,7 @@ pub(crate) async fn delete(call: Call) -> Respond {
     Ok(response)
 }
 
-/// What a resume of a run does, or why it does nothing.
+/// The next attempt of a resumed run, or the reason why it cannot be resumed.
 fn next_of(
     server: &Server,
     view: &RunView,

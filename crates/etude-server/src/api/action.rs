@@ -1,4 +1,4 @@
-//! What tokens have done: to one run, to one schedule, or to anything.
+//! Audit log of tokens' actions: on one run, on one schedule, or on anything.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::response::tagged;
 use crate::schedule;
 use crate::token::Scope;
 
-/// What the actions are about that are asked for.
+/// The subject whose actions are requested.
 enum Subject {
     Run(String),
-    /// App and name.
+    /// App and name of the schedule.
     Schedule([String; 2]),
     Anything,
 }

@@ -50,7 +50,7 @@ pub(crate) async fn again(call: Call) -> Respond {
         let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
         let header = Header::parse(&view.run.header, &*server.engine().blobs())
             .map_err(|why| Problem::new(Code::JournalUnavailable, why))?;
-        // Another run is a new one: of a pipeline that is not in use any more, there is none.
+        // The result is a new run, so a pipeline that is out of use refuses it.
         let loaded = server.context().startable(&app.dir, &Target::parse(&row.target));
         let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &row.target))?;
         let input = match given {
@@ -80,7 +80,7 @@ pub(crate) async fn again(call: Call) -> Respond {
     answered(&call, id, is_replayed, wait, has_input).await
 }
 
-/// The response with the run: whole if the caller has its input, or reads all runs; otherwise its row.
+/// The response with the run: the whole document if the caller may see its input; otherwise its row.
 async fn answered(call: &Call, id: String, is_replayed: bool, wait: Option<u64>, has_input: bool) -> Respond {
     let caller = call.caller()?.clone();
     let document = move |server: &Server, id: &str| match has_input || is_own(server, &caller, id) {
@@ -90,14 +90,14 @@ async fn answered(call: &Call, id: String, is_replayed: bool, wait: Option<u64>,
     responded(&call.server, id, is_replayed, wait, document).await
 }
 
-/// Whether the caller may see the input of a run: it reads all runs, or has started this one and every run that this one repeats.
+/// True if the caller may see the input of a run: it reads all runs, or has started this one and every run that this one repeats.
 fn is_own(server: &Server, caller: &Caller, id: &str) -> bool {
     if caller.may(Scope::Read) {
         return true;
     }
     let mut next = Some(id.to_owned());
     while let Some(id) = next {
-        // Of a run that was deleted, it is not known who started it.
+        // The starter of a deleted run is unknown.
         let Ok(row) = server.engine().row(&id) else { return false };
         if row.placement.by.as_deref() != Some(caller.name.as_str()) {
             return false;
@@ -107,7 +107,7 @@ fn is_own(server: &Server, caller: &Caller, id: &str) -> bool {
     true
 }
 
-/// The document of a run of which no member beyond the row has a value.
+/// The document of a run with only the row's members filled in.
 fn brief(server: &Server, id: &str) -> Result<String, Problem> {
     let row = server.engine().row(id).map_err(|e| engine_failed(&e))?;
     let text = server.runs().row_text(&row)?;

@@ -26,7 +26,7 @@ pub(crate) async fn list(call: Call) -> Respond {
     Ok(json_response(http::StatusCode::OK, &json!({ "apps": apps })))
 }
 
-/// The app that the path names.
+/// The app that the path names, or 404.
 pub(crate) fn app(call: &Call) -> Result<ServedApp, Problem> {
     call.server.context().app(call.param("app")).cloned().ok_or_else(|| Problem::not_found("there is no such app"))
 }
@@ -40,19 +40,19 @@ pub(crate) async fn show(call: Call) -> Respond {
     Ok(tagged(&call.headers, document.to_string()))
 }
 
-/// An app, or the problem of one that cannot be read.
+/// The document of an app, or the problem of an app that cannot be read.
 fn document(server: &Server, caller: &Caller, app: &ServedApp) -> Result<Value, Problem> {
     present(app)?;
     read(server, caller, app).map_err(|why| Problem::new(Code::DefinitionInvalid, why))
 }
 
-/// An app whose directory is away, such as while another version of it is put there, can be asked for again.
+/// Fails while the app's directory is missing, for example during a deployment; the client can retry.
 fn present(app: &ServedApp) -> Result<(), Problem> {
     let away = || Problem::new(Code::JournalUnavailable, format!("there is no directory `{}`", app.dir.display()));
     if app.dir.is_dir() { Ok(()) } else { Err(away()) }
 }
 
-/// In the list of all apps, one that cannot be read: it takes no other one with it.
+/// The entry of an unreadable app in the list: the other apps stay listed.
 fn unreadable(app: &ServedApp, why: &str) -> Value {
     let fault = json!({
         "code": etude_spec::Code::Unreadable.as_str(), "severity": "error", "message": why, "file": ".",
@@ -63,7 +63,7 @@ fn unreadable(app: &ServedApp, why: &str) -> Value {
     })
 }
 
-/// An app with what the caller sees of it (S-16): a token for some targets sees neither the others nor their faults.
+/// The document of an app, filtered for the caller (S-16): a token for some targets sees neither the others nor their faults.
 fn read(server: &Server, caller: &Caller, app: &ServedApp) -> Result<Value, String> {
     let mut document = server.apps().list(&app.dir)?;
     document["app"] = app.slug.as_str().into();
@@ -89,13 +89,13 @@ pub(crate) async fn route(call: Call) -> Respond {
     Ok(json_response(http::StatusCode::OK, &document))
 }
 
-/// The words of a request.
+/// The text of a request; empty ones are refused.
 pub(crate) fn request_of(text: Option<String>) -> Result<String, Problem> {
     let text = text.filter(|text| !text.trim().is_empty());
     text.ok_or_else(|| Problem::invalid("/request", "`request` says in words what is wanted"))
 }
 
-/// The routing of a request, with nothing of what the token does not see (S-16), and its costs.
+/// The routing of a request, without targets that the token may not see (S-16), and its costs.
 pub(crate) fn routed(
     server: &Server,
     caller: &Caller,
@@ -116,7 +116,7 @@ pub(crate) fn routed(
     Ok((document, spent))
 }
 
-/// `POST /v1/apps/{app}/commands/{slug}`: a command of an application.
+/// `POST /v1/apps/{app}/commands/{slug}`: runs a command of an application.
 pub(crate) async fn command(call: Call) -> Respond {
     let none = || Problem::not_found("there is no such application");
     let app = call.server.context().app(call.param("app")).cloned().ok_or_else(none)?;
@@ -129,7 +129,7 @@ pub(crate) async fn command(call: Call) -> Respond {
     let argv = argv.ok_or_else(|| members.invalid("argv", "`argv` has the words of the command"))?;
     let stdin = members.text("stdin")?;
     let server = Arc::clone(&call.server);
-    // The server does not end before it.
+    // The server waits for the command before it stops.
     let (sending, given_up) = (Sending::new(server.works()), server.works().commands());
     let ran = blocking(move || {
         let _sending = sending;
@@ -151,7 +151,7 @@ pub(crate) async fn command(call: Call) -> Respond {
     }
 }
 
-/// The problem of a command that a person must confirm first, with what confirms it.
+/// The problem of a command that a person must confirm first; the detail names the command that confirms it.
 fn unconfirmed(envelope: &str) -> Problem {
     let envelope = serde_json::from_str::<Value>(envelope).unwrap_or_default();
     let id = envelope["confirmation"]["id"].as_str().map(|id| format!(": etude approve {id}")).unwrap_or_default();
@@ -163,7 +163,7 @@ fn unconfirmed(envelope: &str) -> Problem {
 mod tests {
     use super::*;
 
-    /// What confirms a command is in the sentence that people see first.
+    /// The command that confirms is in the sentence that people see first.
     #[test]
     fn a_command_to_be_confirmed_names_its_question() {
         let detail = |envelope: &str| unconfirmed(envelope).to_json("", "r")["detail"].clone();

@@ -22,7 +22,7 @@ use crate::server::Server;
 use crate::token::Caller;
 use crate::work;
 
-/// Rows that are read at once.
+/// Rows per read.
 const PAGE: u32 = 1_000;
 
 fn no_decision() -> Problem {
@@ -70,7 +70,7 @@ fn open_after(
     Ok((found.into_iter().map(|(_, decision)| decision).collect(), None))
 }
 
-/// Where a question stands in the list: since when its run waits, the run, and the effect.
+/// Position of a question in the list: the start of its run's wait, the run, and the effect.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     since_ms: i64,
@@ -83,12 +83,12 @@ impl Place {
         Self { since_ms: row.changed_at_ms, number: row.number, effect: listing::effect_of(decision).to_owned() }
     }
 
-    /// True if all questions of the run come before.
+    /// True if all questions of the run come before this position.
     fn is_past(&self, row: &RunRow) -> bool {
         (row.changed_at_ms, row.number) < (self.since_ms, self.number)
     }
 
-    /// The cursor of what follows. The effect is in hexadecimal digits, which no query has to escape.
+    /// The cursor of the next page. The effect is in hexadecimal digits, which need no escape in a query.
     fn to_cursor(&self) -> String {
         let effect = hex(self.effect.as_bytes());
         format!("{}.{}.{effect}.{}", self.since_ms, self.number, self.check())
@@ -173,16 +173,16 @@ fn decision_json(row: &RunRow, view: &RunView, waiting: &Value) -> Value {
     })
 }
 
-/// What somebody decides.
+/// A decision of a caller.
 struct Given {
     question: String,
     decision: Decision,
-    /// The same request came before under its idempotency key.
+    /// True if an earlier request had the same idempotency key.
     is_repeated: bool,
 }
 
 impl Given {
-    /// What became of it, if `earlier` was first: its own decision, whose response was lost, is no other one.
+    /// The response if `earlier` came first. The caller's own earlier decision, whose response was lost, is not a conflict.
     fn after(&self, id: &str, earlier: &Decision) -> Result<String, Problem> {
         let own = Decision { at: earlier.at.clone(), ..self.decision.clone() };
         if self.is_repeated && own == *earlier { document_of(id, earlier) } else { Err(already(earlier)) }
@@ -216,7 +216,7 @@ fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Res
     let row = server.context().visible(caller, run).map_err(|_| no_decision())?;
     let engine = server.engine();
     let key = record::decision_key(effect, &given.question);
-    // The result is read before the signals: a question that is gone from it has its decision among them.
+    // Read the result before the signals: a question that has left the result has its decision among the signals.
     let text = engine.result(run).map_err(|e| engine_failed(&e))?;
     let view = engine.view(run).map_err(|e| engine_failed(&e))?;
     if let Some(earlier) = view.signals.iter().find(|signal| signal.key == key).and_then(record::to_decision) {
@@ -253,7 +253,7 @@ fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Res
     document_of(id, &given.decision)
 }
 
-/// A decision as its response has it, with the answer as it was given.
+/// The document of a decision, with the answer as it was written.
 fn document_of(id: &str, decision: &Decision) -> Result<String, Problem> {
     let Decision { approved, answer, by, at, reason } = decision;
     let run = id.split_once(':').map(|(run, _)| run);
@@ -262,7 +262,7 @@ fn document_of(id: &str, decision: &Decision) -> Result<String, Problem> {
     Ok(spliced(&document, "answer", &answer))
 }
 
-/// The last decision about the questions of an effect, whichever they were.
+/// The last decision about any question of an effect.
 fn decided_before(view: &RunView, effect: &str) -> Option<Decision> {
     let is_of = |key: &str| key.strip_prefix(effect).is_some_and(|rest| rest.starts_with('@'));
     view.signals.iter().rev().filter(|signal| is_of(&signal.key)).find_map(record::to_decision)
@@ -273,12 +273,12 @@ fn already(earlier: &Decision) -> Problem {
     of_decision(problem, earlier)
 }
 
-/// With who has decided what, and when.
+/// Adds decider, time and verdict of the earlier decision.
 fn of_decision(problem: Problem, earlier: &Decision) -> Problem {
     problem.with("by", earlier.by.as_str()).with("decided_at", earlier.at.as_str()).with("approved", earlier.approved)
 }
 
-/// A denial needs no answer.
+/// Checks an answer against its schema. A denial needs no answer.
 fn check_answer(schema: &Value, decision: &Decision) -> Result<(), Problem> {
     let value = decision.answer.value().map_err(|e| Problem::invalid("/answer", e.to_string()))?;
     if schema.is_null() || !decision.approved {

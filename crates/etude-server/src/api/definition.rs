@@ -63,7 +63,7 @@ pub(crate) async fn schema(call: Call) -> Respond {
     Ok(tagged(&call.headers, definition.input.schema().to_string()))
 }
 
-/// The graph with the states of a run of the target: the `state` of each node, and a line in each box.
+/// The graph with the states of a run of the target: each node has its `state`, and each box a line for it.
 async fn with_states(call: &Call, definition: &Definition, mut graph: Graph, run: &str) -> Result<Graph, Problem> {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), run.to_owned());
     let (app, target) = (definition.app.display().to_string(), definition.target.to_string());
@@ -91,11 +91,11 @@ async fn with_states(call: &Call, definition: &Definition, mut graph: Graph, run
 /// Nodes of the tree by id.
 type ByNode<'s> = HashMap<&'s str, &'s Value>;
 
-/// The nodes of a run by their ids, and those of stages by the ids of these: of the visits of a stage, the last one.
+/// The nodes of a run by their ids, and its stages by stage id. A stage has the node of its last visit.
 fn by_node(states: &[Value]) -> (ByNode<'_>, ByNode<'_>) {
     let by_id = states.iter().filter_map(|state| Some((state["id"].as_str()?, state))).collect();
     let stages = states.iter().filter(|state| state["kind"] == "stage").filter_map(|state| {
-        // `ID#VISIT` from the second visit on.
+        // The name is `ID#VISIT` from the second visit on.
         let name = state["name"].as_str()?;
         Some((name.rsplit_once('#').map_or(name, |(id, _)| id), state))
     });

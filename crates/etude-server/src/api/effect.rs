@@ -1,4 +1,4 @@
-//! The bytes of effects: what processes, models and tools were given and gave.
+//! The bytes of effects: inputs and outputs of processes, models and tools.
 
 use std::io;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::request::{Call, Respond};
 use crate::response::{not_modified, tag_of, tagged, text_response};
 use crate::tree::Described;
 
-/// Bytes of a stream that are in memory at once.
+/// Bytes of a stream in memory at once.
 const PIECE: u64 = 256 * 1024;
 
 fn no_stream() -> Problem {
     Problem::not_found("the run has no such effect, or the effect has no such stream")
 }
 
-/// What `choose` makes of the effects of a run that the caller may see. They are in the order in which they ended.
+/// The result of `choose` on the effects of a run that the caller may see. They are in the order in which they ended.
 async fn documents<T: Send + 'static>(
     call: &Call,
     choose: impl FnOnce(Vec<Described<'_>>) -> Result<T, Problem> + Send + 'static,
@@ -51,7 +51,7 @@ fn document_of(effect: &Described<'_>) -> Value {
     })
 }
 
-/// `GET /v1/runs/{id}/effects`: those of a node of the tree, or all.
+/// `GET /v1/runs/{id}/effects`: all effects, or those of a node of the tree.
 pub(crate) async fn list(call: Call) -> Respond {
     let limit = usize::try_from(call.query.number("limit", 1, 200, 100)?).unwrap_or(100);
     let (node, after) = (call.query.get("node").map(str::to_owned), call.query.get("after").map(str::to_owned));
@@ -139,10 +139,10 @@ pub(crate) async fn stream(call: Call) -> Respond {
     response.await
 }
 
-/// The longest input or output that is a document. A longer one is read as a stream, by ranges.
+/// Maximum size of an input or output that is sent as a document, in bytes. Longer ones are read as streams, by ranges.
 const MAX_DOCUMENT: u64 = 16 * 1024 * 1024;
 
-/// Bytes as a JSON document. Text that is no JSON is a JSON string.
+/// Bytes as a JSON document. Other text becomes a JSON string.
 fn document(bytes: &Bytes) -> Result<Response, String> {
     let bytes = bytes.read(0, bytes.len())?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -150,7 +150,7 @@ fn document(bytes: &Bytes) -> Result<Response, String> {
     Ok(text_response(StatusCode::OK, document))
 }
 
-/// The part of a stream that a request asks for.
+/// The requested part of a stream.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     range: Option<(Option<u64>, Option<u64>)>,
@@ -158,14 +158,14 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// The part that the header `Range` asks for. With `If-Range`, it is of the bytes with that `tag`; of others, all are sent.
+    /// The part in the header `Range`. If `If-Range` has another tag than `tag`, all bytes are sent.
     pub(crate) fn of(headers: &HeaderMap, tag: &HeaderValue) -> Self {
         let is_of_these = headers.get(IF_RANGE).is_none_or(|given| given == tag);
         let range = headers.get(RANGE).filter(|_| is_of_these);
         Self { range: range.and_then(|value| parse_range(value.to_str().ok()?)), tail: None }
     }
 
-    /// The first byte, and the one after the last, of `total` bytes.
+    /// The byte range within `total` bytes: the first byte, and the one after the last.
     fn span(self, total: u64) -> Result<(u64, u64), Problem> {
         match (self.tail, self.range) {
             (Some(tail), _) => Ok((total.saturating_sub(tail), total)),
@@ -174,7 +174,7 @@ impl Wanted {
         }
     }
 
-    /// The response with its part of `bytes`, which have this `ETag`.
+    /// The response with the requested part of `bytes`, which have this `ETag`.
     pub(crate) fn respond(self, bytes: Bytes, tag: HeaderValue) -> Respond {
         let total = bytes.len();
         let (from, to) = self.span(total)?;
@@ -195,7 +195,7 @@ impl Wanted {
     }
 }
 
-/// The bytes in pieces, each of which is read when the one before is on its way. What cannot be read ends the connection.
+/// The bytes in pieces; each is read when the previous one is on its way. A read error ends the connection.
 fn body(bytes: Bytes, from: u64, to: u64) -> Body {
     let pieces = futures_util::stream::try_unfold((bytes, from), move |(bytes, at)| async move {
         if at >= to {
@@ -238,7 +238,7 @@ fn resolve((first, last): (Option<u64>, Option<u64>), total: u64) -> Option<(u64
 mod tests {
     use super::*;
 
-    /// S-59: ranges are those of RFC 9110; others than one range are ignored.
+    /// S-59: ranges are those of RFC 9110; anything but a single range is ignored.
     #[test]
     fn ranges_are_first_last_and_suffix() {
         let part = |text: &str| parse_range(text).and_then(|range| resolve(range, 10));

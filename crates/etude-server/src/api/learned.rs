@@ -1,4 +1,4 @@
-//! Learned pipelines of the served apps: what is known of them, and their promotion by a person.
+//! Learned pipelines of the served apps: their state, and their promotion by a person.
 
 use std::sync::Arc;
 

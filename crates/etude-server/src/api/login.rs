@@ -14,7 +14,7 @@ use crate::token;
 
 /// `POST /login`: a form with `code` or `token`.
 pub(crate) async fn login(call: Call) -> Respond {
-    // Any other form is not a login.
+    // A form with other members is not a login.
     let unknown = |problem: Problem| match problem.code() {
         Code::UnknownMember => no_login(),
         _ => problem,
@@ -41,7 +41,7 @@ pub(crate) async fn login(call: Call) -> Respond {
     let next = given("next").filter(|next| is_below(next, base)).cloned();
     let Some(token) = token else {
         let problem = door::wrong_token(&call.server, &call.peer);
-        // The form that is shown again leads to the same page.
+        // The form that is shown next leads to the same page.
         return Err(next.into_iter().fold(problem, |problem, next| problem.with("next", next)));
     };
     let cookie = call.server.sessions().begin(token, now);
@@ -53,7 +53,7 @@ fn no_login() -> Problem {
     Problem::new(Code::Unauthenticated, "a login has either `code` or `token`, and besides at most `next`")
 }
 
-/// True for a path of this server; `base` is its base path. `//host/` and `/\\host/` lead to another one.
+/// True for a path of this server; `base` is its base path. `//host/` and `/\\host/` lead to another server.
 pub(crate) fn is_below(next: &str, base: &str) -> bool {
     let is_plain = next.chars().all(|c| c.is_ascii_graphic() && c != '\\');
     is_plain && !next.starts_with("//") && next.strip_prefix(base).is_some_and(|rest| rest.starts_with('/'))

@@ -30,7 +30,7 @@ pub(crate) async fn show(call: Call) -> Respond {
     let accepts = call.headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let is_open = accepts.to_ascii_lowercase().contains("application/openmetrics-text");
     let mut text = Text::new(is_open);
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = call.server.metrics().write(
         &mut text,
         call.caller()?,

@@ -22,7 +22,7 @@ use crate::run::{Extent, Page};
 use crate::server::Server;
 use crate::token::Caller;
 
-/// The parameters that select runs.
+/// The query parameters that select runs.
 const FILTERS: [&str; 9] = ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until"];
 
 /// `GET /v1/runs`.
@@ -57,14 +57,14 @@ pub(crate) async fn counts(call: Call) -> Respond {
         "queued": queued, "running": running, "waiting": waiting, "interrupted": interrupted, "succeeded": succeeded,
         "failed": failed, "cancelled": cancelled,
     });
-    // Seven are always there. Runs sleep on workers alone, and `status=sleeping` lists them.
+    // The seven counts are always present. Only workers have sleeping runs, which `status=sleeping` lists.
     if sleeping > 0 {
         document["sleeping"] = sleeping.into();
     }
     Ok(json_response(StatusCode::OK, &document))
 }
 
-/// The runs that the query's parameters select; `None` if there can be none.
+/// The query for the selected runs; `None` if no run can match.
 pub(crate) fn filter(call: &Call) -> Result<Option<Query>, Problem> {
     let given = |name| call.query.get(name);
     let mut query = Query { apps: call.server.context().dirs(), ..Query::default() };
@@ -91,7 +91,7 @@ pub(crate) fn filter(call: &Call) -> Result<Option<Query>, Problem> {
         }
     }
     query.target = match (given("pipeline"), given("machine")) {
-        // No run is of both.
+        // A run is either of a pipeline or of a machine, never of both.
         (Some(_), Some(_)) => {
             is_empty = true;
             None
@@ -121,7 +121,7 @@ fn time(call: &Call, name: &str) -> Result<Option<i64>, Problem> {
         .ok_or_else(|| invalid(name, format!("`{name}` is an RFC 3339 time")))
 }
 
-/// The filters of a list: a cursor is for the same ones only.
+/// The filters of a list as text: a cursor is valid only with the same ones.
 fn filters_text(call: &Call) -> String {
     FILTERS.iter().map(|name| format!("{:?}", call.query.all(name).collect::<Vec<_>>())).collect()
 }
@@ -156,7 +156,7 @@ pub(crate) async fn show(call: Call) -> Respond {
         return Ok(document.await?.response(&call.headers));
     }
     let is_quick = server.engine().is_quick();
-    // One row of a local journal costs less than another thread.
+    // Reading one row of a local journal costs less than another thread.
     if is_quick && let Some(document) = server.runs().kept(&caller, &id)? {
         return Ok(document.response(&call.headers));
     }
@@ -173,7 +173,7 @@ pub(crate) async fn show(call: Call) -> Respond {
     Ok(document.await?.response(&call.headers))
 }
 
-/// The run. One that is queued begins at once, if there is room: another process may have queued it a moment ago, and waits for it.
+/// The outline of a run. Wakes the queue if the run is queued: another process may have queued it a moment ago, and wait for it.
 fn outline(server: &Server, caller: &Caller, id: &str) -> Result<RunView, Problem> {
     let outline = server.context().outline(caller, id)?;
     if outline.row.state == RunState::Queued {
@@ -182,7 +182,7 @@ fn outline(server: &Server, caller: &Caller, id: &str) -> Result<RunView, Proble
     Ok(outline)
 }
 
-/// `GET /v1/runs/{id}/output`: what the run has returned, and null before.
+/// `GET /v1/runs/{id}/output`: the output of the run, or null before it ends.
 pub(crate) async fn output(call: Call) -> Respond {
     value(call, |server, view| Ok(result_in(&**server.engine(), view).and_then(|document| document.output))).await
 }
@@ -196,7 +196,7 @@ pub(crate) async fn input(call: Call) -> Respond {
     .await
 }
 
-/// A value of a run as it was written, with all digits, or the part of it that is asked for. Only that is read.
+/// A value of a run as it was written, with all digits, or the requested part of it. Only that part is read.
 async fn value(call: Call, of: fn(&Server, &RunView) -> Result<Option<Json>, Problem>) -> Respond {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let value =
@@ -206,7 +206,7 @@ async fn value(call: Call, of: fn(&Server, &RunView) -> Result<Option<Json>, Pro
         return Ok(response);
     }
     let mut response = Wanted::of(&call.headers, &tag).respond(Bytes::from(&value), tag)?;
-    // A part of a JSON text is none.
+    // A part of a JSON text is not JSON.
     if response.status() == StatusCode::OK {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }

@@ -1,4 +1,4 @@
-//! Schedules: their state and ticks, and what moves them.
+//! Schedules: their state, their ticks, and the actions on them.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ pub(crate) async fn unpause(call: Call) -> Respond {
     moved(&call, Kept::active).await
 }
 
-/// Checks the reason for what happens once. Only a pause lasts, and is shown with its reason.
+/// Checks the reason of a one-time action. Only a pause lasts, and is shown with its reason.
 async fn reason_of(call: &Call) -> Result<Option<String>, Problem> {
     call.json(&["reason"]).await?.text("reason")
 }
@@ -107,7 +107,7 @@ async fn moved(call: &Call, change: impl Fn(Kept) -> Kept + Send + 'static) -> R
     Ok(json_response(StatusCode::OK, &document.await?))
 }
 
-/// `POST /v1/schedules/{app}/{name}/fire`. The same idempotency key of the same token fires once.
+/// `POST /v1/schedules/{app}/{name}/fire`. An idempotency key of a token fires only once.
 pub(crate) async fn fire(call: Call) -> Respond {
     reason_of(&call).await?;
     let (server, find) = (Arc::clone(&call.server), find(&call)?);

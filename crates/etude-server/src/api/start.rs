@@ -30,13 +30,13 @@ use crate::server::Server;
 use crate::settings::ServedApp;
 use crate::token::Caller;
 
-/// The largest body: an input of 16 MiB, and a mebibyte for everything else.
+/// Maximum size of a body, in bytes: an input of 16 MiB, and 1 MiB for everything else.
 pub(crate) const BODY: usize = 17 * 1024 * 1024;
 
-/// The largest input.
+/// Maximum size of an input, in bytes.
 const MAX_INPUT: usize = 16 * 1024 * 1024;
 
-/// The longest time that a response is delayed.
+/// Maximum delay of a response, in seconds.
 const MAX_WAIT: u64 = 60;
 
 /// `POST /v1/runs`.
@@ -96,7 +96,7 @@ pub(crate) async fn start(call: Call) -> Respond {
     created(&call.server, id, is_replayed, wait).await
 }
 
-/// The response to a dry run (S-42). Blocks: an input is as large as that of a run.
+/// The response to a dry run (S-42). Blocks: the input may be as large as that of a run.
 fn dry(definition: &Definition, input: &Json) -> Respond {
     let text = input.text().map_err(|_| Problem::invalid("/input", "the input cannot be read"))?;
     let input = definition.input.coerce(&[], Some(&text)).map_err(invalid_input)?;
@@ -105,15 +105,15 @@ fn dry(definition: &Definition, input: &Json) -> Respond {
     Ok(text_response(StatusCode::OK, document))
 }
 
-/// What a request in words comes to besides its target.
+/// The routed form of a request in words, besides its target.
 struct Stated {
-    /// The parameters that it states.
+    /// The parameters that the request states.
     input: Map<String, Value>,
-    /// What its model calls have cost: the run pays for them.
+    /// The usage of the routing model calls: the run pays for them.
     spent: Usage,
 }
 
-/// What is to run, the pointer of the member that says so, and what a request states.
+/// The target to run, the pointer of the member that names it, and the parameters that a request states.
 async fn wanted(
     call: &Call,
     app: &ServedApp,
@@ -135,7 +135,7 @@ async fn wanted(
     }
 }
 
-/// The target that a request in words means, and the parameters that it states.
+/// The target for a request in words, and the parameters that it states.
 async fn routed(call: &Call, caller: &Caller, app: &ServedApp, request: String) -> Result<(Target, Stated), Problem> {
     let request = crate::api::app::request_of(Some(request))?;
     let (server, caller, app) = (Arc::clone(&call.server), caller.clone(), app.clone());
@@ -152,7 +152,7 @@ async fn routed(call: &Call, caller: &Caller, app: &ServedApp, request: String) 
     found.await
 }
 
-/// That no pipeline fits, with those that exist for the caller.
+/// The problem that no pipeline fits, with the pipelines that the caller may see.
 fn unmatched(server: &Server, caller: &Caller, app: &ServedApp) -> Problem {
     let list = server.apps().list(&app.dir).unwrap_or_default();
     let definitions = ["pipelines", "machines"].into_iter().filter_map(|kind| list[kind].as_array()).flatten();
@@ -173,7 +173,7 @@ fn unmatched(server: &Server, caller: &Caller, app: &ServedApp) -> Problem {
     }
 }
 
-/// The input with what the request states; what is given besides wins.
+/// The input merged with the stated parameters; explicit members win.
 fn with_stated(input: &str, stated: Map<String, Value>) -> Result<String, Problem> {
     let given: BTreeMap<String, Box<RawValue>> =
         serde_json::from_str(input).map_err(|_| Problem::invalid("/input", "`input` is an object"))?;
@@ -184,7 +184,7 @@ fn with_stated(input: &str, stated: Map<String, Value>) -> Result<String, Proble
     Ok(format!("{{{}}}", members.join(",")))
 }
 
-/// The span that the run of a request belongs to (W3C Trace Context). What has another form is ignored, as that asks for.
+/// The parent span of the run (W3C Trace Context). A malformed header is ignored, as the specification requires.
 pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("traceparent")?.to_str().ok()?;
     let lengths: Vec<usize> = text.split('-').map(str::len).collect();
@@ -192,7 +192,7 @@ pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
     (lengths == [2, 32, 16, 2] && text.chars().all(is_hex)).then(|| text.to_owned())
 }
 
-/// Accepts a run durably (S-36, S-37): its id, and whether it was accepted before.
+/// Accepts a run durably (S-36, S-37). Returns its id, and true if it was accepted before.
 pub(super) async fn enqueue(
     call: &Call,
     app: ServedApp,
@@ -225,7 +225,7 @@ async fn created(server: &Arc<Server>, id: String, is_replayed: bool, wait: Opti
     responded(server, id, is_replayed, wait, |server, id| server.runs().document(id)).await
 }
 
-/// The same with the document that `document` makes of the run, after the time that the client waits.
+/// The same with the document that `document` makes of the run, after the client's requested wait.
 pub(super) async fn responded(
     server: &Arc<Server>,
     id: String,
@@ -256,7 +256,7 @@ fn header(response: &mut Response, name: &'static str, value: &str) -> Result<()
     Ok(())
 }
 
-/// Waits until a run has ended or waits for somebody, at most for `limit`, or until the server stops.
+/// Waits until the run has ended or waits for a person, at most for `limit`, or until the server stops.
 async fn wait_for(server: &Arc<Server>, id: &str, limit: Duration) {
     let (mut news, mut stopping) = (server.stories().news_of_run(id), server.context().stopping());
     let ended = async {
@@ -287,7 +287,7 @@ fn served_app(server: &Server, slug: Option<&str>) -> Result<ServedApp, Problem>
     }
 }
 
-/// Why the fleet of this server takes no run.
+/// The problem of a fleet that refuses the run.
 fn refused(refusal: &Refusal) -> Problem {
     let code = match refusal {
         Refusal::UnknownQueue(_) => Code::InputInvalid,
@@ -296,7 +296,7 @@ fn refused(refusal: &Refusal) -> Problem {
     Problem::new(code, refusal.to_string())
 }
 
-/// Refuses a limit of money that the prices of models do not let anything keep. Blocks.
+/// Refuses a limit of money that cannot be enforced because a model has no known price. Blocks.
 pub(crate) fn check_prices(server: &Server, definition: &Definition, limits: &Limits) -> Result<(), Problem> {
     if limits.max_cost_usd.is_none() {
         return Ok(());
@@ -308,7 +308,7 @@ pub(crate) fn check_prices(server: &Server, definition: &Definition, limits: &Li
     }
 }
 
-/// Reads `limits`: US dollars, tokens and a duration, each of which may be left out.
+/// Reads `limits`: US dollars, tokens and a duration, each of which is optional.
 pub(crate) fn limits(members: &Members) -> Result<Limits, Problem> {
     let Some(limits) = members.object("limits", &["max_cost_usd", "max_tokens", "timeout"])? else {
         return Ok(Limits::default());

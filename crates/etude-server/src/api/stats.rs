@@ -1,4 +1,4 @@
-//! Figures over the last runs of a selection.
+//! Statistics of the last runs of a selection.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::problem::engine_failed;
 use crate::request::{Call, Respond};
 use crate::response::json_response;
 
-/// `GET /v1/runs/stats`: success, durations, cost and failures of the last runs, and what each model did.
+/// `GET /v1/runs/stats`: success, durations, cost and failures of the last runs, and the figures of each model.
 pub(crate) async fn stats(call: Call) -> Respond {
     let caller = call.caller()?.clone();
     let query = filter(&call)?;

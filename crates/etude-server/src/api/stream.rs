@@ -30,26 +30,26 @@ use crate::token::Caller;
 
 pub(crate) use feed::{feed, live};
 
-/// The interval of comments, which keep proxies from closing the connection.
+/// Interval of comments, which keep proxies from closing the connection.
 pub(crate) const COMMENT: Duration = Duration::from_secs(15);
 
-/// How long a token is not looked at while a stream has something to send.
+/// Minimum time between two checks of a token while its stream has something to send.
 const RECHECK: Duration = Duration::from_secs(1);
 
-/// One of the streams of a token.
+/// Permission for one stream of a token.
 pub(crate) struct Permit {
     server: Arc<Server>,
     name: String,
     token: Option<Hash>,
     session: Option<Hash>,
-    /// Of a token of an issuer, which is in no file: when it is over, in milliseconds since 1970.
+    /// Expiry of an issuer's token, which is in no file, in milliseconds since 1970.
     until_ms: Option<i64>,
-    /// When the token was found valid last.
+    /// Time of the last successful check of the token.
     checked: Instant,
 }
 
 impl Permit {
-    /// The same, asked at most once a second: a stream with a backlog asks before each piece.
+    /// The same, checked at most once a second: a stream with a backlog asks before each piece.
     fn is_still_valid(&mut self) -> bool {
         if self.checked.elapsed() < RECHECK {
             return true;
@@ -58,7 +58,7 @@ impl Permit {
         self.is_valid()
     }
 
-    /// True if the token is neither revoked nor expired, nor its session over.
+    /// True if the token is neither revoked nor expired, and its session is open.
     pub(crate) fn is_valid(&self) -> bool {
         let now_ms = self.server.clock().now_ms();
         self.server.tokens().is_valid(self.token, now_ms)
@@ -73,14 +73,14 @@ impl Drop for Permit {
     }
 }
 
-/// A stream for the caller, if its token has not too many of them.
+/// A permit for one more stream of the caller, within the limit of its token.
 pub(crate) fn permit(server: &Arc<Server>, caller: &Caller) -> Result<Permit, Problem> {
     server.stories().begin_stream(&caller.name)?;
     let (name, token, session, until_ms) = (caller.name.clone(), caller.token, caller.session, until_ms(caller));
     Ok(Permit { server: Arc::clone(server), name, token, session, until_ms, checked: Instant::now() })
 }
 
-/// What the client wants.
+/// The form that the client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Stream,
@@ -139,12 +139,12 @@ pub(crate) async fn events(call: Call) -> Respond {
     }
 }
 
-/// What a request for the events of a run gets.
+/// The response to a request for the events of a run.
 enum Opened {
     Page(Value),
-    /// All of them were sent before.
+    /// The client has received all events.
     End,
-    /// The place of the first event that is sent.
+    /// The index of the first event to send.
     Stream(usize),
 }
 
@@ -153,13 +153,13 @@ struct Following {
     permit: Permit,
     id: String,
     story: Handle,
-    /// The place of the first event that was not sent.
+    /// The index of the next event to send.
     next: usize,
     waiting: Waiting,
 }
 
 impl Following {
-    /// Reads on in a story of its own. One that has come to the present is shared.
+    /// Reads on in a separate story. Once that has caught up, it is shared.
     async fn read(&mut self) -> Result<(), Problem> {
         let of = Arc::clone(&self.permit.server);
         let (server, id, next) = (Arc::clone(&of), self.id.clone(), self.next);
@@ -176,7 +176,7 @@ impl Pieces for Following {
         &mut self.permit
     }
 
-    /// The next events, or what else is sent. `None` when the run, the server or the token has ended.
+    /// The next events, or another piece. `None` when the run, the server or the token has ended.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             let waits = {
@@ -200,32 +200,32 @@ impl Pieces for Following {
     }
 }
 
-/// What a stream waits for when it has sent everything.
+/// The signals that a stream waits for after it has sent everything.
 struct Waiting {
     /// Changes with news, and when the server begins to stop.
     news: watch::Receiver<u64>,
     /// Changes with the tokens.
     tokens: watch::Receiver<u64>,
     comments: Interval,
-    /// What the run says, if it is the stream of one.
+    /// The run's asides, if the stream is that of one run.
     asides: Option<broadcast::Receiver<Bytes>>,
-    /// The stream has said that the server ends.
+    /// True once the stream has announced that the server stops.
     is_ending: bool,
 }
 
-/// Why a stream wakes up.
+/// The reason why a stream wakes up.
 enum Wake {
     News,
     Send(Bytes),
 }
 
 impl Waiting {
-    /// For all changes of the journal.
+    /// Waits for all changes of the journal.
     fn of_journal(server: &Server) -> Self {
         Self::new(server, server.stories().news_of_journal(), None)
     }
 
-    /// For the events of one run, and for what it says.
+    /// Waits for the events and asides of one run.
     fn of_run(server: &Server, id: &str, story: &Mutex<Followed>) -> Self {
         let length = story.lock().unwrap_or_else(PoisonError::into_inner).news();
         Self::new(server, length, Some(server.stories().asides.subscribe(id)))
@@ -237,13 +237,13 @@ impl Waiting {
         Self { news, tokens: server.tokens().changes(), comments, asides, is_ending: false }
     }
 
-    /// Waits for news, or for something else to send. `None` if the stream ends, as it does with its token.
+    /// Waits for news, or for another piece to send. `None` if the stream ends, as it does with its token.
     async fn next(&mut self, permit: &Permit) -> Option<Wake> {
         loop {
             if self.is_ending {
                 return None;
             }
-            // Streams that wait at that moment are woken by `Stories::wake`.
+            // `Stories::wake` wakes streams that already wait at that moment.
             if permit.server.context().is_draining() {
                 self.is_ending = true;
                 return Some(Wake::Send(Bytes::from_static(b"event: restart\ndata: {}\n\n")));
@@ -268,7 +268,7 @@ impl Waiting {
     }
 }
 
-/// The next piece of what a run says.
+/// The next aside of a run.
 async fn said(asides: &mut Option<broadcast::Receiver<Bytes>>) -> Option<Result<Bytes, broadcast::error::RecvError>> {
     match asides {
         Some(receiver) => Some(receiver.recv().await),
@@ -276,17 +276,17 @@ async fn said(asides: &mut Option<broadcast::Receiver<Bytes>>) -> Option<Result<
     }
 }
 
-/// What a stream sends.
+/// The source of a stream's pieces.
 trait Pieces: Send + 'static {
     fn permit(&mut self) -> &mut Permit;
 
-    /// The next piece, which the client is ready for; `None` if there is none.
+    /// The next piece, called once the client is ready for it; `None` at the end.
     fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 }
 
 /// A response that sends these pieces.
 fn stream(pieces: impl Pieces) -> Response {
-    // Clients wait a second before they reconnect.
+    // Clients wait one second before they reconnect.
     let retry = futures_util::stream::iter([Bytes::from_static(b"retry: 1000\n\n")]);
     let rest = futures_util::stream::unfold(pieces, |mut pieces| async {
         if !pieces.permit().is_still_valid() {
@@ -314,7 +314,7 @@ mod tests {
     use crate::server::tests::server;
     use crate::token::{NewToken, Scope};
 
-    /// RFC 9110, section 8.3.1: the names of media types have no case.
+    /// RFC 9110, section 8.3.1: the names of media types are case-insensitive.
     #[test]
     fn media_types_are_compared_without_case() {
         let form = |accept: &'static str, has_page| {
@@ -340,7 +340,7 @@ mod tests {
         }
     }
 
-    /// S-17: the stream of a revoked token ends, also while there is a backlog.
+    /// S-17: the stream of a revoked token ends, even while there is a backlog.
     #[tokio::test]
     async fn a_backlog_ends_with_its_token() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -10,11 +10,11 @@ use crate::query::invalid;
 use crate::request::{Call, Respond};
 use crate::response::tagged;
 
-/// The words that a node's status has.
+/// The possible values of a node's status.
 const STATUS: [&str; 8] =
     ["not_started", "running", "waiting", "succeeded", "failed", "cancelled", "rejected", "skipped"];
 
-/// Which nodes of a list are wanted.
+/// The requested part of a list of nodes.
 #[derive(Debug, Default)]
 struct Wanted {
     after: Option<String>,
@@ -50,7 +50,7 @@ pub(crate) async fn show(call: Call) -> Respond {
     Ok(tagged(&call.headers, document.await?.to_string()))
 }
 
-/// One page. Those with `around` are the same for all nodes on them, and follow each other as those with `after` do.
+/// One page. A page with `around` is one of the pages that `after` leads through, so it is the same for all nodes on it.
 fn page(mut nodes: Vec<Value>, wanted: &Wanted) -> Result<Value, Problem> {
     if let Some(status) = &wanted.status {
         nodes.retain(|node| node["status"] == *status);

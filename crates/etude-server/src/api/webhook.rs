@@ -1,4 +1,4 @@
-//! Deliveries to webhooks, and what became of them.
+//! Deliveries to webhooks, and their outcomes.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::server::Server;
 use crate::settings::ServedApp;
 use crate::webhook::{self, Incoming, Received};
 
-/// The largest body.
+/// Maximum size of a body, in bytes.
 pub(crate) const BODY: usize = 8 * 1024 * 1024;
 
 /// `POST /in/{app}/{name}`.
@@ -26,7 +26,7 @@ pub(crate) async fn receive(call: Call) -> Respond {
     let (server, headers) = (Arc::clone(&call.server), call.headers.clone());
     let (slug, name) = (call.param("app").to_owned(), call.param("name").to_owned());
     let of = Arc::clone(&server);
-    // Before the body, so that no stranger fills the server with bodies for webhooks that are not there.
+    // Look it up before the body arrives: strangers cannot fill the server with bodies for webhooks that do not exist.
     let (app, automation, index) = blocking(move || find(&of, &slug, &name)).await?;
     let bytes = call.bytes().await?;
     let document = blocking(move || {
@@ -39,12 +39,12 @@ pub(crate) async fn receive(call: Call) -> Respond {
     })
 }
 
-/// The webhook that a delivery is for: its app, and its place in what the server does for that.
+/// The webhook of a delivery: its app, and its index in the automation of that app.
 fn find(server: &Server, slug: &str, name: &str) -> Result<(ServedApp, Arc<Automation>, usize), Problem> {
     let unknown = || Problem::not_found("there is no such webhook");
     let app = server.context().app(slug).cloned().ok_or_else(unknown)?;
     let automation = server.context().automation(&app).map_err(|_| unavailable())?;
-    // The sender tries again: the delivery is not lost while its file is edited.
+    // The sender tries again: the delivery is not lost while the file is edited.
     if !automation.unreadable.is_empty() {
         return Err(unavailable());
     }
@@ -53,8 +53,8 @@ fn find(server: &Server, slug: &str, name: &str) -> Result<(ServedApp, Arc<Autom
     Ok((app, automation, index))
 }
 
-/// The problem of an app whose configuration cannot be read. Strangers do not learn why. The contract has two codes with this status, and
-/// the server does not drain.
+/// The problem of an app whose configuration cannot be read. Strangers do not learn the reason. The contract has two codes with
+/// this status, and the server does not drain.
 fn unavailable() -> Problem {
     Problem::new(Code::JournalUnavailable, "the configuration of the app cannot be read").retry_after(5)
 }

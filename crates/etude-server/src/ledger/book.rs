@@ -4,19 +4,20 @@ use etude_runtime::engine::OF_RUN;
 
 use crate::settings::ServedApp;
 
-/// A request with an idempotency key is at work, or its process died at it.
+/// A request with an idempotency key is in progress, or its process died during it.
 pub(crate) const BEGUN: &str = "begun";
 
-/// The response to it is kept, or it is an action that was accepted.
+/// The response to the request is stored, or the entry is an accepted action.
 pub(crate) const DONE: &str = "done";
 
-/// It was refused: nothing was done, and the key is free.
+/// The request was refused: nothing was done, and the key is free again.
 pub(crate) const FREE: &str = "free";
 
 /// All states of an entry of [`responses`].
 pub(crate) const RESPONSES: &[&str] = &[BEGUN, DONE, FREE];
 
-/// The books of responses: to requests about one run, whose entries go with it, and to others.
+/// The books of responses: first that for requests about one run, whose entries are deleted with the run; then that for all
+/// others.
 pub(crate) fn responses() -> [String; 2] {
     [format!("{OF_RUN}responses"), "responses".to_owned()]
 }
@@ -41,7 +42,7 @@ pub(crate) fn notice(app: &ServedApp, notice: &str) -> String {
     format!("notice {} {notice}", app.dir.display())
 }
 
-/// The book of how far the changes of runs were reported, for each notice of an app.
+/// The book of each notice's position in the changes of runs, for an app.
 pub(crate) fn notices(app: &ServedApp) -> String {
     format!("notices {}", app.dir.display())
 }

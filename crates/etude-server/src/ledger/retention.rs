@@ -1,7 +1,8 @@
-//! Entries of the ledger that are not needed any more: the clock loop looks for them once an hour.
+//! Retention of ledger entries: the clock loop removes old ones once an hour.
 //!
-//! An entry lives as long as its run, and at least 90 days: a tick longer than its schedule catches up, a delivery as long as its repetition
-//! must find the first one, and so does who did what. The response to a request with an idempotency key lives for a day.
+//! An entry lives as long as its run, and at least 90 days. A tick lives longer than its schedule catches up. A delivery lives as
+//! long as its repetition must find the first one, and an action equally long. The response to a request with an idempotency key
+//! lives for a day.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -15,13 +16,13 @@ use crate::settings::ServedApp;
 
 const HOUR_MS: i64 = 60 * 60 * 1_000;
 
-/// How old an entry must be.
+/// Minimum age of an entry before its removal, in milliseconds.
 const KEPT_MS: i64 = 90 * 24 * HOUR_MS;
 
-/// Entries that are removed at once: other writes come in between.
+/// Entries per removal: other writes may come in between.
 const BATCH: u32 = 500;
 
-/// The next look for old entries.
+/// The time of the next look for old entries.
 #[derive(Debug, Default)]
 pub(super) struct Retention {
     next_ms: AtomicI64,
@@ -40,7 +41,7 @@ impl Retention {
 }
 
 impl Ledger {
-    /// Removes old entries if it is time to look for some. Blocks.
+    /// Removes old entries if an hour has passed since the last look. Blocks.
     pub(crate) fn remove_old(&self) {
         let now_ms = self.context.clock().now_ms();
         if !self.retention.is_due(now_ms) {
@@ -49,7 +50,7 @@ impl Ledger {
         for app in &self.context.settings().apps {
             let Ok(automation) = self.context.automation(app) else { continue };
             for (book, states, before_ms) in books(app, &automation, now_ms) {
-                // A journal that fails is reported by requests, and the next look finds them again.
+                // Requests report a failing journal, and the next look finds the entries again.
                 let _ = self.remove(&book, states, before_ms);
             }
         }
@@ -68,7 +69,7 @@ impl Ledger {
     }
 }
 
-/// The books of an app, with the states of entries that are settled, and the time before which none is needed.
+/// The books of an app. Each has the states of its settled entries, and the time before which they may be removed.
 fn books(app: &ServedApp, automation: &Automation, now_ms: i64) -> Vec<(String, &'static [&'static str], i64)> {
     let ticks = |schedule: &Schedule| {
         let window = i64::try_from(schedule.catch_up_within_ms.saturating_add(schedule.jitter_ms)).unwrap_or(i64::MAX);
@@ -91,7 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// S-102: a tick is kept for longer than its schedule catches up, so that a look back finds that it was taken.
+    /// S-102: a tick is kept for longer than its schedule catches up, so that a look back finds it.
     #[test]
     fn a_tick_is_kept_for_longer_than_it_is_caught_up() {
         let text = "schedules:\n  a: {pipeline: p, every: 1h}\n  b: {pipeline: p, every: 1h, catch_up: all, catch_up_within: 400d}\n";

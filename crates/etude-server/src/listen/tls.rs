@@ -1,4 +1,4 @@
-//! Encrypted connections. A certificate that is renewed counts from the next connection on.
+//! Encrypted connections. A renewed certificate applies from the next connection on.
 
 #[cfg(test)]
 mod test_certificate;
@@ -19,13 +19,13 @@ use tokio_rustls::server::TlsStream;
 /// The time in which a handshake must end.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// The least time between two looks at the files.
+/// Minimum time between two looks at the files.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a connection waits for such a look, such as one at a file system that does not answer.
+/// Maximum wait of a connection for such a look, for example at a file system that does not answer.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// A certificate with its key, and the files that they are read from.
+/// A certificate with its key, and the files from which both are read.
 #[derive(Clone)]
 pub struct Tls(Arc<Files>);
 
@@ -37,21 +37,21 @@ struct Files {
 
 struct Current {
     acceptor: TlsAcceptor,
-    /// The files that were read last, whether they could be used or not.
+    /// The versions of the files at the last reading, usable or not.
     read: [Option<Version>; 2],
     looked: Instant,
 }
 
-/// What a look at files that were written has found.
+/// Outcome of a look at files that have changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// Their certificate is used from now on.
+    /// The new certificate is in use.
     Done { file: String },
-    /// It cannot be used, for the reason in one line.
+    /// The files cannot be used, for the reason in `why` (one line).
     Failed { file: String, why: String },
 }
 
-/// What tells a file from an earlier one of its name: when it was written, and its length.
+/// The version of a file: its modification time and its length.
 type Version = (SystemTime, u64);
 
 impl fmt::Debug for Tls {
@@ -64,14 +64,14 @@ impl Tls {
     /// Loads a chain of certificates and the key of the first, in PEM.
     ///
     /// # Errors
-    /// A file cannot be read, or the two do not belong together.
+    /// A file cannot be read, or certificate and key do not belong together.
     pub fn load(cert: &Path, key: &Path) -> Result<Self, String> {
         let read = versions(cert, key);
         let current = Current { acceptor: acceptor(cert, key)?, read, looked: Instant::now() };
         Ok(Self(Arc::new(Files { cert: cert.to_owned(), key: key.to_owned(), current: Mutex::new(current) })))
     }
 
-    /// Takes the certificate that the files have by now, if they were written since. One that cannot be used leaves that of before.
+    /// Loads the certificate again if the files have changed. If the new files cannot be used, the previous certificate stays.
     pub(crate) async fn renew(&self) -> Option<Renewal> {
         if !self.is_due(Instant::now()) {
             return None;
@@ -81,7 +81,7 @@ impl Tls {
         tokio::time::timeout(LOOK, look).await.ok()?.ok().flatten()
     }
 
-    /// True if the files are to be looked at: by this connection, and by no other one meanwhile.
+    /// True if this connection must look at the files; no other one does meanwhile.
     fn is_due(&self, now: Instant) -> bool {
         let mut current = self.0.current.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = now.saturating_duration_since(current.looked) >= PAUSE;
@@ -127,7 +127,7 @@ fn versions(cert: &Path, key: &Path) -> [Option<Version>; 2] {
     })
 }
 
-/// What accepts connections with a certificate and its key.
+/// The acceptor for a certificate and its key.
 fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
     let unreadable = |path: &Path, why: &dyn fmt::Display| format!("`{}` cannot be read: {why}", path.display());
     let certs: Result<Vec<CertificateDer<'static>>, _> =
@@ -150,7 +150,8 @@ mod tests {
     use super::test_certificate::{Made, made};
     use super::*;
 
-    /// Section 4: a renewed certificate counts without a restart; one that cannot be used leaves that of before, and is said once.
+    /// Section 4: a renewed certificate applies without a restart; one that cannot be used leaves the previous one, and is
+    /// reported once.
     #[test]
     fn a_renewed_certificate_is_taken_and_a_broken_one_is_not() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -185,7 +186,7 @@ mod tests {
         assert!(!Arc::ptr_eq(&config(), &first));
     }
 
-    /// Of many connections at once, one looks at the files.
+    /// Only one of many concurrent connections looks at the files.
     #[test]
     fn files_are_looked_at_once_in_a_while() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -22,9 +22,10 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Binds a socket that only its owner can use. Its directory is private already, so that no one is faster.
+    /// Binds a socket that only its owner can use. Its directory is private already, so no other user can connect before the mode
+    /// is set.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
-        // A process of the same id has left it behind.
+        // A killed process with the same id has left the file behind.
         let _ = fs::remove_file(path);
         let listener = UnixListener::bind(path)?;
         private::restrict(path)?;
@@ -38,14 +39,14 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // Nothing depends on it: the next client finds no one behind it.
+        // A failure is harmless: the next client finds no server behind the socket.
         let _ = fs::remove_file(&self.path);
     }
 }
 
 /// The listening TCP sockets that a service manager has handed to this process, by descriptor: `LISTEN_FDS` of them from 3 on, if
-/// `LISTEN_PID` is this process (section 10). They are marked so that processes of steps do not have them. To be called once, before
-/// the process opens files of its own.
+/// `LISTEN_PID` is this process (section 10). They are marked so that processes of steps do not inherit them. Call this once,
+/// before the process opens files.
 ///
 /// # Errors
 /// The variables are not numbers.
@@ -54,7 +55,7 @@ pub fn inherited() -> io::Result<BTreeMap<u32, TcpListener>> {
     let mut sockets = BTreeMap::new();
     for (at, (_, fd)) in (FIRST..).zip(given) {
         let fd = fd.into_std();
-        // What is not open is an error of the one who asks for it.
+        // A descriptor that is not open is an error only of an address that asks for it.
         if rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC).is_err() {
             continue;
         }
@@ -63,7 +64,7 @@ pub fn inherited() -> io::Result<BTreeMap<u32, TcpListener>> {
             continue;
         }
         let listener = TcpListener::from(fd);
-        // The socket of a path listens, too.
+        // A socket with a path listens, too.
         if listener.local_addr().is_ok() {
             listener.set_nonblocking(true)?;
             sockets.insert(at, listener);
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
     use crate::client;
 
-    /// Section 3: the socket of a server that was killed goes with the start of the next one, and that of a living one stays.
+    /// Section 3: the start of a server removes the socket of a killed one, and leaves that of a living one.
     #[tokio::test]
     async fn sockets_of_killed_servers_do_not_stay() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,18 +1,18 @@
-//! The socket of the server on Windows, which has none.
+//! The socket of the server on Windows, where it does not exist.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpListener;
 use std::path::Path;
 
-/// No socket.
+/// A socket that never accepts a connection.
 #[derive(Debug)]
 pub(crate) struct Listener;
 
-/// No service manager of this system hands sockets over.
+/// The inherited sockets: always none, because no service manager of this system hands sockets over.
 ///
 /// # Errors
-/// None.
+/// Never fails.
 pub fn inherited() -> io::Result<BTreeMap<u32, TcpListener>> {
     Ok(BTreeMap::new())
 }
@@ -27,7 +27,7 @@ impl Listener {
     }
 }
 
-/// Connects to the socket of a server.
+/// Always fails with [`io::ErrorKind::Unsupported`].
 pub(crate) async fn connect(_: &Path) -> io::Result<tokio::io::DuplexStream> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -1,4 +1,4 @@
-//! Driving runs beside a server: one that serves the same app drives them instead, so that they outlive the client.
+//! Driving of runs beside a server: a server of the same app drives them instead, so that they outlive the client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::problem::engine_failed;
 use crate::server::Server;
 use crate::{client, work};
 
-/// The time that another server has to respond.
+/// Time limit for the response of another server.
 const RESPONSE: Duration = Duration::from_secs(1);
 
 /// Drives runs whenever no other server of this user does.
@@ -34,14 +34,15 @@ pub(crate) async fn work(server: Arc<Server>) {
     }
 }
 
-/// True if another server serves the apps. The address of its pages is kept for links.
+/// True if another server serves the apps. Stores the address of its pages for links.
 pub(super) async fn look(server: &Arc<Server>) -> bool {
     let other = find(server).await;
     *server.protocol_shared().others_pages() = other.clone().flatten();
     other.is_some()
 }
 
-/// The address of the pages of a server that knows the newest run of the apps, and so serves them.
+/// The address of the pages of another server, if one knows the newest run of the apps and therefore serves them. The inner
+/// `None`: that server has no pages on the network.
 async fn find(server: &Arc<Server>) -> Option<Option<String>> {
     let of = Arc::clone(server);
     let newest = blocking(move || {

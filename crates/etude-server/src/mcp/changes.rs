@@ -1,4 +1,4 @@
-//! Definitions that change while clients of the protocol listen: one look for all of them.
+//! Changes of definitions while clients of the protocol listen: one look serves all of them.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use crate::server::Server;
 use crate::settings::ServedApp;
 
-/// The shortest pause between looks.
+/// Minimum pause between two looks.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// A pause lasts as long as this number of looks: they take a hundredth of a processor at most.
+/// A pause lasts at least this multiple of the last look's duration: looks take one hundredth of a processor at most.
 const LOOKS: u32 = 100;
 
-/// Looks for changes while a client wants to know of them, until it is given up.
+/// Looks for changes while at least one client listens, until the task is aborted.
 pub(crate) async fn look(server: Arc<Server>) {
     let mut pause = PAUSE;
     loop {
@@ -30,7 +30,7 @@ pub(crate) async fn look(server: Arc<Server>) {
     }
 }
 
-/// A digest of everything that the lists of tools are made of. What cannot be read is a state, too.
+/// A digest of everything that the tool lists depend on. An unreadable file is a state, too.
 fn digest(server: &Server) -> u64 {
     let mut hasher = DefaultHasher::new();
     let of = |app: &ServedApp| {

@@ -18,7 +18,7 @@ use crate::api::stream::{COMMENT, Permit, permit};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
 
-/// The request of a client that wants to know of changes.
+/// The method with which a client subscribes to changes.
 const LISTEN: &str = "subscriptions/listen";
 
 /// `POST /mcp`.
@@ -38,7 +38,7 @@ pub(crate) async fn post(call: Call) -> Respond {
     let service = service.map_err(|why| Problem::new(Code::JournalUnavailable, why))?;
     let (id, method, params) = match parse(&text) {
         Ok(Incoming::Request { id, method, params }) => (id, method, params),
-        // Responses and notifications belong to sessions, of which there are none.
+        // Responses and notifications belong to sessions, which this route does not have.
         Ok(_) => {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = StatusCode::ACCEPTED;
@@ -46,7 +46,7 @@ pub(crate) async fn post(call: Call) -> Respond {
         }
         Err((id, error)) => return Ok(json(Service::refuse(id.as_deref(), error))),
     };
-    // It is open until the client gives it up, and counts as one of the streams of its token.
+    // A subscription is open until the client closes it, and counts as one of the streams of its token.
     let permit = match method == LISTEN {
         true if !accepts("text/event-stream") => {
             return Err(Problem::new(Code::NotAcceptable, "`subscriptions/listen` responds with `text/event-stream`"));
@@ -62,7 +62,7 @@ pub(crate) async fn post(call: Call) -> Respond {
         response
     }));
     let panicked = || Problem::new(Code::Bug, "a request of the protocol panicked");
-    // The first message decides: a response alone is JSON, and whatever comes before one makes a stream.
+    // The first message decides: a response alone is JSON, and any message before it makes a stream.
     let first = tokio::select! {
         biased;
         response = &mut task.0 => return Ok(json(response.map_err(|_| panicked())?)),
@@ -83,7 +83,7 @@ pub(crate) async fn post(call: Call) -> Respond {
     Ok(response)
 }
 
-/// The task of a request, which ends with its connection.
+/// The task of a request; it is aborted with its connection.
 struct Task(JoinHandle<etude_mcp::Response>);
 
 impl Drop for Task {
@@ -97,12 +97,12 @@ struct Open {
     first: Option<String>,
     notices: mpsc::UnboundedReceiver<String>,
     task: Option<Task>,
-    /// Of a request that has no end of its own.
+    /// The permit of a subscription, which has no end of its own.
     permit: Option<Permit>,
 }
 
 impl Open {
-    /// The next event. A stream that says nothing for long has comments between its events, and ends with its token.
+    /// The next event. A silent stream of a subscription has comments between its events, and ends with its token.
     async fn next(&mut self) -> Option<String> {
         let event = |text: String| format!("event: message\ndata: {text}\n\n");
         if let Some(first) = self.first.take() {

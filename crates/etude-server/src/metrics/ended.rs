@@ -1,4 +1,4 @@
-//! Runs that have ended since the process began: how, after which time, and at which cost.
+//! Figures of the runs that have ended since the process began: outcomes, durations and costs.
 
 use std::collections::BTreeMap;
 use std::fmt::Error;
@@ -13,29 +13,29 @@ use crate::problem::{Problem, engine_failed};
 use crate::result::result_of;
 use crate::token::Caller;
 
-/// Changes that are read at once.
+/// Changes per read.
 const PAGE: u32 = 200;
 
-/// What the runs that have ended come to.
+/// Totals of the runs that have ended.
 #[derive(Debug, Default)]
 pub(super) struct Ended {
     /// The change up to which the journal was read.
     pub(super) change: u64,
-    /// By pipeline or stage machine, status and cause.
+    /// Numbers of runs, by pipeline or stage machine, status and cause.
     runs: BTreeMap<[String; 3], u64>,
-    /// From their start to their end.
+    /// Times from the start of a run to its end.
     run_times: Histogram,
-    /// From their creation to their start.
+    /// Times from the creation of a run to its start.
     queue_times: Histogram,
-    /// Calls by model and by the status of their step.
+    /// Numbers of model calls, by model and by the status of their step.
     calls: BTreeMap<[String; 2], u64>,
-    /// Tokens by model and kind.
+    /// Numbers of tokens, by model and kind.
     tokens: BTreeMap<[String; 2], u64>,
     cost_usd: f64,
 }
 
 impl Ended {
-    /// Counts the runs that have ended since the last time. Blocks.
+    /// Counts the runs that have ended since the last call. Blocks.
     pub(super) fn advance(&mut self, context: &Context) -> Result<(), Problem> {
         let apps = context.dirs();
         loop {
@@ -72,7 +72,7 @@ impl Ended {
         self.cost_usd += usage.and_then(|usage| usage["cost_usd"].as_f64()).unwrap_or(0.0);
     }
 
-    /// Its families. A token for some targets gets the numbers of their runs, and no sums over all.
+    /// Writes the families. A token for some targets gets the numbers of their runs, and no sums over all.
     pub(super) fn write(&self, text: &mut Text, caller: &Caller) -> Result<(), Error> {
         text.family("etude_runs_ended", Kind::Counter, "Runs that have ended.")?;
         for ([pipeline, status, cause], count) in self.runs.iter().filter(|(of, _)| caller.covers(&of[0])) {

@@ -1,14 +1,14 @@
-//! The two text formats of metrics.
+//! The text formats of metrics: Prometheus and OpenMetrics.
 
 use std::fmt::{Error, Write};
 
 /// The upper bounds of a histogram's buckets, in seconds: from a write to a run of an hour.
 const BOUNDS: [f64; 13] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1_800.0, 3_600.0];
 
-/// Times by their length.
+/// A histogram of durations.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Histogram {
-    /// Times up to each bound that are over the one before.
+    /// The number of durations up to each bound and above the previous one.
     counts: [u64; BOUNDS.len()],
     count: u64,
     sum: f64,
@@ -24,7 +24,7 @@ impl Histogram {
         self.sum += seconds;
     }
 
-    /// How many times it has.
+    /// The number of durations.
     pub(super) const fn count(&self) -> u64 {
         self.count
     }
@@ -52,9 +52,9 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Text {
     out: String,
-    /// The text is OpenMetrics, not the older format of Prometheus.
+    /// True for OpenMetrics, false for the older format of Prometheus.
     is_open: bool,
-    /// The present family.
+    /// The name of the current family.
     name: String,
     ending: &'static str,
 }
@@ -64,7 +64,7 @@ impl Text {
         Self { out: String::new(), is_open, name: String::new(), ending: "" }
     }
 
-    /// Begins a family. The name of a counter is without `_total`: in OpenMetrics only its samples have the ending.
+    /// Begins a family. The name of a counter is without `_total`: in OpenMetrics only its samples have the suffix.
     pub(crate) fn family(&mut self, name: &str, kind: Kind, help: &str) -> Result<(), Error> {
         name.clone_into(&mut self.name);
         self.ending = if kind == Kind::Counter { "_total" } else { "" };
@@ -72,12 +72,12 @@ impl Text {
         writeln!(self.out, "# HELP {family} {help}\n# TYPE {family} {}", kind.word())
     }
 
-    /// A sample of the present family.
+    /// Writes a sample of the current family.
     pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: f64) -> Result<(), Error> {
         self.part(self.ending, labels, value)
     }
 
-    /// A sample whose name has an ending.
+    /// Writes a sample whose name has a suffix.
     fn part(&mut self, ending: &str, labels: &[(&str, &str)], value: f64) -> Result<(), Error> {
         write!(self.out, "{}{ending}", self.name)?;
         for (nth, (name, value)) in labels.iter().enumerate() {
@@ -87,18 +87,18 @@ impl Text {
         writeln!(self.out, "{} {value}", if labels.is_empty() { "" } else { "}" })
     }
 
-    /// A whole family of times.
+    /// Writes a family with one histogram.
     pub(super) fn histogram(&mut self, name: &str, help: &str, times: &Histogram) -> Result<(), Error> {
         self.family(name, Kind::Histogram, help)?;
         self.times(&[], times)
     }
 
-    /// Times of the present family that have these labels.
+    /// Writes a histogram of the current family with these labels.
     pub(super) fn times(&mut self, labels: &[(&str, &str)], times: &Histogram) -> Result<(), Error> {
         let mut below = 0;
         for (bound, count) in BOUNDS.iter().zip(times.counts) {
             below += count;
-            // A bound is a number with a point in OpenMetrics.
+            // OpenMetrics wants a bound with a decimal point.
             self.part("_bucket", &[labels, &[("le", &format!("{bound:?}"))]].concat(), below as f64)?;
         }
         self.part("_bucket", &[labels, &[("le", "+Inf")]].concat(), times.count as f64)?;
@@ -106,7 +106,7 @@ impl Text {
         self.part("_count", labels, times.count as f64)
     }
 
-    /// The whole text.
+    /// The complete text.
     pub(crate) fn finish(mut self) -> String {
         if self.is_open {
             self.out.push_str("# EOF\n");
@@ -119,7 +119,8 @@ impl Text {
 mod tests {
     use super::*;
 
-    /// S-163: buckets count upwards, label values are escaped, and the name of a counter has its ending where the format wants it.
+    /// S-163: buckets are cumulative, label values are escaped, and the name of a counter has its suffix where the format wants
+    /// it.
     #[test]
     fn families_have_the_form_of_each_format() {
         let mut times = Histogram::default();

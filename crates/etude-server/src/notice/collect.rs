@@ -1,7 +1,7 @@
-//! From changes of runs and skipped ticks to pending notices.
+//! Collection of pending notices from changes of runs and skipped ticks.
 //!
-//! The journal numbers each change of a run, so a server that dies between a change and its notice leaves nothing out: the next one
-//! goes on from the number that is kept, and writes a notice only once, because its id is derived from what it reports.
+//! The journal numbers each change of a run. If a server dies between a change and its notice, the next one continues from the
+//! stored number, so nothing is left out. It writes a notice only once, because the id is derived from the reported change.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use crate::problem::{Problem, engine_failed};
 use crate::result::result_of;
 use crate::settings::ServedApp;
 
-/// Changes of runs that are read at once.
+/// Changes of runs per read.
 const CHANGES: u32 = 200;
 
-/// Changes without a notice after which the number is kept all the same.
+/// Number of changes without a notice after which the place is stored anyway.
 const MAX_UNKEPT: u64 = 1_000;
 
-/// The oldest change that is still news, in milliseconds.
+/// Maximum age of a change that is still reported, in milliseconds.
 const MAX_AGE_MS: i64 = 48 * 60 * 60 * 1_000;
 
-/// The type that reports a run in this state.
+/// The notice type for a run in this state.
 const fn type_of(state: RunState) -> Option<&'static str> {
     match state {
         RunState::Succeeded => Some("run.succeeded"),
@@ -56,10 +56,10 @@ pub(super) fn collect(notices: &Arc<Notices>, found: &Found) -> Result<(), Probl
     }
 }
 
-/// Writes the pending notices of the state that a run is about to leave. Changes are read in the state that their run has by then, so
-/// a look that came later would find nothing of it.
+/// Writes the pending notices of the state that a run is about to leave. Changes are read with the run's current state, so a
+/// later look would not see the old one.
 pub(crate) fn report_before(notices: &Arc<Notices>, row: &RunRow) -> Result<(), Problem> {
-    // A file that cannot be read has no notices; `etude check` reports it.
+    // An unreadable file has no notices; `etude check` reports it.
     let Some((app, automation)) =
         notices.context.app_of(row).and_then(|app| Some((app, notices.context.automation(app).ok()?)))
     else {
@@ -67,7 +67,7 @@ pub(crate) fn report_before(notices: &Arc<Notices>, row: &RunRow) -> Result<(), 
     };
     for index in (0..automation.notices.len()).filter(|index| automation.notices[*index].broken.is_empty()) {
         let found = Found { app: app.clone(), automation: Arc::clone(&automation), index };
-        // What is behind the place was reported, or is from before the notice was there.
+        // A change at or before the place was reported, or is older than the notice.
         if super::known_place(notices, &found)?.is_some_and(|place| row.change > place.change) {
             report(notices, &found, row)?;
         }
@@ -75,7 +75,7 @@ pub(crate) fn report_before(notices: &Arc<Notices>, row: &RunRow) -> Result<(), 
     Ok(())
 }
 
-/// True if the change makes a notice.
+/// Writes the notice for a change. Returns true if the change makes one.
 fn report(notices: &Arc<Notices>, found: &Found, row: &RunRow) -> Result<bool, Problem> {
     let notice = found.notice();
     let is_old = etude_runtime::clock::now_ms().saturating_sub(row.changed_at_ms) > MAX_AGE_MS;
@@ -95,18 +95,18 @@ fn report(notices: &Arc<Notices>, found: &Found, row: &RunRow) -> Result<bool, P
     Ok(true)
 }
 
-/// A tick that made no run.
+/// A tick that started no run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Skipped<'s> {
     pub(crate) schedule: &'s Schedule,
-    /// Its nominal time.
+    /// The nominal time of the tick.
     pub(crate) at_ms: i64,
     pub(crate) reason: &'s str,
-    /// It may have been reported: it is from before this process.
+    /// True if the tick is from before this process, so that it may have been reported already.
     pub(crate) is_old: bool,
 }
 
-/// Reports a tick that made no run.
+/// Reports a tick that started no run.
 pub(crate) fn skipped(notices: &Arc<Notices>, app: &ServedApp, tick: Skipped<'_>) -> Result<(), Problem> {
     let automation = notices.context.automation(app)?;
     let Skipped { schedule, at_ms, reason, is_old } = tick;
@@ -130,7 +130,7 @@ pub(crate) fn skipped(notices: &Arc<Notices>, app: &ServedApp, tick: Skipped<'_>
     Ok(())
 }
 
-/// Writes a notice that is due at once, unless there is one of the same subject.
+/// Writes a notice that is due at once, unless there is one with the same subject.
 fn note(
     notices: &Notices,
     found: &Found,
@@ -153,7 +153,7 @@ fn note(
         run_id,
         body: json!({"payload": payload, "attempts": []}).to_string(),
     };
-    // A look at what is there costs less than a write, and most notices that are there already are seen again.
+    // A read costs less than a write, and most existing notices are seen again.
     let query = EntryQuery { book: entry.book.clone(), key: Some(entry.key.clone()), ..EntryQuery::default() };
     if !notices.ledger.entries(&query)?.is_empty() {
         return Ok(());
@@ -162,7 +162,7 @@ fn note(
     notices.ledger.write(&write).map(drop)
 }
 
-/// The address of a page.
+/// The absolute URL of a page.
 fn url(notices: &Notices, path: &str) -> String {
     format!("{}{}{path}", notices.context.origin().unwrap_or_default(), notices.context.settings().base_path)
 }

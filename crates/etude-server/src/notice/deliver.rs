@@ -14,13 +14,13 @@ use super::{Found, Notices};
 use crate::blocking::blocking;
 use crate::problem::Problem;
 
-/// The time after each failed attempt until the next one, in milliseconds.
+/// The delay after each failed attempt, in milliseconds.
 const DELAYS_MS: [i64; 7] = [5_000, 300_000, 1_800_000, 7_200_000, 18_000_000, 36_000_000, 86_400_000];
 
-/// The time that an attempt has until another server may repeat it, in milliseconds.
+/// The lease of an attempt, in milliseconds: after it, another server may repeat the attempt.
 const LEASE_MS: i64 = 60_000;
 
-/// Notices of one receiver that are sent at once.
+/// Maximum number of attempts that one look begins for a receiver.
 const BATCH: u32 = 8;
 
 /// Begins the attempts that are due.
@@ -38,7 +38,7 @@ pub(super) fn deliver(notices: &Arc<Notices>, found: &Found) -> Result<(), Probl
     Ok(())
 }
 
-/// Writes `next` if `entry` is still there.
+/// Replaces `entry` by `next`, unless it has changed.
 fn replace(notices: &Notices, entry: &Entry, next: Entry) -> Result<Written, Problem> {
     let expected = Expected::Entry { state: entry.state.clone(), due_ms: entry.due_ms };
     notices.ledger.write(&Write { entry: next, expected, submission: None, is_alone: false })
@@ -64,7 +64,7 @@ async fn attempt(notices: Arc<Notices>, found: Found, entry: Entry) {
     };
     notices.metrics.notice(if state == "pending" { "retried" } else { state });
     let next = Entry { state: state.to_owned(), due_ms, body: body.to_string(), ..entry.clone() };
-    // A journal that fails lets the lease end, and the notice is sent again.
+    // If the journal fails, the lease ends and the notice is sent again.
     let _ = blocking(move || replace(&notices, &entry, next)).await;
 }
 
@@ -95,7 +95,7 @@ fn sign(secret: &str, id: &str, time: &str, body: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// S-122: the vector of the Standard Webhooks libraries.
+    /// S-122: the signature is that of the vector of the Standard Webhooks libraries.
     #[test]
     fn a_notice_has_a_signature_of_standard_webhooks() {
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";

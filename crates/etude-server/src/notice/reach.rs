@@ -1,11 +1,11 @@
-//! The way to a receiver: which addresses a notice may go to, and one request to them.
+//! Delivery of a notice to its receiver: the check of its addresses, and one request to them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use reqwest::{Client, Url};
 
-/// The time of one attempt.
+/// Time limit of one attempt.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A notice on its way.
@@ -17,12 +17,12 @@ pub(super) struct Parcel {
     pub(super) body: String,
 }
 
-/// What became of an attempt.
+/// Outcome of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Outcome {
     pub(super) status: Option<u16>,
     pub(super) error: Option<&'static str>,
-    /// Another attempt would end the same way.
+    /// True if another attempt would end the same way.
     pub(super) is_final: bool,
 }
 
@@ -40,7 +40,7 @@ impl Outcome {
     }
 }
 
-/// Sends a notice once. Its name is resolved once, and the connection goes to an address that was checked.
+/// Sends a notice once. The host name is resolved once, and the connection goes to an address that was checked.
 pub(super) async fn send(parcel: &Parcel) -> Outcome {
     let Ok(url) = Url::parse(&parcel.url) else { return Outcome::refused("url") };
     match tokio::time::timeout(TIMEOUT, addresses(&url)).await {
@@ -65,7 +65,7 @@ async fn addresses(url: &Url) -> Vec<SocketAddr> {
     }
 }
 
-/// Why nothing is sent to these addresses.
+/// The reason why these addresses are refused; `None` if they are allowed.
 fn refusal(url: &Url, addresses: &[SocketAddr], allows_private: bool) -> Option<&'static str> {
     let is_any_public = addresses.iter().any(|address| is_public(address.ip()));
     let is_any_private = addresses.iter().any(|address| !is_public(address.ip()));
@@ -99,7 +99,7 @@ async fn request(url: &Url, addresses: &[SocketAddr], parcel: &Parcel) -> Outcom
     }
 }
 
-/// A client for one attempt: the name means these addresses, no proxy looks it up again, and no redirect is followed.
+/// A client for one attempt: the host name resolves to these addresses, no proxy resolves it again, and no redirect is followed.
 fn client(url: &Url, addresses: &[SocketAddr]) -> Result<Client, String> {
     let host = url.host_str().unwrap_or_default();
     etude_http::client(url, |client| client.no_proxy().timeout(TIMEOUT).resolve_to_addrs(host, addresses))
@@ -141,7 +141,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         }
         // Documentation, and tunnels that hide their address.
         [0x2001, 0x0db8 | 0, ..] => false,
-        // Only 2000::/3 is handed out.
+        // Only 2000::/3 is allocated.
         [first, ..] => first & 0xe000 == 0x2000,
     }
 }
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// S-124: other spellings of an address are the address.
+    /// S-124: other spellings of an address are recognized.
     #[test]
     fn spellings_of_addresses_are_seen_through() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -188,11 +188,11 @@ mod tests {
         assert_eq!(refusal(&plain, &[public], true), Some("not_https"));
         assert_eq!(refusal(&plain, &[private, public], true), Some("not_https"));
         assert_eq!(refusal(&secure, &[public], false), None);
-        // One private address among public ones is enough, whichever would be chosen.
+        // One private address among public ones is enough for a refusal.
         assert_eq!(refusal(&secure, &[public, private], false), Some("private_address"));
     }
 
-    /// S-124: the connection goes to the address that was checked; the name is not looked up again.
+    /// S-124: the connection goes to the address that was checked; the name is not resolved again.
     #[test]
     fn the_name_is_resolved_once() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -212,7 +212,7 @@ mod tests {
         let outcome = runtime.block_on(request(&url, &[address], &parcel));
         assert!(outcome.is_delivered(), "{outcome:?}");
         assert!(receiver.join().expect("no panic").contains("receiver.invalid"));
-        // A resolver may take long to say so.
+        // A resolver may take long to report an unknown name.
         let error = runtime.block_on(send(&parcel)).error;
         assert!(matches!(error, Some("unknown_host" | "timeout")), "{error:?}");
     }

@@ -1,4 +1,4 @@
-//! Where the keys of an issuer are, by its metadata (RFC 8414, OpenID Connect Discovery), and how they are read.
+//! Download of an issuer's keys, at the URL in its metadata (RFC 8414, OpenID Connect Discovery).
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use reqwest::{Client, Url};
 use super::keys::Keys;
 use super::wire::Metadata;
 
-/// The time for all requests.
+/// Time limit of all requests together.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest document of an issuer, in bytes.
+/// Maximum size of a document of an issuer, in bytes.
 const MAX_DOCUMENT: usize = 1024 * 1024;
 
 /// The response to a request.
@@ -21,10 +21,10 @@ enum Answer {
     Status(u16),
 }
 
-/// The keys of an issuer as they are now.
+/// The current keys of an issuer.
 ///
 /// # Errors
-/// Why there are none, as one line without anything of a token.
+/// The reason why there are none, as one line without any part of a token.
 pub(super) async fn keys(issuer: &str) -> Result<Keys, String> {
     let read = tokio::time::timeout(TIMEOUT, read(issuer)).await;
     read.unwrap_or_else(|_| Err(format!("no answer within {} seconds", TIMEOUT.as_secs())))
@@ -48,7 +48,7 @@ async fn place_of_keys(issuer: &str, url: &Url) -> Result<Url, String> {
             Answer::Status(status @ 500..) => return Err(format!("its metadata are not there: status {status}")),
             Answer::Status(_) => continue,
         };
-        // A page that says that there is nothing may have the status 200.
+        // A page that reports a missing document may have the status 200.
         let Ok(Metadata { issuer: own, jwks_uri: Some(keys) }) = serde_json::from_slice(&bytes) else { continue };
         if own != issuer {
             return Err("its metadata name another issuer".to_owned());
@@ -63,8 +63,8 @@ async fn place_of_keys(issuer: &str, url: &Url) -> Result<Url, String> {
     Err("it has no metadata with `jwks_uri`".to_owned())
 }
 
-/// Where the metadata of an issuer may be, in the order in which they are looked for. The path of the issuer comes after the
-/// well-known part (RFC 8414, 3.1), and before it where only OpenID Connect is spoken.
+/// The possible URLs of the metadata of an issuer, in the order of the lookup. The path of the issuer comes after the well-known
+/// part (RFC 8414, 3.1), and before it in pure OpenID Connect.
 fn places(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     let all = [

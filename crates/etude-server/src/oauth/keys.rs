@@ -7,14 +7,14 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPu
 
 use super::wire::{Member, Set};
 
-/// The shortest modulus of an RSA key that counts, in bits.
+/// Minimum length of an RSA modulus, in bits.
 const MIN_RSA_BITS: usize = 2_048;
 
-/// Bytes of a coordinate on the curve P-256.
+/// Size of a coordinate on the curve P-256, in bytes.
 const COORDINATE: usize = 32;
 
 words! {
-    /// A way to sign, by its word in the header of a token. There is none without a key, and none whose key is a shared secret.
+    /// A signature algorithm, by its word in the header of a token. All of them need a key, and none uses a shared secret.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) enum Algorithm {
         /// RSASSA-PKCS1-v1_5 with SHA-256.
@@ -24,14 +24,14 @@ words! {
     }
 }
 
-/// What keys say to a signature.
+/// The verdict of the keys on a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// One of them has made it.
+    /// One of the keys has made the signature.
     Valid,
-    /// The key that it names has not made it.
+    /// The named key has not made the signature.
     Wrong,
-    /// The key is not among them.
+    /// The signing key is unknown: it is not among the keys, or the token does not name it.
     Unknown,
 }
 
@@ -48,15 +48,15 @@ struct Key {
 #[derive(Debug)]
 enum Material {
     Rsa(RsaPublicKeyComponents<Vec<u8>>),
-    /// A point of the curve, uncompressed.
+    /// An uncompressed point of the curve.
     P256(Vec<u8>),
 }
 
 impl Keys {
-    /// The keys of a set that can verify a token. Others are left out, as the standard says.
+    /// The keys of a set that can verify a token. Others are ignored, as the standard requires.
     ///
     /// # Errors
-    /// It is not a set of keys, or none of them can.
+    /// The document is not a set of keys, or none of its keys can verify a token.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let set: Set = serde_json::from_slice(bytes).map_err(|_| "its keys are not a JSON Web Key Set".to_owned())?;
         let keys: Vec<Key> =
@@ -67,21 +67,21 @@ impl Keys {
         }
     }
 
-    /// Whether the key named `id` has signed `message`. A token that names no key means the only one of its algorithm.
+    /// Verifies that the key named `id` has signed `message`. A token without a key name means the only key of its algorithm.
     pub(super) fn verify(&self, algorithm: Algorithm, id: Option<&str>, message: &[u8], signature: &[u8]) -> Verdict {
         let fits = |key: &&Key| key.material.algorithm() == algorithm && (id.is_none() || key.id.as_deref() == id);
         let fitting: Vec<&Key> = self.0.iter().filter(fits).collect();
         match (id, fitting.as_slice()) {
             (_, []) | (None, [_, _, ..]) => Verdict::Unknown,
             _ if fitting.iter().any(|key| key.material.has_signed(message, signature)) => Verdict::Valid,
-            // It may be a newer one.
+            // The signature may be that of a newer key.
             (None, _) => Verdict::Unknown,
             (Some(_), _) => Verdict::Wrong,
         }
     }
 }
 
-/// A key that may verify signatures; `None`: it is for something else, of another kind, or too weak.
+/// A key that may verify signatures; `None` if it has another purpose, is of another kind, or is too weak.
 fn key(member: Member) -> Option<Key> {
     let is_for_signatures = member.purpose.as_deref().is_none_or(|purpose| purpose == "sig")
         && member.key_ops.as_ref().is_none_or(|all| all.iter().any(|one| one == "verify"));
@@ -94,7 +94,7 @@ fn key(member: Member) -> Option<Key> {
         }
         ("EC", Some("P-256")) => {
             let (x, y) = (bytes(&member.x)?, bytes(&member.y)?);
-            // 4 stands for both coordinates as they are.
+            // The prefix 4 marks an uncompressed point: both coordinates follow.
             (x.len() == COORDINATE && y.len() == COORDINATE).then(|| Material::P256([&[4][..], &x, &y].concat()))?
         }
         _ => return None,
@@ -103,7 +103,7 @@ fn key(member: Member) -> Option<Key> {
     (is_for_signatures && is_of_algorithm).then_some(Key { id: member.kid, material })
 }
 
-/// A number without leading zeros; `None`: it is zero.
+/// A number without leading zeros; `None` if it is zero.
 fn number(bytes: Vec<u8>) -> Option<Vec<u8>> {
     let first = bytes.iter().position(|byte| *byte != 0)?;
     Some(bytes[first..].to_vec())

@@ -1,4 +1,4 @@
-//! What the server says of itself as a protected resource (RFC 9728), so that clients find its issuer.
+//! Metadata of the server as a protected resource (RFC 9728), with which clients find its issuer.
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HOST};
@@ -9,21 +9,21 @@ use crate::problem::{Code, Problem};
 use crate::server::Server;
 use crate::token::{Caller, Scope};
 
-/// The path of the metadata. Below it, in the path of a resource, are those of that resource.
+/// The path of the metadata. A resource's own path after it leads to the metadata of that resource.
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 
 /// The path of the protocol of agents.
 pub(crate) const AGENTS: &str = "/mcp";
 
-/// What an agent needs: no tool approves or administrates.
+/// The scopes that an agent needs: no tool approves or administrates.
 pub(crate) const OF_AGENTS: [Scope; 2] = [Scope::Read, Scope::Run];
 
-/// True for the path of metadata, which is there only with an issuer.
+/// True for the path of metadata, which exists only with an issuer.
 pub(crate) fn is_metadata(path: &str) -> bool {
     path.starts_with(METADATA)
 }
 
-/// The problem of a request to `path` without a valid token, with where its client gets one.
+/// The problem of a request to `path` without a valid token, with a challenge that leads its client to the issuer.
 pub(crate) fn challenged(
     problem: Problem,
     server: &Server,
@@ -39,7 +39,7 @@ pub(crate) fn challenged(
     let below = if is_of_agents { AGENTS } else { "" };
     let mut challenge = format!("Bearer resource_metadata=\"{base}{METADATA}{below}\"");
     if is_of_agents {
-        // A client that is not given any asks for all that the metadata have.
+        // Without scopes in the challenge, a client asks for all that the metadata list.
         let scopes = OF_AGENTS.map(Scope::word).join(" ");
         challenge.push_str(&format!(", scope=\"{scopes}\""));
     }
@@ -49,10 +49,10 @@ pub(crate) fn challenged(
     problem.challenge(challenge)
 }
 
-/// The problem of a request whose valid token lacks the scope that its route needs. The client of an issuer learns which one to ask for
-/// (RFC 6750, 3.1): its own and the missing one, since a new token with that alone lacks the others.
+/// The problem of a request whose valid token lacks the scope of its route. The challenge names the token's scopes and the
+/// missing one (RFC 6750, 3.1), because a new token with the missing one alone would lack the others.
 pub(crate) fn insufficient(problem: Problem, needed: Scope, caller: &Caller, base: Option<&str>) -> Problem {
-    // A token of the server has the scopes that it has. The owner of the process has all.
+    // The scopes of a server's own token are fixed. The owner of the process has all.
     if caller.token.is_some() {
         return problem;
     }
@@ -64,14 +64,14 @@ pub(crate) fn insufficient(problem: Problem, needed: Scope, caller: &Caller, bas
     problem.challenge(challenge)
 }
 
-/// The URL under which the client of a request, whose `Host` has been checked, reaches the server; with the base path, without a
-/// trailing slash.
+/// The URL under which the client of a request reaches the server, with the base path and without a trailing slash. The request's
+/// `Host` has been checked.
 pub(crate) fn base(server: &Server, peer: &Peer, headers: &HeaderMap) -> Option<String> {
     let settings = server.settings();
     let text = |name: &str| headers.get(name)?.to_str().ok();
     let forwarded_host = || settings.is_behind_proxy.then(|| text("x-forwarded-host")).flatten();
     let origin = match peer {
-        // It accepts any `Host`, and has no base path. Its clients have the token of the owner.
+        // The socket accepts any `Host`, and has no base path. Its clients have the token of the owner.
         Peer::Socket => server.context().origin()?,
         Peer::Tcp(_) | Peer::Forwarded(_) => {
             let host = forwarded_host().or_else(|| text(HOST.as_str()))?.to_ascii_lowercase();

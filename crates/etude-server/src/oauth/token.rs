@@ -8,22 +8,22 @@ use super::keys::Algorithm;
 use super::wire::{Claims, Header, Words};
 use crate::token::{Caller, Scope};
 
-/// The longest token, in bytes.
+/// Maximum length of a token, in bytes.
 const MAX_TOKEN: usize = 16 * 1024;
 
-/// The longest name of a user at the issuer (OpenID Connect Core, 2).
+/// Maximum length of a user's name at the issuer, in bytes (OpenID Connect Core, 2).
 const MAX_SUBJECT: usize = 255;
 
-/// How far the clocks of issuer and server may be apart, in milliseconds.
+/// Allowed difference between the clocks of issuer and server, in milliseconds.
 pub(super) const LEEWAY_MS: i64 = 60_000;
 
-/// The last second that a time of a document can say.
+/// The latest time in a document, in seconds since 1970: the end of the year 9999.
 const MAX_SECONDS: f64 = 253_402_300_799.0;
 
-/// What names of an issuer's users begin with. No token of the server has a `:` in its name.
+/// Prefix of the names of an issuer's users. No token of the server has a `:` in its name.
 const PREFIX: &str = "oauth:";
 
-/// Why a token is not accepted, as a sentence without anything of the token.
+/// Reason why a token is refused, as a sentence without any part of the token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Fault {
     #[error("the access token has more than 16 KiB")]
@@ -59,8 +59,8 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// True if anyone can make such a token. The others are signed by the issuer, and do not count as guesses: clients whose tokens have expired
-    /// do not shut out their address.
+    /// True if anyone can make such a token. Tokens with the other faults are signed by the issuer, and do not count as guesses:
+    /// clients with expired tokens do not lock out their address.
     pub(super) const fn is_guess(self) -> bool {
         match self {
             Self::Size | Self::Form | Self::Algorithm | Self::Type | Self::Critical | Self::Key | Self::Signature => {
@@ -77,11 +77,11 @@ impl Fault {
     }
 }
 
-/// A token whose header is acceptable. Its signature is not verified yet.
+/// A token with an acceptable header. Its signature is not verified yet.
 pub(super) struct Signed<'t> {
     pub(super) algorithm: Algorithm,
     pub(super) key: Option<String>,
-    /// What is signed.
+    /// The signed bytes.
     pub(super) message: &'t [u8],
     pub(super) signature: Vec<u8>,
     claims: Vec<u8>,
@@ -94,7 +94,7 @@ pub(crate) fn is_jwt(token: &str) -> bool {
     matches!(parts.as_slice(), [header, claims, signature] if !header.is_empty() && [*header, *claims, *signature].into_iter().all(is_part))
 }
 
-/// The header and the parts of a token.
+/// Parses the header and the parts of a token.
 pub(super) fn parse(token: &str) -> Result<Signed<'_>, Fault> {
     if token.len() > MAX_TOKEN {
         return Err(Fault::Size);
@@ -107,7 +107,7 @@ pub(super) fn parse(token: &str) -> Result<Signed<'_>, Fault> {
     if header.crit.0 {
         return Err(Fault::Critical);
     }
-    // Other kinds of the same issuer, such as logout tokens, are no access tokens.
+    // Tokens of other types of the same issuer, such as logout tokens, are not access tokens.
     if let Some(kind) = header.typ.map(|kind| kind.to_ascii_lowercase())
         && !["jwt", "at+jwt"].contains(&kind.strip_prefix("application/").unwrap_or(&kind))
     {
@@ -118,13 +118,14 @@ pub(super) fn parse(token: &str) -> Result<Signed<'_>, Fault> {
 }
 
 impl Signed<'_> {
-    /// When the token says that it was made, in milliseconds since 1970. Its signature need not be verified: it may say anything.
+    /// The time at which the token claims to be made, in milliseconds since 1970. The signature need not be verified, so the
+    /// claim may be false.
     pub(super) fn claimed_ms(&self) -> Option<i64> {
         let claims: Claims = serde_json::from_slice(&self.claims).ok()?;
         milliseconds(claims.iat?).ok()
     }
 
-    /// The owner of the token, whose signature has been verified.
+    /// The caller that a token identifies, once its signature has been verified.
     pub(super) fn caller(&self, auth: &Auth, now_ms: i64) -> Result<Caller, Fault> {
         let claims: Claims = serde_json::from_slice(&self.claims).map_err(|_| Fault::Claims)?;
         if claims.iss != auth.issuer {
@@ -145,7 +146,7 @@ impl Signed<'_> {
         if claims.cnf.0 {
             return Err(Fault::Bound);
         }
-        // A space would end a name where names are followed by something else, as in the keys of the journal.
+        // Names must have no space: in keys of the journal, a space ends the name.
         let is_name =
             (1..=MAX_SUBJECT).contains(&claims.sub.len()) && claims.sub.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_name {
@@ -163,10 +164,10 @@ impl Signed<'_> {
     }
 }
 
-/// A number of seconds since 1970 in milliseconds.
+/// Converts seconds since 1970 to milliseconds.
 fn milliseconds(seconds: f64) -> Result<i64, Fault> {
     match (0.0..=MAX_SECONDS).contains(&seconds) {
-        // The range fits.
+        // The result is in the range of `i64`.
         true => Ok((seconds * 1_000.0) as i64),
         false => Err(Fault::Claims),
     }

@@ -1,16 +1,16 @@
-//! Documents of an issuer: metadata, keys, and the parts of its tokens, with the members that matter here.
+//! Documents of an issuer: metadata, keys, and the parts of its tokens, reduced to the members that are used.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-/// The whole set.
+/// A JSON Web Key Set.
 #[derive(Deserialize)]
 pub(super) struct Set {
     pub(super) keys: Vec<Value>,
 }
 
-/// A key of the set, with the members that matter here.
+/// A key of the set, reduced to the members that are used.
 #[derive(Deserialize)]
 pub(super) struct Member {
     pub(super) kty: String,
@@ -26,7 +26,7 @@ pub(super) struct Member {
     pub(super) y: Option<String>,
 }
 
-/// A member that is there, whatever its value.
+/// Presence of a member, whatever its value.
 #[derive(Default)]
 pub(super) struct Present(pub(super) bool);
 
@@ -78,7 +78,7 @@ impl Words {
     }
 }
 
-/// What an issuer says of itself, with the members that matter here.
+/// Metadata of an issuer, reduced to the members that are used.
 #[derive(Deserialize)]
 pub(super) struct Metadata {
     pub(super) issuer: String,

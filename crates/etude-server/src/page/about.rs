@@ -1,4 +1,4 @@
-//! The server itself.
+//! The page about the server itself.
 
 use http::StatusCode;
 use maud::{Markup, html};
@@ -69,7 +69,7 @@ pub(crate) async fn server(call: Call) -> Respond {
     Ok(shell.page(StatusCode::OK, "Server", Section::Server, body))
 }
 
-/// The tokens by their names, for who may manage them.
+/// The tokens by name, for readers who may manage them.
 fn tokens_of(shell: &Shell, tokens: &[Value]) -> Markup {
     let words = |token: &Value, member: &str| {
         token[member].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")

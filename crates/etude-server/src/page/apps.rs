@@ -1,4 +1,4 @@
-//! Apps: their pipelines, machines and skills, and what is wrong with them.
+//! Pages of apps: their pipelines, machines and skills, with their diagnostics.
 
 use http::StatusCode;
 use maud::{Markup, html};
@@ -9,7 +9,7 @@ use super::text::{marked, visible};
 use super::{segment, source};
 use crate::request::{Call, Respond};
 
-/// `GET /apps`: all of them.
+/// `GET /apps`: all apps.
 pub(crate) async fn list(call: Call) -> Respond {
     let shell = Shell::of(&call).await?;
     let document = source::get(&call, "/v1/apps").await?;
@@ -72,7 +72,7 @@ fn card(shell: &Shell, app: &Value, has_title: bool) -> Markup {
     }
 }
 
-/// Diagnostics, each at its place.
+/// Diagnostics with their file positions.
 pub(super) fn diagnostics(found: &[Value]) -> Markup {
     html! {
         section.card {

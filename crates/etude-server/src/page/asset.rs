@@ -10,7 +10,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use crate::problem::Problem;
 use crate::request::{Call, Respond};
 
-/// The files by name, with their media type.
+/// The files by name, with their media types.
 const ASSETS: &[(&str, &str, &[u8])] = &[
     ("etude.css", "text/css; charset=utf-8", include_bytes!("../../assets/etude.css")),
     ("graph.js", "text/javascript; charset=utf-8", include_bytes!("../../assets/graph.js")),
@@ -21,7 +21,7 @@ const ASSETS: &[(&str, &str, &[u8])] = &[
     ("page.js", "text/javascript; charset=utf-8", include_bytes!("../../assets/page.js")),
 ];
 
-/// What tells these files from those of another version: the beginning of their hash.
+/// The version of the files: the beginning of their hash.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let mut hasher = blake3::Hasher::new();
     for (name, _, bytes) in ASSETS {
@@ -30,13 +30,13 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
     hasher.finalize().to_hex()[..16].to_owned()
 });
 
-/// The path of a file below the base path. Scripts import each other from beside themselves, and so from the same version.
+/// The path of a file below the base path. Scripts import each other by relative paths, and so from the same version.
 pub(super) fn path(name: &str) -> String {
     format!("/assets/{}/{name}", *VERSION)
 }
 
-/// `GET /assets/{version}/{name}`. Browsers keep a file of this version without asking again. A page that a server of another
-/// version has sent gets the file that there is.
+/// `GET /assets/{version}/{name}`. Browsers keep a file of this version without asking again. A page from a server of another
+/// version gets the current file.
 pub(crate) async fn asset(call: Call) -> Respond {
     let name = call.param("name");
     let asset = ASSETS.iter().find(|(known, ..)| *known == name);

@@ -1,4 +1,4 @@
-//! Charts of runs, drawn by the server: places are shares of the width, so that texts keep their size on every screen.
+//! Charts of runs, drawn by the server. Positions are shares of the width, so that texts keep their size on every screen.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -11,14 +11,14 @@ use super::{glyph, row};
 const DURATIONS: (u64, u64) = (16, 136);
 const COSTS: (u64, u64) = (164, 212);
 
-/// A bar of a chart: its value, and the run that it stands for.
+/// A bar of a chart: the values of one run.
 struct Bar<'r> {
     run: &'r Value,
     duration_ms: u64,
     cost: f64,
 }
 
-/// Duration above cost of runs, oldest first, with the median duration.
+/// A chart with the durations above the costs of runs, oldest first, with the median duration.
 #[expect(clippy::cast_precision_loss, reason = "a pixel needs no more digits")]
 pub(super) fn runs(shell: &Shell, runs: &[Value], p50_ms: Option<u64>) -> Markup {
     let bars: Vec<Bar<'_>> = runs
@@ -71,7 +71,7 @@ pub(super) fn runs(shell: &Shell, runs: &[Value], p50_ms: Option<u64>) -> Markup
     }
 }
 
-/// Values of a kind, the largest first, each with a bar.
+/// A list of values with bars; a full bar is the largest value.
 #[expect(clippy::cast_precision_loss, reason = "a pixel needs no more digits")]
 pub(super) fn shares(class: &str, rows: &[(String, u64, String)]) -> Markup {
     let largest = rows.iter().map(|(_, value, _)| *value).max().unwrap_or(1).max(1);

@@ -12,15 +12,15 @@ use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
 use crate::token::Scope;
 
-/// Members of a payload that have a place of their own.
+/// Members of a payload that are shown separately.
 const SHOWN: [&str; 4] = ["message", "schema", "approvers", "question"];
 
-/// What a page of decisions is to show.
+/// The contents of a page of decisions.
 #[derive(Default)]
 struct Shown<'s> {
-    /// The question of the link.
+    /// The question in the link.
     at: Option<&'s str>,
-    /// What was sent before, if it was refused.
+    /// The fields of a refused form.
     sent: &'s [(String, String)],
     refused: Option<&'s Problem>,
 }
@@ -38,7 +38,7 @@ pub(crate) async fn decide(call: Call) -> Respond {
         |name: &str| sent.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str());
     let path = format!("/v1/decisions/{}", segment(&id));
     let decision = match source::get(&call, &path).await {
-        // The response to the decision says who was first.
+        // The response to the decision names the earlier decider.
         Err(problem) if problem.code() == Code::NotFound => Value::Null,
         decision => decision?,
     };
@@ -64,7 +64,7 @@ pub(crate) async fn decide(call: Call) -> Respond {
         Ok(_) => see(&call, &run),
         Err(problem) if problem.code() == Code::AlreadyDecided => {
             let earlier = problem.to_json("", "");
-            // The second click on the same button.
+            // The response to a second click on the same button.
             let is_own = earlier["by"] == *call.caller()?.name && earlier["approved"] == approved;
             see(&call, &if is_own { run } else { format!("/decisions?at={}", segment(&id)) })
         }
@@ -103,10 +103,10 @@ async fn page(call: &Call, shown: Shown<'_>) -> Respond {
                     ul id="questions" data-live { @for decision in &open { (entry(&shell, decision, chosen)) } }
                     p.keys.foot { span { kbd { "j" } " " kbd { "k" } " move" } span { kbd { "Enter" } " open" } span { kbd { "a" } " to the form" } }
                 }
-                // What is typed is not replaced: only the list is live.
+                // Typed text is not replaced: only the list is live.
                 @match chosen {
                     Some(decision) => { (one(call, &shell, decision, &shown)) },
-                    // The link led to another question; none is decided by mistake.
+                    // The link led to another question; this prevents a decision by mistake.
                     None => { section.one { p.dim { "Choose a question." } } },
                 }
             }
@@ -116,11 +116,11 @@ async fn page(call: &Call, shown: Shown<'_>) -> Respond {
     Ok(shell.page(status, "Decisions", Section::Decisions, body))
 }
 
-/// What became of a question that is not open.
+/// A notice about a question that is not open: its decision, if there is one.
 async fn gone(call: &Call, shell: &Shell, at: &str) -> Result<Markup, Problem> {
     let document = match source::get(call, &format!("/v1/decisions/{}", segment(at))).await {
         Err(problem) if problem.code() == Code::NotFound => problem.to_json("", ""),
-        // It has been asked meanwhile.
+        // The question is open by now.
         other => other?,
     };
     Ok(html! {
@@ -140,7 +140,7 @@ fn text<'d>(decision: &'d Value, name: &str) -> &'d str {
     decision[name].as_str().unwrap_or_default()
 }
 
-/// The step that asks, as its effect names it.
+/// The asking step, as the effect id names it.
 fn step(decision: &Value) -> &str {
     text(decision, "id").split_once(':').map_or("", |(_, effect)| effect)
 }
@@ -220,7 +220,7 @@ fn one(call: &Call, shell: &Shell, decision: &Value, shown: &Shown<'_>) -> Marku
     }
 }
 
-/// A fact that the question is about.
+/// A fact in the payload of the question.
 fn fact(value: &Value) -> Markup {
     match value {
         Value::String(text) => html! { (visible(text)) },

@@ -1,4 +1,4 @@
-//! Forms built from a JSON Schema, and the values that they send.
+//! Forms built from a JSON Schema, and the values of their fields.
 
 use etude_core::pointer::escaped;
 use maud::{Markup, html};
@@ -7,23 +7,23 @@ use serde_json::{Value, json};
 use super::text::{marked, visible};
 use crate::problem::Problem;
 
-/// Choices that are shown all at once.
+/// Maximum number of choices that are shown as radio buttons.
 const MAX_RADIOS: usize = 4;
 
-/// Characters of a text that has one line.
+/// Maximum length of a text with a single-line field, in characters.
 const SHORT: u64 = 64;
 
 /// A form for the values of one schema. The name of a field is `PREFIX.PROPERTY`, or the prefix alone for a schema without properties.
 pub(super) struct Form<'s> {
     pub(super) prefix: &'static str,
     pub(super) schema: &'s Value,
-    /// What was sent before, if it was refused.
+    /// The fields of a refused form.
     pub(super) sent: &'s [(String, String)],
     /// Faults by JSON pointer.
     pub(super) faults: &'s [(String, String)],
 }
 
-/// What a field is for.
+/// The kind of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,
@@ -45,20 +45,20 @@ fn kind(schema: &Value) -> Kind {
     }
 }
 
-/// The choices as a form sends them, if they are all texts, or all numbers.
+/// The choices as a form sends them, if all are texts, or all are numbers.
 fn choices(schema: &Value) -> Option<Vec<String>> {
     let choices = schema["enum"].as_array()?;
     let is_one_kind = choices.iter().all(Value::is_string) || choices.iter().all(Value::is_number);
     is_one_kind.then(|| choices.iter().filter_map(written).collect())
 }
 
-/// The kind of a field, also of one with choices, which may have no type.
+/// The kind of a field. A schema with choices may have no type.
 fn kind_of(schema: &Value) -> Kind {
     let is_text = schema["enum"].as_array().is_some_and(|choices| choices.iter().all(Value::is_string));
     if is_text { Kind::Text } else { kind(schema) }
 }
 
-/// True if an empty field is the empty text; otherwise it is none, and has its default.
+/// True if an empty field is the empty text; otherwise it has no value, and so its default.
 fn takes_empty(schema: &Value) -> bool {
     kind(schema) == Kind::Text && schema["enum"].is_null() && schema["format"].is_null()
 }
@@ -68,12 +68,12 @@ impl Form<'_> {
         self.schema["properties"].as_object()
     }
 
-    /// Of a box, the last value counts.
+    /// The last value of a field: a checked box sends two.
     fn sent(&self, name: &str) -> Option<&str> {
         self.sent.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The fields.
+    /// The fields as HTML.
     pub(super) fn render(&self) -> Markup {
         if self.schema.is_null() {
             return html! {};
@@ -101,7 +101,7 @@ impl Form<'_> {
             (true, None) => "required".to_owned(),
             (false, None) => String::new(),
         };
-        // What is wrong inside of a value is wrong with its field.
+        // A fault inside a value is shown at its field.
         let is_own = |at: &str| at.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         let faults: Vec<&str> = self.faults.iter().filter(|(at, _)| is_own(at)).map(|(_, why)| why.as_str()).collect();
         let help = format!("{name}-help");
@@ -126,7 +126,8 @@ impl Form<'_> {
         .render(schema)
     }
 
-    /// The value of the fields as JSON text: numbers keep their digits, and what is no JSON is a string that the API refuses.
+    /// The value of the fields as JSON text. Numbers keep their digits; text that is not JSON becomes a string, which the API
+    /// refuses.
     pub(super) fn value(&self) -> String {
         let Some(properties) = self.properties() else {
             return self
@@ -137,7 +138,7 @@ impl Form<'_> {
         for (name, schema) in properties {
             let field = format!("{}.{name}", self.prefix);
             let Some(text) = self.sent(&field) else { continue };
-            // Without the member, a text that was cleared would have its default again.
+            // Without the member, a cleared text would have its default again.
             let is_cleared = takes_empty(schema) && schema["default"].is_string();
             if !text.is_empty() || is_cleared {
                 members.push(format!("{}:{}", json!(name), given(kind_of(schema), text, &schema["default"])));
@@ -164,16 +165,16 @@ impl Form<'_> {
     }
 }
 
-/// What a field shows.
+/// The contents of a field.
 struct Field<'f> {
     name: &'f str,
     title: Markup,
     value: Option<String>,
     is_needed: bool,
-    /// The id of what describes it.
+    /// The id of the element that describes the field.
     described: Option<&'f String>,
     is_invalid: Option<&'static str>,
-    /// Help and faults.
+    /// Help and faults, below the field.
     after: Markup,
 }
 
@@ -185,7 +186,7 @@ impl Field<'_> {
             (Some(choices), _) => self.of_choices(&choices),
             (None, Kind::Flag) => html! {
                 div.field {
-                    // A box that is not checked sends nothing.
+                    // An unchecked box sends nothing.
                     input type="hidden" name=(name) value="false";
                     label.choice { input type="checkbox" name=(name) value="true" checked[value == Some("true")] aria-describedby=[described]; span { (title) } }
                     (after)
@@ -201,7 +202,7 @@ impl Field<'_> {
             (None, Kind::Text) if is_long(schema, value) => html! {
                 div.field {
                     label for=(name) { (title) }
-                    // What reads the page drops the first end of a line.
+                    // HTML parsers drop the first line break of a `textarea`.
                     textarea id=(name) name=(name) rows="1" required[*is_needed] aria-describedby=[described] aria-invalid=[is_invalid] { "\n" (value.unwrap_or_default()) }
                     (after)
                 }
@@ -247,7 +248,7 @@ fn is_long(schema: &Value, value: Option<&str>) -> bool {
     !is_short || value.is_some_and(|value| value.contains('\n'))
 }
 
-/// A value as JSON text. Browsers end lines in their own way; what is not changed is the default as it was written.
+/// A value as JSON text. Browsers change line ends; an unchanged default stays as it was written.
 fn given(kind: Kind, text: &str, default: &Value) -> String {
     let plain = |text: &str| text.replace("\r\n", "\n").replace('\r', "\n");
     let text = plain(text);
@@ -265,7 +266,7 @@ fn json_text(kind: Kind, text: &str) -> String {
     }
 }
 
-/// A default as a field has it.
+/// A default in the form in which a field shows it.
 fn written(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -278,7 +279,7 @@ fn written(value: &Value) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Values keep their types and digits; empty fields are left out, and what is not checked is false.
+    /// Values keep their types and digits; empty fields are left out, and an unchecked box is false.
     #[test]
     fn a_form_sends_the_values_of_its_schema() {
         let schema = json!({"properties": {
@@ -309,7 +310,7 @@ mod tests {
         assert_eq!(Form { prefix: "answer", schema: &plain, sent: &sent, faults: &[] }.value(), "7");
     }
 
-    /// Lines stay lines, a default that is not changed stays as it was written, and a cleared text is empty.
+    /// Lines stay lines, an unchanged default stays as it was written, and a cleared text is empty.
     #[test]
     fn texts_keep_their_lines() {
         let schema = json!({"properties": {

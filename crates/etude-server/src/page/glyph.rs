@@ -1,8 +1,9 @@
-//! States: each has a glyph with its own outline and a word.
+//! States: each has a glyph with its own outline, and a word.
 
 use maud::{Markup, PreEscaped, html};
 
-/// The drawings, once a page. `cut` is what is cut out of a filled outline; `turning` is what moves while a run does.
+/// The drawings of a page. The class `cut` is for parts cut out of a filled outline; `turning` is for parts that move while a run
+/// does.
 const DRAWINGS: &[(&str, &str)] = &[
     (
         "succeeded",
@@ -65,35 +66,35 @@ pub(super) fn sprite() -> Markup {
     }
 }
 
-/// The name of a state's drawing. A word that is new has that of a state that is none.
+/// The name of a state's drawing. An unknown state has the drawing of `not_started`.
 pub(super) fn known(word: &str) -> &'static str {
     DRAWINGS.iter().map(|(known, _)| *known).find(|known| *known == word).unwrap_or("not_started")
 }
 
-/// A drawing alone.
+/// A drawing without its word.
 pub(super) fn drawn(word: &str) -> Markup {
     let drawing = known(word);
     html! { svg class={ "glyph " (drawing) } aria-hidden="true" { use href={ "#g-" (drawing) } {} } }
 }
 
-/// The word of a state as people read it.
+/// The word of a state in readable form.
 pub(super) fn word(state: &str) -> String {
     let spaced = state.replace('_', " ");
     let mut letters = spaced.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// A drawing with another word.
+/// A drawing with a different word.
 pub(super) fn named(drawing: &str, word: &str) -> Markup {
     html! { span.state { (drawn(drawing)) span.word { (word) } } }
 }
 
-/// Drawing and word.
+/// A drawing with its word.
 pub(super) fn state(state: &str) -> Markup {
     html! { span.state { (drawn(state)) span.word { (word(state)) } } }
 }
 
-/// The drawing, with its word for assistive technology.
+/// A drawing, with its word for assistive technology.
 pub(super) fn glyph(state: &str) -> Markup {
     html! { (drawn(state)) span.said { (word(state)) " " } }
 }

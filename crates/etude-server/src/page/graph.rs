@@ -1,4 +1,4 @@
-//! The graph of a pipeline or machine as a drawing: each node a link, with the states of a run.
+//! The graph of a pipeline or machine as a drawing: each node is a link, with its state in a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,22 +16,22 @@ const GAP: usize = 36;
 const LINE: usize = 44;
 const MARGIN: usize = 8;
 
-/// Boxes beside each other before the drawing continues in the next line.
+/// Maximum number of boxes per line.
 const COLUMNS: usize = 5;
 
-/// Letters of a name that a box has space for.
+/// Maximum length of a name in a box, in letters.
 const LETTERS: usize = 16;
 
-/// Most boxes of a drawing: more can neither be read nor drawn at once by a browser.
+/// Maximum number of boxes: a larger drawing is unreadable, and a browser cannot draw it at once.
 const MAX_BOXES: usize = 1_000;
 
-/// A drawing: the graph's document, whose nodes may have the states of a run, and where the link of a node leads.
+/// A drawing of a graph. The nodes of its document may have the states of a run; `link` maps a node to its link.
 pub(super) struct Drawing<'d> {
     pub(super) graph: &'d Value,
     pub(super) link: &'d dyn Fn(&str) -> String,
 }
 
-/// Where a box is.
+/// The position and size of a box, in pixels.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     x: usize,
@@ -40,12 +40,12 @@ struct Place {
     height: usize,
 }
 
-/// The boxes of a graph, with what is looked up for each of them.
+/// The boxes of a graph, with lookup tables.
 struct Boxes<'d> {
     drawing: &'d Drawing<'d>,
-    /// The boxes inside another one, by its id.
+    /// The boxes inside a box, by its id.
     inner: BTreeMap<&'d str, Vec<&'d Value>>,
-    /// The ids whose data a box uses, by its id.
+    /// The ids of the boxes whose data a box uses, by its id.
     uses: BTreeMap<&'d str, Vec<&'d str>>,
 }
 
@@ -59,7 +59,7 @@ impl<'d> Drawing<'d> {
         edges.iter().filter_map(|edge| Some((edge["from"].as_str()?, edge["to"].as_str()?, edge["kind"].as_str()?)))
     }
 
-    /// The drawing.
+    /// The drawing as SVG, or a note if it is too large.
     pub(super) fn render(&self) -> Markup {
         let nodes = self.nodes();
         if nodes.len() > MAX_BOXES {
@@ -83,12 +83,12 @@ impl<'d> Drawing<'d> {
 }
 
 impl<'d> Boxes<'d> {
-    /// The boxes inside of one.
+    /// The boxes inside the box `id`.
     fn inner(&self, id: &Value) -> &[&'d Value] {
         id.as_str().and_then(|id| self.inner.get(id)).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Steps in their order, line by line like a text; the branches of a parallel step are below each other.
+    /// Steps in order, line by line like a text; the branches of a parallel step are stacked.
     fn steps(&self) -> Markup {
         let is_phase = |node: &Value| matches!(node["type"].as_str(), Some("constructor" | "destructor"));
         let nodes = self.drawing.nodes();

@@ -1,25 +1,26 @@
-//! JSON for people: indented, and never larger than a page bears.
+//! JSON for people: indented, and bounded for a page.
 
-/// Characters of a value that a page shows.
+/// Maximum size of a value on a page, in bytes.
 pub(super) const MAX_SHOWN: usize = 64 * 1024;
 
-/// Lines of a value that a page shows. A browser lays all of them out before it paints.
+/// Maximum number of lines of a value on a page. A browser lays all of them out before it paints.
 const MAX_LINES: usize = 1_000;
 
-/// What stands where a value is cut. The text of a whole value never ends so.
+/// The end of a truncated value. The text of a whole value never ends so.
 const CUT: &str = "\n…";
 
-/// True if [`indented`] did not leave anything out.
+/// True if [`indented`] has not truncated the text.
 pub(super) fn is_whole(shown: &str) -> bool {
     !shown.ends_with(CUT)
 }
 
-/// The text of a JSON value with indents and nothing hidden in it.
+/// The indented text of a JSON value, with hidden characters made visible.
 pub(super) fn pretty(text: &str, max: usize) -> String {
     super::text::visible(&indented(text, max)).into_owned()
 }
 
-/// The text of a JSON value with indents, its numbers as they are written. At most `max` bytes and [`MAX_LINES`], and what ends them.
+/// The text of a JSON value with indents, its numbers as they are written. It is truncated after `max` bytes or [`MAX_LINES`],
+/// with a mark at its end.
 pub(super) fn indented(text: &str, max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(max) + 64);
     let (mut depth, mut lines, mut is_string, mut is_escaped) = (0_usize, 1_usize, false, false);
@@ -91,7 +92,7 @@ mod tests {
         assert!(is_whole(lines));
     }
 
-    /// S-131: what a page shows of a value is bounded in bytes and in lines, and says that it goes on.
+    /// S-131: a value on a page is bounded in bytes and in lines, and marked as truncated.
     #[test]
     fn long_values_are_cut() {
         let long = format!("[{}1]", "1,".repeat(10_000));

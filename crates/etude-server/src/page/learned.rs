@@ -1,4 +1,4 @@
-//! Learned pipelines: their evidence, where each of their values comes from, how they compare with the agent, and their promotion.
+//! Pages of learned pipelines: evidence, sources of values, comparisons with the agent, and promotion.
 
 use http::StatusCode;
 use maud::{Markup, html};
@@ -11,19 +11,19 @@ use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
 use crate::token::Scope;
 
-/// Comparisons of a page.
+/// Maximum number of comparisons on a page.
 const MAX_COMPARISONS: usize = 50;
 
 fn count(of: &Value, pointer: &str) -> u64 {
     of.pointer(pointer).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// The path of the app's list.
+/// The path of the list of an app's learned pipelines.
 fn base(call: &Call) -> String {
     format!("/apps/{}/learned", segment(call.param("app")))
 }
 
-/// `GET /apps/{app}/learned`: all of them.
+/// `GET /apps/{app}/learned`: all learned pipelines of the app.
 pub(crate) async fn list(call: Call) -> Respond {
     let (shell, base) = (Shell::of(&call).await?, base(&call));
     let document = source::get(&call, &format!("/v1{base}")).await?;
@@ -73,7 +73,7 @@ fn row_of(shell: &Shell, base: &str, row: &Value) -> Markup {
     }
 }
 
-/// The state with its word.
+/// A state as drawing and word.
 fn state(row: &Value) -> Markup {
     let drawing = match text(row, "state") {
         "proposed" => "queued",
@@ -86,7 +86,7 @@ fn state(row: &Value) -> Markup {
     glyph::named(drawing, &glyph::word(text(row, "state")))
 }
 
-/// A condition of the next state: what there is, and what is wanted.
+/// A condition of the next state: the current value and the required one.
 fn need(need: &Value) -> String {
     let number = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match text(need, "need") {
@@ -119,7 +119,7 @@ pub(crate) async fn act(call: Call) -> Respond {
     let path = format!("{}/{}", base(&call), segment(call.param("pipeline")));
     match source::post(&call, &form, &format!("/v1{path}/{act}"), &body).await {
         Ok(_) => see(&call, &path),
-        // The page says why, beside what it is about.
+        // The page shows the reason beside its subject.
         Err(problem) if matches!(problem.code(), Code::NotPromoted | Code::InputInvalid) => {
             page(&call, Some(problem)).await
         }
@@ -147,7 +147,7 @@ async fn page(call: &Call, refused: Option<Problem>) -> Respond {
     Ok(shell.page(status, &name, Section::Apps, body))
 }
 
-/// Why a form changed nothing. It is in no part that is read again.
+/// The reason why a form changed nothing. It stays, because it is outside of the live parts.
 fn refusal(refused: Option<&Problem>) -> Markup {
     let hint = refused.and_then(|problem| problem.to_json("", "")["hint"].as_str().map(str::to_owned));
     html! {
@@ -205,7 +205,7 @@ fn actions(shell: &Shell, path: &str, one: &Value) -> Markup {
     }
 }
 
-/// What a state does.
+/// The effect of a state, as a sentence.
 fn effect(state: &str) -> &'static str {
     match state {
         "shadow" => "It runs beside the agent and changes nothing.",
@@ -215,7 +215,7 @@ fn effect(state: &str) -> &'static str {
     }
 }
 
-/// Where each value comes from.
+/// The sources of the pipeline's values.
 fn bindings(one: &Value) -> Markup {
     let (rows, holes) = (list_of(one, "bindings"), list_of(one, "holes"));
     html! {
@@ -261,7 +261,7 @@ fn hole_of(hole: &Value) -> Markup {
     }
 }
 
-/// What must hold before a write.
+/// The conditions of a write.
 fn conditions(one: &Value) -> Markup {
     let guards = list_of(one, "guards");
     let eligibility = match text(&one["eligibility"], "kind") {
@@ -283,7 +283,7 @@ fn conditions(one: &Value) -> Markup {
     }
 }
 
-/// The pipeline and the agent, side by side; disagreements first.
+/// Comparisons of the pipeline with the agent; disagreements first.
 fn comparisons(shell: &Shell, one: &Value) -> Markup {
     let mut all: Vec<&Value> = list_of(one, "comparisons").iter().collect();
     let total = all.len();

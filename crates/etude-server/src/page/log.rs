@@ -1,4 +1,4 @@
-//! A stream of an effect as lines, read by ranges of bytes, whatever its size.
+//! A stream of an effect as lines. It is read by ranges of bytes, and may have any size.
 
 use http::StatusCode;
 use maud::{Markup, html};
@@ -10,25 +10,25 @@ use crate::problem::Problem;
 use crate::query::invalid;
 use crate::request::{Call, Respond};
 
-/// Bytes that are read for one page.
+/// Bytes read per page.
 const PAGE: u64 = 256 * 1024;
 
-/// Lines in the document at once.
+/// Maximum number of lines on a page.
 const MAX_LINES: usize = 2_000;
 
-/// Bytes that one search reads.
+/// Maximum number of bytes that one search reads.
 const SEARCHED: u64 = 16 * 1024 * 1024;
 
-/// Lines that one search finds.
+/// Maximum number of lines that one search finds.
 const FOUND: usize = 500;
 
-/// A line with the place of its first byte.
+/// A line, and the offset of its first byte.
 struct Line {
     at: u64,
     text: String,
 }
 
-/// Whole lines of a range, and where the next begin.
+/// Whole lines of a range, and the offset of the next ones.
 struct Lines {
     lines: Vec<Line>,
     next: u64,
@@ -122,7 +122,7 @@ async fn before(call: &Call, source: &str, to: u64) -> Result<Lines, Problem> {
     Ok(Lines { lines: last(&bytes, from), next: to.min(total), total })
 }
 
-/// The last lines of bytes. One that begins before them belongs to the page before, unless there is nothing else.
+/// The last lines of `bytes`. A first line that may have begun earlier belongs to the previous page, unless it is the only one.
 fn last(bytes: &[u8], from: u64) -> Vec<Line> {
     let mut lines = split(bytes, from, from + bytes.len() as u64);
     let excess = lines.len().saturating_sub(MAX_LINES).max(usize::from(from > 0 && lines.len() > 1));
@@ -130,7 +130,7 @@ fn last(bytes: &[u8], from: u64) -> Vec<Line> {
     lines
 }
 
-/// Lines with a text, from `from` on.
+/// The lines that contain `wanted`, from `from` on.
 async fn search(call: &Call, source: &str, mut from: u64, wanted: &str) -> Result<Lines, Problem> {
     let end = from.saturating_add(SEARCHED);
     let mut found = Vec::new();
@@ -158,7 +158,7 @@ async fn search(call: &Call, source: &str, mut from: u64, wanted: &str) -> Resul
     }
 }
 
-/// Bytes as lines. A first line that began before `from` is shown from there.
+/// Splits bytes into lines. A line that began before `from` is shown from there.
 fn split(bytes: &[u8], from: u64, total: u64) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut at = 0;
@@ -168,7 +168,7 @@ fn split(bytes: &[u8], from: u64, total: u64) -> Vec<Line> {
         lines.push(Line { at: from + at as u64, text: String::from_utf8_lossy(text).into_owned() });
         at += piece.len();
     }
-    // What is cut off at the end belongs to the next page, unless there is nothing else.
+    // An incomplete last line belongs to the next page, unless it is the only one.
     if from + (bytes.len() as u64) < total && !bytes.ends_with(b"\n") && lines.len() > 1 {
         lines.pop();
     }
@@ -192,7 +192,7 @@ mod tests {
         assert!(places(b"", 0).is_empty());
     }
 
-    /// A page before another one ends where that begins, and begins with a whole line.
+    /// A page backwards ends at the beginning of the next page, and begins with a whole line.
     #[test]
     fn pages_backwards_leave_nothing_out() {
         let text: String = (0..MAX_LINES + 10).map(|n| format!("{n}\n")).collect();

@@ -11,13 +11,13 @@ use crate::request::{Call, Respond};
 use crate::server::Server;
 use crate::unsent::{KEY, Unsent};
 
-/// What the login form says, and where it leads.
+/// The contents and target of the login form.
 #[derive(Debug)]
 pub(crate) struct Wanted<'w> {
     pub(crate) status: StatusCode,
-    /// Why a login was refused.
+    /// The reason why a login was refused.
     pub(crate) refused: Option<&'w str>,
-    /// The page to continue with: a path of this server.
+    /// The page after the login: a path of this server.
     pub(crate) next: Option<&'w str>,
     /// The form that arrived without a session.
     pub(crate) unsent: Option<&'w Unsent>,
@@ -37,7 +37,7 @@ pub(crate) fn form(server: &Server, wanted: &Wanted<'_>) -> Response {
                     } @else if wanted.status == StatusCode::UNAUTHORIZED { p.second { "Log in to continue." } }
                 },
             }
-            // What was typed stays in this tab.
+            // The login opens another tab, so that typed text stays in this one.
             form.form method="post" action={ (base) "/login" } target=[wanted.unsent.map(|_| "_blank")] {
                 @if let Some(next) = wanted.next { input type="hidden" name="next" value=(next); }
                 div.field {
@@ -56,7 +56,7 @@ pub(crate) fn form(server: &Server, wanted: &Wanted<'_>) -> Response {
     Shell::bare(server).page(wanted.status, "Log in", Section::None, page)
 }
 
-/// A form that was not taken, with what was typed, to be sent once more.
+/// A form that was refused, with the typed text, for another submission.
 fn again(unsent: &Unsent) -> Markup {
     let typed = unsent.fields.iter().filter(|(name, _)| name != KEY);
     html! {

@@ -1,4 +1,4 @@
-//! The details of the selected node of a run: its effects and what they read and wrote.
+//! The details of the selected node of a run: its effects with their inputs and outputs.
 
 use etude_runs::lines::{self, Line};
 use maud::{Markup, html};
@@ -12,16 +12,16 @@ use super::{glyph, json, segment, source};
 use crate::problem::Problem;
 use crate::request::Call;
 
-/// Effects of a node that are listed at once.
+/// Maximum number of listed effects of a node.
 const EFFECTS: usize = 50;
 
-/// Effects whose streams are shown without another click.
+/// Maximum number of effects whose streams are shown without another click.
 const SHOWN: usize = 6;
 
-/// Bytes of a stream that are shown before its own page is opened.
+/// Bytes of a stream in its preview.
 const PREVIEW: u64 = 8 * 1024;
 
-/// The pane of details.
+/// The pane of details as HTML.
 pub(super) async fn details(call: &Call, shell: &Shell, shown: &Shown, tree: &Tree) -> Result<Markup, Problem> {
     let run = segment(shown.id());
     let path = match (&tree.effect, tree.node()) {
@@ -41,7 +41,7 @@ pub(super) async fn details(call: &Call, shell: &Shell, shown: &Shown, tree: &Tr
         None => document["effects"].as_array().cloned().unwrap_or_default(),
     };
     let mut shown_effects = Vec::new();
-    // The last ones decide: those of the last attempt.
+    // The last effects matter most: those of the last attempt.
     let first_open = effects.len().saturating_sub(SHOWN);
     for (nth, effect) in effects.iter().enumerate() {
         let streams = if nth >= first_open {
@@ -51,7 +51,7 @@ pub(super) async fn details(call: &Call, shell: &Shell, shown: &Shown, tree: &Tr
         };
         shown_effects.push(effect_markup(shell, shown, effect, streams));
     }
-    // An effect may belong to no node.
+    // An effect need not belong to a node.
     let Some(node) = tree.node() else { return Ok(html! { div { @for effect in &shown_effects { (effect) } } }) };
     let step = step_of(shown, node);
     let corrected = correction(call, shown, node).await?;
@@ -103,7 +103,7 @@ fn heading(shell: &Shell, node: &Value) -> Markup {
     }
 }
 
-/// Which check refused a response, and why.
+/// The check that rejected a response, with its reasons.
 fn rejection(error: &Value) -> Markup {
     let reasons = error["errors"].as_array().map(Vec::as_slice).unwrap_or_default();
     html! {
@@ -121,7 +121,7 @@ fn rejection(error: &Value) -> Markup {
     }
 }
 
-/// What the next attempt changed in a response that was rejected.
+/// The difference between a rejected response and that of the next attempt.
 async fn correction(call: &Call, shown: &Shown, node: &Value) -> Result<Option<Markup>, Problem> {
     let (id, Some(attempt)) = (id_of(node), node["attempt"].as_u64()) else { return Ok(None) };
     let Some(base) = id.strip_suffix(&format!("#{attempt}")).filter(|_| node["status"] == "rejected") else {
@@ -183,7 +183,7 @@ fn effect_markup(shell: &Shell, shown: &Shown, effect: &Value, streams: Markup) 
     }
 }
 
-/// The streams of an effect, folded but for the last.
+/// The streams of an effect; all but the last are folded.
 async fn streams(call: &Call, shell: &Shell, shown: &Shown, effect: &Value) -> Result<Markup, Problem> {
     let id = effect["id"].as_str().unwrap_or_default();
     let words: Vec<&str> = effect["streams"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -192,7 +192,7 @@ async fn streams(call: &Call, shell: &Shell, shown: &Shown, effect: &Value) -> R
         let place = format!("/runs/{}/effects/{}/{word}", segment(shown.id()), segment(id));
         let (head, total) = match source::range(call, &format!("/v1{place}"), 0, PREVIEW).await {
             Ok(read) => read,
-            // A definition that has changed cannot make stdin again.
+            // After a change of the definition, stdin cannot be reconstructed.
             Err(problem) if problem.code() == crate::problem::Code::NotFound => continue,
             Err(problem) => return Err(problem),
         };

@@ -1,4 +1,4 @@
-//! The row of a run, wherever a list has one.
+//! The row of a run in every list of runs.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::shell::Shell;
 use super::text::{ABSENT, duration_of, money, number, tokens, visible};
 use super::{glyph, segment};
 
-/// Steps that are drawn; more of them are only counted.
+/// Maximum number of steps that are drawn; more of them are only counted.
 const MAX_SEGMENTS: usize = 12;
 
 /// The short form of a run's id.
@@ -25,12 +25,12 @@ pub(super) fn path(run: &Value) -> String {
     format!("/runs/{}", run["run_id"].as_str().unwrap_or_default())
 }
 
-/// Input and output tokens together.
+/// The sum of input and output tokens.
 pub(super) fn tokens_of(usage: &Value) -> Option<u64> {
     Some(usage["input_tokens"].as_u64()? + usage["output_tokens"].as_u64()?)
 }
 
-/// What a token has done, with its name and the time.
+/// An action with its token's name and the time.
 pub(super) fn action(shell: &Shell, action: &Value) -> Markup {
     let text = |name: &str| visible(action[name].as_str().unwrap_or_default());
     html! { (text("action")) " by " (text("by")) ", " span.dim { (shell.zone.moment(&action["at"])) } }
@@ -71,12 +71,12 @@ pub(super) fn row(shell: &Shell, run: &Value) -> Markup {
     }
 }
 
-/// When the run began; of one that did not begin, when it came.
+/// The start of the run, or its creation if it has not started.
 fn began(shell: &Shell, run: &Value) -> Markup {
     shell.zone.clock(if run["started_at"].is_null() { &run["created_at"] } else { &run["started_at"] })
 }
 
-/// Why a queued run has not begun.
+/// The reason why a queued run has not begun.
 fn queued(shell: &Shell, run: &Value) -> Markup {
     html! {
         "queued at " (shell.zone.clock(&run["created_at"]))
@@ -84,7 +84,7 @@ fn queued(shell: &Shell, run: &Value) -> Markup {
     }
 }
 
-/// What somebody should know before opening the run.
+/// The reason to show for the run's status, before the run is opened.
 pub(super) fn reason(run: &Value) -> Option<String> {
     match run["status"].as_str()? {
         "failed" | "cancelled" | "waiting" => run["reason"].as_str().map(str::to_owned),
@@ -97,7 +97,7 @@ pub(super) fn reason(run: &Value) -> Option<String> {
     }
 }
 
-/// Labels, each a filter.
+/// Labels; each is a link to a filtered list.
 pub(super) fn labels(shell: &Shell, run: &Value) -> Markup {
     html! {
         @if let Some(labels) = run["labels"].as_object().filter(|labels| !labels.is_empty()) {
@@ -111,14 +111,14 @@ pub(super) fn labels(shell: &Shell, run: &Value) -> Markup {
     }
 }
 
-/// The steps that have ended well, and all.
+/// The number of steps that have succeeded or were skipped, and of all steps.
 fn done(run: &Value) -> Option<(u64, u64)> {
     let steps = run["progress"].as_array()?;
     let done = steps.iter().filter(|status| *status == "succeeded" || *status == "skipped").count();
     Some((done as u64, steps.len() as u64))
 }
 
-/// A segment for each step, and the number of those that are done.
+/// A segment for each step, and the number of steps that are done.
 fn progress(run: &Value) -> Markup {
     let Some((done, total)) = done(run) else { return html! { (ABSENT) } };
     let steps = run["progress"].as_array().map(Vec::as_slice).unwrap_or_default();

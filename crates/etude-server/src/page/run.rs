@@ -1,4 +1,4 @@
-//! The page of a run: what happened, why, and what can be done next.
+//! The page of a run: its course, its result, and the actions on it.
 
 use etude_runs::listing::is_question;
 use http::StatusCode;
@@ -15,13 +15,13 @@ use crate::token::Scope;
 /// The modes of runs that can be run again.
 const AGAIN: [&str; 2] = ["pipeline", "machine"];
 
-/// Bytes of a value that a page reads.
+/// Maximum number of bytes of a value that a page reads.
 const MAX_SHOWN: u64 = super::json::MAX_SHOWN as u64;
 
-/// A run's document, and the beginnings of its input and output, which keep their digits.
+/// The document of a run, and the beginnings of its input and output, which keep their digits.
 pub(super) struct Shown {
     pub(super) run: Value,
-    /// What tokens have done to it last, the newest first.
+    /// The last actions of tokens on the run, newest first.
     actions: Vec<Value>,
     input: Beginning,
     output: Beginning,
@@ -30,17 +30,17 @@ pub(super) struct Shown {
 /// The beginning of the text of a value.
 struct Beginning {
     text: String,
-    /// Where the whole text is.
+    /// The path of the whole text.
     path: String,
-    /// How long it is, in bytes.
+    /// Length of the whole text, in bytes.
     total: u64,
 }
 
 impl Beginning {
     async fn read(call: &Call, path: String) -> Result<Self, Problem> {
-        // With the character that the end of the page goes through.
+        // Four more bytes complete a character at the end of the page.
         let (read, total) = match source::range(call, &path, 0, MAX_SHOWN + 4).await {
-            // The header of the run is damaged. The rest of its page shows what became of it.
+            // The header of the run is damaged. The rest of the page is still useful.
             Err(problem) if problem.code() == Code::JournalUnavailable => (b"null".to_vec(), 4),
             read => read?,
         };
@@ -169,7 +169,7 @@ fn facts(shell: &Shell, shown: &Shown) -> Markup {
     }
 }
 
-/// What a queued run waits for.
+/// The reason why a queued run waits.
 fn waits_for(shell: &Shell, run: &Value) -> Markup {
     html! { @match run["queue"]["reason"].as_str().unwrap_or_default() {
         "not_before" => { "not before " (shell.zone.moment(&run["not_before"])) },
@@ -213,7 +213,7 @@ fn questions(shell: &Shell, run: &Value) -> Markup {
     }
 }
 
-/// What can be done with the run in its state.
+/// The possible actions on the run in its state.
 fn actions(shell: &Shell, shown: &Shown) -> Markup {
     let act = |what: &str| shell.link(&format!("/runs/{}/{what}", segment(shown.id())));
     let is_open = matches!(shown.status(), "queued" | "running" | "waiting" | "sleeping" | "interrupted");
@@ -221,7 +221,7 @@ fn actions(shell: &Shell, shown: &Shown) -> Markup {
     if let Some(lacking) = shell.lacks(Scope::Run) {
         return lacking;
     }
-    // Each part has a key: what the reader has opened or has the focus on never becomes another action.
+    // Each part has a key: a part that the reader has opened or that has the focus never becomes another action.
     html! {
         div.actions {
             @if matches!(shown.status(), "interrupted" | "failed" | "cancelled") {
@@ -268,7 +268,7 @@ pub(crate) async fn act(call: Call) -> Respond {
     }
     match source::post(&call, &form, &format!("/v1/runs/{id}/{action}"), &body).await {
         Ok(run) => see(&call, &row::path(&run)),
-        // The first click is at work.
+        // The request of the first click is in progress.
         Err(problem) if problem.code() == Code::KeyInUse => see(&call, &format!("/runs/{id}")),
         Err(problem) if problem.code() == Code::DefinitionChanged && call.caller()?.may(Scope::Read) => {
             changed(&call, &action, &form, &problem).await
@@ -277,7 +277,7 @@ pub(crate) async fn act(call: Call) -> Respond {
     }
 }
 
-/// What has changed in the definition of a run that is to continue, and the form that accepts it.
+/// The changes in the definition of a run that should continue, and the form that accepts them.
 async fn changed(call: &Call, action: &str, form: &[(String, String)], problem: &Problem) -> Respond {
     let shell = Shell::of(call).await?;
     let id = call.param("id");

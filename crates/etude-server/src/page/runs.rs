@@ -11,7 +11,7 @@ use super::{glyph, row, segment, source};
 use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
 
-/// What selects runs: the parameters of the API, and `days`, from which `since` is computed.
+/// The parameters that select runs: those of the API, and `days`, from which `since` is computed.
 pub(crate) const PARAMETERS: &[&str] =
     &["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "days", "cursor"];
 
@@ -23,7 +23,7 @@ const CAUSES: [&str; 5] = ["cli", "api", "schedule", "webhook", "mcp"];
 
 const DAYS: [(&str, &str); 3] = [("1", "Last 24 hours"), ("7", "Last 7 days"), ("30", "Last 30 days")];
 
-/// Rows that are shown besides those of the list.
+/// Maximum number of rows that are shown besides those of the list.
 const MAX_BEYOND: usize = 50;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
@@ -42,7 +42,7 @@ impl Filters {
         self.0.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
-    /// A query of these filters without `dropped`, and with `added`.
+    /// The query string of these filters without `dropped`, and with `added`.
     fn query(&self, dropped: &[&str], added: &[(&str, &str)]) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(self.0.iter().filter(|(name, _)| !dropped.contains(&name.as_str())));
@@ -53,7 +53,7 @@ impl Filters {
         }
     }
 
-    /// The query for the API.
+    /// The query string for the API.
     fn of_api(&self, dropped: &[&str], now_ms: i64) -> Result<String, Problem> {
         let dropped = [dropped, &["days"]].concat();
         match self.get("days") {
@@ -96,7 +96,7 @@ pub(crate) async fn list(call: Call) -> Respond {
     Ok(shell.page(StatusCode::OK, "Runs", Section::Runs, body))
 }
 
-/// The rows of runs that the reader still sees, although the list does not have them any more: a script takes them from here.
+/// The rows of runs that the reader still sees, although they have left the list: a script takes them from here.
 async fn beyond(call: &Call, shell: &Shell, page: &Value) -> Result<Markup, Problem> {
     let listed = |id: &&str| page["runs"].as_array().is_some_and(|runs| runs.iter().any(|run| run["run_id"] == **id));
     let mut rows = Vec::new();

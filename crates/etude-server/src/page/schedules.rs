@@ -1,4 +1,4 @@
-//! Schedules: when they tick, what became of their ticks, and what can be done with them.
+//! Pages of schedules: their times, the outcomes of their ticks, and the actions on them.
 
 use http::StatusCode;
 use maud::{Markup, html};
@@ -11,7 +11,7 @@ use crate::problem::Problem;
 use crate::request::{Call, Respond};
 use crate::token::Scope;
 
-/// Ticks of a strip.
+/// Number of ticks in a strip.
 const STRIP: usize = 30;
 
 /// The path of a schedule's page.
@@ -19,7 +19,7 @@ fn path(schedule: &Value) -> String {
     format!("/schedules/{}/{}", segment(text(schedule, "app")), segment(text(schedule, "name")))
 }
 
-/// `GET /schedules`: all of them.
+/// `GET /schedules`: all schedules.
 pub(crate) async fn list(call: Call) -> Respond {
     let shell = Shell::of(&call).await?;
     let document = source::get(&call, "/v1/schedules").await?;
@@ -78,7 +78,7 @@ fn row_of(shell: &Shell, schedule: &Value, ticks: &[Value]) -> Markup {
     }
 }
 
-/// What somebody should know before opening the schedule.
+/// The trouble to show before the schedule is opened.
 fn trouble(schedule: &Value, ticks: &[Value]) -> Option<String> {
     if let Some(broken) = schedule["broken"].as_array() {
         return broken.first().map(|fault| text(fault, "message").to_owned());
@@ -95,7 +95,7 @@ fn ticks_made(count: usize) -> String {
     if count == 1 { "tick made".to_owned() } else { format!("{count} ticks made") }
 }
 
-/// Why a tick made no run.
+/// The reason why a tick started no run, as a phrase.
 fn reason(word: &str) -> &str {
     match word {
         "overlap" => "an earlier run had not ended",
@@ -128,13 +128,13 @@ fn zone(schedule: &Value) -> Zone {
     Zone::of_schedule(zone_name(schedule))
 }
 
-/// The time on the reader's clock, if it is another one.
+/// The time in the reader's zone, if it differs.
 fn yours(shell: &Shell, schedule: &Value, at: &Value) -> Markup {
     let (theirs, own) = (zone(schedule).tick(at), shell.zone.tick(at));
     html! { @if theirs.0 != own.0 { span.also.dim { "yours: " (own) } } }
 }
 
-/// How a tick looks in the strip.
+/// The look of a tick in the strip.
 fn look(tick: &Value) -> &'static str {
     match (text(tick, "outcome"), text(tick, "reason")) {
         ("ran", _) => "ran",
@@ -145,7 +145,7 @@ fn look(tick: &Value) -> &'static str {
     }
 }
 
-/// The last ticks, oldest first: each look has a height of its own, so colour is not needed.
+/// The last ticks, oldest first. Each look has a height of its own, so that colour is not needed.
 fn strip(ticks: &[Value]) -> Markup {
     if ticks.is_empty() {
         return html! { span.dim { "None yet" } };
@@ -162,7 +162,7 @@ fn strip(ticks: &[Value]) -> Markup {
     }
 }
 
-/// The looks of a strip in words, where there is more than one.
+/// The looks of a strip in words, if there are several.
 fn legend(ticks: &[Value]) -> Markup {
     let has = |look: &&str| ticks.iter().any(|tick| self::look(tick) == *look);
     let looks: Vec<&str> = ["ran", "waiting", "skipped", "missed", "paused"].into_iter().filter(has).collect();

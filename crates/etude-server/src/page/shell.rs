@@ -1,4 +1,4 @@
-//! What all pages share: head, top bar, and what the reader's browser says about itself.
+//! The frame of all pages: head, top bar, and the reader's time zone.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -24,8 +24,8 @@ pub(super) enum Section {
     None,
 }
 
-/// Destinations: name, path and the drawing that stands above the name at phone width. One without a drawing is not in the bar of
-/// a phone; the page of the server leads to it.
+/// Destinations of the top bar: section, name, path and the drawing above the name at phone width. A destination without a
+/// drawing is not in the bar of a phone; the page of the server leads to it.
 const DESTINATIONS: [(Section, &str, &str, &str); 6] = [
     (Section::Runs, "Runs", "/", "M2 4h12M2 8h12M2 12h12"),
     (Section::Decisions, "Decisions", "/decisions", "M8 2l6 6-6 6-6-6z"),
@@ -39,9 +39,9 @@ const DESTINATIONS: [(Section, &str, &str, &str); 6] = [
 #[derive(Debug)]
 pub(super) struct Shell {
     base: String,
-    /// Who reads; `None` before the login.
+    /// The reader; `None` before the login.
     reader: Option<Caller>,
-    /// Number of questions that wait for an answer.
+    /// The number of open questions.
     open: usize,
     pub(super) zone: Zone,
 }
@@ -63,28 +63,28 @@ impl Shell {
         Self::reading(server, None)
     }
 
-    /// The frame of a page that read nothing.
+    /// The frame of a page that has read nothing.
     pub(super) fn reading(server: &Server, reader: Option<Caller>) -> Self {
         Self { base: server.settings().base_path.clone(), reader, open: 0, zone: Zone::default() }
     }
 
-    /// True if the reader may do what needs this scope.
+    /// True if the reader has this scope.
     pub(super) fn may(&self, scope: Scope) -> bool {
         self.reader.as_ref().is_some_and(|reader| reader.may(scope))
     }
 
-    /// What stands in the place of buttons that the reader may not use; nothing if the reader may.
+    /// The note in place of buttons that the reader may not use; `None` if the reader may.
     pub(super) fn lacks(&self, scope: Scope) -> Option<Markup> {
         let lacking = html! { p.dim.small { "Your token does not have the scope " code { (scope.word()) } ", which this needs." } };
         (!self.may(scope)).then_some(lacking)
     }
 
-    /// A path of the server as a link.
+    /// The link to a path of the server.
     pub(super) fn link(&self, path: &str) -> String {
         format!("{}{path}", self.base)
     }
 
-    /// A whole page.
+    /// A complete page.
     pub(super) fn page(&self, status: StatusCode, title: &str, section: Section, body: Markup) -> Response {
         let count = if self.open > 0 { format!("({}) ", self.open) } else { String::new() };
         response(
@@ -141,7 +141,7 @@ impl Shell {
     }
 }
 
-/// The list of keys, which a script opens.
+/// The list of keyboard shortcuts, which a script opens.
 fn keys() -> Markup {
     let rows = [
         ("/", "search"),

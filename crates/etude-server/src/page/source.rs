@@ -1,4 +1,4 @@
-//! The API as pages read it: requests to the server's own routes, with the rights of the reader.
+//! Access of pages to the API: requests to the server's own routes, with the rights of the reader.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn bug(detail: &'static str) -> Problem {
     Problem::new(Code::Bug, detail)
 }
 
-/// Sends a request to a route, as the reader of the page. `readings`: the run that was read for this page.
+/// Sends a request to a route as the reader of the page. `readings` has the run that was read for this page.
 async fn send(
     call: &Call,
     request: http::request::Builder,
@@ -38,18 +38,18 @@ async fn bytes(response: Response) -> Result<Vec<u8>, Problem> {
     Ok(bytes.to_bytes().to_vec())
 }
 
-/// The text of a document.
+/// The text of the document at `path`.
 pub(super) async fn text(call: &Call, path: &str) -> Result<String, Problem> {
     let response = send(call, Request::get(path), Body::empty(), call.readings.clone()).await?;
     String::from_utf8(bytes(response).await?).map_err(|_| bug("a document is not UTF-8"))
 }
 
-/// A document.
+/// The document at `path`.
 pub(super) async fn get(call: &Call, path: &str) -> Result<Value, Problem> {
     serde_json::from_str(&text(call, path).await?).map_err(|_| bug("a document is not JSON"))
 }
 
-/// The open questions, those that wait longest first. A page shows no more than these.
+/// The open questions, those that wait longest first. A page shows at most 1,000.
 pub(super) async fn decisions(call: &Call) -> Result<Vec<Value>, Problem> {
     const MAX_SHOWN: usize = 1_000;
     let (mut open, mut path) = (Vec::new(), "/v1/decisions?limit=200".to_owned());
@@ -63,18 +63,18 @@ pub(super) async fn decisions(call: &Call) -> Result<Vec<Value>, Problem> {
     }
 }
 
-/// The last actions of tokens that a query selects, the newest first.
+/// The last actions of tokens that match a query, newest first.
 pub(super) async fn actions(call: &Call, query: &str) -> Result<Vec<Value>, Problem> {
     let mut page = get(call, &format!("/v1/actions?{query}&limit=5")).await?;
     Ok(page["actions"].as_array_mut().map(std::mem::take).unwrap_or_default())
 }
 
-/// Bytes, from `from` to `to` at most, and how many there are in all.
+/// The bytes from `from` to before `to`, at most, and the total number of bytes.
 pub(super) async fn range(call: &Call, path: &str, from: u64, to: u64) -> Result<(Vec<u8>, u64), Problem> {
     let range = format!("bytes={from}-{}", to.saturating_sub(1).max(from));
     let response = match send(call, Request::get(path).header(RANGE, range), Body::empty(), call.readings.clone()).await
     {
-        // Nothing is at that place.
+        // The content ends before `from`.
         Err(problem) if problem.code() == Code::RangeNotSatisfiable => return Ok((Vec::new(), from)),
         response => response?,
     };
@@ -85,26 +85,26 @@ pub(super) async fn range(call: &Call, path: &str, from: u64, to: u64) -> Result
     Ok((bytes, total))
 }
 
-/// The field of a form that makes a second click the same request.
+/// The hidden field with which a second click repeats the same request.
 pub(super) fn once() -> Markup {
     html! { input type="hidden" name=(ONCE) value=(encoded(&random())); }
 }
 
-/// The name of that field.
+/// The name of the hidden field of [`once`].
 pub(super) const ONCE: &str = "key";
 
-/// The idempotency key of a form: what was changed in it is another request.
+/// The idempotency key of a form: a changed form is another request.
 fn key(form: &[(String, String)], path: &str, body: &str) -> Option<String> {
     let (_, once) = form.iter().find(|(name, value)| name == ONCE && !value.is_empty())?;
     Some(format!("page {}", Digest::of(json!([once, path, body]).to_string().as_bytes())))
 }
 
-/// Acts for a form, and returns the document of the response.
+/// Sends the request of a form, and returns the document of the response.
 pub(super) async fn post(call: &Call, form: &[(String, String)], path: &str, body: &Value) -> Result<Value, Problem> {
     act(call, form, path, body.to_string()).await
 }
 
-/// Acts for a form with a body that is written already.
+/// The same with a body that is serialized already.
 pub(super) async fn act(call: &Call, form: &[(String, String)], path: &str, body: String) -> Result<Value, Problem> {
     let request = Request::post(path).header(CONTENT_TYPE, "application/json");
     let request = match key(form, path, &body) {
@@ -119,7 +119,7 @@ pub(super) async fn act(call: &Call, form: &[(String, String)], path: &str, body
 mod tests {
     use super::*;
 
-    /// The same form has the same key, and another one once something in it is changed.
+    /// The same form has the same key; a changed form has another one.
     #[test]
     fn a_form_has_one_key() {
         let text = once().into_string();

@@ -1,4 +1,4 @@
-//! A pipeline or a machine: its graph, its input form, and how its last runs went.
+//! The page of a pipeline or a machine: its graph, its input form, and figures of its last runs.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::problem::{Code, Problem};
 use crate::request::{Call, Respond};
 use crate::token::Scope;
 
-/// Runs in the charts and figures.
+/// Number of runs in the charts and figures.
 const CHARTED: usize = 100;
 
-/// Runs in the list.
+/// Number of runs in the list.
 const LISTED: usize = 20;
 
-/// What the path names.
+/// The pipeline or machine that the path names.
 struct Target {
     app: String,
     name: String,
@@ -47,7 +47,7 @@ impl Target {
     }
 }
 
-/// What a form of the page led to.
+/// The outcome of a form of the page.
 #[derive(Default)]
 struct Sent {
     fields: Vec<(String, String)>,
@@ -61,7 +61,7 @@ pub(crate) async fn show(call: Call) -> Respond {
     page(&call, Sent::default()).await
 }
 
-/// `POST` to the same: starts a run, or a dry one.
+/// `POST` to the same path: starts a run, or a dry one.
 pub(crate) async fn start(call: Call) -> Respond {
     let target = Target::of(&call);
     let fields = call.fields().await?;
@@ -84,7 +84,7 @@ pub(crate) async fn start(call: Call) -> Respond {
     match started {
         Ok(document) if is_dry => page(&call, Sent { dry: Some(document.to_string()), fields, refused: None }).await,
         Ok(run) => see(&call, &row::path(&run)),
-        // What was typed is not lost.
+        // Typed text is not lost.
         Err(problem) if matches!(problem.code().status(), 409 | 422 | 429 | 503) => {
             page(&call, Sent { refused: Some(problem), fields, dry: None }).await
         }
@@ -230,7 +230,7 @@ fn form(shell: &Shell, target: &Target, definition: &Value, sent: &Sent) -> Mark
     }
 }
 
-/// The steps or stages, for those who do not use the drawing.
+/// The steps or stages as text, for readers who do not use the drawing.
 fn parts(definition: &Value) -> Markup {
     let nodes = definition["graph"]["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
     let steps: Vec<&Value> =

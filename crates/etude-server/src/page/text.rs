@@ -1,4 +1,4 @@
-//! Numbers, times and foreign text as pages show them.
+//! Numbers, times and foreign text in the form of pages.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use maud::{Markup, html};
 use serde_json::Value;
 
-/// What stands for a value that is not there.
+/// Placeholder of an absent value.
 pub(super) const ABSENT: &str = "–";
 
 /// Text of models, steps and definitions, with control and bidi characters made visible.
@@ -21,7 +21,7 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(pieces.into_iter().map(|(c, stand_in)| stand_in.unwrap_or_else(|| c.to_string())).collect())
 }
 
-/// The same as part of a page, from which a script can copy the text as it was.
+/// The same as part of a page, from which a script can copy the original text.
 pub(super) fn copied(text: &str) -> Markup {
     if !text.contains(is_hidden) {
         return html! { (text) };
@@ -41,16 +41,16 @@ pub(super) fn copied(text: &str) -> Markup {
     }
 }
 
-/// Characters that are not seen, or that change how other text reads.
+/// True for characters that are invisible, or that change how other text reads.
 fn is_hidden(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
         || matches!(c, '\u{e0000}'..='\u{e007f}')
 }
 
-/// The characters of a text, and what stands for those that are hidden.
+/// The characters of a text, with replacements of the hidden ones.
 fn pieces(text: &str) -> Vec<(char, Option<String>)> {
-    // The end of a line in another system's form is no news.
+    // The line ends of another system need no mark.
     let text = text.replace("\r\n", "\n");
     let joins = |c: Option<char>| c.is_some_and(|c| !c.is_ascii() && !c.is_whitespace() && !is_hidden(c));
     let mut before = None;
@@ -71,7 +71,7 @@ fn pieces(text: &str) -> Vec<(char, Option<String>)> {
     pieces
 }
 
-/// A message: what stands between backticks is code.
+/// A message: text between backticks is code.
 pub(super) fn marked(text: &str) -> Markup {
     let text = visible(text);
     let parts: Vec<&str> = text.split('`').collect();
@@ -83,23 +83,23 @@ pub(super) fn marked(text: &str) -> Markup {
     }
 }
 
-/// The first line of a message, which is its title, and what follows it.
+/// The first line of a message as its title, and the rest.
 pub(super) fn title(text: &str) -> (&str, &str) {
     let (title, rest) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
     (title.trim_end(), rest.trim())
 }
 
-/// The text of a member; empty if it has none.
+/// The text of a member; empty if it is absent.
 pub(super) fn text<'v>(of: &'v Value, name: &str) -> &'v str {
     of[name].as_str().unwrap_or_default()
 }
 
-/// The list of a member; empty if it has none.
+/// The list of a member; empty if it is absent.
 pub(super) fn list_of<'v>(of: &'v Value, name: &str) -> &'v [Value] {
     of[name].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A time span with two or three digits that matter.
+/// A duration with two or three significant digits.
 pub(super) fn duration(ms: u64) -> String {
     let seconds = ms / 1_000;
     match ms {
@@ -112,7 +112,7 @@ pub(super) fn duration(ms: u64) -> String {
     }
 }
 
-/// The same of a member.
+/// The same for a member in milliseconds.
 pub(super) fn duration_of(value: &Value) -> String {
     value.as_u64().map_or_else(|| ABSENT.to_owned(), duration)
 }
@@ -128,7 +128,7 @@ pub(super) fn money(value: &Value) -> String {
     }
 }
 
-/// A number of tokens, short.
+/// A number of tokens in short form.
 pub(super) fn tokens(count: u64) -> String {
     match count {
         0..1_000 => count.to_string(),
@@ -142,7 +142,7 @@ pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", number(count), if count == 1 { one } else { many })
 }
 
-/// Milliseconds since 1970 of a time.
+/// A time as milliseconds since 1970.
 pub(super) fn instant_ms(at: &Value) -> Option<i64> {
     at.as_str()?.parse::<Timestamp>().ok().map(Timestamp::as_millisecond)
 }
@@ -158,9 +158,9 @@ impl Default for Zone {
 }
 
 impl Zone {
-    /// The zone that the script of the pages has noted; UTC without a script.
+    /// The zone that the script of the pages has stored in a cookie; UTC without a script.
     pub(super) fn of_cookie(name: Option<&str>) -> Self {
-        // The script has encoded it as a part of a query.
+        // The script has encoded the name as a part of a query.
         let name = name.and_then(|name| {
             let encoded = name.replace('+', "%2B");
             url::form_urlencoded::parse(encoded.as_bytes()).next().map(|(name, _)| name.into_owned())
@@ -173,13 +173,13 @@ impl Zone {
         if name == "local" { Self(TimeZone::system()) } else { TimeZone::get(name).map(Self).unwrap_or_default() }
     }
 
-    /// The instant of a local time without a zone, as a form has it; RFC 3339 in UTC.
+    /// The instant of a local time without a zone, as forms send it; RFC 3339 in UTC.
     pub(super) fn instant(&self, local: &str) -> Option<String> {
         let time: jiff::civil::DateTime = local.parse().ok()?;
         time.to_zoned(self.0.clone()).ok().map(|time| time.timestamp().to_string())
     }
 
-    /// A time in a form of `strftime`, with the UTC instant as its title.
+    /// A time in a format of `strftime`, with the UTC instant as its title.
     fn time(&self, at: &Value, form: &str) -> Markup {
         let text = at.as_str().unwrap_or_default();
         match text.parse::<Timestamp>() {
@@ -205,7 +205,7 @@ impl Zone {
         self.time(at, "%a %-d %b, %H:%M")
     }
 
-    /// The day, as a heading: today and yesterday have their name.
+    /// The day as a heading, with names for today and yesterday.
     pub(super) fn day(&self, at: &Value, now_ms: i64) -> String {
         let date = |ms: Timestamp| ms.to_zoned(self.0.clone()).date();
         let Some(day) = at.as_str().and_then(|text| text.parse::<Timestamp>().ok()).map(date) else {
@@ -239,13 +239,13 @@ mod tests {
         assert_eq!([999, 21_700, 1_250_000].map(tokens), ["999", "21.7 k", "1.2 M"]);
     }
 
-    /// S-127: characters that change how other text reads are shown.
+    /// S-127: characters that change how other text reads are made visible.
     #[test]
     fn hidden_characters_are_visible() {
         assert_eq!(visible("a\u{202e}b\u{1b}[0m\u{feff}"), "a⟨U+202E⟩b␛[0m⟨U+FEFF⟩");
         assert!(matches!(visible("naïve 日本\n\tx"), Cow::Borrowed(_)));
         assert_eq!(visible("a\u{ad}\u{180e}\u{2028}\u{e0041}"), "a⟨U+00AD⟩⟨U+180E⟩⟨U+2028⟩⟨U+E0041⟩");
-        // What Persian and emoji need stays; between Latin letters it hides something.
+        // Joiners that Persian and emoji need stay; between Latin letters they hide something.
         for plain in ["👨\u{200d}👩\u{200d}👧", "می\u{200c}خواهم"] {
             assert_eq!(visible(plain), plain);
         }

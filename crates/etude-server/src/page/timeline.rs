@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::run::Shown;
 use super::text::{duration, instant_ms};
 
-/// From times to places on the timeline.
+/// The scale of the timeline: from times to positions.
 pub(super) struct Scale {
     from_ms: i64,
     span_ms: u64,
@@ -14,7 +14,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// The scale of a run and these of its nodes.
+    /// The scale for a run and these nodes.
     pub(super) fn of(shown: &Shown, nodes: &[Value]) -> Self {
         let started = |value: &Value| instant_ms(&value["started_at"]);
         let now_ms = crate::clock::now_ms();
@@ -24,13 +24,13 @@ impl Scale {
         let last = nodes.iter().filter_map(end).max().unwrap_or(from_ms);
         let of_run = shown.run["duration_ms"].as_u64().unwrap_or(0);
         let span_ms = u64::try_from(last.saturating_sub(from_ms)).unwrap_or(0).max(of_run).max(1);
-        // A question may wait for days: its bar has the last part of the timeline, whatever the time.
+        // A question may wait for days: its bar has a fixed last part of the timeline.
         let is_waiting = nodes.iter().any(|node| node["status"] == "waiting");
         let span_ms = if is_waiting { span_ms.saturating_add(span_ms.div_ceil(6)) } else { span_ms };
         Self { from_ms, span_ms, now_ms }
     }
 
-    /// The distance of the grid's lines: a round time.
+    /// The distance of the grid lines in milliseconds: a round time.
     fn step(&self) -> u64 {
         let round = [
             1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000,
@@ -41,13 +41,13 @@ impl Scale {
     }
 
     fn percent(&self, ms: u64) -> String {
-        // The widths of a drawing need no more digits than this.
+        // Widths in a drawing need few digits.
         #[expect(clippy::cast_precision_loss)]
         let share = (ms as f64) * 100.0 / (self.span_ms as f64);
         format!("{share:.2}%")
     }
 
-    /// The width of a bar, at least three pixels or so.
+    /// The width of a bar, at least about three pixels.
     fn width(&self, ms: u64) -> String {
         if ms.saturating_mul(120) < self.span_ms { "0.8%".to_owned() } else { self.percent(ms) }
     }
@@ -65,7 +65,7 @@ impl Scale {
         }
     }
 
-    /// The lines behind all bars.
+    /// The grid lines behind all bars.
     pub(super) fn grid(&self) -> Markup {
         html! { svg { @for at in self.ticks() { line.grid x1=(self.percent(at)) x2=(self.percent(at)) y1="0" y2="100%" {} } } }
     }
@@ -106,7 +106,7 @@ impl Scale {
     }
 }
 
-/// A round time without digits that say nothing.
+/// A round time without trailing zeros.
 fn tick(ms: u64) -> String {
     match ms {
         1_000..60_000 if ms.is_multiple_of(1_000) => format!("{} s", ms / 1_000),

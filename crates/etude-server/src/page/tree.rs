@@ -1,4 +1,4 @@
-//! The tree of a run, read and shown by pages.
+//! The tree of a run as pages read and show it.
 
 use std::collections::BTreeMap;
 
@@ -13,29 +13,29 @@ use super::{glyph, segment, source};
 use crate::problem::{Code, Problem};
 use crate::request::Call;
 
-/// Nodes of one page of the tree.
+/// Nodes per page of the tree.
 const PAGE: usize = 150;
 
-/// Elements of an open fan-out that are shown at once.
+/// Maximum number of shown elements of an open fan-out.
 const ITEMS: usize = 100;
 
 /// A fan-out with more elements is closed until it is selected.
 const OPEN: u64 = 50;
 
-/// The nodes that are shown, parents before children.
+/// The shown nodes, parents before children.
 pub(super) struct Tree {
     nodes: Vec<Value>,
-    /// The selected node: an index.
+    /// The index of the selected node.
     pub(super) selected: Option<usize>,
-    /// The effect that the link names, if it names one.
+    /// The effect that the link names, if any.
     pub(super) effect: Option<String>,
-    /// The node before this page, and the last one of it if there are more.
+    /// The node before this page, and the last node of this page if more follow.
     beside: (Option<String>, Option<String>),
-    /// A fan-out of which some elements are shown: the element before them, and the last one if there are more.
+    /// A fan-out of which only some elements are shown: its id, the element before them, and the last of them if more follow.
     part: Option<(String, Option<String>, Option<String>)>,
 }
 
-/// A page of nodes as the API has it.
+/// A page of nodes from the API.
 struct Page {
     nodes: Vec<Value>,
     before: Option<String>,
@@ -57,7 +57,7 @@ impl Nodes<'_> {
         Ok(Page { nodes, before, next })
     }
 
-    /// The page with a node; `None` if the run does not have it.
+    /// The page with the node `id`; `None` if the run does not have it.
     async fn around(&self, id: &str, query: &str) -> Result<Option<Page>, Problem> {
         match self.read(&format!("around={}{query}", segment(id))).await {
             Ok(page) => Ok(Some(page)),
@@ -66,7 +66,7 @@ impl Nodes<'_> {
         }
     }
 
-    /// The first node with a status, which is no phase.
+    /// The first node with a status, phases excluded.
     async fn first(&self, status: &str, query: &str) -> Result<Option<Value>, Problem> {
         let page = self.read(&format!("status={status}&limit=20{query}")).await?;
         Ok(page.nodes.into_iter().find(|node| node["kind"] != "phase"))
@@ -110,7 +110,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The node that a run opens at if it is on another page, or one of the elements of a fan-out that failed. Its page is read.
+    /// The node at which a run opens, if it is on another page or is a failed element of a fan-out. Its page is read.
     async fn look_for_opening(&mut self, nodes: &Nodes<'_>, shown: &Shown) -> Result<Option<String>, Problem> {
         let word = match shown.status() {
             "failed" => "failed",
@@ -142,7 +142,7 @@ impl Tree {
         Ok(Some(element.map_or(id, |element| id_of(&element))))
     }
 
-    /// Reads the elements of fan-outs that are open, and the attempts of the element that is wanted.
+    /// Reads the elements of open fan-outs, and the attempts of the wanted element.
     async fn open(&mut self, call: &Call, nodes: &Nodes<'_>, wanted: Option<&str>) -> Result<(), Problem> {
         let fan_outs: Vec<String> = self.nodes.iter().filter(|node| is_open(node, wanted)).map(id_of).collect();
         for parent in fan_outs {
@@ -171,7 +171,7 @@ impl Tree {
                 self.part = Some((parent, page.before, page.next));
             }
         }
-        // Of the elements, the one that is selected is open.
+        // Of the elements, only the selected one is open.
         let item = self.nodes.iter().position(|node| {
             let is_wanted = wanted.is_some_and(|at| is_at_or_below(at, &id_of(node)));
             node["kind"] == "item" && node["children"].as_u64().unwrap_or(0) > 0 && is_wanted
@@ -184,7 +184,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Puts what the first node is below above it: a later page may begin in the middle of a phase or a step.
+    /// Adds the ancestors of the first node in front of it: a later page may begin in the middle of a phase or a step.
     async fn above(&mut self, nodes: &Nodes<'_>) -> Result<(), Problem> {
         while let Some(parent) = self.nodes.first().and_then(|first| first["parent"].as_str()).map(str::to_owned) {
             let Some(page) = nodes.around(&parent, "&limit=1").await?.filter(|page| !page.nodes.is_empty()) else {
@@ -199,7 +199,7 @@ impl Tree {
         self.nodes.iter().position(|node| node["id"] == *id)
     }
 
-    /// The node that a run opens at: the first error, else the question, else what is in progress.
+    /// The node at which a run opens: the first error, otherwise the question, otherwise the node in progress.
     fn opening(&self) -> Option<usize> {
         let is = |node: &Value, words: &[&str]| node["status"].as_str().is_some_and(|status| words.contains(&status));
         let first = |words: &[&str]| {
@@ -214,7 +214,7 @@ impl Tree {
             .or_else(step)
     }
 
-    /// The last attempt of a step or an element that failed, which has the reason.
+    /// The last attempt of a failed step or element, which has the reason.
     fn last_attempt(&self, at: usize) -> usize {
         let id = id_of(&self.nodes[at]);
         let is_attempt = |node: &Value| node["parent"] == *id && node["kind"] == "attempt";
@@ -296,23 +296,23 @@ pub(super) fn id_of(node: &Value) -> String {
     node["id"].as_str().unwrap_or_default().to_owned()
 }
 
-/// True if the node `at` is the node `id` or below it.
+/// True if the node `at` is `id` or below it.
 fn is_at_or_below(at: &str, id: &str) -> bool {
     at.strip_prefix(id).is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '#', '/']))
 }
 
-/// The node outside of fan-outs that the node `at` is or is below.
+/// The node outside of fan-outs that is `at` or contains it.
 fn outer(at: &str) -> &str {
     at.split_once('[').map_or(at, |(outer, _)| outer)
 }
 
-/// The element of `parent` that the node `at` is or is below.
+/// The element of `parent` that is `at` or contains it.
 fn element<'a>(at: &'a str, parent: &str) -> Option<&'a str> {
     let rest = at.strip_prefix(parent)?.strip_prefix('[')?;
     at.get(..parent.len() + rest.find(']')? + 2)
 }
 
-/// The node of a link, and its effect if it names one.
+/// Resolves a link to its node, and to its effect if it names one.
 async fn resolve(call: &Call, shown: &Shown, at: String) -> Result<(Option<String>, Option<String>), Problem> {
     let path = format!("/v1/runs/{}/effects/{}", segment(shown.id()), segment(&at));
     match source::get(call, &path).await {
@@ -322,7 +322,7 @@ async fn resolve(call: &Call, shown: &Shown, at: String) -> Result<(Option<Strin
     }
 }
 
-/// A fan-out whose elements are shown: a small one, or the one that is selected.
+/// True for a fan-out whose elements are shown: a small one, or the selected one.
 fn is_open(node: &Value, wanted: Option<&str>) -> bool {
     let children = node["children"].as_u64().unwrap_or(0);
     let is_fan_out = node["counts"].is_object() && children > 0;
@@ -355,7 +355,8 @@ fn name(node: &Value) -> Markup {
     }
 }
 
-/// How often a node was tried, if more than once. Turns of a model, and the tries of all elements of a fan-out, are none.
+/// The number of attempts of a node, if there were several. Turns of a model, and attempts of all elements of a fan-out, do not
+/// count.
 pub(super) fn attempts(node: &Value) -> Option<u64> {
     let tried = node["attempt"].as_u64()?;
     let children = node["children"].as_u64().unwrap_or(0);

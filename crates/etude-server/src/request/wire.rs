@@ -1,4 +1,4 @@
-//! The form of JSON bodies: no duplicate keys, and values that keep their text.
+//! JSON bodies: no duplicate keys, and values that keep their text.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,18 +6,18 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Whether `bytes` are one JSON value without duplicate keys.
+/// Checks that `bytes` are one JSON value without duplicate keys.
 ///
 /// # Errors
-/// The fault, with its line and column.
+/// The syntax error, with its line and column.
 pub(super) fn check(bytes: &[u8]) -> Result<(), serde_json::Error> {
     serde_json::from_slice::<Strict>(bytes).map(|Strict| ())
 }
 
-/// The members of the object in `text`, in their order.
+/// The members of the object in `text`, in order.
 ///
 /// # Errors
-/// It is no object.
+/// The text is not an object.
 pub(super) fn members(text: &str) -> Result<Vec<(String, Box<RawValue>)>, serde_json::Error> {
     serde_json::from_str::<Raw>(text).map(|raw| raw.0)
 }

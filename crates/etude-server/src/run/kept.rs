@@ -1,4 +1,4 @@
-//! Documents of runs that have ended, kept as they were sent.
+//! Cache of the documents of ended runs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,14 +7,14 @@ use etude_runtime::engine::RunRow;
 
 use crate::response::Tagged;
 
-/// Bytes of documents that are kept in all.
+/// Maximum size of all cached documents, in bytes.
 const MAX_BYTES: usize = 1024 * 1024;
 
-/// Bytes of the longest document that is kept.
+/// Maximum size of a cached document, in bytes.
 const MAX_EACH: usize = 32 * 1024;
 
-/// Documents of runs that have ended. Each belongs to one row of its run: a run that goes on, ends again or is deleted has another
-/// row or none, and what is kept of it is not used.
+/// Documents of ended runs. Each belongs to one row of its run. A run that continues, ends again or is deleted has another row or
+/// none, so its cached document is not used.
 #[derive(Debug, Default)]
 pub(super) struct Documents(Mutex<Kept>);
 
@@ -25,14 +25,14 @@ struct Kept {
 }
 
 impl Documents {
-    /// The document that was made of this very row.
+    /// The document that was made of exactly this row.
     pub(super) fn get(&self, row: &RunRow) -> Option<Arc<Tagged>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (of, document) = kept.by_run.get(&row.id)?;
         (of == row).then(|| Arc::clone(document))
     }
 
-    /// Keeps the document of a run that has ended.
+    /// Caches the document of an ended run.
     pub(super) fn keep(&self, row: RunRow, document: &Arc<Tagged>) {
         let length = document.text().len();
         if !row.state.has_ended() || length > MAX_EACH {
@@ -87,7 +87,7 @@ mod tests {
         assert!(documents.get(&row("b", RunState::Failed, 3)).is_none());
     }
 
-    /// The document of a run that goes on changes without a change of its row.
+    /// The document of a run in progress changes without a change of its row.
     #[test]
     fn only_documents_of_ended_runs_are_kept() {
         let documents = Documents::default();
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// What is kept is bounded, however many runs are asked for and however long their documents are.
+    /// The cache is bounded, for any number of runs and any size of documents.
     #[test]
     fn what_is_kept_is_bounded() {
         let documents = Documents::default();

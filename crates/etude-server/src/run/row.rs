@@ -1,4 +1,4 @@
-//! The row of a run, as lists, feeds and documents have it.
+//! The row of a run in lists, feeds and documents.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,13 +15,13 @@ use super::wire::{Links, Row, raw};
 use crate::context::Context;
 use crate::problem::{Problem, engine_failed};
 
-/// Rows that are kept, most of them shorter than a kilobyte.
+/// Maximum number of cached rows, most of them shorter than a kilobyte.
 const MAX_KEPT: usize = 2_000;
 
-/// Bytes of the longest row that is kept.
+/// Maximum size of a cached row, in bytes.
 const MAX_ROW: usize = 2_048;
 
-/// What the row of a run has from its result document.
+/// The members of a row that come from the result document.
 #[derive(Debug)]
 pub(super) struct Summary {
     mode: &'static str,
@@ -52,8 +52,8 @@ impl Summary {
     }
 }
 
-/// Rows of runs that have a result document, as they are sent, so that a list which is read again parses and writes none. Each is
-/// of one change of its run: the next change makes another.
+/// The serialized rows of runs with a result document, so that a list that is read again parses and writes none. Each belongs to
+/// one change of its run; the next change needs another row.
 #[derive(Debug, Default)]
 pub(super) struct Rows(Mutex<HashMap<String, (u64, Arc<RawValue>)>>);
 
@@ -75,7 +75,7 @@ impl Rows {
     }
 }
 
-/// The row of a run as JSON text, with what `summary` says.
+/// The row of a run as JSON text, with the members of `summary`.
 pub(super) fn text(context: &Context, row: &RunRow, summary: Option<&Summary>) -> Result<Box<RawValue>, Problem> {
     let (target, placement) = (Target::parse(&row.target), &row.placement);
     let end =

@@ -1,4 +1,4 @@
-//! Runs as they are sent.
+//! The JSON forms of runs and pages of runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) struct Page {
     pub(crate) next: Option<String>,
 }
 
-/// A row, in its published form.
+/// The JSON form of a row.
 #[derive(Serialize)]
 pub(super) struct Row<'r> {
     pub(super) run_id: &'r str,
@@ -54,7 +54,7 @@ pub(super) struct Links {
     pub(super) page: String,
 }
 
-/// A value as JSON text.
+/// A value as raw JSON text.
 pub(super) fn raw(value: &impl Serialize) -> Result<Box<RawValue>, Problem> {
     to_raw_value(value).map_err(|error| Problem::new(Code::Bug, error.to_string()))
 }

@@ -1,30 +1,30 @@
-//! Which ticks are due, and which of them run.
+//! Due ticks of a schedule, and the decision which of them run.
 
 use etude_spec::automation::{CatchUp, Schedule};
 
-/// The largest number of missed ticks that run.
+/// Maximum number of missed ticks that run.
 const MAX_CAUGHT_UP: usize = 100;
 
-/// The largest number of missed ticks that are kept.
+/// Maximum number of missed ticks that are noted.
 const MAX_KEPT: usize = 1_000;
 
-/// The longest time between two looks of a process that did not sleep, in milliseconds.
+/// Maximum time between two looks of a process that did not sleep, in milliseconds.
 const MAX_GAP_MS: i64 = 30_000;
 
 /// The instants that decide which ticks of a schedule are due.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
-    /// Ticks up to here are settled.
+    /// All ticks up to this instant are settled.
     pub(super) after_ms: i64,
-    /// The look before this one that did not fail.
+    /// The instant of the last successful look; `None` before the first one.
     pub(super) last_look_ms: Option<i64>,
-    /// Looks since then have failed.
+    /// True if looks since then have failed.
     pub(super) has_failed: bool,
     pub(super) now_ms: i64,
 }
 
 impl Window {
-    /// The window of a look. It reaches back by `catch_up_within`, and not to before the schedule was first seen.
+    /// The window of a look. It reaches back by `catch_up_within`, but not further than the first sight of the schedule.
     pub(super) fn of(schedule: &Schedule, since_ms: i64, settled_ms: Option<i64>, now_ms: i64) -> Self {
         let within = i64::try_from(schedule.catch_up_within_ms.max(60_000)).unwrap_or(i64::MAX);
         let oldest = now_ms
@@ -39,7 +39,7 @@ impl Window {
         }
     }
 
-    /// Every tick up to here is settled by a look: with jitter, an earlier tick may be due later.
+    /// The instant up to which this look settles every tick: with jitter, an earlier tick may be due later.
     pub(super) fn settled_ms(&self, schedule: &Schedule) -> i64 {
         self.now_ms.saturating_sub(i64::try_from(schedule.jitter_ms).unwrap_or(i64::MAX))
     }
@@ -48,17 +48,17 @@ impl Window {
 /// A tick that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Due {
-    /// Its nominal time.
+    /// The nominal time of the tick.
     pub(super) at_ms: i64,
-    /// Its time with jitter.
+    /// The nominal time plus jitter.
     pub(super) due_ms: i64,
-    /// It makes a run; otherwise it was missed.
+    /// True if the tick starts a run; otherwise it was missed.
     pub(super) runs: bool,
-    /// Its time passed while no server looked.
+    /// True if the time passed while no server looked.
     pub(super) is_late: bool,
 }
 
-/// The ticks that are due, oldest first, and the first instant at which another one is.
+/// The due ticks, oldest first, and the first instant at which another one is due.
 pub(super) fn due(schedule: &Schedule, window: Window, is_taken: impl Fn(i64) -> bool) -> (Vec<Due>, Option<i64>) {
     let Some(timing) = &schedule.timing else { return (Vec::new(), None) };
     let Window { after_ms, last_look_ms, has_failed, now_ms } = window;
@@ -86,7 +86,7 @@ pub(super) fn due(schedule: &Schedule, window: Window, is_taken: impl Fn(i64) ->
     (ticks, next)
 }
 
-/// The delay of a tick, the same on every server, below `max_ms`.
+/// The delay of a tick in milliseconds, below `max_ms`, and the same on every server.
 pub(super) fn jitter(schedule: &str, at_ms: i64, max_ms: u64) -> i64 {
     if max_ms == 0 {
         return 0;
@@ -185,7 +185,7 @@ mod tests {
         let schedule = read.schedules.into_iter().next().expect("a schedule");
         let (from, to) = (1_767_225_600_000, 1_798_761_600_000); // The year 2026 in UTC.
         let (mut taken, mut runs) = (std::collections::BTreeSet::new(), Vec::new());
-        // What each server remembers: its last look, and what is settled.
+        // The memory of each server: its last look, and the settled instant.
         let mut memories = [(None, None); 3];
         let mut now = from;
         for look in 0_i64.. {
@@ -213,8 +213,8 @@ mod tests {
         (runs, schedule.timing.expect("a pattern").between(from, to, usize::MAX))
     }
 
-    /// S-98, S-99, S-100, S-101: over a year in three zones with both changes of the clock, three servers with looks from a quarter of
-    /// a second to nineteen hours apart, deaths and clocks that are set back make each tick once, and miss none.
+    /// S-98, S-99, S-100, S-101: over a year in three zones, with both changes of the clock, three servers take each tick once
+    /// and miss none. They look a quarter of a second to nineteen hours apart, die, and have clocks that are set back.
     #[test]
     fn a_year_with_three_servers_has_each_tick_once() {
         for zone in ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"] {

@@ -14,7 +14,7 @@ fn hourly(dir: &Path) -> Found {
     Found { app, automation: Arc::new(automation::read(&file, None)), index: 0 }
 }
 
-/// Two changes at once are both kept, also where neither of them pauses: the one that comes second sees the first.
+/// Two concurrent changes are both kept, even if neither of them pauses: the second one sees the first.
 #[tokio::test]
 async fn two_changes_at_once_are_both_kept() {
     let (dir, server) = crate::work::tests::process(false);
@@ -46,7 +46,7 @@ async fn two_changes_at_once_are_both_kept() {
     changed.await.expect("it is written");
 }
 
-/// A pause that comes between the reading and the writing of another change stays.
+/// A pause that is written between the read and the write of another change stays.
 #[tokio::test]
 async fn a_change_overwrites_no_other_one() {
     let (dir, server) = crate::work::tests::process(false);

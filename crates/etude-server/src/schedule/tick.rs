@@ -19,42 +19,42 @@ use crate::notice::{self, Skipped};
 use crate::problem::{Code, Problem, engine_failed};
 use crate::work;
 
-/// Skipped ticks that are looked at for a missing notice.
+/// Maximum number of skipped ticks that are checked for a missing notice.
 const MAX_REPORTED: u32 = 200;
 
 /// The state of a tick that waits for the end of an earlier run.
 const WAITING: &str = "waiting";
 
-/// The kind of a tick that a person has asked for later.
+/// The kind of a tick that a backfill has requested.
 const BACKFILL: &str = "backfill";
 
-/// A tick that is taken.
+/// A tick that a server takes.
 #[derive(Debug, Clone)]
 pub(super) struct Tick {
     pub(super) key: String,
-    /// Its nominal time.
+    /// The nominal time of the tick.
     pub(super) at_ms: i64,
     pub(super) due_ms: i64,
-    /// How much later than due it was seen, if no server looked at its time (K-44).
+    /// The delay after the due time, if no server looked at that time (K-44).
     pub(super) late_ms: Option<i64>,
     pub(super) kind: &'static str,
     pub(super) expected: Expected,
 }
 
-/// What became of a tick.
+/// Outcome of an attempt to take a tick.
 #[derive(Debug)]
 pub(super) enum Taken {
     Ran(String),
     /// Earlier runs have not ended.
     Busy,
-    /// Another schedules, or an earlier process, has taken it.
+    /// Another server or an earlier process has taken the tick.
     Other,
     Full(Full),
     Invalid(Box<Problem>),
 }
 
 impl Tick {
-    /// A tick of the pattern. Its key has nothing of the definition.
+    /// A tick of the pattern. Its key does not depend on the definition.
     pub(super) fn nominal(at_ms: i64, due_ms: i64) -> Self {
         Self { key: at_ms.to_string(), at_ms, due_ms, late_ms: None, kind: "tick", expected: Expected::Nothing }
     }
@@ -62,7 +62,7 @@ impl Tick {
     fn entry(&self, found: &Found, state: &str, reason: Option<&str>) -> Entry {
         let body = json!({"kind": self.kind, "reason": reason, "due_ms": self.due_ms, "late_ms": self.late_ms});
         let (book, key) = (found.book(), self.key.clone());
-        // By this time those that wait are found, however old they are.
+        // With this time, waiting ticks are found, however old they are.
         let due_ms = (self.kind == BACKFILL && state == WAITING).then_some(self.at_ms);
         Entry { book, key, at_ms: self.at_ms, state: state.to_owned(), due_ms, body: body.to_string(), run_id: None }
     }
@@ -78,7 +78,7 @@ pub(crate) fn document(entry: &Entry) -> Value {
     })
 }
 
-/// Takes a tick as `overlap` says.
+/// Takes a tick according to `overlap`.
 pub(super) fn take(schedules: &Arc<Schedules>, found: &Found, tick: &Tick) -> Result<(), Problem> {
     let overlap = found.schedule().overlap;
     let is_alone = matches!(overlap, Overlap::Skip | Overlap::Queue);
@@ -94,7 +94,7 @@ pub(super) fn take(schedules: &Arc<Schedules>, found: &Found, tick: &Tick) -> Re
     }
 }
 
-/// Notes a tick that makes no run, and reports it.
+/// Notes a tick that starts no run, and reports it.
 pub(super) fn skip(schedules: &Arc<Schedules>, found: &Found, tick: &Tick, reason: &str) -> Result<(), Problem> {
     if note(schedules, found, tick, "skipped", Some(reason))? != Written::Done {
         return Ok(());
@@ -103,7 +103,7 @@ pub(super) fn skip(schedules: &Arc<Schedules>, found: &Found, tick: &Tick, reaso
     notice::skipped(&schedules.notices, &found.app, skipped)
 }
 
-/// Reports what a process that died has not reported.
+/// Reports skipped ticks that a killed process has not reported.
 pub(super) fn report_skipped(schedules: &Arc<Schedules>, found: &Found) -> Result<(), Problem> {
     let (state, limit) = (Some("skipped".to_owned()), Some(MAX_REPORTED));
     let query = EntryQuery { book: found.book(), state, limit, ..EntryQuery::default() };
@@ -154,9 +154,9 @@ fn has_waiting(schedules: &Schedules, found: &Found) -> Result<bool, Problem> {
     waiting(schedules, found).map(|entry| entry.is_some())
 }
 
-/// Begins the run of a waiting tick if the earlier ones have ended. True if it still waits.
+/// Starts the run of a waiting tick if the earlier runs have ended. True if it still waits.
 pub(super) fn promote(schedules: &Arc<Schedules>, found: &Found, entry: &Entry) -> Result<bool, Problem> {
-    // Asked four times a second: a question to the journal is less than a run that is prepared in vain.
+    // This runs four times a second: a read of the journal costs less than preparing a run for nothing.
     if is_busy(schedules, found)? {
         return Ok(true);
     }
@@ -175,18 +175,18 @@ pub(super) fn promote(schedules: &Arc<Schedules>, found: &Found, entry: &Entry) 
     }
 }
 
-/// What became of a tick that was asked for.
+/// Outcome of a requested tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Backfilled {
     Ran,
-    /// For the end of an earlier run.
+    /// The tick waits for the end of an earlier run.
     Waits,
-    /// It has a run, or waits for one already.
+    /// The tick has a run, or waits for one already.
     Other,
 }
 
-/// Begins the run of a tick that has none. With `overlap: queue` it waits behind those of the same backfill that do, and for a run that has not
-/// ended.
+/// Starts the run of a tick that has none. With `overlap: queue`, the tick waits behind waiting ticks of the same backfill, and
+/// for a run that has not ended.
 pub(super) fn backfill(
     schedules: &Arc<Schedules>,
     found: &Found,
@@ -226,7 +226,7 @@ pub(super) fn begin(schedules: &Arc<Schedules>, found: &Found, tick: &Tick, is_a
     if let Written::Busy(runs) = &written
         && are_left_alone(schedules, runs)?
     {
-        // Runs that no server continues hold nothing up.
+        // Runs that no server continues do not count as overlap.
         write.is_alone = false;
         written = schedules.ledger.write(&write)?;
     }

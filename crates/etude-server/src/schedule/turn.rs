@@ -1,4 +1,5 @@
-//! The clock loop: looks at all schedules when one is due, and once a second, since files and the machine's clock change.
+//! The clock loop: looks at all schedules when one is due, and at least once a second, because files and the machine's clock
+//! change.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -10,28 +11,28 @@ use super::{Found, Kept, Schedules, due, tick};
 use crate::blocking::blocking;
 use crate::problem::Problem;
 
-/// The longest time between two looks.
+/// Maximum time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The same while a tick waits for the end of a run, or a journal fails.
+/// The same while a tick waits for the end of a run, or the journal fails.
 const SHORT: Duration = Duration::from_millis(250);
 
-/// The shortest time between two looks.
+/// Minimum time between two looks.
 const LEAST: Duration = Duration::from_millis(10);
 
-/// What one server has seen of a schedule.
+/// The state of a schedule in one server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Look {
     pattern: String,
-    /// The last look that did not fail.
+    /// The time of the last look that did not fail.
     at_ms: Option<i64>,
-    /// The looks since then have failed.
+    /// True if looks since then have failed.
     has_failed: bool,
     /// Every tick up to here has its entry.
     settled_ms: Option<i64>,
-    /// Nothing is due before.
+    /// The time of the next due tick.
     next_ms: Option<i64>,
-    /// A tick of the pattern or of a backfill waits for the end of a run, or may do.
+    /// True if a tick of the pattern or of a backfill waits for the end of a run, or may do so.
     has_waiting: bool,
 }
 
@@ -44,7 +45,7 @@ pub(crate) async fn turns(schedules: Arc<Schedules>) {
             return;
         }
         let of = Arc::clone(&schedules);
-        // The next look may find the journal again.
+        // The next look may reach the journal again.
         let pause = blocking(move || {
             let (pause, failed) = turn(&of);
             of.ledger.remove_old();
@@ -57,14 +58,15 @@ pub(crate) async fn turns(schedules: Arc<Schedules>) {
         .await;
         tokio::select! {
             () = tokio::time::sleep(pause.unwrap_or(SHORT)) => {}
-            // The server has the clock as long as it lives.
+            // The server keeps the clock for its whole life.
             Ok(()) = clock.changed() => {}
             _ = stopping.wait_for(|stop| *stop) => return,
         }
     }
 }
 
-/// One look at all schedules: the time until the next, and why the journal failed if it did. A fault of one does not stop the others.
+/// Looks once at all schedules. Returns the time until the next look, and the failure of the journal if there was one. A fault of
+/// one schedule does not stop the others.
 fn turn(schedules: &Arc<Schedules>) -> (Duration, Option<Problem>) {
     let (mut pause, mut failed) = (LOOK, None);
     for (app, automation) in schedules.context.automations() {
@@ -77,7 +79,8 @@ fn turn(schedules: &Arc<Schedules>) -> (Duration, Option<Problem>) {
             look.has_waiting |= schedules.backfilled.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
             match look_at(schedules, &found, &mut look) {
                 Ok(()) => look.has_failed = false,
-                // Everything is looked at again. This server was there, so a moment without the journal makes ticks late, and misses none.
+                // Everything is read again. This server was running, so a moment without the journal makes ticks late, and misses
+                // none.
                 Err(problem) => {
                     look = Look { at_ms, has_failed: true, has_waiting: true, ..Look::default() };
                     failed = Some(problem);
@@ -112,7 +115,7 @@ fn look_at(schedules: &Arc<Schedules>, found: &Found, look: &mut Look) -> Result
             Some(entry) => tick::promote(schedules, found, &entry)?,
             None => false,
         };
-        // The present goes before the past.
+        // Current ticks go before those of a backfill.
         if let Some(entry) = tick::backfilled(schedules, found, now_ms)? {
             tick::promote(schedules, found, &entry)?;
             look.has_waiting = true;
@@ -147,7 +150,7 @@ fn look_at(schedules: &Arc<Schedules>, found: &Found, look: &mut Look) -> Result
         ..EntryQuery::default()
     };
     let taken = schedules.ledger.entries(&query)?;
-    // Another server may have taken it, and be gone when there is room.
+    // Another server may have taken the tick, and be gone when there is room.
     look.has_waiting |= taken.iter().any(|entry| entry.state == "waiting");
     let taken: BTreeSet<String> = taken.into_iter().map(|entry| entry.key).collect();
     let (ticks, next_ms) = due::due(schedule, window, |at_ms| taken.contains(&at_ms.to_string()));

@@ -1,4 +1,5 @@
-//! What runs of this server write to stderr on their way. No journal has it as events, so it has no ids, and a slow client misses some of it.
+//! Live stderr output of runs of this server. It is not in the journal as events, so it has no ids, and a slow client misses some
+//! of it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,10 +9,10 @@ use etude_runtime::driver::Progress;
 use serde_json::json;
 use tokio::sync::broadcast;
 
-/// Pieces that wait for a client: with [`MAX_TEXT`] a quarter of a mebibyte.
+/// Maximum number of pieces that wait for a client: with [`MAX_TEXT`] a quarter of a mebibyte.
 const PIECES: usize = 32;
 
-/// The longest piece, in bytes.
+/// Maximum size of a piece, in bytes.
 const MAX_TEXT: usize = 8 * 1024;
 
 /// The runs that clients follow.
@@ -21,27 +22,27 @@ pub(crate) struct Asides {
 }
 
 impl Asides {
-    /// What a run says from now on.
+    /// A receiver of the run's output from now on.
     pub(crate) fn subscribe(&self, run_id: &str) -> broadcast::Receiver<Bytes> {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         followed.retain(|_, sender| sender.receiver_count() > 0);
         followed.entry(run_id.to_owned()).or_insert_with(|| broadcast::channel(PIECES).0).subscribe()
     }
 
-    /// Passes on what a run has said, if a client follows it.
+    /// Passes output of a run on, if a client follows the run.
     pub(crate) fn say(&self, run_id: &str, progress: &Progress<'_>) {
         let Progress::Stderr { effect, bytes } = progress else { return };
         let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sender) = followed.get(run_id) else { return };
         for piece in bytes.chunks(MAX_TEXT) {
             let body = json!({"event": "stderr", "effect": effect.as_str(), "text": String::from_utf8_lossy(piece)});
-            // The last one who followed it may have left.
+            // The last follower may have left.
             let _ = sender.send(format!("event: stderr\ndata: {body}\n\n").into());
         }
     }
 }
 
-/// What a stream sends for what it received: the piece, or how many it has missed. `None` if nothing more comes.
+/// The event for a received piece, or for the number of missed pieces. `None` at the end.
 pub(crate) fn text(received: Result<Bytes, broadcast::error::RecvError>) -> Option<Bytes> {
     match received {
         Ok(text) => Some(text),

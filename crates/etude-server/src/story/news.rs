@@ -1,4 +1,4 @@
-//! News of the journal: it is asked once for all that wait.
+//! News of the journal: one query serves all waiting requests and streams.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,26 +12,28 @@ use super::{Followed, Stories};
 
 use crate::context::Context;
 
-/// How often the journal is asked for news, with one question for all runs.
+/// Interval of queries for news, with one query for all runs.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a journal is asked that reports writes, while it reports none.
+/// Interval for a journal that reports writes, while it reports none.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// How long a journal that has reported a write is asked as often as one that reports none: a report comes before the write can be seen.
+/// Time after a reported write in which the journal is queried as often as one that reports none: the report comes before the
+/// write is visible.
 const AFTER_WRITE: Duration = Duration::from_secs(1);
 
-/// The shortest pause while a request waits for a run that another process drives.
+/// Minimum pause while a request waits for a run that another process drives.
 const SHORT: Duration = Duration::from_millis(2);
 
-/// A run whose end requests wait for.
+/// A run for whose end requests wait.
 #[derive(Debug)]
 pub(super) struct Awaited {
     news: watch::Sender<()>,
     since: Instant,
 }
 
-/// Asks the journal for news until the server stops. `drives` says of a run whether this process drives it; `look` is called each time.
+/// Queries the journal for news until the server stops. `drives` is true for a run that this process drives; `look` is called
+/// with each query.
 pub(crate) async fn look_for_news(
     context: Arc<Context>,
     stories: Arc<Stories>,
@@ -50,7 +52,7 @@ pub(crate) async fn look_for_news(
         let is_quiet = context.engine().is_quick() && stories.is_quiet(&**context.engine());
         if !is_quiet {
             let (context, stories) = (Arc::clone(&context), Arc::clone(&stories));
-            // A journal that fails has no news; requests report it.
+            // A failing journal has no news; requests report it.
             let look = tokio::task::spawn_blocking(move || stories.look(&**context.engine(), is_whole));
             drop(look.await);
         }
@@ -77,8 +79,8 @@ async fn report(engine: &dyn Engine) {
     }
 }
 
-/// The time until the next look, `most` if no request waits for a run of another process: short after one has begun to wait, and
-/// longer the longer it waits.
+/// The time until the next look; `most` if no request waits for a run of another process. It is short after a request has begun
+/// to wait, and grows with the wait.
 fn pause(stories: &Stories, drives: &impl Fn(&str) -> bool, most: Duration) -> Duration {
     let awaited = stories.awaited();
     let elsewhere = awaited.iter().filter(|(run, _)| !drives(run));
@@ -90,7 +92,8 @@ impl Stories {
         self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes with each write to the journal, a moment later, and at once when this server has driven the run to an end or to a stop.
+    /// A receiver that changes shortly after each write to the journal, and at once when this server has driven the run to an end
+    /// or a stop.
     pub(crate) fn news_of_run(&self, run_id: &str) -> watch::Receiver<()> {
         let mut awaited = self.awaited();
         let new = || Awaited { news: watch::Sender::default(), since: Instant::now() };
@@ -110,12 +113,12 @@ impl Stories {
         self.open_stories().iter().all(|story| is_seen(story))
     }
 
-    /// One look at the journal. Each wakes the requests that wait for runs; a whole one also wakes all that follow the journal, and
-    /// adds to the stories that are read.
+    /// Looks once at the journal. Each look wakes the requests that wait for runs; a whole one also wakes all streams of the
+    /// journal, and advances the shared stories.
     fn look(&self, engine: &dyn Engine, is_whole: bool) -> Result<(), Error> {
         let version = engine.version()?;
         let is_new = self.looked.swap(version, Ordering::Relaxed) != version;
-        // A run for which no request waits any more is removed.
+        // Removes runs for which no request waits.
         self.awaited().retain(|_, run| if is_new { run.news.send(()).is_ok() } else { run.news.receiver_count() > 0 });
         if !is_whole {
             return Ok(());
@@ -123,20 +126,20 @@ impl Stories {
         self.news.send_if_modified(|last| std::mem::replace(last, version) != version);
         for story in self.open_stories() {
             let mut followed = story.lock().unwrap_or_else(PoisonError::into_inner);
-            // One that was opened during the last look may not have all of it.
+            // A story that was opened during the last look may not have all of it.
             if followed.version != version {
                 followed.version = version;
-                // If it fails, the streams of this run end, and those of others go on.
+                // On failure, only the streams of this run end.
                 let _ = followed.advance(engine);
             }
         }
         Ok(())
     }
 
-    /// This server drives the run no more.
+    /// Wakes the waiting requests: this server has stopped driving the run.
     pub(crate) fn note_end(&self, run_id: &str) {
         if let Some(run) = self.awaited().get(run_id) {
-            // The last request that waited may have ended.
+            // The last waiting request may have ended.
             let _ = run.news.send(());
         }
     }
@@ -150,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    /// S-41: an end in this process wakes who waits for that run, and no one else; a write by another process wakes all.
+    /// S-41: an end in this process wakes only the requests that wait for that run; a write by another process wakes all.
     #[test]
     fn who_waits_for_a_run_is_woken_by_its_end() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -175,7 +178,7 @@ mod tests {
         stories.look(&engine, true).expect("the engine works");
         assert!(news.has_changed().expect("there is a sender"), "a short look leaves the others to the next whole one");
         news.mark_unchanged();
-        // A run that no request waits for is forgotten.
+        // A run without waiting requests is forgotten.
         drop((first, second));
         drop(engine.claim("r-4").expect("claimed"));
         stories.look(&engine, false).expect("the engine works");

@@ -4,7 +4,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-/// A token as the file has it.
+/// A token in the file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Kept {
     pub(super) name: String,
@@ -17,7 +17,7 @@ pub(super) struct Kept {
     pub(super) expires_at_ms: Option<i64>,
 }
 
-/// The whole file.
+/// The complete file.
 #[derive(Deserialize)]
 struct Content {
     version: u64,
@@ -27,7 +27,7 @@ struct Content {
 /// The tokens in the file.
 ///
 /// # Errors
-/// It is damaged, or has a later version.
+/// The file is damaged, or has a later version.
 pub(super) fn parse(bytes: &[u8]) -> io::Result<Vec<Kept>> {
     if bytes.is_empty() {
         return Ok(Vec::new());

@@ -6,10 +6,11 @@ use serde_json::Value;
 use super::blank;
 use super::work::{self, Work};
 
-/// Where an effect of a machine stands: its stage, as `NAME#VISIT`, and the place inside of it. `None`: it belongs to no stage.
+/// The place of an effect in a machine: its stage, as `NAME#VISIT`, and the place inside of it. `None`: the effect belongs to no
+/// stage.
 pub(super) fn place(place: &Place) -> Option<(String, Place)> {
     let (segment, rest) = place.part.split_once('/').unwrap_or((&place.part, ""));
-    // `NAME@RESTART#VISIT!ASIDE`: a stage that starts again stays the same stage.
+    // `NAME@RESTART#VISIT!ASIDE`: a restarted stage stays the same stage.
     let (segment, aside) = segment.split_once('!').map_or((segment, None), |(segment, aside)| (segment, Some(aside)));
     let (name, visit) = segment.split_once('#')?;
     let name = name.split_once('@').map_or(name, |(name, _)| name);
@@ -49,7 +50,7 @@ pub(super) fn nodes(step: &str, phase: &str, works: &[&Work<'_>], rows: &[Value]
     nodes
 }
 
-/// The id of the node that an effect at `at` belongs to, in the machine step `step`.
+/// The id of the node for an effect at `at`, in the machine step `step`.
 pub(super) fn node_of(step: &str, at: &Place) -> String {
     match place(at) {
         None => step.to_owned(),
@@ -63,7 +64,7 @@ fn last_segment(row: &Value) -> &str {
     id.rsplit_once('/').map_or(id, |(_, last)| last)
 }
 
-/// The word of a node for a row.
+/// The node status for a row.
 fn status(row: &Value) -> &'static str {
     match row["status"].as_str().unwrap_or_default() {
         "completed" if row["verdict"] == "fail" => "failed",

@@ -1,4 +1,4 @@
-//! Attempts, turns and tool calls, from the ids of effects.
+//! Attempts, turns and tool calls, derived from the ids of effects.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ pub(super) struct Work<'e> {
     pub(super) effect: &'e Inspected,
 }
 
-/// The effects of a step that count.
+/// The effects of a step, without those that were done again.
 pub(super) fn of_step<'e>(name: &str, effects: &'e [Inspected]) -> Vec<Work<'e>> {
     let counting = effects.iter().filter(|effect| !effect.is_done_again);
     counting.filter_map(|effect| Some(Work { place: Place::of(&effect.id, name)?, effect })).collect()
 }
 
-/// Why attempts were rejected: by phase, step, element and attempt.
+/// The reasons of rejected attempts: by step, element and attempt.
 #[derive(Debug, Default)]
 pub(super) struct Rejections(BTreeMap<(String, Option<u64>, u64), Value>);
 
 impl Rejections {
-    /// From the events of a run, and from the attempts of its errors, of which the last has no event.
+    /// Reads the events of a run, and the attempts of its errors: the last attempt has no event.
     pub(super) fn new(events: &[Value], errors: &[Value]) -> Self {
         let mut all = BTreeMap::new();
         let step = |of: &Value| {
@@ -50,7 +50,7 @@ impl Rejections {
     }
 }
 
-/// What effects say about the node that they belong to: times, usage and model.
+/// Fills a node with the times, usage and model of its effects.
 pub(super) fn fill<'w, 'e: 'w>(node: &mut Value, works: impl Iterator<Item = &'w Work<'e>>, began_at_ms: i64) {
     let (mut span, mut usage): (Option<(u64, u64)>, Option<Usage>) = (None, None);
     for Work { effect, .. } in works {
@@ -77,24 +77,24 @@ pub(super) fn fill<'w, 'e: 'w>(node: &mut Value, works: impl Iterator<Item = &'w
     }
 }
 
-/// Where the nodes of attempts are: below a step, or below an element of one.
+/// The parent of attempt nodes: a step, or an element of one.
 pub(super) struct Parent<'p> {
     pub(super) id: &'p str,
     pub(super) phase: &'p str,
     /// `PHASE/STEP`.
     pub(super) step: &'p str,
     pub(super) element: Option<usize>,
-    /// Of the step or the element.
+    /// The status of the step or the element.
     pub(super) status: &'p str,
 }
 
-/// True if a step's attempts have nodes: those of models, and of a code step that was tried again.
+/// True if a step's attempts have nodes: those of models, and of a retried code step.
 pub(super) fn has_attempts<'w, 'e: 'w>(is_llm: bool, mut works: impl Iterator<Item = &'w Work<'e>>) -> bool {
     let first = works.next();
     first.is_some_and(|first| is_llm || first.place.attempt > 1 || works.any(|work| work.place.attempt > 1))
 }
 
-/// The nodes of attempts, each with its turns, each with its tool calls.
+/// The nodes of attempts, each with its turns and their tool calls.
 pub(super) fn attempts(
     parent: &Parent<'_>,
     works: &[&Work<'_>],
@@ -130,7 +130,7 @@ pub(super) fn attempts(
     nodes
 }
 
-/// The tool call of a turn that an effect belongs to: its own, one of its guards, or work of the agent that it started.
+/// The tool call of a turn that an effect belongs to: its own effect, one of its guards, or work of the agent that it started.
 fn call_of(place: &Place) -> Option<&str> {
     let call = place.part.split('/').next().unwrap_or_default();
     (!call.is_empty() && !call.contains('!')).then_some(call)
@@ -173,7 +173,7 @@ pub(super) fn turn_of(place: &Place) -> String {
     }
 }
 
-/// The id of the node that an effect at `place` belongs to. `base` is that of its step.
+/// The id of the node for an effect at `place`. `base` is the id of its step.
 pub(super) fn node_of(base: &str, place: &Place, has_attempts: bool) -> String {
     let mut id = base.to_owned();
     if let Some(element) = place.element {

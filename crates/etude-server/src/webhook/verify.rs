@@ -1,6 +1,6 @@
-//! Signatures of incoming webhooks, one function for each scheme.
+//! Signatures of incoming webhooks, by scheme.
 //!
-//! A signature covers the bytes as they came. Comparisons take the same time wherever two texts differ.
+//! A signature covers the bytes as they were sent. Comparisons take the same time wherever two texts differ.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,10 +8,10 @@ use etude_spec::automation::{Verify, VerifyKind};
 use http::HeaderMap;
 use ring::hmac::{self, Algorithm, HMAC_SHA256, HMAC_SHA512, Key};
 
-/// How far a timestamp may be from the server's clock, in seconds.
+/// Maximum distance of a timestamp from the server's clock, in seconds.
 const MAX_AGE_S: i64 = 300;
 
-/// What a signature is checked against.
+/// The delivery against which a signature is checked.
 pub(super) struct Delivery<'d> {
     pub(super) headers: &'d HeaderMap,
     pub(super) body: &'d [u8],
@@ -23,16 +23,16 @@ impl Delivery<'_> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// A timestamp in seconds, near the server's clock.
+    /// The text of a timestamp in seconds, if it is near the server's clock.
     fn time<'t>(&self, text: &'t str) -> Option<&'t str> {
         let seconds: i64 = text.parse().ok()?;
         (seconds.abs_diff(self.now_ms.div_euclid(1_000)) <= MAX_AGE_S.unsigned_abs()).then_some(text)
     }
 }
 
-/// True if one of `secrets` fits.
+/// True if the signature matches one of `secrets`.
 pub(super) fn verify(verify: &Verify, secrets: &[String], delivery: &Delivery<'_>) -> bool {
-    // Every secret is tried, so that the time says nothing about which one fits.
+    // Every secret is tried, so that the time does not reveal which one fits.
     let fits = secrets.iter().filter(|secret| !secret.is_empty()).map(|secret| fits(verify, secret, delivery));
     fits.fold(false, |any, fits| any | fits.unwrap_or(false))
 }
@@ -48,7 +48,7 @@ fn fits(verify: &Verify, secret: &str, delivery: &Delivery<'_>) -> Option<bool> 
         VerifyKind::Standard => {
             let (id, time) = (delivery.header("webhook-id")?, delivery.time(delivery.header("webhook-timestamp")?)?);
             let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap_or(secret)).ok()?;
-            // With an empty key, anybody can sign.
+            // With an empty key, anyone could sign.
             let key = Some(key).filter(|key| !key.is_empty())?;
             let message = [id.as_bytes(), b".", time.as_bytes(), b".", body];
             let signatures = delivery.header("webhook-signature")?.split(' ').filter_map(|one| one.strip_prefix("v1,"));
@@ -81,7 +81,7 @@ fn fits(verify: &Verify, secret: &str, delivery: &Delivery<'_>) -> Option<bool> 
     })
 }
 
-/// The delivery's id, where the scheme has one.
+/// The delivery's id, if the scheme has one.
 pub(super) fn delivery_id(verify: &Verify, headers: &HeaderMap, body: &serde_json::Value) -> Option<String> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let member = |name: &str| body[name].as_str().map(str::to_owned);
@@ -96,7 +96,7 @@ pub(super) fn delivery_id(verify: &Verify, headers: &HeaderMap, body: &serde_jso
     id.filter(|id| (1..=255).contains(&id.len()))
 }
 
-/// The answer to a sender that asks whether the address is the right one, where the scheme has such a question.
+/// The reply to a sender that verifies the address, if the scheme has such a request.
 pub(super) fn handshake(verify: &Verify, body: &serde_json::Value) -> Option<serde_json::Value> {
     let is_asked = verify.kind == VerifyKind::Slack && body["type"] == "url_verification";
     let challenge = body["challenge"].as_str().filter(|_| is_asked)?;
@@ -107,13 +107,14 @@ fn is_signed(algorithm: Algorithm, key: &[u8], message: &[&[u8]], signature: &[u
     hmac::verify(&Key::new(algorithm, key), &message.concat(), signature).is_ok()
 }
 
-/// Compares in constant time: hashes under a key of this process.
+/// Compares in constant time: the hashes, not the texts, are compared.
 fn is_equal(given: &str, secret: &str) -> bool {
     let key = Key::new(HMAC_SHA256, secret.as_bytes());
     hmac::verify(&key, given.as_bytes(), hmac::sign(&key, secret.as_bytes()).as_ref()).is_ok()
 }
 
-/// Bytes of an even number of lower-case hexadecimal digits, as the named schemes send them: another bit in a digit is another signature.
+/// Decodes an even number of lower-case hexadecimal digits, as the named schemes send them: another bit in a digit is another
+/// signature.
 fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: &u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -123,7 +124,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     text.as_bytes().chunks(2).map(|pair| Some(digit(pair.first()?)? << 4 | digit(pair.get(1)?)?)).collect()
 }
 
-/// The same for senders of any kind, of which some send upper-case digits alone.
+/// The same for senders of any kind; some send only upper-case digits.
 fn from_any_hex(text: &str) -> Option<Vec<u8>> {
     let is_upper = !text.bytes().any(|byte| byte.is_ascii_lowercase());
     if is_upper { from_hex(&text.to_ascii_lowercase()) } else { from_hex(text) }
@@ -151,7 +152,7 @@ mod tests {
         verify(verify_by, &secrets, &Delivery { headers: &map, body: body.as_bytes(), now_ms: now_s * 1_000 })
     }
 
-    /// The texts that differ from `text` in one bit and can be the value of a header.
+    /// The texts that differ from `text` in one bit and are valid header values.
     fn changed_bits(text: &str) -> impl Iterator<Item = String> {
         (0..text.len() * 7).filter_map(|bit| {
             let mut bytes = text.as_bytes().to_vec();
@@ -160,7 +161,7 @@ mod tests {
         })
     }
 
-    /// S-114: the vector of GitHub's documentation ("Validating webhook deliveries"); any changed bit is refused.
+    /// S-114: the vector of GitHub's documentation ("Validating webhook deliveries") verifies; any changed bit is refused.
     #[test]
     fn github_signatures_verify() {
         let verify_by = scheme(VerifyKind::Github);
@@ -181,7 +182,7 @@ mod tests {
         assert!(!check(&[secret], "sha256=", "Hello, World!") && !check(&[secret], &signature[7..], "Hello, World!"));
     }
 
-    /// S-114, S-118: the vector of the Standard Webhooks libraries; an old timestamp is refused.
+    /// S-114, S-118: the vector of the Standard Webhooks libraries verifies; an old timestamp is refused.
     #[test]
     fn standard_signatures_verify() {
         let verify_by = scheme(VerifyKind::Standard);
@@ -208,11 +209,11 @@ mod tests {
         let signed = sign_with(b"", &["msg_p5jXN8AQM9LWM0D4loKWxJek", time, body].join("."));
         let forged = [headers(time)[0], headers(time)[1], ("webhook-signature", &*format!("v1,{signed}"))];
         assert!(!holds(&verify_by, &["whsec_"], &forged, body, now));
-        // S-121: the bytes count, not the document.
+        // S-121: the signature covers the bytes, not the document.
         assert!(!holds(&verify_by, &[secret], &headers(time), "{\"test\":2432232314}", now));
     }
 
-    /// Section 7: Slack asks once whether the address is right. What it asks is a question of no other scheme.
+    /// Section 7: Slack verifies the address once. No other scheme has such a request.
     #[test]
     fn slack_is_answered_with_its_challenge() {
         let body = serde_json::json!({"type": "url_verification", "challenge": "3eZb", "token": "x"});
@@ -222,7 +223,7 @@ mod tests {
         assert_eq!((answer(VerifyKind::Slack, &event), answer(VerifyKind::Token, &body)), (None, None));
     }
 
-    /// S-114, S-118: the example of Slack's documentation ("Verifying requests from Slack").
+    /// S-114, S-118: the example of Slack's documentation ("Verifying requests from Slack") verifies.
     #[test]
     fn slack_signatures_verify() {
         let verify_by = scheme(VerifyKind::Slack);
@@ -241,7 +242,7 @@ mod tests {
         }
     }
 
-    /// S-114, S-118: the vector of Stripe's own libraries (stripe-dotnet, `event_test_signature.json`).
+    /// S-114, S-118: the vector of Stripe's own libraries (stripe-dotnet, `event_test_signature.json`) verifies.
     #[test]
     fn stripe_signatures_verify() {
         let verify_by = scheme(VerifyKind::Stripe);
@@ -252,7 +253,7 @@ mod tests {
             holds(&verify_by, &["webhook_secret"], &[("stripe-signature", header)], body, now)
         };
         assert!(check(&format!("t={time},{v1},{v0}"), body, time));
-        // During a rotation there are several; one of them is enough.
+        // During a rotation there are several signatures; one of them is enough.
         assert!(check(&format!("t={time},v1=00,{v1}"), body, time));
         assert!(!check(&format!("t={time},{v0}"), body, time));
         assert!(!check(&format!("t={},{v1}", time + 1), body, time));
@@ -263,13 +264,13 @@ mod tests {
         assert!(!check(&format!("t={time},{v1}"), body.trim_end(), time));
     }
 
-    /// S-114: `hmac` with its forms (test case 2 of RFC 4231), `gitlab` and `token`.
+    /// S-114: `hmac` in its forms (test case 2 of RFC 4231), `gitlab` and `token` verify.
     #[test]
     fn other_schemes_verify() {
         let body = "what do ya want for nothing?";
         let sha256 = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         let plain = scheme(VerifyKind::Hmac);
-        // Digits are of one case: another bit in one of them is another signature.
+        // All digits have one case: another bit in one of them is another signature.
         for signature in [sha256, &sha256.to_ascii_uppercase()] {
             assert!(holds(&plain, &["Jefe"], &[("x-signature", signature)], body, 0));
             for changed in changed_bits(signature) {

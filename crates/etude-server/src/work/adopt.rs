@@ -1,4 +1,4 @@
-//! Runs that are continued without the queue: of workers that died, of servers that stopped, and those whose question has an answer.
+//! Runs that are continued without the queue: those of dead workers and stopped servers, and those whose question has an answer.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::problem::{Problem, engine_failed};
 use crate::result::result_in;
 use crate::stopped::{MAX_ATTEMPTS, Next, Reason};
 
-/// A worker leaves a run that stopped on it to other workers for this number of looks.
+/// Number of looks for which a worker leaves a run that stopped on it to other workers.
 const POLLS_FOR_OTHERS: u32 = 10;
 
 /// Continues interrupted runs of servers, and runs whose question has an answer or whose deadline has passed.
@@ -49,10 +49,10 @@ pub(super) fn adopt(works: &Arc<Works>) -> Result<(), Problem> {
         }
     }
     if worker.is_some() {
-        // The queue has those of its runs that wait and have an answer.
+        // The queue has those waiting runs of a worker that have an answer.
         return Ok(());
     }
-    // Before the list: what is written after it makes another version.
+    // Read before the list: a later write makes another version.
     let version = engine.version().map_err(|e| engine_failed(&e))?;
     let now_ms = works.context.clock().now_ms();
     if works.settled().is_some_and(|settled| settled.holds(version, now_ms)) {
@@ -73,8 +73,8 @@ pub(super) fn adopt(works: &Arc<Works>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// No waiting run of this server has a reason to continue in this version of the journal, until the first of their deadlines. Without
-/// it, each look would read every run that waits.
+/// Marks that no waiting run of this server can continue in this version of the journal, until the first of their deadlines.
+/// Without it, each look would read every waiting run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Settled {
     version: u64,
@@ -87,17 +87,17 @@ impl Settled {
     }
 }
 
-/// How long a waiting run waits.
+/// The remaining wait of a waiting run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// It has a reason to continue.
+    /// The run has a reason to continue.
     Over,
-    /// Until it has an answer, at most until this deadline.
+    /// The run waits for an answer, at most until this deadline.
     Until(Option<i64>),
 }
 
-/// Takes a run of a worker that died or let go of it. One that this worker cannot continue is left to others for a while, and ends
-/// as failed if it stops too often (K-46). One of another version of the interpreter is left alone (K-62).
+/// Takes over a run that a worker has left, by death or release. A run that this worker cannot continue is left to others for a
+/// while, and ends as failed if it stops too often (K-46). A run of another version of the interpreter is left alone (K-62).
 fn take_over(works: &Arc<Works>, run_id: &str, pause: Duration) -> Result<(), Problem> {
     if works.context.is_draining() || !works.has_place() || works.active().contains_key(run_id) {
         return Ok(());
@@ -113,7 +113,7 @@ fn take_over(works: &Arc<Works>, run_id: &str, pause: Duration) -> Result<(), Pr
     if run.abi != ABI {
         return Ok(());
     }
-    // The places of a worker are its own to count; what its queue and tenant may have is the engine's (K-33).
+    // The worker counts its own places; the engine enforces the limits of the queue and the tenant (K-33).
     let limits = Limits { queue: run.placement.queue().to_owned(), max_runs: u32::MAX, takes: Takes::Bundles };
     match works.context.engine().take(run_id, &limits, works.context.clock().now_ms()) {
         Ok(Some(session)) => drive(works, session, Resume::default()),
@@ -122,14 +122,14 @@ fn take_over(works: &Arc<Works>, run_id: &str, pause: Duration) -> Result<(), Pr
     }
 }
 
-/// Ends a run that took too many workers down (K-35).
+/// Ends a run that too many workers died with (K-35).
 fn crashed(works: &Arc<Works>, run_id: &str) -> Result<(), Problem> {
     let engine = works.context.engine();
     let dead = engine.dead_workers(run_id).map_err(|e| engine_failed(&e))?;
     end_as_failed(works, run_id, |view| crash::failure(view, &dead))
 }
 
-/// Ends a run that nothing can go on with. Nothing happens if another process has it.
+/// Ends a run that cannot continue. Nothing happens if another process has it.
 fn end_as_failed(works: &Arc<Works>, run_id: &str, failure: impl FnOnce(&RunView) -> Failure) -> Result<(), Problem> {
     let engine = works.context.engine();
     let session = match engine.claim(run_id) {
@@ -158,7 +158,8 @@ fn failure_of(reason: &Reason) -> Failure {
     Failure::new(reason.kind, message)
 }
 
-/// Leaves a run alone that takes its servers down: it is shown as interrupted. What the last of them has left behind is ended, once.
+/// Leaves a run alone that kills its servers: it is shown as interrupted. Processes that the last server has left behind are
+/// ended, once.
 fn leave_alone(works: &Works, run_id: &str) -> Result<(), Problem> {
     let left_alone = || works.left_alone.lock().unwrap_or_else(PoisonError::into_inner);
     if left_alone().contains(run_id) {
@@ -177,7 +178,7 @@ fn leave_alone(works: &Works, run_id: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What becomes of a run that may have stopped here.
+/// The next step for a run that may have stopped here.
 fn next_step(works: &Works, run_id: &str, pause: Duration) -> Result<Next, Problem> {
     let records = || {
         works.context.engine().view(run_id).map(|view| record::progress(&view.records)).map_err(|e| engine_failed(&e))
@@ -185,7 +186,7 @@ fn next_step(works: &Works, run_id: &str, pause: Duration) -> Result<Next, Probl
     works.stops.next(run_id, pause, records)
 }
 
-/// How long a waiting run waits.
+/// The remaining wait of a waiting run.
 fn wait(works: &Works, row: &RunRow, now_ms: i64) -> Result<Wait, Problem> {
     let view = works.context.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
     let Some(document) = result_in(&**works.context.engine(), &view) else { return Ok(Wait::Until(None)) };
@@ -193,7 +194,7 @@ fn wait(works: &Works, row: &RunRow, now_ms: i64) -> Result<Wait, Problem> {
     if document.waiting.iter().any(is_answered) || is_to_be_cancelled(&view) {
         return Ok(Wait::Over);
     }
-    // A deadline counts as long as something waits within it: one that was given up leaves no record.
+    // A deadline counts while something waits within it: an abandoned one leaves no record.
     let deadlines = document.waiting.iter().filter_map(|of| listing::deadline(&view, listing::effect_of(of)));
     Ok(match deadlines.min() {
         Some(at_ms) if at_ms <= now_ms => Wait::Over,
@@ -201,7 +202,7 @@ fn wait(works: &Works, row: &RunRow, now_ms: i64) -> Result<Wait, Problem> {
     })
 }
 
-/// True if a cancellation of the current attempt was requested and is not in its journal yet, or if it was to be killed.
+/// True if a cancellation of the current attempt was requested and is not in its journal yet, or if a kill was requested.
 fn is_to_be_cancelled(view: &RunView) -> bool {
     let last = record::Continuation::last(&view.records);
     let (from, number) = last.map_or((0, 1), |(at, last)| (at, last.attempt().number));
@@ -245,7 +246,7 @@ pub(crate) fn continue_run(works: &Arc<Works>, run_id: &str) -> Result<(), Probl
 mod tests {
     use super::*;
 
-    /// S-84: waiting runs are read again after each write, and when the first of their deadlines has come.
+    /// S-84: waiting runs are read again after each write, and when the first of their deadlines has passed.
     #[test]
     fn waiting_runs_are_settled_until_something_changes() {
         let settled = |until_ms| Settled { version: 7, until_ms };

@@ -1,4 +1,4 @@
-//! A run in progress: what reaches it on its way, and what follows from its end.
+//! A run in progress: the messages that it receives, and the consequences of its end.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,10 +18,10 @@ use super::{Control, Sending, Works};
 use crate::app::RunObserver;
 use crate::stopped::Reason;
 
-/// An observer until it is taken.
+/// An observer that can be taken once.
 type Observed = Mutex<Option<Box<dyn RunObserver>>>;
 
-/// What else follows a run of this process.
+/// The optional observer of a run of this process.
 #[derive(Clone)]
 pub(super) struct Following(Option<Arc<Observed>>);
 
@@ -41,7 +41,7 @@ impl Following {
         }
     }
 
-    /// The observer, which sees no more.
+    /// Takes the observer, which then receives no more.
     fn take(self) -> Option<Box<dyn RunObserver>> {
         self.0?.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -87,7 +87,7 @@ pub(super) async fn attend(
     let is_going = is_lapsed || works.context.is_draining();
     let stopped = if is_going { None } else { why_stopped(&ended, is_worker) };
     let has_more = matches!(event, Event::Lost { reason: "overtaken", .. } | Event::Lost { message: Some(_), .. });
-    // Of a server, `stopped` says more.
+    // For a run of a server, the event `stopped` says more.
     if is_worker || stopped.is_none() || !has_more {
         works.observer.say(&event);
     }
@@ -96,19 +96,19 @@ pub(super) async fn attend(
     }
     works.wake.notify_one();
     works.stories.note_end(&run_id);
-    // The place of the run is free already: a collector that does not respond holds up no other run.
+    // The place of the run is free already: a collector that does not respond delays no other run.
     if let (Ok(ended), Some(observer)) = (&ended, following.take()) {
         observer.end(ended).await;
     }
     if let Ok(Ok(ended)) = ended {
         let of = Arc::clone(works);
-        // Nothing of it changes what the run came to.
+        // A failure here does not change the result of the run.
         let _ = tokio::task::spawn_blocking(move || of.context.apps().after(&run, &ended)).await;
     }
     drop(sending);
 }
 
-/// What happened to a run that is at work no more. An error beside it is a driver's that panicked.
+/// The event for the end of a run's work. The outer error is a panic of the driver.
 fn event_of<E>(run_id: String, ended: &Result<Result<RunResult, runner::Error>, E>, is_lapsed: bool) -> Event {
     match ended {
         Ok(Ok(RunResult { document, .. })) => match document.status() {
@@ -125,7 +125,7 @@ fn event_of<E>(run_id: String, ended: &Result<Result<RunResult, runner::Error>, 
     }
 }
 
-/// The word for why a run was lost, and more of it.
+/// The reason word of a lost run, and details.
 fn reason_of(ended: &Result<RunResult, runner::Error>, is_lapsed: bool) -> (&'static str, Option<String>) {
     let word = match service::engine_error(ended) {
         Some(engine::Error::ValuesAway(why)) if !is_lapsed => return ("blobs", Some(why.clone())),
@@ -133,7 +133,7 @@ fn reason_of(ended: &Result<RunResult, runner::Error>, is_lapsed: bool) -> (&'st
         Some(engine::Error::Gap { .. }) => "gap",
         _ if is_lapsed => "lease",
         _ => match ended {
-            // Its records cannot be used here.
+            // The records of the run cannot be used here.
             Err(error @ runner::Error::Drive { source: driver::Error::Record(_), .. }) => {
                 return ("gap", Some(error.to_string()));
             }
@@ -143,8 +143,8 @@ fn reason_of(ended: &Result<RunResult, runner::Error>, is_lapsed: bool) -> (&'st
     (word, None)
 }
 
-/// Ends a run whose acknowledged records the database has lost (K-24). Nothing follows the gap; `etude runs resume` continues from
-/// what is left.
+/// Ends a run whose acknowledged records the database has lost (K-24). The run does not continue past the gap; `etude runs
+/// resume` continues from the remaining records.
 async fn end_after_gap(works: &Works, run_id: &str, position: u64) {
     let engine = works.context.engine();
     // Another worker may have the run by now; it continues from the remaining records.
@@ -156,7 +156,7 @@ async fn end_after_gap(works: &Works, run_id: &str, position: u64) {
     let _ = crash::end(engine, &*session, &view, definition.as_ref(), failure).await;
 }
 
-/// Why a run came to a stop here. On a worker, a database that is away and another worker that has the run are no reasons: no run
+/// The reason why a run stopped here. On a worker, an unreachable database and another worker with the run do not count: no run
 /// fails because of them (K-23).
 fn why_stopped<E>(ended: &Result<Result<RunResult, runner::Error>, E>, is_worker: bool) -> Option<Reason> {
     use engine::Error::{Busy, Lapsed, Overtaken, Store, ValuesAway};
@@ -172,7 +172,7 @@ fn why_stopped<E>(ended: &Result<Result<RunResult, runner::Error>, E>, is_worker
     }
 }
 
-/// Why a run came to a stop on a server.
+/// The reason why a run stopped on a server.
 fn why(error: &runner::Error) -> Reason {
     use runner::Error::{Changed, Drive, Engine, Header, OtherAbi, Refused, Unpriced, Unreadable};
     match error {
@@ -190,12 +190,12 @@ fn why(error: &runner::Error) -> Reason {
         Header { .. } | Drive { source: driver::Error::Record(_) | driver::Error::UnsetVariable { .. }, .. } => {
             Reason::lasting(FailureKind::Environment, error.to_string())
         }
-        // A server of the version that began it may be there already.
+        // A server of the version that began the run may still exist.
         Engine(_) | OtherAbi { .. } | Unreadable(_) | Drive { .. } => Reason::passing(error.to_string()),
     }
 }
 
-/// Notes that a run came to a stop here, so that it is not continued for ever.
+/// Notes that a run stopped here, so that it is not continued forever.
 pub(super) fn note_stop(works: &Works, run_id: &str, reason: Reason) {
     let records = works.context.engine().view(run_id).map_or(0, |view| record::progress(&view.records));
     works.observer.say(&Event::Stopped { run_id: run_id.to_owned(), message: reason.message.clone() });

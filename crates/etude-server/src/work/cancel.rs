@@ -13,7 +13,7 @@ use crate::app::NotLoaded;
 use crate::notice;
 use crate::problem::{Problem, engine_failed};
 
-/// Cancels or kills a run that has not ended, also one of another process. Blocks.
+/// Cancels or kills a run that has not ended, even one of another process. Blocks.
 pub(crate) fn cancel_run(works: &Arc<Works>, row: &RunRow, reason: &str, kills: bool) -> Result<(), Problem> {
     let runtime = tokio::runtime::Handle::current();
     let engine = works.context.engine();
@@ -26,8 +26,9 @@ pub(crate) fn cancel_run(works: &Arc<Works>, row: &RunRow, reason: &str, kills: 
     }
     let view = engine.view(&row.id).map_err(|e| engine_failed(&e))?;
     let attempt = record::attempt_number(&view.records);
-    // In the journal first: this process may die now, and a run that is about to wait reads no message.
-    // The other process may know of no kill: it cancels the run then. One that does must not find the cancellation alone.
+    // Write to the journal first: this process may die now, and a run that is about to wait reads no message. The kill comes
+    // before the cancellation: a process that does not support kills cancels the run, and one that does must not find the
+    // cancellation alone.
     let kill = kills.then(|| record::kill_signal(reason, attempt));
     for signal in kill.iter().chain([&record::cancel_signal(reason, attempt)]) {
         engine.signal(&row.id, signal).map_err(|e| engine_failed(&e))?;
@@ -41,7 +42,7 @@ pub(crate) fn cancel_run(works: &Arc<Works>, row: &RunRow, reason: &str, kills: 
         notice::report_before(&works.notices, &view.row)?;
         if let Ok(session) = engine.claim(&row.id) {
             if let Err(NotLoaded::Unknown { .. }) = works.context.definition_for(session.run()) {
-                // Nothing could drive it. Its steps are shown with the files that its journal keeps.
+                // No process could drive the run. Its steps are shown with the files in its journal.
                 let definition = works.context.definition_of(&view);
                 let failure = Failure::new(FailureKind::Cancelled, reason.to_owned());
                 let ended = crash::end(engine, &*session, &view, definition.as_deref(), failure);

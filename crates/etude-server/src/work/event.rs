@@ -1,4 +1,4 @@
-//! What happens to the runs of a worker or a server, and to what they need.
+//! Events of a worker or a server: about its runs, and about the resources that they need.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,57 +7,57 @@ use serde_json::{Value, json};
 
 use crate::problem::Problem;
 
-/// What happened to a run of a worker or a server.
+/// An event of a worker or a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The worker drives it now.
+    /// The worker drives the run now.
     Claimed {
-        /// The id of the run that the worker drives from now on.
+        /// The id of the claimed run.
         run_id: String,
-        /// The worker that died with it.
+        /// The dead worker that had the run.
         taken_from: Option<String>,
     },
-    /// The worker does not drive it any more.
+    /// The worker has stopped driving the run.
     Released {
-        /// The id of the run that the worker has let go of.
+        /// The id of the released run.
         run_id: String,
-        /// `finished`, `waiting` or `drained`.
+        /// `finished`, `waiting`, `sleeping` or `drained`.
         reason: &'static str,
     },
-    /// The worker came to a stop with it, or another one has it.
+    /// The worker stopped with the run, or another one has it.
     Lost {
-        /// The id of the run that the worker lost.
+        /// The id of the lost run.
         run_id: String,
         /// `lease`, `overtaken`, `blobs` if its large values or its bundle cannot be reached, or `gap` if its records or its app cannot be
         /// used.
         reason: &'static str,
-        /// More of the reason, if there is more.
+        /// Details of the reason, if there are any.
         message: Option<String>,
     },
     /// The database cannot be reached.
     Disconnected,
-    /// There is one again.
+    /// The connection to the database is back.
     Connected {
-        /// The time without one, in milliseconds.
+        /// The time without a connection, in milliseconds.
         after_ms: u64,
     },
-    /// A run came to a stop, and is tried again.
+    /// A run stopped, and will be tried again.
     Stopped {
         /// The id of the run that will be tried again.
         run_id: String,
-        /// The error that stopped it, as one line.
+        /// The error that stopped the run, as one line.
         message: String,
     },
-    /// A run ended as failed, since it stopped too often.
+    /// A run ended as failed, because it stopped too often.
     GivenUp {
         /// The id of the run that ended.
         run_id: String,
-        /// The error that stopped it the last time, as one line.
+        /// The last error that stopped the run, as one line.
         message: String,
     },
-    /// A run that takes its servers down is continued by none.
+    /// No server continues the run, because it kills its servers.
     LeftAlone {
-        /// The id of the run that is left as it is.
+        /// The id of the run that is left alone.
         run_id: String,
     },
     /// An app or its configuration cannot be read: its runs wait.
@@ -67,38 +67,38 @@ pub enum Event {
         /// The error of the first file that cannot be read, as one line.
         message: String,
     },
-    /// It can be read again.
+    /// The app can be read again.
     AppReadable {
         /// The directory of the app.
         app: String,
     },
-    /// A look at the journal failed, and those before did not.
+    /// A look at the journal failed; the previous one did not.
     JournalFailed {
         /// The error of the store, as one line.
         message: String,
     },
-    /// It is usable again.
+    /// The journal is usable again.
     JournalUsable,
-    /// The keys of the issuer of access tokens cannot be read, and could before.
+    /// The keys of the issuer of access tokens cannot be read, unlike before.
     IssuerUnreachable {
         /// The issuer, as configured.
         issuer: String,
-        /// Why, as one line.
+        /// The error as one line.
         message: String,
     },
-    /// They can be read again.
+    /// The keys can be read again.
     IssuerReachable {
         /// The issuer, as configured.
         issuer: String,
     },
-    /// The files of the certificate were written, and what they have cannot be used: that of before is.
+    /// The certificate files have changed, and cannot be used: the previous certificate stays.
     CertificateUnusable {
         /// The file of the certificate, as configured.
         file: String,
-        /// Why, as one line.
+        /// The error as one line.
         message: String,
     },
-    /// The certificate that the files have is used from now on.
+    /// The renewed certificate of the files is in use.
     CertificateRenewed {
         /// The file of the certificate, as configured.
         file: String,
@@ -106,7 +106,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The event as a line.
+    /// The event as a JSON line.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Claimed { run_id, taken_from } => {
@@ -139,16 +139,16 @@ impl Event {
         }
     }
 
-    /// Whether something is amiss, or was until now. All else of a server is in its responses.
+    /// True for faults and their ends. All other events of a server are visible in its responses.
     pub fn is_notable(&self) -> bool {
         !matches!(self, Self::Claimed { .. } | Self::Released { .. })
     }
 }
 
-/// Receives the events of a worker or a server.
+/// Receiver of the events of a worker or a server.
 pub type Events = Box<dyn Fn(&Event) + Send + Sync>;
 
-/// Where events go.
+/// Holder of the receiver of events.
 #[derive(Default)]
 pub(crate) struct Observer(std::sync::OnceLock<Events>);
 
@@ -171,12 +171,12 @@ impl Observer {
     }
 }
 
-/// Whether the last look of a loop at the journal failed. Only changes are events.
+/// True if the last look of a loop at the journal failed. Only changes are events.
 #[derive(Debug, Default)]
 pub(crate) struct Looks(AtomicBool);
 
 impl Looks {
-    /// Notes a look, and why it failed if it did.
+    /// Notes a look, and its failure if it failed.
     pub(crate) fn note(&self, observer: &Observer, failed: Option<&Problem>) {
         match (self.0.swap(failed.is_some(), Ordering::SeqCst), failed) {
             (false, Some(problem)) => observer.say(&Event::JournalFailed { message: problem.detail().to_owned() }),
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use crate::problem::Code;
 
-    /// A journal that fails for a while is two events, however often it is looked at.
+    /// A journal that fails for a while makes two events, for any number of looks.
     #[test]
     fn a_failing_journal_is_said_once() {
         let said: Arc<Mutex<Vec<Event>>> = Arc::default();

@@ -25,7 +25,7 @@ use crate::server::Server;
 use crate::settings::{ServedApp, Settings, Worker};
 use crate::stopped::Next;
 
-/// No bundle can be unpacked.
+/// Apps without any bundle.
 struct NoBundles;
 
 impl Apps for NoBundles {
@@ -46,12 +46,12 @@ impl Apps for NoBundles {
     }
 }
 
-/// A server, or a worker with a place for one run, on a journal of its own.
+/// A server, or a worker with one place, on a separate journal.
 pub(crate) fn process(is_worker: bool) -> (TempDir, Arc<Server>) {
     serving(is_worker, Vec::new())
 }
 
-/// The same that serves apps.
+/// The same, with served apps.
 pub(crate) fn serving(is_worker: bool, apps: Vec<ServedApp>) -> (TempDir, Arc<Server>) {
     let dir = tempfile::tempdir().expect("a directory");
     let settings = etude_sqlite::Settings { dir: dir.path().to_owned(), sync: etude_sqlite::Sync::Normal };
@@ -95,7 +95,7 @@ async fn a_run_of_another_version_is_left_alone() {
     let (_dir, server) = process(true);
     let engine = Arc::clone(server.engine());
     begun(&engine, ABI + 1, RunState::Running).await;
-    // The first look of a process makes what lists need.
+    // The first look of a process creates what lists need.
     look(server.works(), true).await;
     let moment = || tokio::time::sleep(Duration::from_millis(10));
     moment().await;
@@ -124,12 +124,12 @@ async fn a_server_leaves_runs_with_bundles_to_workers() {
     assert!(left.await.is_ok());
     let view = engine.view("r-1").expect("view");
     assert_eq!((view.row.state, view.signals.len()), (RunState::Waiting, 1));
-    // It was not taken: nothing stopped here.
+    // The run was not taken, so nothing stopped here.
     let stops = &server.works().stops;
     assert_eq!(stops.next("r-1", Duration::from_secs(3600), || Ok::<_, ()>(0)), Ok(Next::Continue));
 }
 
-/// A run whose pipeline is gone, and that no one could drive to its end, ends as cancelled.
+/// A run whose pipeline is gone, so that it cannot be driven to its end, ends as cancelled.
 #[tokio::test]
 async fn a_run_without_a_definition_is_cancelled_as_it_is() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -146,7 +146,7 @@ async fn a_run_without_a_definition_is_cancelled_as_it_is() {
     assert!(result.contains("no more") && result.contains("cancelled"), "{result}");
 }
 
-/// K-18, K-23: what was taken after a lapse is held by the new lease, and is neither left nor ended.
+/// K-18, K-23: the new lease covers runs that were taken after a lapse: they are neither left nor ended.
 #[test]
 fn a_lapse_loses_the_runs_that_were_taken_before_it() {
     let (_dir, server) = process(false);
@@ -163,8 +163,8 @@ fn a_lapse_loses_the_runs_that_were_taken_before_it() {
     assert_eq!(works.lose(2), ["after", "before"]);
 }
 
-/// K-27: a look at a database that is away holds up no worker that stops, and neither does a run that waits for it. What ends in time is
-/// waited for.
+/// K-27: a look at an unreachable database delays no worker that stops, and neither does a run that waits for the database. Work
+/// that ends in time is waited for.
 #[tokio::test]
 async fn a_drain_waits_for_no_database() {
     let (_dir, server) = process(true);

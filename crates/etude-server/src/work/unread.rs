@@ -1,4 +1,4 @@
-//! Apps that cannot be read at this moment, as while they are edited or replaced. Their runs wait.
+//! Apps that cannot be read at the moment, for example while they are edited or replaced. Their runs wait.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::event::Event;
 use super::{LOOK, Works};
 use crate::app::Apps;
 
-/// The apps that could not be read, by their directories, and when they were looked at.
+/// The unreadable apps by directory, with the time of the last check.
 #[derive(Debug, Default)]
 pub(super) struct Unread(Mutex<BTreeMap<String, Instant>>);
 
@@ -25,7 +25,7 @@ impl Unread {
         self.apps().insert(app.to_owned(), Instant::now());
     }
 
-    /// True unless the app could not be read before, and still cannot. It is read again after `pause`.
+    /// True unless the app was unreadable, and still is. It is checked again after `pause`.
     fn is_readable(&self, apps: &dyn Apps, app: &str, pause: Duration) -> bool {
         let Some(at) = self.apps().get(app).copied() else { return true };
         if at.elapsed() < pause {
@@ -51,7 +51,7 @@ impl Works {
         is_readable
     }
 
-    /// True if the app of a run cannot be read, which is then noted. A worker has files that do not change.
+    /// True if the app of a run cannot be read; this is then noted. The files of a worker's runs do not change.
     pub(super) fn is_unread(&self, app: &str) -> bool {
         if self.context.settings().worker.is_some() {
             return false;
@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// An app that could not be read is looked at again after the pause, and its runs go on when it can be.
+    /// An unreadable app is checked again after the pause, and its runs continue once it can be read.
     #[test]
     fn an_app_is_read_again_after_a_pause() {
         let (unread, folder) = (Unread::default(), Folder(AtomicBool::new(false)));

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Reply, Running};
 
-/// How long a page has for what a test waits for.
+/// Time in which a page must show an awaited state.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One browser with one window. It ends with the test.
@@ -22,7 +22,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// A browser, or `None` where there is none and none is required.
+    /// A browser; `None` if there is none and none is required.
     pub(crate) fn start() -> Option<Self> {
         let driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut driver = match driver {
@@ -74,7 +74,7 @@ impl Browser {
         );
         stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).expect("written");
         let mut all = Vec::new();
-        // The driver may keep the connection open in spite of the header; the length tells the end.
+        // The driver may keep the connection open in spite of the header; the length marks the end.
         let mut piece = [0; 16 * 1024];
         while !is_whole(&all) {
             match crate::support::read(&mut stream, &mut piece) {
@@ -105,36 +105,36 @@ impl Browser {
         self.command("url", &json!({ "url": url }));
     }
 
-    /// Opens another tab and turns to it.
+    /// Opens another tab and switches to it.
     pub(crate) fn tab(&self) -> String {
         let handle = self.command("window/new", &json!({"type": "tab"}))["handle"].as_str().expect("a tab").to_owned();
         self.turn_to(&handle);
         handle
     }
 
-    /// Turns to a tab.
+    /// Switches to a tab.
     pub(crate) fn turn_to(&self, handle: &str) {
         self.command("window", &json!({ "handle": handle }));
     }
 
-    /// The size of the page's area.
+    /// Sets the size of the page's area.
     pub(crate) fn size(&self, width: u32, height: u32) {
         let params = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.devtools("Emulation.setDeviceMetricsOverride", &params);
     }
 
-    /// Light or dark.
+    /// Sets the colour scheme: `light` or `dark`.
     pub(crate) fn scheme(&self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.devtools("Emulation.setEmulatedMedia", &json!({ "features": features }));
     }
 
-    /// The value of a function's body in the page.
+    /// Runs a function body in the page and returns its value.
     pub(crate) fn run(&self, script: &str) -> Value {
         self.command("execute/sync", &json!({"script": script, "args": []}))
     }
 
-    /// Waits until a function's body returns something true.
+    /// Waits until a function body returns a truthy value.
     #[track_caller]
     pub(crate) fn until(&self, script: &str) -> Value {
         let path = format!("/session/{}/execute/sync", self.session);
@@ -169,16 +169,16 @@ impl Browser {
         self.command("actions", &json!({"actions": [{"type": "key", "id": "keys", "actions": actions}]}));
     }
 
-    /// Errors of the page's console, among them reports of the content security policy and of requests that failed.
+    /// Errors in the page's console, including reports of the content security policy and of failed requests.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let log = self.command("se/log", &json!({"type": "browser"}));
         let entries = log.as_array().cloned().unwrap_or_default();
         entries.iter().filter(|entry| entry["level"] == "SEVERE").map(|entry| entry["message"].to_string()).collect()
     }
 
-    /// What the window shows as a PNG, in base64.
+    /// A screenshot of the window as PNG, in base64.
     pub(crate) fn picture(&self) -> String {
-        // A busy machine may need more time for a picture than the driver gives it.
+        // A busy machine may need more time for a screenshot than the driver allows.
         let taken =
             |_| self.send("GET", &format!("/session/{}/screenshot", self.session), "").as_str().map(str::to_owned);
         (0..5).find_map(taken).expect("a picture")
@@ -208,7 +208,7 @@ fn is_whole(bytes: &[u8]) -> bool {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Without the end of its session, the browser would outlive its driver. It may have ended already.
+        // Without an end of its session, the browser would outlive its driver. The driver may have ended already.
         if let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) {
             let head =
                 format!("DELETE /session/{} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n", self.session);

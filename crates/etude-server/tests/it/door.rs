@@ -13,7 +13,7 @@ fn login(server: &Running) -> String {
     login_by(server, &format!("token={}", server.owner))
 }
 
-/// Logs in with a form; the cookie.
+/// Logs in with a form. Returns the cookie.
 fn login_by(server: &Running, form_text: &str) -> String {
     let origin = format!("http://{}", server.address);
     let form = [("Content-Type", "application/x-www-form-urlencoded"), ("Origin", &*origin)];
@@ -133,7 +133,7 @@ fn a_form_post_without_origin_is_refused() {
     assert_eq!(reply.problem(), (403, "forbidden_origin".to_owned()), "a login without a cookie");
 }
 
-/// S-9: a login and a logout come from the server's own pages: a typed address and an allowed origin are none.
+/// S-9: a login and a logout must come from the server's own pages: a typed address and an allowed origin are refused.
 #[test]
 fn a_login_comes_from_the_servers_own_pages() {
     let server = Running::with(|settings| settings.allowed_origins.push("https://tool.example".to_owned()));
@@ -258,7 +258,7 @@ fn logout_ends_the_session() {
     assert_eq!(server.raw("GET", "/v1/me", &[("Cookie", &cookie)], None).problem().1, "unauthenticated");
 }
 
-/// S-20: a stream ends soon after the session that asked for it.
+/// S-20: a stream ends soon after the session that opened it.
 #[test]
 fn a_stream_ends_with_its_session() {
     let server = Running::start();
@@ -293,7 +293,7 @@ fn a_browser_without_a_session_sees_the_login_page() {
     assert_eq!((other.status, other.header("cache-control"), other.text()), (200, Some("no-cache"), own.text()));
 }
 
-/// S-19, S-21: a login link of a page leads to it, and a login to no other place.
+/// S-19, S-21: a login link of a page leads to that page, and a login never leads to another server.
 #[test]
 fn a_login_link_leads_to_its_page() {
     let server = Running::start();

@@ -1,11 +1,11 @@
-//! Figures of large pages, for people to compare: `ETUDE_FIGURES=1 cargo test -p etude-server --test it figures -- --nocapture`.
+//! Figures of large pages, for manual comparison: `ETUDE_FIGURES=1 cargo test -p etude-server --test it figures -- --nocapture`.
 
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
 use crate::support::Running;
 
-/// First paint, size, elements and the longest task of a page.
+/// First paint, size, number of elements and the longest task of a page.
 fn figures(browser: &Browser, url: &str) -> Value {
     browser.open(url);
     browser.until("return performance.getEntriesByName('first-contentful-paint').length");

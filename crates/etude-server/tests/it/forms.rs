@@ -6,7 +6,7 @@ use crate::support::{Reply, Running};
 
 const OK: &str = r#"cat >/dev/null; printf '{"output": {"n": 1}}'"#;
 
-/// A request with the owner's token and these headers.
+/// Sends a request with the owner's token and these headers.
 fn send(server: &Running, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&str>) -> Reply {
     let bearer = format!("Bearer {}", server.owner);
     let all: Vec<(&str, &str)> =
@@ -14,20 +14,20 @@ fn send(server: &Running, method: &str, path: &str, headers: &[(&str, &str)], bo
     server.raw(method, path, &all, body.map(str::to_owned))
 }
 
-/// The id of a run that is over.
+/// The id of an ended run.
 fn ended(server: &Running) -> String {
     server.pipeline("p", "", &[OK]);
     server.run(&json!({"pipeline": "p"}))["run_id"].as_str().expect("an id").to_owned()
 }
 
-/// The path of the open question of a run, and what it asks.
+/// The path of a run's open question, and its digest.
 fn question(run: &Value) -> (String, String) {
     let waiting = &run["waiting"][0];
     let id = waiting["id"].as_str().expect("an id").replace('/', "%2F");
     (format!("/v1/decisions/{id}"), waiting["payload"]["question"].as_str().expect("a question").to_owned())
 }
 
-/// S-33: an answer, and the input of a dry run, have the digits that were given.
+/// S-33: an answer, and the input of a dry run, keep their digits.
 #[test]
 fn answers_and_dry_runs_keep_all_digits() {
     let server = Running::start();
@@ -52,7 +52,7 @@ fn documents_and_streams_of_a_run_are_known_by_their_tag() {
     let server = Running::start();
     let id = ended(&server);
     server.configure("schedules:\n  hourly: {pipeline: p, every: 1h}\n");
-    // The file may have been read a moment ago.
+    // The server may have read the file just before the change.
     server.poll("/v1/schedules", |document| document["schedules"][0].is_object());
     let run = format!("/v1/runs/{id}");
     let effect = server.send("GET", &format!("{run}/effects"), None).json()["effects"][0]["id"].clone();
@@ -81,7 +81,7 @@ fn documents_and_streams_of_a_run_are_known_by_their_tag() {
     }
 }
 
-/// S-59: `If-Range` keeps a part to the bytes that it belongs to, and a range outside of them says how many there are.
+/// S-59: `If-Range` ties a part to its bytes, and a range outside of them returns their total number.
 #[test]
 fn a_range_belongs_to_its_bytes() {
     let server = Running::start();
@@ -111,7 +111,7 @@ fn a_schedule_goes_on_and_begins_for_a_reason() {
     let server = Running::start();
     server.pipeline("p", "", &[OK]);
     server.configure("schedules:\n  hourly: {pipeline: p, every: 1h}\n");
-    // The file may have been read a moment ago.
+    // The server may have read the file just before the change.
     server.poll("/v1/schedules", |document| document["schedules"][0].is_object());
     let act = |action: &str, reason: Value| {
         let path = format!("/v1/schedules/demo/hourly/{action}");
@@ -129,7 +129,7 @@ fn a_schedule_goes_on_and_begins_for_a_reason() {
     }
 }
 
-/// S-86: a stale question is 409, also once the question is decided.
+/// S-86: a stale question is 409, even once the question is decided.
 #[test]
 fn a_stale_question_is_409_after_the_decision() {
     let server = Running::start();

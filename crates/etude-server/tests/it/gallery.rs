@@ -1,4 +1,4 @@
-//! Pictures of all pages, for people to look at: `.ci/pictures DIR`.
+//! Screenshots of all pages, for review by people: `.ci/pictures DIR`.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::browser::Browser;
 use crate::support::Running;
 
-/// A small app with all that pages show: fan-out, a rejected response, a failure, a question, a run in progress.
+/// A small app that fills all pages: fan-out, a rejected response, a failure, a question, a run in progress.
 pub(crate) fn demo() -> Running {
     let server = Running::with_model(say, |settings| {
         let shop =
@@ -31,7 +31,7 @@ pub(crate) fn demo() -> Running {
     server
 }
 
-/// The runs of the demo: of each state one at least.
+/// The runs of the demo, with at least one in each state.
 pub(crate) fn runs(server: &Running) -> Vec<Value> {
     let start = |body: Value| server.run(&body);
     let background = |body: Value| server.send("POST", "/v1/runs", Some(&body)).json();
@@ -120,7 +120,7 @@ fn automation(server: &Running, run: &str) {
     }
 }
 
-/// The example whose run is on the pictures of the documents.
+/// The example whose run is in the pictures of the documents.
 const SUPPORT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/support");
 
 fn copy(from: &Path, to: &Path) {
@@ -134,7 +134,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What the local model has said in the recordings of the example.
+/// The replies of the local model in the recordings of the example.
 fn draft(prompt: &str) -> String {
     let reply = [
         (
@@ -305,7 +305,7 @@ fn log(server: &Running, run: &Value) -> String {
     format!("/runs/{id}/log/{effect}/stderr")
 }
 
-/// The pages that are pictured.
+/// The pages of the gallery, by name.
 fn pages(server: &Running, runs: &[Value]) -> Vec<(&'static str, String)> {
     let run = |nth: usize| format!("/runs/{}", runs[nth]["run_id"].as_str().expect("an id"));
     vec![
@@ -361,7 +361,7 @@ fn finish(server: &Running, runs: &[Value]) {
     server.send("POST", &format!("/v1/runs/{id}/cancel"), Some(&json!({"mode": "kill"})));
 }
 
-/// Pictures of all pages, light and dark, 1440 and 390 pixels wide. Without `ETUDE_PICTURES` nothing is pictured.
+/// Takes pictures of all pages, light and dark, 1440 and 390 pixels wide. Without `ETUDE_PICTURES` none is taken.
 #[test]
 fn pictures() {
     let Some(dir) = std::env::var_os("ETUDE_PICTURES") else { return };
@@ -382,7 +382,8 @@ fn pictures() {
     finish(&server, &runs);
 }
 
-/// The pictures of README and of the documents: `.ci/pictures` without a directory. Without `ETUDE_PICTURES_DOCS` nothing is pictured.
+/// Takes the pictures of README and of the documents: `.ci/pictures` without a directory. Without `ETUDE_PICTURES_DOCS` none is
+/// taken.
 #[test]
 fn pictures_of_the_documents() {
     let Some(dir) = std::env::var_os("ETUDE_PICTURES_DOCS") else { return };

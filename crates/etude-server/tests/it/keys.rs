@@ -12,7 +12,7 @@ use crate::support::{Reply, Running};
 
 const OK: &str = r#"cat >/dev/null; printf '{"output": {"n": 1}}'"#;
 
-/// A request with the key `k`.
+/// Sends a request with the key `k`.
 fn post(server: &Running, path: &str, body: &Value) -> Reply {
     post_as(server, &server.owner, "k", path, body)
 }
@@ -27,7 +27,7 @@ fn is_replayed(reply: &Reply) -> bool {
     reply.header("idempotency-replayed") == Some("true")
 }
 
-/// The run of a reply that is its first one, or a repetition of it.
+/// The run of a reply, which is its first one or a repetition of it.
 fn run_of(reply: &Reply, is_repetition: bool) -> String {
     assert_eq!((reply.status, is_replayed(reply)), (201, is_repetition), "{}", reply.text());
     let id = reply.json()["run_id"].as_str().expect("an id").to_owned();
@@ -35,7 +35,7 @@ fn run_of(reply: &Reply, is_repetition: bool) -> String {
     id
 }
 
-/// S-44, S-46: the same key and body are the same run, whatever has become of the definition and of the run that was repeated.
+/// S-44, S-46: the same key and body are the same run, even after the definition and the repeated run are gone.
 #[test]
 fn a_key_is_its_run_after_the_definition_is_gone() {
     let server = Running::start();
@@ -65,7 +65,7 @@ fn asked(server: &Running) -> (String, String, Value) {
     (run["run_id"].as_str().expect("an id").to_owned(), path, answer)
 }
 
-/// S-85: a decision with the key and the body of the first is the first one, also if its response was lost.
+/// S-85: a decision with the key and the body of the first is the first one, even if the response of the first was lost.
 #[test]
 fn a_decision_with_its_key_again_is_the_first_one() {
     let server = Running::start();
@@ -91,7 +91,7 @@ fn a_decision_with_its_key_again_is_the_first_one() {
     check_again();
 }
 
-/// What the ledger has of requests about runs is as if they had no response yet.
+/// Resets the ledger as if requests about runs had no response yet.
 fn forget_responses(server: &Running) {
     let settings = etude_sqlite::Settings { dir: server.dir().to_owned(), sync: etude_sqlite::Sync::Normal };
     let engine = Sqlite::open(settings).expect("the journal");
@@ -104,7 +104,7 @@ fn forget_responses(server: &Running) {
     }
 }
 
-/// A cancellation with the key of the first has its response, also after the run has ended.
+/// A cancellation with the key of the first gets the response of the first, even after the run has ended.
 #[test]
 fn a_cancellation_with_its_key_again_is_the_first_one() {
     let server = Running::start();
@@ -119,13 +119,13 @@ fn a_cancellation_with_its_key_again_is_the_first_one() {
     assert_eq!(server.send("POST", &path, None).problem(), (409, "run_is_over".to_owned()));
 }
 
-/// A backfill with the key of the first says what that one took.
+/// A backfill with the key of the first returns the ticks that the first one took.
 #[test]
 fn a_backfill_with_its_key_again_is_the_first_one() {
     let server = Running::start();
     server.pipeline("p", "", &[OK]);
     server.configure("schedules:\n  daily: {pipeline: p, cron: '0 2 * * *', timezone: UTC}\n");
-    // The file may have been read a moment ago.
+    // The server may have read the file just before the change.
     server.poll("/v1/schedules", |document| document["schedules"][0].is_object());
     let path = "/v1/schedules/demo/daily/backfill";
     let body = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-03T00:00:00Z"});
@@ -134,7 +134,7 @@ fn a_backfill_with_its_key_again_is_the_first_one() {
     assert_eq!((second.status, is_replayed(&second), second.json()), (202, true, first.json()));
 }
 
-/// S-46: every `POST` takes a key, also one that starts nothing.
+/// S-46: every `POST` takes a key, including those that start nothing.
 #[test]
 fn a_request_that_was_routed_keeps_its_key() {
     let server = Running::start();
@@ -146,7 +146,8 @@ fn a_request_that_was_routed_keeps_its_key() {
     assert_eq!(post(&server, path, &json!({"request": "b"})).problem(), (422, "key_reused".to_owned()));
 }
 
-/// A command runs once for each key: it is refused while it is at work, and has its response later. A refused one leaves no key.
+/// A command runs once for each key: a repetition is refused while the command runs, and gets its response later. A refused
+/// command frees its key.
 #[test]
 fn a_command_runs_once_for_its_key() {
     let server = Arc::new(Running::start());
@@ -174,7 +175,7 @@ fn a_command_runs_once_for_its_key() {
     assert_eq!((post_as(&server, &server.owner, "k3", path, &body).status, ran()), (200, 5));
 }
 
-/// S-158: a server that stops waits for a command, and gives it up after the time that it has.
+/// S-158: a server that stops waits for a command, and gives it up after the drain timeout.
 #[test]
 fn a_stopping_server_waits_for_a_command_and_gives_it_up() {
     let server = Arc::new(Running::with(|settings| settings.drain_timeout = Duration::from_millis(200)));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::browser::Browser;
 use crate::support::{Reply, Running};
 
-/// A candidate in shadow that has disagreed once, and one in use.
+/// Writes two learned pipelines: a candidate in shadow that has disagreed once, and one in use.
 pub(crate) fn write(server: &Running) {
     let call = |id: &str| json!([{"tool": "cancel_order", "arguments": {"order_id": id}}]);
     let one = json!({
@@ -46,7 +46,7 @@ fn form(server: &Running, path: &str, body: &str) -> Reply {
     server.raw("POST", path, &headers, Some(body.to_owned()))
 }
 
-/// S-16: a token for some targets sees no other learned pipeline; only who manages the server moves one.
+/// S-16: a token for some targets sees no other learned pipeline; only a token with `admin` moves one.
 #[test]
 fn learned_pipelines_are_shown_and_moved_with_the_rights_of_the_token() {
     let server = Running::start();
@@ -72,7 +72,8 @@ fn learned_pipelines_are_shown_and_moved_with_the_rights_of_the_token() {
     }
 }
 
-/// L-58, L-61: a promotion says who accepts the risk and which state is wanted; a refused one says what is missing.
+/// L-58, L-61: a promotion has the name of the person who accepts the risk and the requested state; a refusal lists the missing
+/// conditions.
 #[test]
 fn a_promotion_names_the_person_and_a_refusal_what_is_missing() {
     let server = Running::start();
@@ -90,7 +91,7 @@ fn a_promotion_names_the_person_and_a_refusal_what_is_missing() {
     assert_eq!(demoted.json()["to"], "demoted");
 }
 
-/// S-126, S-127: the pages show evidence and both sides of a disagreement; what was learned is text, and forms need no script.
+/// S-126, S-127: the pages show evidence and both sides of a disagreement; learned content is text, and forms need no script.
 #[test]
 fn pages_show_evidence_and_both_sides_of_a_disagreement() {
     let server = Running::start();
@@ -130,7 +131,7 @@ fn pages_show_evidence_and_both_sides_of_a_disagreement() {
     assert_eq!(form(&server, path, "act=burn").problem(), (404, "not_found".to_owned()));
 }
 
-/// S-126: a person promotes in the browser: the menu opens, the box is ticked, and no page has a complaint.
+/// S-126: a person promotes in the browser: the menu opens, the box is ticked, and the console of no page has an error.
 #[test]
 fn a_person_promotes_in_a_browser() {
     let server = Running::start();
@@ -145,7 +146,7 @@ fn a_person_promotes_in_a_browser() {
         "document.querySelector('summary.primary').click(); document.querySelector('button[value=promote]').click()",
     );
     browser.until("return document.querySelector('[role=alert]')?.textContent.includes('too few comparisons')");
-    // A refused form is a 409 in the log of the browser, and nothing else is.
+    // A refused form is a 409 in the log of the browser; there must be no other entry.
     let others: Vec<String> = browser.complaints().into_iter().filter(|line| !line.contains("409")).collect();
     assert_eq!(others, Vec::<String>::new());
     browser.run(

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::Running;
 
-/// A server with these limits of a pipeline that waits for a file.
+/// A server with these limits for a pipeline that waits for a file.
 fn deploying(limits: &str) -> Running {
     let dir = tempfile::tempdir().expect("a directory");
     std::fs::create_dir_all(dir.path().join("demo")).expect("an app");
@@ -22,7 +22,7 @@ fn post(server: &Running, environment: &str) -> crate::support::Reply {
     server.send("POST", "/v1/runs", Some(&body))
 }
 
-/// Reads a run until its status is `wanted`.
+/// Polls a run until its status is `wanted`.
 fn until(server: &Running, id: &str, wanted: &str) {
     server.poll(&format!("/v1/runs/{id}"), |run| run["status"] == wanted);
 }
@@ -31,7 +31,7 @@ fn id(run: &Value) -> String {
     run["run_id"].as_str().expect("an id").to_owned()
 }
 
-/// S-94: with `skip`, a run for which there is no room is refused with the run that has it; other keys have room of their own.
+/// S-94: with `skip`, a run without room is refused with the id of the run that has it; other keys have their own room.
 #[test]
 fn a_run_without_room_is_skipped() {
     let server = deploying("{max_runs: 1, key: \"{{input.environment}}\", when_full: skip}");
@@ -53,7 +53,7 @@ fn a_run_without_room_is_skipped() {
     assert_eq!(post(&server, "prod").status, 201);
 }
 
-/// S-94: of many requests to two servers at once, one is accepted with `skip`.
+/// S-94: of many concurrent requests to two servers, one is accepted with `skip`.
 #[test]
 fn of_many_runs_one_is_not_skipped() {
     let server = deploying("{max_runs: 1, when_full: skip}");
@@ -90,7 +90,7 @@ fn a_run_takes_the_place_of_earlier_ones() {
     until(&server, &second, "succeeded");
 }
 
-/// S-91, S-92: a run that is resumed counts like any other: it is refused while another one with its key is in progress.
+/// S-91, S-92: a resumed run counts like any other: it is refused while another one with its key is in progress.
 #[test]
 fn a_resumed_run_has_a_place_as_well() {
     let server = deploying("{max_runs: 1, key: \"{{input.environment}}\"}");
@@ -108,7 +108,7 @@ fn a_resumed_run_has_a_place_as_well() {
     until(&server, &first, "succeeded");
 }
 
-/// S-94: of many runs that are accepted at once with `cancel`, one is left.
+/// S-94: of many runs that are accepted at once with `cancel`, one stays.
 #[test]
 fn of_runs_accepted_together_one_is_left() {
     let server = deploying("{max_runs: 1, when_full: cancel}");
@@ -122,7 +122,7 @@ fn of_runs_accepted_together_one_is_left() {
     server.poll("/v1/runs/counts", |document| document["succeeded"] == 1);
 }
 
-/// S-94: with `queue`, which is the default, a run waits; the pipeline's priority is that of a run without one.
+/// S-94: with `queue`, the default, a run waits; a run without a priority has that of the pipeline.
 #[test]
 fn a_run_without_room_waits() {
     let server = deploying("{max_runs: 1, priority: 7, queue_timeout: 1h}");
@@ -135,8 +135,8 @@ fn a_run_without_room_waits() {
     until(&server, &id(&second), "succeeded");
 }
 
-/// S-97: no run is accepted after the runs of a day, failed ones included, have cost their limit; a restart changes nothing, the
-/// next day does.
+/// S-97: once the runs of a day, failed ones included, have used up the budget, no run is accepted; a restart does not reset it,
+/// the next day does.
 #[test]
 fn the_budget_of_a_day_holds() {
     let change: crate::support::Change = |settings| {

@@ -1,4 +1,4 @@
-//! The server over real sockets, in this process.
+//! Tests of the server over real sockets, in this process.
 
 mod browser;
 mod door;

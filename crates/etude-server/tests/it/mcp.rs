@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Reply, Running};
 
-/// A client of 2026-07-28, which sends everything with each request.
+/// A client of 2026-07-28, which sends all its state with each request.
 struct Client<'s> {
     server: &'s Running,
     token: String,
@@ -108,7 +108,7 @@ fn a_token_has_the_tools_of_its_scopes() {
     assert_eq!(limited.call("deploy-a", &json!({}))["structuredContent"]["output"], 1);
 }
 
-/// Section 16.4: lists have one page, so a cursor is not from this server.
+/// Section 16.4: lists have one page, so no cursor can be from this server.
 #[test]
 fn a_cursor_that_was_never_sent_is_refused() {
     let server = Running::start();
@@ -119,8 +119,8 @@ fn a_cursor_that_was_never_sent_is_refused() {
     }
 }
 
-/// S-157: a token that may only run has the tool of each pipeline that it covers and calls it to its end, at once and as a task. It
-/// reads nothing else.
+/// S-157: a token with `run` alone has the tool of each pipeline that it covers, and calls it to its end, at once and as a task.
+/// It reads nothing else.
 #[test]
 fn a_token_that_may_only_run_calls_pipelines() {
     let server = Running::start();
@@ -172,7 +172,7 @@ fn a_task_belongs_to_its_token_and_to_every_server() {
     assert_eq!((&seen["status"], &seen["result"]["structuredContent"]["output"]), (&json!("completed"), &json!(7)));
 }
 
-/// S-152: a connection that is closed leaves the run, and an equal call joins it.
+/// S-152: a closed connection leaves the run in progress, and an equal call joins it.
 #[test]
 fn a_closed_connection_leaves_the_run() {
     let server = Running::start();
@@ -194,7 +194,7 @@ fn a_closed_connection_leaves_the_run() {
     }
     drop(stream);
     let id = runs()[0]["run_id"].as_str().expect("an id").to_owned();
-    // The server notices the end of a connection by itself.
+    // The server takes a moment to notice the end of a connection.
     std::thread::sleep(std::time::Duration::from_secs(1));
     for place in ["demo/go", "demo/pipelines/slow/go"] {
         std::fs::write(server.dir().join(place), "").expect("written");
@@ -212,8 +212,8 @@ fn decision(server: &Running, approved: bool) -> (String, Value) {
     (path, json!({"approved": approved, "question": open["question"]}))
 }
 
-/// S-153: with `approvals: client` a form settles an approval under the client's name, but not where approvers are named.
-/// S-154: a tampered `requestState` is refused.
+/// S-153: with `approvals: client` a form settles an approval under the client's name, except where approvers are named. S-154: a
+/// tampered `requestState` is refused.
 #[test]
 fn a_form_settles_an_approval_only_if_configured() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -251,7 +251,7 @@ fn a_form_settles_an_approval_only_if_configured() {
     assert!(text.contains("etude approve") && text.contains("/runs/"), "{text}");
 }
 
-/// Approvals are asked by their address where the client opens addresses: the page decides, the client does not.
+/// A client that opens addresses gets the address of an approval: the page decides, the client does not.
 #[test]
 fn an_approval_is_an_address_for_clients_that_open_them() {
     let server = Running::start();
@@ -276,7 +276,8 @@ fn an_approval_is_an_address_for_clients_that_open_them() {
     });
 }
 
-/// `serve.mcp` of the app says which tools are read-only, when a call returns, and what becomes of its run; a change holds at once.
+/// `serve.mcp` of the app sets which tools are read-only, when a call returns, and if a cancelled call ends its run; a change
+/// applies at once.
 #[test]
 fn an_app_says_how_agents_are_served() {
     let server = Running::start();

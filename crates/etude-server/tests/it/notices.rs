@@ -1,4 +1,4 @@
-//! Notices, and what their receivers get.
+//! Notices as their receivers get them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use crate::support::Running;
 
 const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// A request that a receiver got.
+/// A received request.
 struct Got {
     path: String,
     headers: Vec<(String, String)>,
@@ -30,7 +30,7 @@ impl Got {
     }
 }
 
-/// A receiver that responds with `respond` to the first, second, … request.
+/// A receiver that responds to the nth request with `respond(n)`.
 fn receiver(respond: fn(usize) -> &'static str) -> (SocketAddr, Receiver<Got>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -74,13 +74,13 @@ fn configure(server: &Running, url: &str, more: &str) {
     server.configure(&format!(
         "notices:\n  - {{name: chat, url: \"{url}\", secret: whsec_{SECRET}, on: [run.failed, run.waiting, run.cancelled, schedule.skipped]{more}}}\n"
     ));
-    // A server uses a changed file within two seconds, and reports what happens from then on.
+    // A server uses a changed file within two seconds, and reports events from then on.
     server.poll("/v1/notices/demo/chat/deliveries", |document| document["deliveries"].is_array());
     server.clock.set_offset(0);
     seen(server);
 }
 
-/// Waits until the server knows where its reports begin.
+/// Waits until the server has stored the start of its reports.
 fn seen(server: &Running) {
     use etude_runtime::engine::{EntryQuery, Ledger as _};
     let journal = etude_sqlite::Settings { dir: server.dir().to_owned(), sync: etude_sqlite::Sync::Normal };
@@ -100,7 +100,7 @@ fn deliveries(server: &Running, is_wanted: impl Fn(&Value) -> bool) -> Value {
     server.poll(path, wanted)["deliveries"].clone()
 }
 
-/// Waits until there are N deliveries, and all are over.
+/// Waits until there are `count` deliveries, and all have ended.
 fn delivered(server: &Running, count: usize) -> Value {
     let is_over = |document: &Value| {
         let all = document["deliveries"].as_array().expect("deliveries");
@@ -109,7 +109,7 @@ fn delivered(server: &Running, count: usize) -> Value {
     server.poll("/v1/notices/demo/chat/deliveries", is_over)["deliveries"].clone()
 }
 
-/// S-122, S-125: a notice is signed, says where to look, and has nothing of the run's content.
+/// S-122, S-125: a notice is signed, links to the run, and has nothing of the run's content.
 #[test]
 fn a_notice_says_where_to_look() {
     let (address, got) = receiver(|_| "200 OK");
@@ -168,7 +168,7 @@ fn a_question_that_is_answered_at_once_is_reported() {
     assert_eq!(reported, asked);
 }
 
-/// S-123: a receiver that fails gets the same notice again, also from the next server.
+/// S-123: a failing receiver gets the same notice again, even from the next server.
 #[test]
 fn a_failed_delivery_is_repeated_across_a_restart() {
     let (address, got) = receiver(|nth| if nth < 2 { "503 Busy" } else { "204 No Content" });
@@ -230,7 +230,7 @@ fn a_redirect_is_not_followed() {
     assert!(std::iter::once(first).chain(got.try_iter()).all(|got| got.path == "/x"), "it went elsewhere");
 }
 
-/// S-124: a private address is refused, also through a name, and the notice is set aside.
+/// S-124: a private address is refused, even through a name, and the notice is set aside.
 #[test]
 fn a_private_address_is_refused() {
     for host in ["127.0.0.1", "localhost"] {
@@ -251,7 +251,7 @@ fn a_skipped_tick_is_reported() {
     let (address, got) = receiver(|_| "200 OK");
     let server = Running::start();
     configure(&server, &format!("http://{address}/x"), ", allow_private: true");
-    // Half past an hour: the only tick is the one that the test lets come.
+    // Half past an hour: the only tick is the one that the test triggers.
     let offset = 5_400_000 - jiff::Timestamp::now().as_millisecond().rem_euclid(3_600_000);
     server.clock.set_offset(offset);
     let text = std::fs::read_to_string(server.dir().join("demo/etude.yaml")).expect("a file");

@@ -1,4 +1,4 @@
-//! Access tokens of an issuer: a small authorization server in the test has the keys.
+//! Access tokens of an issuer, which is a small authorization server in the test.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -18,14 +18,14 @@ use crate::support::{Reply, Running, read_to_the_end};
 
 const METADATA: &str = "/.well-known/oauth-protected-resource";
 
-/// What `aud` says for the server of a test.
+/// The audience in tokens for the server of a test.
 const AUDIENCE: &str = "https://runs.example/mcp";
 
 fn base64(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// What an authorization server has, and what it was asked for.
+/// The documents of an authorization server, and the requests that it has received.
 #[derive(Default)]
 struct State {
     documents: BTreeMap<String, String>,
@@ -46,7 +46,7 @@ fn new_key() -> EcdsaKeyPair {
     EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pair.as_ref(), &random).expect("the key")
 }
 
-/// The public keys, named by their place: `0`, `1`.
+/// The set of public keys, named by index: `0`, `1`.
 fn set(keys: &[&EcdsaKeyPair]) -> Value {
     let public = |(nth, key): (usize, &&EcdsaKeyPair)| {
         let point = key.public_key().as_ref();
@@ -61,7 +61,7 @@ impl Issuer {
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let (state, key) = (Arc::<Mutex<State>>::default(), new_key());
         let of = Arc::clone(&state);
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| respond(&of, stream)));
         let issuer = Self { url, state, key };
         let metadata = json!({"issuer": issuer.url, "jwks_uri": format!("{}/keys", issuer.url)});
@@ -78,12 +78,12 @@ impl Issuer {
         self.state().documents.insert(path.to_owned(), document.to_string());
     }
 
-    /// How often the keys were asked for.
+    /// The number of requests for the keys.
     fn asked(&self) -> usize {
         self.state().asked.iter().filter(|path| *path == "/keys").count()
     }
 
-    /// A server that takes tokens of this issuer.
+    /// A server that accepts tokens of this issuer.
     fn server(&self) -> Running {
         let auth = Auth { issuer: self.url.clone(), audience: AUDIENCE.to_owned() };
         Running::with(|settings| settings.auth = Some(auth))
@@ -132,7 +132,7 @@ fn message(header: &Value, claims: &Value) -> String {
     format!("{}.{}", base64(header.to_string()), base64(claims.to_string()))
 }
 
-/// A token signed by `key`, which it names `id`.
+/// A token signed by `key`; its header has the key name `id`.
 fn signed(key: &EcdsaKeyPair, id: &str, claims: &Value) -> String {
     let message = message(&json!({"alg": "ES256", "kid": id, "typ": "at+jwt"}), claims);
     let signature = key.sign(&SystemRandom::new(), message.as_bytes()).expect("signed");
@@ -167,13 +167,14 @@ fn a_token_of_the_issuer_has_its_scopes() {
     assert_eq!((started.status, &started.json()["by"]), (201, &json!("oauth:alice")));
     let names: Vec<Value> = server.log().iter().map(|line| line["token"].clone()).collect();
     assert!(names.contains(&json!("oauth:alice")) && !json!(server.log()).to_string().contains(&token), "{names:?}");
-    // A token of the server itself is what it was, and two readings of the metadata were enough for all.
+    // Tokens of the server itself still work, and two requests to the issuer were enough for all.
     let own = server.token("ci", &[Scope::Read], &[], None);
     assert_eq!(get(&server, "/v1/me", &own).json()["name"], "ci");
     assert_eq!(issuer.state().asked, ["/.well-known/oauth-authorization-server", "/keys"]);
 }
 
-/// serve, section 4: what the issuer did not sign for this server is 401. It counts as a wrong token if the issuer did not sign it at all.
+/// serve, section 4: a token that the issuer did not sign for this server is 401. It counts as a wrong token only if the issuer
+/// did not sign it at all.
 #[test]
 fn tokens_for_others_and_of_others_are_refused() {
     let issuer = Issuer::start();
@@ -185,7 +186,7 @@ fn tokens_for_others_and_of_others_are_refused() {
         claims
     };
     assert_eq!(me(&server, &signed(&issuer.key, "0", &claims)), 200);
-    // The public key is not a secret, and what is signed with it as one is not signed.
+    // The public key is not a secret, so an HMAC with it proves nothing.
     let confused = message(&json!({"alg": "HS256", "kid": "0"}), &claims);
     let public = hmac::Key::new(hmac::HMAC_SHA256, issuer.key.public_key().as_ref());
     let confused = format!("{confused}.{}", base64(hmac::sign(&public, confused.as_bytes())));
@@ -207,7 +208,7 @@ fn tokens_for_others_and_of_others_are_refused() {
         assert!(challenge.contains("error=\"invalid_token\""), "{challenge}");
         assert!(!reply.text().contains(token.split('.').nth(1).expect("claims")));
     }
-    // Three of them were guesses. What the issuer has signed is none.
+    // Three of them were guesses. Tokens that the issuer has signed are not.
     for _ in 0..12 {
         assert_eq!(me(&server, &signed(&issuer.key, "0", &with("exp", json!(now - 61)))), 401);
     }
@@ -218,7 +219,7 @@ fn tokens_for_others_and_of_others_are_refused() {
     assert_eq!(me(&server, &issuer.token(&server, "read")), 200, "a correct token passes");
 }
 
-/// serve, section 4: a new key counts as soon as a token names it; unknown names are asked about twice a minute at most.
+/// serve, section 4: a new key counts as soon as a token names it; unknown key names cause two requests a minute at most.
 #[test]
 fn keys_are_rotated() {
     let issuer = Issuer::start();
@@ -228,7 +229,7 @@ fn keys_are_rotated() {
     let new = new_key();
     issuer.have("/keys", &set(&[&issuer.key, &new]));
     let newer = || signed(&new, "1", &issuer.claims(&server, "read"));
-    // It may be a new one: its client keeps it and comes again. A token that is older than the keys names none of them.
+    // The token's key may be new, so its client keeps the token and retries. A token that is older than the keys is wrong.
     for _ in 0..11 {
         let reply = get(&server, "/v1/me", &newer());
         assert_eq!(reply.problem(), (503, "journal_unavailable".to_owned()));
@@ -240,7 +241,7 @@ fn keys_are_rotated() {
     assert_eq!((me(&server, &signed(&new, "1", &claims)), issuer.asked()), (401, 1));
     server.clock.set_offset(31_000);
     assert_eq!((me(&server, &newer()), me(&server, &old), issuer.asked()), (200, 200, 2));
-    // The old key is withdrawn: it holds until the keys are read again.
+    // The old key is withdrawn: it is valid until the keys are read again.
     issuer.have("/keys", &set(&[&new]));
     server.clock.set_offset(62_000);
     assert_eq!((me(&server, &signed(&new, "7", &issuer.claims(&server, "read"))), issuer.asked()), (401, 3));
@@ -263,7 +264,7 @@ fn an_issuer_that_is_away_is_no_issuer() {
     assert_eq!(me(&server, &token), 503, "it was asked just now");
     server.clock.set_offset(31_000);
     assert_eq!(me(&server, &token), 200);
-    // Known keys hold for a while without it, and not for ever.
+    // Known keys stay valid for a while without the issuer, but not forever.
     issuer.state().is_away = true;
     let later = |offset_ms: i64| {
         server.clock.set_offset(offset_ms);
@@ -272,8 +273,8 @@ fn an_issuer_that_is_away_is_no_issuer() {
     assert_eq!((later(3_700_000), later(7_300_000)), (200, 503));
 }
 
-/// RFC 8414, 3.3: metadata of another issuer are not those of this one. Keys come over TLS, unless they and the issuer are here; no
-/// redirect is followed.
+/// RFC 8414, 3.3: metadata that name another issuer are refused. Keys need TLS unless both they and the issuer are on this
+/// machine; no redirect is followed.
 #[test]
 fn metadata_that_lead_elsewhere_are_not_followed() {
     let metadata = "/.well-known/oauth-authorization-server";
@@ -295,7 +296,7 @@ fn metadata_that_lead_elsewhere_are_not_followed() {
     assert_eq!(other.asked(), 0);
 }
 
-/// OpenID Connect Discovery: an issuer may have its metadata there only.
+/// OpenID Connect Discovery: an issuer may have its metadata only there.
 #[test]
 fn metadata_of_openid_connect_are_found() {
     let issuer = Issuer::start();
@@ -340,8 +341,8 @@ fn clients_find_the_issuer() {
     assert_eq!(me(&without, &issuer.token(&without, "read")), 401);
 }
 
-/// RFC 6750, 3.1: who lacks a scope learns which ones to ask for: those of its token, and the missing one. A token of the server can get
-/// no other.
+/// RFC 6750, 3.1: a client without the needed scope learns which scopes to request: those of its token, and the missing one. A
+/// token of the server can get no other.
 #[test]
 fn clients_learn_which_scope_they_lack() {
     let issuer = Issuer::start();
@@ -358,7 +359,7 @@ fn clients_learn_which_scope_they_lack() {
     assert_eq!(challenge(&server.token("ci", &[Scope::Read], &[], None)), None);
 }
 
-/// RFC 9728, behind a proxy: the metadata name what the client asked for.
+/// RFC 9728, behind a proxy: the metadata have the name that the client requested.
 #[test]
 fn behind_a_proxy_the_resource_has_its_name() {
     let issuer = Issuer::start();
@@ -377,7 +378,7 @@ fn behind_a_proxy_the_resource_has_its_name() {
     assert_eq!(reply.json()["resource"], "https://runs.example/etude/mcp");
 }
 
-/// S-17: a stream ends with its token. No session begins with one, which would outlive it.
+/// S-17: a stream ends with its token. No session begins with such a token, because it would outlive it.
 #[test]
 fn nothing_outlives_a_token_of_the_issuer() {
     let issuer = Issuer::start();
@@ -397,7 +398,7 @@ fn nothing_outlives_a_token_of_the_issuer() {
     stream.read_exact(&mut status).expect("a response");
     assert_eq!(&status, b"HTTP/1.1 200");
     server.clock.set_offset(400_000);
-    // Tokens are looked at when they change, and before each comment.
+    // Streams check their tokens after each change of tokens, and before each comment.
     server.token("ci", &[Scope::Read], &[], None);
     read_to_the_end(stream);
 }

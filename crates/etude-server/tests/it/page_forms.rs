@@ -1,4 +1,4 @@
-//! What the forms of pages do: once for each click, with what was typed, and for those who may.
+//! The forms of pages: each acts once per click, keeps typed text, and needs the scope of its action.
 
 use etude_runtime::engine::{Fleet as _, NewRun, Placement, Submission};
 use etude_server::token::Scope;
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::pages::{form, id_of, page, server};
 use crate::support::{Reply, Running};
 
-/// The page as a token sees it.
+/// The response with a page for a token.
 fn page_of(server: &Running, token: &str, path: &str) -> Reply {
     let bearer = format!("Bearer {token}");
     server.raw("GET", path, &[("Authorization", &bearer), ("Accept", "text/html")], None)
 }
 
-/// The key of the form of a page that leads to `action`.
+/// The key of the form of a page with the target `action`.
 fn key_of(text: &str, action: &str) -> String {
     let rest = text.split(&format!("action=\"{action}\"")).nth(1).unwrap_or_else(|| panic!("no form {action}: {text}"));
     let value = rest.split("name=\"key\" value=\"").nth(1).expect("a key");
@@ -24,7 +24,7 @@ fn runs(server: &Running) -> usize {
     server.send("GET", "/v1/runs", None).json()["runs"].as_array().map_or(0, Vec::len)
 }
 
-/// The second click on a button of a page is the same request: one run, one decision.
+/// A second click on a button of a page is the same request: one run, one decision.
 #[test]
 fn a_second_click_does_nothing_more() {
     let server = server();
@@ -50,7 +50,7 @@ fn a_second_click_does_nothing_more() {
     assert_eq!(runs(&server), 4);
 }
 
-/// The second click on a decision leads to the run, and another decision to who was first.
+/// A second click on a decision leads to the run; a different decision leads to the name of the first decider.
 #[test]
 fn a_decision_that_was_made_is_shown() {
     let server = server();
@@ -72,7 +72,7 @@ fn a_decision_that_was_made_is_shown() {
     server.until(id_of(&run), &["succeeded"]);
     assert_eq!(decide(true), path);
     assert_eq!(decide(false), format!("/decisions?at={}", id.replace(':', "%3A")));
-    // No other question is ready to be approved in its place.
+    // No other question may be ready for approval in its place.
     let text = page(&server, &format!("/decisions?at={id}"));
     assert!(
         text.contains("<code>owner</code> approved this question") && text.contains(&format!("href=\"{path}\"")),
@@ -82,7 +82,7 @@ fn a_decision_that_was_made_is_shown() {
     assert!(page(&server, "/decisions").contains("id=\"decision\""));
 }
 
-/// What was typed is kept when a decision is refused, and a form without one of its buttons decides nothing.
+/// Typed text is kept when a decision is refused, and a form without one of its buttons decides nothing.
 #[test]
 fn a_refused_decision_keeps_what_was_typed() {
     let server = Running::start();
@@ -127,7 +127,7 @@ fn a_changed_definition_is_accepted_on_the_page() {
     server.until(id_of(&run), &["succeeded"]);
 }
 
-/// S-15: a page has no button that its reader may not use, and a refusal has the way back.
+/// S-15: a page has no button that its reader may not use, and a refusal has a link back.
 #[test]
 fn pages_have_the_buttons_that_the_reader_may_use() {
     let server = server();
@@ -159,7 +159,7 @@ fn pages_have_the_buttons_that_the_reader_may_use() {
     assert!(page(&server, "/server").contains("action=\"/logout\""));
 }
 
-/// What was typed is kept when the server does not take the run.
+/// Typed text is kept when the server refuses the run.
 #[test]
 fn a_start_that_is_refused_keeps_what_was_typed() {
     let server = Running::with(|settings| settings.max_queued = 0);
@@ -175,7 +175,7 @@ fn a_start_that_is_refused_keeps_what_was_typed() {
     assert!(reply.text().contains("Log out"));
 }
 
-/// The text that a run got is the one that was given, with its lines.
+/// A text parameter reaches the run with its lines.
 #[test]
 fn lines_of_a_text_reach_the_run() {
     let server = Running::start();
@@ -189,7 +189,7 @@ fn lines_of_a_text_reach_the_run() {
     }
 }
 
-/// S-22: a wrong token is said to be wrong, and the login leads to the page that was asked for.
+/// S-22: the login page reports a wrong token, and a login leads to the requested page.
 #[test]
 fn a_login_says_what_is_wrong_and_leads_on() {
     let server = server();
@@ -222,7 +222,7 @@ fn a_login_says_what_is_wrong_and_leads_on() {
     assert!(many.text().contains("id=\"token\"") && many.text().contains("too many wrong tokens"), "{}", many.text());
 }
 
-/// A form that arrives after its session has ended comes back with what was typed, and can be sent again; nothing was done.
+/// A form that arrives after its session has ended comes back with the typed text, and can be sent again; nothing was done.
 #[test]
 fn a_form_without_a_session_comes_back() {
     let server = Running::start();
@@ -251,7 +251,7 @@ fn a_form_without_a_session_comes_back() {
     assert_eq!(runs(&server), 1);
 }
 
-/// A queued run says why it has not begun, in the list and on its page.
+/// A queued run has a reason for its wait, in the list and on its page.
 #[test]
 fn a_queued_run_has_a_reason() {
     let server = server();
@@ -259,7 +259,7 @@ fn a_queued_run_has_a_reason() {
     let run = server.send("POST", "/v1/runs", Some(&body)).json();
     let text = page(&server, "/");
     assert!(text.contains("begins no earlier than <time datetime=\"2199-01-01T00:00:00.000Z\""), "{text}");
-    // It did not start at the time at which it came.
+    // The start is empty: the run was only created at that time.
     assert!(text.contains("<td class=\"wide num\">–</td>"), "{text}");
     let text = page(&server, &format!("/runs/{}", id_of(&run)));
     assert!(text.contains("position 1") && text.contains("not before <time datetime=\"2199"), "{text}");
@@ -267,7 +267,7 @@ fn a_queued_run_has_a_reason() {
     assert_eq!(row["not_before"], "2199-01-01T00:00:00.000Z");
 }
 
-/// A row that its list does not have any more comes with the page, in its present state; other runs do not.
+/// The row of a run that has left its list comes with the page, in its present state; rows of other runs do not.
 #[test]
 fn rows_that_left_a_list_are_known() {
     let server = server();

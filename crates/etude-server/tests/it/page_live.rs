@@ -1,4 +1,4 @@
-//! What the scripts of pages do while a reader is at work.
+//! The scripts of pages while a reader is at work.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ fn live(browser: &Browser) {
     browser.until("return document.getElementById('connection').textContent === 'Live'");
 }
 
-/// A pipeline with a step that waits for a file, which lets the test say when it ends.
+/// A pipeline with a step that waits for a file, so that the test decides when it ends. Returns the path of the file.
 fn slow(server: &Running) -> std::path::PathBuf {
     let gate = server.dir().join("gate");
     let wait = format!("until test -e {}; do sleep 0.05; done; echo '{{\"output\": 1}}'", gate.display());
@@ -18,7 +18,7 @@ fn slow(server: &Running) -> std::path::PathBuf {
     gate
 }
 
-/// What the reader has opened does not become another action when the run ends, and the focus is on none.
+/// A menu that the reader has opened does not become another action when the run ends, and no action has the focus.
 #[test]
 fn a_menu_does_not_become_another_action() {
     let server = server();
@@ -40,7 +40,7 @@ fn a_menu_does_not_become_another_action() {
     assert_eq!(browser.run("return document.querySelectorAll('details.menu[open]').length"), 0);
 }
 
-/// A row stays in its place when its run leaves the list, and shows the state that the run has.
+/// A row stays in its place when its run leaves the list, and shows the current state of the run.
 #[test]
 fn a_row_that_left_its_list_shows_its_state() {
     let server = server();
@@ -59,7 +59,7 @@ fn a_row_that_left_its_list_shows_its_state() {
     );
 }
 
-/// The details of a selected node are in view, however long the tree is and however narrow the window.
+/// The details of a selected node are in view, for any length of the tree and any width of the window.
 #[test]
 fn the_details_of_a_node_are_in_view() {
     let server = server();
@@ -77,12 +77,12 @@ fn the_details_of_a_node_are_in_view() {
         browser.until("return document.querySelector('#details code').textContent === 'business/s100'");
         browser.until(seen);
         assert_eq!(browser.run("return window.same"), true);
-        // The same without a script: the address leads to them.
+        // The same without a script: the address leads to the details.
         browser.open("about:blank");
         browser.open(&format!("http://{}/runs/{}?at=business%2Fs100#details", server.address, id_of(&run)));
         browser.until(seen);
     }
-    // A selection that cannot be read is not left half done.
+    // If a selection cannot be loaded, the browser opens its page instead.
     browser.run("window.same = true; window.fetch = () => Promise.reject(new Error('no connection'))");
     browser.run("document.querySelector('[data-key=\"business/s3\"]').click()");
     browser.until("return !window.same && document.querySelector('#details code').textContent === 'business/s3'");
@@ -113,7 +113,7 @@ fn enter_in_a_field_decides_nothing() {
     server.until(id_of(&run), &["succeeded"]);
 }
 
-/// What is copied is the text as it was, not what stands for its hidden characters.
+/// Copied text has the original characters, not the replacements of hidden ones.
 #[test]
 fn copies_have_the_characters_of_the_text() {
     let server = server();

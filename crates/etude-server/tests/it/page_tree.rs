@@ -1,10 +1,10 @@
-//! The tree of a run on its page, where it has more nodes than one page shows.
+//! The tree on a run's page, when it has more nodes than one page shows.
 
 use serde_json::json;
 
 use crate::pages::{OK, id_of, page, server};
 
-/// S-129: a node beyond the first page of the tree is shown by its link, and a failed run opens at its error wherever that is.
+/// S-129: a link to a node beyond the first page of the tree shows that node, and a failed run opens at its error on any page.
 #[test]
 fn nodes_beyond_the_first_page_are_shown() {
     let server = server();
@@ -15,14 +15,14 @@ fn nodes_beyond_the_first_page_are_shown() {
     let path = format!("/runs/{}", id_of(&run));
     let text = page(&server, &path);
     assert!(text.contains("<code>business/s155</code>") && text.contains("disk is full"), "{text}");
-    // The page begins in the middle of its phase, which stands above it.
+    // The page begins in the middle of its phase, which is shown above.
     assert!(text.contains("data-key=\"business\"") && text.contains("Previous steps"), "{text}");
     let text = page(&server, &format!("{path}?at=business%2Fs157"));
     assert!(text.contains("<code>business/s157</code>") && !text.contains("has no node"), "{text}");
     assert!(page(&server, &format!("{path}?at=business%2Fs3")).contains("Next steps"));
 }
 
-/// S-129: the same of the elements of a fan-out.
+/// S-129: the same for the elements of a fan-out.
 #[test]
 fn elements_beyond_the_first_page_are_shown() {
     let server = server();

@@ -1,4 +1,4 @@
-//! The pages: what they show, with and without script.
+//! The contents of pages, with and without script.
 
 use etude_server::token::Scope;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ fn the_list_of_runs_has_rows_counts_and_filters() {
     assert_eq!(reply.problem(), (422, "input_invalid".to_owned()));
 }
 
-/// S-136: an empty list says how to start a run, or how to see all.
+/// S-136: an empty list explains how to start a run, or how to see all.
 #[test]
 fn empty_lists_say_what_to_do() {
     let server = server();
@@ -55,7 +55,7 @@ fn empty_lists_say_what_to_do() {
     assert!(page(&server, "/?status=failed").contains("Show all runs"));
 }
 
-/// S-129: a failed run opens at its first error; a link to an effect shows the same node to everybody.
+/// S-129: a failed run opens at its first error; a link to an effect shows the same node to every reader.
 #[test]
 fn a_failed_run_opens_at_its_error_and_links_show_their_node() {
     let server = server();
@@ -86,7 +86,7 @@ fn markup_is_text() {
     }
 }
 
-/// S-128: cancel, resume, retry and again are forms, which need no script; they are refused from elsewhere.
+/// S-128: cancel, resume, retry and again are forms, which need no script; posts from other sites are refused.
 #[test]
 fn actions_are_forms() {
     let server = server();
@@ -109,7 +109,7 @@ fn actions_are_forms() {
     assert_eq!(form(&format!("{path}/retry"), "from=nothing").problem(), (422, "input_invalid".to_owned()));
 }
 
-/// S-126: pages load in a browser without a complaint and without a request to another host.
+/// S-126: pages load in a browser without a console error and without a request to another host.
 #[test]
 fn a_browser_has_no_complaint() {
     let server = server();
@@ -118,7 +118,7 @@ fn a_browser_has_no_complaint() {
     let run = server.run(&json!({"pipeline": "bad"}));
     let Some(browser) = Browser::logged_in(&server) else { return };
     let origin = format!("http://{}", server.address);
-    // The login form is a 401 to browsers that are not logged in.
+    // The login form is a 401 to browsers without a session.
     browser.complaints();
     let others =
         ["/", "/decisions", "/apps", "/schedules", "/schedules/demo/nightly", "/webhooks", "/server", "/login"];
@@ -132,7 +132,7 @@ fn a_browser_has_no_complaint() {
     }
 }
 
-/// S-137: new runs wait behind a button; rows that are shown change in place and do not move.
+/// S-137: new runs wait behind a button; shown rows change in place and do not move.
 #[test]
 fn new_runs_wait_and_known_rows_change_in_place() {
     let server = server();
@@ -150,7 +150,7 @@ fn new_runs_wait_and_known_rows_change_in_place() {
     browser.until("return document.querySelectorAll('tr.run').length === 2 && !document.querySelector('.news')");
 }
 
-/// A node is selected by keys alone, without a reload; its address shows the same to others.
+/// A node is selected by keys alone, without a reload; its address shows the same node to others.
 #[test]
 fn keys_move_through_list_and_tree() {
     let server = server();
@@ -177,7 +177,7 @@ fn keys_move_through_list_and_tree() {
     let shown =
         "return [...document.querySelectorAll('.tree-row:not([hidden]) .arrow')].map((arrow) => arrow.textContent)";
     assert_eq!(browser.run(shown), json!(["▸"]));
-    // What the reader has closed stays closed when the page is read again.
+    // A node that the reader has closed stays closed when the page is read again.
     browser.until("return document.getElementById('connection').dataset.state === 'live'");
     browser.run("document.addEventListener('etude:refreshed', () => (window.refreshed = true))");
     server.run(&json!({"pipeline": "bad"}));
@@ -190,7 +190,7 @@ fn keys_move_through_list_and_tree() {
     let _ = run;
 }
 
-/// A form as browsers send it.
+/// Sends a form as browsers do.
 pub(crate) fn form(server: &Running, path: &str, body: &str) -> crate::support::Reply {
     let bearer = format!("Bearer {}", server.owner);
     let headers = [("Authorization", &*bearer), ("Content-Type", "application/x-www-form-urlencoded")];
@@ -209,7 +209,7 @@ fn a_long_question_has_a_title() {
     assert!(text.contains("<p class=\"lines\">To Ada:\nOne.</p>"), "{text}");
     let text = page(&server, &format!("/runs/{}", id_of(&run)));
     assert!(text.contains("Send 2 answers? <a") && !text.contains("To Ada:\nOne. <a"), "{text}");
-    // The bar of what waits ends where the timeline ends.
+    // The bar of a waiting step ends where the timeline ends.
     let bar = text.split("bar-waiting").nth(1).expect("a bar");
     let value = |name: &str| {
         let rest = bar.split(&format!("{name}=\"")).nth(1).expect("a place");
@@ -218,7 +218,7 @@ fn a_long_question_has_a_title() {
     assert!((value("x") + value("width") - 100.0).abs() < 0.1, "{bar}");
 }
 
-/// S-128: questions have a form built from their schema, which needs no script; what does not fit is refused beside its field.
+/// S-128: questions have a form built from their schema, which needs no script; an invalid value is refused beside its field.
 #[test]
 fn a_question_is_answered_with_a_form() {
     let server = Running::start();
@@ -294,7 +294,7 @@ fn a_pipelines_page_shows_its_graph_and_starts_runs() {
     assert!(reply.text().contains("nonsense"), "diagnostics are shown: {}", reply.text());
 }
 
-/// S-132: a log of any size is shown in lines, found and downloaded without reading it whole.
+/// S-132: a log of any size is shown in lines, searched and downloaded without reading it whole.
 #[test]
 fn a_log_is_shown_in_pieces() {
     let server = server();
@@ -313,7 +313,7 @@ fn a_log_is_shown_in_pieces() {
     assert_eq!(text.matches("<mark>").count(), 11);
 }
 
-/// The only stored value of a journal is cut to this many bytes: who reads more of it fails.
+/// Truncates the only stored value of a journal to this many bytes: a reader of more bytes fails.
 fn keep_beginning(server: &Running, len: u64) {
     let dirs = std::fs::read_dir(server.dir().join("blobs")).expect("values").flatten();
     let files = dirs.filter_map(|dir| std::fs::read_dir(dir.path()).ok()).flatten().flatten();
@@ -326,7 +326,7 @@ fn keep_beginning(server: &Running, len: u64) {
     std::fs::File::options().write(true).open(&path).and_then(|file| file.set_len(len)).expect("cut");
 }
 
-/// S-131, S-132: pages about a run read the beginning of its values, however long those are.
+/// S-131, S-132: pages about a run read only the beginning of its values, whatever their size.
 #[test]
 fn pages_read_no_more_of_a_value_than_they_show() {
     let server = server();
@@ -381,7 +381,7 @@ pub(crate) fn ready(browser: &Browser) {
     browser.until("return !!document.getElementById('connection')?.dataset.state");
 }
 
-/// Moves the focus by `Tab` until it is on something with this text.
+/// Moves the focus with `Tab` until it is on an element whose text ends with `text`.
 #[track_caller]
 pub(crate) fn tab_to(browser: &Browser, text: &str) {
     for _ in 0..60 {
@@ -393,7 +393,7 @@ pub(crate) fn tab_to(browser: &Browser, text: &str) {
     panic!("no focus on {text}");
 }
 
-/// S-134: approve, deny, cancel and open a failed step by keyboard alone.
+/// S-134: a reader can approve, deny, cancel and open a failed step by keyboard alone.
 #[test]
 fn everything_is_done_by_keyboard_alone() {
     let server = server();
@@ -426,7 +426,7 @@ fn everything_is_done_by_keyboard_alone() {
     browser.until("return document.querySelector('#details').textContent.includes('disk is full')");
 }
 
-/// S-130: ten tabs of one browser have one stream, and each is up to date when it is seen.
+/// S-130: ten tabs of one browser have one stream, and each is up to date when it becomes visible.
 #[test]
 fn ten_tabs_stay_live_with_one_stream() {
     let server = server();
@@ -449,7 +449,7 @@ fn ten_tabs_stay_live_with_one_stream() {
     assert!(metrics.contains("etude_streams 1\n"), "{metrics}");
 }
 
-/// S-135: a restart is shown, and the page recovers without a reload and without another login.
+/// S-135: the page shows a restart, and recovers without a reload and without another login.
 #[test]
 fn a_page_survives_the_server() {
     let server = server();
@@ -503,7 +503,7 @@ fn a_graph_of_two_hundred_steps_is_readable() {
         return [boxes.length, Math.min(...boxes.map(box => box.width)), boxes.some((a, n) => boxes.slice(n + 1).some(b => overlap(a, b))), svg.width <= frame.width]";
     assert_eq!(browser.run(look), json!([200, 168, false, true]));
     assert_eq!(browser.run("return document.querySelectorAll('.graph a[href]').length"), 200);
-    // All of it at once, a step larger, and as it was drawn.
+    // The zoom shows the whole graph, one step larger, and the original size.
     let click = |button: &str| browser.run(&format!("document.querySelector('[data-zoom] [value={button}]').click()"));
     let is_whole = "const frame = document.querySelector('.graph'); return frame.scrollHeight <= frame.clientHeight && frame.scrollWidth <= frame.clientWidth";
     let width = "return document.querySelector('.graph svg').getBoundingClientRect().width";
@@ -555,7 +555,7 @@ notices:
   - {name: chat, url: "https://127.0.0.1:9/secret-path", on: [run.failed], secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}
 "#;
 
-/// S-136: pages of what is not there yet say how to write one.
+/// S-136: pages without any entry explain how to write one.
 #[test]
 fn pages_without_schedules_and_webhooks_say_how_to_write_one() {
     let server = server();
@@ -564,7 +564,7 @@ fn pages_without_schedules_and_webhooks_say_how_to_write_one() {
     assert!(text.contains("webhooks: {push:") && text.contains("notices: [{name: chat"));
 }
 
-/// S-105, S-111, S-127, S-128: the page of a schedule says when it ticks, why ticks made no run, and acts without a script.
+/// S-105, S-111, S-127, S-128: the page of a schedule shows its times and why ticks started no run, and acts without a script.
 #[test]
 fn the_page_of_a_schedule_shows_and_acts() {
     let server = server();
@@ -582,7 +582,7 @@ fn the_page_of_a_schedule_shows_and_acts() {
         server.raw("POST", path, &headers, Some(body.to_owned()))
     };
     assert_eq!(form("/schedules/demo/nightly/pause", "reason=%3Cb%3Eaudit").status, 303);
-    // S-127: markup of somebody is text.
+    // S-127: markup in foreign text is text.
     for path in ["/schedules", "/schedules/demo/nightly"] {
         let text = page(&server, path);
         assert!(text.contains("&lt;b&gt;audit") && !text.contains("<b>audit"), "{text}");
@@ -592,7 +592,7 @@ fn the_page_of_a_schedule_shows_and_acts() {
     let times = "from=2026-11-02T00%3A00&to=2026-11-04T02%3A30";
     assert_eq!(form("/schedules/demo/nightly/backfill", times).status, 303);
     let text = page(&server, "/schedules/demo/nightly");
-    // Times of a form are those of the schedule's zone.
+    // Times of a form are in the schedule's zone.
     for at in ["2026-11-02T07:30:00.000Z", "2026-11-03T07:30:00.000Z"] {
         assert!(text.contains(at), "{at}: {text}");
     }
@@ -611,7 +611,7 @@ fn the_page_of_webhooks_shows_deliveries() {
     assert_eq!((deliver("s3cret").status, deliver("s3cret").status, deliver("wrong").status), (202, 202, 401));
     let failed = |document: &Value| document["deliveries"][0]["state"] == "failed";
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    // The server reports what happens after it has seen the notice.
+    // The server reports only events after it has seen the notice.
     let sent = loop {
         server.run(&json!({"pipeline": "bad"}));
         let document = server.send("GET", "/v1/notices/demo/chat/deliveries", None).json();

@@ -62,7 +62,7 @@ fn a_start_is_201_and_wait_responds_at_the_end() {
     assert_eq!((&failed["status"], &failed["errors"][0]["kind"]), (&json!("failed"), &json!("step_failed")));
 }
 
-/// S-38, S-39: faults of the request, the input and the definition are 422, each with its place.
+/// S-38, S-39: faults of the request, the input and the definition are 422, each with its location.
 #[test]
 fn faults_of_a_start_are_422() {
     let server = server();
@@ -137,7 +137,7 @@ fn an_idempotency_key_is_one_run() {
     assert_eq!(reply.problem(), (422, "input_invalid".to_owned()));
 }
 
-/// S-44: a key lives for a day, also if its run was deleted: no second run begins.
+/// S-44: a key lives for a day, even if its run was deleted: no second run begins.
 #[test]
 fn the_key_of_a_deleted_run_starts_no_other_one() {
     let server = server();
@@ -155,7 +155,7 @@ fn the_key_of_a_deleted_run_starts_no_other_one() {
     assert_eq!(server.send("GET", "/v1/runs", None).json()["runs"], json!([]));
 }
 
-/// S-45, S-37, S-50: a run that was accepted survives the end of the server, and so does its key.
+/// S-45, S-37, S-50: an accepted run survives the end of the server, and so does its key.
 #[test]
 fn a_queued_run_survives_a_restart() {
     let server = server();
@@ -169,7 +169,7 @@ fn a_queued_run_survives_a_restart() {
     let server = Running::at(server.stop(), |_| ());
     let reply = server.raw("POST", "/v1/runs", &headers, Some(body.to_string()));
     assert_eq!((&reply.json()["run_id"], reply.header("idempotency-replayed")), (&id, Some("true")));
-    // S-50: its time comes.
+    // S-50: the start time of the run has come.
     server.clock.set_offset(20 * 365 * 86_400_000);
     server.until(id.as_str().expect("an id"), &["succeeded"]);
 }
@@ -186,7 +186,7 @@ fn a_question_has_its_deadline() {
     assert!(decision["deadline_at"].is_string(), "{decision}");
     let time = |text: &Value| etude_runtime::clock::from_rfc3339(text.as_str().expect("a time")).expect("RFC 3339");
     let left = time(&decision["deadline_at"]) - time(&run["started_at"]);
-    // It begins with the step, at most as late as the question was there.
+    // The deadline counts from the start of the step, which is between the start of the run and its wait.
     let late = time(&run["changed_at"]) - time(&run["started_at"]);
     assert!((3_600_000..=3_600_000 + late).contains(&left), "{left}");
     let path = format!("/v1/decisions/{}", decision["id"].as_str().expect("an id").replace('/', "%2F"));
@@ -301,8 +301,8 @@ fn a_known_document_is_304() {
     assert_eq!((reply.status, reply.body.len()), (304, 0));
 }
 
-/// S-65, S-66, S-70, S-71, S-77: the ids of a stream stay the same, across a restart too; a stream that was cut anywhere continues; the end is
-/// 204.
+/// S-65, S-66, S-70, S-71, S-77: the ids of a stream stay the same, even across a restart; a stream that was cut anywhere
+/// continues; the end is 204.
 #[test]
 fn streams_have_stable_ids_and_continue_anywhere() {
     let server = server();
@@ -328,7 +328,7 @@ fn streams_have_stable_ids_and_continue_anywhere() {
         server.raw("GET", &path, &headers, None).status
     };
     assert_eq!(ask(&whole[5].0, "text/event-stream"), 204);
-    // S-71: unknown and future ids.
+    // S-71: unknown and future ids are refused.
     for unknown in ["0.99", "99.1", "x", "1", "01.1"] {
         assert_eq!(ask(unknown, "text/event-stream"), 422, "{unknown}");
     }
@@ -383,14 +383,14 @@ fn a_decision_continues_the_run_and_its_stream() {
         events.last().map(|(_, name, data)| (name.as_str(), data["status"].clone())),
         Some(("ended", json!("succeeded")))
     );
-    // What was kept of its row when it waited is not shown any more.
+    // The cached row of the waiting run is not shown any more.
     let [status, waiting, reason, ended] = row();
     assert_eq!((status, waiting, reason), (json!("succeeded"), json!(0), json!(null)));
     assert!(ended.is_string());
     assert_eq!(server.send("GET", "/v1/decisions", None).json()["decisions"], json!([]));
 }
 
-/// S-69: streams that begin at the same moment all see the run go on and end.
+/// S-69: streams that begin at the same moment all see the run continue and end.
 #[test]
 fn streams_that_begin_at_once_all_go_on() {
     let server = Arc::new(server());
@@ -407,7 +407,7 @@ fn streams_that_begin_at_once_all_go_on() {
                 })
             })
             .collect();
-        // The streams are open before the run goes on.
+        // The streams are open before the run continues.
         std::thread::sleep(std::time::Duration::from_millis(300));
         let decision = server.send("GET", "/v1/decisions", None).json()["decisions"][0].clone();
         let path = format!("/v1/decisions/{}", decision["id"].as_str().expect("an id").replace('/', "%2F"));
@@ -419,7 +419,7 @@ fn streams_that_begin_at_once_all_go_on() {
     }
 }
 
-/// L-36: another run of a learned pipeline that is not in use any more is refused as the first one would be.
+/// L-36: another run of a learned pipeline that is out of use is refused, like a first one.
 #[test]
 fn no_run_is_started_again_of_a_pipeline_that_is_not_in_use() {
     let server = server();
@@ -433,7 +433,7 @@ fn no_run_is_started_again_of_a_pipeline_that_is_not_in_use() {
     }
 }
 
-/// S-85: of concurrent opposite decisions one counts, and the others name it.
+/// S-85: of concurrent opposite decisions one counts, and the responses to the others name it.
 #[test]
 fn one_of_many_decisions_counts() {
     let server = Arc::new(server());
@@ -477,7 +477,7 @@ fn a_cancelled_run_ends() {
     assert_eq!(cancel().problem(), (409, "run_is_over".to_owned()));
 }
 
-/// S-79: a run that another server drives is killed without its destructor, and cancelled with it.
+/// S-79: a run that another server drives can be killed without its destructor, and cancelled with it.
 #[test]
 fn a_run_of_another_server_is_killed() {
     let server = server();
@@ -509,7 +509,7 @@ fn a_queued_run_that_is_cancelled_never_starts() {
     );
 }
 
-/// S-82: a resume after an edit is 409 with the diff, and proceeds where the changes are accepted.
+/// S-82: a resume after an edit is 409 with the diff, and proceeds if the changes are accepted.
 #[test]
 fn a_resume_after_an_edit_is_refused_with_the_diff() {
     let server = server();
@@ -540,7 +540,7 @@ fn a_deleted_run_is_gone() {
     assert_eq!(server.send("DELETE", &format!("/v1/runs/{id}"), None).status, 404);
 }
 
-/// S-91: there are never more runs than the server allows.
+/// S-91: there are never more runs in progress than the server allows.
 #[test]
 fn no_more_runs_than_allowed() {
     let server = Running::with(|settings| settings.max_runs = 2);
@@ -594,7 +594,7 @@ fn the_next_server_completes_the_runs_of_the_last() {
     assert_eq!(server.until(&id, &["succeeded"])["output"], json!({"n": 1}));
 }
 
-/// S-163: metrics are Prometheus text and OpenMetrics, and have no id of a run.
+/// S-163: metrics are Prometheus text and OpenMetrics, and contain no run id.
 #[test]
 fn metrics_have_no_run_ids() {
     let server = server();
@@ -624,7 +624,7 @@ fn metrics_have_no_run_ids() {
     assert_metrics(text.strip_suffix("# EOF\n").expect("an end"), true);
 }
 
-/// Every line is a comment about a family, or a sample of the family above it.
+/// Asserts that every line is a comment about a family, or a sample of the family above it.
 fn assert_metrics(text: &str, is_open: bool) {
     let (mut family, mut kind) = (String::new(), String::new());
     assert!(text.ends_with('\n'));
@@ -640,7 +640,7 @@ fn assert_metrics(text: &str, is_open: bool) {
             _ => {
                 let (series, value) = line.rsplit_once(' ').expect("a value");
                 let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
-                // OpenMetrics names the family of a counter without the ending of its samples.
+                // OpenMetrics names the family of a counter without the suffix of its samples.
                 let ending = name.strip_prefix(family.as_str()).unwrap_or("/");
                 let endings: &[&str] = match kind.as_str() {
                     "counter" if is_open => &["_total"],
@@ -698,7 +698,7 @@ fn a_stopping_server_is_not_ready_and_ends_its_streams() {
     Arc::into_inner(server).expect("no reader is left").stop();
 }
 
-/// Reading leaves the list of runs as it is.
+/// Reading leaves the list of runs unchanged.
 #[test]
 fn reading_changes_nothing() {
     let server = server();
@@ -737,7 +737,7 @@ fn streams_of_effects_have_ranges() {
     }
 }
 
-/// S-59: a stream that is larger than what is kept in memory comes whole, and its parts are those of the whole.
+/// S-59: a stream that exceeds the memory buffer arrives whole, and its parts are those of the whole.
 #[test]
 fn large_streams_come_in_pieces() {
     let server = server();
@@ -905,7 +905,7 @@ fn limits_end_a_run() {
     }
 }
 
-/// a limit of money that the prices of models do not let anything keep is refused; nothing is accepted.
+/// a limit of money that cannot be enforced, because a model has no price, is refused; no run is accepted.
 #[test]
 fn a_limit_of_money_needs_prices() {
     let server = server();
@@ -927,7 +927,7 @@ fn routing_counts_for_the_run() {
     assert_eq!((&run["status"], &run["errors"][0]["kind"]), (&json!("failed"), &json!("budget_exceeded")), "{run}");
 }
 
-/// a request that fits no pipeline is refused with those that there are.
+/// a request that fits no pipeline is refused with the names of the pipelines.
 #[test]
 fn a_request_that_fits_nothing_names_the_pipelines() {
     let server = server();
@@ -994,7 +994,7 @@ fn a_quiet_stream_has_comments() {
     assert!(lines.into_iter().any(|line| line.starts_with(':')));
 }
 
-/// S-87, S-88: an answer that violates its schema is 422 with its place, and only approvers decide.
+/// S-87, S-88: an answer that violates its schema is 422 with its location, and only approvers decide.
 #[test]
 fn an_answer_fits_its_schema_and_comes_from_an_approver() {
     let server = Running::start();
@@ -1022,8 +1022,8 @@ fn an_answer_fits_its_schema_and_comes_from_an_approver() {
     assert_eq!(server.send("GET", "/v1/decisions", None).json()["decisions"].as_array().map(Vec::len), Some(1));
 }
 
-/// S-67: what a step writes to stderr on its way comes without an id, and is no part of the run's events. S-73: a reader that reads nothing
-/// keeps no other from the whole stream.
+/// S-67: live stderr output of a step arrives without an id, and is not part of the run's events. S-73: a client that reads
+/// nothing does not keep others from the whole stream.
 #[test]
 fn words_on_the_way_have_no_id_and_a_stalled_reader_slows_no_other() {
     let server = server();
@@ -1072,13 +1072,13 @@ fn words_on_the_way_have_no_id_and_a_stalled_reader_slows_no_other() {
     drop(stalled);
 }
 
-/// Section 10: a server whose journal was deleted is not ready, and the line of a request that fails has the code.
+/// Section 10: a server whose journal was deleted is not ready, and the log line of a failed request has the code.
 #[test]
 fn a_server_without_its_journal_is_not_ready() {
     let server = server();
     assert_eq!(server.send("GET", "/readyz", None).status, 200);
     for name in ["journal.db", "journal.db-wal", "journal.db-shm"] {
-        // The log and its index are there only while the journal is open.
+        // The log and its index exist only while the journal is open.
         let _ = std::fs::remove_file(server.dir().join(name));
     }
     assert_eq!(server.send("GET", "/readyz", None).problem(), (503, "journal_unavailable".to_owned()));

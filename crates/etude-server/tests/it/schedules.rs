@@ -1,4 +1,4 @@
-//! Schedules: ticks, policies, and the routes that show and move them.
+//! Schedules: ticks, policies, and the routes that show and change them.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::support::Running;
 const TICK: &str = "printf '{\"output\": {\"tick\": \"%s\"}}' \"$ETUDE_TICK\"";
 const HOUR: i64 = 3_600_000;
 
-/// A server whose clock stands at 10:30 on a day in the summer of 2030, at the start of the test.
+/// A server whose clock is at 10:30 on a summer day in 2030, at the start of the test.
 fn server(schedules: &str) -> Running {
     let server = Running::start();
     set_time(&server, 0);
@@ -64,13 +64,13 @@ fn seen_with(server: &Running, name: &str, pattern: &str) {
     }
 }
 
-/// K-44: no server looked at the time of the tick, and it was seen at least this much later.
+/// K-44: asserts that no server looked at the time of the tick, and that it was seen at least `by_ms` later.
 fn assert_late(tick: &Value, by_ms: i64) {
     assert!(tick["late_ms"].as_i64().is_some_and(|late| late >= by_ms), "{tick}");
 }
 
-/// S-111: a schedule whose pipeline has errors, or whose input does not fit it, says so, and its ticks have the reason. It goes on when
-/// they are fixed.
+/// S-111: a schedule whose pipeline has errors, or whose input does not fit it, shows its faults, and its ticks have the reason.
+/// It continues when they are fixed.
 #[test]
 fn a_schedule_says_what_is_wrong_with_its_pipeline() {
     let server = server("  good: {pipeline: p, every: 1h}\n  misfit: {pipeline: p, every: 1h, input: {daay: x}}\n");
@@ -95,7 +95,7 @@ fn a_schedule_says_what_is_wrong_with_its_pipeline() {
     assert_eq!(server.send("POST", "/v1/schedules/demo/good/fire", Some(&json!({}))).status, 202);
 }
 
-/// S-102, S-109, K-44: a tick begins a run with its nominal time, and says how late it is; missed ticks are kept with their reason.
+/// S-102, S-109, K-44: a tick starts a run with its nominal time, and records its delay; missed ticks are kept with their reason.
 #[test]
 fn a_tick_begins_a_run_with_its_time() {
     let server = server(
@@ -133,7 +133,7 @@ fn nothing_ticks_twice() {
     set_time(&first, 1);
     let second = Running::at(first.stop(), |_| ());
     set_time(&second, 3);
-    // Its own tick shows that it has looked at the others.
+    // A tick of the second server shows that it has looked at the others.
     set_time(&second, 4);
     let found = ticks(&second, "a", 4);
     assert_eq!(brief(&found), ["14:00 ran -", "13:00 ran -", "12:00 ran -", "11:00 ran -"]);
@@ -163,7 +163,7 @@ fn overlap_decides_while_a_run_has_not_ended() {
     assert_eq!(brief(&cancelled), ["13:00 ran -", "12:00 ran -", "11:00 ran -"]);
     server.until(cancelled[2]["run_id"].as_str().expect("a run"), &["cancelled"]);
     server.until(cancelled[1]["run_id"].as_str().expect("a run"), &["cancelled"]);
-    // The end of the earlier run begins the waiting one.
+    // The end of the earlier run starts the waiting one.
     let first = queued[2]["run_id"].as_str().expect("a run");
     server.send("POST", &format!("/v1/runs/{first}/cancel"), Some(&json!({})));
     server.poll("/v1/schedules/demo/queue/ticks", |document| {
@@ -171,7 +171,7 @@ fn overlap_decides_while_a_run_has_not_ended() {
     });
 }
 
-/// S-104, S-162: a tick that waits is begun by a server that is left, also if another one had it wait.
+/// S-104, S-162: a remaining server starts a waiting tick, even if another server made it wait.
 #[test]
 fn a_waiting_tick_outlives_its_server() {
     let first = server("  queue: {pipeline: ask, every: 1h, overlap: queue}\n");
@@ -210,7 +210,7 @@ fn a_pause_survives_a_restart() {
     assert_eq!(brief(&ticks(&second, "a", 2))[0], "12:00 ran -");
 }
 
-/// S-107: a pause that is over when it begins would be none, and is refused with its member.
+/// S-107: a pause that would be over at its start is refused, with its member.
 #[test]
 fn a_pause_ends_later_than_now() {
     let server = server("  a: {pipeline: p, every: 1h}\n");
@@ -222,7 +222,7 @@ fn a_pause_ends_later_than_now() {
     assert_eq!(server.send("GET", "/v1/schedules/demo/a", None).json()["paused"], false);
 }
 
-/// S-107: a tick of a pause is skipped, also by a server that sees it after the end of the pause.
+/// S-107: a tick during a pause is skipped, even by a server that sees it after the end of the pause.
 #[test]
 fn a_tick_of_a_pause_is_skipped_after_its_end() {
     let first = server("  a: {pipeline: p, cron: \"0 * * * *\", timezone: UTC, catch_up: all}\n");
@@ -252,7 +252,8 @@ fn a_broken_schedule_stops_alone() {
     }
 }
 
-/// S-111: a file with a syntax error stops the schedules of its app with the reason. Webhooks of the app are refused for a while only.
+/// S-111: a file with a syntax error stops the schedules of its app with the reason. Webhooks of the app are refused only for a
+/// while.
 #[test]
 fn a_file_with_a_syntax_error_loses_nothing() {
     let good = "schedules:\n  a: {pipeline: p, every: 1h}\nwebhooks:\n  hook: {pipeline: p, verify: {kind: token, secrets: [s3cret], id_header: X-Id}}\n";
@@ -277,7 +278,7 @@ fn a_file_with_a_syntax_error_loses_nothing() {
     assert_eq!(deliver("2").status, 202);
 }
 
-/// S-111: an app that cannot be read takes nothing from the others.
+/// S-111: an app that cannot be read does not affect the others.
 #[test]
 fn an_unreadable_app_stops_alone() {
     let server = Running::with(|settings| {
@@ -311,7 +312,7 @@ fn a_changed_pattern_does_not_catch_up() {
     assert!(found == ["16:00 ran -", "12:00 ran -"], "{found:?}");
 }
 
-/// S-112: a backfill makes each tick once; `fire` makes a run of its own.
+/// S-112: a backfill takes each tick once; `fire` starts a separate run.
 #[test]
 fn a_backfill_makes_each_tick_once() {
     let server = server("  a: {pipeline: p, every: 1h, overlap: allow}\n");
@@ -327,7 +328,7 @@ fn a_backfill_makes_each_tick_once() {
     assert_eq!(backfill().json()["ticks"], json!([]));
     let fired = server.send("POST", "/v1/schedules/demo/a/fire", Some(&json!({})));
     assert_eq!((fired.status, fired.json()["run_id"].is_string()), (202, true));
-    // The same key fires once.
+    // The same key fires only once.
     let bearer = format!("Bearer {}", server.owner);
     let headers = [("Authorization", &*bearer), ("Idempotency-Key", "k")];
     let fire = || server.raw("POST", "/v1/schedules/demo/a/fire", &headers, Some("{}".to_owned()));
@@ -344,8 +345,8 @@ fn a_backfill_makes_each_tick_once() {
     assert_eq!(server.send("POST", "/v1/schedules/demo/a/backfill", Some(&wide)).problem().0, 422);
 }
 
-/// S-112, S-104: what was asked for is neither skipped nor cancelled. With `overlap: queue` the ticks of a backfill run one after another,
-/// oldest first.
+/// S-112, S-104: requested ticks are neither skipped nor cancelled. With `overlap: queue` the ticks of a backfill run one after
+/// another, oldest first.
 #[test]
 fn the_ticks_of_a_backfill_queue_where_the_schedule_does() {
     let names = ["skip", "cancel", "allow", "queue"];

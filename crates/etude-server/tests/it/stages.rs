@@ -1,4 +1,4 @@
-//! Machines of stages, as the API shows their runs.
+//! Stage machines: their runs in the API.
 
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ fn server() -> Running {
     server
 }
 
-/// S-64: the graph of a machine has the states of a run, whatever its stages are called.
+/// S-64: the graph of a machine has the states of a run, for any names of its stages.
 #[test]
 fn the_graph_of_a_machine_has_the_states_of_a_run() {
     let server = server();

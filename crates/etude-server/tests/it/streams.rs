@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::runs::read_stream;
 use crate::support::Running;
 
-/// Two events for each of them, and one record.
+/// Number of elements; each makes two events and one record.
 const ELEMENTS: usize = 300;
 
 /// All events of a run, read in pages: ids, names and data.
@@ -28,7 +28,7 @@ fn read_pages(server: &Running, id: &str, limit: usize) -> Vec<(String, String, 
     }
 }
 
-/// S-66, S-74: a reader that begins at the first event gets all of a run that others follow, whose shared story has dropped it.
+/// S-66, S-74: a new reader gets all events of a followed run from the first one on, although the shared story has dropped them.
 #[test]
 fn a_new_reader_of_a_followed_run_begins_at_its_first_event() {
     let server = Running::with_model(|_| Some("yes".to_owned()), |settings| settings.kept_events = 0);
@@ -42,7 +42,7 @@ fn a_new_reader_of_a_followed_run_begins_at_its_first_event() {
     let id = run["run_id"].as_str().expect("an id");
     let waiting = read_pages(&server, id, 500);
     let last = format!("id: {}\n", waiting.last().expect("events").0);
-    // Streams that have come to the present stay open.
+    // Streams that have reached the present stay open.
     let streams: Vec<TcpStream> = (0..3).map(|_| read_until(&server, id, &last)).collect();
     drop(streams);
 }
@@ -66,8 +66,8 @@ fn read_until(server: &Running, id: &str, last: &str) -> TcpStream {
     stream
 }
 
-/// S-65, S-66, S-69, S-71, S-73: a long run has the same events in each stream and page, wherever these begin, while it waits, after its end
-/// and in a further attempt; also where no events are kept for clients that are behind.
+/// S-65, S-66, S-69, S-71, S-73: a long run has the same events in each stream and page, wherever these begin. This holds while
+/// it waits, after its end, in a further attempt, and even if no events are kept for clients that are behind.
 #[test]
 fn a_long_run_has_the_same_events_wherever_a_reader_begins() {
     for change in
@@ -115,7 +115,7 @@ fn a_long_run_has_the_same_events_wherever_a_reader_begins() {
             let reply = server.send("GET", &format!("/v1/runs/{id}/events?after={unknown}"), None);
             assert_eq!(reply.status, 422, "{unknown}");
         }
-        // A further attempt keeps what was done.
+        // A further attempt keeps completed work.
         std::fs::write(dir.join("go"), "").expect("written");
         assert_eq!(server.send("POST", &format!("/v1/runs/{id}/resume"), Some(&json!({}))).status, 202);
         server.until(&id, &["succeeded"]);
@@ -126,7 +126,7 @@ fn a_long_run_has_the_same_events_wherever_a_reader_begins() {
     }
 }
 
-/// S-76: the feed goes on after the last change that was seen, also if its run was deleted since.
+/// S-76: the feed continues after the last seen change, even if its run was deleted since.
 #[test]
 fn the_feed_goes_on_after_a_change_of_a_deleted_run() {
     let server = Running::start();

@@ -27,7 +27,7 @@ use etude_sqlite::Sqlite;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The app's files, with a model that a test has written.
+/// The app's files, with a model from the test.
 struct Disks {
     models: Arc<dyn ModelPort>,
     engine: Arc<dyn Engine>,
@@ -48,7 +48,7 @@ impl Apps for Disks {
         }
     }
 
-    /// Those that a test has written down.
+    /// The models in the file `unpriced` of the app.
     fn unpriced(&self, app: &Path, _: &Definition) -> Vec<String> {
         let names = std::fs::read_to_string(app.join("unpriced")).unwrap_or_default();
         names.lines().map(str::to_owned).collect()
@@ -67,7 +67,7 @@ impl Apps for Disks {
         Ok(automation::read(&SourceFile::new("etude.yaml", text), Some(known)))
     }
 
-    /// A request is the name of the pipeline that it means. The model call for it costs 12 tokens.
+    /// A request is the name of its pipeline. The model call for it costs 12 tokens.
     fn route(&self, app: &Path, request: &str) -> Result<(Value, Usage), etude_server::Problem> {
         let is_there = app.join("pipelines").join(request).is_dir();
         let usage = Usage { calls: 1, input_tokens: 10, output_tokens: 2, ..Usage::default() };
@@ -98,7 +98,7 @@ impl Apps for Disks {
         Ok(Some(json!({"name": name, "from": one["state"], "to": to, "paths": [], "missing": [], "conflicts": []})))
     }
 
-    /// Each command that is run is a line of `ran` in the app. It goes on while there is a file `hold` and it is not given up.
+    /// Writes a line to `ran` in the app for each command. The command runs while there is a file `hold` and it is not given up.
     fn command(&self, app: &Path, AppCommand { slug, argv, given_up, .. }: AppCommand) -> Result<Ran, String> {
         let mut ran = OpenOptions::new().create(true).append(true).open(app.join("ran")).expect("a file");
         ran.write_all(format!("{slug} {}\n", argv.join(" ")).as_bytes()).expect("written");
@@ -122,13 +122,13 @@ impl Apps for Disks {
     }
 }
 
-/// What an app of a test says that it has learned.
+/// The learned pipelines of a test's app, from `learned.json`.
 fn learned(app: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(app.join("learned.json")).unwrap_or_else(|_| "[]".to_owned());
     serde_json::from_str(&text).expect("documents")
 }
 
-/// No model responds.
+/// A model port that never responds.
 #[derive(Debug)]
 struct NoModels;
 
@@ -138,7 +138,7 @@ impl ModelPort for NoModels {
     }
 }
 
-/// A model that says what a function says to the last message: a text, or `call TOOL ARGUMENTS`.
+/// A model whose reply is a function of the last message: a text, or `call TOOL ARGUMENTS`.
 #[derive(Debug)]
 struct Scripted(fn(&str) -> Option<String>);
 
@@ -174,7 +174,7 @@ impl ModelPort for Scripted {
     }
 }
 
-/// A running server with a journal of its own.
+/// A running server on a separate journal.
 pub(crate) struct Running {
     pub(crate) server: Arc<Server>,
     pub(crate) address: SocketAddr,
@@ -182,12 +182,12 @@ pub(crate) struct Running {
     pub(crate) owner: String,
     log: Arc<Mutex<Vec<Value>>>,
     thread: Option<std::thread::JoinHandle<()>>,
-    /// Of the server that was first on its journal.
+    /// The temporary directory; only the first server on a journal owns it.
     dir: Option<TempDir>,
     path: PathBuf,
 }
 
-/// How a server differs from the default.
+/// A change to the default settings.
 pub(crate) type Change = fn(&mut Settings);
 
 impl Running {
@@ -204,12 +204,12 @@ impl Running {
         Self::of(dir, change, Arc::new(NoModels), 0)
     }
 
-    /// The next server on the journal and the port of one that has stopped.
+    /// The next server on the journal and the port of a stopped one.
     pub(crate) fn on_port(dir: TempDir, port: u16) -> Self {
         Self::of(dir, |_| (), Arc::new(NoModels), port)
     }
 
-    /// A server whose model says what `say` says; it never responds where that is nothing.
+    /// A server whose model replies with `say`; it never responds if that is `None`.
     pub(crate) fn with_model(say: fn(&str) -> Option<String>, change: Change) -> Self {
         Self::of(tempfile::tempdir().expect("a directory"), change, Arc::new(Scripted(say)), 0)
     }
@@ -266,7 +266,7 @@ impl Running {
         &self.path
     }
 
-    /// A pipeline of one shell step for each command.
+    /// Writes a pipeline with one shell step per command.
     pub(crate) fn pipeline(&self, name: &str, head: &str, commands: &[&str]) {
         let dir = self.dir().join("demo/pipelines").join(name);
         std::fs::create_dir_all(&dir).expect("a directory");
@@ -289,7 +289,7 @@ impl Running {
         reply.json()
     }
 
-    /// Reads a run until its status is one of `wanted`.
+    /// Polls a run until its status is one of `wanted`.
     pub(crate) fn until(&self, id: &str, wanted: &[&str]) -> Value {
         loop {
             let run = self.send("GET", &format!("/v1/runs/{id}"), None).json();
@@ -305,7 +305,7 @@ impl Running {
         std::fs::write(self.dir().join("demo/etude.yaml"), text).expect("written");
     }
 
-    /// Reads `path` until `is_wanted` accepts the document.
+    /// Polls `path` until `is_wanted` accepts the document.
     pub(crate) fn poll(&self, path: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
@@ -323,20 +323,20 @@ impl Running {
         self.log.lock().expect("no panic").clone()
     }
 
-    /// A token with these scopes.
+    /// Creates a token with these scopes.
     pub(crate) fn token(&self, name: &str, scopes: &[Scope], only: &[&str], expires_at_ms: Option<i64>) -> String {
         let only = only.iter().map(|glob| (*glob).to_owned()).collect();
         let new = NewToken { name: name.to_owned(), scopes: scopes.to_vec(), only, expires_at_ms };
         Tokens::new(&self.dir().join("serve")).create(&new, self.clock.now_ms()).expect("a token")
     }
 
-    /// A request with the owner's token.
+    /// Sends a request with the owner's token.
     pub(crate) fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Reply {
         let bearer = format!("Bearer {}", self.owner);
         self.raw(method, path, &[("Authorization", &bearer)], body.map(Value::to_string))
     }
 
-    /// A request with exactly these headers besides `Host` and those of the body.
+    /// Sends a request with exactly these headers besides `Host` and those of the body.
     pub(crate) fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Reply {
         let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
         let has = |name: &str| headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
@@ -390,7 +390,7 @@ impl Drop for Running {
     }
 }
 
-/// Listens on `port`; 0: on a free one. Another program may have the port of a server that has stopped, but not for long.
+/// Listens on `port`; 0 selects a free one. Another program may have the port of a stopped server, but not for long.
 async fn listen(port: u16, serve_dir: &Path) -> Listening {
     let (number, since) = (socket_number(), Instant::now());
     loop {
@@ -402,7 +402,7 @@ async fn listen(port: u16, serve_dir: &Path) -> Listening {
     }
 }
 
-/// Sockets of several servers in this process have different names.
+/// A number for the socket's name: several servers in this process need different names.
 fn socket_number() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed)
@@ -473,7 +473,7 @@ fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
 /// S-24, S-29: every JSON response validates against the description.
 fn check(method: &str, path: &str, reply: &Reply) {
     let Some(kind) = reply.header("content-type") else { return };
-    // A part of a document is none.
+    // A part of a document is not a document.
     if method == "HEAD" || matches!(reply.status, 206 | 304) || !kind.contains("json") {
         return;
     }
@@ -505,12 +505,12 @@ fn operation<'d>(description: &'d Value, method: &str, path: &str) -> Option<&'d
             && pattern.iter().zip(&parts).all(|(wanted, given)| wanted.starts_with('{') || wanted == given)
     };
     let paths = description["paths"].as_object().expect("paths");
-    // A literal path comes before a pattern.
+    // A literal path wins over a pattern.
     let found = paths.get(path).or_else(|| paths.iter().find(|(pattern, _)| fits(pattern)).map(|(_, item)| item))?;
     found.get(method.to_ascii_lowercase())
 }
 
-/// Reads a stream to its end. One that goes on, which its comments show, is a failure.
+/// Reads a stream to its end. A stream that continues, which its comments show, is a failure.
 pub(crate) fn read_to_the_end(mut stream: TcpStream) {
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
     let (since, mut buffer) = (Instant::now(), [0; 4096]);
@@ -519,7 +519,8 @@ pub(crate) fn read_to_the_end(mut stream: TcpStream) {
     }
 }
 
-/// Reads a piece. A signal to the process, such as that of a child that has ended, interrupts a socket with a time limit.
+/// Reads a piece, and retries interrupted reads: a signal to the process, such as that of an ended child, interrupts a socket
+/// with a time limit.
 pub(crate) fn read(stream: &mut TcpStream, into: &mut [u8]) -> std::io::Result<usize> {
     loop {
         match stream.read(into) {

@@ -41,7 +41,7 @@ fn routes_need_a_token() {
     );
 }
 
-/// S-14: a token in the query is no token.
+/// S-14: a token in the query is ignored.
 #[test]
 fn a_token_in_the_query_is_no_token() {
     let server = Running::start();
@@ -103,7 +103,7 @@ fn the_stream_of_a_revoked_token_ends() {
     std::io::copy(&mut stream, &mut std::io::sink()).expect("the end");
 }
 
-/// S-18: no secret is in the log, and all files are the owner's alone.
+/// S-18: no secret is in the log, and all files are readable only by the owner.
 #[test]
 fn secrets_are_in_no_log_and_files_are_private() {
     let server = Running::start();
@@ -148,7 +148,7 @@ fn too_many_wrong_tokens_are_429() {
     assert_eq!(server.raw("GET", "/v1/me", &[], None).status, 401, "a request without a token does not count");
 }
 
-/// S-22: behind a proxy, addresses are those that it says, and not what its clients say.
+/// S-22: behind a proxy, the address is the one that the proxy reports, and not the claim of a client.
 #[test]
 fn wrong_tokens_count_against_the_client_of_a_proxy() {
     let status = |server: &Running, address: &str| {
@@ -167,13 +167,14 @@ fn wrong_tokens_count_against_the_client_of_a_proxy() {
     assert_eq!(status(&plain, "10.0.0.10"), 429);
 }
 
-/// Section 4: the journal has who did what, by the name of the token and not by its secret; what is refused, repeated or read is no action.
+/// Section 4: the journal has each action with the name of its token, not with its secret; refused requests, repetitions and
+/// reads are not actions.
 #[test]
 fn actions_are_in_the_journal_under_the_name_of_their_token() {
     let server = Running::start();
     server.pipeline("ask", "", &["approval: message: Go on?"]);
     server.configure("schedules:\n  daily: {pipeline: ask, cron: '0 0 * * *', timezone: UTC}\n");
-    // The file may have been read a moment ago.
+    // The server may have read the file just before the change.
     server.poll("/v1/schedules", |document| document["schedules"][0].is_object());
     let token = server.token("alice", &[Scope::Run, Scope::Read], &[], None);
     let bearer = format!("Bearer {token}");
@@ -221,11 +222,11 @@ fn actions_are_in_the_journal_under_the_name_of_their_token() {
         json!({"by": "alice", "action": "pause", "about": of_schedule}),
         json!({"by": "owner", "action": "delete", "about": {"id": id}}),
     ];
-    // Several may have the same time.
+    // Several actions may have the same time.
     assert!(actions.len() == expected.len() && expected.iter().all(|one| actions.contains(one)), "{actions:?}");
 }
 
-/// S-17: the server ends when it is asked to, and the next one on the same journal takes the same tokens.
+/// S-17: the server ends on request, and the next one on the same journal accepts the same tokens.
 #[test]
 fn tokens_survive_a_restart() {
     let server = Running::start();
@@ -236,7 +237,7 @@ fn tokens_survive_a_restart() {
     assert_eq!(reply.json()["name"], "ci");
 }
 
-/// S-15: a form of a page needs what its route of the API needs.
+/// S-15: a form of a page needs the scope of its route of the API.
 #[test]
 fn a_form_needs_the_scope_of_its_api() {
     let needs = |path: &str| {

@@ -1,4 +1,4 @@
-//! Runs that wait for a person, and what continues them.
+//! Runs that wait for a person, and their continuation.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn approve(server: &Running, decision: &Value) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// S-52, S-53: the list of open questions has pages, which give each question once, whatever is answered meanwhile.
+/// S-52, S-53: the list of open questions has pages, which show each question once, whatever is answered meanwhile.
 #[test]
 fn open_questions_have_pages() {
     let server = Running::start();
@@ -40,7 +40,7 @@ fn open_questions_have_pages() {
         document["decisions"].as_array().expect("a list").iter().map(|decision| decision["id"].clone()).collect()
     };
     assert_eq!((ids(&all).len(), &all["next"]), (5, &Value::Null));
-    // Also a page that ends between two questions of one run.
+    // Including a page that ends between two questions of one run.
     for limit in [1, 2, 3, 4, 5] {
         let (mut found, mut query) = (Vec::new(), format!("?limit={limit}"));
         loop {
@@ -61,8 +61,7 @@ fn open_questions_have_pages() {
     }
 }
 
-/// The deadline of a question that was answered continues no run: it waits on without a change until the next
-/// answer.
+/// The deadline of an answered question continues no run: the run waits without a change until the next answer.
 #[test]
 fn an_answered_deadline_wakes_no_run() {
     let server = Running::start();
@@ -88,8 +87,8 @@ fn an_answered_deadline_wakes_no_run() {
     server.until(id, &["succeeded"]);
 }
 
-/// S-82, S-84, S-159: a run whose definition has changed while it waited ends as failed, and says what has changed. It is continued with
-/// the files as they are now where a person asks for that.
+/// S-82, S-84, S-159: a run whose definition has changed while it waited ends as failed, with the changes. A person can continue
+/// it with the current files.
 #[test]
 fn a_run_whose_definition_has_changed_ends_with_the_reason() {
     let server = Running::start();
@@ -113,7 +112,7 @@ fn a_run_whose_definition_has_changed_ends_with_the_reason() {
     assert_eq!(server.until(id, &["succeeded"])["output"], 2);
 }
 
-/// S-37: while the app is away, as during a deploy, its runs wait, and new ones are refused for a while. None fails.
+/// S-37: while the app is missing, for example during a deploy, its runs wait, and new ones are refused for a while. None fails.
 #[test]
 fn runs_wait_while_their_app_is_away() {
     let server = Running::start();
@@ -125,7 +124,7 @@ fn runs_wait_while_their_app_is_away() {
     std::fs::rename(&app, &away).expect("moved");
     assert_eq!(start(&json!({"pipeline": "p"})).problem(), (503, "journal_unavailable".to_owned()));
     server.clock.set_offset(20 * 366 * 86_400_000);
-    // One of them was taken before the app was found to be away.
+    // One of them was taken before the server found the app missing.
     server.poll("/v1/runs/counts", |counts| counts["interrupted"] == 1);
     let counts = server.send("GET", "/v1/runs/counts", None).json();
     assert_eq!((&counts["queued"], &counts["failed"]), (&json!(2), &json!(0)), "{counts}");

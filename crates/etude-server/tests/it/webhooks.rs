@@ -19,7 +19,7 @@ fn server(webhook: &str) -> Running {
     server
 }
 
-/// A delivery with the token of the webhook.
+/// Sends a delivery with a token of the webhook.
 fn deliver(server: &Running, id: &str, token: &str, body: &str) -> Reply {
     let headers = [("X-Webhook-Token", token), ("X-Delivery", id), ("X-Kind", "push"), ("Content-Type", "text/x-odd")];
     server.raw("POST", "/in/demo/hook", &headers, Some(body.to_owned()))
@@ -31,7 +31,7 @@ fn runs(server: &Running) -> usize {
 
 const TOKEN: &str = "{pipeline: p, verify: {kind: token, secrets: [s3cret, other], id_header: X-Delivery}";
 
-/// S-114, S-116, S-117, S-119: a delivery is one run, also under another id; a wrong secret starts none.
+/// S-114, S-116, S-117, S-119: a delivery is one run, even under another id; a wrong secret starts none.
 #[test]
 fn a_delivery_is_one_run() {
     let server = server(&format!("{TOKEN}}}"));
@@ -57,7 +57,7 @@ fn a_delivery_is_one_run() {
     assert!(!list.to_string().contains("s3cret"), "{list:#}");
 }
 
-/// S-12: a stranger who sends no body to a webhook that is not there waits for nothing.
+/// S-12: a stranger who sends no body to a webhook that does not exist gets the response at once.
 #[test]
 fn a_webhook_is_looked_up_before_its_body_is_read() {
     let server = server(&format!("{TOKEN}}}"));
@@ -98,7 +98,8 @@ fn a_when_compares_numbers_by_value() {
     }
 }
 
-/// S-27, S-120: a body that is not JSON says where; a `when` that does not hold is `ignored`, and so is one without a value.
+/// S-27, S-120: a body that is not JSON is refused with the position of the fault; a delivery that does not match `when`, or
+/// lacks its value, is `ignored`.
 #[test]
 fn a_delivery_that_does_not_fit_is_ignored() {
     let more = ", when: {header.x-kind: push, body.ref: main}, input: {text: \"{{body.ref}} {{header.x-kind}}\", n: \"{{body.n}}\"}}";
@@ -122,7 +123,7 @@ fn a_delivery_that_does_not_fit_is_ignored() {
     );
     let wrong = deliver(&server, "e", "s3cret", "{\"ref\": \"main\", \"n\": \"x\"}");
     assert_eq!(wrong.problem(), (422, "input_invalid".to_owned()));
-    // What came in and made no run is listed, with the reason.
+    // Refused deliveries are listed with their reason.
     let list = server.send("GET", "/v1/webhooks/demo/hook/deliveries", None).json();
     let of = |id: &str| list["deliveries"].as_array().and_then(|all| all.iter().find(|one| one["delivery_id"] == id));
     for (id, reason) in [("d", "malformed"), ("e", "input_invalid")] {
@@ -148,7 +149,7 @@ fn numbers_of_a_delivery_keep_their_digits() {
     assert!(input.contains("1.2345678901234567890"), "{input}");
 }
 
-/// S-117: `repeat: allow` takes equal bodies under other ids.
+/// S-117: `repeat: allow` accepts equal bodies under other ids.
 #[test]
 fn equal_bodies_can_be_allowed() {
     let server = server(&format!("{TOKEN}, repeat: allow}}"));
@@ -158,7 +159,7 @@ fn equal_bodies_can_be_allowed() {
     assert_eq!(ids[0], ids[2]);
 }
 
-/// S-121: bodies with odd spacing and escapes verify, because the bytes count.
+/// S-121: bodies with odd spacing and escapes verify, because the signature covers the bytes.
 #[test]
 fn odd_bodies_verify() {
     let server = server("{pipeline: p, verify: {kind: github, secrets: [key]}, input: {text: \"{{raw}}\"}}");
@@ -175,7 +176,7 @@ fn odd_bodies_verify() {
     assert_eq!(server.raw("POST", "/in/demo/none", &headers, Some(body.to_owned())).problem().0, 404);
 }
 
-/// Refused deliveries, which anybody can send, do not fill the journal.
+/// Refused deliveries, which anyone can send, do not fill the journal.
 #[test]
 fn refused_deliveries_do_not_fill_the_journal() {
     let server = server(&format!("{TOKEN}}}"));
@@ -188,7 +189,7 @@ fn refused_deliveries_do_not_fill_the_journal() {
     assert_eq!(runs(&server), 0);
 }
 
-/// Old deliveries leave the journal, except those whose run is there: a repetition of one of these still finds it.
+/// Old deliveries are removed from the journal, except those with an existing run: a repetition of one of these still finds it.
 #[test]
 fn old_deliveries_leave_the_journal() {
     let server = server(&format!("{TOKEN}, when: {{header.x-kind: push, body.n: 1}}}}"));

@@ -1,4 +1,4 @@
-//! The form of requests and responses.
+//! The format of requests and responses.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -27,7 +27,7 @@ fn errors_are_problem_documents() {
     }
 }
 
-/// S-25: unknown routes, methods and media types.
+/// S-25: unknown routes, methods and media types have their statuses.
 #[test]
 fn unknown_routes_methods_and_media_types() {
     let server = Running::start();
@@ -52,7 +52,7 @@ fn a_large_body_is_refused_unread() {
         "POST /v1/server/links HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n",
         server.address, server.owner
     );
-    // The body never comes, and the response does.
+    // The body never arrives, and the response does.
     let reply = server.exchange(format!("{head}Content-Length: 1048577\r\nConnection: close\r\n\r\n").as_bytes());
     assert_eq!(reply.problem(), (413, "too_large".to_owned()));
     let piece = format!("10000\r\n{}\r\n", "x".repeat(65_536)).repeat(17);
@@ -151,7 +151,7 @@ fn responses_are_not_sniffed_or_stored() {
     }
 }
 
-/// S-32: times are UTC with milliseconds; the documents about caller and server.
+/// S-32: times are UTC with milliseconds; the documents about caller and server are complete.
 #[test]
 fn who_am_i_and_health() {
     let server = Running::start();
@@ -165,7 +165,7 @@ fn who_am_i_and_health() {
     assert_eq!(reply.json(), expected);
     let server_document = server.send("GET", "/v1/server", None).json();
     assert_eq!((&server_document["apps"], &server_document["draining"]), (&json!(["demo"]), &json!(false)));
-    // Only who manages tokens sees their names; none has its secret.
+    // Only callers who manage tokens see their names; no caller sees their secrets.
     assert_eq!(server_document["tokens"][0]["name"], "ci");
     assert!(!server_document.to_string().contains(&token));
     let of_ci = server.raw("GET", "/v1/server", &[("Authorization", &format!("Bearer {token}"))], None).json();

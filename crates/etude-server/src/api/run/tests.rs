@@ -1,4 +1,4 @@
-//! Counts of runs that a server without workers has none of, and runs that another process has queued.
+//! Tests of counts that include sleeping runs, and of runs that another process has queued.
 
 use axum::body::Body;
 use etude_runtime::conformance::new_run;
@@ -17,7 +17,7 @@ use crate::settings::ServedApp;
 use crate::token::Caller;
 use crate::work::tests::serving;
 
-/// The document of a path, as the owner reads it.
+/// The document at a path, read as the owner.
 async fn get(server: &std::sync::Arc<Server>, path: &str) -> Value {
     let entered = Entered {
         server: server.clone(),
@@ -33,7 +33,7 @@ async fn get(server: &std::sync::Arc<Server>, path: &str) -> Value {
     serde_json::from_slice(&bytes).expect("JSON")
 }
 
-/// S-62: the counts are the seven integers; a run that sleeps, which `status=sleeping` lists, is counted beside them.
+/// S-62: the counts are the seven integers; sleeping runs, which `status=sleeping` lists, are counted beside them.
 #[tokio::test]
 async fn counts_are_the_seven_integers_and_those_that_sleep() {
     let run = new_run("r-1", 1);
@@ -51,7 +51,8 @@ async fn counts_are_the_seven_integers_and_those_that_sleep() {
     assert_eq!(get(&server, "/v1/runs/counts?status=waiting").await, seven);
 }
 
-/// Section 9: a server looks for queued runs at once when another process, such as `etude mcp`, asks for one that it has queued.
+/// Section 9: when another process, such as `etude mcp`, asks for a run that it has queued, the server looks for queued runs at
+/// once.
 #[tokio::test]
 async fn a_queued_run_that_is_asked_for_begins_at_once() {
     let run = new_run("r-1", 1);

@@ -11,7 +11,7 @@ use crate::query::invalid;
 use crate::request::{Call, Respond};
 use crate::token::Caller;
 
-/// `GET /live`: says that the journal has changed. Pages then read their own routes again, so it carries no content.
+/// `GET /live`: reports that the journal has changed. It carries no content, because pages then read their own routes again.
 pub(crate) async fn live(call: Call) -> Respond {
     form(&call.headers, false)?;
     let permit = permit(&call.server, call.caller()?)?;
@@ -22,7 +22,7 @@ pub(crate) async fn live(call: Call) -> Respond {
 struct Live {
     permit: Permit,
     waiting: Waiting,
-    /// Nothing was sent yet.
+    /// True before the first piece.
     is_new: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn feed(call: Call) -> Respond {
     let begin = blocking(move || {
         let begin = match after {
             None => engine.last_change().map(Some),
-            // The run that the id is of may be deleted by now.
+            // The run of this id may be deleted by now.
             Some(after) => engine.may_be_past(after).map(|is_past| is_past.then_some(after)),
         };
         begin.map_err(|e| engine_failed(&e))
@@ -74,7 +74,7 @@ struct Feed {
 }
 
 impl Feed {
-    /// The next page of changes as it is sent, empty if none of them is for the caller.
+    /// The next page of changes as text, empty if the caller may see none of them.
     async fn page(&mut self) -> Result<String, Problem> {
         const PAGE: u32 = 100;
         let (server, caller, after) = (Arc::clone(&self.permit.server), self.caller.clone(), self.after);
@@ -83,7 +83,7 @@ impl Feed {
             let last = rows.last().map_or(after, |row| row.change);
             let mut text = String::new();
             for row in rows.iter().filter(|row| server.context().shows(&caller, row)) {
-                // It may be deleted by now.
+                // The run may be deleted by now.
                 let Ok(document) = server.runs().row_text(row) else { continue };
                 text.push_str(&format!("id: {}\nevent: run\ndata: {document}\n\n", row.change));
             }

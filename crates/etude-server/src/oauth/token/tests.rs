@@ -51,7 +51,7 @@ fn claims() -> Value {
     })
 }
 
-/// What a token signed by its issuer comes to.
+/// The result for a token that its issuer has signed.
 fn of(header: &Value, claims: &Value) -> Result<Caller, Fault> {
     let pair = Pair::new();
     let token = pair.sign(header, claims);
@@ -187,7 +187,7 @@ fn signatures_of_other_keys_and_for_other_claims_are_refused() {
     let swapped = base64(with(claims(), "scope", json!("admin")).to_string());
     assert_eq!(verdict(&format!("{}.{swapped}.{}", parts[0], parts[2])), Verdict::Wrong);
     assert_eq!(verdict(&format!("{}.{}.", parts[0], parts[1])), Verdict::Wrong);
-    // Without a name, there must be only one that can be meant.
+    // Without a key name, exactly one key must fit.
     let nameless = own.sign(&with(header(), "kid", Value::Null), &claims());
     assert_eq!(verdict(&nameless), Verdict::Unknown);
     let keys = self::keys(&[own.public("a")]);
@@ -215,23 +215,23 @@ fn only_keys_that_sign_and_are_strong_count() {
     ] {
         assert!(!counts(with(own.public("a"), name, value.clone())), "{name} {value}");
     }
-    // A leading zero makes a number no longer than it is.
+    // A leading zero bit makes the number shorter.
     let mut weak = vec![0xff; 256];
     weak[0] = 0x7f;
     assert!(!counts(rsa(128)) && !counts(with(rsa(256), "n", json!(base64(weak)))));
     assert!(!counts(with(rsa(256), "alg", json!("PS256"))) && !counts(with(rsa(256), "e", json!("AAAA"))));
-    // One that is not understood does not hide the others.
+    // A key that is not understood does not hide the others.
     assert!(Keys::parse(json!({"keys": [7, {"kty": "OKP"}, own.public("a")]}).to_string().as_bytes()).is_ok());
     assert!(Keys::parse(b"[]").is_err() && Keys::parse(b"{\"keys\": []}").is_err());
 }
 
-/// RFC 7515, A.2: the signature of RSA.
+/// RFC 7515, A.2: the RSA signature of the example verifies.
 #[test]
 fn the_example_of_the_standard_verifies() {
     let n = "ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ";
     let token = "eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw";
     let signed = parse(token).unwrap_or_else(|fault| panic!("{fault}"));
-    // A zero in front, as some issuers write it, does not count.
+    // Leading zeros, which some issuers write, are ignored.
     for n in [n.to_owned(), base64([&[0], &URL_SAFE_NO_PAD.decode(n).expect("base64")[..]].concat())] {
         let keys = keys(&[json!({"kty": "RSA", "n": n, "e": "AQAB"})]);
         let ask = |message: &[u8]| keys.verify(signed.algorithm, None, message, &signed.signature);
