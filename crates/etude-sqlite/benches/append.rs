@@ -1,4 +1,4 @@
-//! What an append costs, beside what the disk alone costs in the same run: `cargo bench -p etude-sqlite`.
+//! Costs of an append, beside those of the disk alone in the same run: `cargo bench -p etude-sqlite`.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{Engine as _, RunState};
 use etude_sqlite::{Settings, Sqlite, Sync};
 
-/// A record as a short code step makes it.
+/// Size of the body of a short code step's record, in bytes.
 const BODY: usize = 400;
 
 fn main() {
@@ -41,7 +41,7 @@ fn floor(path: &Path, count: usize, sync: bool) {
     report(if sync { "floor: write + fdatasync" } else { "floor: write" }, times, None);
 }
 
-/// Appends from several sessions at once.
+/// Appends from several concurrent sessions.
 fn sessions(dir: &Path, sync: Sync, count: usize, each: usize) {
     let engine = open(dir, sync);
     let since = Instant::now();
@@ -59,8 +59,7 @@ fn sessions(dir: &Path, sync: Sync, count: usize, each: usize) {
     report(&format!("{sync:?}, {count} sessions"), times, Some(per_second));
 }
 
-/// What a command pays that runs one step, beside the least that leaves the same on disk: in turn, so that both meet the
-/// same noise.
+/// Measures a command that runs one step, and in turn the minimum that leaves the same on disk, so that both meet the same noise.
 fn whole_runs(dir: &Path) {
     let (mut floors, mut opens, mut runs, mut drops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     std::fs::create_dir_all(dir).expect("a directory");
@@ -95,7 +94,7 @@ fn whole_runs(dir: &Path) {
     println!("all of it / floor: {ratio:.1} times (medians)");
 }
 
-/// A file that is opened, gets what a run of one step writes, and is closed.
+/// Opens a file, writes the bytes of a run with one step, and closes it.
 fn bare_run(path: &Path) {
     let mut file = File::options().create(true).append(true).open(path).expect("a file");
     for _ in 0..3 {

@@ -29,7 +29,7 @@ pub struct Backup {
     pub bytes: u64,
 }
 
-/// A copy of the database, how many runs it has, and the values that they need.
+/// A copy of the database, its number of runs, and the values that they need.
 type Snapshot = (Scratch, u64, BTreeSet<Digest>);
 
 impl Journal {
@@ -38,7 +38,7 @@ impl Journal {
         let fail = |cause: io::Error| file_error(file, &cause);
         let out = private::create_new(file).map_err(fail)?;
         self.write_backup(file, out).inspect_err(|_| {
-            // What cannot be removed now is an incomplete archive, which tar refuses.
+            // If the removal fails, the archive stays incomplete, and tar refuses it.
             let _ = fs::remove_file(file);
         })
     }
@@ -48,7 +48,7 @@ impl Journal {
         let (scratch, runs, blobs) = self.hold_snapshot(&Self::snapshot)?;
         let copy = scratch.path().to_owned();
         let mut tar = Tar { out: BufWriter::new(out), bytes: 0 };
-        // The values first: a value that is gone by now is found before the larger part is written.
+        // The values go first: a missing value is found before the larger part is written.
         for digest in &blobs {
             let lost = |why: String| Error::Damaged {
                 path: self.dir.join("blobs").display().to_string(),
@@ -78,14 +78,14 @@ impl Journal {
         Ok(Backup { runs, blobs: blobs.len() as u64, bytes })
     }
 
-    /// A copy of the database whose values are not removed while they are read: a prune that came between the copy and the hold on them is
-    /// met with another copy.
+    /// A copy of the database whose values are not removed while they are read. If a prune came between the copy and the hold on
+    /// its values, another copy is made.
     pub(crate) fn hold_snapshot(&self, snapshot: &dyn Fn(&Self) -> Result<Snapshot, Error>) -> Result<Snapshot, Error> {
         let mut lost = None;
         loop {
             let copied = snapshot(self)?;
             let missing = copied.2.iter().copied().filter(|digest| !self.blobs.has(*digest)).min();
-            // What the next copy refers to as well is lost, or another user's, and is read to find out.
+            // A value that the next copy refers to as well is lost, or belongs to another user; reading it tells which.
             if missing.is_none() || missing == lost {
                 return Ok(copied);
             }
@@ -94,13 +94,14 @@ impl Journal {
     }
 
     pub(crate) fn snapshot(&self) -> Result<Snapshot, Error> {
-        // In the journal's own directory, where it is private, and removed later if this process dies now.
+        // The copy is in the journal's own directory, which is private; if this process dies now, it is removed later.
         let scratch = self.blobs.scratch().map_err(|cause| file_error(&self.dir.join("blobs"), &cause))?;
         let copy = scratch.path().to_owned();
         let at = copy.display().to_string();
         self.pool.aside(|connection| connection.execute("vacuum into ?1", [&at]).map(drop))?;
         let (runs, mut blobs, inputs) = contents(&copy).map_err(|cause| store_error(&copy, cause))?;
-        // Earlier versions removed the large input of a run that had not ended with `runs prune`. Its journal can still be copied.
+        // In earlier versions, `runs prune` removed the large input of a run that had not ended. Such a journal can still be
+        // copied.
         blobs.extend(inputs.into_iter().filter(|input| self.blob(*input).is_ok()));
         Ok((scratch, runs, blobs))
     }
@@ -112,7 +113,8 @@ impl Journal {
     }
 }
 
-/// How many runs a copy of the database has, the values that their records and the cache need, and those that their headers name.
+/// The number of runs in a copy of the database, the values that their records and the cache need, and those that their headers
+/// name.
 fn contents(copy: &Path) -> rusqlite::Result<(u64, BTreeSet<Digest>, BTreeSet<Digest>)> {
     let connection = Connection::open(copy)?;
     let runs = connection.query_row("select count(*) from runs", [], |row| rows::length(row, 0))?;
@@ -129,7 +131,7 @@ struct Tar<W: Write> {
 }
 
 impl<W: Write> Tar<W> {
-    /// The header of a file, readable by its owner only.
+    /// Begins a file that only its owner can read.
     fn begin(&mut self, name: &str, len: u64) -> io::Result<()> {
         if len > MAX_SIZE {
             return Err(io::Error::other(format!("`{name}` has {len} bytes; an archive can hold files up to 8 GiB")));
@@ -138,12 +140,12 @@ impl<W: Write> Tar<W> {
         self.write_all(&archive::header(name, len, now))
     }
 
-    /// Fills the last block of a file of `len` bytes.
+    /// Pads the last block of a file of `len` bytes.
     fn end(&mut self, len: u64) -> io::Result<()> {
         self.write_all(&[0; BLOCK][..archive::padding(len)])
     }
 
-    /// Ends the archive; its size in bytes.
+    /// Ends the archive. Returns its size in bytes.
     fn finish(mut self) -> io::Result<u64> {
         self.write_all(&[0; 2 * BLOCK])?;
         self.flush()?;

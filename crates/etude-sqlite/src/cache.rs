@@ -1,4 +1,4 @@
-//! Cached outputs.
+//! The cache of outputs.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::journal::Journal;
 use crate::rows;
 use crate::text::Place;
 
-/// A row of `cache`: the text, or where it lies.
+/// A row of `cache`: the text, or its blob, offset, length and digest.
 type Entry = Result<String, (Digest, u64, u64, Digest)>;
 
 impl Journal {
@@ -42,7 +42,7 @@ impl Journal {
                 .optional()
         })?;
         if entry.is_some() {
-            // A count that is lost changes nothing.
+            // A lost count does no harm.
             let _ = self.pool.write(|connection| {
                 connection
                     .prepare_cached("update cache set hits = hits + 1 where key = ?1")?
@@ -53,7 +53,8 @@ impl Journal {
             None => Ok(None),
             Some(Ok(text)) => Ok(Some(Json::trusted(text))),
             Some(Err((blob, offset, len, digest))) => {
-                // A record will refer to it, also if the cache forgets it meanwhile. One that cannot be renewed can still be read.
+                // A record will refer to the value, even if the cache forgets it meanwhile. A value that cannot be renewed can
+                // still be read.
                 self.blobs.has(blob);
                 match self.blobs.open(blob) {
                     Ok(source) => Ok(Some(Json::stored(Stored { blob, offset, len, digest, source }))),
@@ -65,7 +66,7 @@ impl Journal {
         }
     }
 
-    /// Caches an output. No one waits for it to be on the disk: it can be computed again.
+    /// Caches an output. It is not synced, because it can be computed again.
     pub(crate) fn remember(&self, key: Digest, output: &Json, label: &CacheLabel) -> Result<(), Error> {
         let (place, offset, digest) = match (output.as_stored(), output.inline()) {
             (Some(stored), _) => (Place::Blob(stored.blob), stored.offset, Some(stored.digest)),
@@ -98,7 +99,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The cached outputs that `query` asks for, newest first.
+    /// The cached outputs that match `query`, newest first.
     pub(crate) fn cached(&self, query: &CacheQuery) -> Result<Vec<CacheRow>, Error> {
         self.pool.read(|connection| {
             let mut statement = connection.prepare_cached(
@@ -115,7 +116,7 @@ impl Journal {
         })
     }
 
-    /// Removes the cached outputs that `query` asks for. Their blobs go with the next prune.
+    /// Removes the cached outputs that match `query`. The next prune removes their blobs.
     pub(crate) fn forget(&self, query: &CacheQuery) -> Result<u64, Error> {
         let removed = self.pool.write(|connection| {
             connection.execute(

@@ -1,4 +1,4 @@
-//! Turns the errors of SQLite and of the file system into the contract's, with what to do about them.
+//! Conversion of errors of SQLite and of the file system into those of the contract, with advice.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use etude_runtime::engine::Error;
 use rusqlite::ErrorCode;
 
-/// What SQLite says about the journal at `path`, in the contract's words.
+/// The contract's error for an error of SQLite about the journal at `path`.
 pub(crate) fn store_error(path: &Path, cause: rusqlite::Error) -> Error {
     let detail = match &cause {
         rusqlite::Error::SqliteFailure(code, Some(text)) => format!("{text} (SQLite code {})", code.extended_code),
@@ -21,7 +21,7 @@ pub(crate) fn store_error(path: &Path, cause: rusqlite::Error) -> Error {
                 .to_owned()
         }
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            // SQLite does not tell why; what stands against a look at the directory often is the same.
+            // SQLite does not report the cause; reading the directory often fails for the same reason.
             let cause = path.parent().and_then(|dir| std::fs::read_dir(dir).err());
             let detail = cause.map_or(detail.clone(), |cause| format!("{detail}: {cause}"));
             format!(
@@ -47,13 +47,13 @@ pub(crate) fn store_error(path: &Path, cause: rusqlite::Error) -> Error {
     Error::Store { path: path.display().to_string(), why }
 }
 
-/// The journal holds something that no version of this program writes.
+/// The error of a journal with content that no version of this program writes.
 pub(crate) fn damaged(path: &Path, why: &str) -> Error {
     let why = format!("{why}; move the file and its `-wal` and `-shm` neighbours away to start with an empty journal");
     Error::Damaged { path: path.display().to_string(), why }
 }
 
-/// A file beside the journal cannot be used.
+/// The error of a file beside the journal that cannot be used.
 pub(crate) fn file_error(path: &Path, cause: &io::Error) -> Error {
     let why = match cause.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

@@ -1,4 +1,4 @@
-//! Following runs: the records and the changes of state since a position, with one look at the journal for all who follow.
+//! Following of runs: records and state changes since a position, with one look at the journal for all followers.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,23 +13,23 @@ use crate::platform;
 use crate::pool::lock;
 use crate::rows::{self, RUN_COLUMNS, Run};
 
-/// A look at the version of the journal is good for this long.
+/// Time for which a read version of the journal stays valid.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What is known of the version of the journal, so that each of many streams need not look for itself.
+/// The last seen version of the journal, so that many streams need only one look.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     looked: Option<Instant>,
     version: u64,
-    /// SQLite counts, for each connection, the commits of all other ones. This one never writes.
+    /// A separate connection that never writes: for each connection, SQLite counts the commits of all other ones.
     connection: Option<Connection>,
 }
 
-/// Indexes, and triggers that number the changes of state.
+/// The SQL of indexes, and of triggers that number the state changes.
 const SERVED: &str = include_str!("../migrations/served.sql");
 
 impl Journal {
-    /// Gives the journal what it needs for those who accept runs or follow them, the first time that one does.
+    /// Adds the indexes and triggers for processes that accept or follow runs, if the journal lacks them.
     pub(crate) fn serve(&self) -> Result<(), Error> {
         if self.is_served.load(Ordering::Relaxed) {
             return Ok(());
@@ -72,19 +72,20 @@ impl Journal {
     /// False if no change can have had this number yet.
     pub(crate) fn may_be_past(&self, change: u64) -> Result<bool, Error> {
         self.serve()?;
-        // The last numbers may be of runs that were removed. They follow the clock, or are just ahead of it where many come at once.
+        // The last numbers may belong to removed runs. Numbers follow the clock, or are just ahead of it when many changes come
+        // at once.
         let sql = "select ?1 <= max(cast((unixepoch('subsec') + 1) * 1000000 as integer),
                                     (select coalesce(max(change), 0) from runs))";
         let change = rows::from_length(change);
         self.pool.read(|connection| connection.prepare_cached(sql)?.query_row([change], |row| row.get(0)))
     }
 
-    /// Rings after writes of any process. `None` if the system reports none.
+    /// The bell that rings after writes of any process. `None` if the system does not report writes.
     pub(crate) fn bell(&self) -> Option<&Notify> {
         self.bell.get_or_init(|| platform::hang_bell(&self.pool.log()).ok()).as_deref()
     }
 
-    /// A number that is another one after any write by any process.
+    /// A number that changes with any write by any process.
     pub(crate) fn version(&self) -> Result<u64, Error> {
         let mut watch = lock(&self.watch);
         if watch.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {

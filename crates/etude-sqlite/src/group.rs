@@ -1,7 +1,7 @@
-//! Writes of many runs at once: one thread makes them, several in one transaction.
+//! Writes of many runs together: one thread makes them, several in one transaction.
 //!
-//! A transaction costs its begin, its commit and its sync, whatever it writes, and the waiter for one keeps a thread. A run that is
-//! alone is better served by writing itself; where many are at work, none of them is held up by a moment's wait for others.
+//! A transaction costs its begin, its commit and its sync, whatever it writes, and a waiting session keeps a thread. A single run
+//! is better served by writing itself. Among many runs, a moment's wait for others delays none of them.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -16,28 +16,28 @@ use tokio::sync::oneshot;
 use crate::pool::{Pool, lock};
 use crate::syncer::Committed;
 
-/// With fewer sessions than this in a journal, each writes for itself.
+/// Number of sessions in a journal from which on they write together.
 pub(crate) const MANY_RUNS: usize = 8;
 
-/// So long a write waits for others. In strict mode it need not: meanwhile those of before are brought to the disk.
+/// Maximum wait of a write for others. Strict mode needs none: earlier writes are synced meanwhile.
 const GATHER: Duration = Duration::from_millis(1);
 
-/// Number that need not wait.
+/// Number of writes that are made without a wait.
 const ENOUGH: usize = 64;
 
-/// The statements of one write; false if the run is not the writer's. It is not dropped before the transaction is over: with it may
-/// go the last of what a journal is.
+/// The statements of one write; false if the run is not the writer's. The closure is not dropped before the end of the
+/// transaction, because it may hold the last reference to parts of the journal.
 type Work = dyn Fn(&Connection) -> rusqlite::Result<bool> + Send;
 
-/// One write, and who waits for it.
+/// One write, and the channel to its waiting session.
 struct Job {
     work: Box<Work>,
-    /// What its rows refer to.
+    /// The blobs that its rows refer to.
     blobs: Vec<Digest>,
     done: oneshot::Sender<Result<bool, Error>>,
 }
 
-/// The writes of a journal that wait for one another.
+/// The group of writes that wait for each other.
 pub(crate) struct Group {
     shared: Arc<Shared>,
 }
@@ -52,7 +52,7 @@ struct Shared {
     pool: Arc<Pool>,
     committed: Committed,
     queue: Mutex<Queue>,
-    /// There is something to write, or it is time to stop.
+    /// Notified when there is something to write, or when the thread must stop.
     work: Condvar,
 }
 
@@ -60,7 +60,7 @@ struct Shared {
 struct Queue {
     waiting: Vec<Job>,
     has_thread: bool,
-    /// The thread waits for the first one of a group.
+    /// True while the thread waits for the first write of a group.
     is_idle: bool,
     is_stopping: bool,
 }
@@ -70,8 +70,8 @@ impl Group {
         Self { shared: Arc::new(Shared { pool, committed, queue: Mutex::default(), work: Condvar::new() }) }
     }
 
-    /// Does `work`, which refers to `blobs`, in one transaction with that of others; what it says, once it is as safe as an append
-    /// is. Where `work` fails, that of the others is undone as well.
+    /// Runs `work`, which refers to `blobs`, in one transaction with the work of others. Returns its result once it is as safe as
+    /// an append. If `work` fails, the work of the others is undone as well.
     ///
     /// # Errors
     /// The transaction failed.
@@ -82,7 +82,7 @@ impl Group {
     ) -> Result<bool, Error> {
         let (done, written) = oneshot::channel();
         self.put(Job { work: Box::new(work), blobs, done });
-        // A thread that panicked has said why; whether it wrote is not known.
+        // A panic of the thread has been printed; it is unknown if the thread wrote.
         let why = || "the thread that writes it has broken down".to_owned();
         let path = || self.shared.pool.path().display().to_string();
         written.await.unwrap_or_else(|_| Err(Error::Store { path: path(), why: why() }))
@@ -100,7 +100,7 @@ impl Group {
         let shared = Arc::clone(&self.shared);
         match thread::Builder::new().name("journal-write".to_owned()).spawn(move || shared.run()) {
             Ok(_) => queue.has_thread = true,
-            // As if there were few runs.
+            // Without the thread, the caller makes the writes itself.
             Err(_) => {
                 let alone = std::mem::take(&mut queue.waiting);
                 drop(queue);
@@ -118,25 +118,25 @@ impl Drop for Group {
 }
 
 impl Shared {
-    /// The thread's whole life.
+    /// The main function of the thread.
     fn run(&self) {
-        // A thread that breaks down lets no one wait for ever, and the next write has another one.
+        // If the thread panics, waiting writes get an error, and the next write starts another thread.
         let _end = End(self);
         while let Some(group) = self.next() {
             self.finish(group);
         }
     }
 
-    /// Writes a group and tells all that wait for it.
+    /// Writes a group and notifies all that wait for it.
     fn finish(&self, group: Vec<Job>) {
         let written = self.write(&group);
         for (at, job) in group.into_iter().enumerate() {
-            // Anyone who does not wait any more has given the run up.
+            // A receiver that is gone has given up its run.
             let _ = job.done.send(written.as_ref().map(|accepted| accepted[at]).map_err(Clone::clone));
         }
     }
 
-    /// Waits for something to write. `None` when nothing will ever come.
+    /// Waits for something to write. `None` once the group stops.
     fn next(&self) -> Option<Vec<Job>> {
         let mut queue = lock(&self.queue);
         while queue.waiting.is_empty() {
@@ -154,7 +154,7 @@ impl Shared {
         Some(std::mem::take(&mut queue.waiting))
     }
 
-    /// Does them in one transaction: what each says.
+    /// Executes the jobs in one transaction. Returns their results.
     fn write(&self, group: &[Job]) -> Result<Vec<bool>, Error> {
         let accepted = self.pool.transaction(|connection| group.iter().map(|job| (job.work)(connection)).collect())?;
         let blobs: Vec<_> = group.iter().flat_map(|job| job.blobs.iter().copied()).collect();
@@ -163,7 +163,7 @@ impl Shared {
     }
 }
 
-/// The end of the thread, whatever it dies of.
+/// Guard that handles the end of the thread, including a panic.
 struct End<'a>(&'a Shared);
 
 impl Drop for End<'_> {

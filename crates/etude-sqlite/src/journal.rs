@@ -1,4 +1,4 @@
-//! An open journal: what the engine and its sessions share.
+//! An open journal: the state that the engine and its sessions share.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,11 +27,11 @@ use crate::{Settings, Sync, migrate, platform};
 /// Name of the database file in the journal's directory.
 const FILE: &str = "journal.db";
 
-/// A child of a process that was killed holds a copy of its lock between its fork and its exec. On a busy machine that is
-/// long enough to meet; so long such a lock is waited for, if the process that took it is gone.
+/// Maximum wait for the lock of a dead process. A child of a killed process holds a copy of its lock between fork and exec, which
+/// on a busy machine lasts long enough to be seen.
 const GRACE_PERIOD: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 5 });
 
-/// How often it is looked at meanwhile.
+/// Interval of checks during that wait.
 const PAUSE: Duration = Duration::from_micros(500);
 
 /// The shared part of an open journal.
@@ -40,23 +40,24 @@ pub(crate) struct Journal {
     pub(crate) dir: PathBuf,
     pub(crate) locks: PathBuf,
     pub(crate) blobs: Arc<FileBlobs>,
-    /// Which files the journal and its log were when it was opened.
+    /// The identities of the journal and its log when the journal was opened.
     identity: [Option<(u64, u64)>; 2],
-    // Before the syncer: what writes is asked to stop before what syncs. Anyone who waits for either has the journal.
+    // The group comes before the syncer: on drop, writing stops before syncing. Sessions that wait for either keep the journal
+    // alive.
     pub(crate) group: Group,
     pub(crate) syncer: Syncer,
     pub(crate) pool: Arc<Pool>,
-    /// There since the first run that this journal had.
+    /// Set since the first run of this journal.
     lock_owner: Mutex<Option<Arc<LockOwner>>>,
-    /// The runs that it has, by their numbers.
+    /// The runs that this journal's sessions hold, by number.
     held: Mutex<BTreeMap<i64, Hold>>,
-    /// How many tokens were given so far.
+    /// The number of tokens given so far.
     tokens: AtomicU64,
     pub(crate) news: Mutex<News>,
     pub(crate) watch: Mutex<Watch>,
-    /// Rings after writes, since the first question whether it does.
+    /// The bell for writes, created when it is first requested.
     pub(crate) bell: OnceLock<Option<Arc<Notify>>>,
-    /// The journal has what those need who accept runs or follow them.
+    /// True if the journal has the indexes and triggers for processes that accept or follow runs.
     pub(crate) is_served: AtomicBool,
     pub(crate) has_ledger: AtomicBool,
 }
@@ -64,36 +65,36 @@ pub(crate) struct Journal {
 /// A session's hold on a run.
 #[derive(Debug)]
 struct Hold {
-    /// No other session of the journal has this.
+    /// The token of the session, unique in the journal.
     token: u64,
-    /// Its file may have been removed and replaced for later ones.
+    /// The owner of the lock; for later runs, its file may have been removed and replaced.
     lock_owner: Arc<LockOwner>,
 }
 
-/// A run that is created.
+/// A run during its creation.
 #[derive(Debug)]
 pub(crate) struct PendingRun {
     journal: Arc<Journal>,
     lock_owner: Arc<LockOwner>,
     run: NewRun,
     token: u64,
-    /// There once its row is, until it has a session.
+    /// The number of the run, from the insertion of its row until a session takes over.
     number: Mutex<Option<i64>>,
 }
 
 impl PendingRun {
-    /// False if there is a run of that id.
+    /// Writes the row of the run. False if there is a run with that id.
     pub(crate) fn write(&self, connection: &Connection) -> rusqlite::Result<bool> {
         let run = &self.run;
         let inserted = rows::insert(connection, run, RunState::Running, Some(self.lock_owner.name()))?;
         let Some(number) = inserted else { return Ok(false) };
-        // Before anybody else can see the row.
+        // Before any other process can see the row.
         self.journal.hold(number, self.token, &self.lock_owner);
         *lock(&self.number) = Some(number);
         Ok(true)
     }
 
-    /// The session of what was born.
+    /// The session of the created run.
     fn session(&self, written: Result<bool, Error>) -> Result<SqliteSession, Error> {
         let number = if written? { lock(&self.number).take() } else { None };
         let number = number.ok_or_else(|| Error::Exists(self.run.id.clone()))?;
@@ -104,10 +105,10 @@ impl PendingRun {
 }
 
 impl Drop for PendingRun {
-    /// What was not written, or is waited for by no one, is no one's.
+    /// Releases a run whose creation failed, or whose creator has stopped waiting.
     fn drop(&mut self) {
         let Some(number) = lock(&self.number).take() else { return };
-        // By its id as well: the number of what was undone is given again.
+        // Compare the id as well: SQLite gives the number of an undone row again.
         let _ = self.journal.pool.write(|connection| {
             connection
                 .prepare_cached("update runs set holder = null where number = ?1 and id = ?2 and epoch = 1")?
@@ -118,12 +119,12 @@ impl Drop for PendingRun {
 }
 
 impl Journal {
-    /// Opens the journal in a directory; both are created if need be.
+    /// Opens the journal in a directory; creates both if necessary.
     pub(crate) fn open(settings: Settings) -> Result<Self, Error> {
         Self::of_format(settings, migrate::STEPS)
     }
 
-    /// The same with the format that these steps end with.
+    /// The same, with the format at the end of these steps.
     pub(crate) fn of_format(settings: Settings, steps: &[&str]) -> Result<Self, Error> {
         let Settings { dir, sync } = settings;
         let strict = sync == Sync::Strict;
@@ -157,15 +158,15 @@ impl Journal {
         })
     }
 
-    /// Makes sure that what is written is still found under the names of the journal and its log. SQLite goes on writing to a
-    /// file that was deleted, and a run would seem to be kept that no one can ever find again.
+    /// Checks that the journal and its log still have their names. SQLite continues to write to a deleted file, and a run would
+    /// seem to be saved that can never be found again.
     ///
     /// # Errors
     /// One of the files was deleted or replaced.
     pub(crate) fn is_in_place(&self) -> Result<(), Error> {
         let found = identities(&self.pool)?;
         let is_same = |at: usize| found[at] == self.identity[at];
-        // A journal has no log as long as its file system or a full disk keeps SQLite from making one.
+        // A journal has no log while its file system or a full disk keeps SQLite from creating one.
         let is_log_lost = self.identity[1].is_some() && !is_same(1);
         let (path, what) = match (found[0].is_none() || !is_same(0), is_log_lost) {
             (false, false) => return Ok(()),
@@ -178,17 +179,17 @@ impl Journal {
         Err(Error::Store { path: path.display().to_string(), why })
     }
 
-    /// Whether the journal is in its place and takes writes. Nothing is written.
+    /// Checks that the journal is in its place and accepts writes. Writes nothing.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason why it cannot be written.
     pub(crate) fn check_writes(&self) -> Result<(), Error> {
         self.is_in_place()?;
-        // The lock of a writer needs a file that may be written.
+        // The lock of a writer needs a writable file.
         self.pool.write(|connection| connection.execute_batch("begin immediate; rollback"))
     }
 
-    /// Creates a run and a session for it. It is not synced: the sync of the first record covers it.
+    /// Creates a run and a session for it. The run is not synced: the sync of the first record covers it.
     pub(crate) async fn create(self: &Arc<Self>, run: &NewRun) -> Result<SqliteSession, Error> {
         let pending_run = Arc::new(self.pending_run(run)?);
         let written = if self.has_many_runs() {
@@ -216,7 +217,7 @@ impl Journal {
                     if let Some((run, taken)) = self.take(&run, &lock_owner)? {
                         return Ok(SqliteSession::new(Arc::clone(self), run, taken));
                     }
-                    // Somebody else has taken it since it was looked at.
+                    // Another process has taken the run since it was read.
                 }
                 Some(name) => {
                     let pid = lock_owner::process_of(name);
@@ -229,12 +230,12 @@ impl Journal {
         }
     }
 
-    /// The refusal of a run that somebody has.
+    /// The refusal of a run that another owner has.
     pub(crate) fn busy(&self, run_id: &str, name: &str) -> Error {
         Error::Busy { run: run_id.to_owned(), holder: lock_owner::process_of(name).map(Holder::process) }
     }
 
-    /// Who has the run, without leftovers of a dead one.
+    /// Current owner of the run; the lock of a dead process does not count, and its file is removed.
     pub(crate) fn other_owner<'r>(&self, run: &'r Run, own: &LockOwner) -> Result<Option<&'r str>, Error> {
         let Some(name) = run.lock_owner.as_deref() else { return Ok(None) };
         if self.has(run.number, name) {
@@ -245,12 +246,12 @@ impl Journal {
         Ok((name != own.name() && is_alive()?).then_some(name))
     }
 
-    /// Takes a run that was free when it was looked at; `None` if that has changed.
+    /// Takes a run that was free when it was read; `None` if that has changed.
     fn take(&self, seen: &Run, lock_owner: &Arc<LockOwner>) -> Result<Option<(NewRun, Taken)>, Error> {
         self.take_if(seen, lock_owner, |_| Ok(true))
     }
 
-    /// The same, if `and` then says so, in the same transaction: it may write what else is true of the run from now on.
+    /// The same, if `and` then returns true in the same transaction, in which it may write further changes.
     pub(crate) fn take_if(
         &self,
         seen: &Run,
@@ -271,7 +272,7 @@ impl Journal {
             ))?;
             rows::remove_lost(connection, number, |blob| self.blobs.is_lost(blob))?;
             let next = rows::next_seq(connection, number)?;
-            // A holder that lets go of a run takes its name away: this one died.
+            // A holder that releases a run clears its name: this one died.
             if seen.lock_owner.is_some() {
                 let deaths = rows::deaths(connection, number, next)? + 1;
                 connection
@@ -282,19 +283,19 @@ impl Journal {
             let was_queued = run.state == RunState::Queued;
             let began_at_ms = run.started_at_ms.unwrap_or(run.created_at_ms);
             let run = run.created(connection)?;
-            // Before anybody else can see the row.
+            // Before any other process can see the row.
             self.hold(number, token, lock_owner);
             Ok(Some((run, Taken { number, epoch, token, next, began_at_ms, was_queued })))
         });
         taken.inspect_err(|_| self.release(number, token))
     }
 
-    /// What tells a session from all others of this journal.
+    /// A new token, which distinguishes a session from all others of this journal.
     fn token(&self) -> u64 {
         self.tokens.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// This journal as one that has runs.
+    /// The lock owner of this journal, created with its first run.
     pub(crate) fn lock_owner(&self) -> Result<Arc<LockOwner>, Error> {
         let mut lock_owner = lock(&self.lock_owner);
         if let Some(lock_owner) = lock_owner.as_ref().filter(|lock_owner| lock_owner.is_in_place()) {
@@ -304,13 +305,13 @@ impl Journal {
         Ok(Arc::clone(lock_owner.insert(Arc::new(made))))
     }
 
-    /// True if somebody has the run right now, or if no one can tell.
+    /// True if an owner has the run right now, or if that is unknown.
     pub(crate) fn is_held(&self, run: &Run) -> bool {
         let Some(name) = &run.lock_owner else { return false };
         self.has(run.number, name) || (!self.is_own(name) && lock_owner::is_alive(&self.locks, name).unwrap_or(true))
     }
 
-    /// Enough sessions are open here that each is better off if it does not write for itself.
+    /// True if so many sessions are open here that they write together.
     pub(crate) fn has_many_runs(&self) -> bool {
         lock(&self.held).len() >= MANY_RUNS
     }
@@ -319,44 +320,44 @@ impl Journal {
         lock(&self.held).insert(number, Hold { token, lock_owner: Arc::clone(lock_owner) });
     }
 
-    /// Whether a session of this journal has the run, which its row says of the holder `name`.
+    /// True if a session of this journal has the run, whose row names the holder `name`.
     fn has(&self, number: i64, name: &str) -> bool {
         lock(&self.held).get(&number).is_some_and(|hold| hold.lock_owner.name() == name)
     }
 
-    /// Whether rows call this journal so.
+    /// True if `name` is this journal's name in rows.
     pub(crate) fn is_own(&self, name: &str) -> bool {
         lock(&self.lock_owner).as_ref().is_some_and(|own| own.name() == name)
     }
 
-    /// The session of this token has the run no more.
+    /// Releases the run of the session with this token.
     pub(crate) fn release(&self, number: i64, token: u64) {
         let mut held = lock(&self.held);
-        // Another one may have it by now: numbers of what was undone are given again.
+        // Another session may have the number by now: numbers of undone rows are given again.
         if held.get(&number).is_some_and(|hold| hold.token == token) {
             held.remove(&number);
         }
     }
 
-    /// The number by which all tables know a run; an error if there is none of this id.
+    /// The number of a run in all tables; an error if no run has this id.
     pub(crate) fn number(&self, run_id: &str) -> Result<i64, Error> {
         self.find(run_id).map(|run| run.number)
     }
 
-    /// The run of exactly this id, if it was not moved away.
+    /// The run with exactly this id, unless it was moved away.
     pub(crate) fn find_here(&self, run_id: &str) -> Result<Run, Error> {
         let run = self.find(run_id)?;
         if run.state == RunState::Moved { Err(Error::Moved(run_id.to_owned())) } else { Ok(run) }
     }
 
-    /// The run of exactly this id.
+    /// The run with exactly this id.
     pub(crate) fn find(&self, run_id: &str) -> Result<Run, Error> {
         let run = self.pool.read(|connection| Run::find(connection, run_id))?;
         run.ok_or_else(|| Error::Unknown(run_id.to_owned()))
     }
 }
 
-/// What tells the journal's file and its log from others of the same names.
+/// The identities of the journal's file and its log, which distinguish them from others with the same names.
 fn identities(pool: &Pool) -> Result<[Option<(u64, u64)>; 2], Error> {
     let identity = |path: PathBuf| platform::identity(&path).map_err(|cause| file_error(&path, &cause));
     Ok([identity(pool.path().to_owned())?, identity(pool.log())?])

@@ -13,7 +13,7 @@ use crate::journal::Journal;
 use crate::queue;
 use crate::rows::Run;
 
-/// The table and its indexes.
+/// The SQL of the table and its indexes.
 const LEDGER: &str = include_str!("../migrations/ledger.sql");
 
 const COLUMNS: &str = "book, key, at_ms, state, due_ms, run, body";
@@ -41,14 +41,14 @@ impl Journal {
 
     /// The entries of a query, newest first.
     pub(crate) fn entries(&self, query: &EntryQuery) -> Result<Vec<Entry>, Error> {
-        // A journal without the table has no entries, and looking for some must not write.
+        // A journal without the table has no entries, and a read must not create it.
         if !self.has_ledger()? {
             return Ok(Vec::new());
         }
         self.pool.read(|connection| find(connection, query))
     }
 
-    /// Removes old entries; a look comes first, since most of the time there are none.
+    /// Removes old entries. A read comes first, because most of the time there are none.
     pub(crate) fn remove_entries(&self, old: &OldEntries) -> Result<u64, Error> {
         if !self.has_ledger()? || self.pool.read(|connection| old_keys(connection, old))?.is_empty() {
             return Ok(0);
@@ -71,7 +71,7 @@ impl Journal {
     }
 }
 
-/// `None` if there is a run of the submission's id.
+/// Writes an entry in a transaction. `None` if there is a run with the submission's id.
 fn put(connection: &Connection, write: &Write) -> rusqlite::Result<Option<Written>> {
     let Write { entry, expected, submission, is_alone } = write;
     let sql = format!("select {COLUMNS} from entries where book = ?1 and key = ?2");
@@ -116,14 +116,14 @@ fn old_keys(connection: &Connection, old: &OldEntries) -> rusqlite::Result<Vec<S
     connection.prepare_cached(&sql)?.query_map(values.as_slice(), |row| row.get(0))?.collect()
 }
 
-/// Removes what has values of a run.
+/// Removes the entries that have values of a run.
 pub(crate) fn remove_of_run(connection: &Connection, run: &str) -> rusqlite::Result<()> {
     let sql = "delete from entries where run = ?1 and substr(book, 1, length(?2)) = ?2";
     connection.prepare_cached(sql)?.execute((run, OF_RUN))?;
     Ok(())
 }
 
-/// Keeps the unique keys of a run that is about to be removed, unless they have lived long enough.
+/// Keeps the unique keys of a run that is about to be removed, unless they have expired.
 pub(crate) fn keep_keys(connection: &Connection, run: &Run) -> rusqlite::Result<()> {
     if run.created_at_ms < now_ms().saturating_sub(KEY_LIFE_MS) {
         return Ok(());
@@ -140,7 +140,7 @@ pub(crate) fn keep_keys(connection: &Connection, run: &Run) -> rusqlite::Result<
     Ok(())
 }
 
-/// The removed run that has a unique key, and whether it has it with this digest.
+/// The removed run that had a unique key, and true if the digest is the same.
 pub(crate) fn removed_run(connection: &Connection, key: &UniqueKey) -> rusqlite::Result<Option<(String, bool)>> {
     let has_ledger =
         connection.prepare_cached("select 1 from sqlite_schema where name = 'entries_by_run'")?.exists([])?;
@@ -155,7 +155,7 @@ pub(crate) fn removed_run(connection: &Connection, key: &UniqueKey) -> rusqlite:
     Ok(found.map(|(run, body): (String, String)| (run, body == of_digest(key.digest.as_ref()))))
 }
 
-/// Forgets the keys of removed runs that have lived long enough.
+/// Forgets the expired keys of removed runs.
 pub(crate) fn forget_keys(connection: &Connection) -> rusqlite::Result<()> {
     let sql = "delete from entries where book = ?1 and at_ms < ?2";
     connection.prepare_cached(sql)?.execute((KEYS, now_ms().saturating_sub(KEY_LIFE_MS)))?;

@@ -1,7 +1,7 @@
 //! The default engine: runs in one SQLite file per user or app, for any number of processes on one machine.
 //!
-//! In the journal's directory lie `journal.db` with SQLite's write-ahead log beside it, large values in `blobs`, and
-//! in `locks` a file for each open journal that has runs. The directory must not be on a network file system.
+//! The journal's directory has `journal.db` with SQLite's write-ahead log beside it, large values in `blobs`, and in `locks` a
+//! file for each open journal that has runs. The directory must not be on a network file system.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,34 +44,34 @@ use crate::journal::Journal;
 #[cfg(test)]
 mod tests;
 
-/// Where a journal lies and how it is written.
+/// Location and durability of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// The journal's directory, absolute. It is created for the user alone if it is not there.
+    /// The absolute path of the journal's directory. If it is missing, it is created for the user alone.
     pub dir: PathBuf,
-    /// When an append counts as done.
+    /// The point at which an append counts as done.
     pub sync: Sync,
 }
 
-/// When an append counts as done.
+/// The point at which an append counts as done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sync {
-    /// When it is in the hands of the operating system, which survives any death of the process. The disk follows, at
-    /// most one group of records behind.
+    /// Done when the operating system has the data, which survives any death of the process. The disk follows, at most one group
+    /// of records behind.
     #[default]
     Normal,
-    /// When it is on the disk, which survives a loss of power. Sessions that wait share a sync.
+    /// Done when the data is on the disk, which survives a loss of power. Waiting sessions share a sync.
     Strict,
 }
 
-/// An open journal. Opening one is cheap; several processes may have the same one open.
+/// An open journal. Opening one is cheap; several processes may open the same one.
 #[derive(Debug)]
 pub struct Sqlite {
     journal: Arc<Journal>,
 }
 
 impl Sqlite {
-    /// Opens the journal, after creating it or bringing it to the current format if need be.
+    /// Opens the journal, after creating it or migrating it to the current format if necessary.
     ///
     /// # Errors
     /// [`Error::TooNew`], [`Error::Damaged`], or [`Error::Store`] if the directory cannot be used.

@@ -1,4 +1,4 @@
-//! Looking at runs.
+//! Reading runs: lists, counts and single runs.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use crate::journal::Journal;
 use crate::rows::{self, RUN_COLUMNS, Run};
 
 impl Journal {
-    /// The runs that a query asks for, newest first.
+    /// The runs that match a query, newest first.
     pub(crate) fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
         let (Some(_), Some(limit)) = (query.is_interrupted, query.limit) else {
             return self.page(query).map(|(rows, _)| rows);
         };
-        // Whether a process has a run is not in the journal: pages until there are enough.
+        // The journal does not know if a process has a run, so this reads pages until there are enough rows.
         let (mut rows, mut query) = (Vec::new(), query.clone());
         while (rows.len() as u64) < u64::from(limit) {
             let (page, last) = self.page(&query)?;
@@ -30,7 +30,7 @@ impl Journal {
         Ok(rows)
     }
 
-    /// The runs that a query asks for, and where the next page begins, if there may be one.
+    /// The runs that match a query, and the start of the next page, if there may be one.
     fn page(&self, query: &Query) -> Result<(Vec<RunRow>, Option<Cursor>), Error> {
         let runs = self.pool.read(|connection| select(connection, query))?;
         let is_full = query.limit.is_some_and(|limit| runs.len() as u64 >= u64::from(limit));
@@ -43,9 +43,9 @@ impl Journal {
         Ok((rows.into_iter().filter(asks).collect(), last))
     }
 
-    /// These runs with what their drivers' locks say; those that have left the states that are asked for are left out.
+    /// These runs with the state of their drivers' locks. Runs that have left the requested states meanwhile are left out.
     pub(crate) fn rows(&self, runs: Vec<Run>, is_asked_for: impl Fn(RunState) -> bool) -> Result<Vec<RunRow>, Error> {
-        // Who is there now was there before: one look at each holder is enough.
+        // A holder that is alive now was alive before: one look at each holder is enough.
         let mut there = BTreeSet::new();
         let mut one = |run: Run| {
             let others = run.lock_owner.as_ref().filter(|name| !self.is_own(name));
@@ -54,7 +54,7 @@ impl Journal {
                 there.extend(others.filter(|_| is_live).cloned());
                 return Ok(Some(row_of(&run, is_live)));
             }
-            // One that was let go of since its row was read would seem to be interrupted.
+            // A run that was released since its row was read would appear as interrupted.
             let now = match self.find(&run.id) {
                 Err(Error::Unknown(_)) => return Ok(None),
                 found => found?,
@@ -64,7 +64,7 @@ impl Journal {
         runs.into_iter().filter_map(|run| one(run).transpose()).collect()
     }
 
-    /// How many runs a query matches, whatever its limit.
+    /// The number of runs that match a query, ignoring its limit.
     pub(crate) fn count(&self, query: &Query) -> Result<u64, Error> {
         if query.is_interrupted.is_some() {
             return Ok(self.list(&Query { limit: None, ..query.clone() })?.len() as u64);
@@ -76,7 +76,7 @@ impl Journal {
         })
     }
 
-    /// How many runs of each status a query matches, whatever its limit.
+    /// The number of runs of each status that match a query, ignoring its limit.
     pub(crate) fn counts(&self, query: &Query) -> Result<Counts, Error> {
         let query = Query { limit: None, after: None, ..query.clone() };
         let asks = |state: RunState| query.states.is_empty() || query.states.contains(&state);
@@ -101,7 +101,7 @@ impl Journal {
         Ok(counts)
     }
 
-    /// The row of the run with this whole id.
+    /// The row of the run with this complete id.
     pub(crate) fn row(&self, run_id: &str) -> Result<RunRow, Error> {
         let rows = self.rows(vec![self.find(run_id)?], |_| true)?;
         rows.into_iter().next().ok_or_else(|| Error::Unknown(run_id.to_owned()))
@@ -114,7 +114,7 @@ impl Journal {
         result.map(|result| result.or_else(|(blob, len)| self.fetch(blob, len))).transpose()
     }
 
-    /// Everything about the run that `prefix` names or begins to name.
+    /// The view of the run with the id or id prefix `prefix`.
     pub(crate) fn view(&self, prefix: &str) -> Result<RunView, Error> {
         self.read_view(prefix, true)
     }
@@ -137,13 +137,13 @@ impl Journal {
             if view.row.is_live || run.state != RunState::Running || self.find(&run.id)?.is_as(&run) {
                 return Ok(view);
             }
-            // Let go of, or taken by somebody, between the two looks: what was seen would seem to be interrupted.
+            // If the run was released or taken between the two reads, it would appear as interrupted, so read it again.
         }
     }
 
-    /// The same from one moment, without output on who has it; and the row.
+    /// The same from one snapshot, without the state of its lock; and the row.
     fn view_once(&self, prefix: &str, is_whole: bool) -> Result<(Run, RunView), Error> {
-        // All from one state of the journal: a run that goes on meanwhile must not seem to have a result too early.
+        // All from one state of the journal: a run that continues meanwhile must not appear to have a result too early.
         let found = self.pool.snapshot(|connection| {
             let Some(run) = find(connection, prefix)? else {
                 return Ok(None);
@@ -194,7 +194,7 @@ fn cursor_of(run: &Run) -> Cursor {
     Cursor { created_at_ms: run.created_at_ms, number: run.number }
 }
 
-/// The run of this id, or the only one whose id begins so; how many there are, if there are several.
+/// The run with this id, or the only one whose id begins so; `Err` has the number of runs if there are several.
 fn find(connection: &Connection, prefix: &str) -> rusqlite::Result<Option<Result<Run, u64>>> {
     if let Some(run) = Run::find(connection, prefix)? {
         return Ok(Some(Ok(run)));
@@ -202,7 +202,7 @@ fn find(connection: &Connection, prefix: &str) -> rusqlite::Result<Option<Result
     if prefix.is_empty() {
         return Ok(None);
     }
-    // Every id that begins so lies between the prefix and the prefix followed by the last character there is.
+    // All matching ids are between the prefix and the prefix followed by the last character of Unicode.
     let range = "from runs where id >= ?1 and id < ?1 || char(0x10ffff)";
     let count = format!("select count(*) {range}");
     let count = connection.prepare_cached(&count)?.query_row([prefix], |row| rows::length(row, 0))?;
@@ -235,17 +235,17 @@ struct Selection {
     from: String,
     conditions: String,
     values: Vec<Value>,
-    /// The columns that lists are ordered by.
+    /// The columns that order the list.
     order: [&'static str; 2],
 }
 
 impl Selection {
-    /// `state`: instead of the query's states.
+    /// Selects by `query`; `state`, if given, replaces the query's states.
     fn new(query: &Query, state: Option<RunState>) -> Self {
         let mut parts = Parts::default();
         let mut labels = query.labels.iter();
         let (from, [age, number]) = match labels.next() {
-            // In the order of the labels' index.
+            // In the order of the index of labels.
             Some((key, value)) => {
                 let (key, value) = (parts.value(key.clone()), parts.value(value.clone()));
                 let of = format!(
@@ -291,13 +291,13 @@ impl Selection {
         Self { from, conditions, values, order: [age, number] }
     }
 
-    /// Its rows, newest first.
+    /// The selected rows, newest first.
     fn rows(self, connection: &Connection, limit: Option<u32>) -> rusqlite::Result<Vec<Run>> {
         let (sql, values) = self.statement(limit);
         connection.prepare_cached(&sql)?.query_map(params_from_iter(values), Run::from_row)?.collect()
     }
 
-    /// The statement of its rows, and the values of its parameters.
+    /// The SQL that selects the rows, and the values of its parameters.
     fn statement(self, limit: Option<u32>) -> (String, Vec<Value>) {
         let Self { from, conditions, mut values, order: [age, number] } = self;
         values.push(limit.map_or(-1, i64::from).into());
@@ -317,7 +317,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// The name of a parameter with this value.
+    /// The placeholder of a new parameter with this value.
     fn value(&mut self, value: impl Into<Value>) -> String {
         self.values.push(value.into());
         format!("?{}", self.values.len())
@@ -330,7 +330,7 @@ impl Parts {
         }
     }
 
-    /// One of these values; of none: any.
+    /// Requires one of these values; an empty list allows any.
     fn any_of(&mut self, column: &str, values: Vec<String>) {
         let names: Vec<String> = values.into_iter().map(|value| self.value(value)).collect();
         match &names[..] {
@@ -341,12 +341,12 @@ impl Parts {
     }
 }
 
-/// The rows of the runs that a query asks for, newest first.
+/// The rows of the runs that match a query, newest first.
 pub(crate) fn select(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Run>> {
     if query.states.len() < 2 || query.limit.is_none() {
         return Selection::new(query, None).rows(connection, query.limit);
     }
-    // The index of states has the order of the list within each of them.
+    // Within each state, the index of states has the order of the list.
     let mut runs = Vec::new();
     for state in &query.states {
         runs.extend(Selection::new(query, Some(*state)).rows(connection, query.limit)?);

@@ -1,5 +1,5 @@
-//! Who has runs. Each open journal has a file of its own, with an OS lock on it that disappears with the process, so that
-//! neither a lease nor a time-out is needed after `kill -9`; and the row of a run names the file of its owner.
+//! Ownership of runs. Each open journal has its own file with an OS lock, which disappears with the process, so neither a lease
+//! nor a time-out is needed after `kill -9`. The row of a run names the file of its owner.
 //!
 //! The lock belongs to the open file, not to the process: two journals of one process are two holders. The standard library
 //! opens files with close-on-exec, so that children never inherit it.
@@ -12,16 +12,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::platform;
 
-/// How files of holders end.
+/// Suffix of lock files.
 const SUFFIX: &str = ".lock";
 
-/// Longer names are not ours.
+/// Maximum length of a name; longer names are not from this program.
 const MAX_NAME: usize = 64;
 
-/// How many holders this process has made: clocks may stand still.
+/// The number of holders that this process has created: two may see the same time.
 static CREATED: AtomicU32 = AtomicU32::new(0);
 
-/// An open journal as one that has runs. Dropping it lets go of all of them.
+/// An open journal as the owner of runs. Dropping it releases all of them.
 #[derive(Debug)]
 pub(crate) struct LockOwner {
     name: String,
@@ -30,10 +30,10 @@ pub(crate) struct LockOwner {
 }
 
 impl LockOwner {
-    /// Makes a holder with its file in `dir`.
+    /// Creates an owner with its file in `dir`.
     ///
     /// # Errors
-    /// The file cannot be made or locked.
+    /// The file cannot be created or locked.
     pub(crate) fn new(dir: &Path) -> io::Result<Self> {
         loop {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -44,7 +44,8 @@ impl LockOwner {
                 Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made?,
             };
-            // Anyone who looks at it right now has it for a moment, and may have taken it for that of a dead process and removed it.
+            // A process that looks at the file right now has its lock for a moment, and may have taken it for that of a dead
+            // process and removed it.
             let is_ours = file.lock().and_then(|()| platform::still_names(&path, &file));
             match is_ours {
                 Ok(true) => return Ok(Self { name, file, path }),
@@ -57,12 +58,12 @@ impl LockOwner {
         }
     }
 
-    /// Whether others can find its file: a removed one stands for no one.
+    /// True if others can find the file: a removed file protects no run.
     pub(crate) fn is_in_place(&self) -> bool {
         platform::still_names(&self.path, &self.file).unwrap_or(true)
     }
 
-    /// What rows of runs call it.
+    /// The name of this owner in the rows of runs.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -71,35 +72,36 @@ impl LockOwner {
 impl Drop for LockOwner {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
-        // Explicitly, because a child between its fork and its exec may still have a copy of the descriptor.
+        // Unlock explicitly, because a child between its fork and its exec may still have a copy of the descriptor.
         let _ = self.file.unlock();
     }
 }
 
-/// The process of the holder that a row calls `name`.
+/// The process id in the holder's name.
 pub(crate) fn process_of(name: &str) -> Option<u32> {
     name.split_once('-')?.0.parse().ok()
 }
 
-/// Whether the holder that a row calls `name` is there.
+/// True if the holder with this name is alive.
 ///
 /// # Errors
-/// No one can tell: its file cannot be looked at.
+/// The file cannot be examined, so the state is unknown.
 pub(crate) fn is_alive(dir: &Path, name: &str) -> io::Result<bool> {
     Ok(matches!(look(dir, name)?, Look::Locked))
 }
 
-/// The same; what a dead one has left behind is removed.
+/// The same; also removes the file of a dead holder.
 pub(crate) fn is_alive_or_remove(dir: &Path, name: &str) -> io::Result<bool> {
     let look = look(dir, name)?;
     if let Look::Free(_locked) = &look {
-        // As long as it is locked here, one that has only just been made is not taken for its own yet by who makes it.
+        // The file is locked here during its removal, so that a process that has just created it notices the removal when it gets
+        // the lock.
         let _ = fs::remove_file(path_of(dir, name));
     }
     Ok(matches!(look, Look::Locked))
 }
 
-/// Removes the files that dead holders have left behind.
+/// Removes the files of dead holders.
 pub(crate) fn remove_stale(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let name = entry?.file_name();
@@ -110,18 +112,18 @@ pub(crate) fn remove_stale(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What there is of a holder.
+/// The state of a holder's file.
 enum Look {
-    /// Nothing.
+    /// There is no file.
     Gone,
-    /// A file that no one has locked; now it is, by anyone who looks.
+    /// A file without a lock; the caller now has a shared one.
     Free(File),
-    /// The holder.
+    /// A file that its holder has locked.
     Locked,
 }
 
 fn look(dir: &Path, name: &str) -> io::Result<Look> {
-    // Rows are data: a name must not lead anywhere else.
+    // Rows are data: a name must not lead to another place.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(is_plain) {
         return Ok(Look::Gone);
@@ -130,7 +132,7 @@ fn look(dir: &Path, name: &str) -> io::Result<Look> {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Look::Gone),
         opened => opened?,
     };
-    // Shared, so that those who look do not take one another for the holder.
+    // The lock is shared, so that concurrent lookers do not take each other for the holder.
     match file.try_lock_shared() {
         Ok(()) => Ok(Look::Free(file)),
         Err(TryLockError::WouldBlock) => Ok(Look::Locked),

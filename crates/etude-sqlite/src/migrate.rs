@@ -1,4 +1,4 @@
-//! Brings a journal file to the current format. The format's number is SQLite's `user_version`.
+//! Migration of a journal file to the current format. The format's number is SQLite's `user_version`.
 
 use std::path::Path;
 use std::thread;
@@ -11,7 +11,7 @@ use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use crate::error::{damaged, file_error, store_error};
 use crate::pool::{BUSY_TIMEOUT, Pool};
 
-/// What turns format `n` into format `n + 1`, for each `n` from 0 on.
+/// The SQL that turns format `n` into format `n + 1`, for each `n` from 0 on.
 pub(crate) const STEPS: &[&str] = &[
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
@@ -19,7 +19,7 @@ pub(crate) const STEPS: &[&str] = &[
     include_str!("../migrations/0004.sql"),
 ];
 
-/// Why a file could not be migrated.
+/// Reason why a file could not be migrated.
 enum Obstacle {
     Sql(rusqlite::Error),
     Other(Error),
@@ -31,8 +31,7 @@ impl From<rusqlite::Error> for Obstacle {
     }
 }
 
-/// Makes sure that the pool's file is a journal of the format that `steps` end with. Any number of processes may do this at
-/// once.
+/// Makes sure that the pool's file is a journal of the format at the end of `steps`. Any number of processes may do this at once.
 ///
 /// # Errors
 /// [`Error::TooNew`], [`Error::Damaged`], or the file cannot be written.
@@ -41,11 +40,11 @@ pub(crate) fn prepare(pool: &Pool, locks: &Path, steps: &[&str]) -> Result<(), E
     match pool.connection().and_then(|connection| Ok((format(&connection)?, has_log(&connection)?))) {
         Ok((found, true)) if found == newest => return Ok(()),
         Ok((found, _)) => check(found, newest, pool.path())?,
-        // Somebody is making the journal right now.
+        // Another process is creating the journal right now.
         Err(cause) if is_busy(&cause) => {}
         Err(cause) => return Err(store_error(pool.path(), cause)),
     }
-    // One at a time: SQLite does not wait by itself for the lock that a new journal mode needs.
+    // One process at a time: SQLite itself does not wait for the lock that a new journal mode needs.
     let turn = locks.join("=format.lock");
     let take = || {
         let file = private::append(&turn)?;
@@ -57,7 +56,7 @@ pub(crate) fn prepare(pool: &Pool, locks: &Path, steps: &[&str]) -> Result<(), E
         match migrate(pool, steps) {
             Ok(()) => return Ok(()),
             Err(Obstacle::Other(cause)) => return Err(cause),
-            // Those who looked first, as we did, are gone in a moment.
+            // Other processes that have looked at the file are gone in a moment.
             Err(Obstacle::Sql(cause)) if is_busy(&cause) && since.elapsed() < BUSY_TIMEOUT => {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -66,7 +65,7 @@ pub(crate) fn prepare(pool: &Pool, locks: &Path, steps: &[&str]) -> Result<(), E
     }
 }
 
-/// Takes all steps that are missing, in one transaction.
+/// Runs all missing steps in one transaction.
 fn migrate(pool: &Pool, steps: &[&str]) -> Result<(), Obstacle> {
     let newest = steps.len() as u32;
     let connection = pool.connection()?;
@@ -94,17 +93,17 @@ fn begin_journal(connection: &Connection, path: &Path) -> Result<(), Obstacle> {
     if tables > 0 {
         return Err(Obstacle::Other(damaged(path, "it is the database of another program")));
     }
-    // The log takes over the mode of the database file. Nothing secret was written so far.
+    // The log gets the mode of the database file. Nothing secret was written so far.
     private::restrict(path).map_err(|cause| Obstacle::Other(file_error(path, &cause)))
 }
 
-/// Whether the file has a write-ahead log. A disk that failed at its birth can have left it without.
+/// True if the file has a write-ahead log. After a disk failure during its creation, it may have none.
 fn has_log(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("pragma journal_mode", [], |row| Ok(row.get::<_, String>(0)? == "wal"))
 }
 
 fn switch_to_log(connection: &Connection, path: &Path) -> Result<(), Obstacle> {
-    // Where the switch fails SQLite says which mode it has stayed in, and nothing else.
+    // If the switch fails, SQLite returns the unchanged mode, and no error.
     let mode: String = connection.query_row("pragma journal_mode = wal", [], |row| row.get(0))?;
     if mode != "wal" {
         let why = "no write-ahead log can be made beside it; check the disk, and that it is not full".to_owned();
@@ -118,7 +117,7 @@ fn format(connection: &Connection) -> rusqlite::Result<u32> {
     connection.query_row("pragma user_version", [], |row| row.get(0))
 }
 
-/// Refuses formats of the future.
+/// Refuses formats that are newer than this program.
 fn check(found: u32, newest: u32, path: &Path) -> Result<(), Error> {
     if found > newest {
         return Err(Error::TooNew { path: path.display().to_string(), found, known: newest });

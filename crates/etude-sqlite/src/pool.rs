@@ -1,7 +1,7 @@
-//! Connections to one journal file: opened when needed, used by one thread at a time, kept for the next one.
+//! Connections to one journal file: opened when needed, used by one thread at a time, kept for reuse.
 //!
-//! All writes of a process go through one of them. A connection forgets the pages that it has read whenever another one
-//! has written; the one that writes itself never has to read again what it appends to.
+//! All writes of a process use one of them. A connection drops its cached pages whenever another one has written, so the writing
+//! one never reads again the pages to which it appends.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ use tokio::task::block_in_place;
 
 use crate::error::store_error;
 
-/// So long a statement waits for another process. Transactions take microseconds; only a migration or the tidying up
-/// after a prune takes longer.
+/// Maximum wait of a statement for another process. Transactions take microseconds; only a migration or the cleanup after a prune
+/// takes longer.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often a thread gives way before it sleeps.
+/// Number of times that a thread yields before it sleeps.
 const YIELDS: i32 = 10;
 
-/// Number of idle connections that are kept: each has a page cache and prepared statements.
+/// Maximum number of idle connections that are kept: each has a page cache and prepared statements.
 const IDLE: usize = 4;
 
 /// The connections of one journal.
@@ -35,8 +35,8 @@ const IDLE: usize = 4;
 pub(crate) struct Pool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
-    /// The connection that writes. Writers of this process queue here, which is cheaper and fairer than SQLite's way of
-    /// polling for its lock.
+    /// The writing connection. Writers of this process queue here, which is cheaper and fairer than SQLite's polling for its
+    /// lock.
     writer: Mutex<Option<Connection>>,
     /// Length of the write-ahead log in pages after the latest commit of this process.
     log_pages: Arc<AtomicU32>,
@@ -47,34 +47,34 @@ impl Pool {
         Self { path, idle: Mutex::default(), writer: Mutex::default(), log_pages: Arc::default() }
     }
 
-    /// The database file.
+    /// The path of the database file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The write-ahead log, which SQLite keeps beside the database file.
+    /// The path of the write-ahead log, which SQLite keeps beside the database file.
     pub(crate) fn log(&self) -> PathBuf {
         let mut log = self.path.as_os_str().to_owned();
         log.push("-wal");
         log.into()
     }
 
-    /// Length of the write-ahead log in pages, known to this process.
+    /// Length of the write-ahead log in pages, as known to this process.
     pub(crate) fn log_pages(&self) -> u32 {
         self.log_pages.load(Ordering::Relaxed)
     }
 
-    /// Does something that only reads, or that is one statement outside of the appending path.
+    /// Runs reading work, or a single statement outside of the appending path.
     pub(crate) fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         self.connection().and_then(|connection| work(&connection)).map_err(|cause| store_error(&self.path, cause))
     }
 
-    /// Does something that no one who writes shall wait for.
+    /// Runs work for which writers must not wait.
     pub(crate) fn aside<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         self.own_connection().and_then(|connection| work(&connection)).map_err(|cause| store_error(&self.path, cause))
     }
 
-    /// Reads several times from one state of the journal.
+    /// Runs several reads on one state of the journal.
     pub(crate) fn snapshot<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         self.read(|connection| {
             let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Deferred)?;
@@ -84,8 +84,8 @@ impl Pool {
         })
     }
 
-    /// Executes one writing statement, which is a transaction of its own; or a short reading one that is asked again and
-    /// again, and finds its pages still there.
+    /// Executes one writing statement, which is a separate transaction; or a short, frequent read, which then finds its pages
+    /// cached.
     pub(crate) fn write<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         let mut writer = self.writer();
         let connection = match writer.take() {
@@ -97,7 +97,7 @@ impl Pool {
             .map_err(|cause| store_error(&self.path, cause))
     }
 
-    /// The connection that writes. Mostly it is free, or will be in a moment.
+    /// The writing connection. Mostly it is free, or will be in a moment.
     fn writer(&self) -> MutexGuard<'_, Option<Connection>> {
         for _ in 0..YIELDS {
             match self.writer.try_lock() {
@@ -109,7 +109,7 @@ impl Pool {
         wait(|| lock(&self.writer))
     }
 
-    /// Executes several statements in one transaction. `work` must not run anybody else's code.
+    /// Executes several statements in one transaction. `work` must not run foreign code.
     pub(crate) fn transaction<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         self.write(|connection| {
             let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
@@ -125,7 +125,7 @@ impl Pool {
             && let Ok(writer) = self.writer.try_lock()
             && writer.is_some()
         {
-            // A process with a single run needs no second one.
+            // A process with a single run needs no second connection.
             return Ok(Lent::Writer(writer));
         }
         self.own_connection()
@@ -141,7 +141,7 @@ impl Pool {
     }
 
     fn idle_or_new(&self) -> rusqlite::Result<Connection> {
-        // No one waits for the idle ones while a file is opened, which may take long: a `match` would hold their lock.
+        // The lock on the idle ones is released before a file is opened, which may take long: a `match` would hold it.
         let idle = lock(&self.idle).pop();
         idle.map_or_else(|| self.connect(), Ok)
     }
@@ -157,17 +157,17 @@ impl Pool {
             log_pages.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
             Ok(())
         }))?;
-        // A program that ends must not wait for a slow disk. The log stays and the next program goes on with it.
+        // A program that ends must not wait for a slow disk. The log stays, and the next program continues with it.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         // Nothing in a journal file is executed, no matter who wrote it.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-        // The plan of a statement depends on no value. Otherwise the one that looks for signals is made again each time that it
-        // is asked: six times of the instructions that it takes itself.
+        // The plan of a statement depends on no value. Otherwise SQLite would prepare the statement that looks for signals again
+        // for each call, which costs six times the instructions of the statement itself.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-        // `normal`: a commit writes to the log without a sync, which survives the death of the process; a checkpoint
-        // syncs the log before it copies pages into the database file, and that file before the log is used again.
-        // `off` would leave out the latter two as well, and a loss of power could then destroy the whole journal.
-        // `secure_delete`: what is deleted is overwritten with zeros. Hardly anything but a prune deletes.
+        // `normal`: a commit writes to the log without a sync, which survives the death of the process. A checkpoint syncs the
+        // log before it copies pages into the database file, and that file before the log is used again. `off` would leave out
+        // these two syncs as well, and a loss of power could then destroy the whole journal. `secure_delete`: deleted content is
+        // overwritten with zeros. Hardly anything but a prune deletes.
         connection.execute_batch(
             "pragma synchronous = normal; pragma checkpoint_fullfsync = on; pragma secure_delete = on",
         )?;
@@ -177,14 +177,14 @@ impl Pool {
 
 /// A connection in use. It goes back to the pool on drop.
 pub(crate) enum Lent<'a> {
-    /// One of those that read.
+    /// A reading connection.
     Own {
-        /// Where it goes back to.
+        /// The pool that gets it back.
         pool: &'a Pool,
-        /// There until the drop.
+        /// `Some` until the drop.
         connection: Option<Connection>,
     },
-    /// The one that writes.
+    /// The writing connection.
     Writer(MutexGuard<'a, Option<Connection>>),
 }
 
@@ -210,15 +210,15 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// Waits for something that may take seconds. If this thread is one that drives all tasks of a runtime, another one drives the
-/// others meanwhile: requests that need no lock are served.
+/// Waits for something that may take seconds. If this thread drives all tasks of a runtime, another thread takes over meanwhile:
+/// requests that need no lock are served.
 fn wait<T>(work: impl FnOnce() -> T) -> T {
     let drives_tasks =
         Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
     if drives_tasks { block_in_place(work) } else { work() }
 }
 
-/// Waits for the lock of another process: first by giving way, since transactions are short, then by sleeping.
+/// Waits for the lock of another process: first by yielding, because transactions are short, then by sleeping.
 fn wait_for_others() -> impl FnMut(i32) -> bool + Send + 'static {
     let mut since = Instant::now();
     move |count| {

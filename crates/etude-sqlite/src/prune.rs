@@ -1,4 +1,4 @@
-//! Removing finished runs and what only they needed.
+//! Removal of finished runs and of everything that only they needed.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -16,31 +16,31 @@ use crate::listing;
 use crate::lock_owner;
 use crate::rows::{self, Run};
 
-/// Younger blobs are not removed while another process keeps values: a driver keeps a value first and appends the record
-/// that refers to it then, and may be between the two right now. Keeping a value again makes it young.
+/// Minimum age of a blob that is removed while another process stores values. A driver stores a value before it appends the
+/// record that refers to it, and may be between the two right now. Storing a value again makes it young.
 const BLOB_GRACE: Duration = Duration::from_secs(60 * 60);
 
-/// The file is rewritten if at least this number of its pages (of 4 KiB), and at least half of them, are empty.
+/// Minimum number of empty pages (of 4 KiB) for which the file is rewritten; they must also be at least half of all pages.
 const EMPTY_PAGES: i64 = 2_048;
 
-/// So long, and with such pauses, a prune tries to empty the log.
+/// Time in which a prune tries to empty the log, and the pauses between its attempts.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(30);
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(10);
 
 impl Journal {
-    /// Removes the finished runs that `query` asks for; those that a driver still has stay. Their bytes are then in no file of
-    /// the journal: deleted content is overwritten (`secure_delete`), the log is emptied, and values that nothing refers to
-    /// are removed at once, unless another process keeps values right now.
+    /// Removes the finished runs that match `query`; those that a driver still has stay. Their bytes are then in no file of the
+    /// journal. Deleted content is overwritten (`secure_delete`), and the log is emptied. Values without references are removed
+    /// at once, unless another process stores values right now.
     pub(crate) fn prune(&self, query: &Query) -> Result<u64, Error> {
         let query_finished = finished(query);
         let runs = match query_finished.states.is_empty() {
-            // Only unfinished ones were asked for. An empty list would mean: in whatever state.
+            // The query asks only for unfinished runs. An empty list of states would match all states.
             true => Vec::new(),
             false => self.pool.read(|connection| listing::select(connection, &query_finished))?,
         };
         let (mut removed, has_ledger) = (0, self.has_ledger()?);
         for run in runs {
-            // Looked at before the transaction, for which everybody who writes waits.
+            // Check the lock before the transaction, for which all writers wait.
             if !self.is_held(&run) {
                 removed += u64::from(self.pool.transaction(|connection| {
                     let is_removed = remove_unchanged(connection, &run)?;
@@ -68,7 +68,7 @@ impl Journal {
         Ok(removed)
     }
 
-    /// The runs that [`Journal::prune`] would remove, and how many bytes they take.
+    /// The runs that [`Journal::prune`] would remove, and the bytes that they take.
     pub(crate) fn prunable(&self, query: &Query) -> Result<Prunable, Error> {
         let finished = finished(query);
         if finished.states.is_empty() {
@@ -83,14 +83,15 @@ impl Journal {
         Ok(Prunable { runs, bytes: bytes + of_blobs })
     }
 
-    /// Forgets old cache entries, and returns how many. They belong to no app or target, so that a query for some leaves them
+    /// Removes old cache entries, and returns their number. Entries belong to no app or target, so a query for one leaves them
     /// alone.
     fn prune_cache(&self, query: &Query) -> Result<usize, Error> {
         let Some(before) = query.cache_before_ms() else { return Ok(0) };
         self.pool.write(|connection| connection.execute("delete from cache where created_at_ms < ?1", [before]))
     }
 
-    /// Removes blobs that neither a run, with its records and its header, nor the cache refers to: those from before `before`, or all. Returns how many.
+    /// Removes blobs that neither a run, with its records and its header, nor the cache refers to: those from before `before`, or
+    /// all. Returns their number.
     pub(crate) fn collect_blobs(&self, before: Option<SystemTime>) -> Result<u64, Error> {
         let fail = |cause| file_error(&self.dir.join("blobs"), &cause);
         self.blobs.clean().map_err(fail)?;
@@ -112,7 +113,7 @@ impl Journal {
             }
             Ok(unneeded)
         })?;
-        // One of them may have been kept again since the list was made, which makes it young.
+        // One of them may have been stored again since the list was made, which makes it young.
         let again = self.blobs.list().map_err(fail)?;
         let young: BTreeSet<_> = again.iter().filter(|kept| !is_old(kept)).map(|kept| kept.digest).collect();
         let mut removed = 0;
@@ -123,8 +124,8 @@ impl Journal {
         Ok(removed)
     }
 
-    /// Gives room back to the file system if that is worth rewriting the file, and empties the log if `has_removed`: what
-    /// was removed is still in it.
+    /// Returns space to the file system if that is worth rewriting the file, and empties the log if `has_removed`: it still has
+    /// the removed bytes.
     fn shrink(&self, has_removed: bool) -> Result<(), Error> {
         let was_worth_it = self.pool.write(|connection| {
             let count = |sql| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
@@ -138,7 +139,7 @@ impl Journal {
         if !was_worth_it && !has_removed {
             return Ok(());
         }
-        // SQLite does not wait for a checkpoint that is under way, nor for readers.
+        // SQLite waits neither for a running checkpoint nor for readers.
         let since = Instant::now();
         while since.elapsed() < CHECKPOINT_PATIENCE {
             let sql = "pragma wal_checkpoint(truncate)";
@@ -185,7 +186,7 @@ fn weigh(connection: &Connection, numbers: &BTreeSet<i64>) -> rusqlite::Result<(
     Ok((bytes, unneeded))
 }
 
-/// Removes a run unless somebody has taken it meanwhile. True if it was there.
+/// Removes a run unless an owner has taken it meanwhile. True if it was removed.
 fn remove_unchanged(connection: &Connection, run: &Run) -> rusqlite::Result<bool> {
     let is_unchanged = Run::find(connection, &run.id)?.is_some_and(|now| now.is_as(run));
     if is_unchanged {
@@ -195,7 +196,7 @@ fn remove_unchanged(connection: &Connection, run: &Run) -> rusqlite::Result<bool
     Ok(is_unchanged)
 }
 
-/// Removes a run with everything that is of it.
+/// Removes a run with all its rows.
 fn remove(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     let mut blobs: BTreeSet<Digest> =
         rows::records(connection, number)?.into_iter().flat_map(|record| record.blobs).collect();

@@ -1,4 +1,4 @@
-//! The queue: runs that are accepted now and begun by some process later.
+//! The queue: runs that are accepted now, and begun later by some process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::rows::{self, Run};
 use crate::session::SqliteSession;
 use crate::{ledger, lock_owner};
 
-/// The statements of a submission.
+/// Outcome of the statements of a submission.
 enum Written {
     Done(Enqueued),
-    /// There is a run of that id.
+    /// There is a run with that id.
     Exists,
 }
 
-/// Runs that have drivers, by the limit that they share.
+/// The numbers of runs with drivers, in all and by limit group.
 struct AtWork {
     all: u32,
     by_group: BTreeMap<String, u32>,
@@ -34,7 +34,7 @@ struct Waiting {
 }
 
 impl Journal {
-    /// Accepts a run, or finds the one that has one of its keys.
+    /// Accepts a run, or finds the run that has one of its keys.
     pub(crate) fn enqueue(&self, submission: &Submission) -> Result<Enqueued, Error> {
         self.serve()?;
         let found = self.pool.read(|connection| repeated(connection, &submission.keys))?;
@@ -54,14 +54,14 @@ impl Journal {
         }
     }
 
-    /// Takes the queued run that is next.
+    /// Takes the next queued run.
     pub(crate) fn next(self: &Arc<Self>, limits: &Limits, now_ms: i64) -> Result<Option<SqliteSession>, Error> {
         self.serve()?;
         let waits = |connection: &Connection| {
             let sql = "select 1 from queue where queue = ?1 and not_before_ms <= ?2 limit 1";
             connection.prepare_cached(sql)?.exists((&limits.queue, now_ms))
         };
-        // An empty queue costs one look.
+        // An empty queue costs one read.
         if !self.pool.read(waits)? {
             return Ok(None);
         }
@@ -70,7 +70,7 @@ impl Journal {
             let found = self.pool.snapshot(|connection| pick(connection, limits, now_ms, &dead))?;
             let Some(found) = found else { return Ok(None) };
             let lock_owner = self.lock_owner()?;
-            // Both looks again, now that no one else writes: what another process has taken meanwhile counts.
+            // Pick again in the transaction, when no other process writes: runs that another process has taken meanwhile count.
             let taken = self.take_if(&found, &lock_owner, |connection| {
                 let is_next = pick(connection, limits, now_ms, &dead)?.is_some_and(|run| run.number == found.number);
                 if is_next {
@@ -115,13 +115,13 @@ impl Journal {
             match taken {
                 Some((run, taken)) => return Ok(Some(SqliteSession::new(Arc::clone(self), run, taken))),
                 None if !has_room => return Ok(None),
-                // Somebody else has taken it since it was looked at.
+                // Another process has taken the run since it was read.
                 None => {}
             }
         }
     }
 
-    /// Where a queued run stands.
+    /// The position of a queued run.
     pub(crate) fn queue_place(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<QueuePlace>, Error> {
         let run = self.find(run_id)?;
         let dead = self.dead_holders()?;
@@ -148,7 +148,7 @@ impl Journal {
         })
     }
 
-    /// How many processes died with the run since its last record.
+    /// The number of processes that died with the run since its last record.
     pub(crate) fn deaths(&self, run_id: &str) -> Result<u32, Error> {
         let run = self.find(run_id)?;
         let noticed = self.pool.snapshot(|connection| {
@@ -159,7 +159,7 @@ impl Journal {
         Ok(noticed + u32::from(is_dead))
     }
 
-    /// Takes the queued runs whose time to wait is over.
+    /// Takes the queued runs whose queue timeout is over.
     pub(crate) fn expired(self: &Arc<Self>, now_ms: i64) -> Result<Vec<SqliteSession>, Error> {
         let ids = self.pool.read(|connection| {
             let sql = "select id from queue join runs on number = run where expires_at_ms <= ?1 order by expires_at_ms";
@@ -171,7 +171,7 @@ impl Journal {
         for id in ids {
             match self.claim(&id) {
                 Ok(session) => sessions.extend(Some(session).filter(SqliteSession::is_queued)),
-                // Somebody else ends it, or begins it.
+                // Another process ends it, or begins it.
                 Err(Error::Busy { .. } | Error::Unknown(_)) => {}
                 Err(cause) => return Err(cause),
             }
@@ -179,8 +179,8 @@ impl Journal {
         Ok(sessions)
     }
 
-    /// The names of those that have runs according to the journal, and are not there any more. Looked at outside of transactions,
-    /// for which everybody who writes waits.
+    /// The names of holders in the journal that are dead. Their locks are checked outside of transactions, for which all writers
+    /// wait.
     fn dead_holders(&self) -> Result<BTreeSet<String>, Error> {
         let names = self.pool.read(|connection| {
             let sql = "select distinct holder from runs where rank is not null and holder is not null";
@@ -193,12 +193,12 @@ impl Journal {
     }
 }
 
-/// A run leaves the queue.
+/// Removes a run from the queue.
 pub(crate) fn leave(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     connection.prepare_cached("delete from queue where run = ?1")?.execute([number]).map(drop)
 }
 
-/// A queued run begins.
+/// Marks a queued run as running.
 fn begin(connection: &Connection, number: i64, now_ms: i64) -> rusqlite::Result<()> {
     leave(connection, number)?;
     connection
@@ -228,7 +228,7 @@ fn repeated(connection: &Connection, keys: &[UniqueKey]) -> rusqlite::Result<Opt
     Ok(None)
 }
 
-/// Accepts a run inside a transaction. `None` if there is a run of that id.
+/// Accepts a run inside a transaction. `None` if there is a run with that id.
 pub(crate) fn accept(connection: &Connection, submission: &Submission) -> rusqlite::Result<Option<Enqueued>> {
     Ok(match enqueue(connection, submission)? {
         Written::Done(enqueued) => Some(enqueued),
@@ -261,7 +261,7 @@ fn enqueue(connection: &Connection, submission: &Submission) -> rusqlite::Result
     Ok(Written::Done(Enqueued::Accepted))
 }
 
-/// A run gets its place in the queue.
+/// Adds a run to the queue.
 pub(crate) fn line_up(connection: &Connection, number: i64, run: &NewRun) -> rusqlite::Result<()> {
     let placement = &run.placement;
     let group = placement.limit_group.as_ref();
@@ -282,7 +282,7 @@ pub(crate) fn line_up(connection: &Connection, number: i64, run: &NewRun) -> rus
         .map(drop)
 }
 
-/// A run gets those of the keys that no other run has.
+/// Gives a run those of the keys that no other run has.
 pub(crate) fn note_keys(connection: &Connection, number: i64, keys: &[UniqueKey]) -> rusqlite::Result<()> {
     for UniqueKey { key, digest } in keys {
         let digest = digest.as_ref().map(Digest::as_bytes);
@@ -295,7 +295,7 @@ pub(crate) fn note_keys(connection: &Connection, number: i64, keys: &[UniqueKey]
     Ok(())
 }
 
-/// The oldest run of a group that has no room for another one.
+/// The oldest run of a group without room for another one.
 fn holder(connection: &Connection, group: &LimitGroup) -> rusqlite::Result<Option<String>> {
     let mut statement = connection.prepare_cached(
         "select id from runs where limit_group = ?1 and state in ('queued', 'running') order by number limit ?2",
@@ -306,7 +306,7 @@ fn holder(connection: &Connection, group: &LimitGroup) -> rusqlite::Result<Optio
     Ok(holders.into_iter().next().filter(|_| is_full))
 }
 
-/// The queued run that is next, if one may begin.
+/// The next queued run that may begin.
 fn pick(
     connection: &Connection,
     limits: &Limits,
@@ -327,7 +327,7 @@ fn pick(
         let group: Option<String> = row.get(1)?;
         let max: Option<u32> = row.get(2)?;
         let waiting = Waiting { number: row.get(0)?, limit_group: group.zip(max) };
-        // One that somebody has is being ended.
+        // A held run in the queue is being ended.
         let (holder, app): (Option<String>, String) = (row.get(3)?, row.get(4)?);
         let is_free = holder.is_none_or(|name| dead.contains(&name));
         let is_fit = limits.takes.fits(&app, row.get(5)?);
@@ -339,7 +339,7 @@ fn pick(
 }
 
 impl AtWork {
-    /// Counts the runs whose drivers are not dead. Suspended runs have none.
+    /// Counts the runs with live drivers. Suspended runs have none.
     fn count(connection: &Connection, dead: &BTreeSet<String>) -> rusqlite::Result<Self> {
         let mut statement = connection.prepare_cached(
             "select holder, limit_group from runs where rank is not null and holder is not null and +state <> 'queued'",

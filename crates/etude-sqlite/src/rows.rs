@@ -1,4 +1,4 @@
-//! Rows of the tables as the contract's types.
+//! Conversion between rows of the tables and types of the contract.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub(crate) struct Run {
     pub(crate) epoch: i64,
     pub(crate) created_at_ms: i64,
     pub(crate) changed_at_ms: i64,
-    /// Who has it, or had it when it died.
+    /// The owner of the run, alive or dead.
     pub(crate) lock_owner: Option<String>,
     pub(crate) started_at_ms: Option<i64>,
     pub(crate) change: u64,
@@ -55,7 +55,7 @@ impl Run {
         })
     }
 
-    /// The run of exactly this id.
+    /// The run with exactly this id.
     pub(crate) fn find(connection: &Connection, id: &str) -> rusqlite::Result<Option<Self>> {
         connection
             .prepare_cached(&format!("select {RUN_COLUMNS} from runs where id = ?1"))?
@@ -63,20 +63,20 @@ impl Run {
             .optional()
     }
 
-    /// The run of this number, which is there.
+    /// The run with this number, which must exist.
     pub(crate) fn by_number(connection: &Connection, number: i64) -> rusqlite::Result<Self> {
         connection
             .prepare_cached(&format!("select {RUN_COLUMNS} from runs where number = ?1"))?
             .query_row([number], Self::from_row)
     }
 
-    /// Whether it stands where it stood, in the same hands.
+    /// True if the run is unchanged since `before`, with the same owner.
     pub(crate) fn is_as(&self, before: &Self) -> bool {
         (self.number, self.epoch, self.state, &self.lock_owner)
             == (before.number, before.epoch, before.state, &before.lock_owner)
     }
 
-    /// The run as it was created, with its header.
+    /// The run at its creation, with its header.
     pub(crate) fn created(&self, connection: &Connection) -> rusqlite::Result<NewRun> {
         let header = connection
             .prepare_cached("select body from headers where run = ?1")?
@@ -93,7 +93,7 @@ impl Run {
     }
 }
 
-/// What a run was submitted with, from column 12 on.
+/// The placement of a run, from column 12 on.
 fn placement(row: &Row<'_>) -> rusqlite::Result<Placement> {
     let cause: Option<String> = row.get(12)?;
     let cause = cause.map(|word| Cause::from_word(&word).ok_or_else(|| not(12, format!("`{word}` is no cause"))));
@@ -118,7 +118,7 @@ fn placement(row: &Row<'_>) -> rusqlite::Result<Placement> {
     })
 }
 
-/// Writes the row of a run, with its header and labels. Its number, or `None` if there is a run of that id.
+/// Writes the row of a run, with its header and labels. Returns its number, or `None` if there is a run with that id.
 pub(crate) fn insert(
     connection: &Connection,
     run: &NewRun,
@@ -171,14 +171,14 @@ pub(crate) fn insert(
     Ok(Some(number))
 }
 
-/// A hash in column `index`.
+/// The digest in column `index`.
 pub(crate) fn digest(row: &Row<'_>, index: usize) -> rusqlite::Result<Digest> {
     let bytes = row.get_ref(index)?.as_blob().map_err(|cause| mismatch(index, cause))?;
     let bytes = bytes.try_into().map_err(|_| not(index, format!("{} bytes are no digest", bytes.len())))?;
     Ok(Digest::from_bytes(bytes))
 }
 
-/// Hashes in column `index`, one after the other.
+/// The concatenated digests in column `index`.
 fn digests(row: &Row<'_>, index: usize) -> rusqlite::Result<Vec<Digest>> {
     let bytes = row.get_ref(index)?.as_blob_or_null().map_err(|cause| mismatch(index, cause))?.unwrap_or_default();
     let (digests, rest) = bytes.as_chunks::<32>();
@@ -188,13 +188,13 @@ fn digests(row: &Row<'_>, index: usize) -> rusqlite::Result<Vec<Digest>> {
     Ok(digests.iter().copied().map(Digest::from_bytes).collect())
 }
 
-/// A number of bytes in column `index`.
+/// The number of bytes in column `index`.
 pub(crate) fn length(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
     let length: i64 = row.get(index)?;
     u64::try_from(length).map_err(|_| not(index, format!("{length} is no number of bytes")))
 }
 
-/// A number of bytes as SQLite keeps it.
+/// A number of bytes in SQLite's integer type, capped at its maximum.
 pub(crate) fn from_length(length: u64) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
@@ -234,8 +234,9 @@ pub(crate) fn records_of(connection: &Connection, run: i64, key: &str) -> rusqli
     rows.collect()
 }
 
-/// Removes the records of a run from the first one on that refers to a blob that is lost. A log that got to the disk before what
-/// its records refer to, and then the power went: what is left is the run as it was before. Returns how many went.
+/// Removes the records of a run from the first one on that refers to a lost blob. After a loss of power, the log may be on the
+/// disk without the values that its records refer to; the rest is then the run as it was before. Returns the number of removed
+/// records.
 pub(crate) fn remove_lost(
     connection: &Connection,
     run: i64,
@@ -254,7 +255,7 @@ pub(crate) fn remove_lost(
     Ok(0)
 }
 
-/// Appends a record to a run under the condition that the run still has this epoch. False if it has not.
+/// Appends a record to a run if the run still has this epoch; otherwise returns false.
 pub(crate) fn append(
     connection: &Connection,
     run: i64,
@@ -298,7 +299,7 @@ pub(crate) fn refer(connection: &Connection, run: i64, blobs: &[Digest]) -> rusq
     Ok(())
 }
 
-/// The number of the next record of a run: that after the last one; some in between may never have been written.
+/// The number of the next record of a run, after the last one; records in between may never have been written.
 pub(crate) fn next_seq(connection: &Connection, run: i64) -> rusqlite::Result<u32> {
     let last: Option<u32> = connection
         .prepare_cached("select max(id) & 0xffffffff from records where id between ?1 and ?2")?
@@ -306,7 +307,7 @@ pub(crate) fn next_seq(connection: &Connection, run: i64) -> rusqlite::Result<u3
     Ok(last.map_or(0, |last| last + 1))
 }
 
-/// How many processes died with the run, and were noticed, since it has had `next` records.
+/// The number of noticed deaths of processes with the run since it has `next` records.
 pub(crate) fn deaths(connection: &Connection, run: i64, next: u32) -> rusqlite::Result<u32> {
     connection
         .prepare_cached("select case when deaths_at = ?2 then deaths else 0 end from runs where number = ?1")?
@@ -318,7 +319,7 @@ pub(crate) fn record_id(run: i64, seq: u32) -> i64 {
     (run << 32) | i64::from(seq)
 }
 
-/// The signals for a run, in the order in which they came.
+/// The signals for a run, in the order of their arrival.
 pub(crate) fn signals(connection: &Connection, run: i64) -> rusqlite::Result<Vec<Signal>> {
     let mut statement = connection.prepare_cached("select key, body from signals where run = ?1 order by id")?;
     let rows = statement.query_map([run], |row| Ok(Signal { key: row.get(0)?, body: row.get(1)? }))?;

@@ -1,4 +1,4 @@
-//! One driver's hold on one run.
+//! A session: one driver's hold on one run.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,31 +18,31 @@ pub(crate) struct SqliteSession {
     journal: Arc<Journal>,
     run: NewRun,
     number: i64,
-    /// What this session is to the journal.
+    /// The token that identifies this session in the journal.
     token: u64,
-    /// Every write is made under the condition that the run still has this epoch. The holder's lock alone would do on a sane
-    /// file system; the epoch holds even where locks do not work.
+    /// Every write requires that the run still has this epoch. The holder's lock alone would do on a sane file system; the epoch
+    /// holds even where locks do not work.
     epoch: i64,
     began_at_ms: i64,
-    /// It has a row in the queue until its state is set.
+    /// True if the run has a row in the queue until its state is set.
     was_queued: bool,
     position: Mutex<Position>,
-    /// The newest signal when news were last asked for.
+    /// The newest signal at the last check for news.
     newest: AtomicI64,
 }
 
-/// What of a run was taken, and as whom.
+/// A taken run, and the identity of its session.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) number: i64,
     pub(crate) epoch: i64,
-    /// No other session of the journal has this.
+    /// The token of the session, unique in the journal.
     pub(crate) token: u64,
     /// Number of the next record.
     pub(crate) next: u32,
-    /// When a driver first had it.
+    /// The time at which a driver first had the run, in milliseconds since 1970.
     pub(crate) began_at_ms: i64,
-    /// It is still queued.
+    /// True if the run is still queued.
     pub(crate) was_queued: bool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Taken {
 struct Position {
     /// Number of the next record.
     next: u32,
-    /// The run is over.
+    /// True once the run has ended.
     is_over: bool,
 }
 
@@ -62,12 +62,12 @@ impl SqliteSession {
         Self { journal, run, number, token, epoch, began_at_ms, was_queued, position, newest }
     }
 
-    /// The run was queued when it was taken.
+    /// True if the run was queued when it was taken.
     pub(crate) fn is_queued(&self) -> bool {
         self.was_queued
     }
 
-    /// Why a write touched no row: somebody else has the run, or it is gone.
+    /// The reason why a write touched no row: another process has the run, or it was removed.
     fn fenced_off(&self) -> Error {
         match self.journal.number(&self.run.id) {
             Ok(_) => Error::Overtaken { run: self.run.id.clone() },
@@ -81,7 +81,7 @@ impl SqliteSession {
         let seq = position.next;
         let pool = &self.journal.pool;
         let write = |connection: &Connection| rows::append(connection, self.number, self.epoch, seq, record);
-        // One statement is a transaction of its own and needs no other.
+        // One statement is a transaction by itself and needs no other.
         let accepted = if record.blobs.is_empty() { pool.write(write)? } else { pool.transaction(write)? };
         if !accepted {
             return Err(self.fenced_off());
@@ -115,7 +115,7 @@ impl SqliteSession {
     }
 }
 
-/// Where a run stands, to be written.
+/// A change of a run's state, ready to be written.
 struct StateChange {
     run: i64,
     epoch: i64,
@@ -124,7 +124,7 @@ struct StateChange {
     leaves_queue: bool,
 }
 
-/// A result document as it is kept.
+/// A result document in its stored form.
 struct Outcome {
     body: Option<String>,
     blob: Option<Digest>,
@@ -132,9 +132,9 @@ struct Outcome {
 }
 
 impl StateChange {
-    /// False if the run is somebody else's by now.
+    /// Writes the change. False if another process has the run by now.
     fn write(&self, connection: &Connection) -> rusqlite::Result<bool> {
-        // No one needs a run that is over, and to let go of it here needs no write of its own.
+        // An ended run is not needed any more, and releasing it here saves a separate write.
         let changed = connection
             .prepare_cached(
                 "update runs set state = ?3, changed_at_ms = ?4, holder = case when ?5 then null else holder end
@@ -194,7 +194,7 @@ impl Session for SqliteSession {
             if !self.journal.has_many_runs() {
                 return self.append_alone(&record);
             }
-            // Taken before it is written: if no one waits for this any more, the next record has another number all the same.
+            // Take the number before the write: if the caller stops waiting, the next record still has another number.
             let seq = {
                 let mut position = lock(&self.position);
                 position.next += 1;
@@ -237,7 +237,7 @@ impl Drop for SqliteSession {
         if lock(&self.position).is_over {
             return;
         }
-        // If this fails the run is busy for other processes until this one ends, and for no one in it.
+        // If this fails, the run is busy for other processes until this one ends, but not for sessions in it.
         let _ = self.journal.pool.write(|connection| {
             connection
                 .prepare_cached("update runs set holder = null where number = ?1 and epoch = ?2")?

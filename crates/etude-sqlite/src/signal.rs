@@ -1,4 +1,4 @@
-//! Messages for runs.
+//! Signals for runs.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use rusqlite::OptionalExtension as _;
 use crate::journal::Journal;
 use crate::pool::lock;
 
-/// So long a look at the signals of all runs is good for.
+/// Time for which a look at the signals of all runs stays valid.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What is known of the signals of all runs, so that each of many runs need not look for its own.
+/// The last look at the signals of all runs, so that many runs need only one.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     looked: Option<Instant>,
@@ -20,7 +20,7 @@ pub(crate) struct News {
 }
 
 impl Journal {
-    /// The number of the newest signal of any run, as it was a moment ago. It changes with each that comes.
+    /// The number of the newest signal of any run, at most [`LOOK`] old. It changes with each new signal.
     pub(crate) fn newest_signal(&self) -> Result<i64, Error> {
         let mut news = lock(&self.news);
         if news.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
@@ -32,11 +32,11 @@ impl Journal {
         Ok(news.newest)
     }
 
-    /// Leaves a signal; the first one of a key counts.
+    /// Leaves a signal; the first one with a key counts.
     pub(crate) fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error> {
         let run = self.find_here(run_id)?.number;
         let earlier = self.pool.transaction(|connection| {
-            // The condition is for a run that is pruned or moved at this moment.
+            // The condition covers a run that is pruned or moved at this moment.
             let left = connection
                 .prepare_cached(
                     "insert or ignore into signals (run, key, body, created_at_ms)

@@ -1,14 +1,14 @@
-//! Brings the write-ahead log to the disk, behind the appends.
+//! Syncs the write-ahead log to the disk, behind the appends.
 //!
-//! A commit of SQLite with `synchronous = normal` is a `write` to the log: it is in the hands of the operating system
-//! and survives any death of the process. One thread then syncs the log. Whatever is committed while a sync is in
-//! flight goes into the next one, so that the disk is at most one group behind, and any number of sessions that wait
-//! (strict mode) share a sync.
+//! A commit of SQLite with `synchronous = normal` is a `write` to the log: the operating system has it, and it survives any death
+//! of the process. One thread then syncs the log. Everything that is committed during a sync goes into the next one. So the disk
+//! is at most one group behind, and any number of sessions that wait (strict mode) share a sync.
 //!
-//! The same thread makes the checkpoints, since these sync twice and an append should not wait for that.
+//! The same thread makes the checkpoints, because these sync twice, and an append should not wait for that.
 //!
-//! When the process ends in an orderly way, the last sync gets a few milliseconds; a slow disk must not make a command
-//! slow, and a checkpoint that is cut short is none. What is not synced by then survives everything but a loss of power, as the contract says.
+//! At an orderly end of the process, the last sync gets a few milliseconds. A slow disk must not make a command slow, and a
+//! checkpoint that is cut short has no effect. Data that is not synced by then survives everything but a loss of power, as the
+//! contract says.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -24,31 +24,30 @@ use etude_runtime::engine::Error;
 
 use crate::pool::{Pool, lock};
 
-/// The log is checkpointed when it has this number of pages (of 4 KiB) and no one waits. Not more often, because the append
-/// that uses the log again from its beginning has to sync.
+/// Pages of the log (of 4 KiB) at which it is checkpointed while no session waits. Not more often, because the append that uses
+/// the log again from its beginning has to sync.
 const IDLE_PAGES: u32 = 1_000;
-/// At the end of a short program, this many are enough: the first connection of the next program reads the whole log, about
-/// 2 µs per page.
+/// The same at the end of a short program: the first connection of the next program reads the whole log, about 2 µs per page.
 const LAST_PAGES: u32 = 128;
-/// A program that had the journal open for this long empties the log in any case, so that the database file alone is the
-/// journal: a copy of it is whole.
+/// A program that had the journal open for this long empties the log in any case, so that the database file alone is the complete
+/// journal, and can be copied.
 const LONG_OPEN: Duration = Duration::from_millis(500);
-/// The log is checkpointed even if there is always somebody waiting.
+/// Pages at which the log is checkpointed even if sessions always wait.
 const BUSY_PAGES: u32 = 4_000;
-/// Beyond this, writers are held up until the log could be emptied: readers or a steady stream of writers kept all
-/// other checkpoints from coming to an end.
+/// Pages at which writers are blocked until the log could be emptied: readers or a steady stream of writers kept all other
+/// checkpoints from finishing.
 const TOO_MANY_PAGES: u32 = 16_000;
 
-/// In normal mode a sync waits so long for company: a sync per record would slow down everybody's disk and protect
-/// nothing that matters.
+/// In normal mode, the time in which a sync gathers more commits: a sync per record would slow down the disk for all programs and
+/// protect nothing important.
 const GATHER: Duration = Duration::from_millis(2);
 
-/// So long an orderly exit waits for the last sync and checkpoint; after a long program a hundredth of its time.
+/// Maximum wait of an orderly exit for the last sync and checkpoint; after a long program, a hundredth of its time.
 const FAREWELL: Duration = Duration::from_millis(5);
-/// So long it waits if earlier ones were cut short so often that the log slows down every start.
+/// Maximum wait if earlier checkpoints were cut short so often that the log slows down every start.
 const LONG_FAREWELL: Duration = Duration::from_secs(1);
 
-/// The thread that syncs, as long as the journal is open.
+/// The owner of the syncing thread, for as long as the journal is open.
 #[derive(Debug)]
 pub(crate) struct Syncer {
     committed: Committed,
@@ -66,12 +65,12 @@ struct Shared {
     blobs: Arc<FileBlobs>,
     log: PathBuf,
     strict: bool,
-    /// When the journal was opened.
+    /// The time at which the journal was opened.
     opened: Instant,
     progress: Mutex<Progress>,
-    /// There is something to sync, or it is time to stop.
+    /// Notified when there is something to sync, or when the thread must stop.
     work: Condvar,
-    /// A sync is done, or failed.
+    /// Notified when a sync is done, or has failed.
     done: Condvar,
 }
 
@@ -79,11 +78,12 @@ struct Shared {
 struct Progress {
     /// Number of the latest commit.
     committed: u64,
-    /// Commits up to this one are on the disk.
+    /// Number of the last commit that is on the disk.
     synced: u64,
     /// Blobs that records of the next group refer to.
     blobs: BTreeSet<Digest>,
-    /// After a failed sync no one knows what is on the disk: the kernel drops the pages and says yes to the next one.
+    /// The error of a failed sync. After it, the content of the disk is unknown: the kernel drops the pages, and reports success
+    /// for the next sync.
     failed: Option<String>,
     started: bool,
     sleeping: bool,
@@ -111,28 +111,28 @@ impl Syncer {
         self.committed.clone()
     }
 
-    /// As [`Committed::tell`].
+    /// See [`Committed::notify`].
     pub(crate) fn committed(&self, blobs: &[Digest]) -> Result<(), Error> {
         self.committed.notify(blobs)
     }
 }
 
 impl Committed {
-    /// Appends count as done when they are on the disk.
+    /// True if appends count as done only when they are on the disk.
     pub(crate) fn is_strict(&self) -> bool {
         self.shared.strict
     }
 
-    /// Says that something was committed that refers to `blobs`. In strict mode, returns when it is on the disk.
+    /// Reports a commit that refers to `blobs`. In strict mode, returns once it is on the disk.
     ///
     /// # Errors
-    /// An earlier sync or, in strict mode, this one failed: the disk cannot be relied on any more.
+    /// An earlier sync or, in strict mode, this one failed: the disk is not reliable any more.
     pub(crate) fn notify(&self, blobs: &[Digest]) -> Result<(), Error> {
         let mut progress = lock(&self.shared.progress);
         progress.committed += 1;
         let strict = self.shared.strict;
         if !strict {
-            // In strict mode, the store has synced them itself.
+            // In strict mode, the store has synced the blobs itself.
             progress.blobs.extend(blobs);
         }
         let ticket = progress.committed;
@@ -181,7 +181,7 @@ impl Drop for Syncer {
 }
 
 impl Shared {
-    /// The thread's whole life.
+    /// The main function of the thread.
     fn run(&self) {
         let mut log = None;
         while let Some((target, blobs)) = self.next_group() {
@@ -205,7 +205,7 @@ impl Shared {
         self.done.notify_all();
     }
 
-    /// Waits for something to sync. `None` when there is nothing left and never will be.
+    /// Waits for something to sync. `None` when nothing is left and the syncer stops.
     fn next_group(&self) -> Option<(u64, BTreeSet<Digest>)> {
         let mut progress = lock(&self.progress);
         while progress.committed == progress.synced {
@@ -227,7 +227,7 @@ impl Shared {
         Some((progress.committed, std::mem::take(&mut progress.blobs)))
     }
 
-    /// Syncs what records refer to, then the records.
+    /// Syncs the blobs of records, then the records.
     fn sync(&self, log: &mut Option<File>, blobs: &BTreeSet<Digest>) -> Result<(), String> {
         let fail = |what: &str, cause: &dyn std::fmt::Display| {
             format!("{what} could not be synced to the disk ({cause}); check the disk, then resume the run")
@@ -235,8 +235,8 @@ impl Shared {
         self.blobs.sync(blobs).map_err(|cause| fail("a stored value", &cause))?;
         let file = match log {
             Some(file) => file,
-            // SQLite neither locks the log nor replaces it as long as a connection of the pool is open, so that a
-            // descriptor of our own is safe. Its name must be durable too.
+            // SQLite neither locks the log nor replaces it while a connection of the pool is open, so a separate descriptor is
+            // safe. Its name must be durable too.
             None => {
                 let file = File::options().write(true).open(&self.log).map_err(|cause| fail("the log", &cause))?;
                 if let Some(dir) = self.log.parent() {
@@ -248,8 +248,8 @@ impl Shared {
         file.sync_data().map_err(|cause| fail("the log", &cause))
     }
 
-    /// Copies the log's pages into the database file if there are `enough`, so that the log can be used again from its
-    /// beginning. It is no error if that is not possible now: the log grows and a later attempt succeeds.
+    /// Copies the log's pages into the database file if there are `enough`, so that the log can be used again from its beginning.
+    /// A failure is harmless: the log grows, and a later attempt succeeds.
     fn checkpoint_from(&self, enough: u32) {
         let pages = self.pool.log_pages();
         if pages < enough {

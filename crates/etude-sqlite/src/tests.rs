@@ -1,4 +1,4 @@
-//! What only the inside of the crate can see: old sessions, the age of blobs.
+//! Tests that need the inside of the crate: old sessions, the age of blobs.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn open(dir: &tempfile::TempDir) -> Arc<Journal> {
     Arc::new(Journal::open(settings).expect("a journal can be opened"))
 }
 
-/// What happens where locks of files do not work: somebody else sees none of them.
+/// Claims a run as if file locks did not work: the other process sees none of them.
 fn claim_without_lock(journal: &Journal, dir: &tempfile::TempDir, id: &str) -> SqliteSession {
     remove_files_of_owners(journal);
     open(dir).claim(id).expect("no one has it")
@@ -53,7 +53,8 @@ fn a_session_that_lost_its_run_cannot_write() {
     assert_eq!((view.row.state, view.result, view.run), (RunState::Running, None, new_run("r-1", 1)));
 }
 
-/// A child of a dead process may hold a copy of its lock for a moment: that is waited for. A living process is not.
+/// A child of a dead process may hold a copy of its lock for a moment: a claim waits for that. A claim does not wait for a living
+/// process.
 #[cfg(unix)]
 #[test]
 fn the_lock_of_a_dead_process_is_waited_for() {
@@ -81,8 +82,8 @@ fn the_lock_of_a_dead_process_is_waited_for() {
     assert!(matches!(refused, Err(Error::Busy { holder, .. }) if holder == Some(Holder::process(std::process::id()))));
 }
 
-/// What a dead process has left in `locks` goes with the first of its runs that somebody takes, and with a prune; a name in a row
-/// leads nowhere else.
+/// The first claim of a dead process's run removes the process's file in `locks`, and so does a prune. A name in a row leads to
+/// no other place.
 #[test]
 fn files_of_dead_lock_owners_do_not_stay() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -109,14 +110,14 @@ fn files_of_dead_lock_owners_do_not_stay() {
     drop(session);
 }
 
-/// Anyone who cannot see whether a holder is there takes no run from it.
+/// A process that cannot check a holder takes no run from it.
 #[cfg(unix)]
 #[test]
 fn what_cannot_be_looked_at_is_not_free() {
     let dir = tempfile::tempdir().expect("a directory");
     let journal = open(&dir);
     drop(block_on(journal.create(&new_run("r-1", 1))).expect("create"));
-    // A name that leads to itself cannot be opened, no matter who tries.
+    // A link to itself cannot be opened by any user.
     std::os::unix::fs::symlink("7-7.lock", journal.locks.join("7-7.lock")).expect("a link");
     let sql = "update runs set holder = '7-7'";
     journal.pool.write(|connection| connection.execute(sql, [])).expect("write");
@@ -125,7 +126,7 @@ fn what_cannot_be_looked_at_is_not_free() {
     assert!(journal.view("r-1").expect("view").row.is_live);
 }
 
-/// The file of the lock that makes a journal is for the user alone, as all others are.
+/// The file of the lock that creates a journal is readable only by the owner, as all others are.
 #[cfg(unix)]
 #[test]
 fn the_lock_of_the_format_is_private() {
@@ -135,7 +136,7 @@ fn the_lock_of_the_format_is_private() {
     assert_eq!(std::fs::metadata(file).expect("a file").permissions().mode() & 0o777, 0o600);
 }
 
-/// Somebody tidies up `locks`: runs that begin later are safe again.
+/// After the files in `locks` were removed, later runs are safe again.
 #[test]
 fn a_removed_file_of_a_lock_owner_is_replaced() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -152,7 +153,7 @@ fn a_removed_file_of_a_lock_owner_is_replaced() {
     }
 }
 
-/// The number of a run that was not written is given to the next one; anyone who failed must not let go of that.
+/// The number of a run that was not written is given to the next one; the failed creation must not release that one.
 #[test]
 fn a_creation_that_failed_lets_go_of_nothing_else() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -174,7 +175,7 @@ async fn begin_and_leave<T>(write: impl Future<Output = T>) {
     assert!(begin.await, "it has to wait");
 }
 
-/// Anyone who abandons waiting for a group lets go of the run, and breaks no one else's.
+/// A session that stops waiting for its group releases the run, and does not harm the others.
 #[test]
 fn a_write_that_has_no_waiter_leaves_nothing_behind() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -182,7 +183,7 @@ fn a_write_that_has_no_waiter_leaves_nothing_behind() {
     let others: Vec<_> =
         (0..8).map(|run| block_on(journal.create(&new_run(&format!("r-{run}"), 1))).expect("create")).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    // Meanwhile no one else can write.
+    // Meanwhile no other process can write.
     let holder = journal.pool.separate().expect("a connection");
     let sql = |text| holder.execute_batch(text).expect("sql");
     runtime.block_on(async {
@@ -205,7 +206,7 @@ fn a_write_that_has_no_waiter_leaves_nothing_behind() {
     drop(open(&dir).claim("left").expect("no one has it"));
 }
 
-/// Runs ask five times a second whether somebody wants something of them: they see each signal once, no matter who left it.
+/// Runs check for new signals five times a second: they see each signal once, whichever process left it.
 #[test]
 fn runs_are_notified_of_news_once() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -219,7 +220,7 @@ fn runs_are_notified_of_news_once() {
     assert_eq!([has_news(), has_news()], [true, false]);
     other.signal("r-1", &signal("!cancel")).expect("signal");
     assert_eq!([has_news(), has_news()], [true, false]);
-    // Those of a run that is removed give their numbers to no one.
+    // The numbers of a removed run's signals are not used again.
     let done = block_on(other.create(&new_run("r-2", 2))).expect("create");
     other.signal("r-2", &signal("!cancel")).expect("signal");
     block_on(done.set_state(RunState::Cancelled, None)).expect("set_state");
@@ -229,12 +230,12 @@ fn runs_are_notified_of_news_once() {
     assert!(has_news());
 }
 
-/// SQLite goes on writing to a file that has no name any more; no one would ever find what is in it.
+/// SQLite continues to write to a file without a name, whose content could never be found.
 #[cfg(unix)]
 #[test]
 fn a_journal_that_is_gone_is_not_written_to() {
     let dir = tempfile::tempdir().expect("a directory");
-    // The first record is on the disk before the journal moves: a sync that fails ends the session for good.
+    // The first record is on the disk before the journal moves: a failed sync ends the session for good.
     let settings = Settings { dir: dir.path().join("journal"), sync: Sync::Strict };
     let journal = Arc::new(Journal::open(settings).expect("a journal can be opened"));
     let session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
@@ -251,7 +252,7 @@ fn a_journal_that_is_gone_is_not_written_to() {
     block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("it is there again");
 }
 
-/// A journal whose birth failed half-way is given its write-ahead log later.
+/// A journal whose creation failed half-way is given its write-ahead log later.
 #[test]
 fn a_journal_without_a_log_is_given_one() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -309,7 +310,7 @@ fn only_old_blobs_that_is_not_needed_are_removed() {
     journal.prune(&Query { apps: vec!["nobody".to_owned()], ..Query::default() }).expect("prune");
     assert_eq!([needed, cached, old, young, result, input].map(is_alive), [true, true, false, true, true, true]);
     drop(session);
-    // Kept again by a driver that has not appended its record yet.
+    // Stored again by a driver that has not appended its record yet.
     keep(b"needed");
     assert_eq!(journal.prune(&Query::default()).expect("prune"), 1);
     assert_eq!([needed, cached, young, result, input].map(is_alive), [true, true, true, false, true]);
@@ -341,8 +342,8 @@ fn a_recalled_value_stays_for_its_run() {
     assert_eq!(recalled.text().expect("it is there").as_ref(), "cached");
 }
 
-/// A-5.3: a record that was on the disk before the value that it refers to, when the power went, is as if it had not been, and
-/// so is what came after it. A value that is empty though it was synced is damage, and stays reportable.
+/// A-5.3: after a loss of power, a record that was on the disk before its value is dropped, with all records after it. A value
+/// that is empty although it was synced is damage, and stays reportable.
 #[test]
 fn what_lost_its_value_with_the_power_goes_from_the_run() {
     for (is_synced, left) in [(false, vec!["a", "d"]), (true, vec!["a", "b", "c", "d"])] {
@@ -358,7 +359,7 @@ fn what_lost_its_value_with_the_power_goes_from_the_run() {
         drop(session);
         let name = value.to_string();
         let path = journal.dir.join("blobs").join(&name[..2]).join(&name);
-        // The thread that syncs it marks it, and would mark what comes in its place.
+        // The thread that syncs the value marks it, and would mark the replacement.
         while !std::fs::metadata(&path).expect("the blob's file").permissions().readonly() {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -391,7 +392,7 @@ fn the_newest_format_is_refused_with_its_number() {
     assert!(matches!(refused, Err(Error::TooNew { found: 99, known: 4, .. })), "{refused:?}");
 }
 
-/// A format to come: every kind of row is written again, a table gets a column and another one is made.
+/// A future format: every kind of row is written again, a table gets a column, and another table is created.
 const NEXT: &str = "
     alter table runs add column note text;
     create table moved (id integer primary key, key text not null, request blob not null, body text not null, blobs blob,
@@ -402,8 +403,9 @@ const NEXT: &str = "
     update runs set note = 'was there before';
     create table more (run integer primary key) strict;";
 
-/// A-5.3: a journal is brought to the next format with everything that is in it: a finished run, one that died, its signals and
-/// large values. The run goes on, a journal that is new gets there too, and who knows only the format before refuses it.
+/// A-5.3: a journal is migrated to the next format with all its content: a finished run, a run of a dead process, its signals and
+/// large values. The run continues, a new journal gets the format too, and a program that knows only the previous format refuses
+/// it.
 #[test]
 fn the_next_format_takes_over_runs_that_are_there() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -452,7 +454,7 @@ fn the_next_format_takes_over_runs_that_are_there() {
     Journal::of_format(new, &steps).expect("a new one takes every step");
 }
 
-/// A-5.3: a step to the next format that fails leaves the journal as it was, and those who know only that format can use it.
+/// A-5.3: a failing step to the next format leaves the journal unchanged, and programs that know only the old format can use it.
 #[test]
 fn a_format_that_cannot_be_reached_leaves_the_journal_as_it_was() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -521,7 +523,7 @@ fn an_append_fails_when_the_disk_cannot_be_relied_on() {
     }
 }
 
-/// Every byte of the files below a directory.
+/// All bytes of the files below a directory.
 fn all_bytes(dir: &std::path::Path) -> Vec<u8> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(dir).expect("a directory") {
@@ -559,7 +561,7 @@ fn the_bytes_of_a_pruned_run_are_gone_from_every_file() {
     assert!(!has_secret());
 }
 
-/// A value that another process has just kept may be about to get its record.
+/// A value that another process has just stored may be about to get its record.
 #[test]
 fn young_values_stay_while_another_store_keeps_some() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -573,7 +575,7 @@ fn young_values_stay_while_another_store_keeps_some() {
     assert!(etude_runtime::blob::BlobStore::open(&*journal.blobs, kept).is_err());
 }
 
-/// What is written to a log that was deleted is lost when the process ends, so it is refused.
+/// Writes to a deleted log are lost when the process ends, so they are refused.
 #[test]
 fn a_deleted_log_is_noticed_at_the_next_record() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -586,7 +588,7 @@ fn a_deleted_log_is_noticed_at_the_next_record() {
     assert!(block_on(session.set_state(RunState::Succeeded, None)).is_err(), "a run that is not kept does not succeed");
 }
 
-/// A prune and a backup at the same time: the backup is one of the journal before the prune or after it.
+/// A backup beside a prune shows the journal either before the prune or after it.
 #[test]
 fn a_backup_beside_a_prune_is_whole() {
     use etude_runtime::blob::BlobStore as _;

@@ -1,4 +1,4 @@
-//! Documents of any size: small ones lie in the table, large ones in the blob store.
+//! Documents of any size: small ones are in the table, large ones in the blob store.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use etude_runtime::engine::Error;
 use crate::error::file_error;
 use crate::journal::Journal;
 
-/// Where a document lies.
+/// The place of a document.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place<'a> {
     /// In the table.
@@ -20,7 +20,7 @@ pub(crate) enum Place<'a> {
 }
 
 impl Place<'_> {
-    /// The column `body`.
+    /// The value of the column `body`.
     pub(crate) fn body(&self) -> Option<&str> {
         match self {
             Self::Inline(text) => Some(text),
@@ -28,7 +28,7 @@ impl Place<'_> {
         }
     }
 
-    /// The blob, if it is one.
+    /// The digest of the blob; `None` for a document in the table.
     pub(crate) fn digest(&self) -> Option<Digest> {
         match self {
             Self::Inline(_) => None,
@@ -38,7 +38,7 @@ impl Place<'_> {
 }
 
 impl Journal {
-    /// Puts a document where it belongs.
+    /// Stores a large document as a blob; a small one goes into the table.
     pub(crate) fn place<'a>(&self, text: &'a str) -> Result<Place<'a>, Error> {
         if text.len() <= INLINE_LIMIT {
             return Ok(Place::Inline(text));
@@ -48,7 +48,7 @@ impl Journal {
         Ok(Place::Blob(digest))
     }
 
-    /// Reads a document that lies in the blob store.
+    /// Reads a document from the blob store.
     pub(crate) fn fetch(&self, digest: Digest, len: u64) -> Result<String, Error> {
         let source = self.blobs.open(digest).map_err(|cause| file_error(&self.dir.join("blobs"), &cause))?;
         let stored = Json::stored(Stored { blob: digest, offset: 0, len, digest, source: Arc::clone(&source) });

@@ -1,4 +1,4 @@
-//! Runs that are moved into and out of a journal (K-64, K-65).
+//! Transfer of runs into and out of a journal (K-64, K-65).
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::journal::Journal;
 use crate::rows::{self, Run};
 use crate::{listing, queue};
 
-/// What of a run is read from one state of the journal: its row, and the run with the place of a large result.
+/// The parts of a run from one state of the journal: its row, the run, and the place of a large result.
 type Snapshot = (Run, ArchivedRun, Option<(Digest, u64)>);
 
 impl Journal {
@@ -21,7 +21,7 @@ impl Journal {
             let found = self.pool.snapshot(|connection| snapshot(connection, run_id))?;
             let (row, mut run, place) = found.ok_or_else(|| Error::Unknown(run_id.to_owned()))?;
             let is_live = self.is_held(&row);
-            // One whose driver has let go of it since would seem to be interrupted.
+            // A run that its driver has released since would appear as interrupted.
             if !is_live && row.lock_owner.is_some() && !self.find(run_id)?.is_as(&row) {
                 continue;
             }
@@ -44,9 +44,10 @@ impl Journal {
         }
     }
 
-    /// Notes that runs are elsewhere. Returns those that have changed.
+    /// Marks runs as moved away. Returns those that have changed.
     pub(crate) fn move_away(&self, runs: &[Stamp]) -> Result<Vec<String>, Error> {
-        // Looked at before the transaction, for which everybody who writes waits. Anyone who takes one meanwhile raises its epoch.
+        // Check the locks before the transaction, for which all writers wait. A process that takes a run meanwhile raises its
+        // epoch.
         let mut held = BTreeSet::new();
         for stamp in runs {
             match self.find(&stamp.run_id) {
@@ -69,7 +70,7 @@ impl Journal {
         Ok(others)
     }
 
-    /// Adds a run. False if there is one of that id.
+    /// Adds a run. False if there is one with that id.
     pub(crate) fn admit(&self, run: &ArchivedRun) -> Result<bool, Error> {
         let place = run.result.as_deref().map(|text| self.place(text)).transpose()?;
         let result = run.result.as_deref().zip(place.as_ref()).map(|(text, place)| Outcome {
@@ -89,7 +90,7 @@ impl Journal {
     }
 }
 
-/// A result document as it is kept.
+/// A result document in its stored form.
 struct Outcome<'a> {
     body: Option<&'a str>,
     blob: Option<Digest>,
@@ -126,7 +127,7 @@ fn keys(connection: &Connection, number: i64) -> rusqlite::Result<Vec<UniqueKey>
     keys.collect()
 }
 
-/// Notes that a run is elsewhere, unless something has happened to it since. A session that had it has another epoch.
+/// Marks a run as moved away, unless it has changed since. A session that had it has an outdated epoch.
 fn leave(connection: &Connection, stamp: &Stamp) -> rusqlite::Result<bool> {
     let Some(run) = Run::find(connection, &stamp.run_id)? else { return Ok(false) };
     let count = |sql: &str, parameters: [i64; 2]| {
@@ -148,7 +149,7 @@ fn leave(connection: &Connection, stamp: &Stamp) -> rusqlite::Result<bool> {
     Ok(is_as_before)
 }
 
-/// False if there is a run of that id.
+/// Adds a run in a transaction. False if there is a run with that id.
 fn admit(connection: &Connection, run: &ArchivedRun, result: Option<&Outcome<'_>>) -> rusqlite::Result<bool> {
     let Some(number) = rows::insert(connection, &run.run, run.state, None)? else { return Ok(false) };
     connection

@@ -1,4 +1,4 @@
-//! Files as Windows has them.
+//! File operations on Windows.
 
 use std::fs::File;
 use std::io;
@@ -9,17 +9,17 @@ pub(crate) fn still_names(path: &Path, _file: &File) -> io::Result<bool> {
     path.try_exists()
 }
 
-/// Always false: a lock is gone with its process.
+/// Always false: a lock disappears with its process.
 pub(crate) fn is_gone(_pid: u32) -> bool {
     false
 }
 
-/// Whether there is such a file: one that is open can be neither removed nor moved.
+/// A constant for any existing file, because an open file can be neither removed nor moved; `None` if there is no file.
 pub(crate) fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
     Ok(path.exists().then_some((0, 0)))
 }
 
-/// Writes are not reported here.
+/// Always fails: writes are not reported on this system.
 pub(crate) fn hang_bell(_log: &Path) -> io::Result<std::sync::Arc<tokio::sync::Notify>> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -9,7 +9,7 @@ async fn soon<T>(write: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), write).await.expect("no one waits for ever")
 }
 
-/// A thread that breaks down tells those that wait for it, and the next write has a thread again.
+/// A thread that panics fails the writes that wait for it, and the next write has a thread again.
 #[test]
 fn a_thread_that_breaks_down_is_replaced() {
     let dir = tempfile::tempdir().expect("a directory");

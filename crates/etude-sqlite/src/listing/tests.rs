@@ -1,4 +1,4 @@
-//! What lists of large journals cost.
+//! Costs of lists of large journals.
 
 use etude_runtime::conformance::{block_on, new_run};
 use etude_runtime::engine::Engine as _;
@@ -7,7 +7,7 @@ use rusqlite::StatementStatus;
 use super::*;
 use crate::{Settings, Sqlite, Sync};
 
-/// A journal with this number of runs, of which one in a thousand is of another app.
+/// A journal with this number of runs, one in a thousand of another app.
 fn journal(runs: i64) -> (tempfile::TempDir, Connection) {
     let dir = tempfile::tempdir().expect("a directory");
     let engine = Sqlite::open(Settings { dir: dir.path().to_owned(), sync: Sync::Normal }).expect("a journal");
@@ -30,7 +30,7 @@ fn journal(runs: i64) -> (tempfile::TempDir, Connection) {
     (dir, connection)
 }
 
-/// The instructions of SQLite's machine for a page, and how many rows it has.
+/// The number of instructions of SQLite's machine for a page, and its number of rows.
 fn cost(connection: &Connection, query: &Query) -> (i32, usize) {
     let (sql, values) = Selection::new(query, None).statement(query.limit);
     let mut statement = connection.prepare(&sql).expect("sql");
@@ -38,8 +38,8 @@ fn cost(connection: &Connection, query: &Query) -> (i32, usize) {
     (statement.get_status(StatementStatus::VmStep), rows)
 }
 
-/// S-54: the first and the last page of 100,000 runs, and pages by app, cost what they cost of 1,000: SQLite goes to them by an index and sorts
-/// nothing. `docs/performance.md` has the times.
+/// S-54: the first and the last page of 100,000 runs, and pages by app, cost the same as those of 1,000: SQLite finds them by an
+/// index and sorts nothing. `docs/performance.md` has the times.
 #[test]
 fn pages_cost_the_same_in_a_large_journal() {
     let (_small_dir, small) = journal(1_000);

@@ -1,7 +1,7 @@
-//! Writes by any process wake those who follow the journal, so that nothing is asked of a quiet one.
+//! Notification of followers about writes by any process, so that a quiet journal is not polled.
 //!
 //! The kernel reports writes to the log. A report comes before the commit is visible to others, and a file system may report
-//! nothing, so those who follow look a few times after one, and now and then without.
+//! nothing. So followers look a few times after a report, and now and then without one.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,20 +16,20 @@ use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 use tokio::sync::Notify;
 
-/// The shortest time between two reports.
+/// Minimum time between two reports.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long the thread outlives the journal.
+/// Maximum time for which the thread outlives the journal.
 const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 
 /// Reports writes to the file `log`, and to nothing else in its directory.
 ///
 /// # Errors
-/// The system has no more watches or threads.
+/// The system has run out of watches or threads.
 pub(crate) fn hang(log: &Path) -> io::Result<Arc<Notify>> {
     let directory = log.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let name = log.file_name().ok_or(io::ErrorKind::InvalidInput)?.as_encoded_bytes().to_vec();
     let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-    // Of the directory: SQLite makes the log again under the same name.
+    // The watch is on the directory: SQLite creates the log again under the same name.
     inotify::add_watch(&watch, directory, WatchFlags::MODIFY)?;
     let bell = Arc::new(Notify::new());
     let of_thread = Arc::downgrade(&bell);
@@ -37,7 +37,7 @@ pub(crate) fn hang(log: &Path) -> io::Result<Arc<Notify>> {
     Ok(bell)
 }
 
-/// Reports until the journal is closed. If it fails, those who follow look less often.
+/// Reports until the journal is closed. If it fails, followers look less often.
 fn report(watch: &OwnedFd, log: &[u8], bell: &Weak<Notify>) {
     loop {
         let polled = poll(&mut [PollFd::new(watch, PollFlags::IN)], Some(&PATIENCE));
@@ -52,7 +52,7 @@ fn report(watch: &OwnedFd, log: &[u8], bell: &Weak<Notify>) {
     }
 }
 
-/// Takes all events. Events that were lost may have been of the log.
+/// Takes all events. True if one may be about the log; lost events count.
 fn has_written(watch: &OwnedFd, log: &[u8]) -> rustix::io::Result<bool> {
     let mut space = [MaybeUninit::uninit(); 4096];
     let mut events = Reader::new(watch, &mut space);
@@ -84,7 +84,7 @@ mod tests {
             Sqlite::open(settings).expect("the journal opens")
         };
         let (ours, theirs) = (open(), open());
-        // The watch begins with the first question.
+        // The watch begins with the first call.
         drop(ours.written().expect("Linux reports writes"));
         drop(block_on(theirs.create(&new_run("r-1", 1))).expect("created"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");

@@ -1,4 +1,4 @@
-//! The contract's own suite.
+//! The contract's own test suite, on this engine.
 
 use etude_runtime::conformance;
 use etude_runtime::engine::Engine;
@@ -14,7 +14,7 @@ fn check(sync: Sync) {
     });
 }
 
-/// S-46, S-48, S-50, S-76, S-93, and everything else that the suite has.
+/// S-46, S-48, S-50, S-76, S-93: this engine passes the whole suite of the contract.
 #[test]
 fn the_contract_is_kept_in_normal_mode() {
     check(Sync::Normal);

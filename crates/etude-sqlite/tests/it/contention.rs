@@ -1,4 +1,4 @@
-//! Many at once.
+//! Many threads and engines at once.
 
 use std::path::Path;
 use std::sync::Barrier;
@@ -42,7 +42,7 @@ fn eight_threads_append_to_eight_runs_in_strict_mode() {
     append_from_eight_threads(&[open(dir.path(), Sync::Strict)], 30);
 }
 
-/// As several processes would: without the queue that writers of one engine stand in.
+/// Like several processes: without the queue of writers within one engine.
 #[test]
 fn several_engines_write_one_journal() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -97,7 +97,7 @@ fn one_of_several_engines_gets_a_run() {
     }
 }
 
-/// A run is taken and let go of by one after the other, and their files come and go; no one is let in twice.
+/// A run is taken and released by one owner after another, and their files come and go; two owners never have it at once.
 #[test]
 fn lock_owners_that_come_and_go_admit_no_owner_twice() {
     let dir = tempfile::tempdir().expect("a directory");

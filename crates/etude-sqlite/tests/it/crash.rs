@@ -1,4 +1,4 @@
-//! Death at any moment.
+//! Death of a process at any moment.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,11 +11,11 @@ use etude_sqlite::Sync;
 
 use crate::open;
 
-/// Tells the test binary, started again, to be a child, and which.
+/// The variable that makes the test binary, started again, a child with this role.
 const ROLE: &str = "ETUDE_SQLITE_TEST_ROLE";
 const DIR: &str = "ETUDE_SQLITE_TEST_DIR";
 
-/// The test binary again, as another process.
+/// Starts the test binary again, as another process.
 pub(crate) fn spawn(role: &str, dir: &Path) -> Child {
     Command::new(std::env::current_exe().expect("this program has a path"))
         .args(["--exact", "crash::child", "--ignored", "--nocapture"])
@@ -27,7 +27,7 @@ pub(crate) fn spawn(role: &str, dir: &Path) -> Child {
         .expect("a child can be started")
 }
 
-/// What the other processes of these tests do.
+/// The entry point of the other processes of these tests.
 #[test]
 #[ignore = "the child of other tests"]
 fn child() {
@@ -58,7 +58,7 @@ fn append_for_ever(dir: &Path, sync: Sync) {
     }
 }
 
-/// The same, with others that write as well.
+/// The same, with other sessions that write as well.
 fn append_together_for_ever(dir: &Path, sync: Sync) {
     let engine = open(dir, sync);
     let sessions: Vec<_> =
@@ -81,7 +81,7 @@ fn append_together_for_ever(dir: &Path, sync: Sync) {
 }
 
 fn numbered(number: u64) -> etude_runtime::engine::Record {
-    // Some are larger than a page, some than many.
+    // Some bodies are larger than a page, some than many pages.
     let len = [10, 5_000, 100, 40_000][(number % 4) as usize];
     record(&format!("main/step#{number}"), &format!("\"{}\"", "x".repeat(len)))
 }
@@ -93,7 +93,7 @@ fn claim_when_signalled(dir: &Path) {
     std::io::stdin().read_line(&mut line).expect("the test talks");
     let session = engine.claim("r-1");
     println!("claimed {}", session.is_ok());
-    // Holds on to it until everybody has tried.
+    // Hold the run until all others have tried.
     line.clear();
     std::io::stdin().read_line(&mut line).expect("the test talks");
 }
@@ -118,7 +118,7 @@ fn kill_while_appending(role: &str, at_least: u64) {
     assert_eq!((row.state, row.is_live), (RunState::Running, false), "its lock died with it");
     let records = engine.claim("r-1").expect("no one has it").records().expect("records");
     let count = records.len() as u64;
-    // The last acknowledgement may have died in the child.
+    // The last acknowledgement may have died with the child.
     assert!((acknowledged + 1..=acknowledged + 2).contains(&count), "{acknowledged} acknowledged, {count} there");
     assert!(records.iter().enumerate().all(|(at, record)| *record == numbered(at as u64)), "a record differs");
 }
@@ -178,7 +178,7 @@ fn one_of_several_processes_gets_a_run() {
     }
 }
 
-/// Copies a journal as it would be found after a loss of power that cut its log.
+/// Copies a journal as a loss of power would leave it, with a cut log.
 fn copy_cut(from: &Path, to: &Path, log: &[u8]) {
     fs::create_dir(to).expect("a new directory");
     fs::copy(from.join("journal.db"), to.join("journal.db")).expect("copy");
@@ -191,7 +191,7 @@ fn a_log_that_is_cut_anywhere_loses_whole_records_from_its_end() {
     let (live, cut) = (dir.path().join("live"), |at: usize| dir.path().join(at.to_string()));
     let engine = open(&live, Sync::Normal);
     let session = block_on(engine.create(&new_run("r-1", 1))).expect("create");
-    // Sizes of the log after each record.
+    // The size of the log after each record.
     let mut ends = Vec::new();
     for number in 0..6 {
         let body = format!("\"{}\"", "y".repeat([10, 6_000][number % 2]));
@@ -208,7 +208,7 @@ fn a_log_that_is_cut_anywhere_loses_whole_records_from_its_end() {
         copy_cut(&live, &cut(at), &log[..at]);
         check_prefix(&cut(at), &expected, ends.iter().filter(|end| **end <= at).count(), at.is_multiple_of(8));
     }
-    // Torn: the right length, but the end never reached the disk.
+    // A torn log has the right length, but its end never reached the disk.
     for at in (ends[1]..log.len()).step_by(1_021) {
         let mut torn = log.clone();
         torn[at..].fill(0);

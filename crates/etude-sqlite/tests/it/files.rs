@@ -1,4 +1,4 @@
-//! The files of a journal: their modes, their formats, and what happens when they are broken.
+//! The files of a journal: their modes, their formats, and their damages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ fn a_damaged_page_is_called_so() {
     let mut bytes = fs::read(&file).expect("read");
     bytes[4_096..].fill(0x5a);
     fs::write(&file, bytes).expect("write");
-    // Bringing it to the newest format reads every table.
+    // The migration to the newest format reads every table.
     let refused = refusal(dir.path());
     assert!(matches!(refused, Error::Damaged { .. }), "{refused:?}");
 }
@@ -109,7 +109,7 @@ fn a_directory_that_cannot_be_made_is_named() {
     assert!(matches!(&refused, Error::Store { path, .. } if path.contains("file/journal")), "{refused}");
 }
 
-/// The formats that there are, each with a journal that a program of its time wrote. They must open for ever.
+/// The existing formats, each with a journal that a program of its time wrote. They must open forever.
 const FORMATS: [u32; 3] = [1, 2, 3];
 
 fn testdata(format: u32) -> PathBuf {
@@ -149,7 +149,7 @@ fn opens(format: u32) {
     assert_eq!(session.records().expect("records"), [record("main/a#1", "1"), record("main/c#1", "3")]);
 }
 
-/// Writes the test data of the newest format. Only for the day on which a new one is made.
+/// Writes the test data of the newest format. Run this only when a new format is introduced.
 #[test]
 #[ignore = "writes test data"]
 fn write_testdata() {

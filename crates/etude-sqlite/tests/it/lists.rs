@@ -10,7 +10,7 @@ use crate::open;
 
 const RUNS: i64 = 100_000;
 
-/// The median and the 99th percentile of `times` looks.
+/// The median and the 99th percentile of the durations of `times` looks.
 fn measured(times: usize, mut look: impl FnMut()) -> (Duration, Duration) {
     let mut took: Vec<Duration> = (0..times)
         .map(|_| {
@@ -23,7 +23,7 @@ fn measured(times: usize, mut look: impl FnMut()) -> (Duration, Duration) {
     (took[times / 2], took[times * 99 / 100])
 }
 
-/// S-54: prints what lists of a large journal take. Only for measurements.
+/// S-54: prints the times of lists of a large journal. Only for measurements.
 #[test]
 #[ignore = "measures"]
 fn measure_lists() {

@@ -1,4 +1,4 @@
-//! The engine as others see it.
+//! Tests of the engine through its public interface.
 
 #![expect(clippy::disallowed_methods, reason = "tests start programs to look at this one from outside")]
 

@@ -37,7 +37,7 @@ pub(crate) fn enqueue_for_ever(dir: &Path) {
     }
 }
 
-/// S-37, S-45: what was accepted is there after a kill at any moment, with its key, and begins once.
+/// S-37, S-45: an accepted run survives a kill at any moment, with its key, and begins once.
 #[test]
 fn every_accepted_run_survives_kill_9() {
     for at_least in [1, 40, 300] {
@@ -57,7 +57,7 @@ fn every_accepted_run_survives_kill_9() {
         let engine = open(dir.path(), Sync::Normal);
         let queued = Query { states: vec![RunState::Queued], ..Query::default() };
         let count = engine.count(&queued).expect("count");
-        // The last acknowledgement may have died in the child.
+        // The last acknowledgement may have died with the child.
         assert!((accepted + 1..=accepted + 2).contains(&count), "{accepted} accepted, {count} there");
         for run in 0..=accepted {
             let again = Submission { run: new_run("again", 1), ..submission(run) };
@@ -74,7 +74,7 @@ fn take_all(engine: &Sqlite, max_runs: u32) -> Vec<Box<dyn Session>> {
     std::iter::from_fn(|| engine.next(&limits, NOW).expect("next")).collect()
 }
 
-/// S-91, S-92: what another process has begun counts, until that process dies.
+/// S-91, S-92: runs that another process has begun count, until that process dies.
 #[test]
 fn limits_hold_for_all_processes_together() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -96,7 +96,7 @@ fn limits_hold_for_all_processes_together() {
     assert_eq!(names(&take_all(&two, 9)), ["r-2"]);
 }
 
-/// S-91: the runs of a process that was killed do not count any more, although the journal still names it.
+/// S-91: the runs of a killed process do not count any more, although the journal still names it.
 #[test]
 fn runs_of_a_dead_process_do_not_count() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -117,7 +117,7 @@ fn runs_of_a_dead_process_do_not_count() {
     assert_eq!(found, ["r-0"], "somebody adopts it");
 }
 
-/// Takes a run and keeps it.
+/// Takes a run and holds it.
 pub(crate) fn take_next(dir: &Path) {
     let engine = open(dir, Sync::Normal);
     let session = engine.next(&Limits::of_default_queue(1), NOW).expect("next").expect("one is queued");
@@ -126,7 +126,7 @@ pub(crate) fn take_next(dir: &Path) {
     let _ = std::io::stdin().read_line(&mut line);
 }
 
-/// An idle queue is only read.
+/// A look at an idle queue only reads.
 #[test]
 fn who_asks_an_empty_queue_writes_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -149,8 +149,8 @@ fn who_asks_an_empty_queue_writes_nothing() {
     assert!(log() == before, "something was written");
 }
 
-/// A journal that only the command line uses has no more to write for a run than before there was a queue. One that is followed
-/// numbers the changes of all processes, also of those that had it open already.
+/// In a journal that only the command line uses, a run needs no more writes than before the queue existed. A followed journal
+/// numbers the changes of all processes, including those that had it open already.
 #[test]
 fn only_a_followed_journal_numbers_changes() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -172,7 +172,7 @@ fn only_a_followed_journal_numbers_changes() {
     assert_eq!(seen, ["r-1", "r-2"]);
 }
 
-/// S-161: deaths are counted from the last record on, whatever took the run before; letting go of it is none.
+/// S-161: deaths are counted from the last record on, for any way in which a process took the run; a release does not count.
 #[test]
 fn deaths_are_counted_since_the_last_record() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -205,7 +205,7 @@ fn deaths_are_counted_since_the_last_record() {
     assert_eq!(deaths(), 1);
 }
 
-/// Takes a run that was begun before and keeps it.
+/// Takes a run that was begun before, and holds it.
 pub(crate) fn take_again(dir: &Path) {
     let engine = open(dir, Sync::Normal);
     let taken = engine.take("r-0", &Limits::of_default_queue(1), NOW).expect("take").expect("there is room");

@@ -1,4 +1,4 @@
-//! Writes of many runs at once.
+//! Writes of many runs together.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().expect("a runtime")
 }
 
-/// What became of the appends of each session, made at once.
+/// The results of concurrent appends, for each session.
 fn append(sessions: &[Arc<dyn Session>], count: usize) -> Vec<Result<(), Error>> {
     runtime().block_on(async {
         let one = |(run, session): (usize, &Arc<dyn Session>)| {
@@ -54,7 +54,7 @@ fn append(sessions: &[Arc<dyn Session>], count: usize) -> Vec<Result<(), Error>>
     })
 }
 
-/// The transactions in the write-ahead log: frames that say how long the database is after them.
+/// The number of transactions in the write-ahead log: frames that contain the size of the database after them.
 fn transactions(dir: &Path) -> usize {
     let log = std::fs::read(dir.join("journal.db-wal")).expect("a log");
     log[32..].chunks(24 + 4_096).filter(|frame| frame[4..8] != [0; 4]).count()
@@ -80,13 +80,13 @@ fn many_runs_write_together_and_each_keeps_its_own() {
     }
 }
 
-/// Somebody else takes a run, where locks of files do not work.
+/// Makes another process take a run, as if file locks did not work.
 fn overtake(dir: &Path, id: &str) {
     let connection = rusqlite::Connection::open(dir.join("journal.db")).expect("it opens");
     connection.execute("update runs set epoch = epoch + 1 where id = ?1", [id]).expect("sql");
 }
 
-/// Runs are born and end together as well, and are what those are that are alone.
+/// Runs that begin and end together have the same content as single runs.
 #[test]
 fn many_runs_are_created_and_end_together() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -109,7 +109,7 @@ fn many_runs_are_created_and_end_together() {
     assert!(matches!(refused, Err(Error::Overtaken { .. })), "{refused:?}");
 }
 
-/// An overtaken session gets an error; those that wrote with it are not concerned.
+/// An overtaken session gets an error; sessions that wrote with it are not affected.
 #[test]
 fn who_lost_a_run_writes_nothing_and_hinders_no_other() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -122,7 +122,7 @@ fn who_lost_a_run_writes_nothing_and_hinders_no_other() {
     }
 }
 
-/// Every member of a group that cannot be written gets the error, and no one waits for ever.
+/// If a group cannot be written, every member gets the error, and none waits forever.
 #[test]
 fn a_group_that_fails_fails_for_all_of_it() {
     let dir = tempfile::tempdir().expect("a directory");
