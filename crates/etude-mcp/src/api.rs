@@ -10,9 +10,9 @@ use crate::settings::Settings;
 /// A method of the interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Reads; nothing changes.
+    /// A read, which changes nothing.
     Get,
-    /// Changes something; scopes of writing apply.
+    /// A change; it needs a scope of writing.
     Post,
 }
 
@@ -27,9 +27,9 @@ pub struct Request {
     pub body: Option<String>,
     /// The name under which a decision is recorded instead of that of the token: `mcp:CLIENT`.
     pub decider: Option<String>,
-    /// The number of bytes that are wanted, from the first one on; `None`: all.
+    /// Maximum number of bytes to return, from the first one on; `None`: all.
     pub first_bytes: Option<u64>,
-    /// True if the request is part of a call, which needs the scope of its tool alone. Only a read may be part of one.
+    /// True if the request is part of a call, for which the scope of its tool is enough. Only a read may be part of a call.
     pub is_of_call: bool,
 }
 
@@ -39,7 +39,7 @@ impl Request {
         Self { method: Method::Get, path: path.into(), body: None, decider: None, first_bytes: None, is_of_call: false }
     }
 
-    /// Reads a document for a call, whose tool says which scope is needed: `run` does not imply `read`.
+    /// Reads a document for a call. The tool's scope is enough: `run` does not imply `read`.
     pub fn for_call(path: impl Into<String>) -> Self {
         Self { is_of_call: true, ..Self::get(path) }
     }
@@ -55,14 +55,14 @@ impl Request {
 pub struct Reply {
     /// The HTTP status of the interface.
     pub status: u16,
-    /// The body as it came: a JSON document, or bytes of a stream.
+    /// The body as it was sent: a JSON document, or bytes of a stream.
     pub body: Vec<u8>,
 }
 
-/// The future of a response.
+/// Future of a response.
 pub type Replying<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
 
-/// The future of a run's status.
+/// Future of an optional text, such as the status of a run.
 pub type Finding<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>;
 
 /// A skill of an app.
@@ -76,38 +76,38 @@ pub struct Skill {
     pub description: String,
 }
 
-/// The future of the settings of apps, by their slugs.
+/// Future of the settings of apps, by their slugs.
 pub type Configuring<'a> = Pin<Box<dyn Future<Output = BTreeMap<String, Settings>> + Send + 'a>>;
 
-/// The future of the skills of all apps that the caller may see.
+/// Future of the skills of all apps that the caller may see.
 pub type Listing<'a> = Pin<Box<dyn Future<Output = Vec<Skill>> + Send + 'a>>;
 
-/// The interface as one caller sees it. `--only` of the caller's token holds for every request, and so do its scopes, but for
+/// The interface with the rights of one caller. `--only` and the scopes of the caller's token apply to every request, except for
 /// [`Request::for_call`].
 pub trait Api: Send + Sync {
     /// The response to a request.
     fn send(&self, request: Request) -> Replying<'_>;
 
-    /// The status of a run that the caller sees, read without its journal.
+    /// The status of a run that the caller may see, read without its journal.
     fn status<'a>(&'a self, run_id: &'a str) -> Finding<'a>;
 
-    /// The settings of the apps as their files are now; an app without any has the defaults.
+    /// The current settings of the apps; an app without any has the defaults.
     fn settings(&self) -> Configuring<'_>;
 
     /// The skills that agents may use.
     fn skills(&self) -> Listing<'_>;
 
-    /// The text of such a skill.
+    /// The text of a skill; `None` if it is not available.
     fn skill<'a>(&'a self, skill: &'a Skill) -> Finding<'a>;
 
-    /// Changes whenever the run may have: its status, its effects or its questions.
+    /// A receiver that changes whenever the run may have: its status, its effects or its questions.
     fn news(&self, run_id: &str) -> watch::Receiver<()>;
 
-    /// Changes whenever what tools are made of may have: definitions, applications, and settings of the apps. It is looked at while
-    /// there are receivers.
+    /// A receiver that changes whenever the sources of tools may have: definitions, applications, and settings of the apps. They
+    /// are checked while there are receivers.
     fn definitions(&self) -> watch::Receiver<u64>;
 
-    /// True when the server is about to stop.
+    /// A receiver that becomes true when the server is about to stop.
     fn stopping(&self) -> watch::Receiver<bool>;
 
     /// The name of the caller's token.
@@ -116,7 +116,7 @@ pub trait Api: Send + Sync {
     /// True if the caller's token has the scope.
     fn may(&self, scope: &str) -> bool;
 
-    /// True if the caller's token is for the pipeline or machine.
+    /// True if the caller's token covers the pipeline or machine.
     fn covers(&self, name: &str) -> bool;
 
     /// The address of the server's pages, without a trailing slash; `None` if it has none.

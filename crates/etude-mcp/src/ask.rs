@@ -1,4 +1,4 @@
-//! Questions of runs: as forms where they only ask, as links where they authorize something.
+//! Questions of runs: sent as forms if they only ask, and as links if they authorize something.
 
 use std::collections::BTreeMap;
 
@@ -14,19 +14,19 @@ use crate::service::{Context, Service, Transport};
 use crate::settings::Approvals;
 use crate::wire::{Params, Revision, RpcError, raw};
 
-/// The longest name of a client, in characters.
+/// Maximum length of a client's name, in characters.
 const MAX_CLIENT: usize = 64;
 
-/// How deep an example of an answer follows its schema.
+/// Maximum depth of an example answer.
 const MAX_EXAMPLE: usize = 4;
 
-/// What became of a question.
+/// Outcome of a question.
 pub(crate) enum Asked {
-    /// The run goes on, or is about to.
+    /// The run continues, or is about to.
     Continue,
     /// The client answers, and repeats its request.
     Result(Box<RawValue>),
-    /// A person decides elsewhere; the text says where.
+    /// A person decides elsewhere; the text has the address and the command.
     Link(String),
     /// The run has no open question.
     Nothing,
@@ -37,10 +37,10 @@ pub(crate) enum Asked {
 struct Question {
     /// The id of the decision.
     id: String,
-    /// What the answer is for. It tells the question from later ones of the same step.
+    /// The digest of the question, which distinguishes it from later ones of the same step.
     digest: String,
     message: String,
-    /// What the answer must satisfy; null if there is none.
+    /// The JSON Schema of the answer; null if there is none.
     schema: Value,
     form: Option<Form>,
 }
@@ -49,14 +49,14 @@ struct Question {
 #[derive(Debug, Clone)]
 struct Form {
     schema: Value,
-    /// The answer authorizes something; it is `decision`, not the answer of the run.
+    /// True if the answer authorizes something; it is then `decision`, not the answer of the run.
     authorizes: bool,
 }
 
 /// Faults of a client's answers, by the digests of their questions.
 pub(crate) type Faults = BTreeMap<String, String>;
 
-/// The open questions of a run. The fault of an earlier answer is said before the message.
+/// The open questions of a run. The fault of an earlier answer precedes the message.
 fn questions(context: &Context, run: &Run, faults: &Faults) -> Vec<Question> {
     let approvals = context.settings(run.app.as_deref().unwrap_or_default()).approvals;
     let mut open: Vec<Question> = run.waiting.iter().filter_map(|waiting| question(approvals, waiting)).collect();
@@ -124,7 +124,7 @@ fn flat(schema: &Value) -> Option<Value> {
     Some(out)
 }
 
-/// How a client can be asked.
+/// The modes in which a client can be asked.
 #[derive(Debug, Clone, Copy)]
 struct Modes {
     form: bool,
@@ -139,7 +139,7 @@ fn modes(context: &Context) -> Modes {
     Modes { form, url }
 }
 
-/// The parameters of `elicitation/create`, if the client can be asked.
+/// The parameters of `elicitation/create`; `None` if the client cannot be asked.
 fn elicitation(context: &Context, question: &Question, url: Option<&str>) -> Option<Value> {
     let modes = modes(context);
     if let Some(form) = question.form.as_ref().filter(|_| modes.form) {
@@ -157,13 +157,13 @@ fn elicitation(context: &Context, question: &Question, url: Option<&str>) -> Opt
     Some(params)
 }
 
-/// Where a person decides.
+/// The message of a question, with the places where a person decides.
 fn link(question: &Question, url: Option<&str>) -> String {
     let place = url.map(|url| format!("on {url} or ")).unwrap_or_default();
     format!("{}\nA person answers this {place}with `{}`.", question.message, question.command())
 }
 
-/// The open questions of a run, with where and how a person answers each.
+/// The open questions of a run, with the address and command to answer each.
 pub(crate) fn open(run: &Run, url: Option<&str>) -> Vec<Value> {
     let document = |waiting: &Value| {
         let question = question(Approvals::Page, waiting)?;
@@ -176,7 +176,7 @@ pub(crate) fn open(run: &Run, url: Option<&str>) -> Vec<Value> {
 }
 
 impl Question {
-    /// The command that answers it. An answer with a schema is an example that has its form.
+    /// The command that answers the question. If the answer has a schema, the command contains an example.
     fn command(&self) -> String {
         if self.schema.is_null() {
             return format!("etude approve {}", self.id);
@@ -186,7 +186,7 @@ impl Question {
     }
 }
 
-/// A value of the form that a schema asks for, to be replaced by what is meant.
+/// An example value that fits a schema, to be replaced by the actual answer.
 fn example(schema: &Value, depth: usize) -> Value {
     let fixed = [&schema["default"], &schema["const"], &schema["enum"][0], &schema["examples"][0]];
     if let Some(value) = fixed.into_iter().find(|value| !value.is_null()) {
@@ -227,7 +227,7 @@ pub(crate) fn requests(
     (requests, links.join("\n"))
 }
 
-/// Asks the client, or says where a person decides. `repeated` has the faults of the answers with which a request is repeated.
+/// Asks the client, or returns where a person decides. `repeated` has the faults of the answers in a repeated request.
 pub(crate) async fn ask(
     service: &Service,
     context: &Context,
@@ -287,7 +287,7 @@ async fn is_decided(api: &dyn Api, question: &Question) -> bool {
     api.send(Request::for_call(format!("/v1/decisions/{}", escaped(&question.id)))).await.status == 404
 }
 
-/// Waits until somebody else has decided.
+/// Waits until the question is decided elsewhere.
 async fn elsewhere(api: &dyn Api, question: &Question, news: &mut watch::Receiver<()>) {
     while !is_decided(api, question).await {
         if news.changed().await.is_err() {
@@ -296,7 +296,8 @@ async fn elsewhere(api: &dyn Api, question: &Question, news: &mut watch::Receive
     }
 }
 
-/// The name under which a client decides. It chooses its own name, which the journal keeps and terminals show.
+/// The name under which a client decides. The client chooses the name, which the journal keeps and terminals show, so it is
+/// filtered.
 fn decider(client: &str) -> String {
     let is_plain = |c: &char| c.is_ascii_alphanumeric() || " ._-/()".contains(*c);
     let name: String = client.chars().filter(is_plain).take(MAX_CLIENT).collect();
@@ -328,8 +329,8 @@ async fn decide(service: &Service, context: &Context, question: &Question, answe
     if reply.status == 200 { Ok(()) } else { Err(reply) }
 }
 
-/// Records `inputResponses` to the open questions of a run, and returns the refused ones by the digests of their questions. A response to
-/// a question that was not asked as a form decides nothing.
+/// Records `inputResponses` to the open questions of a run, and returns the refusals by the digests of their questions. A
+/// response to a question that was not asked as a form decides nothing.
 pub(crate) async fn answered(
     service: &Service,
     context: &Context,
@@ -349,7 +350,8 @@ pub(crate) async fn answered(
     refused
 }
 
-/// The run of a request that is repeated with answers, and the faults of those answers: the run waits on, and is asked about again.
+/// The run of a request that is repeated with answers, and the faults of those answers: the run keeps waiting, and the client is
+/// asked again.
 pub(crate) async fn resumed(
     service: &Service,
     context: &Context,
@@ -361,7 +363,7 @@ pub(crate) async fn resumed(
     let run_id = facts["run"].as_str().filter(|_| facts["caller"] == service.api.caller()).ok_or_else(refused)?;
     let run = crate::call::read(&*service.api, run_id).await?;
     let refused = answered(service, context, &run, params).await.into_iter();
-    // What another person has decided meanwhile is no fault: the run goes on, or asks something else.
+    // A decision of another person in the meantime is not a fault: the run continues, or asks something else.
     let faults = refused.filter(|(_, reply)| reply.status != 409).map(|(digest, reply)| (digest, sentence(&reply)));
     Ok((run_id.to_owned(), faults.collect()))
 }
@@ -370,7 +372,7 @@ pub(crate) async fn resumed(
 mod tests {
     use super::*;
 
-    /// SECURITY.md: a client's name steers no terminal, is bounded, and is never that of a token.
+    /// SECURITY.md: a client's name contains no terminal control, is bounded, and is never that of a token.
     #[test]
     fn a_client_decides_under_a_plain_name() {
         assert_eq!(decider("Claude Code (1.2)"), "mcp:Claude Code (1.2)");

@@ -1,26 +1,26 @@
-//! Definitions with errors, which are not tools until these are repaired.
+//! Definitions with errors, which are not tools until the errors are fixed.
 
 use serde_json::Value;
 
 use crate::naming;
 
-/// The most that an answer says of one error, in characters.
+/// Maximum length of an error's message in an answer, in characters.
 const MAX_MESSAGE: usize = 300;
 
 /// A pipeline or machine with errors.
 #[derive(Debug)]
 pub(crate) struct Broken {
-    /// The name that its tool has without them.
+    /// The name of the tool once the errors are fixed.
     pub(crate) name: String,
     kind: &'static str,
     /// The name in the app.
     pub(crate) of: String,
-    /// The code, place and message of its first error, if the caller sees it.
+    /// The code, position and message of the first error, if the caller may see it.
     fault: Option<String>,
 }
 
 impl Broken {
-    /// An entry of a list of definitions, with the diagnostics of its app.
+    /// Builds the entry from a list of definitions, with the diagnostics of its app.
     pub(crate) fn new(kind: &'static str, entry: &Value, diagnostics: &Value) -> Option<Self> {
         let of = entry["name"].as_str()?.to_owned();
         let name = if kind == "machine" { format!("machine_{of}") } else { of.clone() };
@@ -34,7 +34,7 @@ impl Broken {
         Some(Self { name: naming::tool_name(&name), kind, of, fault })
     }
 
-    /// What is wrong, and what to do.
+    /// The sentence with the error, and the command that lists all errors.
     pub(crate) fn sentence(&self) -> String {
         let fault = self.fault.as_ref().map(|fault| format!(": {fault}")).unwrap_or_default();
         format!("the {} `{}` has errors{fault}; `etude check` reports all", self.kind, self.of)
@@ -49,7 +49,8 @@ fn fault(diagnostic: &Value) -> String {
     format!("{} {}{}{} {message}", text("code"), text("file"), number("line"), number("column"))
 }
 
-/// What errors keep from being tools in an app, whose document is that of `/v1/apps`; `None`: nothing.
+/// The errors that keep definitions in an app from being tools, as one line; `None` if there are none. `app` is an entry of
+/// `/v1/apps`.
 pub fn faults(app: &Value) -> Option<String> {
     let of = |list: &str, kind: &'static str| -> Vec<Broken> {
         let entries = app[list].as_array().into_iter().flatten().filter(|entry| entry["valid"] == false);
@@ -59,7 +60,7 @@ pub fn faults(app: &Value) -> Option<String> {
     note(&broken)
 }
 
-/// What is said of all of them: the first ones, and how many there are.
+/// A sentence about the first one, and the number of the others.
 pub(crate) fn note(broken: &[Broken]) -> Option<String> {
     let (first, rest) = broken.split_first()?;
     let further = match rest.len() {
@@ -75,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    /// The line that a person reads has the place of the first error, and how many more there are.
+    /// The line for people has the position of the first error, and the number of further definitions with errors.
     #[test]
     fn the_definitions_with_errors_are_one_line() {
         let entry = |name: &str, valid: bool| json!({"name": name, "valid": valid});

@@ -24,7 +24,7 @@ use crate::settings::OnCancel;
 use crate::task;
 use crate::wire::{Outcome, Params, RpcError};
 
-/// A call that takes longer becomes a task.
+/// Duration after which a call becomes a task.
 const TASK: Duration = Duration::from_secs(2);
 
 /// `tools/call`.
@@ -35,7 +35,7 @@ pub(crate) async fn call(service: &Service, context: &Context, params: &Params) 
     if !is_object(arguments) {
         return Err(RpcError::params("`arguments` is an object"));
     }
-    // Its run is made of the definition as it is now, whatever was listed.
+    // The run uses the current definition, whatever was listed.
     if let Some(target) = service.target(name) {
         return match run(service, context, params, &target, arguments).await {
             Err(Failed::Refused(reply)) => {
@@ -55,7 +55,7 @@ pub(crate) async fn call(service: &Service, context: &Context, params: &Params) 
     }
 }
 
-/// `etude_call`: the call of a tool that is not listed, so that a client may not know its schema.
+/// `etude_call`: calls a tool that is not listed, so that the client may not know its schema.
 async fn compact(
     service: &Service,
     context: &Context,
@@ -147,7 +147,7 @@ impl Arguments {
         value
     }
 
-    /// A text, or nothing.
+    /// The member `name` as a text; `None` if it is absent.
     pub(crate) fn optional(&mut self, name: &str) -> Option<String> {
         match self.members.get(name) {
             None | Some(Value::Null) => None,
@@ -155,7 +155,7 @@ impl Arguments {
         }
     }
 
-    /// A list of texts; empty if there is none.
+    /// The member `name` as a list of texts; empty if it is absent.
     pub(crate) fn texts(&mut self, name: &str) -> Vec<String> {
         match self.members.get(name).map(|value| serde_json::from_value(value.clone())) {
             None => Vec::new(),
@@ -167,7 +167,7 @@ impl Arguments {
         }
     }
 
-    /// The problem of the faults, in the form of the interface.
+    /// The problem with all faults, in the form of the interface; `None` if there are none.
     pub(crate) fn problem(&self) -> Option<Reply> {
         let details: Vec<&str> = self.faults.iter().filter_map(|fault| fault["detail"].as_str()).collect();
         let document = json!({"code": "input_invalid", "detail": details.join("; "), "errors": self.faults});
@@ -175,7 +175,7 @@ impl Arguments {
     }
 }
 
-/// A fixed tool: one request to the interface.
+/// Calls a fixed tool with one request to the interface.
 async fn fixed_tool(service: &Service, catalog: &Catalog, tool: &Tool, arguments: &RawValue) -> Outcome {
     let known: &[&str] = match tool {
         Tool::Find => &["request"],
@@ -194,7 +194,7 @@ async fn fixed_tool(service: &Service, catalog: &Catalog, tool: &Tool, arguments
             catalog.apps.iter().map(|app| Request::post(format!("/v1/apps/{app}/route"), body.clone())).collect()
         }
         Tool::Runs => {
-            // Clients take less from a tool than programs from the interface.
+            // Clients accept smaller results from a tool than programs from the interface.
             members.members.entry("limit").or_insert_with(|| MAX_RUNS.into());
             let pairs: Vec<String> = ["status", "limit", "cursor"]
                 .into_iter()
@@ -238,7 +238,7 @@ async fn fixed_tool(service: &Service, catalog: &Catalog, tool: &Tool, arguments
     ToolResult::document(&last.body).map_err(RpcError::internal)?.to_raw()
 }
 
-/// The refusal of an unknown run, with what names one: the beginning of an id and `latest` are words of the command line.
+/// The refusal of an unknown run, with a hint: an id prefix and `latest` work only on the command line.
 fn no_run(refused: &Reply) -> Reply {
     let mut problem: Value = serde_json::from_slice(&refused.body).unwrap_or_default();
     if problem.is_object() && problem["hint"].is_null() {
@@ -247,7 +247,7 @@ fn no_run(refused: &Reply) -> Reply {
     Reply { status: refused.status, body: problem.to_string().into_bytes() }
 }
 
-/// `etude_find`: one request to each app. An app that cannot be asked is passed over, unless all are.
+/// `etude_find`: sends one request to each app. A failing app is skipped, unless all fail.
 async fn find(service: &Service, catalog: &Catalog, requests: Vec<Request>, words: &str) -> Outcome {
     let (mut routes, mut refused) = (Vec::new(), None);
     for (app, request) in catalog.apps.iter().zip(requests) {
@@ -266,14 +266,14 @@ async fn find(service: &Service, catalog: &Catalog, requests: Vec<Request>, word
     }
 }
 
-/// A text as one segment of a path or as a value of a query.
+/// Percent-encodes a text as one segment of a path or as a value of a query.
 pub(crate) fn escaped(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let escape = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     text.bytes().map(escape).collect()
 }
 
-/// Why a call has no run.
+/// Reason why a call has no run.
 enum Failed {
     /// The run was not started.
     Refused(Reply),
@@ -295,7 +295,7 @@ impl From<RpcError> for Failed {
     }
 }
 
-/// The call of a pipeline, machine or command.
+/// Calls a pipeline, machine or command.
 async fn run(
     service: &Service,
     context: &Context,
@@ -346,8 +346,8 @@ async fn run(
 /// The status of a run that was cancelled.
 const CANCELLED: &str = "cancelled";
 
-/// Starts a run, or joins that of an equal call that was abandoned. Returns it, or the refusal. A call that is abandoned meanwhile
-/// starts its run all the same, and `care` is taken of it.
+/// Starts a run, or joins that of an equal, abandoned call. Returns the run, or the refusal. If the call is abandoned meanwhile,
+/// its run starts anyway, and `care` handles it.
 async fn begin(
     service: &Service,
     target: &Target,
@@ -355,7 +355,7 @@ async fn begin(
     key: &Key,
     care: impl FnOnce(String) -> Abandoned + Send + 'static,
 ) -> Result<Abandoned, Reply> {
-    // A run that was cancelled meanwhile is not what is asked for again.
+    // A cancelled run is not joined.
     if let Some(run_id) = service.unfinished.take(key)
         && service.api.status(&run_id).await.is_some_and(|status| status != CANCELLED)
     {
@@ -370,13 +370,13 @@ async fn begin(
             (201, Some(run)) => Ok(care(run.run_id)),
             _ => Err(reply),
         };
-        // What no one waits for any more is dropped here.
+        // If the call was abandoned, its guard is dropped here.
         drop(started.send(begun));
     });
     starting.await.unwrap_or_else(|_| Err(Reply { status: 500, body: Vec::new() }))
 }
 
-/// Takes care of a run whose call is abandoned: its future is dropped before the end.
+/// Guard of a run whose call may be abandoned: then its future is dropped before the end.
 struct Abandoned {
     unfinished: Arc<Unfinished>,
     api: Arc<dyn Api>,
@@ -401,18 +401,18 @@ impl Drop for Abandoned {
     }
 }
 
-/// How far a call came.
+/// Outcome of following a run.
 enum Followed {
-    /// The client polls the rest.
+    /// The call is a task now, and the client polls it.
     Task(Box<Run>),
     /// The client has to answer a question first.
     Asks(Box<RawValue>),
-    /// The result; `is_over` says whether the run has ended.
+    /// The result; `is_over` is true if the run has ended.
     Result { result: ToolResult, is_over: bool },
 }
 
-/// Follows a run until it ends, waits for an answer that the client cannot give now, or takes longer than `limit`. `repeated`: the
-/// client has been asked before, and these of its answers were faulty.
+/// Follows a run until it ends, waits for an answer that the client cannot give now, or takes longer than `limit`. `repeated`:
+/// the client has been asked before, and has the faults of its answers.
 async fn follow(
     service: &Service,
     context: &Context,

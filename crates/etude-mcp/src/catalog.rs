@@ -11,13 +11,13 @@ use crate::schema;
 use crate::service::Context;
 use crate::wire::RpcError;
 
-/// With more tools than this, the list has the compact set. Cursor sends the first 40.
+/// Maximum number of tools in the list; with more, it has the compact set. Cursor sends the first 40.
 const MAX_TOOLS: usize = 30;
 
-/// The runs that `etude_runs` lists if the call has no limit.
+/// Default number of runs in the result of `etude_runs`.
 pub(crate) const MAX_RUNS: usize = 10;
 
-/// The tools that are always there, with the scope of each.
+/// The tools that always exist, with the scope of each.
 const FIXED: [(&str, &str); 6] = [
     ("etude_call", "run"),
     ("etude_cancel", "run"),
@@ -27,7 +27,7 @@ const FIXED: [(&str, &str); 6] = [
     ("etude_show", "read"),
 ];
 
-/// The tools that a server offers.
+/// The selection of tools that a server exposes.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     tools: Option<GlobMatcher>,
@@ -35,10 +35,10 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Only tools whose name matches `glob`, and the fixed ones. `is_compact`: the compact set, whatever the number of tools.
+    /// Selects tools whose name matches `glob`, and the fixed ones. `is_compact`: the compact set, for any number of tools.
     ///
     /// # Errors
-    /// What is wrong with the glob.
+    /// The reason why the glob is invalid.
     pub fn new(glob: Option<&str>, is_compact: bool) -> Result<Self, String> {
         let glob = glob.map(globset::Glob::new).transpose().map_err(|e| e.to_string())?;
         Ok(Self { tools: glob.map(|glob| glob.compile_matcher()), is_compact })
@@ -53,16 +53,16 @@ pub(crate) struct Target {
     pub(crate) app: String,
     /// `pipeline`, `machine` or `command`.
     pub(crate) kind: &'static str,
-    /// The name in the app; of a command, the slug of its application.
+    /// The name in the app; for a command, the slug of its application.
     pub(crate) of: String,
     pub(crate) description: String,
     pub(crate) input: Value,
     pub(crate) is_read_only: bool,
-    /// What a command is called with.
+    /// The declared command, if the target is one.
     pub(crate) command: Option<Command>,
 }
 
-/// A tool that a name stands for.
+/// The tool that a name refers to.
 #[derive(Debug, Clone)]
 pub(crate) enum Tool {
     Find,
@@ -75,13 +75,13 @@ pub(crate) enum Tool {
 }
 
 impl Target {
-    /// What tells it from all others of its kind.
+    /// The name that is unique among targets of the same kind in the app.
     fn whole(&self) -> &str {
         if self.command.is_some() { &self.name } else { &self.of }
     }
 }
 
-/// What the caller's token may see of the apps, as their files are now.
+/// The pipelines, machines and commands that the caller's token may see, as the files are now.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     pub(crate) apps: Vec<String>,
@@ -94,7 +94,7 @@ pub(crate) struct Catalog {
 
 impl Catalog {
     pub(crate) async fn read(api: &dyn Api, selection: &Selection, context: &Context) -> Result<Self, RpcError> {
-        // The scope decides about each tool: a token that may only run knows what it runs (S-157).
+        // The scope decides about each tool: a token with `run` alone knows what it runs (S-157).
         let reply = api.send(Request::for_call("/v1/apps")).await;
         let document: Value = match reply.status {
             200 => serde_json::from_slice(&reply.body).map_err(|e| RpcError::internal(e.to_string()))?,
@@ -145,7 +145,7 @@ impl Catalog {
         self.is_compact
     }
 
-    /// The tool of a name that is listed.
+    /// The listed tool with this name.
     pub(crate) fn tool(&self, name: &str) -> Option<Tool> {
         if let Some(fixed) = self.fixed.iter().find(|fixed| **fixed == name) {
             return Some(match *fixed {
@@ -160,15 +160,15 @@ impl Catalog {
         (!self.is_compact).then(|| self.target(name)).flatten().map(|target| Tool::Run(Box::new(target.clone())))
     }
 
-    /// The pipeline, machine or command of a tool's name, whether it is listed or called through `etude_call`.
+    /// The pipeline, machine or command with this tool name, listed or called through `etude_call`.
     pub(crate) fn target(&self, name: &str) -> Option<&Target> {
         self.targets.iter().find(|target| target.name == name)
     }
 
-    /// What a name stands for in `etude_call`: the tool of this name, or else the only pipeline or machine of it.
+    /// The target of a name in `etude_call`: the tool with this name, otherwise the only pipeline or machine with it.
     ///
     /// # Errors
-    /// That there is none, or which of several there are.
+    /// There is no such target, or there are several, which the message lists.
     pub(crate) fn called(&self, name: &str) -> Result<&Target, String> {
         if let Some(target) = self.target(name) {
             return Ok(target);
@@ -186,23 +186,23 @@ impl Catalog {
         }
     }
 
-    /// The pipelines and machines of this name in their apps.
+    /// The pipelines and machines with this name in their apps.
     fn of(&self, name: &str) -> Vec<&Target> {
         self.targets.iter().filter(|target| target.command.is_none() && target.of == name).collect()
     }
 
-    /// What a route in `app` means by a name. A pipeline goes before a machine.
+    /// The target of a name in a route of `app`. A pipeline wins over a machine.
     pub(crate) fn routed(&self, app: &str, name: &str) -> Option<&Target> {
         let named = self.of(name).into_iter().filter(|target| target.app == app);
         named.min_by_key(|target| target.kind != "pipeline")
     }
 
-    /// The definition of this name, or of this tool's name, that has errors.
+    /// The definition with errors that has this name or this tool name.
     fn broken(&self, name: &str) -> Option<&Broken> {
         self.broken.iter().find(|broken| broken.name == name || broken.of == name)
     }
 
-    /// Why a name is not in the list, with what it may stand for.
+    /// The error of a name that is not in the list, with suggestions.
     pub(crate) fn unknown(&self, name: &str) -> RpcError {
         if let Some(broken) = self.broken(name).filter(|_| self.of(name).is_empty()) {
             return RpcError::params(format!("there is no tool `{name}`: {}", broken.sentence()));
@@ -257,7 +257,7 @@ fn annotations(is_read_only: bool) -> Value {
     }
 }
 
-/// A fixed tool.
+/// The document of a fixed tool.
 fn fixed(name: &str) -> Value {
     let string = |description: &str| json!({"type": "string", "description": description});
     let run_id = || ("run_id", string("The whole id of a run, 16 characters"));

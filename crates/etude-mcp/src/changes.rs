@@ -1,7 +1,8 @@
 //! Changes of the list of tools: `notifications/tools/list_changed`.
 //!
-//! A client that began with `initialize` on a pair of streams is notified without asking. In 2026-07-28 a client listens
-//! (`subscriptions/listen`) and is notified until it gives the request up. Over HTTP the earlier revisions have no connection for it.
+//! A client that began with `initialize` on a pair of streams is notified without a request. In 2026-07-28 a client listens
+//! (`subscriptions/listen`) and is notified until it cancels the request. Over HTTP the earlier revisions have no connection for
+//! notifications.
 
 use std::sync::Arc;
 
@@ -14,14 +15,14 @@ use crate::wire::{Outcome, Params, Revision, RpcError, meta, raw};
 
 const CHANGED: &str = "notifications/tools/list_changed";
 
-/// The list of tools as it is now, in one text; `None` if it cannot be read.
+/// The current list of tools as one text; `None` if it cannot be read.
 async fn list(service: &Service, context: &Context) -> Option<String> {
     let context = Context { settings: service.api.settings().await, ..context.clone() };
     let catalog = Catalog::read(&*service.api, &service.selection, &context).await.ok()?;
     Some(Value::from(catalog.documents()).to_string())
 }
 
-/// Notifies a client of each change of the tools that it has listed. It ends with the server.
+/// Notifies a client of each change of the tools that it has listed. Ends with the server.
 pub(crate) async fn notify(service: Arc<Service>, peer: Arc<Peer>) {
     let mut listed = service.listed.subscribe();
     if listed.wait_for(Option::is_some).await.is_err() {
@@ -39,7 +40,7 @@ pub(crate) async fn notify(service: Arc<Service>, peer: Arc<Peer>) {
     }
 }
 
-/// `subscriptions/listen`: the client is notified of what it wants until it gives the request up, or the server stops.
+/// `subscriptions/listen`: notifies the client of the requested changes until it cancels the request, or the server stops.
 pub(crate) async fn listen(service: &Service, context: &Context, params: &Params) -> Outcome {
     let wanted = params.members.get("notifications").and_then(Value::as_object);
     let wanted = wanted.ok_or_else(|| RpcError::params("`notifications` is an object and is required"))?;

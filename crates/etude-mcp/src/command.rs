@@ -15,13 +15,13 @@ use crate::wire::{Outcome, RpcError};
 /// A command that an application declares.
 #[derive(Debug, Clone)]
 pub(crate) struct Command {
-    /// Its declared words, separated by blanks, such as `box list`.
+    /// The declared words, separated by blanks, such as `box list`.
     path: String,
-    /// Further commands of the application that begin with the same words, with what follows these.
+    /// Longer commands of the application that begin with the same words: their further words, and their paths.
     longer: Vec<(Vec<String>, String)>,
 }
 
-/// The commands of an application as tools; none of one that cannot be used or is not approved.
+/// The commands of an application as tools; none if the application is incompatible or not approved.
 pub(crate) fn targets(app: &str, entry: &Value) -> Vec<Target> {
     let is_usable = entry["compatible"] == true && entry["trust"] == "approved";
     let slug = entry["slug"].as_str().filter(|_| is_usable).unwrap_or_default();
@@ -46,7 +46,7 @@ pub(crate) fn targets(app: &str, entry: &Value) -> Vec<Target> {
     paths.iter().map(target).collect()
 }
 
-/// The declared paths that begin with the words of `path`.
+/// The declared paths that begin with the words of `path` and continue.
 fn longer(path: &str, paths: &[&str]) -> Vec<(Vec<String>, String)> {
     let words: Vec<&str> = path.split_whitespace().collect();
     let rest = |other: &&str| {
@@ -69,12 +69,12 @@ fn input() -> Value {
 }
 
 impl Command {
-    /// The declared command that would run instead with these arguments: the longest path wins.
+    /// The declared command that these arguments would select instead: the longest path wins.
     fn other(&self, args: &[String]) -> Option<&str> {
         self.longer.iter().find(|(rest, _)| args.starts_with(rest)).map(|(_, path)| path.as_str())
     }
 
-    /// The request to run it.
+    /// The request that runs the command.
     fn request(&self, target: &Target, arguments: &RawValue) -> Result<Request, Reply> {
         let mut members = Arguments::new(arguments, &["args", "stdin"]);
         let args = members.texts("args");
@@ -95,7 +95,7 @@ impl Command {
     }
 }
 
-/// The call of a command. It has no run, so it returns when the command has ended.
+/// Calls a command. There is no run, so the call returns when the command has ended.
 pub(crate) async fn call(
     api: &dyn Api,
     context: &Context,

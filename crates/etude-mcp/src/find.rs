@@ -1,4 +1,4 @@
-//! `etude_find`: the document of a route, with the tools that it leads to.
+//! `etude_find`: the document of a route, with its tools.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,15 @@ use crate::broken;
 use crate::catalog::{Catalog, Target};
 use crate::schema;
 
-/// The commands of applications that one answer names.
+/// Maximum number of applications' commands in one answer.
 const MAX_COMMANDS: usize = 5;
 
-/// Shorter words of a request choose no command.
+/// Minimum length of a word that counts for the choice of commands, in characters.
 const MIN_WORD: usize = 3;
 
-/// One document for the routes of a request in these apps: that of the surest one, with the candidates of all, the name and schema of
-/// the tool of each pipeline and machine that it names, and the commands of applications whose words the request has.
+/// Merges the routes of a request in these apps into one document. It is the route with the highest score, with the candidates of
+/// all. It has the name and schema of the tool for each pipeline and machine, and the commands of applications that share words
+/// with the request.
 pub(crate) fn with_tools(mut routes: Vec<(&str, Value)>, catalog: &Catalog, request: &str) -> Value {
     let mut candidates: Vec<Value> = Vec::new();
     for (app, route) in &mut routes {
@@ -37,7 +38,7 @@ pub(crate) fn with_tools(mut routes: Vec<(&str, Value)>, catalog: &Catalog, requ
     let Some((app, mut document)) = best else { return json!({}) };
     let found = document["pipeline"].as_str().and_then(|name| catalog.routed(app, name)).cloned();
     if document["pipeline"].is_string() {
-        // A tool that is not listed for the caller is none.
+        // A tool that is not listed for the caller does not count.
         document["tool"] = found.as_ref().map(|target| target.name.as_str()).into();
     }
     if let Some(target) = found {
@@ -60,7 +61,7 @@ pub(crate) fn with_tools(mut routes: Vec<(&str, Value)>, catalog: &Catalog, requ
     document
 }
 
-/// How well a route or a candidate fits, from 0 to 1.
+/// The score of a route or a candidate, from 0 to 1.
 fn score(value: &Value) -> f64 {
     value["score"].as_f64().unwrap_or_default()
 }
@@ -75,7 +76,7 @@ fn commands(catalog: &Catalog, request: &str) -> Vec<Value> {
     let of_applications = catalog.targets.iter().filter(|target| target.command.is_some());
     let mut fitting: Vec<(usize, &Target)> =
         of_applications.map(|target| (shared(target), target)).filter(|(count, _)| *count > 0).collect();
-    // The order of the list among equals.
+    // Equal ones stay in the order of the list.
     fitting.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
     let document = |target: &Target| {
         json!({
@@ -87,7 +88,7 @@ fn commands(catalog: &Catalog, request: &str) -> Vec<Value> {
 
 fn words(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().count() >= MIN_WORD);
-    // Each description of a command has these.
+    // Every description of a command contains these words.
     let words = words.map(str::to_lowercase).filter(|word| !matches!(word.as_str(), "the" | "command" | "application"));
     words.collect()
 }

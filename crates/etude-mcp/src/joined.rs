@@ -1,4 +1,4 @@
-//! Runs whose call ended before they did. An equal call joins such a run instead of starting another.
+//! Runs whose call ended before they did. An equal call joins such a run instead of starting another one.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,13 +9,13 @@ use serde_json::value::RawValue;
 
 use crate::catalog::Target;
 
-/// How long an equal call joins a run.
+/// Time in which an equal call joins a run.
 const JOIN: Duration = Duration::from_secs(600);
 
-/// Deepest nesting of arguments whose members are put in order.
+/// Maximum nesting of arguments whose members are sorted.
 const MAX_DEPTH: usize = 32;
 
-/// Caller, tool and arguments of a call, hashed.
+/// Hash of caller, tool and arguments of a call.
 pub(crate) type Key = [u8; 32];
 
 /// The runs of calls that ended without a result.
@@ -31,7 +31,7 @@ impl Unfinished {
         runs
     }
 
-    /// The run that an equal call joins.
+    /// Takes the run that an equal call joins.
     pub(crate) fn take(&self, key: &Key) -> Option<String> {
         self.runs().remove(key).map(|(run_id, _)| run_id)
     }
@@ -41,14 +41,14 @@ impl Unfinished {
     }
 }
 
-/// The key of a call. The order of its arguments does not matter. Numbers are what their digits say: two ids are two runs.
+/// The key of a call. The order of its arguments does not matter. Numbers are compared by their digits: two ids are two runs.
 pub(crate) fn key(caller: &str, target: &Target, arguments: &str) -> Key {
     let whole =
         serde_json::json!([caller, target.app, target.kind, target.of, sorted(arguments, MAX_DEPTH)]).to_string();
     *blake3::hash(whole.as_bytes()).as_bytes()
 }
 
-/// JSON with its members in order and without blanks. What is deeper than `depth`, or cannot be read, stays as it is written.
+/// JSON with sorted members and without blanks. Values below `depth`, and invalid ones, stay as they are written.
 fn sorted(text: &str, depth: usize) -> String {
     let text = text.trim();
     let inner = |value: &RawValue| sorted(value.get(), depth - 1);
@@ -69,7 +69,7 @@ fn sorted(text: &str, depth: usize) -> String {
 mod tests {
     use super::*;
 
-    /// The order of members and the blanks between them make no other call; each digit of a number does.
+    /// The order of members and the blanks between them do not change a call; each digit of a number does.
     #[test]
     fn equal_arguments_are_one_call() {
         let text = |arguments: &str| sorted(arguments, MAX_DEPTH);
@@ -82,7 +82,7 @@ mod tests {
         assert_ne!(text(r#"["a,b"]"#), text(r#"["a","b"]"#));
     }
 
-    /// However deep arguments are, their key is made of no more than their text.
+    /// Arguments of any depth make a key text that does not exceed their own length.
     #[test]
     fn deep_arguments_stay_small() {
         let deep = format!("{}{{\"b\":1,\"a\":2}}{}", "[".repeat(300), "]".repeat(300));

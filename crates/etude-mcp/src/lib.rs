@@ -1,7 +1,7 @@
 //! The Model Context Protocol of `etude mcp` and `/mcp`: pipelines, machines and commands of
 //! applications as tools, runs as tasks.
 //!
-//! The crate knows the protocol and nothing of journals or connections. It reaches runs through [`Api`], the HTTP interface of the
+//! The crate knows the protocol, but neither journals nor connections. It reaches runs through [`Api`], the HTTP interface of the
 //! server, called in the same process.
 
 mod api;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-/// The longest name. Cursor takes 60 characters together with the server's name.
+/// Maximum length of a name, in characters. Cursor allows 60 characters together with the server's name.
 const MAX_NAME: usize = 48;
 
-/// The digits of a hash in a name.
+/// Length of the hash in a name, in hexadecimal digits.
 const DIGITS: usize = 8;
 
 /// A name of letters, digits, `_` and `-` with at most 48 characters. A name that had to be changed carries its hash.
@@ -17,7 +17,7 @@ pub(crate) fn tool_name(name: &str) -> String {
     hashed(name, name)
 }
 
-/// A name with the hash of `whole`, which tells it from others.
+/// A name with the hash of `whole`, which makes it unique.
 fn hashed(name: &str, whole: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     let plain: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).take(MAX_NAME - DIGITS - 1).collect();
@@ -25,7 +25,8 @@ fn hashed(name: &str, whole: &str) -> String {
     format!("{plain}_{}", &hash[..DIGITS])
 }
 
-/// Unique names, in the order of `wanted`: pairs of a wanted name and a text that no other entry has. Names of `taken` are not used.
+/// Unique names, in the order of `wanted`: pairs of a wanted name and a text that no other entry has. Names in `taken` are not
+/// used.
 pub(crate) fn unique(wanted: &[(String, String)], taken: &[&str]) -> Vec<String> {
     let names: Vec<String> = wanted.iter().map(|(name, _)| tool_name(name)).collect();
     let mut counts: BTreeMap<&str, usize> = taken.iter().map(|name| (*name, 1)).collect();

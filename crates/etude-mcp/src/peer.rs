@@ -1,4 +1,4 @@
-//! The client at the other end: notifications and requests to it, and what it said of itself.
+//! The client at the other end: notifications and requests to it, and its introduction.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,19 +7,19 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// A client, or one of its requests where requests have connections of their own.
+/// A client, or one of its requests if each request has a separate connection.
 #[derive(Debug)]
 pub struct Peer {
     out: mpsc::UnboundedSender<String>,
     pending: Mutex<BTreeMap<String, oneshot::Sender<Result<Value, String>>>>,
     next: AtomicU64,
-    /// What `initialize` said: the client's capabilities and its name.
+    /// The capabilities and the name of the client, from `initialize`.
     greeting: Mutex<Option<Greeting>>,
-    /// It has closed its stream.
+    /// True once the client has closed its stream.
     has_gone: watch::Sender<bool>,
 }
 
-/// What a client says of itself.
+/// The introduction of a client.
 #[derive(Debug, Clone)]
 pub(crate) struct Greeting {
     pub(crate) revision: crate::Revision,
@@ -39,14 +39,14 @@ impl Peer {
         }
     }
 
-    /// Notes that the client sends nothing more.
+    /// Notes that the client has closed its stream.
     pub(crate) fn leave(&self) {
         self.has_gone.send_replace(true);
     }
 
-    /// Returns when the client sends nothing more.
+    /// Waits until the client has closed its stream.
     pub(crate) async fn gone(&self) {
-        // The sender is this peer's own.
+        // The sender belongs to this peer.
         let _ = self.has_gone.subscribe().wait_for(|gone| *gone).await.map(drop);
     }
 
@@ -63,7 +63,7 @@ impl Peer {
         let _ = self.out.send(json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string());
     }
 
-    /// Asks the client. The result is that of its response; an error is its message.
+    /// Sends a request to the client. Returns the result of its response; an error is the message of that.
     pub(crate) async fn request(&self, method: &str, params: &Value) -> Result<Value, String> {
         let id = format!("etude-{}", self.next.fetch_add(1, Ordering::Relaxed));
         let (sender, receiver) = oneshot::channel();
@@ -73,7 +73,7 @@ impl Peer {
         receiver.await.unwrap_or_else(|_| Err("the client has gone".to_owned()))
     }
 
-    /// Takes a response to one of this server's requests.
+    /// Handles a response to one of this server's requests.
     pub(crate) fn answered(&self, id: &str, result: Result<Value, String>) {
         let sender = self.pending.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         if let Some(sender) = sender {

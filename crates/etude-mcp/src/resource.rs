@@ -10,10 +10,10 @@ use crate::catalog::Catalog;
 use crate::service::{Context, Service};
 use crate::wire::{Params, Revision, RpcError};
 
-/// The most that one read returns, in bytes.
+/// Maximum size of the content that one read returns, in bytes.
 const MAX_READ: usize = 256 * 1024;
 
-/// The pipelines, for a caller that may read them. Runs are too many for a list; templates name them.
+/// The pipelines, for a caller that may read them. A list of runs would be too long; templates name them.
 pub(crate) fn list(api: &dyn Api, catalog: &Catalog) -> Value {
     if !api.may("read") {
         return json!([]);
@@ -28,7 +28,7 @@ pub(crate) fn list(api: &dyn Api, catalog: &Catalog) -> Value {
     pipelines.map(document).collect()
 }
 
-/// The forms of addresses. Each may have `?offset=BYTES`, from which on it is read.
+/// The templates of addresses. Each address may have `?offset=BYTES`, the start of the read.
 pub(crate) fn templates() -> Value {
     let template = |uri: &str, name: &str, description: &str, mime: Option<&str>| {
         let mut out = json!({"uriTemplate": uri, "name": name, "description": description});
@@ -65,7 +65,7 @@ pub(crate) async fn read(service: &Service, context: &Context, params: &Params) 
     Ok(json!({"contents": contents}))
 }
 
-/// An address without its query, and the byte from which on it is read.
+/// An address without its query, and the start of the read in bytes.
 fn at(uri: &str) -> Option<(&str, usize)> {
     match uri.split_once('?') {
         None => Some((uri, 0)),
@@ -73,7 +73,7 @@ fn at(uri: &str) -> Option<(&str, usize)> {
     }
 }
 
-/// What one read from `offset` on returns, and where the rest is, if there is one.
+/// The content of one read from `offset` on, and the address of the rest, if there is one.
 fn part(uri: &str, bytes: &[u8], offset: usize) -> Option<Vec<Value>> {
     let rest = bytes.get(offset..)?;
     let is_stream = uri.contains("/effects/");
@@ -82,7 +82,7 @@ fn part(uri: &str, bytes: &[u8], offset: usize) -> Option<Vec<Value>> {
     let end = offset + found.map_or(read.len(), str::len);
     let is_whole = offset == 0 && end == bytes.len();
     let mime = match (is_stream, found) {
-        // A part of a JSON text is none.
+        // A part of a JSON text is not JSON.
         (false, _) if is_whole => "application/json",
         (_, Some(_)) => "text/plain",
         (_, None) => "application/octet-stream",
@@ -106,7 +106,7 @@ fn part(uri: &str, bytes: &[u8], offset: usize) -> Option<Vec<Value>> {
     Some(vec![content, json!({"uri": next, "mimeType": "text/plain", "text": note})])
 }
 
-/// Bytes that are text. The last character may be cut.
+/// The bytes as text, without an incomplete last character; `None` if they are not UTF-8.
 fn text(bytes: &[u8]) -> Option<&str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Some(text),
@@ -115,11 +115,11 @@ fn text(bytes: &[u8]) -> Option<&str> {
     }
 }
 
-/// The bytes of a resource: of a stream as many as a read from `offset` on needs, and one more if there are more.
+/// The bytes of a resource. Of a stream, only the bytes that a read from `offset` on needs, and one more if there are more.
 async fn bytes(service: &Service, uri: &str, offset: usize) -> Option<Vec<u8>> {
     let path = uri.strip_prefix("etude://").filter(|_| service.api.may("read"))?;
     let parts: Vec<&str> = path.split('/').collect();
-    // Segments go into a path as they are, so they must not be more than segments.
+    // Segments are copied into a path, so they must be plain segments.
     if parts.iter().any(|part| part.is_empty() || matches!(*part, "." | "..") || part.contains(['?', '#'])) {
         return None;
     }
@@ -135,7 +135,7 @@ async fn bytes(service: &Service, uri: &str, offset: usize) -> Option<Vec<u8>> {
     let reply = service.api.send(Request { first_bytes, ..Request::get(path) }).await;
     match reply.status {
         200 | 206 => Some(reply.body),
-        // A stream without a byte has no first one.
+        // An empty stream has no first byte.
         416 => Some(Vec::new()),
         _ => None,
     }

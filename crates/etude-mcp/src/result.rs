@@ -1,4 +1,4 @@
-//! Results of tools: the document of a run as a model reads it.
+//! Results of tools: documents of runs in a form for models.
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -12,13 +12,13 @@ mod wire;
 use wire::Structured;
 pub(crate) use wire::{Envelope, Run, ToolResult};
 
-/// The most of an output that a result has as text, in bytes. The rest is a link.
+/// Maximum size of an output as text in a result, in bytes. The rest is a link.
 const MAX_TEXT: usize = 16 * 1024;
 
-/// The most of an effect's stderr that the text of a failure has, in bytes.
+/// Maximum size of an effect's stderr in the text of a failure, in bytes.
 const MAX_STDERR: usize = 2 * 1024;
 
-/// The same in lines.
+/// The same limit in lines.
 const MAX_LINES: usize = 20;
 
 impl Run {
@@ -26,17 +26,17 @@ impl Run {
         serde_json::from_slice(body).ok()
     }
 
-    /// True if nothing more comes of it by itself.
+    /// True if the run has ended, so that its document does not change by itself.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.status.as_str(), "succeeded" | "failed" | "cancelled")
     }
 
-    /// The address of its page.
+    /// The URL of the run's page.
     pub(crate) fn url(&self, api: &dyn Api) -> Option<String> {
         Some(format!("{}{}", api.pages()?, self.links["page"].as_str()?))
     }
 
-    /// The reason of its end.
+    /// The reason of the run's end.
     fn reason(&self) -> String {
         let first = self.errors.first();
         let message = first.and_then(|error| error["message"].as_str());
@@ -45,7 +45,7 @@ impl Run {
         format!("{message}{}", hint.unwrap_or_default())
     }
 
-    /// Where and how it failed, and what can be done about it.
+    /// The place and course of the failure, and the next commands.
     fn facts(&self, url: Option<&str>) -> String {
         let id = &self.run_id;
         let first = self.errors.first();
@@ -74,25 +74,25 @@ fn last_lines(text: &str) -> String {
 }
 
 impl ToolResult {
-    /// The result as it is sent.
+    /// The result in its wire format.
     pub(crate) fn to_raw(&self) -> Outcome {
         raw(self)
     }
 
-    /// A document that a fixed tool returns.
+    /// The result of a fixed tool that returns a document.
     pub(crate) fn document(body: &[u8]) -> Result<Self, String> {
         let document = serde_json::from_slice::<Box<RawValue>>(body).map_err(|e| e.to_string())?;
         let content = vec![text(document.get())];
         Ok(Self { content, structured_content: document, is_error: false })
     }
 
-    /// The document of a run that a fixed tool returns, with the start of what is too long for clients.
+    /// The result of a fixed tool that returns a run's document; members that are too long for clients are shortened.
     pub(crate) fn run_document(body: &[u8]) -> Result<Self, String> {
         let document = bound::run(body)?;
         Ok(Self { content: vec![text(document.get())], structured_content: document, is_error: false })
     }
 
-    /// A problem of the interface, which a model can correct. `is_run`: the tool's results are those of runs.
+    /// The result with a problem of the interface, which a model can correct. `is_run`: the tool's results are those of runs.
     pub(crate) fn problem(reply: &Reply, is_run: bool) -> Self {
         let problem: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
         let details = problem["errors"].as_array();
@@ -130,7 +130,7 @@ impl ToolResult {
         Self { content: vec![text(&message)], structured_content, is_error: true }
     }
 
-    /// The same for a client that may not know what the tool takes.
+    /// Adds the tool's schema for a client that may not know it.
     pub(crate) fn with_schema(mut self, tool: &str, schema: Value) -> Self {
         self.content.push(text(&format!("The input schema of `{tool}`: {schema}")));
         let mut structured: Value = serde_json::from_str(self.structured_content.get()).unwrap_or_default();
@@ -141,7 +141,7 @@ impl ToolResult {
         self
     }
 
-    /// What became of a command. It has no run.
+    /// The result of a command. It has no run.
     pub(crate) fn of_command(envelope: &Envelope) -> Self {
         let is_error = envelope.status != "succeeded";
         let status = if is_error { "failed" } else { "succeeded" };
@@ -159,19 +159,19 @@ impl ToolResult {
         if !is_error || output.get() != "null" {
             content.push(text(&as_text(output)));
         }
-        // There is no resource with the rest of it.
+        // No resource has the rest of it.
         let structured = Structured::new(None, status, output, &errors, &Value::Null, None);
         let structured_content = serde_json::value::to_raw_value(&structured).unwrap_or_default();
         Self { content, structured_content, is_error }
     }
 
-    /// What became of a run. `note` is said first of a run that is not over, and `waiting` has its open questions.
+    /// The result of a run. `note` comes first for a run that has not ended, and `waiting` has its open questions.
     pub(crate) fn of_run(api: &dyn Api, run: &Run, note: &str, waiting: Vec<Value>) -> Result<Self, String> {
         let url = run.url(api);
         let id = &run.run_id;
         let mut content = Vec::new();
         let is_error = matches!(run.status.as_str(), "failed" | "cancelled");
-        // Some clients give a model the texts alone, and others the structured content alone: each has all of it.
+        // Some clients give a model only the texts, and others only the structured content: each is complete.
         let message = match is_error {
             true => Some(run.reason()),
             false => (!run.is_over() && !note.is_empty()).then(|| note.to_owned()),
@@ -204,13 +204,13 @@ impl ToolResult {
     }
 }
 
-/// The sentence of a problem document.
+/// The detail of a problem document.
 pub(crate) fn sentence(reply: &Reply) -> String {
     let problem: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     problem["detail"].as_str().map_or_else(|| format!("the server responded with {}", reply.status), str::to_owned)
 }
 
-/// The message of a diagnostic with what to do about it.
+/// The message of a diagnostic with its hint.
 fn with_hint(diagnostic: &Value) -> String {
     let message = diagnostic["message"].as_str().unwrap_or_default();
     let hint = diagnostic["hint"].as_str().map(|hint| format!("\nhint: {hint}"));
@@ -221,7 +221,7 @@ fn text(text: &str) -> Value {
     json!({"type": "text", "text": clipped(text)})
 }
 
-/// An output as text: a string as it is, anything else as JSON.
+/// An output as text: a string without quotes, anything else as JSON.
 fn as_text(output: &RawValue) -> String {
     serde_json::from_str::<String>(output.get()).unwrap_or_else(|_| output.get().to_owned())
 }

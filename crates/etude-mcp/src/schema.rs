@@ -1,13 +1,13 @@
-//! Input schemas as clients take them: an object at the root, and no references.
+//! Input schemas in the form that clients accept: an object at the root, and no references.
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
-/// How deep references are followed. A schema that refers to itself accepts anything below.
+/// Maximum depth of references. A recursive schema accepts anything below.
 const MAX_DEPTH: usize = 16;
 
-/// The input schema of a definition, with all references replaced. Each parameter is a document of its own, to which its references
-/// are relative; what refers to anything else accepts any value.
+/// The input schema of a definition, with all references replaced. Each parameter is a separate document, to which its references
+/// are relative; any other reference accepts all values.
 pub(crate) fn inlined(schema: &Value) -> Value {
     let empty = Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&empty);
@@ -46,7 +46,7 @@ fn is_for_references(name: &str) -> bool {
     )
 }
 
-/// The target of a reference with the members that stood beside it.
+/// The target of a reference, merged with the members beside `$ref`.
 fn beside(target: Value, members: &Map<String, Value>, document: &Value, depth: usize) -> Value {
     let Value::Object(mut target) = target else { return target };
     for (name, value) in members.iter().filter(|(name, _)| *name != "$ref" && !is_for_references(name)) {

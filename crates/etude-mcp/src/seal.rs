@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
-/// The key of sealed states.
+/// The key that seals states.
 #[derive(Clone)]
 pub struct SealKey([u8; 32]);
 
@@ -22,7 +22,7 @@ impl SealKey {
         Self(blake3::derive_key("etude mcp request state 1", secret.as_bytes()))
     }
 
-    /// A text with `facts` that only this key can make.
+    /// A text with `facts` that only this key can create.
     pub(crate) fn seal(&self, facts: &Value) -> String {
         let text = facts.to_string();
         let mac = blake3::keyed_hash(&self.0, text.as_bytes());
@@ -33,7 +33,7 @@ impl SealKey {
     pub(crate) fn open(&self, sealed: &str) -> Option<Value> {
         let (text, mac) = sealed.split_once('.')?;
         let text = URL_SAFE_NO_PAD.decode(text).ok()?;
-        // The comparison of hashes takes the same time for all.
+        // Hashes are compared in constant time.
         let is_own = blake3::keyed_hash(&self.0, &text) == blake3::Hash::from_hex(mac).ok()?;
         is_own.then(|| serde_json::from_slice(&text).ok()).flatten()
     }

@@ -19,22 +19,22 @@ use crate::{broken, call, changes, prompt, resource, task};
 /// The connection that a message came over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// One client, which the server can ask at any time.
+    /// One client, to which the server can send requests at any time.
     Stdio,
     /// One connection for each request, without sessions.
     Http,
 }
 
-/// The protocol for one caller.
+/// The protocol service for one caller.
 pub struct Service {
     pub(crate) api: Arc<dyn Api>,
     pub(crate) selection: Selection,
     pub(crate) transport: Transport,
     pub(crate) unfinished: Arc<Unfinished>,
     pub(crate) seal: SealKey,
-    /// The tools as they were read last. A service of one request has none.
+    /// The tools at their last reading. A service of a single request has none.
     last: Mutex<Option<Arc<Catalog>>>,
-    /// The list that a client without subscriptions was sent last, in one text.
+    /// The last list of tools sent to a client without subscriptions, as one text.
     pub(crate) listed: watch::Sender<Option<String>>,
     version: String,
 }
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Service {
     }
 }
 
-/// A request with everything that is known of its client.
+/// The context of a request, with all facts about its client.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
     pub(crate) revision: Revision,
@@ -60,7 +60,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// A request of which nothing else is known.
+    /// The context of a request without further facts.
     pub(crate) fn new(revision: Revision, peer: &Arc<Peer>) -> Self {
         Self {
             revision,
@@ -84,7 +84,7 @@ impl Context {
     }
 }
 
-/// A response, with the status that it has over HTTP.
+/// A response, with its HTTP status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The JSON-RPC message as text.
@@ -94,7 +94,7 @@ pub struct Response {
 }
 
 impl Service {
-    /// The protocol for the caller of `api`. `seal` is the key of states that clients carry, `version` that of the program.
+    /// The service for the caller of `api`. `seal` is the key of states that clients carry, `version` that of the program.
     pub fn new(api: Arc<dyn Api>, transport: Transport, seal: SealKey, version: &str) -> Self {
         Self {
             api,
@@ -108,17 +108,17 @@ impl Service {
         }
     }
 
-    /// With a choice of tools.
+    /// Sets the selection of tools.
     pub fn selection(self, selection: Selection) -> Self {
         Self { selection, ..self }
     }
 
-    /// With runs of earlier calls that equal ones join.
+    /// Sets the runs of earlier calls that equal ones join.
     pub fn unfinished(self, unfinished: Arc<Unfinished>) -> Self {
         Self { unfinished, ..self }
     }
 
-    /// The response to a message that is no request.
+    /// The response to a message that is not a request.
     pub fn refuse(id: Option<&RawValue>, error: RpcError) -> Response {
         let status = error.http_status(None);
         Response { text: response(id, &Err(error)), status }
@@ -148,7 +148,7 @@ impl Service {
         Response { text: response(Some(id), &outcome), status }
     }
 
-    /// What the request and the connection say of the client.
+    /// Collects the facts about the client from the request and the connection.
     fn context(
         &self,
         peer: &Arc<Peer>,
@@ -202,7 +202,7 @@ impl Service {
     async fn dispatch(&self, context: &Context, method: &str, params: &Params) -> Outcome {
         let is_new = context.revision == Revision::July2026;
         if method.ends_with("/list") && params.members.get("cursor").is_some_and(|cursor| !cursor.is_null()) {
-            // Every list is one page, so no cursor is from here.
+            // Every list is one page, so no cursor can be from this server.
             return Err(RpcError::params("`cursor` is none that this server has sent: each list is one page"));
         }
         match method {
@@ -235,7 +235,7 @@ impl Service {
         }
     }
 
-    /// A result with the members that all results of its revision have.
+    /// Adds the members that all results of the revision have.
     fn finish(&self, context: &Context, result: Box<RawValue>) -> Outcome {
         if context.revision.has_initialize() {
             return Ok(result);
@@ -252,14 +252,14 @@ impl Service {
         raw(&members)
     }
 
-    /// The tools as the files are now. To read them is to load every definition of the apps.
+    /// The tools as the files are now. Reading them loads every definition of the apps.
     pub(crate) async fn catalog(&self, context: &Context) -> Result<Arc<Catalog>, RpcError> {
         let catalog = Arc::new(Catalog::read(&*self.api, &self.selection, context).await?);
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&catalog));
         Ok(catalog)
     }
 
-    /// The pipeline, machine or command that this name stood for when the tools were read last.
+    /// The pipeline, machine or command with this tool name at the last reading of the tools.
     pub(crate) fn target(&self, name: &str) -> Option<Box<Target>> {
         match self.last.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.tool(name)? {
             Tool::Run(target) => Some(target),
@@ -300,7 +300,7 @@ impl Service {
         let member = |name: &str| params.members.get(name).cloned().unwrap_or_default();
         let client = member("clientInfo")["name"].as_str().unwrap_or("client").to_owned();
         context.peer.greet(Greeting { revision, capabilities: member("capabilities"), client });
-        // Without sessions there is no connection for what the client did not ask for.
+        // Without sessions there is no connection for unrequested notifications.
         let tools = if self.transport == Transport::Stdio { json!({"listChanged": true}) } else { json!({}) };
         Ok(json!({
             "protocolVersion": revision.word(),
@@ -327,7 +327,7 @@ fn listed(context: &Context, name: &str, items: Value) -> Value {
     cached(context, json!({name: items}))
 }
 
-/// A result of which the newest revision says how long it holds. Files may change at any time.
+/// Adds the cache lifetime that the newest revision requires. Files may change at any time, so it is 0.
 fn cached(context: &Context, mut result: Value) -> Value {
     if context.revision == Revision::July2026 {
         result["ttlMs"] = 0.into();

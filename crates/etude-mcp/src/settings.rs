@@ -1,18 +1,18 @@
-//! How an app is served to agents.
+//! Settings of an app for agents.
 
 use std::time::Duration;
 
-/// What becomes of the run of an abandoned call.
+/// Fate of the run of an abandoned call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnCancel {
-    /// It continues, because timeouts of clients look like people who cancel.
+    /// The run continues, because a client's timeout looks like a cancellation by a person.
     #[default]
     Leave,
-    /// It is cancelled.
+    /// The run is cancelled.
     Cancel,
 }
 
-/// Where questions that authorize something are decided.
+/// Place at which questions that authorize something are decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Approvals {
     /// On the page, or with `etude approve`.
@@ -27,11 +27,11 @@ pub enum Approvals {
 pub struct Settings {
     /// Names of tools that change nothing.
     pub read_only: Vec<String>,
-    /// The longest time until a call returns.
+    /// Maximum time until a call returns.
     pub answer_within: Duration,
-    /// What becomes of the run of an abandoned call.
+    /// Fate of the run of an abandoned call.
     pub on_cancel: OnCancel,
-    /// Where questions that authorize something are decided.
+    /// Place at which questions that authorize something are decided.
     pub approvals: Approvals,
 }
 

@@ -1,4 +1,4 @@
-//! The protocol over a pair of streams: one message a line.
+//! The protocol over a pair of streams: one message per line.
 
 mod long;
 
@@ -18,13 +18,13 @@ use crate::peer::Peer;
 use crate::service::Service;
 use crate::wire::{Incoming, Params, RpcError, parse};
 
-/// The longest message, in bytes: an input of 16 MiB and its frame.
+/// Maximum size of a message, in bytes: an input of 16 MiB and its frame.
 const MAX_LINE: u64 = 17 * 1024 * 1024;
 
-/// The time that open requests have when the client closes its stream.
+/// Time that open requests have after the client has closed its stream.
 const LAST_RESPONSES: Duration = Duration::from_secs(1);
 
-/// Serves one client until it closes its stream. Requests are served at the same time.
+/// Serves one client until it closes its stream. Requests are served concurrently.
 ///
 /// # Errors
 /// A stream fails.
@@ -55,7 +55,7 @@ pub async fn serve(
             break;
         }
         if length as u64 == MAX_LINE && line.last() != Some(&b'\n') {
-            // The calls that are open meanwhile go on.
+            // Open calls continue meanwhile.
             let id = long::skip(&std::mem::take(&mut line), &mut input).await?;
             let id = id.and_then(|id| RawValue::from_string(id).ok());
             let error = RpcError::new(RpcError::INVALID_REQUEST, format!("a message has at most {MAX_LINE} bytes"));
@@ -67,7 +67,7 @@ pub async fn serve(
     }
     notified.shutdown().await;
     client.peer.leave();
-    // A client that has closed its end may still read: what takes no time is answered, and the rest is abandoned.
+    // A client that has closed its end may still read: quick requests get a response, and the rest is abandoned.
     let answered = async { while requests.join_next().await.is_some() {} };
     if tokio::time::timeout(LAST_RESPONSES, answered).await.is_err() {
         requests.shutdown().await;
@@ -106,7 +106,7 @@ impl Client {
             Err((id, error)) => self.send(Service::refuse(id.as_deref(), error).text),
             Ok(Incoming::Response { id, result }) => self.peer.answered(&id, result),
             Ok(Incoming::Notification { method, params }) => self.notified(&method, &params),
-            // What follows depends on it.
+            // Later messages depend on it.
             Ok(Incoming::Request { id, method, params }) if method == "initialize" => {
                 self.send(self.service.respond(&self.peer, None, &id, &method, &params).await.text);
             }

@@ -1,4 +1,5 @@
-//! Tasks: runs as the extension `io.modelcontextprotocol/tasks` shows them. They are read from the journal, so every server knows them.
+//! Tasks: runs in the form of the extension `io.modelcontextprotocol/tasks`. They are read from the journal, so every server
+//! knows them.
 
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use crate::result::{Run, ToolResult, sentence};
 use crate::service::{Context, Service};
 use crate::wire::{Outcome, Params, RpcError, raw};
 
-/// The intervals at which clients poll: at first, after a minute, and while a person is asked.
+/// Polling intervals of clients in milliseconds: at first, after a minute, and while a person is asked.
 const POLL_MS: [u64; 3] = [1_000, 5_000, 30_000];
 
-/// From this age on, a task is polled less often.
+/// Age from which on a task is polled less often.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// A call that became a task.
+/// The response to a call that became a task.
 pub(crate) fn created(service: &Service, context: &Context, run: &Run) -> Outcome {
     let mut task = document(service, context, run)?;
     task.insert("resultType".to_owned(), "task".into());
@@ -56,13 +57,13 @@ pub(crate) async fn cancel(service: &Service, params: &Params) -> Outcome {
     let run = own(service, params).await?;
     let reply = service.api.send(Request::post(format!("/v1/runs/{}/cancel", run.run_id), "{}")).await;
     match reply.status {
-        // A run that has ended meanwhile is not cancelled, which the next `tasks/get` shows.
+        // A run that has ended meanwhile is not cancelled; the next `tasks/get` shows its end.
         200..300 | 409 => raw(&json!({})),
         _ => Err(RpcError::internal(sentence(&reply))),
     }
 }
 
-/// The run of a task that this caller's calls created.
+/// The run of a task, if this caller's calls created it.
 async fn own(service: &Service, params: &Params) -> Result<Run, RpcError> {
     let id = params.text("taskId")?;
     let unknown = || RpcError::params("there is no such task");
@@ -75,7 +76,7 @@ async fn own(service: &Service, params: &Params) -> Result<Run, RpcError> {
     if is_own { Ok(run) } else { Err(unknown()) }
 }
 
-/// A run as a task.
+/// A run as the document of a task.
 fn document(service: &Service, context: &Context, run: &Run) -> Result<Map<String, Value>, RpcError> {
     let never_ran = run.status == "failed" && run.started_at.is_none();
     let status = match run.status.as_str() {

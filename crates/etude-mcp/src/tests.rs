@@ -1,4 +1,4 @@
-//! The protocol on an interface with fixed replies.
+//! Tests of the protocol on an interface with fixed replies.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::seal::SealKey;
 use crate::service::{Service, Transport};
 use crate::wire::read_params;
 
-/// An interface that answers each path with one document, and notes what it is asked. A `POST` has its method before the path.
+/// An interface with one fixed document per path, which records its requests. A `POST` has its method before the path.
 struct Fixed {
     replies: Mutex<BTreeMap<&'static str, (u16, Value)>>,
     asked: Mutex<Vec<String>>,
@@ -91,7 +91,7 @@ impl Api for Fixed {
     }
 }
 
-/// A client of these replies.
+/// A client of an interface with these replies.
 struct Client {
     service: Service,
     peer: Arc<Peer>,
@@ -157,7 +157,8 @@ fn text(result: &Value) -> String {
     content.iter().filter_map(|one| one["text"].as_str()).collect::<Vec<_>>().join("\n")
 }
 
-/// S-141: what `etude_find` returns can be called, by the name of its tool and by its own, and what it takes is known.
+/// S-141: a pipeline that `etude_find` returns can be called, by the name of its tool and by its own, and its input schema is in
+/// the answer.
 #[tokio::test]
 async fn what_is_found_can_be_called() {
     let route =
@@ -187,7 +188,7 @@ async fn what_is_found_can_be_called() {
     assert!(message.starts_with("there is no tool `change`") && message.contains("`machine_change`"), "{unlisted}");
 }
 
-/// S-141: of several apps, the surest pipeline is found, whichever app is asked first; one that cannot be asked is passed over.
+/// S-141: of several apps, the pipeline with the highest score is found, for any order of the apps; a failing app is skipped.
 #[tokio::test]
 async fn the_surest_of_all_apps_is_found() {
     let of = |app: &str, name: &str| {
@@ -217,7 +218,7 @@ async fn the_surest_of_all_apps_is_found() {
     assert_eq!(tools, ["invoice", "weather"]);
 }
 
-/// S-143, S-144: who sees only the texts and who sees only the structured content learn the same of a run.
+/// S-143, S-144: the texts alone and the structured content alone have the same facts about a run.
 #[tokio::test]
 async fn texts_and_structured_content_say_the_same() {
     let stderr = (0..99).map(|line| format!("line {line}\n")).collect::<String>() + "the disk is full\n";
@@ -263,7 +264,7 @@ fn started(run: Value) -> [(&'static str, (u16, Value)); 3] {
     [("/v1/apps", apps()), ("POST /v1/runs", (201, run.clone())), ("/v1/runs/r1", (200, run))]
 }
 
-/// Section 9: a client whose answer does not fit is asked again about the same run, with the fault, until one fits.
+/// Section 9: a client with an invalid answer is asked again about the same run, with the fault, until an answer fits.
 #[tokio::test]
 async fn a_client_is_asked_again_after_a_faulty_answer() {
     let schema = json!({"type": "object", "properties": {"color": {"type": "string", "enum": ["red"]}}});
@@ -302,7 +303,7 @@ async fn a_client_is_asked_again_after_a_faulty_answer() {
     assert_eq!(result["structuredContent"]["run_id"], "r1");
 }
 
-/// S-155: a definition that has errors is not a tool, and every answer that misses it says why.
+/// S-155: a definition with errors is not a tool, and every answer that misses it gives the reason.
 #[tokio::test]
 async fn a_broken_definition_is_named() {
     let (_, mut apps) = apps();
@@ -357,7 +358,7 @@ async fn documents_of_fixed_tools_are_bounded() {
     }
 }
 
-/// Section 16: the beginning of an id and `latest` name no run here, and the answer says what does.
+/// Section 16: an id prefix and `latest` name no run here, and the answer explains which id does.
 #[tokio::test]
 async fn a_run_that_is_not_found_is_named_by_its_whole_id() {
     let client = Client::new(false, [("/v1/apps", apps())]).await;
@@ -367,7 +368,7 @@ async fn a_run_that_is_not_found_is_named_by_its_whole_id() {
     }
 }
 
-/// Section 9: a read has at most 256 KiB, says so, and leads to the rest, of text and of bytes.
+/// Section 9: a read returns at most 256 KiB, and has the address of the rest, for text and for bytes.
 #[tokio::test]
 async fn a_resource_is_read_in_parts() {
     let output = "ü".repeat(300_000);
@@ -399,7 +400,7 @@ async fn a_resource_is_read_in_parts() {
     );
 }
 
-/// S-155: to call a tool that is known by name, no definition but its own is read.
+/// S-155: a call of a known tool reads no definition but its own.
 #[tokio::test]
 async fn a_known_tool_is_called_without_reading_the_list_again() {
     let client = Client::new(false, started(run("succeeded", &json!({"output": 1})))).await;
@@ -412,7 +413,7 @@ async fn a_known_tool_is_called_without_reading_the_list_again() {
     assert_eq!(asked, ["POST /v1/runs", "/v1/runs/r1"].repeat(2));
 }
 
-/// The API, a client on a pair of streams, and the messages that it is sent.
+/// The API, a client on a pair of streams, and the messages that are sent to it.
 fn connected() -> (Arc<Fixed>, Arc<Service>, Arc<Peer>, mpsc::UnboundedReceiver<String>) {
     let api = Fixed::new([("/v1/apps", apps())]);
     let service = Service::new(Arc::<Fixed>::clone(&api), Transport::Stdio, SealKey::derive("secret"), "1");
@@ -420,7 +421,7 @@ fn connected() -> (Arc<Fixed>, Arc<Service>, Arc<Peer>, mpsc::UnboundedReceiver<
     (api, Arc::new(service), Arc::new(Peer::new(out)), sent)
 }
 
-/// Changes the definitions, if they are to change, once someone looks at them.
+/// Waits for a receiver of definitions, then replaces them if `apps` is given.
 async fn look(api: &Fixed, apps: Option<(u16, Value)>) {
     while api.definitions.receiver_count() == 0 {
         tokio::task::yield_now().await;
@@ -435,7 +436,7 @@ async fn message(sent: &mut mpsc::UnboundedReceiver<String>) -> Value {
     serde_json::from_str(&sent.recv().await.expect("a message")).expect("JSON")
 }
 
-/// Section 9: a message that is too long is refused by its id, and those after it are served as before.
+/// Section 9: a message that is too long is refused by its id, and later ones are served as before.
 #[tokio::test]
 async fn a_message_that_is_too_long_ends_no_connection() {
     let (_, service, _, _) = connected();
@@ -474,7 +475,8 @@ async fn a_client_is_notified_that_the_tools_have_changed() {
     notified.abort();
 }
 
-/// S-155: in 2026-07-28 a client is notified if it listens: what it is notified of is acknowledged first, and all of it names the request.
+/// S-155: in 2026-07-28 a listening client is notified: the subscription is acknowledged first, and all notifications name the
+/// request.
 #[tokio::test]
 async fn a_client_listens_to_changes_of_the_tools() {
     let (api, service, peer, mut sent) = connected();

@@ -16,7 +16,7 @@ pub enum Revision {
 }
 
 impl Revision {
-    /// All, the newest first.
+    /// All revisions, newest first.
     pub const ALL: [Self; 3] = [Self::July2026, Self::November2025, Self::June2025];
 
     /// The date by which the protocol names the revision.
@@ -28,7 +28,7 @@ impl Revision {
         }
     }
 
-    /// The revision of a name.
+    /// The revision with this name.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|revision| revision.word() == word)
     }
@@ -55,22 +55,22 @@ pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 /// An error of the protocol.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RpcError {
-    /// The JSON-RPC code, such as -32602 for parameters that do not fit.
+    /// The JSON-RPC code, such as -32602 for invalid parameters.
     pub code: i64,
     /// One sentence for people, without a full stop.
     pub message: String,
-    /// Facts for programs under `data`; `None`: there are none.
+    /// Facts for programs, sent under `data`; `None`: there are none.
     pub data: Option<Value>,
 }
 
 impl RpcError {
     /// The text is not JSON.
     pub const PARSE: i64 = -32700;
-    /// The message is no request.
+    /// The message is not a request.
     pub const INVALID_REQUEST: i64 = -32600;
     /// There is no such method.
     pub const METHOD: i64 = -32601;
-    /// The parameters do not fit.
+    /// The parameters are invalid.
     pub const PARAMS: i64 = -32602;
     /// An internal error.
     pub const INTERNAL: i64 = -32603;
@@ -98,7 +98,7 @@ impl RpcError {
         Self::new(Self::METHOD, format!("there is no method `{method}`"))
     }
 
-    /// The error of a request of an extension that the client did not declare.
+    /// The error of a request that needs an undeclared extension.
     pub(crate) fn no_extension(extension: &str) -> Self {
         let message = format!("the request needs the extension `{extension}`, which the client does not declare");
         let data = json!({"requiredCapabilities": {"extensions": {extension: {}}}});
@@ -114,7 +114,7 @@ impl RpcError {
         }
     }
 
-    /// The status of an HTTP response with the error in a revision.
+    /// The HTTP status of a response with this error in a revision.
     pub fn http_status(&self, revision: Option<Revision>) -> u16 {
         match (self.code, revision) {
             (Self::PARSE | Self::INVALID_REQUEST | Self::HEADERS | Self::CAPABILITY | Self::REVISION, _) => 400,
@@ -141,23 +141,23 @@ pub(crate) fn raw(value: &impl Serialize) -> Outcome {
     serde_json::value::to_raw_value(value).map_err(|e| RpcError::internal(e.to_string()))
 }
 
-/// A message of a client.
+/// A message from a client.
 #[derive(Debug)]
 pub enum Incoming {
-    /// It wants a response.
+    /// A message that needs a response.
     Request {
-        /// Its id, as it was written.
+        /// The id of the request, as it was written.
         id: Box<RawValue>,
         /// The JSON-RPC method, such as `tools/call`.
         method: String,
         /// The members of `params`; empty if there are none.
         params: Params,
     },
-    /// It wants none.
+    /// A message without a response.
     Notification {
-        /// The members of `params`; empty if there are none.
+        /// The JSON-RPC method, such as `notifications/cancelled`.
         method: String,
-        /// Its parameters.
+        /// The members of `params`; empty if there are none.
         params: Params,
     },
     /// A response to a request of this server.
@@ -173,7 +173,7 @@ pub enum Incoming {
 #[derive(Debug, Default)]
 pub struct Params {
     pub(crate) members: Map<String, Value>,
-    /// `arguments` of a call as they were written.
+    /// The member `arguments` of a call, as it was written.
     pub(crate) arguments: Option<Box<RawValue>>,
 }
 
@@ -201,15 +201,15 @@ struct Message<'a> {
     error: Option<Value>,
 }
 
-/// An id of `null` is an id, and a faulty one.
+/// Distinguishes an id of `null`, which is invalid, from an absent id.
 fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
-/// Reads a message.
+/// Parses a message.
 ///
 /// # Errors
-/// It is not JSON, or no message; with the id of the request, if it has one.
+/// The text is not JSON, or not a message; with the id of the request, if it has one.
 pub fn parse(text: &str) -> Result<Incoming, (Option<Box<RawValue>>, RpcError)> {
     let invalid = |message: &str| RpcError::new(RpcError::INVALID_REQUEST, message);
     if serde_json::from_str::<serde::de::IgnoredAny>(text).is_err() {
@@ -270,14 +270,14 @@ pub(crate) fn response(id: Option<&RawValue>, outcome: &Outcome) -> String {
     }
 }
 
-/// The headers of an HTTP request that concern the protocol.
+/// The HTTP headers of a request that belong to the protocol.
 #[derive(Debug, Clone, Default)]
 pub struct Headers {
-    /// `MCP-Protocol-Version`.
+    /// The header `MCP-Protocol-Version`.
     pub revision: Option<String>,
-    /// `Mcp-Method`.
+    /// The header `Mcp-Method`.
     pub method: Option<String>,
-    /// `Mcp-Name`.
+    /// The header `Mcp-Name`.
     pub name: Option<String>,
 }
 
@@ -302,7 +302,7 @@ impl Headers {
         };
         let Some(name) = params.members.get(key).and_then(Value::as_str) else { return Ok(()) };
         if self.name.is_none() && key == "uri" {
-            // Clients name tools and prompts in the header, and not all of them the address of a resource.
+            // Clients repeat the names of tools and prompts in the header, but not always the address of a resource.
             return Ok(());
         }
         match self.name.as_deref().and_then(plain) {
@@ -312,7 +312,7 @@ impl Headers {
     }
 }
 
-/// A header's value, of which `=?base64?…?=` is the encoded form.
+/// The value of a header; `=?base64?…?=` is an encoded value.
 fn plain(value: &str) -> Option<String> {
     let Some(inner) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
         return Some(value.to_owned());

@@ -1,4 +1,4 @@
-//! Progress notifications of a call, for clients that asked for them.
+//! Progress notifications of a call, for clients that requested them.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use crate::api::{Api, Request};
 use crate::service::Context;
 
-/// The interval of progress while nothing happens, which resets the timers of clients.
+/// Interval of progress during silence, which resets the timers of clients.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
-/// The longest message of a progress notification, in characters.
+/// Maximum length of a progress message, in characters.
 const MAX_MESSAGE: usize = 200;
 
 /// Progress notifications of one call.
@@ -31,7 +31,7 @@ impl<'a> Progress<'a> {
         Self { context, sent: 0, after: None, began, ticks }
     }
 
-    /// Those of a call without steps.
+    /// The notifications of a call without steps.
     pub(crate) fn every_ten_seconds(context: &'a Context) -> Self {
         Self::new(context, INTERVAL)
     }
@@ -65,7 +65,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Reports the time that has passed, every 10 s.
+    /// Waits for the next interval, then reports the elapsed time.
     pub(crate) async fn tick(&mut self) {
         self.ticks.tick().await;
         let seconds = self.began.elapsed().as_secs();

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use super::wire::Members;
 use super::{MAX_TEXT, as_text, clipped_to};
 
-/// The start of a member that is too long, in bytes.
+/// Maximum size of the start of a member that is too long, in bytes.
 const MAX_START: usize = 4 * 1024;
 
-/// The document of a run in which no member is longer than a text may be. A member `NAME_cut` says what is left out: of a list the
-/// items after the first ones, of anything else all but its start.
+/// The document of a run with bounded members. A member `NAME_cut` describes the omitted part: the later items of a list, or all
+/// but the start of another value.
 pub(super) fn run(body: &[u8]) -> Result<Box<RawValue>, String> {
     let members: Members = serde_json::from_slice(body).map_err(|e| e.to_string())?;
     let id = members.0.iter().find(|(name, _)| name == "run_id").map(|(_, id)| as_text(id)).unwrap_or_default();
@@ -34,8 +34,8 @@ pub(super) fn run(body: &[u8]) -> Result<Box<RawValue>, String> {
     RawValue::from_string(format!("{{{}}}", out.join(","))).map_err(|e| e.to_string())
 }
 
-/// What is kept of a member that is too long, and what is said of the rest. `is_value`: it is a value of the run, a part of which is
-/// not the value.
+/// The remaining part of a member that is too long, and a description of the rest. `is_value`: the member is a value of the run,
+/// which cannot be replaced by a part of it.
 fn shortened(value: &RawValue, is_value: bool) -> (String, Value) {
     let items: Vec<Box<RawValue>> = serde_json::from_str(value.get()).unwrap_or_default();
     if items.is_empty() || is_value {

@@ -1,11 +1,11 @@
-//! Results and documents of runs as they travel.
+//! Wire formats of results and run documents.
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The document of a run, as much of it as results need. Values keep the digits that they have.
+/// The members of a run's document that results need. Values keep their digits.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Run {
     pub(crate) run_id: String,
@@ -26,7 +26,7 @@ pub(crate) struct Run {
     pub(crate) links: Value,
 }
 
-/// What became of a command (C-1.13), as much of it as results need.
+/// The members of a command's envelope (C-1.13) that results need.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Envelope {
@@ -49,10 +49,10 @@ pub(super) struct Structured<'a> {
     pub(super) errors: &'a [Value],
     pub(super) usage: &'a Value,
     pub(super) url: Option<String>,
-    /// The reason of a failure, or why the run is not over.
+    /// The reason of a failure, or the reason why the run has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) message: Option<String>,
-    /// The open questions, with where a person answers them.
+    /// The open questions, with the places where a person answers them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) waiting: Vec<Value>,
     /// The start of an output that is too long, with its size and its address.
@@ -61,7 +61,7 @@ pub(super) struct Structured<'a> {
 }
 
 impl<'a> Structured<'a> {
-    /// The members that each result has.
+    /// The result with the members that every result has.
     pub(super) const fn new(
         run_id: Option<&'a str>,
         status: &'a str,
@@ -83,7 +83,7 @@ pub(crate) struct ToolResult {
     pub(super) is_error: bool,
 }
 
-/// The members of an object in their order. Values keep the digits that they have.
+/// The members of an object in order. Values keep their digits.
 pub(super) struct Members(pub(super) Vec<(String, Box<RawValue>)>);
 
 impl<'de> serde::Deserialize<'de> for Members {

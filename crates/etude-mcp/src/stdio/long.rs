@@ -1,20 +1,20 @@
-//! A message that is too long to be kept: its id is found, so that its request has a response.
+//! Messages that are too long for memory: the id is extracted, so that the request gets a response.
 
 use serde::de::IgnoredAny;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
 use crate::wire::is_id;
 
-/// The longest id that is found, in bytes.
+/// Maximum length of an id, in bytes.
 const MAX_ID: usize = 256;
 
-/// What was read of a message.
+/// State of the scan of a message.
 #[derive(Debug, Default)]
 struct Scan {
     depth: usize,
     is_in_string: bool,
     is_escaped: bool,
-    /// The name or value at the top level that is being read, up to a limit.
+    /// The current name or value at the top level, up to a limit.
     text: Vec<u8>,
     /// True if `text` is the value of `id`.
     is_of_id: bool,
@@ -58,7 +58,7 @@ impl Scan {
         }
     }
 
-    /// The end of a member of the message. A value that was cut is no JSON.
+    /// Ends a member of the message. A truncated value is invalid JSON, and ignored.
     fn end_member(&mut self) {
         if self.depth != 1 {
             return;
@@ -71,7 +71,7 @@ impl Scan {
     }
 }
 
-/// Reads the rest of a line that begins with `start` and keeps none of it. Returns the id of the request, if it has one.
+/// Reads the rest of a line that begins with `start`, and drops it. Returns the id of the request, if it has one.
 pub(super) async fn skip(start: &[u8], input: &mut (impl AsyncBufRead + Unpin)) -> std::io::Result<Option<String>> {
     let mut scan = Scan::default();
     scan.read(start);
@@ -91,7 +91,7 @@ pub(super) async fn skip(start: &[u8], input: &mut (impl AsyncBufRead + Unpin)) 
 mod tests {
     use super::*;
 
-    /// Only the id of the message itself counts, wherever it is, and none that is not one.
+    /// Only a valid id of the message itself counts, at any position.
     #[tokio::test]
     async fn the_id_of_a_long_message_is_found() {
         let cases = [
