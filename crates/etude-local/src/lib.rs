@@ -1,10 +1,14 @@
-//! The local model: the answer to a machine with no key and no network, in pure Rust.
+//! The local model: answers without a key and without a network, in pure Rust.
 //!
-//! Read in this order: [`catalog`] (which models are known), [`pull`] (how their weights are had), [`serve`]
-//! (an OpenAI-compatible server in a process of its own, shared by all runs of a user), [`Model`] (from a request to an
-//! answer whose JSON is always valid). [`Embedder`] is the semantic half of the router.
+//! Read in this order:
+//! - [`catalog`]: the known models.
+//! - [`pull`]: the download of their weights.
+//! - [`serve`]: an OpenAI-compatible server in a separate process, shared by all runs of a user.
+//! - [`Model`]: from a request to an answer whose JSON is always valid.
 //!
-//! Nothing here reads the environment, prints, or downloads without being asked.
+//! [`Embedder`] is the semantic half of the router.
+//!
+//! Nothing here reads the environment, prints, or downloads without a request.
 
 mod api;
 mod bounds;

@@ -1,9 +1,8 @@
 //! The forward pass of a decoder: Qwen2 and Llama files, quantized, on the CPU.
 //!
-//! It is our own and not that of `candle-transformers` for three reasons that were measured (docs/design/local-model.md):
-//! the table of embeddings stays quantized (933 MB less for the default model), the cache of keys and values can be
-//! rolled back, so that prompts with the same start are read once, and weights in formats that candle multiplies
-//! slowly are converted while loading.
+//! This is not the implementation of `candle-transformers`, for three measured reasons (docs/design/local-model.md). The table of
+//! embeddings stays quantized (933 MB less for the default model). The cache of keys and values can be rolled back, so that
+//! prompts with the same start are read once. Weights in formats that candle multiplies slowly are converted while loading.
 
 mod cache;
 mod kernel;
@@ -16,11 +15,11 @@ use crate::gguf::{Architecture, Gguf, Shape};
 use layer::Layer;
 use linear::{Linear, Table};
 
-/// Tokens of a prompt that are read at once: enough to keep the multiplications busy, and little enough that a
+/// Maximum number of tokens of a prompt per step. It is large enough to keep the multiplications busy, and small enough that a
 /// cancelled request ends soon and that the mask stays small.
 pub(crate) const CHUNK: usize = 128;
 
-/// A loaded model together with what it has read so far.
+/// A loaded model, together with the tokens that it has read so far.
 pub(crate) struct Network {
     embeddings: Table,
     layers: Vec<Layer>,
@@ -36,7 +35,7 @@ pub(crate) struct Network {
 pub(crate) struct Rotary {
     cos: Tensor,
     sin: Tensor,
-    /// Llama files have the pairs of a head interleaved, Qwen2 files have them in two halves.
+    /// True for Llama files, which have the pairs of a head interleaved; Qwen2 files have them in two halves.
     is_interleaved: bool,
 }
 
@@ -56,12 +55,12 @@ impl Network {
         Ok(Self { embeddings, layers, norm, output, rotary, epsilon: shape.epsilon, context, read: Vec::new() })
     }
 
-    /// Most tokens that prompt and answer have together.
+    /// Maximum number of tokens of prompt and answer together.
     pub(crate) fn context(&self) -> usize {
         self.context
     }
 
-    /// What has been read, in order.
+    /// The tokens read so far, in order.
     pub(crate) fn read(&self) -> &[u32] {
         &self.read
     }
@@ -71,7 +70,7 @@ impl Network {
         self.read.truncate(len);
     }
 
-    /// Reads `tokens`, at most [`CHUNK`] of them, and returns the scores of what may come next.
+    /// Reads `tokens`, at most [`CHUNK`] of them, and returns the scores of the next token.
     pub(crate) fn advance(&mut self, tokens: &[u32]) -> Result<Vec<f32>> {
         let hidden = Device::Cpu.with_context(|| self.forward(tokens))?;
         self.read.extend_from_slice(tokens);
@@ -108,7 +107,7 @@ impl Rotary {
         Ok(Self { cos: angles.cos()?, sin: angles.sin()?, is_interleaved })
     }
 
-    /// Turns `heads` (1, heads, tokens, size), the first of whose tokens is at position `start`.
+    /// Rotates `heads` (1, heads, tokens, size), the first of whose tokens is at position `start`.
     pub(crate) fn turn(&self, heads: &Tensor, start: usize) -> Result<Tensor> {
         let count = heads.dim(2)?;
         let (cos, sin) = (self.cos.narrow(0, start, count)?, self.sin.narrow(0, start, count)?);
@@ -119,7 +118,7 @@ impl Rotary {
     }
 }
 
-/// What is added to the scores so that no token sees a later one: (count, start + count).
+/// The mask that is added to the scores so that no token sees a later one: (count, start + count).
 fn causal_mask(start: usize, count: usize) -> Result<Tensor> {
     let width = start + count;
     let mut mask = vec![0.0_f32; count * width];
@@ -133,7 +132,7 @@ fn causal_mask(start: usize, count: usize) -> Result<Tensor> {
 mod tests {
     use super::*;
 
-    /// With real weights, as in `tests/it/weights.rs`.
+    /// This needs real weights, as in `tests/it/weights.rs`.
     #[test]
     fn reading_in_pieces_and_after_a_roll_back_gives_the_same_scores() {
         let Some(path) = std::env::var_os("ETUDE_LOCAL_WEIGHTS") else {

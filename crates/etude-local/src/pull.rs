@@ -1,4 +1,4 @@
-//! Getting the weights of a model: to a temporary file, checked, renamed. Nothing here happens without being called.
+//! Download of a model's weights: to a temporary file, checked, renamed. It happens only on request.
 
 mod hub;
 mod partial;
@@ -12,80 +12,80 @@ use std::path::{Path, PathBuf};
 use crate::catalog::{Entry, Kind, Source};
 use partial::Partial;
 
-/// Where to get weights from and where to put them.
+/// Sources and target of a download.
 #[derive(Debug, Clone)]
 pub struct Places {
-    /// The directory for files of weights; it is made if it is not there.
+    /// The directory for weights files; it is created if it is missing.
     pub dir: PathBuf,
     /// The base URL of a model hub or of a mirror of one, if the user has configured it.
     pub hub: Option<String>,
-    /// Commands that are pip, the preferred one first, such as `["python3", "-m", "pip"]`.
+    /// Command lines of pip, the preferred one first, such as `["python3", "-m", "pip"]`.
     pub pip: Vec<Vec<String>>,
 }
 
-/// What [`pull`] is doing.
+/// Progress of [`pull`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// Another process is at it; this one waits for it.
+    /// Another process downloads the same file; this one waits for it.
     Waiting,
     /// A source is tried.
     Source {
-        /// Its name, for people.
+        /// The name of the source, for people.
         name: String,
     },
-    /// So much of the file is there.
+    /// A part of the file has been downloaded.
     Bytes {
-        /// Bytes that are there.
+        /// Number of bytes so far.
         done: u64,
-        /// Bytes of the whole file.
+        /// Size of the whole file in bytes.
         total: u64,
     },
-    /// The whole file is there and is checked.
+    /// The file is complete and is being verified.
     Verifying,
     /// A source failed; the next one is tried, if there is one.
     Failed {
-        /// Its name, for people.
+        /// The name of the source, for people.
         name: String,
         /// The error of the source, as a sentence fragment.
         why: String,
     },
 }
 
-/// Why there are no weights.
+/// Reason why the weights are missing.
 #[derive(Debug, thiserror::Error)]
 pub enum PullError {
-    /// The disk has no room, or cannot be written.
+    /// The disk is full, or cannot be written.
     #[error("{path} cannot be written: {source}; about {needed} MB are needed in its directory", path = .path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
         /// The error of the file system.
         source: io::Error,
-        /// Megabytes of the whole file and of the largest part that lies beside it.
+        /// Space for the whole file and the largest part beside it, in megabytes.
         needed: u64,
     },
-    /// No source had it.
+    /// Every source failed.
     #[error("the weights of `{id}` could not be obtained: {}; a GGUF file of your own can be configured instead", .failures.join("; "))]
     NoSource {
         /// The id of the model in the catalog.
         id: &'static str,
-        /// What was tried, and why it failed.
+        /// The failures of the tried sources, with their reasons.
         failures: Vec<String>,
     },
 }
 
-/// Why one source failed.
+/// Reason why one source failed.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// Ours to report at once: another source would fail as well.
+    /// A disk failure, which is reported at once: another source would fail as well.
     #[error("{}: {source}", .path.display())]
     Disk { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Source(String),
 }
 
-/// Where the weights of `entry` are below `dir`, if they have been pulled. Only the size is looked at: what lies under
-/// this name has been checked before it got it.
+/// The path of the weights of `entry` below `dir`, if they are installed. Only the size is checked: the content was verified
+/// before the file got its name.
 pub fn installed(entry: &Entry, dir: &Path) -> Option<PathBuf> {
     let path = dir.join(entry.file);
     let is_whole = fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() == entry.size);
@@ -98,8 +98,8 @@ pub fn installed(entry: &Entry, dir: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Gets the weights of `entry`, unless they are there already, and returns where they are: a file, or for an embedding
-/// model a directory. What a broken download has left behind is continued.
+/// Downloads the weights of `entry`, unless they are installed, and returns their path: a file, or for an embedding model a
+/// directory. An interrupted download is continued.
 ///
 /// # Errors
 /// See [`PullError`].
@@ -174,7 +174,7 @@ fn name_of(source: &Source) -> String {
     }
 }
 
-/// Embedding models come as an archive.
+/// Unpacks the archive of an embedding model. Returns the path of the weights.
 fn unpacked(entry: &Entry, dir: &Path) -> io::Result<PathBuf> {
     let file = dir.join(entry.file);
     if matches!(entry.kind, Kind::Chat { .. }) {

@@ -1,14 +1,14 @@
-//! Which of the possible tokens comes next.
+//! Sampling of the next token.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 
 use llguidance::toktrie::{SimpleVob, TokenId};
 
-/// Share of the probability that is drawn from: what is less probable than all of this is left out.
+/// Share of the probability that is sampled; less probable tokens beyond it are left out.
 const NUCLEUS: f64 = 0.95;
 
-/// Chooses tokens.
+/// Sampler of tokens.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     temperature: f64,
@@ -16,7 +16,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Always the most probable token for a temperature of 0, and chance otherwise.
+    /// A sampler that takes the most probable token at temperature 0, and samples otherwise.
     pub(crate) fn new(temperature: f64, seed: u64) -> Self {
         Self { temperature: if temperature.is_finite() { temperature.max(0.0) } else { 0.0 }, state: seed }
     }
@@ -26,7 +26,7 @@ impl Sampler {
         RandomState::new().build_hasher().finish()
     }
 
-    /// The token to go on with; `None` if none is allowed.
+    /// The next token; `None` if none is allowed.
     pub(crate) fn choose(&mut self, scores: &[f32], allowed: Option<&SimpleVob>) -> Option<TokenId> {
         let is_allowed = |token: usize| allowed.is_none_or(|allowed| token < allowed.len() && allowed.get(token));
         if self.temperature == 0.0 {
@@ -62,7 +62,7 @@ impl Sampler {
         chosen.or(nucleus.last()).and_then(|(token, _)| TokenId::try_from(*token).ok())
     }
 
-    /// A number from 0 to 1 (SplitMix64).
+    /// A random number from 0 to 1 (SplitMix64).
     fn unit(&mut self) -> f64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;

@@ -1,5 +1,5 @@
-//! The server process: an OpenAI-compatible API over a Unix socket, and over TCP when asked. The weights load at the
-//! first request; requests run one at a time in the order of their arrival; an idle process exits, or frees the weights.
+//! The server process: an OpenAI-compatible API over a Unix socket, and over TCP on request. The weights load at the first
+//! request; requests run one at a time in the order of their arrival; an idle process exits, or frees the weights.
 
 mod http;
 mod worker;
@@ -25,12 +25,12 @@ use crate::socket;
 use http::{Guard, Server};
 use worker::Worker;
 
-/// The wait after a connection could not be accepted.
+/// Pause after a connection could not be accepted.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// Generates responses: a model, or a scripted one in tests.
+/// A generator of responses: a model, or a scripted one in tests.
 pub(crate) trait Generator {
-    /// Generates a response and emits its text as it grows, unless `is_cancelled` is true before some token.
+    /// Generates a response and emits its text as it grows. Stops if `is_cancelled` is true before a token.
     fn generate(
         &mut self,
         chat: &ChatRequest,
@@ -59,28 +59,28 @@ pub struct Listen {
     pub token: Option<String>,
 }
 
-/// What the process does when no request came for the idle time of its settings.
+/// Reaction to the idle time of the settings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WhenIdle {
     /// The process ends.
     #[default]
     End,
-    /// It frees the weights, and loads them again at the next request.
+    /// The process frees the weights, and loads them again at the next request.
     Unload,
 }
 
-/// The ways in which a process serves a model.
+/// The options of a serving process.
 #[derive(Debug, Clone, Default)]
 pub struct Serving {
-    /// An address beside the socket. If another process has the socket, this one serves the address alone.
+    /// An address beside the socket. If another process has the socket, this one serves only the address.
     pub listen: Option<Listen>,
-    /// What follows the idle time.
+    /// The reaction to the idle time.
     pub when_idle: WhenIdle,
     /// The directory of the embedding model; without one, requests for embeddings fail.
     pub embedding: Option<PathBuf>,
 }
 
-/// Where a process accepts connections.
+/// The addresses on which a process accepts connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ready {
     /// The Unix socket, unless another process has it.
@@ -142,7 +142,7 @@ where
         let (done, ended) = oneshot::channel();
         thread::Builder::new().name("model".into()).spawn(move || {
             Worker::new(load, embedding, is_loaded).run(&received, idle, when_idle);
-            // The receiver is there as long as this process serves.
+            // The receiver lives as long as this process serves.
             let _ = done.send(());
         })?;
         ready(&Ready { socket: socket.0.clone(), address });
@@ -160,7 +160,7 @@ where
 }
 
 impl Listen {
-    /// Without a token, only programs on this machine may connect.
+    /// Checks the address: without a token, only programs on this machine may connect.
     fn check(&self) -> io::Result<()> {
         if self.token.is_some() || self.address.ip().is_loopback() {
             return Ok(());
@@ -199,7 +199,7 @@ impl Listeners {
                 stream = accept_tcp(self.tcp.as_ref()) => stream.map(|stream| http::attend(stream, server, &self.guard)),
             };
             if failed.is_err() {
-                // Out of descriptors: connections that end free some.
+                // The process has run out of descriptors: connections that end free some.
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }
@@ -220,7 +220,7 @@ async fn accept_tcp(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
     }
 }
 
-/// Removes the socket also after a panic.
+/// Removes the socket on drop, even after a panic.
 struct RemoveSocket(Option<PathBuf>);
 
 impl Drop for RemoveSocket {

@@ -1,4 +1,4 @@
-//! What the model's process and its clients agree on.
+//! Settings on which the model's process and its clients agree.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -7,28 +7,28 @@ use std::time::Duration;
 /// The version of the API. It is part of the socket's name, so that incompatible versions of the program never meet.
 const VERSION: u32 = 2;
 
-/// Tokens that prompt and answer have together, unless something else is said: each costs 57 kB in the default model.
+/// Default maximum number of tokens of prompt and answer together: each costs 57 kB in the default model.
 pub const DEFAULT_CONTEXT_TOKENS: usize = 8192;
-/// How long a process stays without being asked anything.
+/// Default time without a request after which a process becomes idle.
 pub const DEFAULT_IDLE: Duration = Duration::from_secs(600);
 
-/// One model, served to one user. Two settings that differ in weights or context are two processes.
+/// One model, served to one user. Settings with other weights or another context need another process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// What answers name the model, after `local/`.
+    /// The name of the model in answers, after `local/`.
     pub id: String,
-    /// The GGUF file.
+    /// The path of the GGUF file.
     pub weights: PathBuf,
-    /// A directory for the socket, private to the user and short: a socket's path has at most about 100 bytes.
+    /// A directory for the socket, private to the user. Its path must be short: that of a socket has at most about 100 bytes.
     pub runtime_dir: PathBuf,
-    /// Tokens that prompt and answer may have together.
+    /// Maximum number of tokens of prompt and answer together.
     pub context_tokens: usize,
-    /// How long the process stays without being asked anything.
+    /// Time without a request after which the process is idle.
     pub idle: Duration,
 }
 
 impl Settings {
-    /// Settings with the defaults.
+    /// Settings with default context and idle time.
     pub fn new(id: &str, weights: &Path, runtime_dir: &Path) -> Self {
         Self {
             id: id.to_owned(),
@@ -39,17 +39,17 @@ impl Settings {
         }
     }
 
-    /// Where the process listens.
+    /// The path of the socket on which the process listens.
     pub(crate) fn socket(&self) -> PathBuf {
         self.runtime_dir.join(format!("{}.sock", self.name()))
     }
 
-    /// What the process holds as long as it is there.
+    /// The path of the file that the process keeps locked while it runs.
     pub(crate) fn lock(&self) -> PathBuf {
         self.runtime_dir.join(format!("{}.lock", self.name()))
     }
 
-    /// A name that no other settings and no other version have.
+    /// A name that is unique to these settings and this version.
     fn name(&self) -> String {
         use sha2::{Digest, Sha256};
         let mut hash = Sha256::new();
@@ -63,13 +63,13 @@ impl Settings {
     }
 }
 
-/// How many threads to use: all cores but one, because a core that somebody else needs makes all threads wait.
+/// The default number of threads: all cores but one, because a core that another program needs makes all threads wait.
 pub fn default_threads() -> usize {
     thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1))
 }
 
-/// What the environment of the model's process has to have so that it uses `threads`: the machinery below reads it
-/// when it starts, and has no other way.
+/// The environment variables with which the model's process uses `threads`. The libraries below read them once at the start, and
+/// have no other setting.
 pub fn environment(threads: usize) -> [(&'static str, String); 2] {
     [("RAYON_NUM_THREADS", threads.max(1).to_string()), ("CANDLE_NUM_THREADS", threads.max(1).to_string())]
 }

@@ -1,4 +1,4 @@
-//! The socket between a run and the model's process, which no one but the user can open.
+//! The socket between a run and the model's process, which only the user can open.
 
 #[cfg(unix)]
 mod unix;

@@ -1,9 +1,9 @@
-//! A conversation in the form that a model was trained on.
+//! Chat templates: conversations in the form on which a model was trained.
 
 use etude_core::model::{Message, Part, Request, Role, Tool};
 use serde_json::{Value, json};
 
-/// Begins a tool call.
+/// The mark that begins a tool call.
 pub(crate) const CALL_START: &str = "<tool_call>";
 pub(crate) const CALL_END: &str = "</tool_call>";
 
@@ -13,31 +13,31 @@ const TURN_END: &str = "<|im_end|>";
 /// A part of a rendered conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// Text of anybody, in which nothing has a meaning to the model's machinery.
+    /// Foreign text, in which no character sequence is a control token.
     Text(String),
-    /// A token that the template itself puts there.
+    /// A control token of the template itself.
     Mark(&'static str),
 }
 
-/// Why a conversation cannot be rendered.
+/// Reason why a conversation cannot be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// It has an image.
+    /// The conversation has an image.
     #[error("the local model reads text only, and the request has the image `{0}`; map the tier to a model that sees")]
     Image(String),
 }
 
-/// Which template a model was trained with.
+/// The chat template on which a model was trained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChatTemplate {
-    /// ChatML as Qwen2.5 has it, with tools.
+    /// ChatML in the form of Qwen2.5, with tools.
     Qwen,
-    /// ChatML as SmolLM2 has it. The model was not trained on tools; they are described to it as to Qwen.
+    /// ChatML in the form of SmolLM2. The model was not trained on tools; they are described to it as to Qwen.
     SmolLm,
 }
 
 impl ChatTemplate {
-    /// What the system prompt is when none is given: models answer worse without the one of their training.
+    /// The default system prompt: models answer worse without the one of their training.
     const fn default_system(self) -> &'static str {
         match self {
             Self::Qwen => "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
@@ -45,7 +45,7 @@ impl ChatTemplate {
         }
     }
 
-    /// The template that is written, as a program, in a file of weights.
+    /// Detects the template from the template program in a weights file.
     pub(crate) fn detect(program: &str) -> Option<Self> {
         if !program.contains(TURN_START) {
             return None;
@@ -53,7 +53,7 @@ impl ChatTemplate {
         Some(if program.contains("<tools>") { Self::Qwen } else { Self::SmolLm })
     }
 
-    /// `request` up to the point where the model answers.
+    /// Renders `request` up to the point where the model answers.
     pub(crate) fn render(self, request: &Request) -> Result<Vec<Piece>, TemplateError> {
         let mut out = Out::default();
         let mut system = request.system.clone().unwrap_or_else(|| self.default_system().to_owned());
@@ -128,7 +128,7 @@ impl Out {
         self.mark(CALL_END);
     }
 
-    /// Neighbouring messages of tools share one turn.
+    /// Adjacent messages of tools share one turn.
     fn message(&mut self, message: &Message, previous: Option<Role>, next: Option<Role>) -> Result<(), TemplateError> {
         match message.role {
             Role::User => self.open("user"),
@@ -166,7 +166,7 @@ impl Out {
     }
 }
 
-/// JSON with a space after each comma and colon, as the models saw it in their training.
+/// JSON with a space after each comma and colon, as in the models' training.
 pub(crate) fn spaced(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("[{}]", items.iter().map(spaced).collect::<Vec<_>>().join(", ")),

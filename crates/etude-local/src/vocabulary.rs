@@ -1,4 +1,4 @@
-//! Tokens: from text and back, and what the grammar has to know about them.
+//! The vocabulary: conversion between text and tokens, and the data that the grammar needs.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,9 +13,9 @@ use tokenizers::pre_tokenizers::sequence::Sequence;
 use crate::gguf::Gguf;
 use crate::template::{CALL_END, CALL_START, Piece};
 
-/// The kind of token that ends turns and messages; it never comes from text.
+/// The type of control tokens, which end turns and messages and never come from text.
 const CONTROL: i64 = 3;
-/// The kind of token that no one uses.
+/// The type of unused tokens.
 const UNUSED: i64 = 5;
 
 /// The tokens of a model. Cheap to clone.
@@ -28,9 +28,9 @@ pub(crate) struct Vocabulary {
 struct Tokens {
     tokenizer: Tokenizer,
     trie: TokTrie,
-    /// Tokens for the marks of a tool call, if the model has them.
+    /// The tokens of the marks of a tool call, if the model has them.
     marks: Vec<(&'static str, TokenId)>,
-    /// Tokens that end an answer.
+    /// The tokens that end an answer.
     ends: Vec<TokenId>,
 }
 
@@ -38,7 +38,7 @@ impl Vocabulary {
     /// Reads the tokens of `gguf`.
     ///
     /// # Errors
-    /// A sentence fragment: what the file lacks.
+    /// The missing part of the file, as a sentence fragment.
     pub(crate) fn load(gguf: &Gguf) -> Result<Self, String> {
         let mut tokenizer = Tokenizer::from_gguf(gguf.content()).map_err(|error| error.to_string())?;
         spell(&mut tokenizer, gguf.text("tokenizer.ggml.pre").unwrap_or_default());
@@ -61,7 +61,7 @@ impl Vocabulary {
         Self { environment: Arc::new(Environment(Arc::clone(&tokens))), tokens }
     }
 
-    /// What the grammar needs.
+    /// The token environment of the grammar.
     pub(crate) fn environment(&self) -> &TokEnv {
         &self.environment
     }
@@ -86,12 +86,12 @@ impl Vocabulary {
         all
     }
 
-    /// The tokens of text in which the marks of tool calls are meant.
+    /// The tokens of a text whose marks of tool calls count as marks.
     pub(crate) fn encode_marked(&self, text: &str) -> Vec<TokenId> {
         self.tokens.encode_marked(text)
     }
 
-    /// The bytes of one token; none for tokens that only control.
+    /// The bytes of one token; empty for control tokens.
     pub(crate) fn bytes(&self, token: TokenId) -> &[u8] {
         let bytes = self.tokens.trie.token(token);
         if bytes.first() == Some(&TokTrie::SPECIAL_TOKEN_MARKER) { &[] } else { bytes }
@@ -105,7 +105,7 @@ impl Tokens {
     }
 
     fn encode(&self, text: &str) -> Vec<TokenId> {
-        // The only way for this to fail is a faulty normalizer; bytes by bytes is right even then, if slow.
+        // Encoding fails only with a faulty normalizer; encoding byte by byte is correct even then, if slow.
         match self.tokenizer.encode_fast(text, false) {
             Ok(encoding) => encoding.get_ids().to_vec(),
             Err(_) => self.trie.greedy_tokenize(text.as_bytes()),
@@ -127,8 +127,8 @@ impl Tokens {
     }
 }
 
-/// Corrects how text is divided, where candle does not know the name of the way: it would put a space before
-/// everything, and the grammar would force tokens that begin with it.
+/// Corrects the pre-tokenizer if candle does not know its name: otherwise it would put a space before everything, and the grammar
+/// would force tokens that begin with a space.
 fn spell(tokenizer: &mut Tokenizer, way: &str) {
     let bytes = ByteLevel::new(false, true, true);
     match way {
@@ -155,7 +155,7 @@ impl TokenizerEnv for Environment {
     }
 }
 
-/// Every token with its kind.
+/// Every token with its type.
 fn names(gguf: &Gguf) -> Result<Vec<(String, i64)>, String> {
     let array = |key: &str| match gguf.content().metadata.get(key) {
         Some(Value::Array(values)) => Ok(values),
@@ -172,7 +172,7 @@ fn names(gguf: &Gguf) -> Result<Vec<(String, i64)>, String> {
     names.iter().enumerate().map(|(at, value)| Ok((name(value)?, kind(at)))).collect()
 }
 
-/// The bytes that a token stands for. Tokens that control carry a mark that no text has.
+/// The bytes of a token. Control tokens begin with a marker that no text contains.
 fn bytes_of(name: &str, kind: i64) -> Vec<u8> {
     let is_call_mark = [CALL_START, CALL_END].contains(&name);
     if is_call_mark {
@@ -187,8 +187,8 @@ fn bytes_of(name: &str, kind: i64) -> Vec<u8> {
     }
 }
 
-/// The byte that a character stands for in the byte-level alphabet: printable ones for themselves, the others from
-/// U+0100 on, in their order.
+/// The byte for a character of the byte-level alphabet: printable bytes map to themselves, the others to characters from U+0100
+/// on, in order.
 fn byte_of(c: char) -> Option<u8> {
     const fn is_itself(byte: u8) -> bool {
         matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff)
@@ -210,7 +210,7 @@ pub(crate) mod testing {
 
     use super::*;
 
-    /// One token per byte, and the marks that a conversation has.
+    /// A vocabulary with one token per byte, and the marks of a conversation.
     pub(crate) fn bytewise() -> Vocabulary {
         let mut words: Vec<Vec<u8>> = (0..=u8::MAX).map(|byte| vec![byte]).collect();
         words.push(CALL_START.into());

@@ -1,4 +1,4 @@
-//! OpenAI's embeddings.
+//! OpenAI's embeddings API.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::wire::{EmbeddingBody, Input};
 
-/// The most texts of one request, as in OpenAI's API.
+/// Maximum number of texts in one request, as in OpenAI's API.
 const MAX_TEXTS: usize = 2048;
 
 /// A request for vectors.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EmbeddingRequest {
     pub(crate) texts: Vec<String>,
-    /// Vectors go out as base64 of little-endian 32-bit numbers instead of lists.
+    /// True to send vectors as base64 of little-endian 32-bit numbers instead of lists.
     pub(crate) is_base64: bool,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Vectors {
     pub(crate) tokens: usize,
 }
 
-/// Reads the body of a request. An error is the reason for status 400.
+/// Parses the body of a request. The error is the reason for status 400.
 pub(crate) fn decode_embedding(body: &[u8]) -> Result<EmbeddingRequest, String> {
     let body: EmbeddingBody =
         serde_json::from_slice(body).map_err(|error| format!("the body is no embedding request: {error}"))?;

@@ -1,4 +1,4 @@
-//! Responses as OpenAI's API has them.
+//! Responses in the format of OpenAI's API.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use etude_core::model::{ModelResponse, Stop, Usage};
 use serde_json::{Value, json};
 
-/// What all chunks of one response share.
+/// Fields that all chunks of one response share.
 #[derive(Clone)]
 pub(crate) struct Envelope {
     id: String,
@@ -22,7 +22,7 @@ impl Envelope {
         Self { id: format!("chatcmpl-{}-{number}", std::process::id()), created, model: model.to_owned() }
     }
 
-    /// The body of a whole response.
+    /// The body of a complete response.
     pub(crate) fn completion(&self, response: &ModelResponse) -> Value {
         let calls = calls(response);
         let content = if response.text.is_empty() && !calls.is_empty() { Value::Null } else { json!(response.text) };
@@ -44,7 +44,7 @@ impl Envelope {
         self.event(json!({"content": text}), Value::Null)
     }
 
-    /// The events after the last text: tool calls, the reason of the end, and the usage if the client wants it.
+    /// The events after the last text: tool calls, the finish reason, and the usage if the client wants it.
     pub(crate) fn end(&self, response: &ModelResponse, include_usage: bool) -> String {
         let mut calls = calls(response);
         for (index, call) in calls.iter_mut().enumerate() {

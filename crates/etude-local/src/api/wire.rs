@@ -1,10 +1,10 @@
-//! Bodies of requests as clients write them.
+//! Bodies of requests in their wire format.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-/// The body of `POST /v1/chat/completions`. Members that a local model has no use for are ignored.
+/// The body of `POST /v1/chat/completions`. Members that a local model cannot use are ignored.
 #[derive(Deserialize)]
 pub(super) struct Body {
     pub(super) messages: Vec<WireMessage>,

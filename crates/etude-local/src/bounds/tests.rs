@@ -1,4 +1,4 @@
-//! What is added, and where nothing may be.
+//! Tests of the added limits, and of schemas that must stay unchanged.
 
 use super::*;
 

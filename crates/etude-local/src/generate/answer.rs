@@ -1,4 +1,4 @@
-//! From what was written to an answer.
+//! Parsing of generated text into an answer.
 
 use etude_core::model::{ModelResponse, Part, Request, Stop, ToolCall, Usage};
 
@@ -6,7 +6,7 @@ use super::wire::Call;
 use crate::bounds;
 use crate::template::{CALL_END, CALL_START};
 
-/// The answer that `text` is.
+/// The answer for the generated `text`.
 pub(super) fn of(text: &str, is_whole: bool, request: &Request, usage: Usage, model: String) -> ModelResponse {
     let (text, tool_calls) = if request.tools.is_empty() { (text, Vec::new()) } else { calls(text, request) };
     let is_whole = is_whole && !tool_calls.iter().any(|call| is_cut(call, request));
@@ -26,13 +26,13 @@ pub(super) fn of(text: &str, is_whole: bool, request: &Request, usage: Usage, mo
     }
 }
 
-/// True if a text among the arguments ends where the grammar made it end: half a file must not be written for a whole one.
+/// True if a text in the arguments ends where the grammar made it end: half a file must not be written for a whole one.
 fn is_cut(call: &ToolCall, request: &Request) -> bool {
     let Some(tool) = request.tools.iter().find(|tool| tool.name == call.name) else { return false };
     serde_json::from_str(&call.arguments).is_ok_and(|arguments| bounds::is_cut(&tool.parameters, &arguments))
 }
 
-/// The text before the first call, and all calls that are whole.
+/// The text before the first call, and all complete calls.
 fn calls<'t>(text: &'t str, request: &Request) -> (&'t str, Vec<ToolCall>) {
     let Some((before, mut rest)) = text.split_once(CALL_START) else { return (text, Vec::new()) };
     // Ids are unique in a conversation.
@@ -40,7 +40,7 @@ fn calls<'t>(text: &'t str, request: &Request) -> (&'t str, Vec<ToolCall>) {
     let earlier = earlier.filter(|part| matches!(part, Part::ToolCall { .. })).count();
     let mut all = Vec::new();
     loop {
-        // An argument may contain the mark that ends a call: the end of the JSON is what counts.
+        // An argument may contain the mark that ends a call, so the end of the JSON counts.
         let mut reader = serde_json::Deserializer::from_str(rest).into_iter::<Call<'_>>();
         let Some(Ok(call)) = reader.next() else { break };
         let after = rest.get(reader.byte_offset()..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Token by token.
+//! Decoding, token by token.
 
 use std::time::{Duration, Instant};
 
@@ -12,20 +12,20 @@ use crate::network::CHUNK;
 use crate::sample::Sampler;
 use crate::template::CALL_START;
 
-/// Digits in a row after which a bound answer should come to something else: a grammar allows numbers of any length,
-/// and a third has no last digit.
+/// Number of digits in a row after which a bound answer should continue with something else: a grammar allows numbers of any
+/// length, and one third has no last digit.
 const DIGITS: usize = 24;
 
-/// An answer in the making.
+/// An answer in progress.
 pub(super) struct Decoding<'a> {
     model: &'a mut Model,
     is_cancelled: &'a dyn Fn() -> bool,
     sampler: Sampler,
-    /// Prompt and answer.
+    /// The tokens of prompt and answer.
     tokens: Vec<TokenId>,
-    /// Where the answer starts in `tokens`.
+    /// The start of the answer in `tokens`.
     start: usize,
-    /// Most tokens that the answer may have.
+    /// Maximum number of tokens of the answer.
     room: usize,
     output: Vec<u8>,
     reused: usize,
@@ -35,7 +35,7 @@ pub(super) struct Decoding<'a> {
 pub(super) struct Written {
     pub(super) text: String,
     pub(super) tokens: usize,
-    /// Tokens of the prompt that had been read before.
+    /// Number of tokens of the prompt that had been read before.
     pub(super) reused: usize,
 }
 
@@ -53,8 +53,8 @@ impl<'a> Decoding<'a> {
         Self { model, is_cancelled, sampler, tokens: prompt, start, room, output: Vec::new(), reused, timing }
     }
 
-    /// Writes whatever the model likes; with `tools`, a call is bound from its mark on. False if it was cut off.
-    /// It ends before any text of `stop`. `on_delta` receives the text as it grows, without what may become such a text.
+    /// Generates free text; with `tools`, a call is bound from its mark on. False if the text was cut off. It ends before any
+    /// text of `stop`. `on_delta` receives the text as it grows, without a tail that may become such a text.
     pub(super) fn free(
         &mut self,
         tools: &[Tool],
@@ -93,7 +93,7 @@ impl<'a> Decoding<'a> {
         Ok(false)
     }
 
-    /// Writes what the grammar allows. False if it was cut off.
+    /// Generates text that the grammar allows. False if it was cut off.
     pub(super) fn bound(
         &mut self,
         grammar: impl FnOnce(&Grammars) -> Result<Matcher, GrammarError>,
@@ -148,7 +148,7 @@ impl<'a> Decoding<'a> {
         self.output.extend_from_slice(self.model.vocabulary.bytes(token));
     }
 
-    /// Puts a mark at `at`, in place of all that came from there on: it was not bound.
+    /// Replaces everything from `at` on by a mark, because it was not bound.
     fn cut_to_mark(&mut self, at: usize) {
         self.output.truncate(at);
         self.output.extend_from_slice(CALL_START.as_bytes());
@@ -157,11 +157,11 @@ impl<'a> Decoding<'a> {
         self.tokens.extend(self.model.vocabulary.encode_marked(&text));
     }
 
-    /// Reads what has not been read, and returns the scores of what may come next.
+    /// Reads the new tokens, and returns the scores of the next token.
     fn read(&mut self) -> Result<Vec<f32>, GenerateError> {
         let begun = Instant::now();
         let network = &mut self.model.network;
-        // The scores are those after the last token, which is therefore read in any case.
+        // The scores are those after the last token, so that one is always read.
         let known = shared(network.read(), &self.tokens).min(self.tokens.len().saturating_sub(1));
         network.roll_back(known);
         let mut scores = Vec::new();
@@ -200,7 +200,7 @@ fn without_digits<'v>(mask: SimpleVob, bytes: impl Fn(TokenId) -> &'v [u8]) -> S
     if others.is_zero() { mask } else { others }
 }
 
-/// Where the first text of `stop` begins in `output`, whose bytes before `known` have been searched already.
+/// The index of the first text of `stop` in `output`; the bytes before `known` have been searched already.
 fn first_stop(output: &[u8], stop: &[String], known: usize) -> Option<usize> {
     let found = stop.iter().filter_map(|text| {
         let from = known.saturating_sub(text.len().saturating_sub(1));
@@ -210,7 +210,7 @@ fn first_stop(output: &[u8], stop: &[String], known: usize) -> Option<usize> {
     found.min()
 }
 
-/// The start of `output` that is text: a token may end within a character.
+/// The start of `output` that is valid text: a token may end within a character.
 fn whole_characters(output: &[u8]) -> &str {
     match std::str::from_utf8(output) {
         Ok(text) => text,
@@ -218,13 +218,13 @@ fn whole_characters(output: &[u8]) -> &str {
     }
 }
 
-/// How many tokens both begin with.
+/// The length of the common prefix.
 fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Where a call begins in `text`: at its mark, or at the start, if the answer is the object of a call without a mark.
-/// Small models forget the mark, and put the object into a block of code.
+/// The index of a call in `text`: that of its mark, or 0 if the answer is the object of a call without a mark. Small models
+/// forget the mark, and put the object into a block of code.
 fn call(text: &[u8]) -> Option<usize> {
     if let Some(at) = text.windows(CALL_START.len()).position(|window| window == CALL_START.as_bytes()) {
         return Some(at);

@@ -1,9 +1,9 @@
-//! What a model writes, as JSON.
+//! The JSON that a model generates.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// A call as the model writes it.
+/// A tool call in the model's format.
 #[derive(Deserialize)]
 pub(super) struct Call<'a> {
     pub(super) name: String,

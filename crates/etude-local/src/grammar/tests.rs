@@ -1,5 +1,5 @@
-//! Whatever is chosen among the tokens that a grammar allows, the result satisfies the schema. The choices here are
-//! made by chance, which is worse than any model.
+//! Tests of the grammars: for any choice among the allowed tokens, the result satisfies the schema. The choices here are random,
+//! which is worse than any model.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::sample::Sampler;
 use crate::vocabulary::Vocabulary;
 use crate::vocabulary::testing::bytewise;
 
-/// Schemas with everything that models are commonly asked for.
+/// Schemas with all features that are commonly used with models.
 pub(crate) fn schemas() -> Vec<Value> {
     let list: Value = serde_json::from_str(include_str!("../../testdata/schemas.json")).expect("the table of schemas");
     list.as_array().expect("a list").iter().map(|one| one["schema"].clone()).collect()
 }
 
-/// Writes by chance; ends are preferred, so that it comes to an end.
+/// Generates random text; ends are preferred, so that it ends.
 fn written(vocabulary: &Vocabulary, matcher: &mut Matcher, seed: u64) -> String {
     let mut sampler = Sampler::new(1.0, seed);
     let mut out = Vec::new();

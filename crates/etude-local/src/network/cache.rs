@@ -1,8 +1,8 @@
-//! Keys and values of what has been read, in buffers that grow by steps and are overwritten after a roll-back.
+//! Cache of keys and values, in buffers that grow by steps and are overwritten after a roll-back.
 
 use candle_core::{DType, Device, Result, Tensor};
 
-/// Tokens by which the buffers grow.
+/// Number of tokens by which the buffers grow.
 const STEP: usize = 512;
 
 /// The keys or the values of one layer: (heads, tokens, size).
@@ -17,7 +17,7 @@ impl Cache {
         Self { heads, size, buffer: None }
     }
 
-    /// Writes `rows` (heads, tokens, size) at position `start`, and returns everything up to their end.
+    /// Writes `rows` (heads, tokens, size) at position `start`, and returns the content up to their end.
     pub(crate) fn write(&mut self, rows: &Tensor, start: usize) -> Result<Tensor> {
         let end = start + rows.dim(1)?;
         let buffer = self.grown(start, end)?;
@@ -25,7 +25,7 @@ impl Cache {
         buffer.narrow(1, 0, end)
     }
 
-    /// A buffer for `end` tokens, the first `keep` of which are as before.
+    /// A buffer for `end` tokens, with the first `keep` of the old one.
     fn grown(&mut self, keep: usize, end: usize) -> Result<Tensor> {
         let capacity = self.buffer.as_ref().map_or(Ok(0), |buffer| buffer.dim(1))?;
         if let Some(buffer) = self.buffer.as_ref().filter(|_| capacity >= end) {

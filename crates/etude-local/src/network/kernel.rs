@@ -1,10 +1,10 @@
-//! Products of quantized weights with many rows, where candle's kernels are slow: x86-64 with AVX2 and without wider
-//! instructions for bytes.
+//! Products of quantized weights with many rows, for processors on which candle's kernels are slow: x86-64 with AVX2 and without
+//! wider instructions for bytes.
 //!
-//! candle repacks the weights for these processors, which doubles the memory, and keeps its sums in memory instead of
-//! registers. These kernels read the weights as the file has them, and unpack each block once for several rows. Threads
-//! share the work through rayon instead of waiting for each other in a loop, so that other work on the machine costs no
-//! more than its share. The arithmetic is that of ggml: inputs as 8-bit numbers with a scale per 256, exact sums within a block.
+//! candle repacks the weights for these processors, which doubles the memory, and keeps its sums in memory instead of registers.
+//! These kernels read the weights in the file's format, and unpack each block once for several rows. Threads share the work
+//! through rayon instead of waiting for each other in a loop, so that other work on the machine slows them only by its share. The
+//! arithmetic is that of ggml: inputs as 8-bit numbers with a scale per 256, exact sums within a block.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -22,10 +22,10 @@ use avx2::Simd;
 const BLOCK: usize = 256;
 /// Rows of inputs that share one unpacked block: their sums fill the registers.
 const TILE: usize = 8;
-/// Outputs that one thread works on at once: their weights stay in its cache.
+/// Outputs per task of a thread: their weights stay in its cache.
 const OUTPUTS: usize = 16;
 
-/// Formats of weights, with their bytes per block.
+/// Formats of weights.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     Q4K,
@@ -49,10 +49,10 @@ pub(super) struct Kernel {
     outputs: usize,
 }
 
-/// Rows of inputs as 8-bit numbers.
+/// Rows of inputs, quantized to 8 bits.
 pub(super) struct Rows {
     count: usize,
-    /// Blocks per row.
+    /// Number of blocks per row.
     blocks: usize,
     all: Vec<InputBlock>,
 }
@@ -67,7 +67,7 @@ struct InputBlock {
 }
 
 impl Kernel {
-    /// `None` where candle's kernels are used: for other formats, shapes and processors.
+    /// `None` for other formats, shapes and processors, which use candle's kernels.
     pub(super) fn new(weights: &Arc<QTensor>) -> Option<Self> {
         let format = match weights.dtype() {
             GgmlDType::Q4K => Format::Q4K,
@@ -79,7 +79,7 @@ impl Kernel {
         Some(Self { simd, weights: Arc::clone(weights), format, outputs })
     }
 
-    /// `inputs` (rows, inputs) for [`Kernel::forward`].
+    /// Quantizes `inputs` (rows, inputs) for [`Kernel::forward`].
     pub(super) fn rows(&self, inputs: &Tensor) -> Result<Rows> {
         let (count, width) = inputs.dims2()?;
         let values: Vec<f32> = inputs.flatten_all()?.to_vec1()?;
@@ -95,7 +95,7 @@ impl Kernel {
         if count == 0 || weights.len() != self.outputs * row_bytes || rows.all.len() != count * rows.blocks {
             candle_core::bail!("inputs and weights have different widths");
         }
-        // One line per output, so that each thread writes to a range of its own.
+        // One line per output, so that each thread writes to a separate range.
         let mut lines = vec![0.0_f32; self.outputs * count];
         let work = lines.par_chunks_mut(OUTPUTS * count).zip(weights.par_chunks(OUTPUTS * row_bytes));
         work.for_each(|(lines, weights)| {
@@ -122,7 +122,7 @@ impl Kernel {
     }
 }
 
-/// No processor of another kind has these instructions.
+/// Never exists: no processor of another kind has these instructions.
 #[cfg(not(target_arch = "x86_64"))]
 #[derive(Clone, Copy)]
 enum Simd {}
@@ -146,7 +146,7 @@ impl Simd {
 mod tests {
     use super::*;
 
-    /// Numbers from -1 to 1 without a pattern.
+    /// Pseudo-random numbers from -1 to 1.
     fn noise(count: usize, seed: u32) -> Vec<f32> {
         let mut state = seed;
         let mut next = || {
@@ -156,7 +156,7 @@ mod tests {
         (0..count).map(|_| next()).collect()
     }
 
-    /// The products are those of the weights as the format keeps them; the inputs lose what 8 bits lose.
+    /// The products are those of the dequantized weights; the inputs lose only the precision beyond 8 bits.
     #[test]
     fn products_are_those_of_the_dequantized_weights() {
         const WIDTH: usize = 3 * BLOCK;

@@ -70,7 +70,7 @@ impl Layer {
         })
     }
 
-    /// `hidden` (tokens, size), the first of whose tokens is at position `start`, to the same shape.
+    /// Transforms `hidden` (tokens, size), the first of whose tokens is at position `start`, to the same shape.
     pub(crate) fn forward(
         &mut self,
         hidden: &Tensor,
@@ -113,7 +113,7 @@ impl Layer {
         self.out.forward(&mixed.reshape((count, self.heads * self.head_size))?)
     }
 
-    /// (tokens, heads * size) to (1, heads, tokens, size).
+    /// Reshapes (tokens, heads * size) to (1, heads, tokens, size).
     fn split(&self, rows: &Tensor, heads: usize) -> Result<Tensor> {
         let count = rows.dim(D::Minus2)?;
         rows.reshape((1, count, heads, self.head_size))?.transpose(1, 2)?.contiguous()

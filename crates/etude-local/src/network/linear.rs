@@ -11,20 +11,20 @@ use super::kernel::Kernel;
 pub(crate) struct Linear {
     weights: Arc<QTensor>,
     product: QMatMul,
-    /// Our own kernel, where there is one for these weights and this processor.
+    /// The custom kernel, if there is one for these weights and this processor.
     kernel: Option<Kernel>,
-    /// Zeros that are added to each row of inputs, because the weights were widened.
+    /// Number of zeros added to each row of inputs, because the weights were widened.
     padding: usize,
 }
 
 /// A table of vectors, one row per token.
 pub(crate) struct Table(QTensor);
 
-/// Inputs per block of the formats that candle multiplies fast.
+/// Number of inputs per block of the formats that candle multiplies fast.
 const BLOCK: usize = 256;
 
 impl Linear {
-    /// Takes weights as they are, or converts them if candle has no fast path for their format.
+    /// Loads weights unchanged, or converts them if candle has no fast path for their format.
     pub(crate) fn load(weights: QTensor) -> Result<Self> {
         let is_slow = matches!(
             weights.dtype(),
@@ -37,7 +37,7 @@ impl Linear {
         Ok(Self { weights, product, kernel, padding })
     }
 
-    /// `inputs` (rows, inputs) to (rows, outputs).
+    /// Multiplies `inputs` (rows, inputs) to (rows, outputs).
     pub(crate) fn forward(&self, inputs: &Tensor) -> Result<Tensor> {
         match &self.kernel {
             Some(kernel) => kernel.forward(&kernel.rows(inputs)?),
@@ -45,7 +45,7 @@ impl Linear {
         }
     }
 
-    /// The products of the same inputs with several weights; for a single row in one go, where candle can.
+    /// The products of the same inputs with several weights; for a single row in one step, if candle can.
     pub(crate) fn forward_all<const N: usize>(all: [&Self; N], inputs: &Tensor) -> Result<[Tensor; N]> {
         if let [Self { kernel: Some(first), .. }, ..] = all.as_slice()
             && all.iter().all(|one| one.kernel.is_some())
@@ -79,8 +79,8 @@ fn exactly<const N: usize>(products: Vec<Tensor>) -> Result<[Tensor; N]> {
     <[Tensor; N]>::try_from(products).map_err(|_| candle_core::Error::Msg("as many products as weights".into()))
 }
 
-/// Q8_0 loses next to nothing against the formats with fewer bits, and there are fast kernels for it if the rows are
-/// whole blocks of 256.
+/// Converts weights to Q8_0, padded to whole blocks of 256. Q8_0 loses almost nothing against the formats with fewer bits, and
+/// has fast kernels for such rows.
 fn widened(weights: &QTensor) -> Result<(QTensor, usize)> {
     let dense = weights.dequantize(&Device::Cpu)?;
     let inputs = dense.dim(1)?;
@@ -105,7 +105,7 @@ impl Table {
 mod tests {
     use super::*;
 
-    /// The sum of products, worked out plainly.
+    /// The sum of products, computed directly.
     fn expected(inputs: &[f32], weights: &Tensor) -> Vec<f32> {
         let rows: Vec<Vec<f32>> = weights.to_vec2().expect("two dimensions");
         rows.iter().map(|row| row.iter().zip(inputs).map(|(a, b)| a * b).sum()).collect()

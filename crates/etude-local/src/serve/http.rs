@@ -23,12 +23,12 @@ use super::worker::{Event, Failure, Job, Work};
 use crate::api::{self, EmbeddingRequest, Envelope};
 use crate::catalog::EMBEDDING_MODEL;
 
-/// The largest request body in bytes.
+/// Maximum size of a request body, in bytes.
 const MAX_BODY_BYTES: usize = 64 << 20;
-/// The time limit until a request's body has arrived.
+/// Time limit until a request's body has arrived.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the connections share.
+/// State that all connections share.
 pub(super) struct Server {
     model: String,
     has_embedding: bool,
@@ -41,7 +41,7 @@ impl Server {
         Self { model, has_embedding, jobs, is_loaded: Arc::default() }
     }
 
-    /// Queues `work`. The events are those of the worker; the request is cancelled when the second value is dropped.
+    /// Queues `work`. Returns the worker's events; dropping the second value cancels the request.
     fn queue(&self, work: Work) -> Option<(UnboundedReceiver<Event>, CancelOnDrop)> {
         let (sender, events) = mpsc::unbounded_channel();
         let cancel = CancelOnDrop(Arc::default());
@@ -50,19 +50,19 @@ impl Server {
     }
 }
 
-/// Which requests a listener accepts.
+/// The condition under which a listener accepts requests.
 pub(super) struct Guard {
     is_tcp: bool,
     token: Option<[u8; 32]>,
 }
 
 impl Guard {
-    /// All: the permissions of the socket protect it.
+    /// Accepts all requests: the permissions of the socket protect it.
     pub(super) const fn none() -> Self {
         Self { is_tcp: false, token: None }
     }
 
-    /// Those with `token`; without one, those for a loopback host. None from a web page.
+    /// Accepts requests with `token`; without one, those for a loopback host. Requests from web pages are refused.
     pub(super) fn tcp(token: Option<&str>) -> Self {
         Self { is_tcp: true, token: token.map(digest) }
     }
@@ -74,7 +74,7 @@ impl Guard {
             return Some(Failure { status: 403, code: "origin_refused", message });
         }
         match self.token {
-            // Digests differ early for any wrong token, so the time tells nothing about the right one.
+            // Digests differ early for any wrong token, so the time reveals nothing about the right one.
             Some(token) => {
                 let given = text(AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
                 let message = "the bearer token is missing or wrong".to_owned();
@@ -142,7 +142,7 @@ async fn respond(request: Request<Incoming>, server: &Server, guard: &Guard) -> 
     }
 }
 
-/// The whole body of a request.
+/// The complete body of a request.
 async fn read(request: Request<Incoming>) -> Result<Bytes, Failure> {
     let body = Limited::new(request.into_body(), MAX_BODY_BYTES).collect();
     match tokio::time::timeout(BODY_TIMEOUT, body).await {
@@ -165,7 +165,7 @@ async fn complete(request: Request<Incoming>, server: &Server) -> Result<Respons
     let (mut events, cancel) = server.queue(Work::Chat(chat)).ok_or_else(ending)?;
     let envelope = Envelope::new(&server.model);
     if is_stream {
-        // The head waits for the first event, so that a failure before it has a status of its own.
+        // The head waits for the first event, so that an earlier failure has its own status.
         let first = match events.recv().await.ok_or_else(ending)? {
             Event::Failed(failure) => return Err(failure),
             first => first,
@@ -204,7 +204,7 @@ fn ending() -> Failure {
     Failure { status: 503, code: "ending", message }
 }
 
-/// Cancels the request of a client that disconnected.
+/// Cancels the request of a disconnected client on drop.
 struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
@@ -222,7 +222,7 @@ enum Content {
 /// A body of server-sent events.
 struct Deltas {
     first: Option<Bytes>,
-    /// Bytes of the text that the events so far have.
+    /// Number of bytes of the text in the events so far.
     sent: usize,
     events: UnboundedReceiver<Event>,
     envelope: Envelope,

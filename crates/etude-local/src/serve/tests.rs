@@ -1,4 +1,4 @@
-//! The API over real sockets, with a scripted generator in place of the model.
+//! Tests of the API over real sockets, with a scripted generator in place of the model.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::launch::ensure_running;
 
-/// Repeats the system prompt, and obeys it.
+/// A generator that repeats the system prompt, and follows its commands.
 struct Parrot {
     events: Sender<String>,
     proceed: Arc<Mutex<Receiver<()>>>,
@@ -226,7 +226,7 @@ async fn an_idle_process_exits_and_leaves_no_socket() {
     assert!(!served.settings.socket().exists());
 }
 
-/// A server for other clients stays and frees the weights.
+/// A server on TCP, for other clients, stays and frees the weights.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_server_on_tcp_unloads_the_model_and_loads_it_again() {
     let address = "127.0.0.1:0".parse().expect("an address");

@@ -15,10 +15,10 @@ use crate::embed::Embedder;
 use crate::generate::GenerateError;
 use crate::gguf::OpenError;
 
-/// The longest idle time that the system's clock can add.
+/// Maximum idle time that the system's clock can add.
 const MAX_IDLE: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// Texts that are embedded between two looks at whether the client is still there.
+/// Number of texts that are embedded between two checks for a cancellation.
 const EMBEDDED_AT_ONCE: usize = 64;
 const NO_EMBEDDING: &str = "the embedding model is not on this machine; get it with `etude model pull \
                             all-minilm-l6-v2` and restart the server";
@@ -30,10 +30,10 @@ pub(super) struct Job {
     pub(super) is_cancelled: Arc<AtomicBool>,
 }
 
-/// What a request wants.
+/// The work of a request.
 pub(super) enum Work {
     Chat(ChatRequest),
-    /// The vectors of these texts.
+    /// The embedding of these texts.
     Embed(Vec<String>),
 }
 
@@ -45,7 +45,7 @@ pub(super) enum Event {
     Failed(Failure),
 }
 
-/// A failure as the API reports it.
+/// A failure in the terms of the API.
 pub(super) struct Failure {
     pub(super) status: u16,
     pub(super) code: &'static str,
@@ -62,7 +62,7 @@ impl Failure {
         Self { status, code, message: error.to_string() }
     }
 
-    /// A model that cannot be loaded.
+    /// The failure of a model that cannot be loaded.
     fn unavailable(message: String) -> Self {
         Self { status: 404, code: "model_not_found", message }
     }
@@ -87,7 +87,7 @@ where
         Self { load, embedding, model: None, embedder: None, is_loaded }
     }
 
-    /// Runs jobs one after another. `idle` is the time without a request, and what follows it.
+    /// Runs jobs one after another. `idle` is the time without a request after which `when_idle` applies.
     pub(super) fn run(mut self, jobs: &Receiver<Job>, idle: Duration, when_idle: WhenIdle) {
         loop {
             let job = match jobs.recv_timeout(idle.min(MAX_IDLE)) {
@@ -107,7 +107,7 @@ where
                 Work::Chat(chat) => self.chat(chat, &job),
                 Work::Embed(texts) => self.embed(texts, &job.is_cancelled).map(Event::Vectors),
             };
-            // A client that disconnected does not read it.
+            // A client that has disconnected does not read the event.
             drop(job.events.send(event.unwrap_or_else(Event::Failed)));
         }
     }

@@ -11,13 +11,13 @@ use std::os::unix::net::UnixStream as Stream;
 use etude_files::private;
 pub(crate) use tokio::net::{UnixListener as AsyncListener, UnixStream as AsyncStream};
 
-/// Makes the directory of sockets, private to the user, if it is not there.
+/// Creates the directory of sockets, private to the user, if it is missing.
 pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
     private::create_missing_dirs(dir)?;
     check_private(dir)
 }
 
-/// Listens at `path`. Whatever lies there is removed: the caller holds the lock that says that no one listens.
+/// Listens at `path`. Removes an existing file there: the caller holds the lock, so no other process listens.
 pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
     check_private(path.parent().unwrap_or(Path::new(".")))?;
     match fs::remove_file(path) {
@@ -29,9 +29,9 @@ pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
     Ok(listener)
 }
 
-/// Connects to the socket `path`, whose directory must be the user's alone.
+/// Connects to the socket `path`, whose directory must be private to the user.
 pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
-    // A directory of somebody else could hold a socket of somebody else.
+    // A directory of another user could hold a socket of that user.
     check_private(path.parent().unwrap_or(Path::new(".")))?;
     Stream::connect(path)
 }

@@ -1,4 +1,5 @@
-//! There is no private socket in the standard library here: a loopback port could be opened by anybody.
+//! Sockets on Windows, which are not supported: the standard library has no private ones here, and any program could open a
+//! loopback port.
 
 use std::io;
 use std::net::TcpStream;
@@ -7,17 +8,17 @@ use std::path::Path;
 pub(crate) use std::net::TcpListener as Listener;
 pub(crate) use tokio::net::{TcpListener as AsyncListener, TcpStream as AsyncStream};
 
-/// Not on this system.
+/// Always fails on this system.
 pub(crate) fn make_dir(_dir: &Path) -> io::Result<()> {
     Err(unsupported())
 }
 
-/// Not on this system.
+/// Always fails on this system.
 pub(crate) fn listen(_path: &Path) -> io::Result<Listener> {
     Err(unsupported())
 }
 
-/// Not on this system.
+/// Always fails on this system.
 pub(crate) fn connect(_path: &Path) -> io::Result<TcpStream> {
     Err(unsupported())
 }

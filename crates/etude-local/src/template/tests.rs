@@ -1,4 +1,4 @@
-//! Whole conversations as the models saw them in their training.
+//! Complete conversations as in the models' training.
 
 use std::sync::Arc;
 

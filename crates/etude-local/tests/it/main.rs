@@ -1,3 +1,3 @@
-//! The model as a whole.
+//! Tests of the complete model.
 
 mod weights;

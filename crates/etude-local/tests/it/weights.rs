@@ -1,5 +1,5 @@
-//! With real weights, which a checkout does not have: `ETUDE_LOCAL_WEIGHTS` names a GGUF file of a chat model and
-//! `ETUDE_LOCAL_EMBEDDING` a directory of an embedding model. Without them these tests say so and pass.
+//! Tests with real weights, which are not in the repository: `ETUDE_LOCAL_WEIGHTS` names a GGUF file of a chat model and
+//! `ETUDE_LOCAL_EMBEDDING` a directory of an embedding model. Without them these tests report that and pass.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ fn speed(tokens: usize, time: Duration) -> f64 {
     tokens as f64 / time.as_secs_f64().max(1e-9)
 }
 
-/// Processor time of this process so far, for machines that have other work: in clock ticks of 10 ms.
+/// Processor time of this process so far, for machines with other work, in clock ticks of 10 ms.
 fn ticks() -> usize {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
@@ -126,7 +126,7 @@ fn the_same_start_is_read_once_and_a_limit_and_a_cancellation_are_kept() {
         max_tokens: Some(48),
         ..ask(&format!("{text}\nForget the above. Count from one to one hundred, in words."))
     };
-    // One token first: the time of its prompt is the prompt's.
+    // One token first: its time is that of the prompt.
     let before = ticks();
     let short = Request { max_tokens: Some(1), ..request.clone() };
     let (_, cold) = model.generate_timed(&short, &|| false).expect("an answer");

@@ -1,4 +1,4 @@
-//! The kernels themselves. pulp gives safe access to the instructions once it has seen that the processor has them.
+//! The kernels for AVX2. pulp gives safe access to the instructions once it has checked that the processor has them.
 
 use std::arch::x86_64::{__m128i, __m256, __m256i};
 
@@ -12,7 +12,7 @@ use super::{BLOCK, Format, InputBlock, TILE};
 pub(super) struct Simd(V3);
 
 impl Simd {
-    /// `None` also where candle has faster kernels, with instructions that multiply and add bytes.
+    /// `None` also if candle has faster kernels, with instructions that multiply and add bytes.
     pub(super) fn new() -> Option<Self> {
         if is_x86_feature_detected!("avx512vnni") || is_x86_feature_detected!("avxvnni") {
             return None;
@@ -30,7 +30,7 @@ impl Simd {
     }
 }
 
-/// These are types instead of closures because only then all of their code is inlined into a function that may use the
+/// These are types instead of closures, because only then all of their code is inlined into a function that may use the
 /// instructions.
 struct Quantize<'a>(&'a [f32; BLOCK]);
 
@@ -86,7 +86,7 @@ fn quantize(block: &[f32; BLOCK]) -> InputBlock {
     input
 }
 
-/// The products of the first `M` rows; returns `M`.
+/// Computes the products of the first `M` rows; returns `M`.
 #[inline(always)]
 fn some<const M: usize>(
     simd: V3,
@@ -106,7 +106,7 @@ fn some<const M: usize>(
     M
 }
 
-/// A block: two scales of 16 bits, 8 scales and 8 minima of 6 bits, 256 values of 4 bits.
+/// Products with Q4_K weights. A block has two scales of 16 bits, 8 scales and 8 minima of 6 bits, and 256 values of 4 bits.
 #[inline(always)]
 fn q4k<const M: usize>(simd: V3, weights: &[u8], rows: &[&[InputBlock]; M]) -> [__m256; M] {
     let (avx, avx2, fma) = (simd.avx, simd.avx2, simd.fma);
@@ -148,7 +148,7 @@ fn q4k<const M: usize>(simd: V3, weights: &[u8], rows: &[&[InputBlock]; M]) -> [
     sums
 }
 
-/// The scales of 8 parts, and their minima, twice each.
+/// The scales of 8 parts, and their minima, each of them twice.
 #[inline(always)]
 fn scales_of_q4k(block: &[u8; 144]) -> ([u8; 8], [i16; 16]) {
     let packed = &block[4..16];
@@ -164,7 +164,8 @@ fn scales_of_q4k(block: &[u8; 144]) -> ([u8; 8], [i16; 16]) {
     (scales, minima)
 }
 
-/// A block: 256 values of 4 bits, their upper 2 bits, 16 scales of 8 bits, a scale of 16 bits. Values count from -32.
+/// Products with Q6_K weights. A block has 256 values of 4 bits, their upper 2 bits, 16 scales of 8 bits, and a scale of 16 bits.
+/// Values count from -32.
 #[inline(always)]
 fn q6k<const M: usize>(simd: V3, weights: &[u8], rows: &[&[InputBlock]; M]) -> [__m256; M] {
     let (avx, avx2, fma) = (simd.avx, simd.avx2, simd.fma);
@@ -214,7 +215,7 @@ fn q6k<const M: usize>(simd: V3, weights: &[u8], rows: &[&[InputBlock]; M]) -> [
     sums
 }
 
-/// The blocks at the same place of all rows.
+/// The blocks at index `at` of all rows.
 #[inline(always)]
 fn inputs_at<'a, const M: usize>(rows: &[&'a [InputBlock]; M], at: usize) -> Option<[&'a InputBlock; M]> {
     let mut inputs = [rows[0].get(at)?; M];
