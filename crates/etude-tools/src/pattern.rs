@@ -199,7 +199,8 @@ impl Pattern {
                         if is_server(self.name_text(), &crate::mcp_name::tool_name(server, "")))
             }
             Name::Tag(tag) => tool.tags.contains(tag),
-            Name::Broken => false,
+            // A limit may mean any tool.
+            Name::Broken => self.is_limit(),
         }
     }
 
@@ -262,14 +263,16 @@ impl Pattern {
         self.items().filter(|item| !item.starts_with('$')).filter_map(|item| item.split_once('='))
     }
 
-    /// True if the pattern may describe the call, or a part of it. For denials, which must not miss a part.
+    /// True if the pattern may describe the call, or a part of it. For denials, which must not miss a part: an invalid glob
+    /// may mean anything.
     fn touches(&self, call: &Subject<'_>) -> bool {
         if self.is_unconditional() {
             return true;
         }
         if self.names_arguments(call) {
             return self.arguments().all(|(key, glob)| {
-                call.has(key, glob, false)
+                matcher(glob, false).is_none()
+                    || call.has(key, glob, false)
                     || call.line_at(key).is_some_and(|line| CommandPattern::parse(glob).touches(&line))
             });
         }
@@ -278,7 +281,7 @@ impl Pattern {
                 self.command().touches(line) || glob(&self.description(), text.trim())
             }
             Some(Primary::Text { line: Some(line), .. }) => self.command().touches(line) || self.is_text(call, false),
-            Some(_) => self.is_text(call, false),
+            Some(_) => path_glob(&self.description()).is_none() || self.is_text(call, false),
             // The call has nothing to match the description with, so the pattern may mean any call.
             None => true,
         }

@@ -265,6 +265,11 @@ fn patterns_are_judged_on_the_path_without_links() {
         ("Write Write(path=etude.yaml, $deny)", "notes/up/./etude.yaml", Verdict::Deny),
         ("Write Write(notes/up/**, $deny)", "notes/up/etude.yaml", Verdict::Deny),
         ("Write Write(src/**, $policy=ask)", "notes/up/notes/in/x", Verdict::Ask),
+        // A limit with an invalid glob may mean any path, and one with an invalid name any tool.
+        ("Write Write([src/**, $deny)", "notes/new", Verdict::Deny),
+        ("Write Write(path=[src/**, $policy=ask)", "notes/new", Verdict::Ask),
+        ("Write Wr[ite($deny)", "notes/new", Verdict::Deny),
+        ("Write([notes/**)", "notes/new", Verdict::Unlisted),
     ] {
         assert_eq!(write(list, path), verdict, "{list} {path}");
     }
