@@ -75,7 +75,10 @@ pub(super) async fn range(call: &Call, path: &str, from: u64, to: u64) -> Result
     let response = match send(call, Request::get(path).header(RANGE, range), Body::empty(), call.readings.clone()).await
     {
         // The content ends before `from`.
-        Err(problem) if problem.code() == Code::RangeNotSatisfiable => return Ok((Vec::new(), from)),
+        Err(problem) if problem.code() == Code::RangeNotSatisfiable => {
+            let total = if from == 0 { 0 } else { Box::pin(self::range(call, path, 0, 1)).await?.1 };
+            return Ok((Vec::new(), total));
+        }
         response => response?,
     };
     let total =
