@@ -1,4 +1,4 @@
-//! The acceptance tests are an exact copy of the reference's. They are compared where the reference lies beside the checkout.
+//! Check that the acceptance tests are an exact copy of the reference, if the reference is beside the checkout.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use crate::tree::{Tree, Violation};
 
-/// Programs by their name.
+/// Programs by name.
 type Programs = BTreeMap<String, String>;
 
-/// Where the copy lies in the repository.
+/// Folder of the copy in the repository.
 const COPY: &str = "acceptance/";
 
-/// Programs that differ from those in `reference`, and those that only one side has. Nothing if there is no `reference`.
+/// Programs that differ from those in `reference`, and those that only one side has. Empty if there is no `reference`.
 pub fn check(tree: &Tree, reference: &Path) -> Vec<Violation> {
     let Some(reference) = programs(reference) else {
         return Vec::new();

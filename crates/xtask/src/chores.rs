@@ -1,4 +1,4 @@
-//! The commands of `cargo run -p xtask`.
+//! Commands of `cargo run -p xtask`.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- CHORE
   release VERSION                               write a version into the tree
   changelog VERSION                             print the changes of a version";
 
-/// Does the chore that the words name.
+/// Runs the chore that the words name.
 pub fn run(words: &[&str]) -> ExitCode {
     match *words {
         ["clauses"] => clauses::write(),

@@ -1,7 +1,7 @@
-//! The table of clauses and the tests that hold them, made from the doc comments of tests.
+//! Table of clauses and the tests that cite them, generated from the doc comments of tests.
 //!
-//! A test says which clauses it holds: `/// A-3.3: stdout is one document.` The tables in `docs/spec` are made from these
-//! with `cargo run -p xtask -- clauses`, between two marks; what stands around them is written by hand.
+//! A test cites its clauses: `/// A-3.3: stdout is one document.` `cargo run -p xtask -- clauses` generates the tables in
+//! `docs/spec` from these, between two marks. The text around the tables is hand-written.
 
 mod cited;
 mod list;
@@ -25,7 +25,7 @@ const HEAD: &str = "| clause | says | tests |\n|---|---|---|\n";
 pub struct Citation {
     /// The test's crate.
     pub package: String,
-    /// The test's name.
+    /// Name of the test function.
     pub test: String,
     /// The file of the test, from the repository's root.
     pub path: String,
@@ -35,15 +35,15 @@ pub struct Citation {
     pub clauses: BTreeSet<String>,
 }
 
-/// Every test of every crate that cites a clause in its doc comment, but for tests that are not run; and every stage of `.ci/run` that
-/// cites one where it says what it does.
+/// All tests of all crates that cite a clause in their doc comments, except ignored tests. Also the stages of `.ci/run` that
+/// cite one in their descriptions.
 pub fn citations(tree: &Tree) -> Vec<Citation> {
     let files =
         tree.ending(".rs").filter(|(path, _)| path.starts_with("crates/") && !path.starts_with("crates/xtask/"));
     files.flat_map(|(path, text)| in_file(path, text)).chain(stages(tree)).collect()
 }
 
-/// The scripts that `.ci/run` runs, with the clauses at the beginnings of their lines: `S-138: the official suites pass`.
+/// Scripts that `.ci/run` runs, with the clauses at the beginnings of their lines: `S-138: the official suites pass`.
 fn stages(tree: &Tree) -> Vec<Citation> {
     let run = tree.text(".ci/run").unwrap_or_default();
     let is_stage = |path: &str| path != ".ci/run" && run.split_whitespace().any(|word| word == path);
@@ -71,12 +71,12 @@ fn in_file(path: &str, text: &str) -> Vec<Citation> {
     tests.collect()
 }
 
-/// The names of the tests in a source text, without ignored ones.
+/// Names of the tests in a source text, without ignored ones.
 pub(crate) fn tests_of(text: &str) -> Vec<String> {
     documented(text).into_iter().map(|(test, _, _)| test).collect()
 }
 
-/// The tests in a source text that are run: name, line of the `fn`, doc comment.
+/// Tests in a source text that run: name, line of the `fn`, doc comment.
 fn documented(text: &str) -> Vec<(String, usize, String)> {
     let mut found = Vec::new();
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
@@ -93,7 +93,7 @@ fn documented(text: &str) -> Vec<(String, usize, String)> {
     found
 }
 
-/// Comments and attributes at the end of `lines`.
+/// Comments and attributes at the end of `lines`, last first.
 fn above<'t>(lines: &[&'t str]) -> Vec<&'t str> {
     lines.iter().rev().copied().take_while(|line| line.starts_with("//") || line.starts_with('#')).collect()
 }
@@ -105,7 +105,7 @@ pub(crate) fn is_test_attribute(line: &str) -> bool {
     line.starts_with("#[") && (name == "test" || name.ends_with("::test"))
 }
 
-/// The tables of a document, as Markdown.
+/// Tables of a document, as Markdown.
 pub fn table(list: &List, citations: &[Citation]) -> String {
     let mut holders: BTreeMap<&str, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
     for citation in citations {
@@ -142,8 +142,8 @@ fn cell(holders: &BTreeMap<&str, BTreeSet<&str>>) -> String {
     holders.iter().map(|(package, tests)| format!("{package}: {}", names(tests))).collect::<Vec<_>>().join("<br>")
 }
 
-/// Every clause that must be held is, what has a reason for no test has none, no test cites a clause that does not
-/// exist, and the tables are up to date.
+/// Checks the clauses: each held clause has a test, each clause with a reason for no test has none, tests cite only existing
+/// clauses, and the tables are up to date.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let citations = citations(tree);
     let known: BTreeSet<&str> = clauses().map(|clause| clause.id).collect();
@@ -183,14 +183,14 @@ fn of_list(tree: &Tree, list: &List, citations: &[Citation]) -> Vec<Violation> {
     found
 }
 
-/// The document with another table; `None` if its marks are gone.
+/// The document with its table replaced; `None` if its marks are missing.
 fn replaced(document: &str, table: &str) -> Option<String> {
     let (before, rest) = document.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
     Some(format!("{before}{BEGIN}\n\n{table}\n{END}{after}"))
 }
 
-/// Makes the tables again and says on stderr what they lack.
+/// Generates the tables again and reports their gaps on stderr.
 pub fn write() -> ExitCode {
     let tree = Tree::of_repository();
     let citations = citations(&tree);

@@ -1,4 +1,4 @@
-//! Doc comments of public items add something to the name.
+//! Check that doc comments of public items add something to the name.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,15 @@ use crate::language::parts;
 use crate::rust::{line_of, occurrences};
 use crate::tree::{Tree, Violation};
 
-/// Words that say nothing about an item by themselves: articles, possessives, pronouns and what joins them.
+/// Words that add nothing to a name: articles, possessives, pronouns and what joins them.
 const EMPTY: &[&str] = &[
     "a", "all", "an", "and", "any", "are", "as", "at", "be", "by", "each", "every", "for", "from", "her", "his", "how",
     "in", "is", "it", "its", "of", "on", "one", "or", "our", "s", "that", "the", "their", "these", "they", "this",
     "those", "to", "was", "what", "when", "where", "which", "who", "why", "with",
 ];
 
-/// No doc comment of a public item consists of nothing but empty words and words of the item: of its name, its
-/// parameters and its type.
+/// Finds doc comments of public items that consist only of empty words and words of the item: of its name, its parameters and
+/// its type.
 pub fn restated(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in tree.sources() {
@@ -38,15 +38,15 @@ pub fn restated(tree: &Tree) -> Vec<Violation> {
 
 /// The doc comment in front of an item.
 struct Comment {
-    /// Where its first line begins, in bytes.
+    /// Start of its first line, as a byte offset.
     start: usize,
-    /// Where its last line ends, in bytes.
+    /// End of its last line, as a byte offset.
     end: usize,
-    /// Its lines, joined by blanks.
+    /// Text of its lines, joined by blanks.
     text: String,
 }
 
-/// Every block of doc comments, also those in literals and tests.
+/// All blocks of doc comments, including those in literals and tests.
 fn comments(text: &str) -> Vec<Comment> {
     let mut found: Vec<Comment> = Vec::new();
     let (mut at, mut goes_on) = (0, false);
@@ -69,7 +69,7 @@ fn comments(text: &str) -> Vec<Comment> {
     found
 }
 
-/// The braces of public enums and traits, in which items are public although they do not say so.
+/// Positions of the braces of public enums and traits, whose items are public without a `pub`.
 struct Public(Vec<(usize, bool)>);
 
 impl Public {
@@ -93,7 +93,7 @@ impl Public {
         Self(changes)
     }
 
-    /// What is written of the item at `at`, up to its body or value; `None` if it is not public, or `at` is in a literal or a
+    /// Declaration of the item at `at`, up to its body or value. `None` if it is not public, or if `at` is in a literal or a
     /// test, which are blanked.
     fn head<'c>(&self, code: &'c str, at: usize) -> Option<&'c str> {
         let is_code = code.as_bytes().get(at).is_some_and(|byte| !byte.is_ascii_whitespace());
@@ -115,7 +115,7 @@ enum Braces {
 }
 
 impl Braces {
-    /// What braces hold whose head is `head`. The fields of an enum's variant are as public as the enum.
+    /// Kind of the braces behind `head`. The fields of an enum's variant are as public as the enum.
     fn of(head: &str, outer: Option<&Self>) -> Self {
         let is = |word: &str| occurrences(head, word).any(|at| head[..at].trim_end().ends_with("pub"));
         match (is("enum"), is("trait"), outer) {
@@ -126,7 +126,7 @@ impl Braces {
     }
 }
 
-/// Where the item begins whose attributes begin at `at`; `None` if an attribute has no end.
+/// Start of the item whose attributes begin at `at`; `None` if an attribute has no end.
 fn behind_attributes(code: &str, mut at: usize) -> Option<usize> {
     loop {
         at += code[at..].bytes().take_while(u8::is_ascii_whitespace).count();

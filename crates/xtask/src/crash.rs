@@ -1,11 +1,13 @@
-//! `cargo run -p xtask -- crash`: kills the program at every write of every construct and prints the table of
-//! `docs/proof.md`. `soak` does the same to a fleet, at random. A word after the form picks the constructs that have it in their names. `--short` is what runs with every test; `--full` kills each write before it, after it and in its middle.
+//! `cargo run -p xtask -- crash`: kills the program at every write of every construct and prints the table of `docs/proof.md`.
+//!
+//! `soak` injects random faults into a fleet. A word after the form selects the constructs whose names contain it. `--short` is
+//! the form that runs with every test; `--full` kills each write before it, after it and in its middle.
 
 use std::process::{Command, ExitCode};
 
 use crate::tree::root;
 
-/// Runs the tests of `etude-cli` that do it, and ends as they do.
+/// Runs the crash tests of `etude-cli`, and returns their exit status.
 pub fn run(form: &str, only: Option<&str>) -> ExitCode {
     let mut command = Command::new(env!("CARGO"));
     command.args(["test", "-p", "etude-cli", "--test", "it", "--"]).current_dir(root());
@@ -24,7 +26,7 @@ pub fn run(form: &str, only: Option<&str>) -> ExitCode {
     ended(&mut command)
 }
 
-/// Runs a fleet under random faults for this time, and ends as its test does.
+/// Runs a fleet under random faults for `seconds`, and returns the exit status of the test.
 pub fn soak(seconds: &str) -> ExitCode {
     let mut command = Command::new(env!("CARGO"));
     command.args(["test", "-p", "etude-cli", "--test", "it", "--"]).current_dir(root());

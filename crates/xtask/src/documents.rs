@@ -1,5 +1,4 @@
-//! Documents: links that lead somewhere, decisions that have a number of their own, a page for each code, and nothing
-//! that is true on one machine only.
+//! Checks of documents: links resolve, decisions are numbered, each code has a page, and nothing is specific to one machine.
 
 mod decisions;
 mod map;
@@ -14,7 +13,7 @@ pub use decisions::decisions;
 pub use map::map;
 pub use walk::walk;
 
-/// Registries, in pieces, so that this file does not name them.
+/// Hosts of package registries, in pieces, so that this file does not name them.
 const HOSTS: &[&str] = &[
     concat!("crates", ".io"),
     concat!("pypi", ".org"),
@@ -25,10 +24,10 @@ const HOSTS: &[&str] = &[
     concat!("rubygems", ".org"),
 ];
 
-/// Where machines keep their users' files, in pieces as well.
+/// Home directories of machines, in pieces as well.
 const PLACES: &[&str] = &[concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/")];
 
-/// Every relative link of every document leads to a file or directory. What examples and tests work on is left alone.
+/// Checks that every relative link of every document leads to a file or directory. Material of examples and tests is ignored.
 pub fn links(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.ending(".md").filter(|(path, _)| !is_material(path)) {
@@ -44,7 +43,7 @@ pub fn links(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// True for documents that something works on, rather than documents of this project.
+/// True for documents that are the material of an example or test, rather than documents of this project.
 fn is_material(path: &str) -> bool {
     let is_example = path.starts_with("examples/") && path.split('/').count() > 3;
     is_example || path.split('/').any(|part| ["tests", "testdata", "benches"].contains(&part))
@@ -87,7 +86,7 @@ fn targets(prose: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// The place that a link in the document `from` means; `None` if it is outside the repository.
+/// Path to which a link in the document `from` leads; `None` if it is outside the repository.
 fn resolve(from: &str, target: &str) -> Option<String> {
     let target = target.split('#').next().unwrap_or_default();
     let mut parts: Vec<&str> = from.split('/').collect();
@@ -104,10 +103,10 @@ fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Documents that are read whole, and how many lines they may have for that.
+/// Documents that are read as a whole, with their maximum number of lines.
 const LENGTHS: &[(&str, usize)] = &[("README.md", 200), ("ARCHITECTURE.md", 360), ("AGENTS.md", 120)];
 
-/// Documents that are read whole stay short.
+/// Checks that documents that are read as a whole stay short.
 pub fn lengths(tree: &Tree) -> Vec<Violation> {
     let too_long = |(path, most): &(&str, usize)| {
         let lines = tree.text(path)?.lines().count();
@@ -116,8 +115,8 @@ pub fn lengths(tree: &Tree) -> Vec<Violation> {
     LENGTHS.iter().filter_map(too_long).collect()
 }
 
-/// Every code that the product knows has a page `docs/errors/CODE.md`, and every page a code. While there are no pages at
-/// all, nothing is asked.
+/// Checks that every code of the product has a page `docs/errors/CODE.md`, and every page a code. Without any pages, nothing is
+/// required.
 pub fn pages(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     if !tree.has_below("docs/errors") {
@@ -148,7 +147,7 @@ pub fn pages(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// All codes that stand in the product's sources, with a place of each.
+/// All codes in the product's sources, with one location each.
 fn codes(tree: &Tree) -> BTreeMap<String, (String, usize)> {
     let mut codes = BTreeMap::new();
     for source in tree.sources().iter().filter(|source| source.package() != "xtask") {
@@ -164,7 +163,7 @@ fn is_code(text: &str) -> bool {
     text.len() == 5 && text.starts_with(['P', 'R', 'E', 'B']) && text[1..].bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Nothing names a package registry's host or a place on somebody's machine. (Lock files are cargo's.)
+/// Checks that no file names a package registry's host or a path on a particular machine. (Lock files are cargo's.)
 pub fn machine_matters(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.texts().filter(|(path, _)| !path.ends_with("Cargo.lock")) {
@@ -183,7 +182,7 @@ pub fn machine_matters(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// True if nothing stands before the slash that makes it part of a longer path.
+/// True if no text before the slash makes it part of a longer path.
 fn begins_path(text: &str, at: usize) -> bool {
     !text[..at].ends_with(|c: char| c.is_alphanumeric() || "._-~}/".contains(c))
 }

@@ -1,4 +1,4 @@
-//! Words that the project does not use, in identifiers and in prose, with the word to use instead.
+//! Check for words that the project does not use, in identifiers and in prose. The message has the word to use instead.
 
 mod table;
 
@@ -6,7 +6,7 @@ use crate::rust::{is_test, line_of, mask};
 use crate::tree::{Tree, Violation};
 use table::{ALLOWED, IDENTIFIERS, LIMITS, PROSE, Retired, UNREAD};
 
-/// No identifier holds a retired word, tests included.
+/// Finds retired words in identifiers, tests included.
 pub fn identifiers(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.ending(".rs").filter(|(path, _)| path.starts_with("crates/")) {
@@ -27,7 +27,7 @@ pub fn identifiers(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// No comment, message or document holds a retired word or phrase.
+/// Finds retired words and phrases in comments, messages and documents.
 pub fn prose(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.ending(".md").filter(|(path, _)| is_read(path)) {
@@ -38,7 +38,7 @@ pub fn prose(tree: &Tree) -> Vec<Violation> {
         for (start, line) in comments(text, &literals) {
             refuse(&mut found, path, text, start..start + line.len());
         }
-        // What tests write is data: scripts, documents and answers of models.
+        // Literals of tests are data: scripts, documents and responses of models.
         for literal in literals.iter().filter(|literal| !is_test(path) && literal.text.contains(' ')) {
             refuse(&mut found, path, text, literal.offset..literal.offset + literal.text.len() + 1);
         }
@@ -52,7 +52,7 @@ fn is_read(path: &str) -> bool {
     !UNREAD.iter().any(|unread| path.starts_with(unread))
 }
 
-/// The line comments of a file that are not inside a literal.
+/// Line comments of a file that are not inside a literal, with their offsets.
 fn comments<'t>(text: &'t str, literals: &[crate::rust::Literal]) -> Vec<(usize, &'t str)> {
     let mut at = 0;
     let mut found = Vec::new();
@@ -90,7 +90,7 @@ fn is_constant(name: &str) -> bool {
     !name.bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
-/// The identifiers in code, with their offsets.
+/// Identifiers in code, with their offsets.
 fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let mut from = 0;
@@ -102,7 +102,7 @@ fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The words of an identifier in lower case: `RedactedStream` and `redacted_stream` have two each.
+/// Words of an identifier in lower case: `RedactedStream` and `redacted_stream` have two each.
 pub(crate) fn parts(name: &str) -> Vec<String> {
     let mut parts = Vec::new();
     for piece in name.split('_').filter(|piece| !piece.is_empty()) {
@@ -128,7 +128,7 @@ mod tests {
         check(&Tree::made_up(&[(path, text)])).into_iter().map(|violation| violation.to_string()).collect()
     }
 
-    /// Each word fails when it is put back, and the message has the word to use.
+    /// Each retired word is refused, and the message has the word to use.
     #[test]
     fn every_retired_word_is_refused_when_it_is_put_back() {
         for retired in IDENTIFIERS {

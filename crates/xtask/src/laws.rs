@@ -1,4 +1,4 @@
-//! The laws of `ARCHITECTURE.md`, as tables of what must be absent.
+//! Checks of the laws of `ARCHITECTURE.md`, with tables of what must be absent.
 
 mod cycles;
 mod table;
@@ -10,7 +10,7 @@ use crate::tree::{Tree, Violation};
 pub use cycles::cycles;
 pub use table::{ARROWS, Ban, CONSTRUCTS, CORE_DEPENDENCIES, ENGINES, FRONTS, LAWS};
 
-/// Laws 1 to 6: paths, words, macros and dependencies that a crate must not name.
+/// Finds banned paths, words, macros and dependencies of a law in the table.
 pub fn absences(tree: &Tree, law: u8) -> Vec<Violation> {
     let mut found = Vec::new();
     for ban in LAWS.iter().filter(|ban| ban.law == law) {
@@ -61,7 +61,7 @@ fn in_manifest(ban: &Ban, manifest: &Manifest<'_>, found: &mut Vec<Violation>) {
     }
 }
 
-/// Law 1, the other half: what `etude-core` depends on is listed. Anyone who adds to the list has thought about it.
+/// Law 1, second half: checks that the dependencies of `etude-core` are in the list of known pure crates.
 pub fn core_dependencies(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for manifest in Manifest::all(tree).iter().filter(|manifest| manifest.package == "etude-core") {
@@ -75,7 +75,7 @@ pub fn core_dependencies(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// Law 5, the other half: every engine is put through the conformance suite by its tests.
+/// Law 5, second half: checks that the tests of every engine run the conformance suite.
 pub fn conformance(tree: &Tree) -> Vec<Violation> {
     let engines = Manifest::all(tree).into_iter().filter(|manifest| ENGINES.contains(&manifest.package));
     let is_untested = |manifest: &Manifest<'_>| {
@@ -87,7 +87,7 @@ pub fn conformance(tree: &Tree) -> Vec<Violation> {
     engines.filter(is_untested).map(|manifest| Violation::of(manifest.path, what)).collect()
 }
 
-/// Law 7: only types that are made for it are serialized, in files and folders named for it. The command line may read its
+/// Law 7: checks that only types in files and folders for wire forms are serialized. The command line may read its
 /// configuration with a derive.
 pub fn serialization(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -110,10 +110,10 @@ pub fn serialization(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// Files and folders of forms that leave the process.
+/// Names of files and folders for forms that leave the process.
 const WIRE: &[&str] = &["wire", "wire.rs", "format.rs", "header.rs", "document.rs"];
 
-/// Law 8: no construct of the machine names a sibling.
+/// Law 8: checks that no construct of the machine names a sibling.
 pub fn constructs(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in tree.sources().iter().filter(|source| source.package() == "etude-core") {
@@ -138,7 +138,7 @@ pub fn constructs(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// Law 8: arrows between crates, and none between the front ends.
+/// Law 8: checks the dependencies between crates, and that front ends do not depend on each other.
 pub fn arrows(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for manifest in Manifest::all(tree) {
@@ -169,7 +169,7 @@ pub fn arrows(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// Law 8: no crate gives another crate of the workspace a second name.
+/// Law 8: checks that no crate re-exports another crate of the workspace as a whole.
 pub fn re_exports(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in tree.sources() {

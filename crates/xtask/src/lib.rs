@@ -1,8 +1,8 @@
-//! The rules of this repository as a program: laws, sizes, words, documents, and the table of clauses. And its chores:
-//! packages and releases.
+//! Rules and chores of this repository as a program: laws, sizes, words, documents, the table of clauses, packages and
+//! releases.
 //!
-//! Each check takes a [`tree::Tree`] and returns what breaks its rule. `tests/tidy.rs` runs them all on the repository;
-//! beside each check stand tests that show that it can fail, on trees that are made up.
+//! Each check takes a [`tree::Tree`] and returns the violations of its rule. `tests/tidy.rs` runs them all on the repository.
+//! The tests beside each check show that it can fail, on made-up trees.
 
 #![expect(clippy::disallowed_methods, reason = "chores start cargo and git")]
 

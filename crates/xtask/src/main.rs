@@ -1,4 +1,4 @@
-//! Chores: `cargo run -p xtask` lists them.
+//! Entry point of the chores: `cargo run -p xtask` lists them.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Manifests: who depends on whom, and that nothing is written twice.
+//! Manifests: dependencies between crates, and checks that nothing is written twice.
 
 use std::cmp::Ordering;
 
@@ -7,11 +7,11 @@ use crate::tree::{Tree, Violation};
 /// A dependency in a crate's manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dependency {
-    /// The name under which the manifest lists it.
+    /// Name under which the manifest lists it.
     pub name: String,
-    /// The line, from 1.
+    /// Line in the manifest, from 1.
     pub line: usize,
-    /// True if only tests have it.
+    /// True if only tests use it.
     pub is_dev: bool,
     /// True if its version comes from the workspace.
     pub is_inherited: bool,
@@ -20,18 +20,18 @@ pub struct Dependency {
 /// A crate's manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest<'t> {
-    /// The path of `Cargo.toml`, from the repository's root.
+    /// Path of `Cargo.toml`, from the repository's root.
     pub path: &'t str,
-    /// The crate's folder, which is its name.
+    /// Folder of the crate, which is its name.
     pub package: &'t str,
-    /// What it depends on, in order.
+    /// Entries of all dependency tables, in order.
     pub dependencies: Vec<Dependency>,
-    /// True if it has the workspace's lints.
+    /// True if it inherits the workspace's lints.
     pub inherits_lints: bool,
 }
 
 impl<'t> Manifest<'t> {
-    /// All crates' manifests.
+    /// Manifests of all crates.
     pub fn all(tree: &'t Tree) -> Vec<Self> {
         let is_crate = |path: &str| path.starts_with("crates/") && path.split('/').count() == 3;
         tree.ending("/Cargo.toml").filter(|(path, _)| is_crate(path)).map(|(path, text)| Self::of(path, text)).collect()
@@ -53,7 +53,7 @@ impl<'t> Manifest<'t> {
         manifest
     }
 
-    /// A table such as `[dependencies.serde]`.
+    /// Reads the heading of a table such as `[dependencies.serde]`.
     fn table(&mut self, section: &str, line: usize) {
         if let Some((kind, name)) = section.rsplit_once('.')
             && is_dependencies(kind)
@@ -95,7 +95,7 @@ fn is_dependencies(section: &str) -> bool {
         .any(|kind| section == *kind || (section.starts_with("target.") && section.ends_with(&format!(".{kind}"))))
 }
 
-/// Every crate has the workspace's lints, and every version stands in the root manifest.
+/// Checks that every crate has the workspace's lints, and that every version is in the root manifest.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for manifest in Manifest::all(tree) {
@@ -113,10 +113,10 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// How many crates from elsewhere the lock file may list. The number only falls (ADR 104).
+/// Maximum number of third-party crates in the lock file. It may only decrease (ADR 104).
 pub const PACKAGES: usize = 442;
 
-/// The lock file lists as many crates from elsewhere as `ceiling` says, no more and no fewer.
+/// Checks that the lock file lists exactly `ceiling` third-party crates.
 pub fn packages(tree: &Tree, ceiling: usize) -> Vec<Violation> {
     const LOCK: &str = "Cargo.lock";
     let lock = tree.text(LOCK).unwrap_or_default();

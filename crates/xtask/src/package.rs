@@ -1,6 +1,6 @@
-//! `cargo run -p xtask -- package`: everything that users install, made from one binary.
+//! `cargo run -p xtask -- package`: builds everything that users install from one binary.
 //!
-//! All kinds hold the same bytes of the program, so a test of the binary is a test of each package. Nothing depends on the
+//! All kinds contain the same bytes of the program, so a test of the binary is a test of each package. Nothing depends on the
 //! clock: times are `SOURCE_DATE_EPOCH`, or that of the last commit, and equal inputs give equal files.
 
 mod archive;
@@ -26,13 +26,13 @@ use options::{Kind, Options};
 use release::Release;
 use target::Target;
 
-/// One file that is given to users.
+/// A file for distribution.
 struct Package {
     name: String,
     bytes: Vec<u8>,
 }
 
-/// Makes the packages that the words of a command line ask for.
+/// Builds the packages that the command line requests.
 pub fn run(words: &[&str]) -> ExitCode {
     match Options::parse(words).and_then(|options| make(&options)) {
         Ok(names) => {
@@ -50,7 +50,7 @@ pub fn run(words: &[&str]) -> ExitCode {
     }
 }
 
-/// Writes the packages into the output directory; returns their paths. `SHA256SUMS` covers all files of that directory.
+/// Writes the packages into the output directory, and returns their paths. `SHA256SUMS` covers all files of that directory.
 fn make(options: &Options) -> Result<Vec<String>, Error> {
     let release = Release::of_repository(&crate::tree::root())?;
     let target = Target::find(&options.target)?;
@@ -85,7 +85,7 @@ fn packages(kind: Kind, release: &Release, target: &Target, contents: &Contents)
     }
 }
 
-/// The archive for everybody else, and for `cargo binstall` and Homebrew: one directory named like the archive.
+/// Tarball for all other users, and for `cargo binstall` and Homebrew: one directory named like the archive.
 fn tarball(release: &Release, target: &Target, contents: &Contents) -> Result<Package, Error> {
     let stem = release.stem(target);
     let mut entries = vec![Entry::program("etude", contents.program.clone())];
@@ -98,7 +98,7 @@ fn tarball(release: &Release, target: &Target, contents: &Contents) -> Result<Pa
     Ok(Package { name: format!("{stem}.tar.gz"), bytes: archive::tar_gz(&entries, release.epoch)? })
 }
 
-/// `SHA256SUMS`, as `sha256sum --check` reads it.
+/// Builds `SHA256SUMS`, in the form that `sha256sum --check` reads.
 fn checksums(out: &Path) -> Result<Package, Error> {
     let mut lines = Vec::new();
     for name in files(out)?.iter().filter(|name| *name != CHECKSUMS) {
@@ -110,7 +110,7 @@ fn checksums(out: &Path) -> Result<Package, Error> {
 
 const CHECKSUMS: &str = "SHA256SUMS";
 
-/// The names of the files of a directory, in order.
+/// Sorted names of the files in a directory.
 fn files(directory: &Path) -> Result<Vec<String>, Error> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory).map_err(Error::at(directory))? {

@@ -1,4 +1,4 @@
-//! Platform code stays in files that are named for it, and `unsafe` stays out.
+//! Check that platform code stays in files named for it, and that there is no `unsafe`.
 
 use crate::rust::{line_of, occurrences};
 use crate::tree::{Tree, Violation};
@@ -6,7 +6,7 @@ use crate::tree::{Tree, Violation};
 /// Paths that only some systems have.
 const PLATFORM: &[&str] = &["std::os", "rustix", "libc", "nix", "tokio::signal::unix", "tokio::signal::windows"];
 
-/// All rules of this module.
+/// Finds platform code in other files, and `unsafe`.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in tree.sources() {

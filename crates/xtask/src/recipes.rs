@@ -1,11 +1,11 @@
-//! The recipes of the justfile are the documented commands: nothing can be done with `just` only.
+//! Check that the recipes of the justfile are documented commands, so that nothing requires `just`.
 
 use crate::tree::{Tree, Violation};
 
 const RECIPES: &str = "justfile";
 const COMMANDS: &str = "CONTRIBUTING.md";
 
-/// Recipes and commands of the justfile that `CONTRIBUTING.md` does not have. Private recipes (`_name`) are left alone.
+/// Recipes and commands of the justfile that `CONTRIBUTING.md` lacks. Private recipes (`_name`) are ignored.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let (Some(justfile), Some(documented)) = (tree.text(RECIPES), tree.text(COMMANDS)) else {
         return Vec::new();
@@ -23,7 +23,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
                 require(line, documented_form(command, parameter));
             }
         } else if let Some((recipe, parameters)) = header(text) {
-            // What may be left out is not in the documented form.
+            // Optional parameters are not in the documented form.
             parameter = Some(if parameters.starts_with(['*', '+']) { "" } else { parameters });
             require(line, format!("just {recipe} {}", parameter.unwrap_or_default()).trim_end().to_owned());
         } else {
@@ -40,7 +40,7 @@ fn header(line: &str) -> Option<(&str, &str)> {
     (name.starts_with(|c: char| c.is_ascii_lowercase()) && !name.contains('"')).then_some((name, parameters))
 }
 
-/// The command with the parameter's name for its value, unquoted.
+/// The command with the parameter's name as its value, unquoted.
 fn documented_form(command: &str, parameter: &str) -> String {
     command.replace("\"$@\"", parameter).replace("$1", parameter).replace('"', "").trim_end().to_owned()
 }

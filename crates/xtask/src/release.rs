@@ -1,5 +1,5 @@
-//! `cargo run -p xtask -- release VERSION`: everything in the tree that names the version, in one command. `-- changelog
-//! VERSION` prints the changes that a release brings to users.
+//! `cargo run -p xtask -- release VERSION`: updates all files that name the version. `-- changelog VERSION` prints the changes
+//! of a release for users.
 
 mod date;
 mod edit;
@@ -13,39 +13,39 @@ use crate::tree::root;
 use edit::Edit;
 use version::Version;
 
-/// Why a release cannot be prepared.
+/// Reason why a release cannot be prepared.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Error {
-    /// The version is not one of Semantic Versioning.
+    /// The version does not follow Semantic Versioning.
     #[error("`{0}` is no version such as `1.2.0` or `1.2.0-rc.1`")]
     Version(String),
     /// The version is older than that of the tree.
     #[error("version {asked} is older than {current}")]
     Older {
-        /// The version that was asked for.
+        /// Requested version.
         asked: String,
-        /// The version in `Cargo.toml`.
+        /// Version in `Cargo.toml`.
         current: String,
     },
-    /// A file is not as expected.
+    /// A file lacks the expected text.
     #[error("`{path}` has no {wanted}")]
     Missing {
-        /// The path of the file, from the repository's root.
+        /// Path of the file, from the repository's root.
         path: &'static str,
-        /// The text that the file must have.
+        /// Text that the file must have.
         wanted: String,
     },
-    /// The system refused to read or write a file.
+    /// A file could not be read or written.
     #[error("`{path}`: {reason}")]
     File {
-        /// The path of the file.
+        /// Path of the file.
         path: String,
-        /// The error of the file system.
+        /// Error of the file system.
         reason: String,
     },
 }
 
-/// Writes a version into the tree and says what to do next.
+/// Writes a version into the tree and prints the next commands.
 pub fn run(version: &str) -> ExitCode {
     let today = date::today();
     report(prepare(&root(), version, &today).map(|changed| {
@@ -77,7 +77,7 @@ fn report(result: Result<String, Error>) -> ExitCode {
 
 const CHANGELOG: &str = "CHANGELOG.md";
 
-/// Writes `version` into every file that names the version of the workspace; returns their paths. Nothing is written if one
+/// Writes `version` into every file that names the version of the workspace, and returns their paths. Nothing is written if one
 /// of them is not as expected.
 fn prepare(root: &Path, version: &str, today: &str) -> Result<Vec<&'static str>, Error> {
     let asked = Version::parse(version)?;
@@ -107,7 +107,7 @@ fn read(root: &Path, path: &str) -> Result<String, Error> {
         .map_err(|error| Error::File { path: path.to_owned(), reason: error.to_string() })
 }
 
-/// The lines below the heading of a version, without the blank ones around them.
+/// Lines below the heading of a version, without the blank lines at the top.
 fn section<'t>(changelog: &'t str, version: &str) -> Result<&'t str, Error> {
     let heading = format!("## [{version}]");
     let missing = || Error::Missing { path: CHANGELOG, wanted: format!("heading `{heading}`") };

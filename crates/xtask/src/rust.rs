@@ -1,4 +1,4 @@
-//! Just enough of Rust to look at source text: what is code, what is a test, which paths it names.
+//! Minimal analysis of Rust source text: code, tests, and the paths that code names.
 
 mod functions;
 mod mask;
@@ -12,25 +12,25 @@ pub use functions::{Function, functions};
 pub use mask::{Literal, mask};
 pub use paths::{Named, paths};
 
-/// A source file of the product: code without comments, strings and tests.
+/// A source file of the product, with its code apart from comments, strings and tests.
 #[derive(Debug)]
 pub struct Source {
-    /// The path, from the repository's root.
+    /// Path from the repository's root.
     pub path: String,
-    /// The text as it is in the file.
+    /// Complete text of the file.
     pub text: String,
-    /// The text with comments, the content of strings and test items blanked; lines stay where they are.
+    /// Text with comments, the content of strings and test items blanked; lines keep their numbers.
     pub code: String,
-    /// The paths that the code names.
+    /// All paths in the code, with their offsets.
     pub paths: Vec<Named>,
     /// String literals outside tests.
     pub literals: Vec<Literal>,
-    /// How many lines are inside tests.
+    /// Number of lines inside tests.
     test_lines: usize,
 }
 
 impl Source {
-    /// All sources of all crates, without files that hold tests only. Ask [`Tree::sources`], which does this once.
+    /// All sources of all crates, without files that contain only tests. Use [`Tree::sources`], which caches them.
     pub(crate) fn all(tree: &Tree) -> Vec<Self> {
         let tests = test_modules(tree);
         let is_product = |path: &str| is_in_src(path) && !is_test(path) && !tests.contains(path);
@@ -51,23 +51,23 @@ impl Source {
         package(&self.path)
     }
 
-    /// The path below the crate's `src`, such as `machine/scope.rs`.
+    /// Path below the crate's `src`, such as `machine/scope.rs`.
     pub fn module_path(&self) -> &str {
         self.path.split_once("/src/").map_or(&self.path, |(_, below)| below)
     }
 
-    /// How many lines there are outside tests.
+    /// Number of lines outside tests.
     pub fn lines(&self) -> usize {
         self.text.lines().count() - self.test_lines
     }
 }
 
-/// The crate that a file belongs to.
+/// Name of the crate that a file belongs to.
 pub fn package(path: &str) -> &str {
     path.split('/').nth(1).unwrap_or_default()
 }
 
-/// The line of a byte, from 1.
+/// Line number of a byte, from 1.
 pub fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }
@@ -77,7 +77,7 @@ pub(crate) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// Where `word` stands in `code` as a whole word.
+/// Offsets of `word` in `code` as a whole word.
 pub fn occurrences<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let bytes = code.as_bytes();
     code.match_indices(word).map(|(at, _)| at).filter(move |at| {
@@ -92,7 +92,7 @@ fn is_in_src(path: &str) -> bool {
     path.starts_with("crates/") && path.split('/').nth(2) == Some("src")
 }
 
-/// True for files that hold tests by their place: `tests.rs`, or below `tests` or `benches`.
+/// True for test files by their path: `tests.rs`, or below `tests` or `benches`.
 pub fn is_test(path: &str) -> bool {
     path.split('/').any(|part| ["tests", "benches", "tests.rs"].contains(&part))
 }
@@ -118,7 +118,7 @@ fn test_modules(tree: &Tree) -> BTreeSet<String> {
     found
 }
 
-/// Blanks items that are compiled for tests only, and says where they were.
+/// Blanks items that are compiled for tests only, and returns their ranges.
 fn without_tests(code: &str) -> (String, Vec<std::ops::Range<usize>>) {
     let mut bytes = code.as_bytes().to_vec();
     let cut: Vec<_> = test_items(code).collect();
@@ -142,7 +142,7 @@ fn test_items(code: &str) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
     })
 }
 
-/// The end of the item whose first attribute begins at `start`.
+/// End of the item whose first attribute begins at `start`.
 fn item_end(code: &[u8], start: usize) -> usize {
     let mut depth = 0_usize;
     for (at, byte) in code.iter().enumerate().skip(start) {

@@ -1,18 +1,18 @@
-//! Sizes of files and functions.
+//! Limits for the sizes of files and functions.
 
 use crate::rust::{Source, functions};
 use crate::tree::{Tree, Violation};
 
-/// Most lines of a file outside tests.
+/// Maximum number of lines of a file outside tests.
 pub const FILE: usize = 800;
-/// What nine in ten files stay under.
+/// Maximum number of lines for nine in ten files.
 pub const NINE_IN_TEN: usize = 400;
-/// Most lines of a function outside tests.
+/// Maximum number of lines of a function outside tests.
 pub const FUNCTION: usize = 70;
-/// Most lines of a `main.rs`.
+/// Maximum number of lines of a `main.rs`.
 pub const MAIN: usize = 19;
 
-/// Files, functions and `main.rs`.
+/// Finds files, functions and `main.rs` that are too long.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in tree.sources() {
@@ -28,7 +28,8 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// How long files are outside tests: the median, what nine in ten stay under, and the longest. `None` without files.
+/// Distribution of file lengths outside tests: the median, the 90th percentile, and the maximum, in lines. `None` without
+/// files.
 pub fn spread(tree: &Tree) -> Option<(usize, usize, usize)> {
     let mut lines: Vec<usize> = tree.sources().iter().map(Source::lines).collect();
     lines.sort_unstable();

@@ -1,21 +1,21 @@
-//! The threat model of `SECURITY.md`: each of its promises cites tests, and the tests exist.
+//! Check of the threat model in `SECURITY.md`: each of its promises cites tests, and the tests exist.
 
 use std::collections::BTreeSet;
 
 use crate::clauses::tests_of;
 use crate::tree::{Tree, Violation};
 
-/// The document that holds the threat model.
+/// Document with the threat model.
 const PAGE: &str = "SECURITY.md";
 
-/// The heading of the section that is checked; the section ends at the next heading of its level.
+/// Heading of the section to check; the section ends at the next heading of its level.
 const SECTION: &str = "## Threat model";
 
-/// The first line of every table of promises.
+/// First line of every table of promises.
 const HEAD: &str = "| promise | tests |";
 
-/// Every promise of the threat model cites tests of the repository that are run, every attacker has promises, and
-/// nothing is promised outside the tables.
+/// Checks that every promise of the threat model cites tests that run, that every attacker has promises, and that nothing is
+/// promised outside the tables.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let Some(text) = tree.text(PAGE) else { return vec![Violation::of(PAGE, "there is no such document")] };
     let tests: BTreeSet<String> = tree
@@ -52,7 +52,7 @@ fn without_promises(attacker: Option<(usize, &str, usize)>) -> Option<Violation>
     (promises == 0).then(|| Violation::at(PAGE, at, format!("`{title}` has no table `{HEAD}` with promises")))
 }
 
-/// What is wrong with one promise.
+/// Faults of one promise.
 fn row(at: usize, line: &str, tests: &BTreeSet<String>) -> Vec<Violation> {
     let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
     let &[_, cited] = cells.as_slice() else {

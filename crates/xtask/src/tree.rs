@@ -1,4 +1,4 @@
-//! The files of the repository, read once, or files that a test makes up.
+//! Files of the repository, read once, or made up by a test.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,31 +9,31 @@ use std::sync::OnceLock;
 
 use crate::rust::Source;
 
-/// Files by their path from the repository's root, with `/` between the parts. What is not UTF-8 has no text.
+/// Files by path from the repository's root, with `/` separators. A file that is not UTF-8 has no text.
 #[derive(Debug, Default)]
 pub struct Tree {
     files: BTreeMap<String, Option<String>>,
     sources: OnceLock<Vec<Source>>,
 }
 
-/// Something that breaks a rule.
+/// A fault against a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
-    /// The path of the file, from the repository's root.
+    /// Path of the file, from the repository's root.
     pub path: String,
-    /// The line, from 1; 0 if the file as a whole is at fault.
+    /// Line number, from 1; 0 if the file as a whole is at fault.
     pub line: usize,
-    /// What is wrong, and what to do.
+    /// Fault and remedy.
     pub what: String,
 }
 
 impl Violation {
-    /// A violation at a line.
+    /// Creates a violation at a line.
     pub fn at(path: &str, line: usize, what: impl Into<String>) -> Self {
         Self { path: path.to_owned(), line, what: what.into() }
     }
 
-    /// A violation of a whole file.
+    /// Creates a violation of a whole file.
     pub fn of(path: &str, what: impl Into<String>) -> Self {
         Self::at(path, 0, what)
     }
@@ -48,13 +48,13 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The repository's root.
+/// Root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 impl Tree {
-    /// The repository: what git tracks or would track, or without git everything but build output.
+    /// Reads the repository: files that git tracks or would track, or without git everything but build output.
     pub fn of_repository() -> Self {
         let root = root();
         let paths = tracked(&root).unwrap_or_else(|| walked(&root));
@@ -65,7 +65,7 @@ impl Tree {
         Self::new(paths.into_iter().filter_map(read).collect())
     }
 
-    /// A tree that is made up of paths and texts.
+    /// Builds a tree from paths and texts, for tests.
     pub fn made_up(files: &[(&str, &str)]) -> Self {
         Self::new(files.iter().map(|(path, text)| ((*path).to_owned(), Some((*text).to_owned()))).collect())
     }
@@ -74,37 +74,37 @@ impl Tree {
         Self { files, sources: OnceLock::new() }
     }
 
-    /// The sources of the product, looked at once.
+    /// Sources of the product, parsed once.
     pub fn sources(&self) -> &[Source] {
         self.sources.get_or_init(|| Source::all(self))
     }
 
-    /// The text of a file.
+    /// Text of a file; `None` if it is missing or not UTF-8.
     pub fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path)?.as_deref()
     }
 
-    /// All paths, in order.
+    /// All paths, sorted.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
     }
 
-    /// Files that have a text, in order.
+    /// Files that have a text, sorted by path.
     pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().filter_map(|(path, text)| Some((path.as_str(), text.as_deref()?)))
     }
 
-    /// Files whose name ends like that and that have a text.
+    /// Files that have a text and whose path has this suffix.
     pub fn ending<'a>(&'a self, end: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.texts().filter(move |(path, _)| path.ends_with(end))
     }
 
-    /// True for a file, and for a directory that has one. The empty path is the root.
+    /// True for a file, and for a directory that contains one. The empty path is the root.
     pub fn has(&self, path: &str) -> bool {
         path.is_empty() || self.files.contains_key(path) || self.has_below(path)
     }
 
-    /// True for a directory that has a file.
+    /// True for a directory that contains a file.
     pub fn has_below(&self, dir: &str) -> bool {
         let below = format!("{dir}/");
         self.files.range(below.clone()..).next().is_some_and(|(path, _)| path.starts_with(&below))

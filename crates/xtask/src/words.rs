@@ -1,19 +1,19 @@
-//! Words that are refused, and words that must be there.
+//! Checks for refused words, required comments and good names.
 
 use crate::clauses::is_test_attribute;
 use crate::rust::{Source, is_test, line_of, mask, occurrences};
 use crate::tree::{Tree, Violation};
 
-/// Notes for later. In pieces, so that this file does not hold them.
+/// Notes for later, in pieces, so that this file does not contain them.
 const NOTES: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 
-/// Macros that stand for something that is not there, or was left behind.
+/// Macros for unfinished code or leftovers of debugging.
 const LEFT: &[&str] = &["todo!", "unimplemented!", "dbg!"];
 
-/// Names that refuse nothing.
+/// Vague names, under which anything fits.
 const NAMES: &[&str] = &["manager", "helper", "helpers", "util", "utils", "common", "misc"];
 
-/// No notes for later, and nothing left open, tests included.
+/// Finds notes for later and unfinished code, tests included.
 pub fn notes(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.ending(".rs") {
@@ -27,7 +27,7 @@ pub fn notes(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// Every source file says at its top what it is about.
+/// Finds source files that do not describe themselves at their top.
 pub fn module_docs(tree: &Tree) -> Vec<Violation> {
     let missing = |source: &Source| !source.text.trim_start().starts_with("//!");
     let sources = tree.sources();
@@ -37,7 +37,7 @@ pub fn module_docs(tree: &Tree) -> Vec<Violation> {
         .collect()
 }
 
-/// Files, folders and modules are not named for nothing in particular.
+/// Finds vague names of files, folders and modules.
 pub fn names(tree: &Tree) -> Vec<Violation> {
     let is_refused = |name: &str| {
         name.split(['_', '-', '.']).find(|part| NAMES.contains(&part.to_ascii_lowercase().as_str())).is_some()
@@ -65,7 +65,7 @@ pub fn names(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// Names of tests are claims: they do not begin with `test`.
+/// Finds names of tests that begin with `test`, since they must be claims.
 pub fn test_names(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.ending(".rs") {

@@ -1,4 +1,4 @@
-//! The rules of this repository, run on the repository. Each check has tests beside it that show that it can fail.
+//! The rules of this repository, applied to the repository. The tests beside each check show that it can fail.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Which clauses a comment cites: ids as they stand in the lists, and the two short forms that prose has for them.
+//! Clauses that a comment cites: ids as in the lists, and the two short forms that prose uses.
 
 use std::sync::LazyLock;
 
@@ -6,8 +6,8 @@ use super::list::clauses;
 
 static IDS: LazyLock<Vec<&str>> = LazyLock::new(|| clauses().map(|clause| clause.id).collect());
 
-/// The ids in a text, known or not: `A-3.3`, `B-GT5`, `AA-45`, `D-X01 to D-X06`, and after an id of system B also
-/// `case 93` for `B-21.93`.
+/// Ids in a text, known or not: `A-3.3`, `B-GT5`, `AA-45`, `D-X01 to D-X06`, and after an id of system B also `case 93` for
+/// `B-21.93`.
 pub fn cited(text: &str) -> Vec<String> {
     let words: Vec<&str> = text
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.')
@@ -41,7 +41,7 @@ pub fn cited(text: &str) -> Vec<String> {
     found
 }
 
-/// The ids of one kind that lie between two of them.
+/// Ids of one kind between `first` and `last`, exclusive.
 fn between(first: &str, last: &str) -> Vec<String> {
     let of_kind: Vec<&&str> = IDS.iter().filter(|id| kind(id) == kind(first)).collect();
     let place = |id: &str| of_kind.iter().position(|known| **known == id);
@@ -51,7 +51,7 @@ fn between(first: &str, last: &str) -> Vec<String> {
     }
 }
 
-/// The part of an id that its neighbours share: `B-GT` of `B-GT5`, `B-` of `B-5.1`, `B-21.` of `B-21.93`.
+/// Common part of an id and its neighbours: `B-GT` of `B-GT5`, `B-` of `B-5.1`, `B-21.` of `B-21.93`.
 fn kind(id: &str) -> &str {
     if id.starts_with("B-21.") {
         return "B-21.";

@@ -1,20 +1,20 @@
-//! The clauses, each in a line of a text in `crates/xtask/clauses`. The full text is the specification's; this is to find
-//! one's way.
+//! List of clauses, one a line of a text in `crates/xtask/clauses`. The full text is in the specification; this list is an
+//! index.
 //!
-//! A line is `held what it says`. `held`: some test must cite it. `known`: a test may. `untested`: no test can, and
-//! ` -- ` stands before the reason. `# Cases` begins another table.
+//! A line is `held sentence`. `held`: some test must cite the clause. `known`: a test may cite it. `untested`: no test
+//! can, and ` -- ` precedes the reason. `# Cases` begins another table.
 
-/// A document of the promises, and the clauses that it lists.
+/// A document of promises, with the clauses that it lists.
 #[derive(Debug)]
 pub struct List {
-    /// The path of the table that is written from the list, from the repository's root.
+    /// Path of the table that is written from the list, from the repository's root.
     pub document: &'static str,
     pub(super) text: &'static str,
-    /// Every clause has a test: no reason stands in for one.
+    /// True if every clause must have a test, so that no reason can replace one.
     pub is_whole: bool,
 }
 
-/// Every document with a table of clauses.
+/// All documents with a table of clauses.
 pub const LISTS: &[List] = &[
     List { document: "docs/spec/a-pipelines.md", text: include_str!("../../clauses/a-pipelines.txt"), is_whole: false },
     List { document: "docs/spec/b-stages.md", text: include_str!("../../clauses/b-stages.txt"), is_whole: false },
@@ -28,39 +28,39 @@ pub const LISTS: &[List] = &[
     List { document: "docs/spec/k-cluster.md", text: include_str!("../../clauses/k-cluster.txt"), is_whole: false },
 ];
 
-/// What a line of a list is.
+/// A parsed line of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    /// A title above the clauses that follow.
+    /// A heading above the clauses that follow.
     Title(&'static str),
-    /// A clause with its sentence and its reason, if it has one.
+    /// A clause with its sentence, and its reason if it has one.
     Clause(Clause),
 }
 
 /// A clause of a specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clause {
-    /// The id as tests cite it, such as `A-3.3`.
+    /// Id as cited by tests, such as `A-3.3`.
     pub id: &'static str,
-    /// What it says, in a line.
+    /// Summary in one line.
     pub says: &'static str,
-    /// Whether a test must hold it.
+    /// Requirement for tests of this clause.
     pub standing: Standing,
 }
 
-/// Who must hold a clause.
+/// Requirement for tests of a clause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// A test must.
+    /// A test must cite it.
     Held,
-    /// A test may.
+    /// A test may cite it.
     Known,
-    /// No test does, for this reason.
+    /// No test can, for this reason.
     Untested(&'static str),
 }
 
 impl List {
-    /// The lines, in order. A line that is none of them is a `None`.
+    /// Parsed lines, in order; `None` for a malformed line.
     pub fn lines(&self) -> impl Iterator<Item = Option<Line>> {
         self.text.lines().filter(|line| !line.trim().is_empty()).map(read)
     }
@@ -74,7 +74,7 @@ impl List {
     }
 }
 
-/// Every clause of every list, in order.
+/// All clauses of all lists, in order.
 pub fn clauses() -> impl Iterator<Item = Clause> {
     LISTS.iter().flat_map(List::clauses)
 }

@@ -1,4 +1,4 @@
-//! The table is made from what tests say, and the check sees what is missing.
+//! Tests of the table of clauses: it is generated from the tests' comments, and the check finds gaps.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const TEST: &str = "/// A-3.3, A-3.4: one document (see X-2).\n#[test]\nfn stdou
 
 const MARKS: &str = "# T\n\n<!-- Made by `cargo run -p xtask -- clauses`. -->\n<!-- End of what is made. -->\n";
 
-/// A tree with one file of tests, and the first document as given; the others fit to the tests.
+/// A tree with one file of tests, and the first document as given; the others match the tests.
 fn tree(file: &str, document: &str) -> Tree {
     let made: Vec<String> = LISTS.iter().map(|list| document_for(list, file)).collect();
     let mut files = vec![("crates/etude-runtime/tests/it/a.rs", file), (LISTS[0].document, document)];

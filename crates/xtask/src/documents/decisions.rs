@@ -1,4 +1,4 @@
-//! Decisions: a number of their own, four headings, and a row in the index.
+//! Checks of decisions: a unique number, four headings, and a row in the index.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use crate::tree::{Tree, Violation};
 const DIR: &str = "docs/adr/";
 const INDEX: &str = "docs/adr/README.md";
 
-/// The form of a row of the index.
+/// Form of a row of the index.
 const ROW: &str = "| [NNNN](NNNN-title.md) | title | accepted |";
 
-/// Decisions are named `NNNN-title.md`, begin with `# NNNN: `, no two have the same number, and the index lists each of them.
+/// Checks that decisions are named `NNNN-title.md`, begin with `# NNNN: `, have unique numbers, and are listed in the index.
 pub fn decisions(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut numbers = BTreeMap::new();
@@ -37,7 +37,7 @@ pub fn decisions(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// The index has one row per decision, in the order of the numbers, with its title and its status.
+/// Checks that the index has one row per decision, in the order of the numbers, with its title and its status.
 fn index(tree: &Tree, numbers: &BTreeMap<&str, (&str, &str)>) -> Vec<Violation> {
     let Some(text) = tree.text(INDEX) else {
         let first = numbers.values().next();
@@ -83,7 +83,7 @@ fn index(tree: &Tree, numbers: &BTreeMap<&str, (&str, &str)>) -> Vec<Violation> 
     found
 }
 
-/// `accepted` or `replaced by 0041`, where 0041 is a decision.
+/// True for `accepted` or `replaced by 0041`, where 0041 is a decision.
 fn is_status(status: &str, numbers: &BTreeMap<&str, (&str, &str)>) -> bool {
     status == "accepted" || status.strip_prefix("replaced by ").is_some_and(|number| numbers.contains_key(number))
 }

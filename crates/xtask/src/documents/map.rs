@@ -1,4 +1,4 @@
-//! The code map of `ARCHITECTURE.md` names what is there.
+//! Check that the code map of `ARCHITECTURE.md` names existing modules.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use crate::tree::{Tree, Violation};
 
 const DOCUMENT: &str = "ARCHITECTURE.md";
 
-/// Every crate has its section in the code map (`### \`crate\`: …`), and every module in the first column of a section's
-/// table is there.
+/// Checks that every crate has its section in the code map (`### \`crate\`: …`), and that every module in the first column of a
+/// section's table exists.
 pub fn map(tree: &Tree) -> Vec<Violation> {
     let Some(text) = tree.text(DOCUMENT) else {
         return vec![Violation::of(DOCUMENT, "there is no such document")];
@@ -36,7 +36,7 @@ pub fn map(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// What stands in backticks.
+/// Texts in backticks.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

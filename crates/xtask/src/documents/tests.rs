@@ -1,4 +1,4 @@
-//! Every rule about documents can be broken.
+//! Tests that every rule about documents can fail.
 
 use super::*;
 

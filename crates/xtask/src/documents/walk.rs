@@ -1,4 +1,4 @@
-//! The walk of a tool call in `ARCHITECTURE.md`: its forms are there and few, and it crosses one channel.
+//! Check of the walk of a tool call in `ARCHITECTURE.md`: its forms exist and are few, and it crosses one channel.
 
 use crate::rust::{line_of, occurrences};
 use crate::tree::{Tree, Violation};
@@ -6,17 +6,17 @@ use crate::tree::{Tree, Violation};
 const DOCUMENT: &str = "ARCHITECTURE.md";
 const SECTION: &str = "### The walk of a tool call";
 
-/// Most forms that a call takes on its way from the machine to the tool and back.
+/// Maximum number of forms that a call takes between the machine and the tool and back.
 const MAX_FORMS: usize = 8;
 
-/// The crates between the machine and the programs of tools.
+/// Crates between the machine and the programs of tools.
 const WAY: &[&str] = &["etude-invoke", "etude-tools"];
 
-/// Where they make a channel: for a call, and for a request of a running script.
+/// Files in which they create a channel: for a call, and for a request of a running script.
 const CHANNELS: &[&str] = &["crates/etude-invoke/src/session.rs", "crates/etude-invoke/src/session/requests.rs"];
 
-/// The forms in the table are types that are there, and at most [`MAX_FORMS`]; each place in [`CHANNELS`] makes one channel,
-/// and no other place on the way makes any.
+/// Checks that the forms in the table are existing types, at most [`MAX_FORMS`] of them. Each place in [`CHANNELS`] creates one
+/// channel, and no other place on the way creates any.
 pub fn walk(tree: &Tree) -> Vec<Violation> {
     let mut found = forms(tree);
     let mut known = CHANNELS.to_vec();

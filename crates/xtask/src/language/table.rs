@@ -1,6 +1,6 @@
-//! The retired words. A word that a file format or a contract owns stands in backticks, and passes.
+//! Table of the retired words. A word that a file format or a contract owns is written in backticks, and passes.
 
-/// A word or phrase in lower case, and what to write instead.
+/// A word or phrase in lower case, with its replacement.
 pub(super) struct Retired {
     pub(super) word: &'static str,
     pub(super) instead: &'static str,
@@ -10,7 +10,7 @@ const fn retired(word: &'static str, instead: &'static str) -> Retired {
     Retired { word, instead }
 }
 
-/// Words of identifiers.
+/// Retired words of identifiers.
 pub(super) const IDENTIFIERS: &[Retired] = &[
     retired("told", "`emitted`, `reported` or `event`"),
     retired("tell", "`emit` or `report`"),
@@ -52,7 +52,7 @@ pub(super) const IDENTIFIERS: &[Retired] = &[
     retired("mended", "`fixed` or `repaired`"),
 ];
 
-/// First words of constants, and constants of one word.
+/// Retired first words of constants, and constants of one word.
 pub(super) const LIMITS: &[Retired] = &[
     retired("most", "`MAX_*`"),
     retired("longest", "`MAX_*`"),
@@ -60,7 +60,7 @@ pub(super) const LIMITS: &[Retired] = &[
     retired("deepest", "`MAX_DEPTH`"),
 ];
 
-/// Words and phrases of comments, messages and documents.
+/// Retired words and phrases of comments, messages and documents.
 pub(super) const PROSE: &[Retired] = &[
     retired("told", "`emitted`, `reported`, or what the reader gets: \"the model receives\""),
     retired("nobody", "the subject in the active voice, or \"no one\""),
@@ -82,10 +82,10 @@ pub(super) const PROSE: &[Retired] = &[
     retired("aloud", "\"streamed\""),
 ];
 
-/// Identifiers that others own, by a part of the path.
+/// Identifiers that others own, with a part of the path.
 pub(super) const ALLOWED: &[(&str, &str)] = &[("crates/xtask/", "told")];
 
-/// Where prose is kept as it was: history, quoted requirements, prompts, and data.
+/// Paths whose prose is not checked: history, quoted requirements, prompts, and data.
 pub(super) const UNREAD: &[&str] = &[
     "CHANGELOG.md",
     "docs/adr/",

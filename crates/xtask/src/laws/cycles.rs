@@ -1,11 +1,11 @@
-//! Law 12: modules of different folders do not need each other in a circle.
+//! Law 12: modules of different folders do not depend on each other in a circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::rust::{Named, Source};
 use crate::tree::{Tree, Violation};
 
-/// Folders of a crate that need each other.
+/// Finds folders of a crate that depend on each other.
 pub fn cycles(tree: &Tree) -> Vec<Violation> {
     let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in tree.sources() {
@@ -22,7 +22,7 @@ pub fn cycles(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// The sets of folders of a crate that reach each other, over modules without a folder, too.
+/// Sets of folders of a crate that reach each other, also through modules without a folder.
 fn circles<'a>(sources: &[&'a Source]) -> Vec<BTreeSet<&'a str>> {
     let mut needs: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut folders = BTreeSet::new();
@@ -63,7 +63,7 @@ fn reached<'a>(needs: &BTreeMap<&'a str, BTreeSet<&'a str>>, from: &str) -> BTre
     seen
 }
 
-/// The module in the root of the crate that a path leads to, if that is another than the one it is named in.
+/// Top-level module that a path leads to, if it differs from the module that names it.
 fn top<'a>(module: &[&str], named: &'a Named) -> Option<&'a str> {
     let mut parts = named.path.split("::");
     match parts.next()? {

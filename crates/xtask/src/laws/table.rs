@@ -1,39 +1,39 @@
-//! The tables.
+//! Tables of the laws.
 
-/// What some crates must not have.
+/// A ban of names from some crates.
 #[derive(Debug)]
 pub struct Ban {
-    /// The law's number in `ARCHITECTURE.md`.
+    /// Number of the law in `ARCHITECTURE.md`.
     pub law: u8,
-    /// The crates it is for; if it is negated, all others.
+    /// Crates to which the ban applies.
     pub crates: Crates,
-    /// Files and folders below `src` that it is for; none: all.
+    /// Files and folders below `src` to which it applies; empty for all.
     pub below: &'static [&'static str],
-    /// Files below `src` that are excepted.
+    /// Files below `src` that are exempt.
     pub except: &'static [&'static str],
-    /// Paths, with everything below them.
+    /// Banned paths, with everything below them.
     pub paths: &'static [&'static str],
-    /// Words and macros.
+    /// Banned words and macros.
     pub words: &'static [&'static str],
-    /// Parts of identifiers, in lower case.
+    /// Banned parts of identifiers, in lower case.
     pub fragments: &'static [&'static str],
-    /// Crates; `name*` stands for all that begin like that.
+    /// Banned crates; `name*` stands for all with this prefix.
     pub dependencies: &'static [&'static str],
-    /// The way to do it instead, for the message.
+    /// Alternative, for the message.
     pub why: &'static str,
 }
 
-/// For whom a ban is.
+/// Crates to which a ban applies.
 #[derive(Debug)]
 pub enum Crates {
-    /// For the crates of the list.
+    /// Only the crates of the list.
     Only(&'static [&'static str]),
-    /// For the crates that are not in the list.
+    /// All crates but those of the list.
     AllBut(&'static [&'static str]),
 }
 
 impl Ban {
-    /// True if the crate `package` is banned from it.
+    /// True if the ban applies to the crate `package`.
     pub fn applies_to(&self, package: &str) -> bool {
         match self.crates {
             Crates::Only(crates) => crates.contains(&package),
@@ -41,7 +41,7 @@ impl Ban {
         }
     }
 
-    /// True if it is for the file at `path` below `src`.
+    /// True if the ban applies to the file at `path` below `src`.
     pub fn covers(&self, path: &str) -> bool {
         let is_below = |part: &&str| path.strip_prefix(*part).is_some_and(|rest| rest.starts_with(['/', '.']));
         (self.below.is_empty() || self.below.iter().any(is_below)) && !self.except.contains(&path)
@@ -51,7 +51,7 @@ impl Ban {
 /// Crates that are engines.
 pub const ENGINES: &[&str] = &["etude-sqlite", "etude-postgres"];
 
-/// A ban of nothing, to be filled in.
+/// An empty ban, as the base for others.
 const NOTHING: Ban = Ban {
     law: 0,
     crates: Crates::Only(&[]),
@@ -71,7 +71,7 @@ const NETWORK_AND_ASYNC: &[&str] = &[
     "axum*", "mio", "smol",
 ];
 
-/// What a machine that is replayed must not name.
+/// Paths that a replayed machine must not name.
 const IMPURE: [&str; 15] = [
     "std::fs",
     "std::io",
@@ -106,7 +106,7 @@ const OUTSIDE: Ban = Ban {
     ..NOTHING
 };
 
-/// Laws 1 to 6, 8, 9, 11 and 13.
+/// Bans of the laws 1 to 6, 8, 9, 11 and 13.
 pub const LAWS: &[Ban] = &[
     Ban {
         law: 1,
@@ -207,7 +207,7 @@ pub const LAWS: &[Ban] = &[
         ..NOTHING
     },
     Ban { crates: Crates::AllBut(&["etude-cli", "etude-fuzz", "etude-process", "xtask"]), ..OUTSIDE },
-    // The variables of children are made of those of this process.
+    // The variables of children are derived from those of this process.
     Ban { crates: Crates::Only(&["etude-process"]), except: &["environment.rs"], ..OUTSIDE },
     Ban {
         law: 6,
@@ -333,21 +333,21 @@ pub const LAWS: &[Ban] = &[
     },
 ];
 
-/// Ways to open a file that wait for a pipe, and to read one that may have no end.
+/// Functions that open a file but wait for a pipe, or read a file that may have no end.
 const OPENING: [&str; 3] = ["std::fs::File::open", "std::fs::read", "std::fs::read_to_string"];
 
-/// What `etude-core` may depend on: all of it is pure.
+/// Permitted dependencies of `etude-core`: all of them are pure.
 pub const CORE_DEPENDENCIES: &[&str] = &[
     "blake3", "indexmap", "jsonschema", "percent-encoding", "regex", "serde", "serde_json", "sha2", "thiserror", "url",
 ];
 
-/// Which of our crates each of our crates may depend on.
+/// Permitted dependencies of each workspace crate on others.
 pub const ARROWS: &[(&str, &[&str])] = &[
     ("etude-core", &[]),
     ("etude-files", &[]),
     ("etude-spec", &["etude-core"]),
     ("etude-convert", &["etude-core", "etude-spec"]),
-    // A program that is a model, and pip, are started like every process.
+    // Programs that serve as models, and pip, are started like every process.
     ("etude-http", &["etude-core"]),
     ("etude-models", &["etude-core", "etude-files", "etude-http", "etude-process"]),
     ("etude-local", &["etude-core", "etude-files", "etude-http", "etude-process"]),
@@ -400,7 +400,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
             "etude-tools",
         ],
     ),
-    // A program that measures; nothing of it is given away.
+    // A program for measurements, which is not distributed.
     (
         "etude-bench",
         &[
@@ -414,5 +414,5 @@ pub const ARROWS: &[(&str, &[&str])] = &[
 /// Modules of `etude-spec` that are front ends beside `pipeline`, which refers to their definitions.
 pub const FRONTS: &[&str] = &["application", "cascade", "stage_machine"];
 
-/// Modules of `etude_core::machine` that are constructs: `step` makes them, and none names another.
+/// Modules of `etude_core::machine` that are constructs: `step` creates them, and none names another.
 pub const CONSTRUCTS: &[&str] = &["agent", "approval", "call", "code", "fan_out", "llm", "stages", "sub_pipeline"];

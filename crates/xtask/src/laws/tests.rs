@@ -1,4 +1,4 @@
-//! Every law can be broken.
+//! Tests that every law can fail.
 
 use super::*;
 

@@ -13,27 +13,27 @@ use super::Error;
 /// A file of an archive.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    /// The path, with `/`, without a leading one.
+    /// Path with `/` separators, without a leading one.
     pub(super) path: String,
-    /// The content as it is written to the archive.
+    /// Content as written to the archive.
     pub(super) bytes: Vec<u8>,
-    /// The permissions.
+    /// Unix permissions.
     pub(super) mode: u32,
 }
 
 impl Entry {
-    /// A file that everybody may read.
+    /// A file that everyone may read.
     pub(super) fn file(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Self { path: path.into(), bytes: bytes.into(), mode: 0o644 }
     }
 
-    /// A file that everybody may execute.
+    /// A file that everyone may execute.
     pub(super) fn program(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Self { path: path.into(), bytes: bytes.into(), mode: 0o755 }
     }
 }
 
-/// A compressed tar archive of files that belong to root, with their directories before them.
+/// Builds a compressed tar archive of files that belong to root, with their directories before them.
 pub(super) fn tar_gz(entries: &[Entry], epoch: u64) -> Result<Vec<u8>, Error> {
     let mut tar = tar::Builder::new(Vec::new());
     let mut directories = BTreeSet::new();
@@ -62,14 +62,14 @@ fn header(mode: u32, epoch: u64) -> tar::Header {
     header
 }
 
-/// Compressed bytes, without a name and a time.
+/// Compresses bytes, without a name and a time.
 pub(super) fn gzip(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     let mut encoder = GzBuilder::new().mtime(0).write(Vec::new(), Compression::default());
     encoder.write_all(bytes)?;
     Ok(encoder.finish()?)
 }
 
-/// A zip archive. Its files have the earliest time that the format knows.
+/// Builds a zip archive. Its files have the earliest time that the format supports.
 pub(super) fn zip(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for entry in entries {
@@ -83,7 +83,7 @@ pub(super) fn zip(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     Ok(zip.finish()?.into_inner())
 }
 
-/// An `ar` archive, the outer form of Debian's packages.
+/// Builds an `ar` archive, the outer form of Debian's packages.
 pub(super) fn ar(members: &[(&str, Vec<u8>)], epoch: u64) -> Vec<u8> {
     let mut out = b"!<arch>\n".to_vec();
     for (name, bytes) in members {
@@ -95,7 +95,7 @@ pub(super) fn ar(members: &[(&str, Vec<u8>)], epoch: u64) -> Vec<u8> {
     out
 }
 
-/// The SHA-256 of some bytes, in lower-case hexadecimal digits.
+/// SHA-256 of the bytes, in lower-case hexadecimal digits.
 pub(super) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

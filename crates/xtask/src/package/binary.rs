@@ -1,4 +1,4 @@
-//! The program that is packaged, and the C library that it needs.
+//! The program to package, and the C library that it needs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use super::Error;
 use super::options::Options;
 use super::target::Target;
 
-/// The path of the program: the one that was given, or one that is built with the profile `dist`.
+/// Path of the program: the given one, or one that is built with the profile `dist`.
 ///
 /// # Errors
-/// The program is of another kind than the target, or this machine cannot build it.
+/// The program does not suit the target, or this machine cannot build it.
 pub(super) fn read_or_build(options: &Options, target: &'static Target) -> Result<PathBuf, Error> {
     let binary = match &options.binary {
         Some(binary) => fs::canonicalize(binary).map_err(Error::at(binary))?,
@@ -38,7 +38,7 @@ fn build(options: &Options, target: &'static Target) -> Result<PathBuf, Error> {
     Ok(crate::tree::root().join("target").join(&options.target).join("dist/etude"))
 }
 
-/// What the program prints for some arguments. The program runs here, so it must be one for this machine.
+/// Runs the program and returns its stdout. It must be a program for this machine.
 pub(super) fn output(binary: &Path, arguments: &[&str]) -> Result<Vec<u8>, Error> {
     let failed = |reason: String| {
         let command = [&[&*binary.to_string_lossy()], arguments].concat().join(" ");
@@ -52,11 +52,10 @@ pub(super) fn output(binary: &Path, arguments: &[&str]) -> Result<Vec<u8>, Error
     Err(failed(stderr.lines().last().map_or_else(|| done.status.to_string(), str::to_owned)))
 }
 
-/// The loader that a program of Linux names, such as `/lib64/ld-linux-x86-64.so.2`; `None` if it is static, or not an ELF file of
-/// 64 bits.
+/// Loader that a Linux program names, such as `/lib64/ld-linux-x86-64.so.2`; `None` if it is static, or not a 64-bit ELF file.
 pub(super) fn interpreter(program: &[u8]) -> Option<String> {
     const INTERPRETER: u64 = 3;
-    // All our platforms are little-endian.
+    // All supported platforms are little-endian.
     let number = |at: usize, length: usize| {
         let bytes = program.get(at..at.checked_add(length)?)?;
         Some(bytes.iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte)))
@@ -72,7 +71,7 @@ pub(super) fn interpreter(program: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(path).into_owned())
 }
 
-/// The oldest glibc that has all symbols which the program names, as minor version of 2; `None` if it names none.
+/// Oldest glibc that has all symbols of the program, as minor version of 2; `None` if the program names none.
 ///
 /// A linked program lists the versions of its symbols as strings such as `GLIBC_2.34`. `GLIBC_ABI_DT_RELR` stands for packed
 /// relocations, which glibc reads from 2.36 on.

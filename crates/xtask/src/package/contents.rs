@@ -1,4 +1,4 @@
-//! What packages hold beside the program: the manual, completions, licences.
+//! Contents of packages beside the program: the manual, completions, licences.
 
 use std::fs;
 use std::path::Path;
@@ -7,24 +7,24 @@ use super::Error;
 use super::binary::output;
 use super::release::Release;
 
-/// The contents of all packages of one binary.
+/// Contents of all packages of one binary.
 pub(super) struct Contents {
-    /// The release binary.
+    /// Bytes of the release binary.
     pub(super) program: Vec<u8>,
-    /// The page for `man`, in roff.
+    /// Page for `man`, in roff.
     pub(super) manual: Vec<u8>,
-    /// The scripts by which shells complete command lines.
+    /// Scripts with which shells complete command lines.
     pub(super) completions: Vec<(&'static Shell, Vec<u8>)>,
     /// Documents of the repository's root, by name.
     pub(super) documents: Vec<(&'static str, Vec<u8>)>,
 }
 
-/// A shell with completions, and the places of its script.
+/// A shell with completions, and the paths of its script.
 pub(super) struct Shell {
     name: &'static str,
-    /// The name in a tarball.
+    /// File name in a tarball.
     pub(super) file: &'static str,
-    /// The place in a Debian package.
+    /// Path in a Debian package.
     pub(super) deb: &'static str,
 }
 
@@ -37,10 +37,10 @@ const SHELLS: [Shell; 3] = [
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
 
 impl Contents {
-    /// Asks the program for its manual and completions, and reads the documents.
+    /// Gets the manual and completions from the program, and reads the documents.
     ///
     /// # Errors
-    /// The program does not run here, or is of another version than the workspace.
+    /// The program does not run here, or has another version than the workspace.
     pub(super) fn of(release: &Release, binary: &Path) -> Result<Self, Error> {
         let found = String::from_utf8_lossy(&output(binary, &["--version"])?).trim_end().to_owned();
         if found.split(' ').take(2).ne(["etude", &release.version]) {
@@ -59,7 +59,7 @@ impl Contents {
         })
     }
 
-    /// The licence files.
+    /// Documents that are licences.
     pub(super) fn licences(&self) -> impl Iterator<Item = &(&'static str, Vec<u8>)> {
         self.documents.iter().filter(|(name, _)| name.starts_with("LICENSE"))
     }

@@ -1,4 +1,4 @@
-//! The package for Debian and its relatives.
+//! Package for Debian and its derivatives.
 
 use super::archive::{self, Entry};
 use super::contents::Contents;
@@ -6,11 +6,11 @@ use super::release::{Release, SUMMARY};
 use super::target::Target;
 use super::{Error, Package, binary};
 
-/// The package of a target that Debian has.
+/// Builds the package of a target that Debian has.
 pub(super) fn package(release: &Release, target: &Target, contents: &Contents) -> Result<Package, Error> {
     let architecture = target.deb.unwrap_or_default();
     let files = files(release, contents)?;
-    // dpkg makes the list of checksums itself when it unpacks a package without one.
+    // dpkg creates the list of checksums when it unpacks a package without one.
     let control = [Entry::file("./control", control(release, architecture, contents, &files))];
     let data: Vec<Entry> =
         files.into_iter().map(|entry| Entry { path: format!("./{}", entry.path), ..entry }).collect();
@@ -19,7 +19,7 @@ pub(super) fn package(release: &Release, target: &Target, contents: &Contents) -
         ("control.tar.gz", archive::tar_gz(&control, release.epoch)?),
         ("data.tar.gz", archive::tar_gz(&data, release.epoch)?),
     ];
-    // Where releases are published, a `~` in the name of a file becomes a dot.
+    // The release host replaces a `~` in the name of a file by a dot.
     let name = format!("etude_{}_{architecture}.deb", release.debian_version().replace('~', "."));
     Ok(Package { name, bytes: archive::ar(&members, release.epoch) })
 }

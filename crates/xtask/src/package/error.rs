@@ -1,20 +1,20 @@
-//! Why a package cannot be made.
+//! Errors of packaging.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The reasons, each with a way out where there is one.
+/// Reason why a package cannot be built, with a hint where possible.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The command line is wrong.
+    /// The command line is invalid.
     #[error("{0}")]
     Usage(String),
     /// A file cannot be read or written.
     #[error("`{}`: {source}", path.display())]
     File {
-        /// The path of the file.
+        /// Path of the file.
         path: PathBuf,
-        /// The error of the file system.
+        /// Error of the file system.
         source: io::Error,
     },
     /// An archive cannot be assembled.
@@ -23,23 +23,23 @@ pub enum Error {
     /// A zip archive cannot be assembled.
     #[error("the wheel cannot be made: {0}")]
     Zip(#[from] zip::result::ZipError),
-    /// No package is made for this target.
+    /// There are no packages for this target.
     #[error("there are no packages for the target `{target}`\nhint: the targets are {known}")]
     Target {
-        /// The target triple that was given.
+        /// Target triple that was given.
         target: String,
         /// All triples that have packages.
         known: String,
     },
-    /// The root manifest lacks a fact.
+    /// The root manifest lacks a field.
     #[error("`Cargo.toml` has no `{0}` in `[workspace.package]`")]
     Manifest(&'static str),
     /// A program could not be started, or failed.
     #[error("`{command}` failed: {reason}")]
     Command {
-        /// The command line.
+        /// Command line that failed.
         command: String,
-        /// The last line of its stderr, or the system's reason.
+        /// Last line of its stderr, or the system's reason.
         reason: String,
     },
     /// This machine cannot compile for the target.
@@ -47,47 +47,47 @@ pub enum Error {
     Toolchain {
         /// The target triple.
         target: &'static str,
-        /// What the machine does not have.
+        /// Component that the machine lacks.
         missing: &'static str,
-        /// The command that installs it.
+        /// Command that installs it.
         hint: String,
     },
-    /// The program needs a C library, and packages of its target go to systems that may have another one.
+    /// The program needs a C library, but packages of its target go to systems that may have another one.
     #[error("the binary is loaded by `{interpreter}`, and packages for `{target}` need a static program")]
     Dynamic {
-        /// The target triple.
+        /// Target triple of the package.
         target: &'static str,
-        /// The loader that the program names.
+        /// Loader that the program names.
         interpreter: String,
     },
-    /// The binary is of another version.
+    /// The binary has another version.
     #[error("the binary reports `{found}`, and `Cargo.toml` has version {version}\nhint: build it again")]
     Stale {
-        /// The first line of `etude --version`.
+        /// First line of `etude --version`.
         found: String,
-        /// The version of the workspace.
+        /// Version of the workspace.
         version: String,
     },
     /// A version has no form in another packaging system.
     #[error("version {version} has no form for {system}\nhint: pre-releases are `-alpha.N`, `-beta.N` and `-rc.N`")]
     Version {
-        /// The version as the manifest has it.
+        /// Version as written in the manifest.
         version: String,
-        /// The packaging system.
+        /// Name of the packaging system.
         system: &'static str,
     },
-    /// The formula has no archive to refer to.
+    /// There is no archive that the formula could refer to.
     #[error("`{}` has no archive of version {version}\nhint: make the tarballs first", out.display())]
     NoTarballs {
-        /// The output directory.
+        /// Output directory.
         out: PathBuf,
-        /// The version of the workspace.
+        /// Version of the workspace.
         version: String,
     },
 }
 
 impl Error {
-    /// Names the file in an error of the system.
+    /// Adds the path of the file to an I/O error.
     pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::File { path, source }

@@ -1,4 +1,4 @@
-//! The formula for Homebrew, with the checksums of the tarballs that lie beside it.
+//! Formula for Homebrew, with the checksums of the tarballs beside it.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,7 +9,7 @@ use super::release::{Release, SUMMARY};
 use super::target::{TARGETS, Target};
 use super::{Error, Package};
 
-/// The formula over all tarballs of a directory.
+/// Builds the formula for all tarballs of a directory.
 ///
 /// # Errors
 /// The directory has no tarball of this version that Homebrew could use.
@@ -48,7 +48,7 @@ pub(super) fn formula(release: &Release, out: &Path) -> Result<Package, Error> {
     Ok(Package { name: "etude.rb".to_owned(), bytes: text.into_bytes() })
 }
 
-/// The platforms of a system, with the name of their block.
+/// Platforms of a system, with the name of their block.
 fn targets(system: &str) -> impl Iterator<Item = (&'static Target, &'static str)> {
     TARGETS.iter().filter_map(move |target| Some((target, target.brew.filter(|(of, _)| *of == system)?.1)))
 }

@@ -1,4 +1,4 @@
-//! npm: a launcher that everybody installs, and a package with the program for each platform, of which npm picks one.
+//! npm packages: a launcher that all users install, and a package with the program for each platform, of which npm picks one.
 
 use serde_json::{Value, json};
 
@@ -8,12 +8,12 @@ use super::release::{Release, SUMMARY};
 use super::target::{TARGETS, Target};
 use super::{Error, Package};
 
-/// The scope of the platform packages.
+/// npm scope of the platform packages.
 const SCOPE: &str = "@etude-dev";
 
 const LAUNCHER: &str = "packaging/npm/etude.js";
 
-/// The platform package of a target, and the launcher, which is the same for all.
+/// Platform package of a target, and the launcher, which is the same for all.
 pub(super) fn packages(release: &Release, target: &Target, contents: &Contents) -> Result<Vec<Package>, Error> {
     Ok(vec![platform(release, target, contents)?, launcher(release, contents)?])
 }
@@ -26,7 +26,7 @@ fn platform(release: &Release, target: &Target, contents: &Contents) -> Result<P
     if let Some(libc) = npm.libc {
         manifest["libc"] = json!([libc]);
     }
-    // The launcher needs the file itself, not what a bundler or Yarn's zip archives make of it.
+    // The launcher needs the file itself, not the version in a bundle or in Yarn's zip archives.
     manifest["preferUnplugged"] = json!(true);
     let readme = format!("The program of `etude` for {}. Install the package `etude` instead.\n", target.triple);
     let entries = vec![Entry::program("bin/etude", contents.program.clone()), Entry::file("README.md", readme)];
@@ -57,7 +57,7 @@ fn manifest(release: &Release, name: &str) -> Value {
     })
 }
 
-/// The archive as `npm pack` names and arranges it.
+/// Builds an archive with the names and layout of `npm pack`.
 fn archive(
     release: &Release,
     contents: &Contents,

@@ -1,11 +1,11 @@
-//! The command line of `package`.
+//! Command line of `package`.
 
 use std::path::PathBuf;
 
 use super::Error;
 use super::target;
 
-/// How the command is used.
+/// Usage text.
 pub(super) const USAGE: &str =
     "usage: cargo run -p xtask -- package [--binary PATH] [--target TRIPLE] [--out DIR] [KIND…]
 
@@ -14,7 +14,7 @@ pub(super) const USAGE: &str =
   --out DIR        default: target/packages
   KIND             tarball, deb, wheel, npm, formula; default: all";
 
-/// A form in which users get the program.
+/// A form of distribution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Tarball,
@@ -35,18 +35,18 @@ const KINDS: [(&str, Kind); 5] = [
 /// A parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Options {
-    /// The program to package; `None` builds it.
+    /// Path of the program to package; `None` builds it.
     pub(super) binary: Option<PathBuf>,
     /// The target triple.
     pub(super) target: String,
-    /// Where packages are written.
+    /// Output directory.
     pub(super) out: PathBuf,
-    /// What is made, in the order of the table of kinds.
+    /// Kinds to build, in the order of [`KINDS`].
     pub(super) kinds: Vec<Kind>,
 }
 
 impl Options {
-    /// Reads the words after `package`.
+    /// Parses the words after `package`.
     pub(super) fn parse(words: &[&str]) -> Result<Self, Error> {
         let (mut binary, mut target, mut out, mut asked) = (None, None, None, Vec::new());
         let mut rest = words.iter();

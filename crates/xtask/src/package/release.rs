@@ -1,4 +1,4 @@
-//! What is released: the version and the facts that every package repeats.
+//! Facts of a release: the version and the fields that every package repeats.
 
 use std::env;
 use std::fs;
@@ -8,24 +8,24 @@ use std::process::Command;
 use super::Error;
 use super::target::Target;
 
-/// One sentence for lists of packages: no article, no full stop, under 80 characters, as Homebrew asks.
+/// Sentence for lists of packages: no article, no full stop, under 80 characters, as Homebrew requires.
 pub(super) const SUMMARY: &str = "Durable pipeline runner for agents: code steps and model calls in one file";
 
-/// Times before 1980 do not exist in a zip archive.
+/// Start of 1980, in seconds since 1970. A zip archive has no earlier times.
 const FIRST_EPOCH: u64 = 315_532_800;
 
 /// A release of the workspace.
 #[derive(Debug, Clone)]
 pub(super) struct Release {
-    /// The repository on this machine.
+    /// Root of the repository on this machine.
     pub(super) root: PathBuf,
-    /// The version, as in `Cargo.toml`.
+    /// Version as in `Cargo.toml`.
     pub(super) version: String,
-    /// The licence, as an SPDX expression.
+    /// SPDX expression of the licence.
     pub(super) licence: String,
-    /// The address of the repository.
+    /// URL of the repository.
     pub(super) repository: String,
-    /// The time of all files, in seconds since 1970.
+    /// Modification time of all files, in seconds since 1970.
     pub(super) epoch: u64,
 }
 
@@ -44,17 +44,17 @@ impl Release {
         })
     }
 
-    /// The name of an archive and of the directory in it.
+    /// Name of an archive and of the directory in it.
     pub(super) fn stem(&self, target: &Target) -> String {
         format!("etude-{}-{}", self.version, target.triple)
     }
 
-    /// The address of a file of this release.
+    /// URL of a file of this release.
     pub(super) fn download(&self, name: &str) -> String {
         format!("{}/releases/download/v{}/{name}", self.repository, self.version)
     }
 
-    /// The version in Python's form: `1.2.0-rc.1` is `1.2.0rc1`.
+    /// Version in Python's form: `1.2.0-rc.1` is `1.2.0rc1`.
     pub(super) fn python_version(&self) -> Result<String, Error> {
         let Some((base, label)) = self.version.split_once('-') else { return Ok(self.version.clone()) };
         let unknown = || Error::Version { version: self.version.clone(), system: "Python" };
@@ -69,12 +69,12 @@ impl Release {
         Ok(format!("{base}{word}{number}"))
     }
 
-    /// The version in Debian's form, in which a pre-release is older than its release: `1.2.0-rc.1` is `1.2.0~rc.1`.
+    /// Version in Debian's form, which orders a pre-release before its release: `1.2.0-rc.1` is `1.2.0~rc.1`.
     pub(super) fn debian_version(&self) -> String {
         self.version.replacen('-', "~", 1)
     }
 
-    /// README with its relative links as addresses, for the pages of package registries.
+    /// README with relative links turned into URLs, for the pages of package registries.
     pub(super) fn readme(&self) -> Result<String, Error> {
         let path = self.root.join("README.md");
         let text = fs::read_to_string(&path).map_err(Error::at(&path))?;
@@ -96,7 +96,7 @@ impl Release {
     }
 }
 
-/// The value of `key = "…"` in `[workspace.package]`.
+/// Value of `key = "…"` in `[workspace.package]`.
 fn field(manifest: &str, key: &str) -> Option<String> {
     let section = manifest.split("[workspace.package]").nth(1)?.split("\n[").next()?;
     let line = section.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('='))?;

@@ -10,22 +10,22 @@ use super::Error;
 /// A platform that has packages.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// Rust's name for it.
+    /// Rust's target triple.
     pub(super) triple: &'static str,
     /// Debian's architecture; musl builds and other systems have no package.
     pub(super) deb: Option<&'static str>,
-    /// The platform tag of a wheel. `{glibc}` stands for the C library that the program needs.
+    /// Platform tag of a wheel. `{glibc}` stands for the C library that the program needs.
     pub(super) wheel: &'static str,
-    /// The platform package of npm, with npm's `os`, `cpu` and `libc`.
+    /// npm platform package, with npm's `os`, `cpu` and `libc`.
     pub(super) npm: Npm,
-    /// The blocks of a Homebrew formula; one archive per pair.
+    /// Blocks of a Homebrew formula; one archive per pair.
     pub(super) brew: Option<(&'static str, &'static str)>,
 }
 
-/// A platform in the words of npm.
+/// A platform in npm's terms.
 #[derive(Debug)]
 pub(super) struct Npm {
-    /// What follows the scope in the package's name.
+    /// Suffix after the scope in the package's name.
     pub(super) name: &'static str,
     pub(super) os: &'static str,
     pub(super) cpu: &'static str,
@@ -79,7 +79,7 @@ pub(super) const TARGETS: [Target; 6] = [
 ];
 
 impl Target {
-    /// The platform of that triple.
+    /// Finds the platform of a triple.
     pub(super) fn find(triple: &str) -> Result<&'static Self, Error> {
         TARGETS.iter().find(|target| target.triple == triple).ok_or_else(|| Error::Target {
             target: triple.to_owned(),
@@ -92,7 +92,7 @@ impl Target {
         self.triple.ends_with("-musl")
     }
 
-    /// Looks for what a build for this platform needs.
+    /// Checks the requirements of a build for this platform.
     ///
     /// # Errors
     /// The toolchain has no standard library for it, or there is no C compiler for musl.
@@ -120,7 +120,7 @@ impl Target {
     }
 }
 
-/// What rustc prints.
+/// Output of rustc.
 fn rustc(words: &[&str]) -> Result<String, Error> {
     let failed = |reason: String| Error::Command { command: format!("rustc {}", words.join(" ")), reason };
     let done = Command::new("rustc").args(words).output().map_err(|error| failed(error.to_string()))?;
@@ -130,7 +130,7 @@ fn rustc(words: &[&str]) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// The triple for which rustc compiles without being asked for another one.
+/// Default target triple of rustc.
 pub(super) fn of_this_machine() -> Result<String, Error> {
     let text = rustc(&["-vV"])?;
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));

@@ -1,4 +1,4 @@
-//! Packages of a small program that answers like `etude`.
+//! Tests with packages of a small program that responds like `etude`.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
@@ -40,7 +40,7 @@ impl Shop {
         self.directory.path().join(name)
     }
 
-    /// Makes packages and returns their bytes by name.
+    /// Builds packages and returns their bytes by name.
     fn make(&self, out: &str, kinds: &[&str]) -> BTreeMap<String, Vec<u8>> {
         make(&self.options(out, kinds)).unwrap();
         let read = |name: String| (name.clone(), fs::read(self.out(out).join(name)).unwrap());
@@ -48,7 +48,7 @@ impl Shop {
     }
 }
 
-/// The files of a compressed tar archive: path, permissions, contents.
+/// Files of a compressed tar archive: path, permissions, contents.
 fn untar(bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(bytes));
     let read = |entry: std::io::Result<tar::Entry<'_, _>>| {

@@ -1,5 +1,7 @@
-//! The wheel: `pip`, `pipx` and `uvx` put its program on the path. A zip archive with fixed metadata, so a program that was
-//! tested is packaged as it is; `pyproject.toml` has the same facts for those who build from source with maturin.
+//! Python wheel, with which `pip`, `pipx` and `uvx` put the program on the path.
+//!
+//! It is a zip archive with fixed metadata, so a tested program is packaged unchanged. `pyproject.toml` has the same facts for
+//! builds from source with maturin.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,7 +13,7 @@ use super::release::{Release, SUMMARY};
 use super::target::Target;
 use super::{Error, Package, binary};
 
-/// The wheel of a program for a platform.
+/// Builds the wheel of a program for a platform.
 pub(super) fn package(release: &Release, target: &Target, contents: &Contents) -> Result<Package, Error> {
     let version = release.python_version()?;
     let minor = binary::glibc(&contents.program).unwrap_or(OLDEST_GLIBC).max(OLDEST_GLIBC);
@@ -28,10 +30,10 @@ pub(super) fn package(release: &Release, target: &Target, contents: &Contents) -
     Ok(Package { name: format!("etude-{version}-{tag}.whl"), bytes: archive::zip(&entries)? })
 }
 
-/// The oldest C library that the tags of wheels know.
+/// Minor version of the oldest glibc that wheel tags support.
 const OLDEST_GLIBC: u32 = 17;
 
-/// The list of all files with their hashes, by which installers check a wheel.
+/// List of all files with their hashes, with which installers check a wheel.
 fn record(entries: &[Entry], own: &str) -> String {
     let line = |entry: &Entry| {
         let hash = URL_SAFE_NO_PAD.encode(Sha256::digest(&entry.bytes));

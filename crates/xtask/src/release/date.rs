@@ -1,16 +1,16 @@
-//! The day of a release.
+//! Date of a release.
 
 use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Today in UTC, or the day of `SOURCE_DATE_EPOCH`, such as `2026-01-31`.
+/// Current date in UTC, or that of `SOURCE_DATE_EPOCH`, such as `2026-01-31`.
 pub(super) fn today() -> String {
     let given = env::var("SOURCE_DATE_EPOCH").ok().and_then(|given| given.parse().ok());
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs());
     of_epoch(given.unwrap_or_else(now))
 }
 
-/// The day of some seconds since 1970, in the Gregorian calendar.
+/// Gregorian date of a time in seconds since 1970.
 fn of_epoch(seconds: u64) -> String {
     let (mut days, mut year) = (seconds / 86_400, 1970);
     let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));

@@ -1,18 +1,18 @@
-//! The files that name the version, and the change that each of them needs.
+//! Files that name the version, and the change to each of them.
 
 use super::{CHANGELOG, Error};
 
-/// From one version to the next.
+/// Change from one version to the next.
 pub(super) struct Edit {
-    /// The version of the tree.
+    /// Version of the tree.
     pub(super) current: String,
-    /// The version that is released.
+    /// Version to release.
     pub(super) version: String,
-    /// The day of the release.
+    /// Date of the release.
     pub(super) today: String,
 }
 
-/// How a file's text changes. The path is for errors.
+/// Function that changes the text of a file. The path is for errors.
 type Change = fn(&Edit, &'static str, &str) -> Result<String, Error>;
 
 /// All files that name the version.
@@ -29,7 +29,7 @@ pub(super) const FILES: [(&str, Change); 10] = [
     ("integrations/gemini/gemini-extension.json", Edit::member),
 ];
 
-/// The version of the workspace.
+/// Reads the version of the workspace.
 pub(super) fn version(manifest: &str) -> Result<String, Error> {
     let missing = || Error::Missing { path: "Cargo.toml", wanted: "version of the workspace".to_owned() };
     let section = manifest.split("[workspace.package]").nth(1).ok_or_else(missing)?;
@@ -42,7 +42,7 @@ impl Edit {
         self.replace(path, text, "\nversion = \"{}\"\n")
     }
 
-    /// Replaces the tag of the version in all of its places.
+    /// Replaces the tag of the version everywhere.
     fn tag(&self, path: &'static str, text: &str) -> Result<String, Error> {
         let tag = |version: &str| format!("v{version}");
         if !text.contains(&tag(&self.current)) {
@@ -59,7 +59,7 @@ impl Edit {
         self.replace(path, text, "default: \"{}\"")
     }
 
-    /// Replaces the version in its first place; `{}` in the form stands for it.
+    /// Replaces the first occurrence of the version; `{}` in the form stands for it.
     fn replace(&self, path: &'static str, text: &str, form: &str) -> Result<String, Error> {
         let wanted = form.replace("{}", &self.current);
         if !text.contains(&wanted) {
@@ -68,7 +68,7 @@ impl Edit {
         Ok(text.replacen(&wanted, &form.replace("{}", &self.version), 1))
     }
 
-    /// The crates of the workspace are those of the lock file that come from nowhere.
+    /// Replaces the version of the workspace's crates, which are those without a source in the lock file.
     fn lock(&self, path: &'static str, text: &str) -> Result<String, Error> {
         let own = format!("version = \"{}\"\n", self.current);
         let mut is_changed = false;
@@ -88,7 +88,7 @@ impl Edit {
         Ok(packages.join("[[package]]\n"))
     }
 
-    /// The newest section, which is unreleased, gets version and day.
+    /// Gives the newest section, which is unreleased, its version and date.
     fn changelog(&self, path: &'static str, text: &str) -> Result<String, Error> {
         let missing = || Error::Missing { path, wanted: "unreleased section at its top".to_owned() };
         let (before, rest) = text.split_once("\n## ").ok_or_else(missing)?;

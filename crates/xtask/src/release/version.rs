@@ -1,4 +1,4 @@
-//! Versions, and which of two is newer.
+//! Version numbers and their order.
 
 use std::cmp::Ordering;
 
@@ -8,12 +8,12 @@ use super::Error;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Version {
     numbers: [u64; 3],
-    /// The word and the number of a pre-release.
+    /// Word and number of a pre-release.
     label: Option<(String, u64)>,
 }
 
 impl Version {
-    /// Reads a version.
+    /// Parses a version.
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let read = || {
             let (base, label) = text.split_once('-').map_or((text, None), |(base, label)| (base, Some(label)));
@@ -32,7 +32,7 @@ impl Version {
     }
 }
 
-/// A number without a sign or leading zeros.
+/// Parses a number without a sign or leading zeros.
 fn number(text: &str) -> Option<u64> {
     let is_canonical = text == "0" || !text.starts_with(['0', '+']);
     text.parse().ok().filter(|_| is_canonical)
@@ -42,7 +42,7 @@ impl PartialOrd for Version {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         let label = match (&self.label, &other.label) {
             (None, None) => Ordering::Equal,
-            // A pre-release comes before its release.
+            // A pre-release precedes its release.
             (Some(_), None) => Ordering::Less,
             (None, Some(_)) => Ordering::Greater,
             (Some(own), Some(theirs)) => own.cmp(theirs),

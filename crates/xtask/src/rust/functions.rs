@@ -1,19 +1,19 @@
-//! Where functions begin and end.
+//! Positions and lengths of functions.
 
 use super::{is_word, line_of, occurrences};
 
 /// A function with a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function {
-    /// The identifier behind `fn`.
+    /// Identifier after `fn`.
     pub name: String,
-    /// The line of its `fn`, from 1.
+    /// Line of its `fn`, from 1.
     pub line: usize,
-    /// Lines from there to its closing brace.
+    /// Number of lines from there to its closing brace.
     pub lines: usize,
 }
 
-/// Every function with a body in `code`, which has no comments and strings any more.
+/// All functions with a body in `code`, whose comments and strings are already blanked.
 pub fn functions(code: &str) -> Vec<Function> {
     occurrences(code, "fn").filter_map(|at| function(code, at)).collect()
 }
@@ -22,7 +22,7 @@ fn function(code: &str, at: usize) -> Option<Function> {
     let after = code[at + 2..].trim_start();
     let name: String = after.bytes().take_while(|byte| is_word(*byte)).map(char::from).collect();
     if name.is_empty() {
-        // A function pointer's type.
+        // The type of a function pointer.
         return None;
     }
     let end = body_end(code.as_bytes(), at)?;
@@ -30,7 +30,7 @@ fn function(code: &str, at: usize) -> Option<Function> {
     Some(Function { name, line, lines: line_of(code, end) - line + 1 })
 }
 
-/// The closing brace of the body; `None` if there is none.
+/// Offset of the body's closing brace; `None` if there is no body.
 fn body_end(code: &[u8], start: usize) -> Option<usize> {
     let (mut nesting, mut braces) = (0_isize, 0_usize);
     for (at, byte) in code.iter().enumerate().skip(start) {

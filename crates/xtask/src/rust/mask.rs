@@ -1,22 +1,22 @@
-//! Blanks comments and the content of literals, so that what is left can be searched for tokens.
+//! Masking of comments and the content of literals, so that the remaining text can be searched for tokens.
 
 /// A string literal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Literal {
-    /// Where it begins, in bytes.
+    /// Start, as a byte offset.
     pub offset: usize,
-    /// What stands between its quotes, escapes as written.
+    /// Text between its quotes, escapes as written.
     pub text: String,
 }
 
-/// The text with comments and the content of literals replaced by blanks, byte by byte, and the string literals.
+/// Replaces comments and the content of literals by blanks, byte by byte. Returns the result and the string literals.
 pub fn mask(text: &str) -> (String, Vec<Literal>) {
     let mut masker = Masker { text, bytes: text.as_bytes(), out: text.as_bytes().to_vec(), literals: Vec::new() };
     let mut at = 0;
     while at < masker.bytes.len() {
         at = masker.step(at);
     }
-    // Blanked ranges begin and end at ASCII characters, so that what is left is still UTF-8.
+    // Blanked ranges begin and end at ASCII characters, so the rest is still UTF-8.
     (String::from_utf8_lossy(&masker.out).into_owned(), masker.literals)
 }
 
@@ -28,7 +28,7 @@ struct Masker<'t> {
 }
 
 impl Masker<'_> {
-    /// Looks at what begins at `at` and returns where the next thing begins.
+    /// Handles the token at `at` and returns the offset of the next one.
     fn step(&mut self, at: usize) -> usize {
         let rest = &self.bytes[at..];
         if rest.starts_with(b"//") {
@@ -111,7 +111,7 @@ impl Masker<'_> {
         (to + close).min(self.bytes.len())
     }
 
-    /// A character literal; or a lifetime, which has no closing quote behind its first character.
+    /// Handles a character literal, or a lifetime, which has no closing quote behind its first character.
     fn character(&mut self, start: usize) -> usize {
         let Some(first) = self.text[start + 1..].chars().next() else {
             return start + 1;

@@ -1,20 +1,20 @@
-//! The paths that code names: imports written out in full, and paths in expressions with imports taken into account.
+//! Paths that code names: imports written out in full, and paths in expressions with imports resolved.
 
 use std::collections::BTreeMap;
 
 use super::{is_word, occurrences};
 
-/// A path, such as `std::fs::read`, and where it is named.
+/// A path, such as `std::fs::read`, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    /// The path; a glob import ends with `::*`.
+    /// Full path; a glob import ends with `::*`.
     pub path: String,
-    /// Where, in bytes.
+    /// Position in the code, in bytes.
     pub offset: usize,
 }
 
 impl Named {
-    /// True if the path is `ban`, lies below it, or is a glob that could bring it in.
+    /// True if the path is `ban`, is below it, or is a glob that could import it.
     pub fn is_below(&self, ban: &str) -> bool {
         let is_prefix = |prefix: &str, path: &str| {
             path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
@@ -23,7 +23,7 @@ impl Named {
     }
 }
 
-/// Every path in `code`, which has no comments and strings any more.
+/// All paths in `code`, whose comments and strings are already blanked.
 pub fn paths(code: &str) -> Vec<Named> {
     let mut found = Vec::new();
     let mut aliases = BTreeMap::new();
@@ -53,7 +53,7 @@ fn begins_statement(code: &str, at: usize) -> bool {
     before.is_empty() || before.ends_with([';', '{', '}', ']', ')']) || before.ends_with("pub")
 }
 
-/// Calls `take` with each path of an import tree and the name that it gets.
+/// Calls `take` with each path of an import tree and its name in the importing module.
 fn expand(prefix: &str, tree: &str, take: &mut dyn FnMut(&str, &str)) {
     let tree = tree.trim().trim_start_matches("::");
     if let Some((head, group)) = tree.split_once('{') {
@@ -82,7 +82,7 @@ fn join(prefix: &str, path: &str) -> String {
     }
 }
 
-/// The parts of a group, split at commas that stand in no inner group.
+/// Parts of a group, split at commas outside of inner groups.
 fn split_group(group: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut from) = (Vec::new(), 0_usize, 0);
     for (at, byte) in group.bytes().enumerate() {
@@ -100,7 +100,7 @@ fn split_group(group: &str) -> Vec<&str> {
     parts
 }
 
-/// Paths of at least two parts, wherever they stand.
+/// Paths of at least two parts, anywhere in the code.
 fn inline(code: &str) -> Vec<(String, usize)> {
     let bytes = code.as_bytes();
     let (mut found, mut at) = (Vec::new(), 0);
