@@ -1,5 +1,7 @@
-//! Puts the pages of `docs/errors` into the program, so that `etude explain` works everywhere, names the commit in the version
-//! of a release, and packs the program's relocations where the system reads packed ones.
+//! Build script of the command line: embeds error pages and the version, and sets linker options.
+//!
+//! The pages of `docs/errors` make `etude explain` work everywhere. The version of a release names its commit. The program's
+//! relocations are packed if the system reads packed ones.
 
 #![expect(clippy::disallowed_methods, reason = "a build script has no host")]
 
@@ -13,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed=ETUDE_OLD_GLIBC");
     if packs_relocations() {
         // 35,000 entries of 24 bytes each are read at every start. Packed they take a fiftieth (ADR 0034). A linker that
-        // does not know the word warns and goes on.
+        // does not know the option warns and continues.
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
     order_functions()?;
@@ -21,8 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     write_pages()
 }
 
-/// The version, with the commit of a release build in a checkout. A development build has none: each commit would compile
-/// the crate again.
+/// The version, with the commit of a release build in a checkout. A development build omits it: otherwise each commit would
+/// recompile the crate.
 fn version() -> Result<String, Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed=ETUDE_COMMIT");
     let version = env::var("CARGO_PKG_VERSION")?;
@@ -32,13 +34,13 @@ fn version() -> Result<String, Box<dyn Error>> {
     Ok(commit.map_or_else(|| version.clone(), |commit| format!("{version} ({commit})")))
 }
 
-/// The commit and its day, such as `1a2b3c4 2026-01-31`.
+/// The commit and its date, such as `1a2b3c4 2026-01-31`.
 fn commit() -> Option<String> {
     let git = |args: &[&str]| -> Option<String> {
         let done = Command::new("git").args(args).output().ok().filter(|done| done.status.success())?;
         Some(String::from_utf8(done.stdout).ok()?.trim().to_owned())
     };
-    // A copy of this crate inside somebody else's repository has none.
+    // A copy of this crate inside another repository has no commit.
     git(&["ls-files", "--error-unmatch", "build.rs"])?;
     let log = PathBuf::from(git(&["rev-parse", "--absolute-git-dir"])?).join("logs/HEAD");
     if log.is_file() {
@@ -47,8 +49,8 @@ fn commit() -> Option<String> {
     git(&["log", "-1", "--format=%h %cs"])
 }
 
-/// True if the C library of this machine reads packed relocations, as glibc does from 2.36 on; the program then starts with no
-/// older one. Who builds on such a machine for older ones sets `ETUDE_OLD_GLIBC`.
+/// True if the C library of this machine reads packed relocations, as glibc does from 2.36 on; the program then does not start
+/// with older ones. Builds for older systems on such a machine need `ETUDE_OLD_GLIBC`.
 fn packs_relocations() -> bool {
     const FIRST: (u32, u32) = (2, 36);
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
@@ -68,10 +70,10 @@ fn packs_relocations() -> bool {
         .is_some_and(|found: (u32, u32)| found >= FIRST)
 }
 
-/// Puts the functions side by side that short runs execute, in the program that is distributed (ADR 0107).
+/// Places the functions that short runs execute next to each other, in the distributed program (ADR 0107).
 fn order_functions() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    // `target/PROFILE/build/PACKAGE/out`: `PROFILE` in the environment names only what a profile inherits from.
+    // `target/PROFILE/build/PACKAGE/out`: the variable `PROFILE` names only the profile that a profile inherits from.
     let is_dist = out.ancestors().nth(3).and_then(|path| path.file_name()).is_some_and(|name| name == "dist");
     if is_dist && env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {
         let order = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("order.ld");
@@ -81,7 +83,7 @@ fn order_functions() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes the table of all pages for the program.
+/// Writes the table of all error pages for the program.
 fn write_pages() -> Result<(), Box<dyn Error>> {
     let crate_dir = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let dir = fs::canonicalize(crate_dir.join("../../docs/errors"))?;

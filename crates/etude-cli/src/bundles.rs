@@ -1,4 +1,4 @@
-//! Bundles of apps in the database that machines share.
+//! Bundles of apps in the shared database.
 
 pub(crate) mod commit;
 pub(crate) mod workspace;
@@ -20,13 +20,13 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 
-/// The book of the ledger that lists bundles.
+/// Name of the ledger book that lists bundles.
 const BOOK: &str = "bundles";
 
-/// The word of a bundle that is there.
+/// Ledger word of a bundle that is available.
 const PUSHED: &str = "pushed";
 
-/// Digits of a hash that are enough to name a bundle.
+/// Minimum number of hash digits that may name a bundle.
 const MIN_PREFIX: usize = 8;
 
 /// A bundle in the database.
@@ -35,11 +35,11 @@ pub(crate) struct Kept {
     pub(crate) name: String,
     pub(crate) files: u64,
     pub(crate) bytes: u64,
-    /// In milliseconds since 1970.
+    /// Time of the push, in milliseconds since 1970.
     pub(crate) pushed_at_ms: i64,
 }
 
-/// The problem of an app or an archive that is no bundle: its entry is named (K-52).
+/// Problem for an app or an archive that cannot be a bundle. The message names the refused entry (K-52).
 pub(crate) fn refused(error: &BundleError) -> Problem {
     match error {
         BundleError::Refused { .. } | BundleError::TooLarge => {
@@ -49,14 +49,14 @@ pub(crate) fn refused(error: &BundleError) -> Problem {
     }
 }
 
-/// The name of a directory, or of an archive without its extension.
+/// Name of a directory, or of an archive without its extension.
 pub(crate) fn name_of(source: &Path) -> String {
     let whole = source.canonicalize().unwrap_or_else(|_| PathBuf::from(source));
     let name = if whole.is_file() { whole.file_stem() } else { whole.file_name() };
     name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Refuses a bundle with a known key (K-53); the settings are those of the app or the archive in `dir`.
+/// Refuses a bundle that contains a known key (K-53). The keys come from the settings of the app or the archive in `dir`.
 pub(crate) fn refuse_keys(context: &Context, bundle: &Bundle, dir: &Path) -> Result<(), Problem> {
     let redactor = Redactor::for_data(context.settings(dir)?.grants.secrets.iter());
     let has_key = |bytes: &[u8]| redactor.finds_in(&String::from_utf8_lossy(bytes));
@@ -67,7 +67,7 @@ pub(crate) fn refuse_keys(context: &Context, bundle: &Bundle, dir: &Path) -> Res
     }
 }
 
-/// The problem of a bundle that the database does not hold. Its largest file is named.
+/// Problem for a bundle that is too large for the database. The message names its largest file.
 fn too_large(bundle: &Bundle) -> Problem {
     const MIB: u64 = 1024 * 1024;
     let largest = bundle.entries().iter().max_by_key(|entry| entry.bytes);
@@ -81,16 +81,17 @@ fn too_large(bundle: &Bundle) -> Problem {
         .hint("exclude what runs do not need with `.gitignore`, or keep bundles in object storage (`engine.blobs`)")
 }
 
-/// Packs an app and keeps it under the name of its directory.
+/// Packs an app and stores it under the name of its directory.
 pub(crate) fn push_app(context: &Context, engine: &dyn Engine, disk: &Disk) -> Result<Digest, Problem> {
     let bundle = Bundle::pack(disk.root()).map_err(|error| refused(&error))?;
     push(context, engine, &bundle, disk.root(), &name_of(disk.root()))?;
     Ok(bundle.digest())
 }
 
-/// Keeps the bundle of the app or archive in `dir` in the database under a name. True if it was not there.
+/// Stores the bundle of the app or archive in `dir` in the database under `name`. Returns true if it was not there before.
 ///
-/// Always uploaded: this machine's cache may have it from another database. The store writes no value twice.
+/// The bundle is always uploaded, because this machine's cache may have it from another database. The store writes no value
+/// twice.
 pub(crate) fn push(
     context: &Context,
     engine: &dyn Engine,
@@ -122,7 +123,7 @@ pub(crate) fn push(
     Ok(is_new)
 }
 
-/// The bundles after a cursor, the one that was pushed last first, and the cursor of the next page.
+/// One page of bundles after a cursor, newest push first, and the cursor of the next page.
 pub(crate) fn list(
     engine: &dyn Engine,
     after: Option<&str>,
@@ -160,7 +161,8 @@ fn kept(entry: &Entry) -> Option<Kept> {
     })
 }
 
-/// The bundle of this name that was pushed last, or of this hash or the only one whose hash begins so.
+/// The bundle that `named` means: a full hash, a unique hash prefix, or a name. Of several bundles with the name, the newest
+/// push counts.
 pub(crate) fn find(engine: &dyn Engine, named: &str) -> Result<Kept, Problem> {
     let query = EntryQuery { book: BOOK.to_owned(), ..EntryQuery::default() };
     let all = engine.entries(&query).map_err(|error| of_engine(&error))?;
@@ -178,10 +180,10 @@ pub(crate) fn find(engine: &dyn Engine, named: &str) -> Result<Kept, Problem> {
     })
 }
 
-/// The bytes of a bundle (K-46).
+/// Reads the bytes of a bundle (K-46).
 ///
 /// # Errors
-/// It is not kept, or is not what its name says.
+/// The bundle is not stored, or its content does not match its digest.
 pub(crate) fn bytes(engine: &dyn Engine, digest: Digest) -> Result<Vec<u8>, Unusable> {
     let failed = |why: &dyn std::fmt::Display| format!("the bundle {digest} cannot be used: {why}");
     let mut bytes = Vec::new();
@@ -203,12 +205,12 @@ pub(crate) fn bytes(engine: &dyn Engine, digest: Digest) -> Result<Vec<u8>, Unus
     }
 }
 
-/// Why there is no app of a bundle.
+/// Reason why the app of a bundle cannot be used.
 #[derive(Debug)]
 pub(crate) enum Unusable {
-    /// It is not kept, is not what its name says, or has no place here.
+    /// The bundle is missing, its content does not match its digest, or it cannot be unpacked here.
     Damaged(String),
-    /// The database does not answer.
+    /// The database does not respond.
     Unreachable(String),
 }
 

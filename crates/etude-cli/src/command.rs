@@ -1,4 +1,4 @@
-//! One file per command.
+//! Commands of the command line, one file each.
 
 pub(crate) mod apps;
 #[cfg(feature = "postgres")]
@@ -42,7 +42,7 @@ pub(crate) mod workers;
 
 pub(crate) use user::name as user_name;
 
-/// A label as it is typed: `KEY=VALUE`.
+/// Parses a label as typed: `KEY=VALUE`.
 pub(crate) fn label(text: &str) -> Result<(String, String), crate::problem::Problem> {
     let pair = text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
     let none = || crate::problem::Problem::usage(format!("`--label {text}` has no `=`"));

@@ -1,7 +1,6 @@
-//! Completions in a shell: which argument of the command line is completed with names of the app, its parameters, or runs of the
-//! journal.
+//! Shell completions: arguments are completed with names of the app, its parameters, or runs of the journal.
 //!
-//! Whatever cannot be read has no candidates: a completion never fails and never writes.
+//! Unreadable sources have no candidates: a completion never fails and never writes.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -24,15 +23,15 @@ use crate::command;
 use crate::context::Context;
 use crate::render::text::harmless;
 
-/// Runs that are listed at most.
+/// Maximum number of runs listed.
 const MAX_RUNS: u32 = 30;
 
-/// The command line with the candidates of its arguments.
+/// Clap command line with candidates for its arguments.
 pub(crate) fn command() -> Command {
     completed(args::command(), "")
 }
 
-/// Adds candidates to the arguments of a command and of those below it. `path` is its words after `etude`.
+/// Adds candidates to the arguments of a command and of its subcommands. `path` has its words after `etude`.
 fn completed(command: Command, path: &str) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
     let command = names.into_iter().fold(command, |command, name| {
@@ -65,19 +64,19 @@ fn with_candidates(argument: Arg, path: &str) -> Arg {
     argument.add(ArgValueCandidates::new(candidates))
 }
 
-/// A candidate with a description of one line.
+/// A candidate with a one-line description.
 fn candidate(value: impl Into<String>, description: &str) -> CompletionCandidate {
     let line = harmless(description.lines().next().unwrap_or_default());
     CompletionCandidate::new(value.into()).help((!line.is_empty()).then(|| line.into()))
 }
 
-/// The words of the command line that is completed.
+/// Words of the command line that is being completed.
 fn words() -> Vec<String> {
     let args = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     args.skip_while(|word| word != "--").skip(1).collect()
 }
 
-/// The value of an option in `words`: `--long VALUE`, `--long=VALUE`, `-s VALUE` or `-sVALUE`.
+/// Value of an option in `words`: `--long VALUE`, `--long=VALUE`, `-s VALUE` or `-sVALUE`.
 fn option(words: &[String], long: &str, short: &str) -> Option<String> {
     let next = |at: usize| words.get(at + 1).cloned();
     words.iter().enumerate().find_map(|(at, word)| {
@@ -89,13 +88,13 @@ fn option(words: &[String], long: &str, short: &str) -> Option<String> {
     })
 }
 
-/// The word that follows `command` in `words`, if it is no option.
+/// The word that follows `command` in `words`, unless it is an option.
 fn after<'w>(words: &'w [String], command: &[&str]) -> Option<&'w str> {
     let at = words.windows(command.len()).position(|window| window == command)?;
     words.get(at + command.len()).map(String::as_str).filter(|word| !word.starts_with('-'))
 }
 
-/// The context of the command line that is completed.
+/// Context of the command line that is being completed.
 fn context() -> Context {
     let app = option(&words(), "--app", "-C").map(PathBuf::from);
     let global = Global {
@@ -147,7 +146,7 @@ fn packages() -> Vec<CompletionCandidate> {
     contracts.map(|contract| candidate(&contract.slug, &contract.description)).collect()
 }
 
-/// Parameters as `name=`, and after that the values that a parameter can have.
+/// Parameters as `name=`, and after that the possible values of the parameter.
 fn parameters(current: &OsStr) -> Vec<CompletionCandidate> {
     let current = current.to_string_lossy();
     let Some(input) = disk().and_then(|disk| input(&disk, &words())) else { return Vec::new() };
@@ -162,7 +161,7 @@ fn parameters(current: &OsStr) -> Vec<CompletionCandidate> {
         .collect()
 }
 
-/// The parameters of what the command line runs.
+/// Parameters of the pipeline or machine that the command line runs.
 fn input(disk: &Disk, words: &[String]) -> Option<InputDecl> {
     if let Some(name) = after(words, &["machine", "run"]) {
         let machines = Machines::new(disk, etude_spec::stage_machine::Rules::default()).summaries();
@@ -173,12 +172,12 @@ fn input(disk: &Disk, words: &[String]) -> Option<InputDecl> {
     summaries.into_iter().find(|pipeline| pipeline.name == name).map(|pipeline| pipeline.input)
 }
 
-/// The JSON Schema of one parameter.
+/// JSON Schema of one parameter.
 fn schema(input: &InputDecl, name: &str) -> Value {
     input.schema()["properties"][name].clone()
 }
 
-/// A parameter in a few words, such as `integer, default 3`.
+/// Short description of a parameter, such as `integer, default 3`.
 fn described(input: &InputDecl, name: &str) -> String {
     let schema = schema(input, name);
     let kind = schema["type"].as_str().map(str::to_owned);
@@ -196,7 +195,7 @@ fn values(input: &InputDecl, name: &str) -> Vec<CompletionCandidate> {
     if schema["type"] == "boolean" {
         values.extend(["true", "false"].map(str::to_owned));
     }
-    // A shell inserts a candidate as it is.
+    // A shell inserts candidates without quoting.
     let is_inert = |value: &String| !value.contains(|c: char| c.is_control() || "$`\\\"';&|<>()".contains(c));
     values.into_iter().filter(is_inert).map(|value| candidate(format!("{name}={value}"), "")).collect()
 }
@@ -205,7 +204,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Every run of the app, the newest first.
+/// All runs of the app, the newest first.
 fn runs() -> Vec<CompletionCandidate> {
     runs_where(|_| true)
 }
@@ -226,10 +225,10 @@ fn about(row: &RunRow) -> String {
     format!("{} {status}, {}", Target::parse(&row.target), clock::local(row.created_at_ms))
 }
 
-/// The newest runs of the app, or outside of any app of all of them. Without a journal there are none, and none is created.
+/// Newest runs of the app, or of all apps outside of one. A missing journal yields none, and is not created.
 fn rows() -> Vec<RunRow> {
     let context = context();
-    // A key stroke waits for no database.
+    // A key stroke must not wait for a database.
     let is_elsewhere = crate::engine::is_shared(&context.global);
     if is_elsewhere || !crate::paths::state_dir().is_ok_and(|dir| dir.is_dir()) {
         return Vec::new();
@@ -239,7 +238,7 @@ fn rows() -> Vec<RunRow> {
     context.engine(false).ok().and_then(|engine| engine.list(&query).ok()).unwrap_or_default()
 }
 
-/// Steps of the pipeline that the run on the command line is a run of.
+/// Steps of the pipeline of the run on the command line.
 fn steps() -> Vec<CompletionCandidate> {
     let words = words();
     let wanted = after(&words, &["runs", "retry"]).unwrap_or("latest");
@@ -255,7 +254,7 @@ fn names(sequence: &Sequence) -> Vec<CompletionCandidate> {
     sequence.steps.iter().map(|step| candidate(&step.name, "")).collect()
 }
 
-/// Kinds of what `etude new` creates.
+/// Kinds that `etude new` creates.
 fn kinds_of_new() -> Vec<CompletionCandidate> {
     command::new::KINDS.iter().map(|(word, about)| candidate(*word, about)).collect()
 }
@@ -271,12 +270,12 @@ fn statuses() -> Vec<CompletionCandidate> {
     words.map(|word| candidate(word, "")).collect()
 }
 
-/// Commands one below the other, for `etude help`.
+/// Subcommands for `etude help`.
 fn commands() -> Vec<CompletionCandidate> {
     let words = words();
     let start = words.iter().position(|word| word == "help").map_or(words.len(), |at| at + 1);
     let mut command = args::command();
-    // The last word is the one that is completed.
+    // The last word is the one being completed.
     for word in words.iter().take(words.len().saturating_sub(1)).skip(start) {
         match command.find_subcommand(word).cloned() {
             Some(inner) => command = inner,
@@ -293,7 +292,7 @@ fn commands() -> Vec<CompletionCandidate> {
 mod tests {
     use super::*;
 
-    /// The arguments below `command` that have candidates, with their commands.
+    /// Arguments below `command` that have candidates, with their commands.
     fn found(command: &Command, path: &str) -> Vec<String> {
         let is_completed = |argument: &&Arg| {
             argument.get::<ArgValueCandidates>().is_some() || argument.get::<ArgValueCompleter>().is_some()
@@ -303,7 +302,7 @@ mod tests {
         own.chain(command.get_subcommands().flat_map(below)).collect()
     }
 
-    /// cli: every argument that names something of the app, the journal or the program has candidates.
+    /// cli: every argument that names an item of the app, the journal or the program has candidates.
     #[test]
     fn arguments_that_name_something_have_candidates() {
         let expected = [

@@ -1,4 +1,4 @@
-//! What every command works with: the flags that all of them share, the app, the journal, the models.
+//! Context of all commands: shared flags, the app, the journal, the models.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
@@ -27,20 +27,20 @@ use crate::render::progress::{Face, Loudness};
 use crate::settings::{Need, Resolved};
 use crate::{engine, paths, programs, render, settings, stdout};
 
-/// How many diagnostics are drawn.
+/// Maximum number of diagnostics shown.
 const MAX_SHOWN: usize = 100;
 
-/// What every command works with.
+/// Shared state of a command.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) global: Global,
-    /// A string output is printed as text wherever it goes.
+    /// True if a string output is printed as text, wherever stdout leads.
     pub(crate) is_raw: bool,
-    /// Whether the command runs the app or only looks at it.
+    /// States if the command runs the app or only reads it.
     purpose: Purpose,
-    /// The configuration as it was read first, with the directory that it is for.
+    /// Configuration from the first read, with its directory.
     settings: OnceLock<(PathBuf, Resolved)>,
-    /// The effects whose stderr has been shown as it came.
+    /// Effects whose stderr has been shown live.
     streamed: Mutex<BTreeSet<EffectId>>,
 }
 
@@ -49,7 +49,7 @@ impl Context {
         Self { global, is_raw, purpose, settings: OnceLock::new(), streamed: Mutex::default() }
     }
 
-    /// Notes that a piece of an effect's stderr is shown as it comes.
+    /// Records that stderr of an effect is shown live.
     pub(crate) fn note_streamed(&self, effect: &EffectId) {
         if self.global.quiet {
             return;
@@ -60,24 +60,24 @@ impl Context {
         }
     }
 
-    /// Whether the stderr of a step has been shown as it came, so that it must not be repeated.
+    /// True if the stderr of a step has been shown live, so that it must not be repeated.
     pub(crate) fn has_streamed(&self, step: &str) -> bool {
         let streamed = self.streamed.lock().unwrap_or_else(PoisonError::into_inner);
         streamed.iter().any(|effect| Place::of(effect.as_str(), step).is_some())
     }
 
-    /// The configuration that holds for the app in `dir`; read once.
+    /// Configuration of the app in `dir`; read once.
     pub(crate) fn settings(&self, dir: &Path) -> Result<Resolved, Problem> {
         if let Some((_, known)) = self.settings.get().filter(|(of, _)| of == dir) {
             return Ok(known.clone());
         }
         let resolved = settings::resolve(&self.global, dir, self.purpose, engine::own(&self.global))?;
-        // Another directory than the first is read each time.
+        // Only the first directory is cached.
         let _ = self.settings.set((dir.to_owned(), resolved.clone()));
         Ok(resolved)
     }
 
-    /// Whether JavaScript modules run, or are only read.
+    /// States if JavaScript modules run, or are only read.
     pub(crate) fn modules(&self) -> Modules {
         match self.purpose {
             Purpose::Look => Modules::Read,
@@ -89,7 +89,7 @@ impl Context {
         self.global.is_json()
     }
 
-    /// The app's directory.
+    /// Directory of the app.
     pub(crate) fn app_dir(&self) -> Result<PathBuf, Problem> {
         let hint = "an app has `SKILL.md`, `pipelines/` or `machines/`; make one with `etude new DIR`, or name it with `--app DIR`";
         if let Some(dir) = &self.global.app {
@@ -114,7 +114,7 @@ impl Context {
         })
     }
 
-    /// Where skills are looked for: the directory that was named, or the one the user is in.
+    /// Directory in which skills are looked up: the named one, or the current one.
     pub(crate) fn start_dir(&self) -> Result<PathBuf, Problem> {
         match &self.global.app {
             Some(dir) if !dir.is_dir() => Err(Problem::usage(format!("there is no directory `{}`", dir.display()))),
@@ -123,21 +123,20 @@ impl Context {
         }
     }
 
-    /// Says something that only `--verbose` shows.
+    /// Prints a message with `--verbose`.
     pub(crate) fn say_more(&self, text: impl FnOnce() -> String) {
         if self.global.is_verbose() {
             crate::render::say!("{}", text());
         }
     }
 
-    /// What the user has approved.
+    /// Opens the store of the user's approvals.
     pub(crate) fn trust(&self) -> Result<etude_packages::trust::Store, Problem> {
         let dir = paths::state_dir().map_err(Problem::environment)?;
         Ok(etude_packages::trust::Store::new(&dir))
     }
 
-    /// Shows diagnostics on stderr: with `--quiet` errors only. Of very many the first ones: drawing is slow, and no one
-    /// reads them all.
+    /// Shows diagnostics on stderr: with `--quiet` errors only, and at most [`MAX_SHOWN`], because rendering is slow.
     pub(crate) fn show<'d>(&self, diagnostics: impl IntoIterator<Item = &'d Diagnostic>) {
         let mut shown = diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error());
         for diagnostic in shown.by_ref().take(MAX_SHOWN) {
@@ -149,20 +148,20 @@ impl Context {
         }
     }
 
-    /// The app's files.
+    /// Opens the app's files.
     pub(crate) fn disk(&self) -> Result<Disk, Problem> {
         let dir = self.app_dir()?;
-        // Without them files of the app would seem to be at fault.
+        // Without free file descriptors, the files of the app would seem to be at fault.
         crate::runtime::descriptors()?;
         Disk::open(&dir).map_err(|e| Problem::environment(format!("`{}` cannot be opened: {e}", dir.display())))
     }
 
-    /// Whether machines share the runs: paths of apps say little then.
+    /// True if machines share the runs, so that paths of apps mean little.
     pub(crate) fn is_shared(&self) -> bool {
         engine::is_shared(&self.global)
     }
 
-    /// The engine. A shared one is always strict.
+    /// Opens the engine. A shared one is always strict.
     pub(crate) fn engine(&self, is_strict: bool) -> Result<Arc<dyn Engine>, Problem> {
         if let Some(shared) = engine::shared(&self.global)? {
             return Ok(shared);
@@ -179,8 +178,8 @@ impl Context {
         }
     }
 
-    /// What a run of `definition` is made with, its journal and its models. A pipeline without a model waits for none to
-    /// be looked for; one whose model no one could ask is reported before anything of it runs.
+    /// Runner for runs of `definition`, with its journal and its models. A pipeline without model calls does not wait for a
+    /// model lookup. A model that cannot be called is reported before anything runs.
     pub(crate) fn runner(
         &self,
         disk: &Disk,
@@ -217,18 +216,18 @@ impl Context {
         })
     }
 
-    /// Whether answers of models are shown as they come. No one else has them streamed: events and documents tell whole
-    /// answers.
+    /// True if responses of models are shown while they arrive. Only people see them streamed: events and documents contain
+    /// complete responses.
     pub(crate) fn streams_completions(&self) -> bool {
         self.global.format == Format::Human && !self.global.quiet && std::io::stderr().is_terminal()
     }
 
-    /// Where the user is.
+    /// Current directory, empty if unknown.
     pub(crate) fn caller_dir(&self) -> String {
         here().map(|dir| dir.display().to_string()).unwrap_or_default()
     }
 
-    /// Shows how a run goes on.
+    /// Progress display of a run.
     pub(crate) fn face(&self) -> Face {
         let loudness = match (self.global.quiet, self.global.is_verbose()) {
             (true, _) => Loudness::Quiet,
@@ -238,12 +237,12 @@ impl Context {
         Face::new(loudness, std::io::stderr().is_terminal(), self.colors())
     }
 
-    /// Whether stderr takes colours.
+    /// True if stderr supports colours.
     pub(crate) fn colors(&self) -> bool {
         !self.global.no_color && anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
     }
 
-    /// Reports a problem on stderr, and where one is promised as the document of a run of `about`.
+    /// Reports a problem on stderr, and with JSON output also as the document of a run of `about`.
     pub(crate) fn report<'a>(&self, about: impl Into<About<'a>>, problem: &Problem) -> Exit {
         self.say_problem(problem);
         if self.is_json() {
@@ -262,7 +261,7 @@ impl Context {
         }
     }
 
-    /// Draws what is wrong with the definitions of `about`, and prints it as a document where one is promised.
+    /// Shows the diagnostics of the definitions of `about`, and prints the document with JSON output.
     fn invalid<'a>(&self, about: impl Into<About<'a>>, diagnostics: &[Diagnostic], usage: &Usage) -> Exit {
         self.show(diagnostics);
         if self.is_json() {
@@ -273,7 +272,7 @@ impl Context {
         Exit::Definition
     }
 
-    /// Reports whatever keeps `about` from being run.
+    /// Reports why `about` cannot run.
     pub(crate) fn refuse<'a>(&self, about: impl Into<About<'a>>, refused: &Refused) -> Exit {
         match refused {
             Refused::Problem(problem) => self.report(about, problem),
@@ -281,20 +280,20 @@ impl Context {
         }
     }
 
-    /// Whether events are printed as they come.
+    /// True if events are printed as they happen.
     pub(crate) fn streams(&self) -> bool {
         self.global.format == Format::Jsonl
     }
 }
 
-/// What a refusal is about.
+/// Subject of a refusal.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct About<'a> {
-    /// The run that could not be continued.
+    /// Id of the run that could not continue.
     pub(crate) run_id: Option<&'a str>,
-    /// What was to run.
+    /// Target that could not run.
     pub(crate) target: Option<&'a Target>,
-    /// What is known of the run so far.
+    /// Result document of the run so far.
     pub(crate) so_far: Option<&'a Document>,
 }
 
@@ -305,7 +304,7 @@ impl<'a> From<Option<&'a Target>> for About<'a> {
 }
 
 impl About<'_> {
-    /// The document of a problem. It names the run that the problem stopped, or else the one that the refusal is about.
+    /// Document of a problem. It names the run that the problem stopped, or else that of the refusal.
     fn document_of(self, problem: &Problem) -> Document {
         let run_id = problem.run_id.as_deref().or(self.run_id);
         About { run_id, ..self }.document(&problem.failures, &problem.usage).hinted(&problem.hints)
@@ -326,7 +325,7 @@ impl About<'_> {
     }
 }
 
-/// Where the user is.
+/// Current directory.
 pub(crate) fn here() -> Result<PathBuf, Problem> {
     std::env::current_dir().map_err(|e| {
         Problem::environment(format!("the current directory cannot be found: {e}"))
@@ -338,7 +337,7 @@ pub(crate) fn here() -> Result<PathBuf, Problem> {
 mod tests {
     use super::*;
 
-    /// A follower that loses its database, and a resume that is refused, name their run: a program can go on with it.
+    /// The document names the run if a follower loses its database or a resume is refused, so that a program can continue it.
     #[test]
     fn the_document_of_a_problem_names_its_run() {
         let lost = Problem::environment("the database does not answer");

@@ -1,4 +1,4 @@
-//! Which engine keeps the runs: the journal of this machine, or a PostgreSQL database that machines share.
+//! Choice of the engine that stores runs: the journal of this machine, or a PostgreSQL database that machines share.
 //!
 //! `--engine` comes first, then the environment, then `engine.url` of the user's configuration. An app cannot set it.
 
@@ -24,13 +24,13 @@ use postgres::{of_bucket, password};
 #[cfg(feature = "postgres")]
 pub(crate) use postgres::{CONNECT, address, credentials, name, open_fleet, open_patiently};
 
-/// The word for the journal of this machine, whatever else is set.
+/// Word for the journal of this machine, whatever else is set.
 const EMBEDDED: &str = "embedded";
 
-/// The URL of the engine; `None` stands for the journal of this machine.
+/// URL of the engine; `None` stands for the journal of this machine.
 ///
 /// # Errors
-/// The configuration that may name it cannot be used.
+/// The configuration that may name it is unusable.
 fn url(global: &Global) -> Result<Option<String>, Problem> {
     let configured = || Ok(settings(global)?.url);
     of_command(global).map_or_else(configured, |_| Ok(None)).map(|configured| named(global, configured.as_deref()))
@@ -41,27 +41,27 @@ fn of_command(global: &Global) -> Option<String> {
     given.filter(|text| !text.is_empty())
 }
 
-/// The URL of the engine, given what the user's configuration names.
+/// URL of the engine, given the one in the user's configuration.
 fn named(global: &Global, configured: Option<&str>) -> Option<String> {
     let named = of_command(global).or_else(|| configured.map(settings::secrets_in));
     named.filter(|text| !text.is_empty() && text != EMBEDDED)
 }
 
-/// What the user's configuration says of the engine.
+/// Engine settings of the user's configuration.
 ///
 /// # Errors
-/// It cannot be used.
+/// The configuration is unusable.
 pub(crate) fn settings(global: &Global) -> Result<EngineSettings, Problem> {
     Ok(settings::engine(global)?.unwrap_or_default())
 }
 
-/// Whether machines share the runs.
+/// True if machines share the runs.
 pub(crate) fn is_shared(global: &Global) -> bool {
-    // A configuration that cannot be used is reported when the engine is opened.
+    // An unusable configuration is reported when the engine is opened.
     url(global).is_ok_and(|url| url.is_some())
 }
 
-/// The shared engine; `None` stands for the journal of this machine.
+/// Opens the shared engine; `None` stands for the journal of this machine.
 pub(crate) fn shared(global: &Global) -> Result<Option<Arc<dyn Engine>>, Problem> {
     if url(global)?.is_none() {
         return Ok(None);
@@ -73,11 +73,11 @@ pub(crate) fn shared(global: &Global) -> Result<Option<Arc<dyn Engine>>, Problem
         .hint("build it with the feature `postgres`, or use the journal of this machine: --engine embedded"))
 }
 
-/// What is etude's own in the environment. Each start asks, so the configuration is read once.
+/// Environment variables and secrets of etude itself. Every start needs them, so the configuration is read once.
 pub(crate) fn own(global: &Global) -> Own {
-    // A configuration that cannot be used is reported when the engine is opened.
+    // An unusable configuration is reported when the engine is opened.
     let configured = settings(global).ok().and_then(|settings| settings.url);
-    // These are its own, whether or not that is the engine now.
+    // Variables of the configured URL belong to etude even if another engine is used now.
     let of_url = configured.as_deref().map(settings::variables_in).unwrap_or_default();
     let is_shared = named(global, configured.as_deref()).is_some();
     let is_of_libpq =

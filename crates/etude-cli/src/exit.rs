@@ -2,7 +2,7 @@
 
 use etude_core::failure::{Failure, FailureKind};
 
-/// How the program ends.
+/// Exit status of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// The request succeeded.
@@ -11,11 +11,11 @@ pub(crate) enum Exit {
     Failed = 1,
     /// Wrong usage.
     Usage = 2,
-    /// A definition is wrong.
+    /// A definition is invalid.
     Definition = 3,
-    /// The environment lacks something: a key, a program, room.
+    /// The environment lacks something: a key, a program, space.
     Environment = 4,
-    /// Something waits for somebody.
+    /// A run or a command waits for a person.
     Waiting = 5,
     /// An internal error.
     Bug = 70,
@@ -24,7 +24,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// The status for a run that ended with failures of these kinds, the first one first.
+    /// Status for a run that ended with failures of these kinds, in order.
     pub(crate) fn of_kinds(kinds: &[FailureKind]) -> Self {
         match kinds.first() {
             None => Self::Done,
@@ -38,7 +38,7 @@ impl Exit {
 }
 
 impl Exit {
-    /// The status for a run that ended with these failures, the first one first.
+    /// Status for a run that ended with these failures, in order.
     pub(crate) fn of_failures(failures: &[Failure]) -> Self {
         let lacks = |failure: &Failure| {
             let details = failure.details.as_ref().and_then(|details| details.value().ok());
@@ -52,7 +52,7 @@ impl Exit {
     }
 }
 
-/// The code word of a stage error that is the environment's fault: the model cannot do what stages need.
+/// Code word of a stage error that counts as an environment fault: the model lacks a capability that stages need.
 pub(crate) const MISSING_CAPABILITY: &str = "MissingCapability";
 
 impl From<Exit> for std::process::ExitCode {

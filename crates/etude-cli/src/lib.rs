@@ -1,7 +1,6 @@
-//! The command line of `etude`: the only crate that prints, reads the environment and the configuration, and chooses
-//! exit statuses.
+//! Command line of `etude`: the only crate that prints, reads the environment and the configuration, and chooses exit statuses.
 //!
-//! Start at [`run`]; one file per command in `command/`, what people see in `render/`.
+//! Start at [`run`]. There is one file per command in `command/`; the human-readable output is in `render/`.
 
 mod args;
 #[cfg(feature = "postgres")]

@@ -1,5 +1,5 @@
-//! The local model as the command line has it: where its weights and sockets lie, how its process is started, and how
-//! weights are had. A build without the feature `local-model` has the same functions and no model.
+//! Local model of the command line: the paths of its weights and sockets, the start of its process, and the download of
+//! weights. A build without the feature `local-model` has the same functions and no model.
 
 #[cfg(feature = "local-model")]
 mod built;

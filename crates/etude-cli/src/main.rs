@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-// Definitions are many small values made on several threads, which the system's allocator is slow at.
+// Definitions are many small values allocated by several threads, at which the system's allocator is slow.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

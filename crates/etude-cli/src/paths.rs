@@ -1,13 +1,13 @@
-//! Where the user's files lie.
+//! Paths of the user's files.
 
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-/// What to do where the journal cannot be created.
+/// Hint if the journal cannot be created.
 pub(crate) const WRITABLE: &str = "set XDG_STATE_HOME to a folder that you can write to";
 
-/// The directory of the journal: `$XDG_STATE_HOME/etude`.
+/// Directory of the journal: `$XDG_STATE_HOME/etude`.
 ///
 /// # Errors
 /// There is no home directory.
@@ -15,17 +15,17 @@ pub(crate) fn state_dir() -> Result<PathBuf, String> {
     below("XDG_STATE_HOME", ".local/state")
 }
 
-/// A new directory for temporary files that only this user may enter. Its name is not known before, so that no one else can have
-/// put something there. It goes with the value.
+/// Creates a directory for temporary files that only this user may enter. Its name is unpredictable, so that others cannot put
+/// anything there first. Dropping the value removes it.
 ///
 /// # Errors
-/// It cannot be made.
+/// It cannot be created.
 pub(crate) fn scratch(what: &str) -> Result<TempDir, String> {
     let made = tempfile::Builder::new().prefix(&format!("etude-{what}-")).tempdir();
     made.map_err(|error| format!("a temporary directory cannot be made: {error}"))
 }
 
-/// The directory of what can be made or got again: `$XDG_CACHE_HOME/etude`.
+/// Directory of data that can be created or downloaded again: `$XDG_CACHE_HOME/etude`.
 ///
 /// # Errors
 /// There is no home directory.
@@ -33,12 +33,12 @@ pub(crate) fn cache_dir() -> Result<PathBuf, String> {
     below("XDG_CACHE_HOME", ".cache")
 }
 
-/// The user's configuration file, whether it is there or not: `$XDG_CONFIG_HOME/etude/config.yaml`.
+/// Path of the user's configuration file, which may be missing: `$XDG_CONFIG_HOME/etude/config.yaml`.
 pub(crate) fn user_config() -> Option<PathBuf> {
     Some(below("XDG_CONFIG_HOME", ".config").ok()?.join("config.yaml"))
 }
 
-/// The user's home.
+/// Home directory of the user.
 pub(crate) fn home() -> Option<PathBuf> {
     std::env::home_dir().filter(|home| !home.as_os_str().is_empty())
 }
@@ -54,7 +54,7 @@ fn below(variable: &str, default: &str) -> Result<PathBuf, String> {
 mod tests {
     use super::*;
 
-    /// SECURITY.md, "Another user of the machine": no one can have put something into a temporary directory before it is made.
+    /// SECURITY.md, "Another user of the machine": no one can put a file into a temporary directory before it is created.
     #[test]
     fn a_temporary_directory_is_new() {
         let [first, second] = [(); 2].map(|()| scratch("test").expect("a directory"));

@@ -1,4 +1,4 @@
-//! What keeps a command from doing its work: failures with an exit status and ways out, or diagnostics.
+//! Reasons why a command cannot do its work: failures with an exit status and hints, or diagnostics.
 
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::model::Usage;
@@ -6,15 +6,15 @@ use etude_spec::Diagnostic;
 
 use crate::exit::Exit;
 
-/// Something that keeps a command from doing its work.
+/// Reason why a command cannot do its work.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) exit: Exit,
     pub(crate) failures: Vec<Failure>,
     pub(crate) hints: Vec<String>,
-    /// What model calls have cost until then.
+    /// Usage of model calls before the problem.
     pub(crate) usage: Usage,
-    /// The run that came to a stop.
+    /// Id of the run that stopped.
     pub(crate) run_id: Option<String>,
 }
 
@@ -28,33 +28,33 @@ impl Problem {
         Self { exit, failures: vec![failure], hints: Vec::new(), usage: Usage::default(), run_id: None }
     }
 
-    /// The problem came up after model calls.
+    /// Sets the usage of the model calls before the problem.
     pub(crate) fn spent(self, usage: Usage) -> Self {
         Self { usage, ..self }
     }
 
-    /// The problem stopped this run, which can be resumed.
+    /// Sets the run that the problem stopped, and that can be resumed.
     pub(crate) fn of_run(self, run_id: &str) -> Self {
         Self { run_id: Some(run_id.to_owned()), ..self }
     }
 
-    /// Further model calls came before it.
+    /// Adds the usage of earlier model calls.
     pub(crate) fn spent_before(mut self, usage: Usage) -> Self {
         self.usage.add(&usage);
         self
     }
 
-    /// Wrong usage.
+    /// Problem of wrong usage.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, FailureKind::InputInvalid, message)
     }
 
-    /// The user's environment.
+    /// Problem of the user's environment.
     pub(crate) fn environment(message: impl Into<String>) -> Self {
         Self::new(Exit::Environment, FailureKind::Environment, message)
     }
 
-    /// What happened, without the hints.
+    /// Messages of all failures, without the hints.
     #[cfg(feature = "postgres")]
     pub(crate) fn message(&self) -> String {
         self.failures.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>().join("; ")
@@ -66,16 +66,16 @@ impl Problem {
     }
 }
 
-/// Why there is nothing to run.
+/// Reason why nothing can run.
 #[derive(Debug)]
 pub(crate) enum Refused {
     Problem(Problem),
-    /// What is wrong with definitions, and what model calls have cost until then.
+    /// Diagnostics of definitions, and the usage of model calls before them.
     Invalid(Vec<Diagnostic>, Usage),
 }
 
 impl Refused {
-    /// It came up after model calls.
+    /// Adds the usage of earlier model calls.
     pub(crate) fn spent(self, usage: Usage) -> Self {
         match self {
             Self::Problem(problem) => Self::Problem(problem.spent_before(usage)),

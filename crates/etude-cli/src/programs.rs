@@ -1,4 +1,4 @@
-//! What the programs that a run starts are given of this machine: sandboxes, a place for sockets, variables.
+//! Resources of this machine for the programs of a run: sandboxes, a directory for sockets, variables.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use etude_process::sandbox::{self, SandboxSettings};
 use crate::paths;
 use crate::problem::Problem;
 
-/// How the steps `wanted` are kept in sandboxes, refused before anything runs where that cannot be.
+/// Sandbox settings for the steps `wanted`. Refuses before anything runs if sandboxes cannot be enforced.
 pub(crate) fn sandboxes(wanted: &[String]) -> Result<Option<SandboxSettings>, Problem> {
     let Some(first) = wanted.first() else { return Ok(None) };
     let others = match wanted.len() - 1 {
@@ -26,12 +26,12 @@ pub(crate) fn sandboxes(wanted: &[String]) -> Result<Option<SandboxSettings>, Pr
     Ok(Some(SandboxSettings { program, scratch: std::env::temp_dir(), is_isolated: false }))
 }
 
-/// What layers and code tools get: a place for sockets, and a `PATH` on which they find this program.
+/// Settings for middleware and code tools: a directory for sockets, and a `PATH` on which they find this program.
 pub(crate) fn layer_settings() -> LayerSettings {
     LayerSettings { scratch: std::env::temp_dir(), extra_env: own_place().into_iter().collect() }
 }
 
-/// `PATH` with the directory of this program at its end: scripts say `etude host`.
+/// `PATH` with the directory of this program at its end, because scripts call `etude host`.
 fn own_place() -> Option<(String, OsString)> {
     let own = std::env::current_exe().ok()?;
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -42,7 +42,7 @@ fn own_place() -> Option<(String, OsString)> {
 /// Variables that commands of packages get (C-1.13).
 pub(crate) const INHERITED: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
-/// What agents and steps run commands of applications with.
+/// Access with which agents and steps run commands of applications.
 pub(crate) fn application_access() -> Result<ApplicationAccess, Problem> {
     let state_dir = paths::state_dir().map_err(Problem::environment)?;
     let inherited = INHERITED.into_iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)));

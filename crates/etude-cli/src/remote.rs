@@ -1,6 +1,6 @@
-//! Runs on a server: what `--server` sends the commands that deal with runs to.
+//! Client of a server: `--server` makes commands work on the runs there.
 //!
-//! A server's documents become the values that the journal yields here, and are shown by the same functions.
+//! A server's documents are converted to the values that the local journal yields, and are shown by the same functions.
 
 mod address;
 mod event;
@@ -31,16 +31,16 @@ use crate::context::Context;
 use crate::problem::Problem;
 use address::Address;
 
-/// The largest document that is read.
+/// Maximum size of a document, in bytes.
 const MAX_DOCUMENT: usize = 256 * 1024 * 1024;
 
-/// How long a response may take to begin.
+/// Maximum time until a response begins.
 const RESPONSE: Duration = Duration::from_secs(90);
 
-/// A server, and who we are to it.
+/// Client of one server.
 #[derive(Debug)]
 pub(crate) struct Remote {
-    /// What the user calls it; `None` for the server in this process.
+    /// Name of the server as the user typed it; `None` for the server in this process.
     name: Option<String>,
     way: RefCell<Arc<Way>>,
     runtime: Runtime,
@@ -48,7 +48,7 @@ pub(crate) struct Remote {
     app: Option<String>,
 }
 
-/// The way to a server.
+/// Address of a server with the HTTP client for it.
 #[derive(Debug)]
 struct Way {
     address: Address,
@@ -65,13 +65,13 @@ impl Way {
     }
 }
 
-/// The server that the command line or the environment names. An engine on the command line counts more than a variable.
+/// The server that the command line or the environment names. An engine on the command line overrides the variable.
 fn named(global: &Global) -> Option<String> {
     if global.engine.is_some() { None } else { address::named(global.server.as_deref()) }
 }
 
 impl Remote {
-    /// The server that the command line or the environment names; `None` if runs are in the journal here.
+    /// Client of the server that the command line or the environment names; `None` if runs are in the local journal.
     pub(crate) fn of(context: &Context) -> Result<Option<Self>, Problem> {
         let Some(name) = named(&context.global) else { return Ok(None) };
         let app = context.global.app.as_ref().map(|app| app.display().to_string());
@@ -84,7 +84,7 @@ impl Remote {
         named(&context.global).is_some()
     }
 
-    /// The server in this process, which has one app.
+    /// Client of the server in this process, which has one app.
     #[cfg(feature = "serve")]
     pub(crate) fn of_process() -> Result<Self, Problem> {
         Self::new(None, None)
@@ -99,7 +99,7 @@ impl Remote {
         Ok(Self { name, way, runtime, app })
     }
 
-    /// Lets several things happen at once.
+    /// Runs a future on the client's runtime.
     pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
@@ -108,7 +108,7 @@ impl Remote {
         Arc::clone(&self.way.borrow())
     }
 
-    /// Looks for the server again: another process of it has another socket. Without one, everything stays.
+    /// Looks for the server again, since a restarted one has another socket. If there is none, the old address stays.
     async fn find_again(&self) {
         if let Ok(way) = Way::find(self.name.as_deref()).await {
             self.way.replace(way);
@@ -121,13 +121,13 @@ impl Remote {
         request.bearer_auth(way.address.token.expose())
     }
 
-    /// Sends a request. Whatever is no success is a problem.
+    /// Sends a request. Any response but a success is a problem.
     async fn send(&self, request: RequestBuilder) -> Result<Response, Problem> {
         let response = self.respond(request).await?;
         self.successful(response).await
     }
 
-    /// The response to a request, whatever it says.
+    /// Sends a request, and returns the response with any status.
     async fn respond(&self, request: RequestBuilder) -> Result<Response, Problem> {
         match tokio::time::timeout(RESPONSE, request.send()).await {
             Ok(sent) => sent.map_err(|error| self.unreachable(&error)),
@@ -135,7 +135,7 @@ impl Remote {
         }
     }
 
-    /// A response that says success; anything else is a problem.
+    /// Returns a successful response; any other is a problem.
     async fn successful(&self, response: Response) -> Result<Response, Problem> {
         let status = response.status();
         if status.is_success() {
@@ -174,19 +174,19 @@ impl Remote {
         serde_json::from_str(&text).map_err(|e| self.foreign(&format!("is not JSON: {e}")))
     }
 
-    /// The problem of a response that no server of ours gives.
+    /// Problem of a response that does not come from an etude server.
     fn foreign(&self, what: &str) -> Problem {
         Problem::environment(format!("the response of {} {what}", self.way().address))
             .hint("the address may belong to another program: etude serve prints its own")
     }
 
-    /// A document by its path and query.
+    /// Fetches a document by its path and query.
     pub(crate) fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Problem> {
         let path = if query.is_empty() { path.to_owned() } else { format!("{path}?{}", encoded(query)) };
         self.block_on(self.document(self.request(Method::GET, &path)))
     }
 
-    /// The bytes at a path, in pieces.
+    /// Fetches the bytes at a path, in pieces.
     pub(crate) fn bytes(&self, path: &str, mut each: impl FnMut(&[u8])) -> Result<(), Problem> {
         self.block_on(async {
             let mut response = self.send(self.request(Method::GET, path)).await?;
@@ -197,14 +197,14 @@ impl Remote {
         })
     }
 
-    /// The document of a POST. Its key lets it be sent again without doing anything twice.
+    /// Sends a POST and returns the document. Its idempotency key makes repeating it safe.
     pub(crate) fn post(&self, path: &str, body: &str) -> Result<Value, Problem> {
         let request = self.request(Method::POST, path).header("content-type", "application/json");
         let request = request.header("idempotency-key", etude_runtime::run_id::new());
         self.block_on(self.document(request.body(body.to_owned())))
     }
 
-    /// The same, with the text of the document: all of its digits are kept.
+    /// Like [`Self::post`], with the document as text, which keeps all of its digits.
     pub(crate) fn post_for_text(&self, path: &str, body: &str) -> Result<String, Problem> {
         let request = self.request(Method::POST, path).header("content-type", "application/json");
         let request = request.header("idempotency-key", etude_runtime::run_id::new());
@@ -213,7 +213,8 @@ impl Remote {
         checked.map(|raw| raw.get().to_owned()).map_err(|e| self.foreign(&format!("is not JSON: {e}")))
     }
 
-    /// Starts a run, with this idempotency key or one of its own. Its document, and whether it was there before under the key.
+    /// Starts a run, with this idempotency key or a new one. Returns its document, and whether it already existed under the
+    /// key.
     pub(crate) fn start(&self, body: &str, key: Option<&str>) -> Result<(Value, bool), Problem> {
         let request = self.request(Method::POST, "/v1/runs").header("content-type", "application/json");
         let request = request.header("idempotency-key", key.map_or_else(etude_runtime::run_id::new, str::to_owned));
@@ -225,13 +226,13 @@ impl Remote {
         })
     }
 
-    /// A run as the server has it now.
+    /// Fetches the current document of a run.
     pub(crate) async fn run(&self, id: &str) -> Result<RunDocument, Problem> {
         let text = self.text(self.request(Method::GET, &format!("/v1/runs/{id}"))).await?;
         RunDocument::parse(&text).map_err(|why| self.foreign(&why))
     }
 
-    /// The slug of the app that is meant: the named one, or the only one.
+    /// Slug of the selected app: the named one, or the only one.
     pub(crate) fn app(&self) -> Result<String, Problem> {
         if let Some(app) = &self.app {
             return Ok(app.clone());
@@ -245,12 +246,12 @@ impl Remote {
         }
     }
 
-    /// The filter of the app that was named.
+    /// Query filter of the named app.
     pub(crate) fn of_app(&self) -> Vec<(&'static str, String)> {
         self.app.iter().map(|app| ("app", app.clone())).collect()
     }
 
-    /// The run that `id` names: its whole id, the beginning of it, or `latest`.
+    /// Finds a run by its id, by a prefix of it, or as `latest`.
     pub(crate) fn find(&self, id: &str) -> Result<RunDocument, Problem> {
         if id == LATEST {
             let mut query = self.of_app();
@@ -264,7 +265,7 @@ impl Remote {
         if id.is_empty() || !id.chars().all(|c| c.is_ascii_alphanumeric()) {
             return Err(unknown(id));
         }
-        // A whole id may stand in labels of any number of other runs, which a search finds too.
+        // A complete id may occur in labels of many other runs, which a search would find too.
         if let Some(run) = self.block_on(self.run_if_known(id))? {
             return Ok(run);
         }
@@ -276,7 +277,7 @@ impl Remote {
         }
     }
 
-    /// The run of this whole id; `None` if the server has none.
+    /// The run with this complete id; `None` if the server has none.
     async fn run_if_known(&self, id: &str) -> Result<Option<RunDocument>, Problem> {
         let response = self.respond(self.request(Method::GET, &format!("/v1/runs/{id}"))).await?;
         if response.status() == StatusCode::NOT_FOUND {
@@ -287,7 +288,7 @@ impl Remote {
         RunDocument::parse(&text).map(Some).map_err(|why| self.foreign(&why))
     }
 
-    /// The ids of the runs that begin with `id`: a few of them if they are several.
+    /// Ids of the runs that begin with `id`; only a few of them if there are several.
     fn beginning(&self, id: &str) -> Result<Vec<String>, Problem> {
         let (mut found, mut cursor) = (Vec::new(), None);
         loop {
@@ -304,14 +305,14 @@ impl Remote {
         }
     }
 
-    /// Asks for a run to be cancelled, or killed.
+    /// Requests that a run is cancelled, or killed.
     async fn cancel_run(&self, id: &str, reason: &str, mode: &str) -> Result<Value, Problem> {
         let request = self.request(Method::POST, &format!("/v1/runs/{id}/cancel"));
         let body = json!({"reason": reason, "mode": mode}).to_string();
         self.document(request.header("content-type", "application/json").body(body)).await
     }
 
-    /// Asks for a run to be cancelled. Returns its row.
+    /// Requests that a run is cancelled. Returns its row.
     pub(crate) fn cancel(&self, id: &str, reason: &str) -> Result<Value, Problem> {
         self.block_on(self.cancel_run(id, reason, "cancel"))
     }
@@ -321,7 +322,7 @@ impl Remote {
         self.block_on(self.send(self.request(Method::DELETE, &format!("/v1/runs/{id}")))).map(drop)
     }
 
-    /// What precedes a command for this server in hints.
+    /// Description of the server for messages.
     pub(crate) fn described(&self) -> String {
         self.way().address.to_string()
     }
@@ -331,19 +332,19 @@ fn unknown(id: &str) -> Problem {
     Problem::usage(format!("there is no run `{id}`")).hint("list them with `etude runs list`")
 }
 
-/// A query.
+/// Encodes a query string.
 fn encoded(pairs: &[(&str, String)]) -> String {
     let pairs: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={}", percent(value))).collect();
     pairs.join("&")
 }
 
-/// A text as one segment of a path, or as a value of a query.
+/// Percent-encodes a text as one segment of a path, or as a value of a query.
 pub(crate) fn percent(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-/// Refuses options that a server does not take.
+/// Refuses options that a server does not accept.
 pub(crate) fn refuse_options(options: &[(bool, &str, &str)]) -> Result<(), Problem> {
     match options.iter().find(|(is_given, _, _)| *is_given) {
         None => Ok(()),
@@ -354,12 +355,12 @@ pub(crate) fn refuse_options(options: &[(bool, &str, &str)]) -> Result<(), Probl
 }
 
 impl Context {
-    /// The server on which runs are; `None` if they are in the journal here.
+    /// Client of the server that has the runs; `None` if they are in the local journal.
     pub(crate) fn server(&self) -> Result<Option<Remote>, Problem> {
         Remote::of(self)
     }
 
-    /// Whether a server runs what this command asks for.
+    /// True if the runs of this command are on a server.
     pub(crate) fn is_remote(&self) -> bool {
         named(&self.global).is_some()
     }

@@ -1,4 +1,4 @@
-//! What people see.
+//! Human-readable output.
 
 pub(crate) mod events;
 pub(crate) mod failure;

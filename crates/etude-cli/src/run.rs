@@ -1,4 +1,4 @@
-//! From the command line to an exit status.
+//! Entry point: from the command line to an exit status.
 
 use std::ffi::{OsStr, OsString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,10 +20,10 @@ use crate::remote::SERVER;
 use crate::render::text::visible;
 use crate::{settings, stdout};
 
-/// Does what the command line says.
+/// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
-    // Before anything else: this process is to become another one.
+    // This comes first, because the process may have to become another one.
     let word = args.next();
     if word.as_ref().is_some_and(|word| word == sandbox::WORD) {
         let (why, status) = sandbox::enter(args.collect(), std::io::stdin());
@@ -46,22 +46,22 @@ pub fn main() -> ExitCode {
     let context = Context::new(cli.global, cli.command.is_raw(), cli.command.purpose());
     let done = catch_unwind(AssertUnwindSafe(|| dispatch(&context, cli.command)));
     match done.unwrap_or_else(|_| broken_down(&context)) {
-        // A caller must not take a document that is cut off, or none, for a whole one.
+        // A caller must not mistake a missing or cut-off document for a whole one.
         Exit::Done if stdout::has_failed() => Exit::Environment,
         exit => exit,
     }
     .into()
 }
 
-/// Keeps the keys in our environment from the steps that we start. A process that was itself started by a step was given
-/// none, and is found by its environment if the run is ended without it.
+/// Keeps the keys in this environment from child processes. A process that was itself started by a step was given none. It must
+/// stay readable, because its environment identifies it if the run is ended without it.
 fn keep_keys() {
     if std::env::var_os("ETUDE_RUN_ID").is_none() {
         etude_process::keep_private();
     }
 }
 
-/// What is said after a panic, whose own words are on stderr by now.
+/// Reports a panic, whose message is already on stderr.
 fn broken_down(context: &Context) -> Exit {
     let problem = Problem::new(Exit::Bug, FailureKind::Internal, "internal error: etude panicked")
         .hint("report it with the message above")
@@ -69,7 +69,7 @@ fn broken_down(context: &Context) -> Exit {
     context.report(None, &problem)
 }
 
-/// The command line, or the exit status after help or an error was printed.
+/// Parses the command line; the error is the exit status after help or an error was printed.
 fn parse() -> Result<Cli, Exit> {
     let typed: Vec<OsString> = std::env::args_os().collect();
     let error = match matches(&typed) {
@@ -79,12 +79,12 @@ fn parse() -> Result<Cli, Exit> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         match wants_json(&typed) {
             true => stdout::json(&about(&error, &typed)),
-            // Nothing can be printed if stdout is closed.
+            // A closed stdout cannot be reported.
             false => drop(error.print()),
         }
         return Err(Exit::Done);
     }
-    // An error repeats what was typed, and that may steer the terminal.
+    // An error repeats the typed words, which may control the terminal.
     let shown: Vec<OsString> = typed.iter().map(|word| visible(&word.to_string_lossy()).into()).collect();
     let error = matches(&shown).err().filter(|again| again.kind() == error.kind()).unwrap_or(error);
     let hint = elsewhere(&error);
@@ -98,7 +98,7 @@ fn parse() -> Result<Cli, Exit> {
             _ => stdout::usage_error(&message),
         }
     }
-    // Nothing can be printed if stderr is closed.
+    // A closed stderr cannot be reported.
     let _ = error.print();
     if let Some(hint) = hint {
         crate::render::say!("hint: {hint}");
@@ -106,7 +106,7 @@ fn parse() -> Result<Cli, Exit> {
     Err(Exit::Usage)
 }
 
-/// The document for `--help`, as of `etude help`, and for `--version`.
+/// Document for `--help`, as of `etude help`, and for `--version`.
 fn about(shown: &clap::Error, typed: &[OsString]) -> Value {
     if shown.kind() == ErrorKind::DisplayVersion {
         return json!({"command": "etude", "version": env!("CARGO_PKG_VERSION")});
@@ -124,7 +124,7 @@ fn about(shown: &clap::Error, typed: &[OsString]) -> Value {
     json!({"command": name, "help": shown.render().to_string()})
 }
 
-/// Parses a command line. Only help needs the examples of all commands, which take longer to make than all else.
+/// Parses a command line. Only help needs the examples of all commands, which take longer to build than all the rest.
 fn matches(words: &[OsString]) -> Result<Cli, clap::Error> {
     let parse = |command: clap::Command| {
         let matches = command.color(clap::ColorChoice::Auto).try_get_matches_from(words)?;
@@ -136,7 +136,7 @@ fn matches(words: &[OsString]) -> Result<Cli, clap::Error> {
     })
 }
 
-/// Where a word that is no command stands: it is the name of a command one level below, or of a pipeline here.
+/// Hint for an unknown command: it is the name of a subcommand of another command, or of a pipeline here.
 fn elsewhere(error: &clap::Error) -> Option<String> {
     if error.kind() != ErrorKind::InvalidSubcommand {
         return None;
@@ -155,20 +155,20 @@ fn elsewhere(error: &clap::Error) -> Option<String> {
     is_pipeline.then(|| format!("run the pipeline `{word}`: etude run --pipeline {word}"))
 }
 
-/// Whether `--format json` stands on a command line that could not be parsed: one document is promised there too.
+/// True if `--format json` is on a command line that could not be parsed, because a document is promised there too.
 fn wants_json(words: &[OsString]) -> bool {
     let is_json = |value: &OsStr| value == "json" || value == "jsonl";
     words.iter().any(|word| word == "--format=json" || word == "--format=jsonl")
         || words.windows(2).any(|pair| pair[0] == "--format" && is_json(&pair[1]))
 }
 
-/// True if a command line that does not hold is one of `etude serve`, which has a document of its own.
+/// True if an invalid command line is one of `etude serve`, which has its own document.
 fn is_serve(words: &[OsString]) -> bool {
     let found = Cli::command().ignore_errors(true).try_get_matches_from(words);
     found.is_ok_and(|found| found.subcommand_name() == Some("serve"))
 }
 
-/// Refuses what no server does. The variable stands for every command: those that deal with no run do not heed it.
+/// Refuses commands that servers do not have. The variable applies to every command; those without runs ignore it.
 fn on_a_server(context: &Context, command: &Command) -> Option<Problem> {
     let (is_named, deals) = (context.global.server.is_some(), command.deals());
     let is_refused = deals == Deals::Journal && context.is_remote() || deals == Deals::Files && is_named;
@@ -181,7 +181,8 @@ fn on_a_server(context: &Context, command: &Command) -> Option<Problem> {
     })
 }
 
-/// Refuses a configuration that is named and not there, also where nothing of it is needed. A server says so in its own document.
+/// Refuses a named configuration that does not exist, even if the command does not need it. A server reports it in its own
+/// document.
 fn check_config(context: &Context, command: &Command) -> Option<Problem> {
     match command {
         #[cfg(feature = "serve")]

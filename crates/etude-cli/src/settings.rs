@@ -1,6 +1,6 @@
-//! From configuration files and the environment to the models that answer (design: cli, "Configuration").
+//! Resolves configuration files and the environment into models and grants (design: cli, "Configuration").
 //!
-//! `etude.yaml` in the app, then the user's configuration, then the environment; the nearer wins.
+//! `etude.yaml` in the app comes first, then the user's configuration, then the environment; the nearer wins.
 
 mod bounds;
 mod consent;
@@ -52,42 +52,42 @@ use crate::{local, paths};
 use consent::Consent;
 use etude_core::failure::FailureKind;
 
-/// What to do where no model answers.
+/// Hint if no model can respond.
 pub(crate) const REMEDIES: &str = "set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, start a local model server (llama-server, Ollama, \
      LM Studio, vLLM), or map the tier in etude.yaml under `model_mapping`";
 
-/// What the configuration says, before any model is looked for.
+/// Resolved configuration, before any model lookup.
 #[derive(Debug, Clone)]
 pub(crate) struct Resolved {
-    /// Providers, mapping and prices as configured. Tiers without a mapping are filled in when a model is asked.
+    /// Providers, mapping and prices as configured. Tiers without a mapping are filled in when a model is called.
     pub(crate) settings: Settings,
-    /// Why each tier that is mapped is mapped as it is.
+    /// Reason for the mapping of each mapped tier.
     pub(crate) why: BTreeMap<Tier, Why>,
-    /// Who routes, as configured.
+    /// Configured routing mode.
     pub(crate) router_mode: Option<Mode>,
     /// Variables that scripts do not get (A-3.7).
     pub(crate) withheld_env: Vec<String>,
-    /// What agents may do.
+    /// Rights of agents.
     pub(crate) grants: Grants,
-    /// How agents work.
+    /// Default tier and turn limit of agents.
     pub(crate) agent: Defaults,
-    /// What is said about machines of stages.
+    /// Rules of stage machines.
     pub(crate) machines: Rules,
-    /// How the warm Python interpreter is used.
+    /// Use of the warm Python interpreter.
     pub(crate) python_worker: PythonWorker,
-    /// What the configuration is read for.
+    /// Purpose for which the configuration is read.
     pub(crate) purpose: Purpose,
     /// Hosts that only the app names, by the providers that send prompts there.
     pub(crate) redirects: BTreeMap<String, String>,
-    /// What the app's sandbox asks for beyond the user's, which is not taken.
+    /// Rights that the app's sandbox requests beyond the user's, and does not get.
     pub(crate) untaken: Vec<String>,
-    /// Providers of the kind `local` as configured, by their names.
+    /// Providers of the kind `local` as configured, by name.
     pub(crate) local: BTreeMap<String, Provider>,
-    /// Variables with the hosts that the user lets them go to.
+    /// Variables with the hosts to which the user lets them be sent.
     pub(crate) sent: Vec<(String, Origin)>,
     /// etude's own variables, which no app gets by their names.
     pub(crate) own: Vec<String>,
-    /// What is learned from runs, and how far a learned pipeline may go.
+    /// Settings of learning, and the limits of learned pipelines.
     pub(crate) learning: Learning,
 }
 
@@ -96,26 +96,30 @@ pub(crate) struct Resolved {
 struct Layer {
     path: String,
     config: Config,
-    /// It is the app's own, as opposed to one that the user has written or named.
+    /// True for the app's own file, false for one that the user has written or named.
     is_of_app: bool,
 }
 
-/// What is etude's own in the environment.
+/// Environment variables and secrets of etude itself.
 #[derive(Debug, Default)]
 pub(crate) struct Own {
-    /// The names of variables: the access token for a server, the address of a shared database, those that the configured address is
-    /// made of, those with which libpq finds the database and its password, the keys to the bucket of a fleet, and the headers for a
-    /// collector of spans. No child inherits them, and no app gets one by its name.
+    /// Names of the variables below. No child inherits them, and no app gets one by its name.
+    ///
+    /// - Access token for a server.
+    /// - Address of a shared database, and the variables in the configured address.
+    /// - Variables with which libpq finds the database and its password.
+    /// - Keys to the bucket of a fleet.
+    /// - Headers for a collector of spans.
     pub(crate) variables: Vec<String>,
-    /// What must not be in anything that etude writes: the values that the configured address is made of, the password of the
-    /// database, wherever it comes from, and the values of the headers.
+    /// Values that must not be in anything that etude writes: those in the configured address, the password of the database
+    /// from any source, and the values of the headers.
     pub(crate) secrets: Vec<String>,
 }
 
-/// Largest file of a configuration, in bytes.
+/// Maximum size of a configuration file, in bytes.
 const MAX_SIZE: u64 = 1 << 20;
 
-/// Reads the configuration. `own` is kept from steps and apps.
+/// Reads the configuration. `own` is withheld from steps and apps.
 pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose, own: Own) -> Result<Resolved, Problem> {
     let mut layers = Vec::new();
     for (path, text) in texts(global, app)? {
@@ -149,7 +153,7 @@ pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose, own: Own) -
     Ok(Resolved { own, ..resolved })
 }
 
-/// Everything that is wrong with the configuration; what lies in the app is named from there.
+/// All diagnostics of the configuration; paths inside the app are relative to it.
 pub(crate) fn check(global: &Global, app: &Path) -> Result<Vec<Diagnostic>, Problem> {
     let mut found = misnamed(global, app);
     for (path, text) in texts(global, app)? {
@@ -172,7 +176,7 @@ pub(crate) fn misnamed(global: &Global, app: &Path) -> Vec<Diagnostic> {
     places.filter(|path| path.is_file()).map(|path| config::ends_in_yml(&shown(&path, app))).collect()
 }
 
-/// Prints a warning on one line, with what to do.
+/// Prints a warning with its hint on one line.
 pub(crate) fn warn(diagnostic: &Diagnostic) {
     let hint = diagnostic.hint.iter().map(|hint| format!("; {hint}"));
     crate::render::say!(
@@ -182,7 +186,7 @@ pub(crate) fn warn(diagnostic: &Diagnostic) {
     );
 }
 
-/// What a server does by itself for an app: of the app's own file, or of the one that the user names.
+/// Automation of an app on a server, from the app's own file, or from the one that the user names.
 pub(crate) fn automation(global: &Global, app: &Path, known: Option<Known<'_>>) -> Result<Automation, Problem> {
     let is_wanted = |path: &PathBuf| global.config.is_some() || *path == own_file(app);
     let Some((path, text)) = texts(global, app)?.into_iter().find(|(path, _)| is_wanted(path)) else {
@@ -193,13 +197,12 @@ pub(crate) fn automation(global: &Global, app: &Path, known: Option<Known<'_>>) 
     Ok(automation)
 }
 
-/// What the user's configuration says of the engine that machines share: the file that `--config` names, or the user's own. `None` if
-/// it says nothing.
+/// Engine settings of the user's configuration: the file that `--config` names, or the user's own. `None` if it has none.
 pub(crate) fn engine(global: &Global) -> Result<Option<EngineSettings>, Problem> {
     let Some(path) = global.config.clone().or_else(paths::user_config) else { return Ok(None) };
     let text = match etude_files::regular::read_text(&path, MAX_SIZE) {
         Ok(text) => text,
-        // The reader of the whole configuration reports it.
+        // The reader of the whole configuration reports the error.
         Err(_) => return Ok(None),
     };
     let (config, diagnostics) = config::read(&SourceFile::new(path.display().to_string(), text));
@@ -209,19 +212,20 @@ pub(crate) fn engine(global: &Global) -> Result<Option<EngineSettings>, Problem>
     }
 }
 
-/// The file that `--config` names, or the user's own, as a whole.
+/// Reads the file that `--config` names, or the user's own, as a whole.
 ///
 /// # Errors
-/// It cannot be used.
+/// The file is invalid or unreadable.
 #[cfg(feature = "postgres")]
 pub(crate) fn of_user(global: &Global) -> Result<Config, Problem> {
     checked_of_user(global, |_| Vec::new())
 }
 
-/// The same with what only those files may say of a fleet. `check_blobs` says why large values cannot be kept there.
+/// Like [`of_user`], and checks the settings that only those files may have for a fleet. The error of `check_blobs` is the
+/// reason why large values cannot be stored there.
 ///
 /// # Errors
-/// It cannot be used.
+/// The file is invalid or unreadable.
 #[cfg(feature = "postgres")]
 pub(crate) fn to_apply(global: &Global, check_blobs: &dyn Fn(&str) -> Result<(), String>) -> Result<Config, Problem> {
     checked_of_user(global, |file| config::fleet::not_to_apply(file, check_blobs))
@@ -244,20 +248,20 @@ fn checked_of_user(global: &Global, check: impl Fn(&Arc<SourceFile>) -> Vec<Diag
     }
 }
 
-/// The variables that a text of the configuration takes values from, without those that every program needs, such as `HOME`.
+/// Variables that a text of the configuration uses, without those that every program needs, such as `HOME`.
 pub(crate) fn variables_in(text: &str) -> Vec<String> {
     let mut names = secrets::expand(text, &mut Vec::new()).variables;
     names.retain(|name| !grants::BASE.contains(&name.as_str()));
     names
 }
 
-/// A text of the configuration with its `${env:NAME}` replaced; nothing for a variable that is not set.
+/// A text of the configuration with its `${env:NAME}` replaced; a variable that is not set is replaced by nothing.
 pub(crate) fn secrets_in(text: &str) -> String {
     secrets::expand(text, &mut Vec::new()).text
 }
 
-/// Limits of a server, the nearest file first: the app's own counts if no other app is served. The same file may name the issuer whose
-/// tokens are taken, unless the user names one: no app moves the door that its user has chosen.
+/// Limits of a server, the nearest file first; the app's own file counts only if no other app is served. The same file may name
+/// the issuer of accepted tokens, unless the user names one: an app cannot replace the user's choice.
 #[cfg(feature = "serve")]
 pub(crate) fn serve(global: &Global, app: &Path, is_only: bool) -> Result<(Serve, Option<Auth>), Problem> {
     let (mut limits, mut auth) = (Serve::default(), None);
@@ -286,12 +290,12 @@ pub(crate) fn expanded(text: &str) -> Option<String> {
     expanded.variables.iter().all(is_set).then_some(expanded.text)
 }
 
-/// The files of the configuration that are here, the nearest first.
+/// Existing configuration files, the nearest first.
 pub(crate) fn present(global: &Global, app: &Path) -> Result<Vec<PathBuf>, Problem> {
     Ok(texts(global, app)?.into_iter().map(|(path, _)| path).collect())
 }
 
-/// What the files of the configuration come to together does not hold: at its place in the first file that names it.
+/// Diagnostics for an invalid combination of valid files, placed in the first file that names its subject.
 pub(crate) fn together(global: &Global, app: &Path, problem: &Problem) -> Result<Vec<Diagnostic>, Problem> {
     let files: Vec<_> =
         texts(global, app)?.into_iter().map(|(path, text)| SourceFile::new(shown(&path, app), text)).collect();
@@ -304,17 +308,17 @@ pub(crate) fn together(global: &Global, app: &Path, problem: &Problem) -> Result
     Ok(faults.map(without_keys).collect())
 }
 
-/// What lies in the app is named from there.
+/// Displayed path, relative to the app if it is inside.
 fn shown(path: &Path, app: &Path) -> String {
     path.strip_prefix(app).unwrap_or(path).display().to_string()
 }
 
-/// The drawing of a fault in a configuration, without anything that may be a key.
+/// Rendered diagnostic of a configuration, without text that may be a key.
 pub(crate) fn drawn(diagnostic: &Diagnostic) -> String {
     secrets::masked(&render::text(diagnostic, false))
 }
 
-/// The files that are there, the nearest first.
+/// Paths and texts of the existing configuration files, the nearest first.
 fn texts(global: &Global, app: &Path) -> Result<Vec<(PathBuf, String)>, Problem> {
     let mut found = Vec::new();
     for path in files(global, app)? {
@@ -339,13 +343,13 @@ fn files(global: &Global, app: &Path) -> Result<Vec<PathBuf>, Problem> {
     }
 }
 
-/// What there is to say if no file is where a configuration was named.
+/// Problem if the named configuration file does not exist.
 pub(crate) fn missing(path: &Path) -> Option<Problem> {
     let problem = || Problem::usage(format!("there is no configuration file `{}`", path.display()));
     (!path.is_file()).then(problem)
 }
 
-/// The file in which the app in `dir` configures itself.
+/// Path of the configuration file of the app in `dir`.
 fn own_file(dir: &Path) -> PathBuf {
     dir.join("etude.yaml")
 }
@@ -359,7 +363,7 @@ fn refused(diagnostics: &[Diagnostic]) -> Problem {
     )
 }
 
-/// One configuration of all layers, the nearest first. `own` are etude's own variables.
+/// Merges all files, the nearest first. `own` are etude's own variables.
 fn merge(layers: &[Layer], app: &Path, purpose: Purpose, own: &[String]) -> Result<Resolved, Problem> {
     let consent = Consent::of(layers, purpose, own);
     let mut resolved = Resolved {
@@ -389,7 +393,7 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose, own: &[String]) -> Resu
             }
         }
     }
-    // The nearer layer states its prices last, over those of the farther ones.
+    // Nearer files are applied last, so their prices win.
     for (name, price) in layers.iter().rev().flat_map(|layer| &layer.config.prices) {
         let price = Price { input: price.input, output: price.output, cached_input: price.cached, cache_write: None };
         resolved.settings.prices.set(name, price);
@@ -408,7 +412,7 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose, own: &[String]) -> Resu
         resolved.settings.mapping.insert(tier, ids);
     }
     defaults::add_hosted(&mut resolved)?;
-    // An entry of the app that has the name of one of the user's replaces it, and its variables stay keys.
+    // An entry of the app replaces the user's entry of the same name, but the variables of both stay keys.
     consent.users_keys().for_each(|name| secrets::note(&mut resolved.withheld_env, name));
     let unused = SECRET_VARIABLES.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new);
     let keys = resolved.settings.providers.iter().flat_map(ProviderSettings::secrets).chain(unused);
@@ -417,7 +421,7 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose, own: &[String]) -> Resu
     resolved.grants.guards = resolved.machines.guards.clone();
     resolved.grants.confirm = resolved.learning.confirm;
     secrets::note(&mut resolved.withheld_env, TOKEN_VARIABLE);
-    // A program that answers as a model may need a key that etude does not use itself.
+    // A program that serves as a model may need a key that etude does not use itself.
     resolved.settings.withheld_env = resolved.withheld_env.clone();
     let of_automation = layers.iter().flat_map(|layer| &layer.config.automation_variables);
     of_automation.for_each(|name| secrets::note(&mut resolved.withheld_env, name));
@@ -426,7 +430,7 @@ fn merge(layers: &[Layer], app: &Path, purpose: Purpose, own: &[String]) -> Resu
     Ok(resolved)
 }
 
-/// What the nearest layer that speaks of it says about the warm Python interpreter.
+/// Settings of the warm Python interpreter, from the nearest file that has them.
 fn python_worker(layers: &[Layer]) -> PythonWorker {
     let given = layers.iter().find_map(|layer| layer.config.python_worker.as_ref());
     given.map_or_else(PythonWorker::default, |given| PythonWorker {
@@ -435,7 +439,7 @@ fn python_worker(layers: &[Layer]) -> PythonWorker {
     })
 }
 
-/// What the layers say about machines; guards of all of them are asked, for the calls of agents and steps, too.
+/// Rules for machines. The guards of all files apply, also to the calls of agents and steps.
 fn rules(layers: &[Layer]) -> Result<Rules, Problem> {
     let policy = Policy {
         join_outside_next_stages: layers
@@ -495,13 +499,13 @@ fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result
     Ok(())
 }
 
-/// Withholds the provider that was added last where an app asks for more than it may have, and notes where it sends prompts.
+/// Withholds the last added provider if an app requests more than it may have, and records where it sends prompts.
 fn check_consent(resolved: &mut Resolved, consent: &Consent, given: &Provider, file: &str) {
     let Some(provider) = resolved.settings.providers.last_mut() else { return };
     provider.withheld_env = consent.keys().cloned().collect();
     provider.withheld = consent.provider(&provider.name, given, provider.kind, file);
     if provider.withheld.is_some() {
-        // A variable in it may be a key, which is then neither sent nor shown.
+        // A variable in the URL may be a key, which is then neither sent nor shown.
         provider.base_url = given.base_url.as_deref().map(Into::into);
     } else if let Some(host) = (provider.base_url.as_ref().and_then(|url| consent.redirect(url)))
         .or_else(|| consent.account(given, provider.kind))
@@ -523,7 +527,7 @@ fn add_local(resolved: &mut Resolved, name: &str, given: &Provider) -> Result<()
     Ok(())
 }
 
-/// The words of a provider's command. What needs a shell gets one.
+/// Words of a provider's command. A command that needs a shell gets one.
 fn words(name: &str, line: &str) -> Result<Vec<String>, Problem> {
     match etude_spec::command::parse(line) {
         Ok(Command::Direct(words)) => Ok(words),
@@ -551,14 +555,14 @@ pub(crate) fn given(resolved: &mut Resolved, variables: &BTreeSet<&str>) -> Resu
     Ok(())
 }
 
-/// The models that are known without looking for a local server; `None` if the settings cannot work.
+/// Models that are known without looking for a local server; `None` if the settings are invalid.
 pub(crate) fn known_models(resolved: &Resolved) -> Option<Models> {
     let mut resolved = resolved.clone();
     defaults::fill_from_key(&mut resolved);
     Models::new(resolved.settings).ok()
 }
 
-/// The models without a known price that a run of the definition may ask; none if the settings cannot work.
+/// Models of unknown price that a run of the definition may call; empty if the settings are invalid.
 #[cfg(any(feature = "serve", feature = "postgres"))]
 pub(crate) fn unpriced(resolved: &Resolved, definition: &etude::definition::Definition) -> Vec<String> {
     let Some(models) = known_models(resolved) else { return Vec::new() };
@@ -567,7 +571,8 @@ pub(crate) fn unpriced(resolved: &Resolved, definition: &etude::definition::Defi
     unpriced.into_iter().collect()
 }
 
-/// Refuses what is sure to fail when the first model of these tiers is asked: nothing of a run shall have happened by then.
+/// Refuses settings with which the first call to a model of these tiers is certain to fail, before anything of a run has
+/// happened.
 pub(crate) fn answerable(resolved: &Resolved, tiers: &[Tier]) -> Result<(), Problem> {
     if tiers.is_empty() {
         return Ok(());
@@ -582,7 +587,7 @@ pub(crate) fn answerable(resolved: &Resolved, tiers: &[Tier]) -> Result<(), Prob
     }
 }
 
-/// The models of settings that can work.
+/// Models of valid settings.
 pub(crate) fn sound(resolved: &Resolved) -> Result<Models, Problem> {
     Models::new(resolved.settings.clone()).map_err(|error| {
         let hint = match &error {
@@ -597,7 +602,7 @@ pub(crate) fn sound(resolved: &Resolved) -> Result<Models, Problem> {
     })
 }
 
-/// Models that are set up when the first one is asked.
+/// Models that are set up at the first call.
 pub(crate) fn models(resolved: Resolved) -> Arc<dyn ModelPort> {
     Arc::new(lazy::LazyModels::new(resolved))
 }

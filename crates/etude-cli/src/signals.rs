@@ -1,5 +1,7 @@
-//! Ctrl-C and its relatives: the first one cancels and still runs the destructor, the second one kills. What does not end then
-//! is ended a little later, whatever it waits for; a third signal ends it at once.
+//! Handling of Ctrl-C and other stop signals.
+//!
+//! The first one cancels and still runs the destructor, the second one kills. A program that does not end then is ended a
+//! little later, whatever it waits for; a third signal ends it at once.
 
 #[cfg(unix)]
 #[path = "signals/unix.rs"]
@@ -19,42 +21,43 @@ use tokio::sync::watch;
 use crate::exit::Exit;
 use crate::problem::Problem;
 
-/// How long the program has to end after the second signal: longer than children have between `SIGTERM` and `SIGKILL`.
+/// Time for the program to end after the second signal: longer than children have between `SIGTERM` and `SIGKILL`.
 const LAST_GRACE: Duration = Duration::from_secs(8);
 
-/// The same for a program that only follows what another process does: at most a database keeps it.
+/// The same time for a program that only follows another process, which at most waits for a database.
 #[cfg(feature = "postgres")]
 const GRACE_TO_FOLLOW: Duration = Duration::from_secs(1);
 
-/// How long the last message may take: stderr may be what blocks.
+/// Maximum time to print the last message, since stderr may be blocked.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// Where signals arrive.
+/// A receiver of signals.
 struct Listener {
     sender: watch::Sender<Stop>,
-    /// How many have come, what the user said before included.
+    /// Number of signals so far, an initial stop included.
     count: u32,
-    /// How long it has to end after the second one.
+    /// Time to end after the second signal.
     grace: Duration,
 }
 
 static LISTENERS: Mutex<Vec<Listener>> = Mutex::new(Vec::new());
 
-/// Why signals cannot be caught, if they cannot.
+/// Result of installing the signal handlers, with the reason of a failure.
 static RECEIVING: OnceLock<Result<(), String>> = OnceLock::new();
 
-/// Listens for signals from now on; what they mean arrives at the receiver.
+/// Listens for signals from now on; the receiver gets the requested stops.
 ///
 /// # Errors
-/// The operating system does not let us listen.
+/// The operating system refuses the signal handlers.
 pub(crate) fn listen() -> Result<watch::Receiver<Stop>, Problem> {
     caught(listen_after(Stop::No))
 }
 
-/// The same for a program that runs nothing itself: after the second signal it ends soon, even while the database is away.
+/// Like [`listen`], for a program that runs nothing itself: after the second signal it ends soon, even during an outage of the
+/// database.
 ///
 /// # Errors
-/// The operating system does not let us listen.
+/// The operating system refuses the signal handlers.
 #[cfg(feature = "postgres")]
 pub(crate) fn listen_to_follow() -> Result<watch::Receiver<Stop>, Problem> {
     caught(listen_for(Stop::No, GRACE_TO_FOLLOW))
@@ -64,10 +67,10 @@ fn caught(listening: io::Result<watch::Receiver<Stop>>) -> Result<watch::Receive
     listening.map_err(|error| Problem::environment(format!("signals cannot be caught: {error}")))
 }
 
-/// The same where the user has said something already: after a cancellation the next signal is the second one.
+/// Like [`listen`], after an earlier stop: after a cancellation the next signal is the second one.
 ///
 /// # Errors
-/// The operating system does not let us listen.
+/// The operating system refuses the signal handlers.
 pub(crate) fn listen_after(already: Stop) -> io::Result<watch::Receiver<Stop>> {
     listen_for(already, LAST_GRACE)
 }
@@ -84,8 +87,7 @@ fn listeners() -> MutexGuard<'static, Vec<Listener>> {
     LISTENERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Receives signals on a thread of its own, which nothing else can hold up: a read of a pipe or of a dead network disk may hold
-/// every other one.
+/// Receives signals on a separate thread that nothing else can block: all others may wait for a pipe or a dead network disk.
 fn receive() -> io::Result<()> {
     let (ready, is_ready) = mpsc::channel();
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
@@ -111,7 +113,7 @@ fn received(name: &'static str) {
     let mut listeners = listeners();
     listeners.retain(|listener| !listener.sender.is_closed());
     if listeners.is_empty() {
-        // Whatever goes on cannot be cancelled any more.
+        // Remaining work cannot be cancelled any more.
         end(format!("ended by {name}"));
     }
     let (mut count, mut grace) = (0, Duration::ZERO);
@@ -140,7 +142,7 @@ fn received(name: &'static str) {
     }
 }
 
-/// Ends the program. A run can be resumed, which also ends what its steps left behind.
+/// Ends the program. The run can be resumed, which also ends processes that its steps left behind.
 fn end(why: String) -> ! {
     let (said, is_said) = mpsc::channel();
     let say = move || {

@@ -1,5 +1,6 @@
-//! stdout is data: everything that goes there goes through here. A file or a pipe gets it byte for byte; on a terminal
-//! nothing in it steers.
+//! Output on stdout, which is data: everything passes through here.
+//!
+//! A file or a pipe gets it byte for byte; on a terminal, control sequences are escaped.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,17 +14,17 @@ use crate::render::text::{harmless, screened, visible_json};
 
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// Whether something that was to be printed is not there, and not because its reader had enough of it.
+/// True if output was lost, unless its reader closed the pipe.
 pub(crate) fn has_failed() -> bool {
     HAS_FAILED.load(Ordering::Relaxed)
 }
 
-/// Does `work` with a buffered stdout. A reader that has gone away is no error.
+/// Runs `work` with a buffered stdout. A closed pipe is not an error.
 pub(crate) fn with(work: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     through(harmless, work);
 }
 
-/// Does `work` with a stdout that, if it is a terminal, gets what `screen` makes of it.
+/// Runs `work` with stdout. A terminal gets the output filtered by `screen`.
 fn through(screen: fn(&str) -> String, work: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let stdout = io::stdout().lock();
     let is_terminal = stdout.is_terminal();
@@ -45,7 +46,7 @@ fn through(screen: fn(&str) -> String, work: impl FnOnce(&mut dyn Write) -> io::
     }
 }
 
-/// Does `work`, which writes JSON documents, with a buffered stdout: on a terminal they keep their values.
+/// Runs `work`, which writes JSON documents, with a buffered stdout. On a terminal the documents keep their values.
 pub(crate) fn documents(work: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     through(visible_json, work);
 }
@@ -60,13 +61,13 @@ pub(crate) fn text(text: &str) {
     with(|out| out.write_all(text.as_bytes()));
 }
 
-/// Prints text, and a line break if it has none at its end.
+/// Prints text, and a line break if it does not end in one.
 pub(crate) fn line(text: &str) {
     let end = if text.ends_with('\n') { "" } else { "\n" };
     with(|out| write!(out, "{text}{end}"));
 }
 
-/// Prints text for people that has our own colours, where stdout takes them.
+/// Prints human-readable text with etude's own colours, if stdout supports them.
 pub(crate) fn styled(text: &str) {
     let has_colors = anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never;
     match has_colors {
@@ -80,7 +81,7 @@ pub(crate) fn document(document: &Document) {
     documents(|out| document.write(out));
 }
 
-/// The document for a command line that makes no sense.
+/// Prints the document for an invalid command line.
 pub(crate) fn usage_error(message: &str) {
     let failure = Failure::new(FailureKind::InputInvalid, message.trim_end());
     document(&Document::not_started(None, &[failure], &Usage::default()));

@@ -1,5 +1,5 @@
-//! Spans of runs for OpenTelemetry, in programs that are built with the feature `otel` and where the environment says where they
-//! go. Everywhere else this is nothing.
+//! OpenTelemetry spans of runs, in builds with the feature `otel` and if the environment names a collector. Otherwise nothing
+//! happens.
 
 #[cfg(feature = "otel")]
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,23 +13,23 @@ use etude_runs::target::Target;
 use etude_runtime::driver::MiddlewareEventKind;
 use etude_runtime::driver::Progress;
 
-/// Follows one run.
+/// Tracer of one run.
 #[derive(Debug)]
 pub(crate) struct Telemetry(#[cfg(feature = "otel")] Option<etude_otel::Tracer>);
 
 #[cfg(feature = "otel")]
 impl Telemetry {
-    /// Begins the span of a run.
+    /// Starts the span of a run.
     pub(crate) fn of_run(target: &Target) -> Self {
         Self::begin(target.mode(), name_of(target))
     }
 
-    /// Begins the span of a call of a skill through its chain.
+    /// Starts the span of a call of a skill through its chain.
     pub(crate) fn of_call(name: &str) -> Self {
         Self::begin("call", name)
     }
 
-    /// Begins the span of a run that a server drives, below the span of the request that started it.
+    /// Starts the span of a run that a server drives, below the span of the request that started it.
     #[cfg(feature = "serve")]
     pub(crate) fn of_served(target: &Target, traceparent: impl FnOnce() -> Option<String>) -> Self {
         let (mode, name) = (target.mode(), name_of(target));
@@ -48,7 +48,7 @@ impl Telemetry {
         etude_otel::Settings::of(&|name| std::env::var(name).ok())
     }
 
-    /// Takes what the driver tells.
+    /// Records an event of the driver.
     pub(crate) fn observe(&mut self, progress: &Progress<'_>) {
         let Some(tracer) = &mut self.0 else { return };
         match progress {
@@ -65,12 +65,12 @@ impl Telemetry {
         }
     }
 
-    /// Whether spans are made: then every invocation is one.
+    /// True if spans are recorded; then every invocation gets one.
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Takes what a chain tells.
+    /// Records an event of a chain.
     pub(crate) fn invocation(&mut self, event: &Event) {
         let Some(tracer) = &mut self.0 else { return };
         let key = format!("{:?}", event.context);
@@ -106,7 +106,7 @@ impl Telemetry {
     async fn finish(self, run: etude_otel::Run) {
         static IS_REPORTED: AtomicBool = AtomicBool::new(false);
         let Some(tracer) = self.0 else { return };
-        // Once a process: a server has many runs, and one collector.
+        // One warning per process, since a server has many runs and one collector.
         if let Err(why) = tracer.finish(&run).await
             && !IS_REPORTED.swap(true, Ordering::Relaxed)
         {

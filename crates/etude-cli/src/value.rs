@@ -1,4 +1,4 @@
-//! Values of flags.
+//! Parsers for the values of flags.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -10,7 +10,7 @@ pub(crate) fn duration_ms(text: &str) -> Result<u64, String> {
         .map_err(|why| format!("{why}; a duration is `500ms`, `2s`, `5m` or `1h`; a bare number is seconds"))
 }
 
-/// A TCP address, or a port of this machine.
+/// Parses a TCP address, or a port of this machine.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix("localhost:").unwrap_or(text).parse::<u16>();
     let here = port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
@@ -19,16 +19,16 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Where a server listens.
+/// Listening address of a server.
 #[cfg(feature = "serve")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Address(SocketAddr),
-    /// A descriptor that this process was started with.
+    /// A file descriptor that this process inherited.
     Descriptor(u32),
 }
 
-/// An IP address with a port, or `fd:N`.
+/// Parses an IP address with a port, or `fd:N`.
 #[cfg(feature = "serve")]
 pub(crate) fn place(text: &str) -> Result<Place, String> {
     let given = match text.strip_prefix("fd:") {
@@ -40,24 +40,24 @@ pub(crate) fn place(text: &str) -> Result<Place, String> {
     })
 }
 
-/// A time as RFC 3339, in milliseconds since 1970.
+/// Parses an RFC 3339 time, in milliseconds since 1970.
 pub(crate) fn time_ms(text: &str) -> Result<i64, String> {
     etude_runtime::clock::from_rfc3339(text)
         .ok_or_else(|| "a time is RFC 3339, such as `2026-01-31T08:00:00Z`".to_owned())
 }
 
-/// The name of a tenant: 1 to 63 bytes without control characters.
+/// Parses the name of a tenant: 1 to 63 bytes without control characters.
 #[cfg(feature = "postgres")]
 pub(crate) fn tenant(text: &str) -> Result<String, String> {
     let is_name = (1..=63).contains(&text.len()) && !text.chars().any(char::is_control);
     is_name.then(|| text.to_owned()).ok_or_else(|| "a tenant has 1 to 63 bytes without control characters".to_owned())
 }
 
-/// Keys and labels are in indexes of the database, whose rows are short.
+/// Maximum length of keys and labels, in bytes. They are in database indexes, whose rows are short.
 #[cfg(feature = "postgres")]
 const MAX_NAME: usize = 512;
 
-/// A key that only one run has.
+/// Parses an idempotency key.
 #[cfg(feature = "postgres")]
 pub(crate) fn key(text: &str) -> Result<String, String> {
     match text.len() <= MAX_NAME {
@@ -66,7 +66,7 @@ pub(crate) fn key(text: &str) -> Result<String, String> {
     }
 }
 
-/// A label of a run, as it is typed.
+/// Checks a label of a run, as typed.
 #[cfg(feature = "postgres")]
 pub(crate) fn label(text: &str) -> Result<String, String> {
     let (key, value) = text.split_once('=').unwrap_or((text, ""));
@@ -80,25 +80,25 @@ pub(crate) fn label(text: &str) -> Result<String, String> {
     }
 }
 
-/// A tier by its word.
+/// Parses a tier by its word.
 pub(crate) fn tier(text: &str) -> Result<etude_core::model::Tier, String> {
     etude_core::model::Tier::from_word(text)
         .ok_or_else(|| "the tiers are `lite`, `standard` and `reasoning`".to_owned())
 }
 
-/// As [`duration_ms`], with days and weeks.
+/// Parses like [`duration_ms`], with days and weeks.
 pub(crate) fn long_duration_ms(text: &str) -> Result<u64, String> {
     duration::parse_long(text)
         .map_err(|why| format!("{why}; a duration is `30m`, `12h`, `30d` or `8w`; a bare number is seconds"))
 }
 
-/// US dollars: a limit of NaN would not be one.
+/// Parses an amount of US dollars: finite and not negative, because NaN would not limit anything.
 pub(crate) fn dollars(text: &str) -> Result<f64, String> {
     let amount = text.parse::<f64>().ok().filter(|amount| amount.is_finite() && *amount >= 0.0);
     amount.ok_or_else(|| "an amount in US dollars is a number from 0 on, such as `2.50`".to_owned())
 }
 
-/// Bytes of `1024`, `512KiB`, `8MiB` or `1GiB`.
+/// Parses a number of bytes: `1024`, `512KiB`, `8MiB` or `1GiB`.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     let bytes = etude_spec::config::fleet::size(text).and_then(|bytes| usize::try_from(bytes).ok());
     bytes.ok_or_else(|| "a size is a number of bytes, `512KiB`, `8MiB` or `1GiB`".to_owned())
@@ -108,7 +108,7 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
 mod tests {
     use super::*;
 
-    /// Longer ones have no place in an index of the database.
+    /// Longer ones do not fit into an index of the database.
     #[cfg(feature = "postgres")]
     #[test]
     fn keys_and_labels_are_short() {

@@ -1,4 +1,4 @@
-//! The app as a commit of a git repository has it, for `etude push GIT@COMMIT`.
+//! The app at a commit of a git repository, for `etude push GIT@COMMIT`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use tempfile::TempDir;
 use super::name_of;
 use crate::problem::Problem;
 
-/// Variables that would lead git to another repository.
+/// Environment variables that would point git at another repository.
 const OF_REPOSITORIES: [&str; 4] = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"];
 
-/// A repository and a commit, as they were given.
+/// A repository and a commit, as the user typed them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Commit<'a> {
     /// A directory in a work tree, a bare repository, or a URL.
@@ -20,17 +20,17 @@ pub(crate) struct Commit<'a> {
     commit: &'a str,
 }
 
-/// The files of a commit in a directory of their own.
+/// The files of a commit in a temporary directory.
 pub(crate) struct Checkout {
     _dir: TempDir,
     /// The directory of the app in the checkout.
     pub(crate) app: PathBuf,
-    /// The name of its directory or repository.
+    /// Name of the app's directory or repository.
     pub(crate) name: String,
 }
 
 impl<'a> Commit<'a> {
-    /// `GIT@COMMIT`. The last `@` counts: URLs have others.
+    /// Parses `GIT@COMMIT`. The last `@` separates, since URLs may contain others.
     pub(crate) fn parse(source: &'a Path) -> Option<Self> {
         let (repository, commit) = source.to_str()?.rsplit_once('@')?;
         let is_commit = !commit.is_empty() && !commit.starts_with('-') && !commit.contains(':');
@@ -38,7 +38,7 @@ impl<'a> Commit<'a> {
         (is_commit && is_there).then_some(Self { repository, commit })
     }
 
-    /// Writes the files of the commit into a directory. Of a directory inside a work tree, only its own files are written.
+    /// Writes the files of the commit into a directory. For a directory inside a work tree, only its own files are written.
     pub(crate) fn check_out(&self) -> Result<Checkout, Problem> {
         let failed = |error| Problem::environment(format!("no directory for the commit can be made: {error}"));
         let dir = tempfile::tempdir().map_err(failed)?;
@@ -85,7 +85,7 @@ impl<'a> Commit<'a> {
         self.git_with(dir, words, None)
     }
 
-    /// What git prints, without the end of the line.
+    /// Output of git, without the final line break.
     fn git_with<S: AsRef<OsStr>>(
         &self,
         dir: &Path,
@@ -112,7 +112,7 @@ impl<'a> Commit<'a> {
     }
 }
 
-/// Whether git would ask another machine or path by a URL: `https://HOST/PATH`, or `USER@HOST:PATH`.
+/// True if git would treat the text as remote: `https://HOST/PATH`, or `USER@HOST:PATH`.
 fn is_url(repository: &str) -> bool {
     let is_of_ssh = || repository.split_once(':').is_some_and(|(host, _)| host.contains('@') && !host.contains('/'));
     !repository.starts_with('-') && (repository.contains("://") || is_of_ssh())
@@ -122,7 +122,7 @@ fn is_url(repository: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// cluster §6: the last `@` is before the commit, also in a URL; a path without a repository before it is none.
+    /// cluster §6: the last `@` precedes the commit, also in a URL; a path without a repository before it is not a commit.
     #[test]
     fn a_commit_is_named_after_its_repository() {
         let parse = |text: &'static str| Commit::parse(Path::new(text)).map(|found| (found.repository, found.commit));

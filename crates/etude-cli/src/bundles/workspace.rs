@@ -1,4 +1,4 @@
-//! The places where commands and workers find apps of bundles.
+//! Directories into which commands and workers unpack the apps of bundles.
 
 use std::fs;
 use std::io;
@@ -16,59 +16,60 @@ use crate::args::Global;
 use crate::problem::Problem;
 use crate::{engine, paths};
 
-/// Digits of a bundle's hash that name the directory of a run's app: another app is another directory.
+/// Number of hash digits in the directory name of a run's app. Another app gets another directory.
 const DIGITS: usize = 16;
 
-/// The file beside the copies of a run that names its engine: no other engine knows whether the run is over.
+/// File beside the copies of a run that names its engine. Only that engine knows whether the run is over.
 const OWNER: &str = "engine";
 
-/// How the names of directories begin that are being removed.
+/// Name prefix of directories that are being removed.
 const REMOVED: &str = "removed-";
 
-/// A copy of an earlier version is removed after this time if its run is unknown.
+/// Age after which a copy of an earlier version is removed if its run is unknown.
 const EARLIER_LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The directory of a run that brings its app along, with a copy of its own (K-50). A run that has taken another app gets another one.
+/// Unpacks the app of a run that brings its own bundle, as a private copy (K-50). If the run has changed its app, the new one
+/// gets a new directory.
 ///
 /// # Errors
-/// The bundle is not kept, or is not what its name says (K-46).
+/// The bundle is not stored, or its content does not match its digest (K-46).
 pub(crate) fn make(global: &Global, engine: &dyn Engine, run: &NewRun, digest: Digest) -> Result<PathBuf, Unusable> {
     let name = engine::name(global).map_err(|problem| problem.message())?;
     Copies::new()?.make(engine, &name, &run.id, digest)
 }
 
-/// The directory of a bundle that commands read and none writes to.
+/// Unpacks a bundle for commands that only read it; they share the directory.
 ///
 /// # Errors
-/// As those of [`make`].
+/// The same as those of [`make`].
 pub(crate) fn shared(engine: &dyn Engine, digest: Digest) -> Result<PathBuf, Unusable> {
     unpacked(engine, digest, &paths::cache_dir()?.join("fleet").join("apps").join(digest.to_string()))
 }
 
 /// Removes the directory of a run that is over.
 pub(crate) fn remove(run_id: &str) {
-    // What stays is removed by `remove_unneeded`.
+    // `remove_unneeded` removes any remaining files.
     let _ = Copies::new().map(|copies| copies.remove(run_id));
 }
 
-/// Removes the copies of runs that are over, or that their engine does not know: a process that was killed, or whose run ended elsewhere,
-/// has left them behind. `name` is that of the engine, which must see all of its runs.
+/// Removes the copies of runs that are over or unknown to their engine. They remain after a process was killed or its run ended
+/// elsewhere. `name` is that of the engine, which must see all of its runs.
 pub(crate) fn remove_unneeded(engine: &dyn Engine, name: &str) {
     let _ = Copies::new().map(|copies| copies.remove_unneeded(engine, name));
 }
 
-/// Refuses a process that could make no copy of a run.
+/// Checks that this process can make copies of runs.
 ///
 /// # Errors
-/// The directory cannot be written.
+/// The directory is not writable.
 pub(crate) fn check() -> Result<(), Problem> {
     Copies::new().map_err(Problem::environment)?.check()
 }
 
-/// The copies of runs. They are no cache: a live run needs its own (K-49).
+/// Directory of the copies of runs. It is not a cache: a live run needs its copy (K-49).
 struct Copies {
     dir: PathBuf,
-    /// Where earlier versions had them.
+    /// Directory that earlier versions used.
     earlier: PathBuf,
 }
 
@@ -83,7 +84,8 @@ impl Copies {
         let failed = |error: io::Error| format!("`{}` cannot be used: {error}", place.display());
         if !place.is_dir() {
             private::create_dir_all(&self.dir).map_err(failed)?;
-            // What steps of an earlier version have left beside the app stays with the run. Without it, the app is unpacked again.
+            // Files that steps of an earlier version left beside the app stay with the run. Without them, the app is unpacked
+            // again.
             let _ = fs::rename(self.earlier.join(run_id), &place);
         }
         private::create_dir_all(&place).map_err(failed)?;
@@ -112,7 +114,7 @@ impl Copies {
                     let _ = fs::remove_dir_all(&place);
                     continue;
                 }
-                // Earlier versions did not note whose run it is.
+                // Earlier versions did not record the engine of a run.
                 let is_earlier = *dir == self.earlier;
                 let is_own = is_earlier || fs::read(place.join(OWNER)).is_ok_and(|owner| owner == name.as_bytes());
                 if !is_own || !run_id::is_id(id) {
@@ -122,7 +124,7 @@ impl Copies {
                     Ok(row) if row.state.is_final() => discard(&place),
                     Err(Error::Unknown(_)) if !is_earlier || is_old(&place) => discard(&place),
                     Ok(_) | Err(Error::Unknown(_)) => {}
-                    // Another look finds the rest.
+                    // The next call removes the rest.
                     Err(_) => return,
                 }
             }
@@ -138,20 +140,20 @@ impl Copies {
     }
 }
 
-/// The place of a run's copies.
+/// Directory of a run's copies.
 fn place_of(dir: &Path, run_id: &str) -> Result<PathBuf, String> {
-    // Others write the database, and this is the name of a directory that is made and removed.
+    // Other programs write the database, and the id becomes the name of a directory that is created and removed.
     if !run_id::is_id(run_id) {
         return Err(format!("`{run_id}` is no id of a run"));
     }
     Ok(dir.join(run_id))
 }
 
-/// Removes a directory. Under its name it is there as a whole, or not at all: another attempt at the run finds no half of an app.
+/// Removes a directory. It is renamed first, so another attempt at the run never finds half of an app.
 fn discard(place: &Path) {
     let removed = place.with_file_name(format!("{REMOVED}{}", run_id::new()));
     if fs::rename(place, &removed).is_ok() {
-        // What stays is removed later.
+        // A later cleanup removes any remaining files.
         let _ = fs::remove_dir_all(removed);
     }
 }
@@ -161,7 +163,7 @@ fn is_old(place: &Path) -> bool {
     modified.and_then(|at| at.elapsed().ok()).is_some_and(|age| age > EARLIER_LIFETIME)
 }
 
-/// The bundle as a directory in `dir`.
+/// Unpacks the bundle into a directory below `dir`.
 fn unpacked(engine: &dyn Engine, digest: Digest, dir: &Path) -> Result<PathBuf, Unusable> {
     let app = dir.join("app");
     if app.is_dir() {
@@ -170,12 +172,12 @@ fn unpacked(engine: &dyn Engine, digest: Digest, dir: &Path) -> Result<PathBuf, 
     let failed = |why: &dyn std::fmt::Display| format!("the bundle {digest} cannot be used: {why}");
     let bundle = Bundle::read(super::bytes(engine, digest)?).map_err(|error| failed(&error))?;
     private::create_dir_all(dir).map_err(|error| failed(&error))?;
-    // A copy that is not whole is none.
+    // Unpack under another name, so that an incomplete copy is never used.
     let part = dir.join(format!("part-{}", run_id::new()));
     bundle.unpack(&part).map_err(|error| failed(&error))?;
     match fs::rename(&part, &app) {
         Ok(()) => {}
-        // Another process was faster.
+        // Another process was first.
         Err(_) if app.is_dir() => drop(fs::remove_dir_all(&part)),
         Err(error) => return Err(failed(&error).into()),
     }
@@ -192,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// An engine that has the bundle of an app, with places for copies.
+    /// An engine that has the bundle of an app, with directories for copies.
     struct World {
         dir: tempfile::TempDir,
         engine: MemoryEngine,
@@ -214,7 +216,7 @@ mod tests {
             Self { dir, engine, copies, bundle: bundle.digest() }
         }
 
-        /// A run that a session has, or that has come to this state.
+        /// A run with an active session (`None`), or one in the given state.
         fn run(&self, state: Option<RunState>) -> String {
             let id = run_id::new();
             let run = NewRun {
@@ -241,7 +243,7 @@ mod tests {
         }
     }
 
-    /// SECURITY.md: what a database names as a run names no other directory.
+    /// SECURITY.md: a run id from a database cannot name a directory outside the copies.
     #[test]
     fn only_ids_of_runs_name_directories() {
         let dir = Path::new("/state");
@@ -251,7 +253,7 @@ mod tests {
         assert!(place_of(dir, &run_id::new()).is_ok_and(|place| place.parent() == Some(dir)));
     }
 
-    /// K-49: the cache has nothing that a live run needs. A copy is there once, and again after its run was over.
+    /// K-49: live runs need nothing from the cache. A copy is made once, and again after its run was over.
     #[test]
     fn copies_of_runs_are_not_in_the_cache() {
         let world = World::new();
@@ -267,7 +269,7 @@ mod tests {
         assert!(!world.make("x", &id).join("left").exists());
     }
 
-    /// What a killed process has left goes once its run is over or unknown; another engine's is left alone.
+    /// The copies of a killed process are removed once its run is over or unknown; those of another engine stay.
     #[test]
     fn copies_that_no_run_needs_are_removed() {
         let world = World::new();
@@ -284,7 +286,7 @@ mod tests {
         assert!(!half.exists());
     }
 
-    /// After an update: the copies of earlier versions were in the cache. What steps have left there stays with a run that goes on.
+    /// After an update: earlier versions kept copies in the cache. Files that steps left there stay with a run that resumes.
     #[test]
     fn earlier_copies_move_or_go() {
         let world = World::new();
@@ -310,7 +312,7 @@ mod tests {
         assert!(!earlier(&waiting).exists());
     }
 
-    /// A worker that could unpack no app says so when it starts, and fails no run.
+    /// A worker that cannot unpack apps reports so when it starts, and fails no run.
     #[test]
     fn a_place_that_cannot_be_written_is_reported() {
         let world = World::new();

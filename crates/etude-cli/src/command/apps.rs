@@ -37,7 +37,7 @@ pub(crate) fn apps(context: &Context, command: &args::Apps) -> Exit {
     done.unwrap_or_else(|problem| context.report(None, &problem))
 }
 
-/// The packages of where the user is.
+/// Discovers the packages that are visible from the user's directory.
 pub(crate) fn discover(context: &Context, paths: &[PathBuf]) -> Result<Catalog, Problem> {
     if let Some(missing) = paths.iter().find(|path| !path.is_dir()) {
         return Err(Problem::usage(format!("`--apps-path`: there is no directory `{}`", missing.display())));
@@ -47,7 +47,7 @@ pub(crate) fn discover(context: &Context, paths: &[PathBuf]) -> Result<Catalog, 
     Ok(Catalog::discover(&Places { project: &project, home: home.as_deref(), paths }))
 }
 
-/// The app the user is in; outside of any, the directory.
+/// Directory of the user's app; outside of an app, the current directory.
 fn project_dir(context: &Context) -> Result<PathBuf, Problem> {
     let start = context.start_dir()?;
     match &context.global.app {
@@ -56,7 +56,7 @@ fn project_dir(context: &Context) -> Result<PathBuf, Problem> {
     }
 }
 
-/// What commands are started with: few variables, and those that the user names. Keys are never among them.
+/// Environment of package commands: a few variables, and those that the user names. Keys are never among them.
 fn program_context(context: &Context, granted: &[String]) -> Result<ProgramContext, Problem> {
     let dir = project_dir(context)?;
     let redacted = context.settings(&dir)?.withheld_env;
@@ -70,7 +70,8 @@ fn program_context(context: &Context, granted: &[String]) -> Result<ProgramConte
     Ok(ProgramContext { environment, granted, stdin: None, scratch, cancel: Cancel::new(), run_effect: None })
 }
 
-/// The chains of the app where the user is. `told` observes what layers say, and with `--verbose` of every invocation.
+/// Opens the chains of the user's app. `middleware_events` receives the messages of middleware, and with `--verbose` an event
+/// for every invocation.
 fn invoker(context: &Context, middleware_events: mpsc::UnboundedSender<MiddlewareEvent>) -> Result<Invoker, Problem> {
     let dir = project_dir(context)?;
     let redacted = context.settings(&dir)?.withheld_env;
@@ -79,7 +80,7 @@ fn invoker(context: &Context, middleware_events: mpsc::UnboundedSender<Middlewar
     Ok(Invoker::open(&dir, project, access, Box::new(EventRelay::new(middleware_events)), context.global.is_verbose()))
 }
 
-/// Prints the document where one is wanted, and what is wrong in any case.
+/// Prints the document if JSON is wanted, and the diagnostics in any case.
 fn print(context: &Context, envelope: &Envelope) {
     if context.is_json() {
         stdout::documents(|out| envelope.write(out));

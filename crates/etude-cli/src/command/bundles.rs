@@ -1,4 +1,4 @@
-//! `etude bundles`: the apps in the database that machines share.
+//! `etude bundles`: the apps in the shared database.
 
 use etude_runtime::clock;
 use etude_tools::bundle::{Bundle, Content, Entry};

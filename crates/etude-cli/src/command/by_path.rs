@@ -1,4 +1,4 @@
-//! Pipelines and machines that are named by the path of their directory or definition, as shells complete it.
+//! Pipelines and machines named by the path of their directory or definition, as shells complete them.
 
 use std::borrow::Cow;
 use std::path::{Component, Path};
@@ -9,11 +9,11 @@ use etude_spec::stage_machine::{MACHINE_FILE, MACHINES};
 
 use crate::problem::Problem;
 
-/// The name of the pipeline or machine of the app in `root` that `word` names: the word itself, unless it is a path to its directory or
-/// its definition.
+/// Name of the pipeline or machine that `word` names in the app at `root`: the word itself, unless it is a path to a directory
+/// or a definition.
 ///
 /// # Errors
-/// The path is that of a definition outside of the app: another one of the same name must not be taken for it.
+/// The path leads to a definition outside of the app. A definition of the same name in this app must not be taken instead.
 pub(crate) fn name<'a>(root: &Path, word: &'a str) -> Result<Cow<'a, str>, Problem> {
     let is_path = word.contains('/') || word.contains(std::path::MAIN_SEPARATOR);
     let Some(place) = is_path.then(|| Path::new(word).canonicalize().ok()).flatten() else {
@@ -28,7 +28,7 @@ pub(crate) fn name<'a>(root: &Path, word: &'a str) -> Result<Cow<'a, str>, Probl
         .hint(format!("name its app, then the pipeline or machine: -C {at}, `{name}`")))
 }
 
-/// The app and the name of the definition in the directory or the file `place`.
+/// App and name of the definition at `place`, a directory or a file.
 fn definition(place: &Path) -> Option<(&Path, &str)> {
     let file = place.file_name()?;
     let (dir, is_file) = match file.to_str() {
@@ -49,7 +49,7 @@ fn definition(place: &Path) -> Option<(&Path, &str)> {
 mod tests {
     use super::*;
 
-    /// cli: a path stands for the definition of the app that it leads to, and for none of the same name in another app.
+    /// cli: a path names a definition of its own app, never one of the same name in another app.
     #[test]
     fn paths_name_definitions_of_the_app() {
         let dir = tempfile::tempdir().expect("a directory");

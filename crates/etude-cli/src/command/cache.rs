@@ -22,7 +22,7 @@ pub(crate) fn cache(context: &Context, cache: &args::Cache) -> Exit {
     done.unwrap_or_else(|problem| context.report(None, &problem))
 }
 
-/// The app whose outputs are meant; `None` stands for every app.
+/// The app whose outputs are selected; `None` stands for every app.
 fn app_of(context: &Context, all: bool) -> Result<Option<String>, Problem> {
     if all {
         return Ok(None);
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use etude_runtime::engine::CacheLabel;
 
-    /// the listing says what is stored, of which step, how old, how large and how often it was used.
+    /// the listing shows the step, age, size and number of uses of each stored output.
     #[test]
     fn cached_outputs_are_listed_in_columns() {
         let label = |step: &str| CacheLabel { app: "/a".into(), pipeline: "invoices".into(), step: step.into() };

@@ -1,4 +1,4 @@
-//! `etude check`: every definition error of the app, at once; where there is no app, of the skills.
+//! `etude check`: reports all definition errors of the app at once, or those of skills where there is no app.
 
 mod skills;
 
@@ -38,7 +38,7 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Result<Exit, Pr
     let named = args.names.iter().map(|name| by_path::name(disk.root(), name)).collect::<Result<Vec<_>, _>>()?;
     let names: Vec<&str> = named.iter().map(AsRef::as_ref).collect();
     let (mut found, project) = findings(context, disk, &names)?;
-    // Not dropped, since the program ends here: to take thousands of skills apart is a twentieth of what all of this takes.
+    // Not dropped, since the program ends here: dropping thousands of skills takes a twentieth of the total time.
     let _project = ManuallyDrop::new(project);
     if names.is_empty() {
         found.others.extend(learn::demoted(context, disk));
@@ -55,16 +55,16 @@ fn of_app(context: &Context, args: &args::Check, disk: &Disk) -> Result<Exit, Pr
     }))
 }
 
-/// What the check of an app has found.
+/// Findings of the check of an app.
 struct Findings {
-    /// In the configuration.
+    /// Diagnostics of the configuration.
     configured: Vec<Diagnostic>,
-    /// Everywhere else.
+    /// Diagnostics of all other files.
     others: Vec<Diagnostic>,
     /// Uses of extensions.
     extensions: Vec<Diagnostic>,
     broken: Vec<String>,
-    /// How many of what hold.
+    /// Number of sound definitions, and the noun for them.
     sound: (usize, &'static str),
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn diagnostics(context: &Context, disk: &Disk) -> Result<Vec<Diagnost
     Ok(found.configured.into_iter().chain(found.others).collect())
 }
 
-/// Checks the definitions with these names, or the whole app: what was found, and the skills that were read for it.
+/// Checks the named definitions, or the whole app. Returns the findings and the skills that were read for them.
 fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<(Findings, Option<Project>), Problem> {
     let (mut configured, rules) = of_configuration(context, disk.root())?;
     let app = App::new(disk).with_machines(rules.clone());
@@ -121,7 +121,7 @@ fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<(Findings,
     Ok((Findings { configured, others, extensions: report.extensions, broken: report.broken, sound }, project))
 }
 
-/// The problem of a name that the app does not have.
+/// Problem for a name that the app does not have.
 fn unknown(name: &str, known: &[&str]) -> Problem {
     let problem = Problem::usage(format!("there is no pipeline or machine `{name}`"));
     problem.hint(match did_you_mean(name, known.iter().copied()) {
@@ -131,7 +131,7 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
     })
 }
 
-/// Tells what was found: as a document, or as `show` shows it, with a summary of what is sound and what is `broken`.
+/// Prints the findings as a document, or as `show` prints them, with a summary of the sound and the `broken` definitions.
 fn conclude(
     context: &Context,
     found: &[&Diagnostic],
@@ -153,7 +153,7 @@ fn conclude(
     if errors > 0 { Exit::Definition } else { Exit::Done }
 }
 
-/// What an app has that is counted: pipelines and machines.
+/// Noun for the counted definitions.
 fn noun([pipelines, machines]: [usize; 2]) -> &'static str {
     match (pipelines, machines) {
         (_, 0) => "pipeline",
@@ -162,13 +162,13 @@ fn noun([pipelines, machines]: [usize; 2]) -> &'static str {
     }
 }
 
-/// What is wrong with the configuration, and what it says about machines.
+/// Checks the configuration. Returns its diagnostics and its rules for machines.
 fn of_configuration(context: &Context, app: &Path) -> Result<(Vec<Diagnostic>, Rules), Problem> {
     let found = settings::check(&context.global, app)?;
     if found.iter().any(Diagnostic::is_error) {
         return Ok((found, Rules::default()));
     }
-    // What each file says may hold, and not what they come to together.
+    // Each file may be valid while their combination is not.
     let together = context.settings(app).and_then(|resolved| {
         settings::sound(&resolved)?;
         Ok(resolved.machines)
@@ -182,7 +182,7 @@ fn of_configuration(context: &Context, app: &Path) -> Result<(Vec<Diagnostic>, R
     }
 }
 
-/// What is wrong with the inputs of schedules. What they run is checked by itself.
+/// Checks the inputs of schedules. Their targets are checked separately.
 fn of_schedules(disk: &Disk, schedules: &[Schedule], rules: &Rules) -> Vec<Diagnostic> {
     let configuration = Configuration { machines: rules.clone(), ..Configuration::default() };
     let definition = |schedule: &Schedule| match schedule.target.as_ref().filter(|_| schedule.broken.is_empty())? {
@@ -197,11 +197,11 @@ fn of_schedules(disk: &Disk, schedules: &[Schedule], rules: &Rules) -> Vec<Diagn
         .collect()
 }
 
-/// What is wrong with the SKILL.md that skill mode would follow.
+/// Diagnostics of the SKILL.md that skill mode would follow.
 fn of_skill(disk: &Disk) -> Vec<Diagnostic> {
     match skill_mode::load(disk, skill_mode::Defaults::default()) {
         Ok(definition) => definition.warnings,
-        // What is wrong with tools is reported by itself, also where there is no SKILL.md.
+        // Faults of tools are reported separately, also where there is no SKILL.md.
         Err(LoadError::Invalid(diagnostics)) => {
             diagnostics.into_iter().filter(|d| !d.file.path().starts_with("tools/")).collect()
         }

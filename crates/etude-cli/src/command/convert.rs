@@ -1,5 +1,5 @@
-//! `etude convert`: a skill becomes an app (1.6). A conversion is a run of the pipeline in [`etude_convert::definition`], whose
-//! code steps are [`step`].
+//! `etude convert`: turns a skill into an app (1.6). A conversion is a run of the pipeline in [`etude_convert::definition`],
+//! whose code steps are [`step`].
 
 mod snapshot;
 pub(crate) mod step;
@@ -35,7 +35,7 @@ use crate::settings::Need;
 use crate::{paths, render, stdout};
 use snapshot::Snapshot;
 
-/// Largest file of cases, in bytes.
+/// Maximum size of the file of cases, in bytes.
 const MAX_CASES_BYTES: u64 = 16 << 20;
 
 pub(crate) fn convert(context: &Context, args: &args::Convert) -> Exit {
@@ -76,7 +76,7 @@ fn converted(context: &Context, args: &args::Convert) -> Result<Exit, Refused> {
     Ok(finished(context, &disk, &ended))
 }
 
-/// The output folder: empty or missing, and apart from the skill (L-93).
+/// Output folder: empty or missing, and outside of the skill (L-93).
 fn out(args: &args::Convert, skill: &Path) -> Result<PathBuf, Problem> {
     let out = match &args.out {
         Some(out) => out.clone(),
@@ -118,15 +118,15 @@ fn cases(args: &args::Convert, skill: &Skill) -> Result<Vec<Case>, Problem> {
     Ok(case::named(cases))
 }
 
-/// The commands of the skill that cases may run, one a line.
+/// Commands of the skill that cases may run, one a line.
 fn commands_of(skill: &Skill, cases: &[Case]) -> String {
     let values = case::values(cases);
     let found = skill.statements.iter().filter_map(|s| commands::of_statement(skill, s, &values).ok().flatten());
     found.map(|command| command.text).collect::<Vec<_>>().join("\n")
 }
 
-/// The app with the definition of conversions, in the state directory: named by the hash of the definition, so that a run
-/// resumes with the one that it began with.
+/// The app with the definition of conversions, in the state directory. The hash of the definition names it, so that a run
+/// resumes with the definition it began with.
 fn app(tier: Tier, has_cases: bool) -> Result<Disk, Problem> {
     let program = std::env::current_exe()
         .map_err(|e| Problem::environment(format!("the path of this program cannot be found: {e}")))?;
@@ -145,7 +145,7 @@ fn app(tier: Tier, has_cases: bool) -> Result<Disk, Problem> {
     Disk::open(&root).map_err(broken)
 }
 
-/// Prints the document of the conversion, and says in the exit status how it ended.
+/// Prints the document of the conversion. Returns the exit status for its outcome.
 fn finished(context: &Context, disk: &Disk, ended: &RunResult) -> Exit {
     for (at, failure) in ended.errors.iter().enumerate() {
         render::say!("");
@@ -165,7 +165,7 @@ fn finished(context: &Context, disk: &Disk, ended: &RunResult) -> Exit {
     }
 }
 
-/// The document of 1.8, with `status`, `errors` and `waiting` of the run.
+/// JSON document of 1.8, with `status`, `errors` and `waiting` of the run.
 fn document(ended: &RunResult) -> Value {
     let run = &ended.document;
     let member = |name: &str| run.members.get(name).cloned().unwrap_or_default();
@@ -187,7 +187,7 @@ fn document(ended: &RunResult) -> Value {
     document
 }
 
-/// The document for people.
+/// Human-readable form of the document.
 fn shown(document: &Value) -> String {
     let mut text = String::new();
     let mut add = |line: String| text.push_str(&format!("{line}\n"));

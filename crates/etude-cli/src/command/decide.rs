@@ -1,4 +1,4 @@
-//! `etude approve` and `etude deny`: answer what a run waits for.
+//! `etude approve` and `etude deny`: decide the question that a run waits for.
 
 mod server;
 
@@ -24,27 +24,27 @@ use crate::render::stopped::of_engine;
 use crate::render::text::{harmless, visible};
 use crate::stdout;
 
-/// So long a run that is at work may turn out to wait all the same.
+/// Maximum time in which an active run may turn out to be waiting after all.
 const MOMENT: Duration = Duration::from_secs(3);
 
-/// How soon it is looked at again; each time, it takes half as long again.
+/// First pause between two looks at the run; each further pause is half as long again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A decision as it is typed.
+/// A decision as typed on the command line.
 struct Typed<'a> {
     id: &'a str,
-    /// The question that the user has seen.
+    /// Id of the question that the user has seen.
     question: Option<&'a str>,
     approved: bool,
     answer: Option<&'a str>,
     reason: Option<&'a str>,
     by: Option<&'a str>,
-    /// Resume the run after the decision.
+    /// True if the run must resume after the decision.
     resume: bool,
 }
 
 impl<'a> Typed<'a> {
-    /// The run, and the effect if one is named.
+    /// Id of the run, and of the effect if one is named.
     fn place(&self) -> (&'a str, Option<&'a str>) {
         match self.id.split_once(':') {
             Some((run, effect)) => (run, Some(effect)),
@@ -101,7 +101,7 @@ fn decided(context: &Context, typed: &Typed<'_>) -> Exit {
     }
 }
 
-/// Leaves the decision in the journal. Returns the run's id, if the decision is about a run.
+/// Stores the decision in the journal. Returns the run's id, if the decision is about a run.
 fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Problem> {
     if Confirmations::is_id(typed.id) {
         return answer(context, typed).map(|()| None);
@@ -148,7 +148,7 @@ fn decide(context: &Context, typed: &Typed<'_>) -> Result<Option<String>, Proble
     Ok(Some(id.clone()))
 }
 
-/// What follows the decision: a worker, a server and `etude mcp` continue their own runs.
+/// Hint for the step after the decision: a worker, a server and `etude mcp` continue their own runs.
 fn next_step(id: &str, has_workers: bool, cause: Cause) -> String {
     match cause {
         _ if has_workers => format!("a worker continues the run: etude runs watch {id}"),
@@ -157,20 +157,20 @@ fn next_step(id: &str, has_workers: bool, cause: Cause) -> String {
     }
 }
 
-/// Without what has been decided since the run began to wait.
+/// Removes questions that have been decided since the run began to wait.
 fn undecided(mut waiting: Vec<Value>, signals: &[Signal]) -> Vec<Value> {
     waiting.retain(|gate| listing::decision(signals, gate).is_none());
     waiting
 }
 
-/// The last decision of a run that waits no more, or that about `wanted`, with the effect that it is about.
+/// The last decision about `wanted`, or of the run if none is named, with its effect.
 fn decided_before<'s>(signals: &'s [Signal], wanted: Option<&str>) -> Option<(String, &'s Signal)> {
     let decided = signals.iter().rev().filter(|signal| record::to_decision(signal).is_some());
     let mut with_effect = decided.filter_map(|signal| Some((signal.key.split_once('@')?.0.to_owned(), signal)));
     with_effect.find(|(effect, _)| wanted.is_none_or(|wanted| wanted == effect))
 }
 
-/// The first decision counts: it is in the error (K-38).
+/// Problem of a second decision. The first one counts and is part of the error (K-38).
 fn already_decided(id: &str, effect: &str, first: &str, key: &str) -> Problem {
     let first = record::to_decision(&Signal { key: key.to_owned(), body: first.to_owned() });
     let mut problem = Problem::usage(format!("`{id}:{effect}` has already been answered"));
@@ -184,7 +184,7 @@ fn already_decided(id: &str, effect: &str, first: &str, key: &str) -> Problem {
     problem
 }
 
-/// Says what was decided; with `--resume`, the end of the run follows.
+/// Prints the decision as a document, unless `--resume` prints the end of the run later.
 fn say_decision(context: &Context, typed: &Typed<'_>, run: &str, gate: &Value, hint: &str) {
     let word = if typed.approved { "approved" } else { "denied" };
     if context.is_json() && !typed.resume {
@@ -202,8 +202,8 @@ fn say_decision(context: &Context, typed: &Typed<'_>, run: &str, gate: &Value, h
     }
 }
 
-/// The run, as it is when no one looks at it: a resume that finds no answer yet has it for a moment and then lets it wait on,
-/// and that must not refuse an answer. The contrary is true only of a run that is at work.
+/// Reads the run once it is at rest. A resume that finds no answer takes the run for a moment and then lets it wait again, and
+/// that must not refuse an answer. Only a run that is really active stays active.
 fn settled(context: &Context, engine: &dyn Engine, run: &str) -> Result<RunView, Problem> {
     let (since, mut pause) = (Instant::now(), PAUSE);
     loop {
@@ -217,7 +217,7 @@ fn settled(context: &Context, engine: &dyn Engine, run: &str) -> Result<RunView,
     }
 }
 
-/// Answers what a command of a package waits for, outside of any run (C-1.14).
+/// Confirms or denies a command of a package, outside of any run (C-1.14).
 fn answer(context: &Context, typed: &Typed<'_>) -> Result<(), Problem> {
     if typed.resume {
         let problem =
@@ -257,14 +257,14 @@ fn answer(context: &Context, typed: &Typed<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What exactly a tool call is about.
+/// Arguments of the tool call in question.
 fn given(gate: &Value) -> &Value {
     let payload = &gate["payload"];
     if payload["arguments"].is_null() { &payload["args"] } else { &payload["arguments"] }
 }
 
-/// Shows the question at a terminal and asks whether it is the one that is meant, unless the user has named it. False if
-/// the user says no.
+/// Shows the question at a terminal and asks whether it is the right one, unless the user has named it. Returns false if the
+/// user says no.
 fn seen(context: &Context, typed: &Typed<'_>, gate: &Value) -> Result<bool, Problem> {
     if typed.question.is_some() || !context.global.can_ask() {
         return Ok(true);
@@ -277,8 +277,8 @@ fn seen(context: &Context, typed: &Typed<'_>, gate: &Value) -> Result<bool, Prob
     Ok(matches!(&answer, crate::typed::Typed::Line(line) if crate::typed::Typed::is_yes(line)))
 }
 
-/// Shows the command that a confirmation is about at a terminal and asks whether it is the one that is meant: its id says
-/// nothing of it. False if the user says no.
+/// Shows the command of a confirmation at a terminal and asks whether it is the right one, since the id says nothing about it.
+/// Returns false if the user says no.
 fn seen_request(context: &Context, typed: &Typed<'_>, store: &Confirmations) -> Result<bool, Problem> {
     let found = store.find(typed.id).map_err(|error| Problem::environment(error.to_string()))?;
     let Some(request) = found.filter(|_| context.global.can_ask()) else { return Ok(true) };
@@ -288,8 +288,7 @@ fn seen_request(context: &Context, typed: &Typed<'_>, store: &Confirmations) -> 
     Ok(matches!(&answer, crate::typed::Typed::Line(line) if crate::typed::Typed::is_yes(line)))
 }
 
-/// What the run `id` waits for: the thing that was named, or the only one. With `question` only the one that the user has
-/// seen.
+/// The question that run `id` waits for: the named one, or the only one. With `question`, only the one that the user has seen.
 fn find_gate(
     id: &str,
     status: &str,
@@ -347,7 +346,7 @@ fn check_approver(gate: &Value, by: &str) -> Result<(), Problem> {
         .hint("say who answers with --by NAME"))
 }
 
-/// What was answered; a denial needs no answer.
+/// Parses and checks the answer; a denial needs none.
 fn check_answer(gate: &Value, typed: &Typed<'_>) -> Result<Json, Problem> {
     let answer = match typed.answer {
         Some(text) => Json::parse(text).map_err(|e| Problem::usage(format!("`--answer` is not JSON: {e}")))?,
@@ -374,7 +373,7 @@ fn check_answer(gate: &Value, typed: &Typed<'_>) -> Result<Json, Problem> {
 mod tests {
     use super::*;
 
-    /// A run of a server or of `etude mcp` needs no command to go on.
+    /// A run of a server or of `etude mcp` continues without a command.
     #[test]
     fn the_next_step_is_that_of_who_drives_the_run() {
         assert_eq!(next_step("r", false, Cause::Cli), "continue the run: etude runs resume r");

@@ -1,4 +1,4 @@
-//! `etude doctor`: whether everything that a run needs is here, one finding a line, each with its fix.
+//! `etude doctor`: checks the requirements of runs, one finding a line, each with its fix.
 
 mod files;
 mod models;
@@ -21,16 +21,16 @@ use crate::render::text::harmless;
 use crate::stdout;
 
 etude_core::words! {
-    /// How much a finding matters.
+    /// Severity of a finding.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     enum Level {
-        /// As it should be.
+        /// No fault.
         Ok = "ok",
-        /// Nothing is wrong, and something could be better.
+        /// No fault, but something could be better.
         Note = "note",
-        /// Some runs can fail for it.
+        /// Some runs can fail because of it.
         Warning = "warning",
-        /// The app here cannot run for it.
+        /// The app here cannot run because of it.
         Error = "error",
     }
 }
@@ -52,7 +52,7 @@ struct Finding {
     check: String,
     level: Level,
     message: String,
-    /// What to do about it.
+    /// Suggested remedy.
     fix: Option<String>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn doctor(context: &Context, args: &args::Doctor) -> Exit {
     if is_usable { Exit::Done } else { Exit::Environment }
 }
 
-/// Prints the findings; with `--quiet` only those that ask for something.
+/// Prints the findings; with `--quiet` only warnings and errors.
 fn show(context: &Context, findings: &[Finding]) {
     let width = findings.iter().map(|finding| finding.check.chars().count()).max().unwrap_or(0);
     let shown = findings.iter().filter(|finding| !context.global.quiet || finding.level >= Level::Warning);
@@ -119,7 +119,7 @@ fn version() -> Finding {
     Finding::ok("etude", format!("{} on {place}", args::VERSION))
 }
 
-/// Whether steps can be confined.
+/// Checks whether steps can be confined.
 fn sandbox() -> Finding {
     match etude_process::sandbox::support() {
         Ok(support) => Finding::ok("sandbox", support.to_string()),

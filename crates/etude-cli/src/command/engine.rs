@@ -1,4 +1,4 @@
-//! `etude engine`: the database that machines share.
+//! `etude engine`: administers the shared database.
 
 use std::time::SystemTime;
 
@@ -31,7 +31,7 @@ fn named(context: &Context) -> Result<Address, Problem> {
     address(&context.global)?.ok_or_else(none)
 }
 
-/// Refuses a command that needs a shared database where none is named.
+/// Refuses a command that needs a shared database if none is configured.
 pub(crate) fn check_named(context: &Context) -> Result<(), Problem> {
     named(context).map(drop)
 }
@@ -58,7 +58,7 @@ fn document(check: &Check) -> serde_json::Value {
     json!({"id": id, "status": status.word(), "found": found, "message": message, "cost": cost, "hint": hint})
 }
 
-/// A check for people: what is found, and what it costs and needs if it is not as it should be.
+/// Human-readable line of a check: the finding, and cost and hint if there is a fault.
 fn line(check: &Check) -> String {
     let mut line = format!("{:<8} {:<19} {}", check.status.word(), check.id, check.found);
     for (word, text) in [("cost", check.cost), ("hint", check.hint)] {
@@ -83,7 +83,7 @@ fn migrate(context: &Context) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// K-56: what a role of the database may see and do.
+/// Grants a database role its rights (K-56).
 fn grant(context: &Context, args: &args::Grant) -> Result<Exit, Problem> {
     let kind = Kind::from_word(&args.kind).unwrap_or(Kind::Tenant);
     if kind == Kind::Worker && args.tenant.is_some() {

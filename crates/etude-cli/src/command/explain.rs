@@ -1,4 +1,4 @@
-//! `etude explain`: what an error code means and how to fix it.
+//! `etude explain`: the meaning of an error code and its fix.
 
 use etude_core::failure::FailureKind;
 use etude_spec::did_you_mean;
@@ -47,8 +47,8 @@ fn unknown(wanted: &str) -> Problem {
 /// A code and its page.
 type Page = (&'static str, &'static str);
 
-/// The pages that `wanted` names: by a code or a kind, else by the start of a code, else by starts of words of the title, else
-/// by the same words in the text, together or apart. Every page for an empty text.
+/// Pages that `wanted` names. Tried in order: a code or a kind, the start of a code, starts of words of the title, the same
+/// words in the text, together or apart. An empty text gives every page.
 fn search(wanted: &str) -> Vec<Page> {
     let lower = wanted.to_lowercase();
     let words: Vec<&str> = lower.split_whitespace().collect();
@@ -74,18 +74,18 @@ fn search(wanted: &str) -> Vec<Page> {
     exact.or_else(|| ways.iter().map(|way| pages(*way)).find(|found| !found.is_empty())).unwrap_or_default()
 }
 
-/// The page of a code, in any case, or of a word in `kind`.
+/// Page of a code, in any case, or of a word in `kind`.
 fn find(wanted: &str) -> Option<Page> {
     let wanted = FailureKind::from_word(wanted).map_or(wanted, |kind| kind.code());
     PAGES.iter().copied().find(|(code, _)| code.eq_ignore_ascii_case(wanted))
 }
 
-/// Every code with its title.
+/// All codes with their titles.
 pub(crate) fn codes() -> impl Iterator<Item = (&'static str, &'static str)> {
     PAGES.iter().map(|(code, text)| (*code, title(code, text)))
 }
 
-/// The title of a page: its first line after the code.
+/// Title of a page: its first line after the code.
 fn title(code: &str, text: &'static str) -> &'static str {
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix(&format!("# {code}: ")).unwrap_or(line)

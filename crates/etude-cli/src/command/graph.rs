@@ -1,4 +1,4 @@
-//! `etude graph`: a pipeline or a machine as a drawing.
+//! `etude graph`: draws a pipeline or a machine.
 
 use etude_core::plan::StepKind;
 use etude_preview::graph::{self, Graph};
@@ -30,7 +30,7 @@ pub(crate) fn graph(context: &Context, args: &args::Graph) -> Exit {
     Exit::Done
 }
 
-/// The graph of the pipeline of that name, or else of the machine.
+/// Graph of the pipeline of that name, or else of the machine.
 fn load(context: &Context, name: &str) -> Result<Graph, Refused> {
     let disk = context.disk()?;
     let machines = Machines::new(&disk, Rules::default());

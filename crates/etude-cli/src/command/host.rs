@@ -1,4 +1,4 @@
-//! `etude host`: what a code tool asks of the session that runs it, from any shell.
+//! `etude host`: requests of a code tool to its session, from any shell.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub(crate) fn host(context: &Context, host: &Host) -> Exit {
                 }
                 Exit::Done
             }
-            // The last line of stderr is what a code tool throws.
+            // The last line of stderr is the exception that the code tool throws.
             Err(throw) => {
                 crate::render::say!("{}", throw.message);
                 Exit::Failed

@@ -1,4 +1,4 @@
-//! `etude import`: definitions of other programs become an app; what does not map is listed.
+//! `etude import`: turns definitions of other programs into an app, and lists everything that does not map.
 
 mod gather;
 
@@ -60,7 +60,7 @@ fn imported(args: &args::Import) -> Result<(Value, Exit), Problem> {
     Ok((document, if is_written { Exit::Done } else { Exit::Failed }))
 }
 
-/// The output folder: empty or missing, and not inside what is imported.
+/// Output folder: empty or missing, and outside of the imported folder.
 fn out(args: &args::Import, root: &Path) -> Result<PathBuf, Problem> {
     let out = match &args.out {
         Some(out) => out.clone(),
@@ -82,7 +82,7 @@ fn out(args: &args::Import, root: &Path) -> Result<PathBuf, Problem> {
     }
 }
 
-/// Writes the app; a pipeline with errors is left out and listed. False if none is left.
+/// Writes the app. A pipeline with errors is left out and listed. Returns false if none remains.
 fn write(gathered: &gather::Gathered, imported: &mut Imported, out: &Path) -> Result<bool, Problem> {
     let broken = |e: io::Error| Problem::environment(format!("`{}` cannot be written: {e}", out.display()));
     let mut is_any = true;
@@ -112,7 +112,7 @@ fn write(gathered: &gather::Gathered, imported: &mut Imported, out: &Path) -> Re
     Ok(is_any)
 }
 
-/// The document for people.
+/// Human-readable form of the document.
 fn shown(document: &Value) -> String {
     let mut text = String::new();
     let list = |name: &str| document[name].as_array().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `etude learn`: what runs in skill mode teach, and the states of what was learned (`learn.md`).
+//! `etude learn`: learns from runs in skill mode, and manages the states of learned pipelines (`learn.md`).
 
 mod bindings;
 mod candidates;
@@ -58,7 +58,7 @@ pub(crate) fn learn(context: &Context, command: &args::Learn) -> Exit {
     done.unwrap_or_else(|refused| context.refuse(None, &refused))
 }
 
-/// Refuses everything that reads or keeps traces where learning is switched off (L-5).
+/// Refuses commands that read or keep traces if learning is switched off (L-5).
 fn check_enabled(learning: &Learning) -> Result<(), Problem> {
     match learning.enabled {
         true => Ok(()),
@@ -67,7 +67,7 @@ fn check_enabled(learning: &Learning) -> Result<(), Problem> {
     }
 }
 
-/// What the commands on states work with.
+/// Context of the commands on states.
 struct Learnt {
     disk: Disk,
     engine: Arc<dyn Engine>,
@@ -75,14 +75,14 @@ struct Learnt {
 }
 
 impl Learnt {
-    /// Opens the app and the journal; what runs have come to is noted first.
+    /// Opens the app and the journal, and first records the outcomes of runs.
     fn open(context: &Context) -> Result<Self, Problem> {
         let learnt = Self::look(context, || context.engine(false))?;
         learnt.settle(context)?;
         Ok(learnt)
     }
 
-    /// The same with nothing noted: the journal stays as it is.
+    /// Opens the app without recording anything: the journal does not change.
     fn look(context: &Context, engine: impl FnOnce() -> Result<Arc<dyn Engine>, Problem>) -> Result<Self, Problem> {
         let disk = context.disk()?;
         let learning = context.settings(disk.root())?.learning;
@@ -90,7 +90,7 @@ impl Learnt {
         Ok(Self { disk, engine: engine()?, learning })
     }
 
-    /// Notes what runs have come to.
+    /// Records the outcomes of runs.
     fn settle(&self, context: &Context) -> Result<(), Problem> {
         settle(context, &*self.engine, &self.disk, &self.learning)
     }
@@ -99,7 +99,7 @@ impl Learnt {
         etude_evidence::standings(&*self.engine, &self.disk).map_err(|error| of_engine(&error))
     }
 
-    /// The learned pipeline `name`: a candidate before the pipeline of its name.
+    /// The learned pipeline `name`: a candidate before a promoted pipeline of the same name.
     fn find(&self, name: &str) -> Result<Standing, Problem> {
         let all = self.standings()?;
         let names: Vec<String> = all.iter().map(|standing| standing.located.name.clone()).collect();
@@ -113,13 +113,13 @@ impl Learnt {
     }
 }
 
-/// `etude learn test`: the cases of one learned pipeline, or of all.
+/// `etude learn test`: runs the cases of one learned pipeline, or of all.
 fn tests(context: &Context, args: &args::LearnTest) -> Result<Exit, Refused> {
     let learnt = Learnt::open(context)?;
     let standings = match &args.name {
         Some(name) => {
             let standing = learnt.find(name)?;
-            // A definition that does not hold is reported as such (exit 3).
+            // An invalid definition is reported as such (exit 3).
             promote::loaded(context, &learnt.disk, &standing.located)?;
             vec![standing]
         }
@@ -138,14 +138,14 @@ fn tests(context: &Context, args: &args::LearnTest) -> Result<Exit, Refused> {
     Ok(test::conclude(context, &all))
 }
 
-/// Notes what runs have come to, and reports each new demotion once (L-80).
+/// Records the outcomes of runs, and reports each new demotion once (L-80).
 pub(crate) fn settle(context: &Context, engine: &dyn Engine, disk: &Disk, learning: &Learning) -> Result<(), Problem> {
     let settled = block_on(etude_evidence::settle(engine, disk, learning))?.map_err(|error| of_engine(&error))?;
     settled.iter().for_each(|settled| report(context, settled));
     Ok(())
 }
 
-/// The same after a run or a verdict, in an app that may have learned nothing.
+/// Like [`settle`], after a run or a verdict, in an app that may have learned nothing.
 pub(crate) fn settle_after(context: &Context, disk: &Disk) -> Result<(), Problem> {
     if etude_spec::learned::all(disk).is_empty() {
         return Ok(());
@@ -168,7 +168,7 @@ fn report(context: &Context, settled: &Settled) {
     );
 }
 
-/// Says when a run in skill mode has made its family learnable.
+/// Prints a notice when a run in skill mode has made its family learnable.
 pub(crate) fn notice(context: &Context, disk: &Disk, run: &str) -> Result<(), Problem> {
     let learning = context.settings(disk.root())?.learning;
     if !(learning.enabled && learning.notice) {
@@ -195,7 +195,7 @@ pub(crate) fn notice(context: &Context, disk: &Disk, run: &str) -> Result<(), Pr
     Ok(())
 }
 
-/// The pipelines of `pipelines/` that no request is routed to, after what runs have come to is noted.
+/// Pipelines of `pipelines/` that no request is routed to, after outcomes of runs are recorded.
 pub(crate) fn unrouted(context: &Context, disk: &Disk) -> Result<Vec<String>, Problem> {
     if etude_spec::learned::all(disk).is_empty() {
         return Ok(Vec::new());
@@ -203,7 +203,8 @@ pub(crate) fn unrouted(context: &Context, disk: &Disk) -> Result<Vec<String>, Pr
     etude_evidence::unrouted(&*settled(context, disk)?, disk).map_err(|error| of_engine(&error))
 }
 
-/// A warning for each learned pipeline that the program has demoted (1.2). Definitions are checked also where no journal can be read.
+/// A warning for each learned pipeline that the program has demoted (1.2). Definitions are checked even if no journal is
+/// readable.
 pub(crate) fn demoted(context: &Context, disk: &Disk) -> Vec<Diagnostic> {
     let is_learned = !etude_spec::learned::all(disk).is_empty();
     let is_enabled = || context.settings(disk.root()).is_ok_and(|resolved| resolved.learning.enabled);
@@ -216,8 +217,8 @@ pub(crate) fn demoted(context: &Context, disk: &Disk) -> Vec<Diagnostic> {
     demoted.filter_map(|standing| etude_spec::pipeline::learned::demoted_by_program(disk, &standing.located)).collect()
 }
 
-/// Refuses a learned pipeline that is named and that no request may be routed to (L-36). Of a pipeline that a person wrote, no
-/// other file is looked at.
+/// Refuses a learned pipeline that is named but may not receive requests (L-36). For a hand-written pipeline, no other file is
+/// read.
 pub(crate) fn check_named(context: &Context, disk: &Disk, name: &str) -> Result<(), Problem> {
     if etude_spec::learned::find(disk, PIPELINES, name).is_none() {
         return Ok(());
@@ -230,7 +231,7 @@ pub(crate) fn check_named(context: &Context, disk: &Disk, name: &str) -> Result<
         .hint(format!("see its state: etude learn status; change it: etude learn promote {name}")))
 }
 
-/// The engine, after what runs have come to is noted.
+/// Opens the engine, and records the outcomes of runs.
 fn settled(context: &Context, disk: &Disk) -> Result<Arc<dyn Engine>, Problem> {
     let learning = context.settings(disk.root())?.learning;
     let engine = context.engine(false)?;
@@ -238,7 +239,7 @@ fn settled(context: &Context, disk: &Disk) -> Result<Arc<dyn Engine>, Problem> {
     Ok(engine)
 }
 
-/// What `etude learn promote` and `demote` print.
+/// Document that `etude learn promote` and `demote` print.
 fn moved(name: &str, (from, to): (&str, &str), paths: &[String], missing: &[Value], conflicts: &[Value]) -> Value {
     json!({"name": name, "from": from, "to": to, "paths": paths, "missing": missing, "conflicts": conflicts})
 }

@@ -1,4 +1,4 @@
-//! `etude list`: what the app has.
+//! `etude list`: the contents of the app.
 
 use std::fmt::Write;
 
@@ -15,10 +15,10 @@ use crate::render::layout::{clip, description};
 use crate::render::text::harmless;
 use crate::stdout;
 
-/// Stands behind what has errors.
+/// Suffix of entries that have errors.
 const FAULT: &str = "  (has errors: etude check)";
 
-/// Characters of a parameter that are shown.
+/// Maximum number of characters shown of a parameter.
 const MAX_PARAMETER: usize = 90;
 
 pub(crate) fn list(context: &Context) -> Exit {
@@ -58,7 +58,7 @@ pub(crate) fn list(context: &Context) -> Exit {
     Exit::Done
 }
 
-/// The document of the app that the context names.
+/// Document of the app that the context names.
 #[cfg(feature = "serve")]
 pub(crate) fn of_app(context: &Context) -> Result<Value, Problem> {
     let disk = context.disk()?;
@@ -80,7 +80,7 @@ fn document(context: &Context, summaries: &[Summary], machines: &[MachineSummary
     )
 }
 
-/// The parameters of an input schema, one a line below the name: `count: integer = 3`.
+/// Parameters of an input schema, one a line below the name: `count: integer = 3`.
 fn parameters(schema: &Value, width: usize) -> String {
     let required: Vec<&Value> = schema["required"].as_array().into_iter().flatten().collect();
     let mut out = String::new();
@@ -104,7 +104,7 @@ fn parameters(schema: &Value, width: usize) -> String {
     out
 }
 
-/// Skills and applications as documents. What cannot be read here is reported by their own commands.
+/// Skills and applications as documents. Their own commands report those that are unreadable here.
 fn others(context: &Context) -> (Vec<Value>, Vec<Value>) {
     let skills = super::skill::discover(context, Compat::Spec).map(|catalog| super::skill::documents(&catalog));
     let approvals = super::skill::approvals(context).unwrap_or_default();
@@ -112,7 +112,7 @@ fn others(context: &Context) -> (Vec<Value>, Vec<Value>) {
     (skills.unwrap_or_default(), applications.unwrap_or_default())
 }
 
-/// The same for people, under a heading each.
+/// Prints skills and applications for people, under a heading each.
 fn show_others(context: &Context) {
     let (skills, applications) = others(context);
     for (heading, entries, key) in [("skills", skills, "name"), ("applications", applications, "slug")] {
@@ -130,10 +130,10 @@ fn show_others(context: &Context) {
     }
 }
 
-/// From this number on two threads print them.
+/// Number of documents from which two threads print them.
 const MANY: usize = 500;
 
-/// A document per pipeline, with commas between them.
+/// Documents of the pipelines, separated by commas.
 fn documents(summaries: &[Summary]) -> String {
     let print = |part: &[Summary]| part.iter().map(|s| of_pipeline(s).to_string()).collect::<Vec<_>>().join(",");
     if summaries.len() < MANY {

@@ -1,4 +1,4 @@
-//! `etude machine`: machines of stages (system B).
+//! `etude machine`: runs and shows stage machines (system B).
 
 use std::fmt::Write;
 
@@ -32,7 +32,7 @@ pub(crate) fn machine(context: &Context, args: &args::Machine) -> Exit {
     done.unwrap_or_else(|refused| context.refuse(Some(&Target::Machine(name.clone())), &refused))
 }
 
-/// Loads a machine, and says which ones there are if there is no such one.
+/// Loads a machine. If there is none of that name, the error lists the existing ones.
 pub(crate) fn load(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
     let rules = context.settings(disk.root())?.machines;
     etude::stage_machine::load(disk, name, &rules).map_err(|error| match error {
@@ -112,7 +112,7 @@ fn show(context: &Context, name: &str) -> Result<Exit, Refused> {
     Ok(Exit::Done)
 }
 
-/// The machine as people read it.
+/// Human-readable description of a machine.
 fn text(machine: &Machine) -> String {
     let plan: &StageMachine = &machine.plan;
     let mut out = format!("{}  {}\n", plan.id, harmless(&machine.description));

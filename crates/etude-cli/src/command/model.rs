@@ -1,4 +1,4 @@
-//! `etude model`: which models answer, getting the local ones, and trying them.
+//! `etude model`: lists, downloads, tests and serves models.
 
 mod list;
 mod test;
@@ -24,9 +24,9 @@ pub(crate) fn model(context: &Context, model: &Model) -> Exit {
     result.unwrap_or_else(|problem| context.report(None, &problem))
 }
 
-/// The configuration of the app, if there is one, and of the user.
+/// Resolves the configuration of the app, if there is one, and of the user.
 fn resolve(context: &Context) -> Result<Resolved, Problem> {
-    // Models are also asked about where there is no app.
+    // The command also works where there is no app.
     let app = match &context.global.app {
         Some(_) => context.app_dir()?,
         None => context.app_dir().unwrap_or_default(),
@@ -34,7 +34,7 @@ fn resolve(context: &Context) -> Result<Resolved, Problem> {
     context.settings(&app)
 }
 
-/// The provider whose weights are meant: the first one of its kind.
+/// The provider whose weights are used: the first local one.
 fn local_provider(resolved: &Resolved) -> Result<etude_models::ProviderSettings, Problem> {
     let all = resolved.settings.providers.iter();
     let mut configured = all.filter(|provider| provider.kind == ProviderKind::Local && provider.withheld.is_none());
@@ -58,7 +58,7 @@ fn pull(context: &Context, name: Option<&str>) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// This process resolves the configuration, then becomes the model's process.
+/// Resolves the configuration, then turns this process into the model server.
 fn serve(context: &Context, args: &ModelServe) -> Result<Exit, Problem> {
     let resolved = resolve(context)?;
     let provider = local_provider(&resolved)?;

@@ -1,4 +1,4 @@
-//! `etude new`: an app to start from, or another pipeline, machine, skill or package for an app.
+//! `etude new`: creates an app, or another pipeline, machine, skill or package in an app.
 
 mod templates;
 #[cfg(test)]
@@ -30,7 +30,7 @@ use crate::render::text::visible;
 use crate::stdout;
 use templates::{File, Template};
 
-/// What can be created, by its word.
+/// Kinds that can be created: word and description.
 pub(crate) const KINDS: [(&str, &str); 4] = [
     ("pipeline", "a pipeline of the app"),
     ("machine", "a stage machine of the app"),
@@ -54,7 +54,7 @@ fn create(context: &Context, args: &args::New) -> Result<Made, Problem> {
     let (kind, name) = match (&args.name, args.kind.as_str()) {
         (Some(name), kind) => (kind, name.as_str()),
         (None, kind) if KINDS.iter().any(|(word, _)| *word == kind) => return Err(without_name(kind)),
-        // What the name alone means depends on where the user is.
+        // A name without a kind depends on the current directory.
         (None, name) if app_dir.is_some() => ("pipeline", name),
         (None, name) => ("app", name),
     };
@@ -87,9 +87,9 @@ fn unknown_kind(word: &str) -> Problem {
 
 struct Made {
     files: Vec<PathBuf>,
-    /// What to do next, as command lines.
+    /// Next steps, as command lines.
     next: Vec<String>,
-    /// A file of the user's that was left as it is.
+    /// An existing file of the user that was not changed.
     kept: Option<PathBuf>,
 }
 
@@ -110,7 +110,7 @@ fn say(context: &Context, made: &Made) {
     }
 }
 
-/// The app that a pipeline is made for: the one that was named, or the one around the current directory.
+/// The app to extend: the named one, or the one around the current directory.
 fn app_around(context: &Context) -> Result<Option<PathBuf>, Problem> {
     if context.global.app.is_some() {
         return context.app_dir().map(Some);
@@ -118,17 +118,17 @@ fn app_around(context: &Context) -> Result<Option<PathBuf>, Problem> {
     Ok(etude::app::find(&here()?))
 }
 
-/// The file of an app that says what is in it, and that most projects have already.
+/// File that describes an app, and that most projects already have.
 const README: &str = "README.md";
 
-/// Makes an app in `dir`.
+/// Creates an app in `dir`.
 fn app(dir: &Path) -> Result<Made, Problem> {
     // `.` and `..` have the name of the directory that they lead to.
     let place = if dir.file_name().is_some() { dir.to_owned() } else { fs::canonicalize(dir).unwrap_or_default() };
     let name = place.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     check_name(name)?;
     let mut files = filled("", templates::APP, name);
-    // That of a project says what the project is. All others are parts of the app.
+    // An existing README describes the project and stays. All other files belong to the app.
     let readme = dir.join(README);
     let kept = fs::symlink_metadata(&readme).is_ok().then_some(readme);
     files.retain(|file| kept.is_none() || file.path != README);
@@ -143,7 +143,7 @@ fn app(dir: &Path) -> Result<Made, Problem> {
     Ok(Made { files, next, kept })
 }
 
-/// Makes the pipeline `name` in the app in `dir`, which was named on the command line as `given`.
+/// Creates the pipeline `name` in the app in `dir`, which the command line named as `given`.
 fn pipeline(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Problem> {
     check_name(name).map_err(|problem| {
         let is_path = name.contains(['/', '\\', '.']);
@@ -159,7 +159,7 @@ fn pipeline(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Proble
     Ok(Made { files, next, kept: None })
 }
 
-/// Makes the stage machine `name` in the app in `dir`.
+/// Creates the stage machine `name` in the app in `dir`.
 fn machine(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Problem> {
     check_name(name)?;
     let files = run_effect(dir, &format!("machines/{name}"), templates::MACHINE, name, &[Schema::Machine])?;
@@ -174,7 +174,7 @@ fn machine(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Problem
     Ok(Made { files, next, kept: None })
 }
 
-/// Makes the skill `name` in the app in `dir`, or in the current directory.
+/// Creates the skill `name` in the app in `dir`, or in the current directory.
 fn skill(dir: Option<&Path>, name: &str) -> Result<Made, Problem> {
     check_slug(name)?;
     let dir = dir.map_or_else(here, |dir| Ok(dir.to_owned()))?;
@@ -184,7 +184,7 @@ fn skill(dir: Option<&Path>, name: &str) -> Result<Made, Problem> {
     Ok(Made { files, next, kept: None })
 }
 
-/// Makes the Agent Application `name` in the app in `dir`.
+/// Creates the Agent Application `name` in the app in `dir`.
 fn package(dir: &Path, name: &str) -> Result<Made, Problem> {
     check_slug(name)?;
     let files = run_effect(dir, &format!("apps/{name}"), templates::PACKAGE, name, &[])?;
@@ -197,18 +197,19 @@ fn package(dir: &Path, name: &str) -> Result<Made, Problem> {
     Ok(Made { files, next, kept: None })
 }
 
-/// A path as it is typed from here.
+/// Shell word of a path, relative to the current directory.
 fn relative(path: &Path) -> String {
     let here = here().unwrap_or_default();
     shell::word(&path.strip_prefix(&here).unwrap_or(path).display().to_string())
 }
 
-/// How the app was named on the command line, to be repeated.
+/// `-C` option of a command line, if the app was named with it.
 fn named(given: Option<&Path>) -> String {
     given.map(|dir| format!(" -C {}", shell::word(&dir.display().to_string()))).unwrap_or_default()
 }
 
-/// Names are those of steps, without a `_` at the start: such a pipeline would not be found.
+/// Checks that a name is valid for a step and does not begin with `_`, since such a pipeline would not be found
+///
 fn check_name(name: &str) -> Result<(), Problem> {
     if is_step_name(name) && !name.starts_with('_') {
         return Ok(());
@@ -217,7 +218,7 @@ fn check_name(name: &str) -> Result<(), Problem> {
         .hint("a name is a letter, then letters, digits, `_` and `-`"))
 }
 
-/// Names of skills and packages: lower-case letters, digits and single hyphens.
+/// Checks the name of a skill or package: lower-case letters, digits and single hyphens.
 fn check_slug(name: &str) -> Result<(), Problem> {
     const MAX_CHARS: usize = 60;
     let is_part = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
@@ -228,7 +229,7 @@ fn check_slug(name: &str) -> Result<(), Problem> {
         .hint("a name has lower-case letters, digits and single hyphens, such as `word-count`"))
 }
 
-/// A JSON Schema that editors check a file with. It lies in the app, so that an editor needs no network.
+/// A JSON Schema with which editors check a file. It is part of the app, so that an editor needs no network.
 #[derive(Debug, Clone, Copy)]
 enum Schema {
     Pipeline,
@@ -247,7 +248,7 @@ impl Schema {
     }
 }
 
-/// The templates, below the directory `below` of the app.
+/// Fills the templates, with paths below the directory `below` of the app.
 fn filled(below: &str, templates: &[Template], name: &str) -> Vec<File> {
     let below = if below.is_empty() { String::new() } else { format!("{below}/") };
     let file = |template: &Template| {
@@ -272,7 +273,7 @@ fn run_effect(
     write(dir, filled(below, templates, name), schemas)
 }
 
-/// Writes the files below `dir`, and the schemas that are not there yet. Either all of them are written or none.
+/// Writes the files below `dir`, and the missing schemas. Either all of them are written or none.
 fn write(dir: &Path, files: Vec<File>, schemas: &[Schema]) -> Result<Vec<PathBuf>, Problem> {
     let schemas = schemas.iter().map(|schema| schema.file()).filter(|file| !dir.join(&file.path).exists());
     let files: Vec<File> = files.into_iter().chain(schemas).collect();
@@ -304,7 +305,7 @@ fn write(dir: &Path, files: Vec<File>, schemas: &[Schema]) -> Result<Vec<PathBuf
     Ok(paths)
 }
 
-/// What is there already: one of the files, or something else than a directory where one is needed.
+/// Existing paths in the way: a file to create, or a file where a directory is needed.
 fn obstacles(dir: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = paths.iter().filter(|path| fs::symlink_metadata(path).is_ok()).cloned().collect();
     for path in paths {
@@ -319,7 +320,7 @@ fn obstacles(dir: &Path, paths: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// Of what is in the way so much is named.
+/// Maximum number of obstacles that a message names.
 const MAX_NAMED: usize = 3;
 
 fn in_the_way(paths: &[PathBuf]) -> Problem {
@@ -338,7 +339,7 @@ fn in_the_way(paths: &[PathBuf]) -> Problem {
     }
 }
 
-/// What was made so far.
+/// Files and directories created so far.
 #[derive(Default)]
 struct Undo {
     files: Vec<PathBuf>,
@@ -362,7 +363,7 @@ impl Undo {
         opened.write_all(file.text.as_bytes())
     }
 
-    /// Best effort: the error that led here is what the user sees.
+    /// Removes them, as a best effort: the user sees the error that led here.
     fn undo(self) {
         self.files.iter().for_each(|file| drop(fs::remove_file(file)));
         self.dirs.iter().rev().for_each(|dir| drop(fs::remove_dir(dir)));

@@ -1,4 +1,4 @@
-//! `etude push`: keeps an app in the database that machines share.
+//! `etude push`: stores an app in the shared database.
 
 use std::path::Path;
 
@@ -48,7 +48,7 @@ fn pushed(context: &Context, args: &args::Push) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// The bundle of an app in a directory.
+/// Packs the app in a directory.
 fn app(dir: &Path) -> Result<Bundle, Problem> {
     if !dir.is_dir() {
         return Err(Problem::usage(format!("there is no directory, archive or commit `{}`", dir.display())));
@@ -60,7 +60,7 @@ fn app(dir: &Path) -> Result<Bundle, Problem> {
     Bundle::pack(dir).map_err(|error| bundles::refused(&error))
 }
 
-/// A bundle that was made before (K-52).
+/// Reads a bundle that was packed before (K-52).
 fn archive(path: &Path) -> Result<Bundle, Problem> {
     use std::io::Read;
     let unreadable = |e| Problem::usage(format!("the archive `{}` cannot be read: {e}", path.display()));

@@ -1,4 +1,4 @@
-//! `etude route`: which pipeline a request is for, and why; and what `etude run REQUEST` does before it runs one.
+//! `etude route`: chooses the pipeline for a request and explains the choice; also used by `etude run REQUEST`.
 
 use etude::Disk;
 use etude::definition::Definition;
@@ -32,15 +32,15 @@ pub(crate) fn route(context: &Context, args: &args::Route) -> Exit {
     result.unwrap_or_else(|refused| context.refuse(None, &refused))
 }
 
-/// What a request comes to.
+/// Result of routing a request.
 pub(crate) enum Finding {
     /// A pipeline with its input, ready to run.
     Pipeline(Box<Found>),
     /// No pipeline fits, and the app has a SKILL.md.
     Nothing {
-        /// What routing has cost.
+        /// Usage of routing.
         spent: Usage,
-        /// How it came to nothing.
+        /// Record of the routing.
         trail: Box<Trail>,
     },
 }
@@ -48,14 +48,14 @@ pub(crate) enum Finding {
 /// A request with the options of routing.
 pub(crate) struct Asked<'a> {
     pub(crate) request: &'a str,
-    /// The pipeline, where it is named.
+    /// Name of the pipeline, if the user has chosen it.
     pub(crate) pipeline: Option<&'a str>,
     pub(crate) mode: Option<RouterMode>,
-    /// What weights that are missing lead to.
+    /// Behaviour if weights are missing.
     pub(crate) need: Need,
 }
 
-/// Finds the pipeline that the request is for (unless it is named), and its parameters.
+/// Finds the pipeline for the request, unless it is named, and its parameters.
 pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Given<'_>) -> Result<Finding, Refused> {
     let resolved = context.settings(disk.root())?;
     let mode = mode_of(asked.mode, &resolved);
@@ -75,7 +75,7 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
                 Some(name) => name.clone(),
                 //
                 None if skill_mode::is_there(disk) => {
-                    // Where there is nothing but a SKILL.md no one expects a pipeline.
+                    // An app with nothing but a SKILL.md needs no note about pipelines.
                     let is_expected = table.names().count() + table.broken() > 0;
                     if !context.global.quiet && is_expected {
                         crate::render::say!("note: no pipeline fits the request; following SKILL.md");
@@ -98,7 +98,7 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
     Ok(Finding::Pipeline(Box::new(found)))
 }
 
-/// What a request comes to if `candidates` of `learned/` were in the routing table; `None` if none of them fits (1.7).
+/// Result of routing a request as if `candidates` of `learned/` were in the routing table; `None` if none of them fits (1.7).
 pub(crate) fn find_candidate(
     context: &Context,
     disk: &Disk,
@@ -123,7 +123,7 @@ pub(crate) fn find_candidate(
     Ok((Some(found), spent))
 }
 
-/// The pipeline or machine that a request was routed to.
+/// Loads the pipeline or machine that a request was routed to.
 fn load_routed(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
     match etude_spec::App::new(disk).discovery().contains(name) {
         true => load(context, disk, name),
@@ -131,7 +131,7 @@ fn load_routed(context: &Context, disk: &Disk, name: &str) -> Result<Definition,
     }
 }
 
-/// The app's routing table; meaning has a say where its model is on this machine.
+/// Routing table of the app. It uses embeddings if their model is on this machine.
 fn table(context: &Context, disk: &Disk, resolved: &Resolved) -> Result<Table, Problem> {
     let cache = paths::cache_dir().ok().map(|dir| dir.join("router"));
     let left_out = super::learn::unrouted(context, disk)?;
@@ -142,7 +142,7 @@ fn table(context: &Context, disk: &Disk, resolved: &Resolved) -> Result<Table, P
     })
 }
 
-/// Where a request goes; a model is looked for only if one has to decide.
+/// Routes a request. A model is loaded only if it must decide.
 fn routed(table: &Table, request: &str, mode: Mode, lite: &mut Lite<'_>) -> Result<Routed, Refused> {
     let routed = table.decide(request);
     if !table.asks_model(&routed, mode) {
@@ -170,19 +170,19 @@ fn mode_of(flag: Option<RouterMode>, resolved: &settings::Resolved) -> Mode {
     }
 }
 
-/// Who decides where requests go, as configured: in `auto`, a model only if there is one.
+/// Effective routing mode: in `auto`, a model decides only if one is available.
 pub(crate) fn deciding(context: &Context, disk: &Disk) -> Result<Mode, Problem> {
     let resolved = context.settings(disk.root())?;
     let mode = mode_of(None, &resolved);
     let mut lite = Lite::new(context, resolved, Need::Look);
     Ok(match mode {
-        // One that cannot be asked does not decide.
+        // A model that is unavailable cannot decide.
         Mode::Auto if !matches!(lite.models(Need::Look), Ok(Some(_))) => Mode::Embedded,
         mode => mode,
     })
 }
 
-/// Does `work`; a signal ends it.
+/// Runs `work` until it ends or a signal arrives.
 pub(crate) fn interruptible<T>(work: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
     block_on(async {
         let mut stop = signals::listen()?;
@@ -205,7 +205,7 @@ fn failed(failure: Failure, spent: Usage) -> Problem {
     Problem::of(Exit::of_kinds(&[failure.kind]), failure).spent(spent)
 }
 
-/// No pipeline fits.
+/// Problem of a request that no pipeline fits.
 fn no_match(table: &Table, routed: &Routed) -> Problem {
     let names: Vec<&str> = table.names().collect();
     let message = match names.is_empty() {
@@ -223,7 +223,7 @@ fn no_match(table: &Table, routed: &Routed) -> Problem {
     }
 }
 
-/// That a pipeline that might have fitted has errors.
+/// Note that pipelines with errors were not considered.
 fn not_considered(table: &Table) -> Option<String> {
     match table.broken() {
         0 => None,
@@ -254,7 +254,7 @@ fn decide(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<
     Ok(Exit::Done)
 }
 
-/// The document of `etude route`, and what its model calls have cost.
+/// Document of `etude route`, and the usage of its model calls.
 #[cfg(feature = "serve")]
 pub(crate) fn document_of(context: &Context, request: &str) -> Result<(Value, Usage), Refused> {
     let (routed, found) = look(context, None, request)?;
@@ -263,7 +263,7 @@ pub(crate) fn document_of(context: &Context, request: &str) -> Result<(Value, Us
     Ok((whole(&routed, found.as_ref()), spent))
 }
 
-/// The pipeline that fits a request, and what the request states. Nothing runs.
+/// Routes a request and reads its parameters. Nothing runs.
 fn look(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<(Routed, Option<Found>), Refused> {
     let disk = context.disk()?;
     let resolved = context.settings(disk.root())?;
@@ -311,7 +311,7 @@ fn document(routed: &Routed) -> Value {
     })
 }
 
-/// Four decimals: the scores mean no more.
+/// Rounds to four decimals, the precision of the scores.
 fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }
@@ -386,8 +386,8 @@ fn measure(context: &Context, mode: Option<RouterMode>, path: &std::path::Path) 
     Ok(Exit::Done)
 }
 
-/// What a request of a measurement states for its pipeline, as code finds it: no model is called for it. `None` without a
-/// pipeline, and where the request does not fit its parameters.
+/// Parameters in a request of a measurement, found by code without a model call. `None` without a pipeline, and if the request
+/// does not fit its parameters.
 fn stated(
     context: &Context,
     disk: &Disk,

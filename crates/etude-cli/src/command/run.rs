@@ -48,7 +48,7 @@ use crate::telemetry::Telemetry;
 use crate::{settings, signals, stdout};
 
 pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
-    // What documents are about, if known.
+    // Target of the documents, if known.
     let mut about = match &args.pipeline {
         Some(name) => Some(Target::Pipeline(name.clone())),
         None => args.skill.then(|| Target::Skill(String::new())),
@@ -58,7 +58,7 @@ pub(crate) fn run(context: &Context, args: &args::Run) -> Exit {
 }
 
 fn prepared_and_run(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Exit, Refused> {
-    // What was typed wrong is reported before a model is paid for anything.
+    // Typing errors are reported before a model call costs anything.
     // On a fleet, folders are those of the workers.
     let granted = if context.is_shared() { Granted::default() } else { granted(&args.granted)? };
     #[cfg(feature = "serve")]
@@ -85,18 +85,18 @@ fn prepared_and_run(context: &Context, args: &args::Run, about: &mut Option<Targ
     start(context, args, prepared, granted).map_err(|problem| problem.spent_before(spent).into())
 }
 
-/// What is run, and with what.
+/// A definition with its input, ready to run.
 struct Prepared {
     disk: Disk,
     definition: Definition,
     input: Json,
-    /// What routing has cost.
+    /// Usage of routing.
     spent: Usage,
-    /// How a request came to this.
+    /// Record of the routing of a request.
     routing: Option<Value>,
-    /// The run whose target and input it has.
+    /// Id of the earlier run with the same target and input.
     again_of: Option<String>,
-    /// The request as typed, and what was given besides, if the input joins them.
+    /// The request as typed and the values given besides, if the input joins them.
     asked: Option<Value>,
 }
 
@@ -147,7 +147,7 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
     };
     match coerce(&found.definition.input, &found.pairs, Some(&found.json)) {
         Ok(input) => clear(context, disk, *found, input),
-        // Only what the request does not say falls back; what was typed wrong is reported.
+        // Only missing parameters fall back to SKILL.md; typing errors are reported.
         Err(problem)
             if args.pipeline.is_none() && found.pairs.is_empty() && json.is_none() && skill_mode::is_there(&disk) =>
         {
@@ -163,7 +163,7 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
     }
 }
 
-/// Says that SKILL.md is followed in place of a pipeline, and what the request does not say.
+/// Notes that SKILL.md is followed instead of a pipeline, and the parameters that the request lacks.
 fn note_followed(context: &Context, problem: &Problem, definition: &Definition) {
     if context.global.quiet {
         return;
@@ -178,8 +178,8 @@ fn note_followed(context: &Context, problem: &Problem, definition: &Definition) 
     }
 }
 
-/// False if SKILL.md cannot be followed for want of a model. One that must not be asked is no such case: that has a remedy of its own.
-/// On a fleet, the agent is a worker's, and so is its model.
+/// True unless SKILL.md cannot be followed for lack of a model. A withheld model counts as available, because it has a remedy
+/// of its own. On a fleet, the agent and its model are those of a worker.
 fn can_follow(context: &Context, disk: &Disk) -> Result<bool, Refused> {
     if context.is_shared() {
         return Ok(true);
@@ -189,14 +189,14 @@ fn can_follow(context: &Context, disk: &Disk) -> Result<bool, Refused> {
     Ok(tiers.iter().all(|tier| resolved.has_model(*tier) || resolved.withheld(*tier).is_some()))
 }
 
-/// What a request lacks, where no model could follow SKILL.md instead.
+/// Problem of missing parameters, where no model could follow SKILL.md instead.
 fn unfollowed(problem: Problem, definition: &Definition) -> Problem {
     problem
         .hint(format!("give it yourself: {}", by_name(definition)))
         .hint(format!("or have a model read the request: {}", settings::REMEDIES))
 }
 
-/// The command that runs a pipeline or machine by its name, with what it needs.
+/// Command line that runs a pipeline or machine by its name, with its required parameters.
 fn by_name(definition: &Definition) -> String {
     let input = &definition.input;
     let is_needed = |name: &&str| input.parameter(name).is_some_and(|known| known.required && known.default.is_none());
@@ -208,7 +208,7 @@ fn by_name(definition: &Definition) -> String {
     format!("etude {what} {}{pairs}", shell::word(name))
 }
 
-/// What a request stated, if none of it would be dropped for a default. Says where each value comes from.
+/// Prepares a run from a request, if no value would be dropped for a default. Prints the source of each value.
 fn clear(context: &Context, disk: Disk, mut found: Found, input: Json) -> Result<Prepared, Refused> {
     if let Some(problem) = super::route::unclear(&found.extracted.unclear) {
         return Err(problem.spent(found.spent).into());
@@ -222,14 +222,14 @@ fn clear(context: &Context, disk: Disk, mut found: Found, input: Json) -> Result
     Ok(Prepared { disk, definition: found.definition, input, spent: found.spent, routing, again_of: None, asked: None })
 }
 
-/// What came before a run.
+/// Usage and record of the routing before a run.
 #[derive(Default)]
 struct Before {
     spent: Usage,
     routing: Option<Value>,
 }
 
-/// Skill mode: the request, and what was given besides, are the input of an agent.
+/// Skill mode: the request and the values given besides are the input of an agent.
 fn in_skill_mode(
     context: &Context,
     disk: Disk,
@@ -252,7 +252,7 @@ fn in_skill_mode(
     Ok(Prepared { disk, definition, input, spent, routing, again_of: None, asked })
 }
 
-/// The request and what was given besides, apart (L-1).
+/// The request and the values given besides, as separate members (L-1).
 fn asked(request: &str, pairs: &[(String, String)], json: Option<&str>) -> Value {
     let mut input = match json.map(serde_json::from_str) {
         Some(Ok(Value::Object(members))) => members,
@@ -262,7 +262,7 @@ fn asked(request: &str, pairs: &[(String, String)], json: Option<&str>) -> Value
     serde_json::json!({"request": request, "input": input})
 }
 
-/// The app's SKILL.md. `name` is that of the target of a run that was begun before.
+/// Loads the app's SKILL.md. `name` is the target's name in an earlier run.
 fn load_skill(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
     let defaults = context.settings(disk.root())?.agent;
     skill_mode::load_as(disk, defaults, name).map_err(|error| match error {
@@ -278,7 +278,7 @@ fn load_skill(context: &Context, disk: &Disk, name: &str) -> Result<Definition, 
     })
 }
 
-/// Loads whatever a run was a run of.
+/// Loads the definition of a target of any kind.
 pub(crate) fn load_target(context: &Context, disk: &Disk, target: &Target) -> Result<Definition, Refused> {
     match target {
         Target::Pipeline(name) => load(context, disk, name),
@@ -287,7 +287,7 @@ pub(crate) fn load_target(context: &Context, disk: &Disk, target: &Target) -> Re
     }
 }
 
-/// Loads a pipeline, and says which ones there are if there is no such one.
+/// Loads a pipeline. If there is none of that name, the error lists the existing ones.
 pub(crate) fn load(context: &Context, disk: &Disk, name: &str) -> Result<Definition, Refused> {
     loaded(name, definition::load(disk, name, &configuration(context, disk)?))
 }
@@ -317,12 +317,12 @@ fn loaded(name: &str, loaded: Result<Definition, LoadError>) -> Result<Definitio
     })
 }
 
-/// The input object, or everything that is wrong with it.
+/// Input object, or all of its faults.
 pub(crate) fn coerce(input: &InputDecl, pairs: &[(String, String)], json: Option<&str>) -> Result<Json, Problem> {
     input.coerce(pairs, json).map_err(unfit)
 }
 
-/// The problem of an input that does not fit.
+/// Problem of an invalid input.
 pub(crate) fn unfit(problems: Vec<InputProblem>) -> Problem {
     let hints = problems.iter().filter_map(|problem| problem.hint.clone()).collect();
     let failures =
@@ -330,7 +330,7 @@ pub(crate) fn unfit(problems: Vec<InputProblem>) -> Problem {
     Problem { exit: Exit::Usage, failures, hints, usage: Usage::default(), run_id: None }
 }
 
-/// Runs a definition of which no one sees anything before it has ended.
+/// Runs a definition without any display.
 pub(crate) fn unwatched(
     runner: &Runner,
     (definition, disk): (&Definition, &Disk),
@@ -343,7 +343,7 @@ pub(crate) fn unwatched(
     })?
 }
 
-/// Submits the run to the workers of a fleet. It happens elsewhere, in the directory of its app.
+/// Submits the run to the workers of a fleet. It runs elsewhere, in the directory of its app.
 #[cfg(feature = "postgres")]
 fn submitted(context: &Context, args: &args::Run, prepared: Prepared) -> Result<Exit, Problem> {
     let Prepared { disk, definition, input, spent, routing, again_of, asked } = prepared;
@@ -388,7 +388,7 @@ fn start(context: &Context, args: &args::Run, prepared: Prepared, granted: Grant
     run_to_end(context, &runner, &definition, &disk, request)
 }
 
-/// Starts a run, Asks the person at the terminal what it waits for, and says how it ended.
+/// Starts a run, asks the questions that it waits for at the terminal, and prints its result.
 pub(crate) fn run_to_end(
     context: &Context,
     runner: &Runner,
@@ -402,7 +402,7 @@ pub(crate) fn run_to_end(
     conclude(context, definition, disk, ended)
 }
 
-/// Prints how a run ended, then does what follows it.
+/// Prints the result of a run, then does the follow-up work.
 pub(crate) fn conclude(
     context: &Context,
     definition: &Definition,
@@ -416,7 +416,7 @@ pub(crate) fn conclude(
     Ok(exit)
 }
 
-/// What follows a run: its pipeline may be demoted, candidates may shadow it. Nothing of it changes what the run came to.
+/// Follow-up of a run: its pipeline may be demoted, candidates may shadow it. Neither changes the result of the run.
 fn after(context: &Context, definition: &Definition, disk: &Disk, succeeded: Option<&str>) {
     let calls_pipelines = definition.plan.pipeline_tools().next().is_some();
     if calls_pipelines && let Err(problem) = super::learn::settle_after(context, disk) {
@@ -438,7 +438,7 @@ fn say_first(context: &Context, problem: &Problem) {
     context.say_more(|| problem.failures.first().map(|failure| failure.message.clone()).unwrap_or_default());
 }
 
-/// What the command line grants, with folders as they will be found on a resume from elsewhere.
+/// Grants of the command line, with absolute folders, so that a resume from elsewhere finds them.
 pub(crate) fn granted(args: &args::Granted) -> Result<Granted, Problem> {
     let whole = |dir: &PathBuf| {
         let shown = dir.display();
@@ -451,12 +451,13 @@ pub(crate) fn granted(args: &args::Granted) -> Result<Granted, Problem> {
     })
 }
 
-/// What weights that are missing lead to.
+/// Behaviour if weights are missing.
 fn need(args: &args::Run) -> Need {
     if args.pull { Need::Pull } else { Need::Ask }
 }
 
-/// A worker that does not know a price refuses a run whose cost is limited; it may be configured otherwise than this machine.
+/// Warns about models of unknown price. A worker refuses a run with a cost limit if it does not know a price, but it may be
+/// configured differently from this machine.
 #[cfg(feature = "postgres")]
 fn warn_of_unknown_prices(context: &Context, args: &args::Run, definition: &Definition) -> Result<(), Problem> {
     if args.limits.max_cost.is_none() || context.global.quiet {
@@ -473,7 +474,7 @@ pub(crate) fn limits(args: &args::Limits) -> Limits {
     Limits { max_cost_usd: args.max_cost, max_tokens: args.max_tokens, timeout_ms: args.timeout }
 }
 
-/// Does `work` with the user watching it, and able to stop it.
+/// Runs `work` with a display, and lets signals stop it.
 pub(crate) fn watched(
     context: &Context,
     target: &Target,
@@ -509,13 +510,13 @@ pub(crate) fn watched(
     result
 }
 
-/// Prints how a run ended, and says so in the exit status.
+/// Prints the result of a run, and returns its exit status.
 fn finish(context: &Context, disk: Option<&Disk>, ended: Result<RunResult, Error>) -> Result<Exit, Problem> {
     let ended = ended.map_err(|error| render::stopped::problem(&error))?;
     Ok(finished(context, disk.map(Disk::root), &ended))
 }
 
-/// Prints how a run of the app in `app`, if that is here, ended, and says so in the exit status.
+/// Prints the result of a run, and returns its exit status. `app` is the directory of its app, if that is here.
 pub(crate) fn finished(context: &Context, app: Option<&Path>, ended: &RunResult) -> Exit {
     for (at, failure) in ended.errors.iter().enumerate() {
         crate::render::say!("");
@@ -539,7 +540,7 @@ pub(crate) fn print(context: &Context, document: &Document) {
     if context.is_json() {
         return stdout::document(document);
     }
-    // The result of the last stage that finished is no output of a machine that did not succeed.
+    // A machine that did not succeed has no output; the result of its last finished stage does not count.
     if document.machine.is_some() && document.status() != "succeeded" {
         return;
     }

@@ -1,4 +1,4 @@
-//! `etude runs`: the journal.
+//! `etude runs`: shows and manages the runs in the journal.
 
 mod backup;
 mod cancel;
@@ -64,7 +64,7 @@ pub(crate) fn runs(context: &Context, runs: &args::Runs) -> Exit {
 pub(crate) use etude_runs::listing::{INTERRUPTED, status};
 pub(crate) use list::since_ms;
 
-/// A run that succeeded is not run again; its result is printed once more.
+/// Prints the result of a run that has succeeded; it is not run again.
 fn over(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<Exit, Problem> {
     Ok(succeeded(context, &document_of(engine, view)?))
 }
@@ -90,12 +90,12 @@ pub(crate) fn document_of(engine: &dyn Engine, view: &RunView) -> Result<Documen
     })
 }
 
-/// The problem if large values could not be reached: nothing is known of what is in them.
+/// Problem of an outage of the storage of large values, if there was one.
 fn away(blobs: &Watched) -> Option<Problem> {
     blobs.outage().map(|why| of_engine(&Error::ValuesAway(why.to_owned())))
 }
 
-/// What a run is a run of, as that is now. The app of a run with a bundle is the bundle.
+/// Loads the current definition of a run. For a run with a bundle, the app is the bundle.
 pub(crate) fn definition_of_run(
     context: &Context,
     engine: &dyn Engine,
@@ -110,7 +110,7 @@ pub(crate) fn definition_of_run(
     definition_of(context, &place_of(context, &run.app), run)
 }
 
-/// The same for the process that drives the run: the app of a bundle is a copy of the run's own (K-50).
+/// Loads the definition for the process that drives the run. The app of a bundle is then a private copy (K-50).
 fn definition_to_drive(context: &Context, engine: &dyn Engine, run: &NewRun) -> Result<(Disk, Definition), Refused> {
     #[cfg(feature = "postgres")]
     if let Some(bundle) = run.placement.bundle.filter(|_| !engine.is_shared()) {
@@ -120,8 +120,8 @@ fn definition_to_drive(context: &Context, engine: &dyn Engine, run: &NewRun) -> 
     definition_of_run(context, engine, run)
 }
 
-/// The definition with which a run was made, for what only shows the run: the one of today if it is the same, else that of the files
-/// that its journal keeps. If they were too large to be kept, the one of today.
+/// The definition with which a run was created, for commands that only show it. It is the current one if unchanged, else that
+/// of the files in its journal. If those were too large to store, it is the current one.
 pub(crate) fn definition_as_pinned(context: &Context, engine: &dyn Engine, view: &RunView) -> Option<Definition> {
     let now = definition_of_run(context, engine, &view.run).ok();
     let pins = pins::Pins::of_records(&view.records);
@@ -134,7 +134,7 @@ pub(crate) fn definition_as_pinned(context: &Context, engine: &dyn Engine, view:
         let dir = scratch.path().join("app");
         let pinned = Pinned::write(&view.records, &*engine.blobs(), &dir).ok().flatten()?;
         let app = place_of(context, &view.run.app);
-        // Its configuration is not kept with it.
+        // The journal does not store the app's configuration.
         let settings = context.settings(&app).ok();
         let configuration = settings.map(|of| Configuration { machines: of.machines, agent: of.agent });
         let then = App::new(Disk::open(pinned.dir()).ok()?, configuration.unwrap_or_default());
@@ -144,7 +144,7 @@ pub(crate) fn definition_as_pinned(context: &Context, engine: &dyn Engine, view:
     then().or_else(|| now.map(|(_, definition)| definition))
 }
 
-/// Where the app of a run is: where it was, or, if nothing is there, where the command line says that it was moved to.
+/// Directory of a run's app: the recorded one, or, if that is missing, the one that the command line names.
 pub(crate) fn place_of(context: &Context, app: &str) -> PathBuf {
     let recorded = PathBuf::from(app);
     context.global.app.clone().filter(|_| !recorded.is_dir()).unwrap_or(recorded)
@@ -158,13 +158,13 @@ fn definition_of(context: &Context, app: &Path, run: &NewRun) -> Result<(Disk, D
     })?;
     match load_target(context, &disk, &Target::parse(&run.target)) {
         Ok(definition) => Ok((disk, definition)),
-        // There is none of this name.
+        // There is no definition of this name.
         Err(Refused::Problem(problem)) if problem.exit == Exit::Usage => Err(problem.hint(way_out).into()),
         Err(refused) => Err(refused),
     }
 }
 
-/// The files that define the run, as they were when it began.
+/// Files that define the run, as they were when it began.
 pub(super) fn pinned(records: &[Record]) -> Value {
     pins::Pins::of_records(records).map_or(Value::Null, |pins| pins.to_json())
 }

@@ -1,4 +1,4 @@
-//! `etude serve`: runs over HTTP.
+//! `etude serve`: serves runs over HTTP.
 
 pub(crate) mod apps;
 mod beside;
@@ -35,13 +35,13 @@ use crate::{paths, signals, stdout, value};
 pub(crate) use beside::Beside;
 pub(crate) use mcp::mcp;
 
-/// The variable that names the file of the test clock.
+/// Environment variable that names the file of the test clock.
 const TEST_CLOCK: &str = "ETUDE_TEST_CLOCK";
 
-/// How often the file of the test clock is read.
+/// Interval at which the file of the test clock is read.
 const TEST_CLOCK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A server that did not start.
+/// Failed start of a server.
 struct NotStarted {
     problem: Problem,
     /// The address that could not be bound.
@@ -70,18 +70,18 @@ pub(crate) fn serve(context: &Context, args: &args::Serve) -> Exit {
     })
 }
 
-/// The document for a command line that makes no sense.
+/// Prints the document for an invalid command line.
 pub(crate) fn usage_error(message: &str) {
     let failure = Failure::new(FailureKind::InputInvalid, message.trim_end());
     stdout::json(&json!({"addresses": [], "errors": [error(&failure, None)]}));
 }
 
-/// The limits of the configuration, and its issuer of access tokens.
+/// Applies the limits of the configuration, and its issuer of access tokens.
 fn limit(settings: &mut Settings, context: &Context, drain_timeout_ms: Option<u64>) -> Result<(), Problem> {
     let [app, others @ ..] = settings.apps.as_slice() else { return Ok(()) };
     let (limits, auth) = crate::settings::serve(&context.global, &app.dir, others.is_empty())?;
     if let Some(auth) = auth.as_ref().filter(|_| !context.is_json() && !context.global.quiet) {
-        // The file of the app may say so.
+        // The user must know, since the file of the app may set this.
         crate::render::say!("access tokens of {} are accepted", visible(&auth.issuer));
     }
     settings.auth = auth;
@@ -94,7 +94,7 @@ fn limit(settings: &mut Settings, context: &Context, drain_timeout_ms: Option<u6
     Ok(())
 }
 
-/// An error as the line of a server that did not start has it.
+/// Error as in the JSON line of a server that did not start.
 fn error(failure: &Failure, address: Option<&str>) -> Value {
     let whole = error_json(failure);
     let mut out = json!({"code": whole["code"], "kind": whole["kind"], "message": whole["message"]});
@@ -163,7 +163,7 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
                 stopped.drain();
             }
             if stop.wait_for(|stop| matches!(stop, Stop::Kill(_))).await.is_ok() {
-                // Nothing depends on the file: the next client finds no one behind it.
+                // Nothing depends on the file: the next client finds no server behind it.
                 let _ = std::fs::remove_file(&socket);
                 std::process::exit(Exit::Done as i32);
             }
@@ -175,8 +175,8 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
     })?
 }
 
-/// The engine. Where who has logged in may drive no run, apps are not served: a run that was accepted would wait for ever. What only passes,
-/// such as object storage that does not answer, holds up nothing.
+/// Opens the engine. Apps are not served if the database role may not drive runs: an accepted run would wait for ever. A
+/// temporary fault, such as object storage that does not respond, does not stop the server.
 fn engine_for(context: &Context, settings: &Settings) -> Result<Arc<dyn Engine>, Problem> {
     let engine = context.engine(false)?;
     if !settings.apps.is_empty()
@@ -187,7 +187,7 @@ fn engine_for(context: &Context, settings: &Settings) -> Result<Arc<dyn Engine>,
     Ok(engine)
 }
 
-/// Prints where the server listens.
+/// Prints the addresses of the server.
 fn announce(context: &Context, server: &Arc<Server>, socket: &Path) {
     let urls = server.addresses().urls();
     if context.is_json() {
@@ -200,7 +200,7 @@ fn announce(context: &Context, server: &Arc<Server>, socket: &Path) {
     if !context.global.quiet {
         crate::render::say!("listening on {}", urls.join(" and "));
     }
-    // A link in a log is no secret.
+    // A link in a log would not stay secret.
     match std::io::stdout().is_terminal() {
         true => stdout::line(&server.login_link().0),
         false if context.global.quiet => {}
@@ -208,7 +208,7 @@ fn announce(context: &Context, server: &Arc<Server>, socket: &Path) {
     }
 }
 
-/// The addresses, which must be loopback unless connections are encrypted here or by a proxy.
+/// Wanted addresses, which must be loopback unless connections are encrypted here or by a proxy.
 fn wanted(args: &args::Serve) -> Result<Wanted, Problem> {
     if args.listen.is_empty() {
         return Ok(Wanted::Loopback(args.port));
@@ -229,7 +229,7 @@ fn wanted(args: &args::Serve) -> Result<Wanted, Problem> {
     Ok(Wanted::Places(places))
 }
 
-/// The wanted addresses, with the sockets that a service manager has bound.
+/// Wanted addresses, with the sockets that a service manager has bound.
 fn places(wanted: &[value::Place]) -> Result<Vec<Place>, Problem> {
     let is_handed = |place: &value::Place| matches!(place, value::Place::Descriptor(_));
     let mut handed = match wanted.iter().any(is_handed) {
@@ -277,7 +277,7 @@ fn allowed(origin: &str) -> Result<String, Problem> {
         .hint("give one such as `https://tool.example`"))
 }
 
-/// The served apps by slug.
+/// The apps to serve, with their slugs.
 fn served(context: &Context, args: &args::Serve) -> Result<Vec<ServedApp>, Problem> {
     let given: Vec<(Option<&str>, PathBuf)> = match args.apps.is_empty() {
         true => vec![(None, context.app_dir()?)],
@@ -286,7 +286,7 @@ fn served(context: &Context, args: &args::Serve) -> Result<Vec<ServedApp>, Probl
     apps_of(given, false)
 }
 
-/// The apps in these directories. If there is only one, any slug will do, and it may be one that is still to be made.
+/// Opens the apps in these directories. A single app may have any slug, and may still be created later.
 fn apps_of(given: Vec<(Option<&str>, PathBuf)>, is_one: bool) -> Result<Vec<ServedApp>, Problem> {
     let mut apps: Vec<ServedApp> = Vec::new();
     for (slug, dir) in given {
@@ -318,14 +318,14 @@ fn apps_of(given: Vec<(Option<&str>, PathBuf)>, is_one: bool) -> Result<Vec<Serv
     Ok(apps)
 }
 
-/// The app that commands find, as the only one that is served. Where there is none, the directory itself, which may become one:
-/// agents start their servers in every project.
+/// The app that commands find, as the only one served. Without one, the directory itself, which may become an app: agents start
+/// their servers in every project.
 fn one_app(context: &Context) -> Result<ServedApp, Problem> {
     let dir = match context.app_dir() {
         Ok(dir) => dir,
         Err(problem) => {
             let dir = context.start_dir()?;
-            // What other users put there later must not run because no one has named it.
+            // Files that other users add later must not run, since the user has not named the directory.
             let is_trusted = context.global.app.is_some() || etude::app::is_own(&dir);
             if !is_trusted || etude::app::of_others(&dir).is_some_and(|_| context.global.app.is_none()) {
                 return Err(problem);
@@ -337,7 +337,7 @@ fn one_app(context: &Context) -> Result<ServedApp, Problem> {
     apps.pop().ok_or_else(|| Problem::usage("there is no app to serve"))
 }
 
-/// A directory, with its slug if one is given. A directory may have the sign in its name.
+/// Parses a directory with an optional slug: `SLUG=DIR`. The name of a directory may itself contain `=`.
 fn named(text: &str) -> Result<(Option<&str>, PathBuf), Problem> {
     match text.split_once('=') {
         Some((slug, dir)) if !slug.is_empty() && slug == slug_of(slug) => Ok((Some(slug), dir.into())),
@@ -352,7 +352,7 @@ fn named(text: &str) -> Result<(Option<&str>, PathBuf), Problem> {
     }
 }
 
-/// The slug of a directory's name: lower case, with `-` for everything but letters and digits.
+/// Slug of a directory's name: lower case, with `-` for everything but letters and digits.
 fn slug_of(name: &str) -> String {
     let lower = name.to_lowercase();
     let is_kept = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -387,7 +387,7 @@ fn link(context: &Context) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// The wall clock, moved by the file of the test clock.
+/// Wall clock, shifted by the file of the test clock.
 pub(crate) fn clock() -> Clock {
     let clock = Clock::default();
     clock.set_offset(test_offset().unwrap_or(0));
@@ -411,7 +411,7 @@ fn watch_clock(clock: Clock) {
             std::thread::sleep(TEST_CLOCK_INTERVAL);
         }
     };
-    // Without the thread, the clock stays where it was at the start.
+    // Without the thread, the clock keeps its initial offset.
     let _ = std::thread::Builder::new().name("test-clock".to_owned()).spawn(follow);
 }
 
@@ -419,7 +419,7 @@ fn watch_clock(clock: Clock) {
 mod tests {
     use super::*;
 
-    /// Section 3: no run of an app could find its directory.
+    /// Section 3: an app in a directory whose name is not UTF-8 is refused, since its runs could not find it.
     #[cfg(target_os = "linux")]
     #[test]
     fn an_app_in_a_directory_that_is_not_utf_8_is_refused() {

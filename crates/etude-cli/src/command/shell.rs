@@ -46,7 +46,7 @@ pub(crate) fn help(context: &Context, words: &[String]) -> Exit {
     Exit::Done
 }
 
-/// A shell's line for its start-up file, and that file.
+/// Installation of completions in a shell: the line to add, and its start-up file.
 const fn installation(shell: Shell) -> (&'static str, &'static str) {
     match shell {
         Shell::Bash => ("source <(etude completions bash)", "~/.bashrc"),
@@ -57,13 +57,13 @@ const fn installation(shell: Shell) -> (&'static str, &'static str) {
     }
 }
 
-/// What to do to have completions in the shell of that name.
+/// Instruction for the installation of completions in the named shell.
 pub(crate) fn installation_of(shell: &str) -> String {
     let known = Shell::from_str(shell, true).map(installation);
     known.map_or_else(|_| "etude completions SHELL".to_owned(), |(line, file)| format!("add `{line}` to {file}"))
 }
 
-/// Prints the script by which a shell asks this program for candidates.
+/// Prints the script with which a shell asks this program for candidates.
 pub(crate) fn completions(context: &Context, shell: Shell) -> Exit {
     let name = shell.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     let shells = clap_complete::env::Shells::builtins();
@@ -81,7 +81,7 @@ pub(crate) fn completions(context: &Context, shell: Shell) -> Exit {
     }
     let (line, file) = installation(shell);
     let script = String::from_utf8_lossy(&script);
-    // The first line of a script for zsh must be its own.
+    // The first line of a zsh script must come first, so the comment follows at the end.
     let script = format!("{}\n# Install: put this line into {file}:\n#   {line}\n", script.trim_end());
     if context.is_json() {
         stdout::json(&json!({"shell": name, "script": script, "install": {"line": line, "file": file}}));

@@ -37,7 +37,7 @@ pub(crate) fn skill(context: &Context, command: &args::Skill) -> Exit {
     done.unwrap_or_else(|problem| context.report(None, &problem))
 }
 
-/// Reports what keeps a skill of a cascade from being explained or called.
+/// Reports why a skill of a cascade cannot be explained or called.
 fn cascaded(context: &Context, name: &str, done: Result<Exit, Refused>) -> Exit {
     done.unwrap_or_else(|refused| match refused {
         Refused::Problem(problem) => context.report(Some(&Target::Skill(name.to_owned())), &problem),
@@ -52,14 +52,14 @@ fn compat(word: Option<args::CompatWord>) -> Compat {
     }
 }
 
-/// The skills of where the user is.
+/// Discovers the skills that are visible from the user's directory.
 pub(crate) fn discover(context: &Context, compat: Compat) -> Result<SkillCatalog, Problem> {
     let start = context.start_dir()?;
     let home = crate::paths::home();
     Ok(SkillCatalog::discover(&Places { start: &start, home: home.as_deref(), compat }))
 }
 
-/// What the user has approved.
+/// Opens the user's approvals.
 pub(crate) fn approvals(context: &Context) -> Result<Approvals, Problem> {
     context.trust()?.approvals().map_err(|error| Problem::environment(error.to_string()))
 }
@@ -72,7 +72,7 @@ pub(crate) fn for_agents(context: &Context) -> Vec<(String, String)> {
     skills.map(|entry| (entry.skill.name.clone(), entry.skill.description.clone())).collect()
 }
 
-/// The text of a skill as an agent gets it; `None` if agents get no such skill here.
+/// Text of a skill as an agent receives it; `None` if agents cannot use such a skill here.
 #[cfg(feature = "serve")]
 pub(crate) fn text_of(context: &Context, name: &str) -> Option<String> {
     let approvals = approvals(context).ok()?;

@@ -1,8 +1,8 @@
-//! `etude test`: the app's own tests, with recorded model answers.
+//! `etude test`: runs the app's own tests, with recorded responses of models.
 //!
-//! A test is a file `tests/NAME.yaml` of the app: which pipeline or machine is run with which input, where the recordings of
-//! its model calls are, and what is expected. Nothing is asked of any model unless `--record` is given. Where the app has
-//! packages, each test runs in a copy of it without their state.
+//! A test is a file `tests/NAME.yaml` of the app. It states the pipeline or machine, the input, the recordings of its model
+//! calls, and the expected result. No model is called unless `--record` is given. If the app has packages, each test runs in a
+//! copy of it without their state.
 
 mod case;
 mod verdict;
@@ -59,18 +59,18 @@ fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Refused> {
     Ok(conclude(context, &results))
 }
 
-/// What came of a case: everything that was not as expected, and how long it took.
+/// Result of a case: its faults and its duration.
 pub(crate) struct Tested {
-    /// The case.
+    /// Name of the case.
     pub(crate) name: String,
     target: Target,
-    /// What was not as expected.
+    /// Deviations from the expected result.
     pub(crate) faults: Vec<String>,
     duration_ms: u64,
 }
 
-/// Runs the cases of learned pipelines: those of candidates in `learned/NAME/tests/`, those of others in `tests/`, or still beside the
-/// pipeline if its promotion was interrupted.
+/// Runs the cases of learned pipelines. Those of candidates are in `learned/NAME/tests/`; others in `tests/`, or still beside
+/// the pipeline if its promotion was interrupted.
 pub(crate) fn of_learned(
     context: &Context,
     disk: &Disk,
@@ -90,7 +90,7 @@ pub(crate) fn of_learned(
     run_cases(context, disk, &cases, (false, is_quiet))
 }
 
-/// Runs the cases of a candidate with these names, and says nothing about them.
+/// Runs the named cases of a candidate, and prints nothing about them.
 pub(crate) fn some_of_candidate(
     context: &Context,
     disk: &Disk,
@@ -101,21 +101,21 @@ pub(crate) fn some_of_candidate(
     run_cases(context, disk, &cases, (false, true))
 }
 
-/// `record` asks models for what is not recorded, `is_quiet` says nothing about each case.
+/// Runs cases. `record` calls models for missing recordings; `is_quiet` prints nothing about each case.
 fn run_cases(
     context: &Context,
     disk: &Disk,
     cases: &[Case],
     (record, is_quiet): (bool, bool),
 ) -> Result<Vec<Tested>, Refused> {
-    // The app's own configuration is the one that is remembered: copies of the app have the same.
+    // The app's own configuration is cached, since all copies of the app have the same.
     let resolved = context.settings(disk.root())?;
     if record {
         settings::announce(&context.global, &resolved, &Tier::ALL);
     }
     let scratch = crate::paths::scratch("test").map_err(Problem::environment)?;
     let scratch = scratch.path();
-    // Each case listens for signals itself; what comes ends all of them.
+    // Each case listens for signals itself; this receiver ends all of them.
     let stop = signals::listen()?;
     let mut results = Vec::new();
     for (number, case) in cases.iter().enumerate() {
@@ -140,7 +140,7 @@ fn run_cases(
     Ok(results)
 }
 
-/// Prints what came of the cases; one that failed is the exit status.
+/// Prints the results of the cases. The exit status says if one failed.
 pub(crate) fn conclude(context: &Context, results: &[Tested]) -> Exit {
     let failed = results.iter().filter(|tested| !tested.faults.is_empty()).count();
     if context.is_json() {
@@ -159,8 +159,8 @@ pub(crate) fn conclude(context: &Context, results: &[Tested]) -> Exit {
     if failed == 0 { Exit::Done } else { Exit::Failed }
 }
 
-/// The app that a test runs in, if it is not the app itself: packages keep their state in it, and a test begins with none
-/// and leaves the user's alone.
+/// Copy of the app for a test, if it needs one. Packages keep their state in the app; a test starts without state and must not
+/// change the user's.
 fn fresh(disk: &Disk, to: &Path) -> Result<Option<Disk>, Problem> {
     let broken = |why: std::io::Error| {
         Problem::environment(format!("the app cannot be copied for a test: {why}"))
@@ -170,8 +170,8 @@ fn fresh(disk: &Disk, to: &Path) -> Result<Option<Disk>, Problem> {
     copy.map(|dir| Disk::open(&dir).map_err(broken)).transpose()
 }
 
-/// Runs the test `name` of an app; what was not as expected. With `completion`, every model prints that file, and what it
-/// prints is recorded; else all responses are recordings.
+/// Runs the test `name` of an app, and returns its faults. With `completion`, each model returns the content of that file,
+/// which is recorded; otherwise all responses are recordings.
 pub(crate) fn faults_of(
     context: &Context,
     disk: &Disk,
@@ -192,7 +192,7 @@ pub(crate) fn faults_of(
     Ok(run_one(context, disk, &case, scratch, responses)?)
 }
 
-/// Runs one test in the app of `disk`; what was not as expected.
+/// Runs one test in the app of `disk`, and returns its faults.
 fn run_one(
     context: &Context,
     disk: &Disk,
@@ -223,14 +223,14 @@ fn run_one(
         models: settings::models(resolved),
         withheld_env,
         grants: Grants { rehearsal: rehearsal.clone(), ..Grants::default() },
-        // What scripts keep for themselves does not get into the user's home.
+        // State that scripts keep must not go to the user's home.
         extra_env: vec![("XDG_STATE_HOME".to_owned(), scratch.join("state").into_os_string())],
         layers: programs::layer_settings(),
         python_worker,
         sandboxes: programs::sandboxes(&definition.sandboxed(false))?,
         is_exclusive: true,
     };
-    // A test means the same wherever it is started from: relative paths in its input begin in the app.
+    // A test is independent of the current directory: relative paths in its input start at the app.
     let caller_dir = disk.root().display().to_string();
     let request = Request {
         routing: case.request.as_ref().map(|request| json!({"request": request})),
@@ -243,7 +243,7 @@ fn run_one(
     })
 }
 
-/// Every tier answers from the test's recordings; with `record` the configured model answers what is not there.
+/// Makes every tier respond from the test's recordings; with `record` the configured model supplies missing ones.
 fn recorded(
     mut resolved: settings::Resolved,
     disk: &Disk,

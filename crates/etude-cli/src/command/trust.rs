@@ -1,4 +1,4 @@
-//! `etude trust` and `etude untrust`: what agents may read and run of what was only found (C-1.11).
+//! `etude trust` and `etude untrust`: grants agents access to discovered skills and packages (C-1.11).
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub(crate) fn untrust(context: &Context, args: &args::Untrust) -> Exit {
 }
 
 fn give(context: &Context, path: &Path, args: &args::Trust) -> Result<Exit, Problem> {
-    // Without flags both kinds.
+    // Without flags, both kinds are granted.
     let execution = args.execution || !args.activation;
     let grants = Grants { activation: true, execution };
     refuse_everything(path)?;
@@ -37,7 +37,7 @@ fn give(context: &Context, path: &Path, args: &args::Trust) -> Result<Exit, Prob
     Ok(Exit::Done)
 }
 
-/// A whole disk and a whole home are no projects, and not even looked into.
+/// Refuses a whole disk or a whole home: they are too large to review, and are not read.
 fn refuse_everything(path: &Path) -> Result<(), Problem> {
     let Ok(place) = std::fs::canonicalize(path) else { return Ok(()) };
     let what = match crate::paths::home().and_then(|home| home.canonicalize().ok()) {

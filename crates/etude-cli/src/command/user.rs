@@ -1,4 +1,4 @@
-//! The name of the person who decides.
+//! Name of the person who decides.
 
 #[cfg(unix)]
 #[path = "user/unix.rs"]
@@ -7,7 +7,7 @@ mod os;
 #[path = "user/windows.rs"]
 mod os;
 
-/// The name of the user who is logged in, else that of the account: a container or a schedule sets no `USER`.
+/// Name of the logged-in user, else that of the account, because containers and scheduled jobs set no `USER`.
 pub(crate) fn name() -> String {
     let set = |name: &&str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let of_session = ["USER", "LOGNAME", "USERNAME"].iter().find_map(set);

@@ -26,20 +26,20 @@ use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
 use crate::{engine, paths, settings, signals, stdout};
 
-/// Between two looks at object storage that does not answer.
+/// Pause between two checks of object storage that does not respond.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Between two looks for copies that no run needs.
+/// Interval of the search for copies that no run needs.
 const LOOK_FOR_COPIES: Duration = Duration::from_secs(60 * 60);
 
-/// Runs at once for each core, if `--places` does not say.
+/// Concurrent runs per core, without `--places`.
 const PLACES_PER_CORE: usize = 64;
 
 pub(crate) fn worker(context: &Context, args: &args::Worker) -> Exit {
     work(context, args).unwrap_or_else(|problem| context.report(None, &problem))
 }
 
-/// Prints events: lines for programs, sentences for people.
+/// Prints events: JSON lines for programs, sentences for people.
 #[derive(Clone, Copy)]
 struct Voice {
     is_json: bool,
@@ -58,7 +58,7 @@ impl Voice {
 
 fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
     super::engine::check_named(context)?;
-    // With a fault in any part of it every run would fail here, and fail fast: the worker would empty its queues.
+    // With a configuration fault every run would fail here, and fail fast: the worker would empty its queues.
     settings::of_user(&context.global)?;
     workspace::check()?;
     let voice = Voice { is_json: context.is_json(), is_quiet: context.global.quiet };
@@ -76,7 +76,7 @@ fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
             _ = stop.wait_for(|stop| *stop != Stop::No) => {
                 voice.say(&json!({"event": "draining"}));
                 voice.say(&json!({"event": "stopped", "reason": "drained"}));
-                // The attempt to connect is a thread that no one can end.
+                // The thread that tries to connect cannot be stopped.
                 std::process::exit(Exit::Done as i32);
             }
         };
@@ -100,8 +100,8 @@ fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
     })?
 }
 
-/// Removes the copies that workers of this machine have left behind, now and then. A thread of its own: the end of the worker waits neither for
-/// the disk nor for the database.
+/// Periodically removes copies that workers of this machine have left behind. It uses a separate thread, so that the end of the
+/// worker waits neither for the disk nor for the database.
 fn remove_copies(engine: &Arc<dyn Engine>, name: String) {
     let engine = Arc::downgrade(engine);
     std::thread::spawn(move || {
@@ -113,7 +113,7 @@ fn remove_copies(engine: &Arc<dyn Engine>, name: String) {
     });
 }
 
-/// What this worker says of itself.
+/// Profile that this worker registers.
 fn profile(args: &args::Worker) -> Profile {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let places = u32::try_from(cores * PLACES_PER_CORE).unwrap_or(u32::MAX);
@@ -141,7 +141,7 @@ fn check_queues(queues: &[String], rules: &Rules, support: &Result<Support, Stri
     Err(Problem::environment(message).hint("start it where sandboxes can be enforced, or name another queue"))
 }
 
-/// A warning of queues that the fleet does not have: a worker of those alone is never given a run.
+/// Warning about queues that the fleet does not have. A worker of only such queues never gets a run.
 fn unknown_queues(queues: &[String], rules: &Rules) -> Option<String> {
     let unknown: Vec<&str> = queues.iter().map(String::as_str).filter(|queue| rules.queue(queue).is_none()).collect();
     let known: Vec<&str> = rules.queues.keys().map(String::as_str).collect();
@@ -155,7 +155,7 @@ fn unknown_queues(queues: &[String], rules: &Rules) -> Option<String> {
     })
 }
 
-/// The address on which the health is served; 0 has become a port.
+/// Serves health checks on the address, and returns the bound address with the actual port.
 async fn listen(address: SocketAddr, subject: &Arc<Subject>) -> Result<SocketAddr, Problem> {
     let failed = |e| Problem::environment(format!("cannot listen on {address}: {e}")).hint("give another `--health`");
     let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -164,8 +164,8 @@ async fn listen(address: SocketAddr, subject: &Arc<Subject>) -> Result<SocketAdd
     Ok(bound)
 }
 
-/// The engine, once the database answers and has acknowledged the first heartbeat, and large values can be kept. A role that may not drive
-/// runs and object storage that refuses this machine are reported: the worker would claim runs, and could not carry them.
+/// Opens the engine once the database responds, the first heartbeat is acknowledged, and large values can be stored. Fails if
+/// the role may not drive runs, or if object storage refuses this machine: the worker would claim runs that it cannot execute.
 async fn joined(context: &Context, profile: Profile, subject: Arc<Subject>) -> Result<Arc<dyn Engine>, Problem> {
     let global = context.global.clone();
     let patience = Duration::from_millis(engine::settings(&context.global)?.patience_ms);
@@ -184,7 +184,7 @@ async fn joined(context: &Context, profile: Profile, subject: Arc<Subject>) -> R
                     std::thread::sleep(PAUSE);
                 }
                 Err(error @ Error::Refused { .. }) => return Err(of_engine(&error)),
-                // It went away in between, for longer than statements wait.
+                // The database was away for longer than statements wait.
                 Err(_) if since.elapsed() >= patience => {
                     subject.wait_for_values(false);
                     engine = engine::open_patiently(&global)?;
@@ -218,7 +218,7 @@ fn server(
     Ok(Server::new(settings, engine, configured, addresses, clock(), Box::new(|_| ())))
 }
 
-/// Works until it is asked to stop, or was idle. The first signal drains, the second one hands all runs over at once.
+/// Works until it must stop or was idle. The first signal drains, the second one hands over all runs at once.
 async fn until_stopped(server: Arc<Server>, mut stop: watch::Receiver<Stop>, voice: Voice) -> Exit {
     let stopped = Arc::clone(&server);
     let signals = tokio::spawn(async move {
@@ -247,19 +247,19 @@ async fn until_stopped(server: Arc<Server>, mut stop: watch::Receiver<Stop>, voi
     signals.abort();
     voice.say(&json!({"event": "stopped", "reason": reason}));
     if !ended.is_over {
-        // A thread that waits for the database cannot be ended, and the steps that are left are the guard's.
+        // A thread that waits for the database cannot be stopped; the guard ends the remaining steps.
         std::process::exit(Exit::Done as i32);
     }
     Exit::Done
 }
 
-/// The process that ends the steps of this worker when it is dead (K-20).
+/// Starts the process that ends the steps of this worker if it dies (K-20).
 fn guard() -> Option<Guard> {
     let started = std::env::current_exe().and_then(|program| Guard::start(&program));
     started.inspect_err(|e| crate::render::say!("warning: no guard ends the steps of a killed worker: {e}")).ok()
 }
 
-/// An event for people.
+/// Human-readable sentence for an event.
 fn sentence(event: &Value) -> String {
     let text = |name: &str| event[name].as_str().unwrap_or_default();
     match text("event") {
@@ -279,7 +279,7 @@ fn sentence(event: &Value) -> String {
         "journal_failed" => format!("the queue cannot be looked at: {}", text("message")),
         "journal_usable" => "the queue can be looked at again".to_owned(),
         "connected" => format!("connected again after {} ms", event["after_ms"]),
-        // The worker's own has no run.
+        // The `stopped` event of the worker itself has no `run_id`.
         "stopped" if event["run_id"].is_string() => {
             format!("run {}: stopped, and is tried again: {}", text("run_id"), text("message"))
         }
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
     use etude_runtime::engine::QueueRules;
 
-    /// A run that stops is not the worker that stops: neither the line for people nor the one for programs can be taken for the other.
+    /// The `stopped` events of a run and of the worker differ, both in the sentence and in the JSON line.
     #[test]
     fn a_stopped_run_is_no_stopped_worker() {
         let (run_id, message) = ("r".to_owned(), "the bundle is not kept".to_owned());
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(sentence(&Event::JournalUsable.to_json()), "the queue can be looked at again");
     }
 
-    /// A queue that the fleet does not have is worth a word: a name that is misspelt looks like a queue without runs.
+    /// An unknown queue causes a warning, since a misspelt name looks like a queue without runs.
     #[test]
     fn queues_that_the_fleet_does_not_have_are_named() {
         let rules = Rules { queues: [("batch".to_owned(), QueueRules::default())].into(), ..Rules::default() };
@@ -319,7 +319,7 @@ mod tests {
         assert!(found.contains("no queue `bacth`") && found.contains("it has `batch`"), "{found}");
     }
 
-    /// K-55: a worker without a sandbox that serves untrusted queues alone is refused; one that serves another queue is not.
+    /// K-55: a worker without a sandbox that serves only untrusted queues is refused; one that serves another queue is not.
     #[test]
     fn a_worker_without_a_sandbox_needs_a_trusted_queue() {
         let untrusted = QueueRules { is_untrusted: true, ..QueueRules::default() };

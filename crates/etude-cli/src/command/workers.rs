@@ -43,7 +43,7 @@ fn queue(row: &QueueRow) -> Value {
     })
 }
 
-/// The tables for people.
+/// Human-readable tables.
 fn text(census: &Census) -> String {
     let mut out = String::new();
     if census.workers.is_empty() {

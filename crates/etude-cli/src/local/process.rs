@@ -1,4 +1,4 @@
-//! Starting the model's process: the same binary, apart from the run that needs it first.
+//! Start of the model server: the same binary, as a process apart from the run that needs it first.
 
 use std::fs::File;
 use std::io;
@@ -12,12 +12,12 @@ use etude_process::{ChildEnvironment, detached};
 
 use crate::paths;
 
-/// What starts the process with that number of threads.
+/// Function that starts the model server with that number of threads.
 pub(super) fn starter(threads: Option<usize>) -> Start {
     Arc::new(move |served| start(served, threads))
 }
 
-/// The command line of the process, started with `program`. It holds none of the user's keys.
+/// Command line of the model server, started with `program`. Its environment contains none of the user's keys.
 pub(super) fn command(
     program: impl FnOnce(PathBuf, ChildEnvironment) -> Command,
     served: &Settings,
@@ -39,15 +39,15 @@ pub(super) fn command(
 fn start(served: &Settings, threads: Option<usize>) -> io::Result<()> {
     let mut command = command(detached, served, threads)?;
     command
-        // It outlives the run, so it holds no directory of the user's.
+        // The server outlives the run, so it must not hold one of the user's directories.
         .current_dir(served.weights.parent().unwrap_or(&served.runtime_dir))
         .stdout(Stdio::null())
         .stderr(log().map_or_else(|_| Stdio::null(), Stdio::from));
-    // No one waits for it: it ends by itself when no one asks. It is for all runs, so this one does not end it.
+    // There is no waiting parent: the server ends by itself when idle. It serves all runs, so this one does not end it.
     command.spawn().map(|child| etude_process::exempt(&child))
 }
 
-/// What it says last, for anyone who wonders why it ended.
+/// Log file of the server, which shows why it ended.
 fn log() -> io::Result<File> {
     let dir = paths::state_dir().map_err(io::Error::other)?;
     private::create_dir_all(&dir)?;

@@ -1,4 +1,4 @@
-//! `etude model serve`: the model's process, for the runs of the user and for other programs.
+//! `etude model serve`: the model server, for the runs of the user and for other programs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::stdout;
 
-/// The most bytes of a file with a token.
+/// Maximum size of a token file, in bytes.
 const MAX_TOKEN_BYTES: u64 = 4096;
 
-/// Replaces this process by the model's process, whose environment has no keys and names the number of threads.
+/// Replaces this process by the model server, whose environment has no keys and names the number of threads.
 pub(crate) fn become_server(
     global: &Global,
     args: &ModelServe,
@@ -59,7 +59,7 @@ pub(crate) fn become_server(
     Err(failed(etude_process::replace(command)))
 }
 
-/// Runs in the process of the model: answers its clients until it has been idle.
+/// Runs in the process of the model server: responds to clients until it has been idle.
 pub(crate) fn serve(global: &Global, process: &ModelProcess) -> Result<Exit, Problem> {
     let mut served = Settings::new(&process.id, &process.weights, &process.runtime_dir);
     served.context_tokens = process.context_tokens;
@@ -88,7 +88,7 @@ fn failed(error: std::io::Error) -> Problem {
     Problem::environment(format!("the local model cannot be served: {error}"))
 }
 
-/// The TCP address, with its token.
+/// TCP address to listen on, with its token.
 fn listen(args: &ModelListen) -> Result<Option<Listen>, Problem> {
     let Some(address) = args.listen else { return Ok(None) };
     let token = args.token_file.as_deref().map(token).transpose()?;
@@ -111,7 +111,7 @@ fn token(file: &Path) -> Result<String, Problem> {
     Ok(token.to_owned())
 }
 
-/// Where the model is served: a URL if it has an address, otherwise the socket.
+/// Prints the address of the model: a URL if it has one, otherwise the socket.
 fn show(global: &Global, model: &str, ready: &Ready) {
     let url = ready.address.map(|address| format!("http://{address}/v1"));
     let socket = ready.socket.as_ref().map(|path| path.display().to_string());

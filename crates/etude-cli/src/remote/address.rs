@@ -1,4 +1,4 @@
-//! Where a server is, and the token for it.
+//! Address of a server, and the token for it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,33 +13,33 @@ use serde_json::Value;
 use crate::paths;
 use crate::problem::Problem;
 
-/// The variable that names a server, like `--server`.
+/// Environment variable that names a server, like `--server`.
 pub(crate) const SERVER: &str = "ETUDE_SERVER";
 
-/// The variable that names a file with the token.
+/// Environment variable that names a file with the token.
 const TOKEN_FILE: &str = "ETUDE_TOKEN_FILE";
 
-/// The word for the user's own server on this machine.
+/// Word for the user's own server on this machine.
 const LOCAL: &str = "local";
 
-/// How long a connection may take.
+/// Maximum time to connect.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long the user's own servers have to say who they are.
+/// Maximum time in which the user's own servers must identify themselves.
 const IDENTITY: Duration = Duration::from_secs(5);
 
-/// The server that is named: on the command line, or else in the environment.
+/// The named server: from the command line, or else from the environment.
 pub(super) fn named(flag: Option<&str>) -> Option<String> {
     let of_environment = || std::env::var(SERVER).ok();
     flag.map(str::to_owned).or_else(of_environment).filter(|text| !text.is_empty())
 }
 
-/// A server.
+/// Address and token of a server.
 #[derive(Debug)]
 pub(super) struct Address {
-    /// What paths follow.
+    /// Base URL, which request paths follow.
     pub(super) base: String,
-    /// The socket to which connections go, whatever the base says.
+    /// Unix socket to connect to, whatever the base URL says.
     socket: Option<PathBuf>,
     pub(super) token: Secret,
 }
@@ -54,7 +54,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// The server that `text` names, with its token.
+    /// Resolves the server that `text` names, with its token.
     pub(super) async fn find(text: &str) -> Result<Self, Problem> {
         let token = token()?;
         if text == LOCAL {
@@ -70,7 +70,7 @@ impl Address {
         if let Some(token) = token {
             return Ok(Self { base, socket: None, token });
         }
-        // Anybody on this machine may listen at a port. The owner's token goes to the socket of the server that has
+        // Anyone on this machine may listen at a port. The owner's token goes to the socket of the server that has
         // this address, never to the port.
         if is_loopback && let Some(own) = own_server(|server| is_among(&url, &addresses_of(server))).await? {
             return Ok(own);
@@ -80,7 +80,7 @@ impl Address {
         Err(problem.hint("make one where the server is: etude token new NAME --scope read,run"))
     }
 
-    /// The server that this process is.
+    /// Address of the server in this process.
     pub(super) async fn of_process() -> Result<Self, Problem> {
         Self::own(|server| server["pid"] == std::process::id()).await
     }
@@ -90,7 +90,7 @@ impl Address {
         own.ok_or_else(|| Problem::environment("no server of this user listens").hint("start one: etude serve"))
     }
 
-    /// The client for it. A redirect would carry the token to wherever it points.
+    /// HTTP client for the server. It follows no redirects, which would carry the token elsewhere.
     pub(super) fn client(&self) -> Result<Client, Problem> {
         let url = Url::parse(&self.base).map_err(|error| Problem::environment(format!("{}: {error}", self.base)))?;
         let settings = |client: ClientBuilder| at_socket(client.connect_timeout(CONNECT), self.socket.as_deref());
@@ -111,7 +111,7 @@ fn at_socket(client: ClientBuilder, _: Option<&Path>) -> ClientBuilder {
     client
 }
 
-/// The token that the environment has. It is never an argument: those are visible to everybody on the machine.
+/// Token from the environment. It is never an argument, since all users of the machine can read those.
 fn token() -> Result<Option<Secret>, Problem> {
     let given = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     if let Some(token) = given(TOKEN) {
@@ -128,7 +128,7 @@ fn read_token(path: &Path) -> Result<Secret, Problem> {
     Ok(Secret::new(text.trim()))
 }
 
-/// The URL without a slash at its end.
+/// Parses the URL, and removes a slash at its end.
 fn base_of(text: &str) -> Result<(String, Url), Problem> {
     let wrong = |why: &str| {
         Problem::usage(format!("`--server {text}` is no address of a server: {why}"))
@@ -175,7 +175,7 @@ async fn own_server(fits: impl Fn(&Value) -> bool) -> Result<Option<Address>, Pr
         let token = read_token(&dir.join("owner.token"))?;
         let own = Address { base: "http://localhost".to_owned(), socket: Some(socket), token };
         let request = own.client()?.get("http://localhost/v1/server").bearer_auth(own.token.expose());
-        // A server that was killed leaves its socket.
+        // A killed server leaves its socket behind.
         let Ok(Ok(response)) = tokio::time::timeout(IDENTITY, request.send()).await else { continue };
         let Ok(text) = response.text().await else { continue };
         let server: Value = serde_json::from_str(&text).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Events of a run on a server, as those of a run here.
+//! Conversion of events on a server to events of a local run.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const STAGE_EVENTS: [&str; 7] = [
     "StageExited",
 ];
 
-/// The steps that events have named so far.
+/// Steps that events have named so far.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     rows: Vec<StepRow>,
@@ -32,12 +32,12 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// The rows that events refer to.
+    /// Rows that events refer to.
     pub(super) fn rows(&self) -> &[StepRow] {
         &self.rows
     }
 
-    /// The row of the step that an event is about.
+    /// Row of the step that an event is about.
     fn row(&mut self, event: &Value) -> Option<usize> {
         let phase = Phase::from_word(event["phase"].as_str()?)?;
         let name = event["step"].as_str()?.to_owned();
@@ -49,7 +49,7 @@ impl Steps {
         }))
     }
 
-    /// The event in a document; `None` if it is none of a run here.
+    /// Parses an event; `None` if a local run has no such event.
     pub(super) fn take(&mut self, event: &Value) -> Option<Event> {
         let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
         let texts = |name: &str| -> Vec<String> {
@@ -122,7 +122,7 @@ impl Steps {
     }
 }
 
-/// A pipeline that has deviated.
+/// Parses the deviation of a pipeline.
 fn fell_back(event: &Value) -> Option<Event> {
     let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
     let fell_back = FellBack {
@@ -134,7 +134,7 @@ fn fell_back(event: &Value) -> Option<Event> {
     Some(Event::FellBack { fell_back, message: text("message") })
 }
 
-/// What became of a step.
+/// Fills in the end of a step.
 fn end(row: &mut StepRow, event: &Value) {
     let small = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
     row.status = event["status"].as_str().and_then(StepStatus::from_word).unwrap_or(StepStatus::Failed);
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// The events of a stream are shown as those of a run here: what is published says all that is shown.
+    /// Events of a stream are shown like those of a local run: the published members are sufficient.
     #[test]
     fn an_event_survives_its_document() {
         let ended = StepRow {

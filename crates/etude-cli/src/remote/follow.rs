@@ -1,4 +1,4 @@
-//! Follows a run on a server until it has ended or waits, as `etude run` follows its own.
+//! Follows a run on a server until it ends or waits, as `etude run` follows a local one.
 
 use std::time::Duration;
 
@@ -17,24 +17,24 @@ use crate::problem::Problem;
 use crate::render::progress::Face;
 use crate::stdout;
 
-/// How often a run is looked at that says nothing.
+/// Interval at which a silent run is fetched.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// How long a run that is continued may stay as it was.
+/// Maximum time in which a continued run may keep its earlier state.
 const TAKEN_UP: Duration = Duration::from_secs(10);
 
-/// What is followed, and from where.
+/// State of following: the point to start at, and the signals.
 #[derive(Debug, Default)]
 pub(crate) struct Watching {
-    /// The last event that was seen.
+    /// Id of the last event that was seen.
     pub(crate) after: Option<String>,
-    /// The state before something was asked of the run: it counts only when it has changed.
+    /// Time of the last change before the run was continued. A state counts only once it has changed.
     pub(crate) changed_at: Option<String>,
-    /// What the user asks with signals; the first one cancels the run.
+    /// Signals of the user; the first one cancels the run.
     pub(crate) stop: Option<watch::Receiver<Stop>>,
 }
 
-/// Shows events.
+/// Display of events.
 struct Shown<'c> {
     context: &'c Context,
     face: Face,
@@ -77,7 +77,7 @@ impl Remote {
                     && (watching.changed_at.as_ref() != Some(&run.changed_at) || began.elapsed() > TAKEN_UP)
                 {
                     self.rest(shown, id, events.last).await?;
-                    // It may have gone on meanwhile.
+                    // The run may have continued meanwhile.
                     return self.run(id).await;
                 }
             }
@@ -93,7 +93,7 @@ impl Remote {
         }
     }
 
-    /// The run; `None` if the server is away for a moment, since when is noted in `away`.
+    /// Fetches the run; `None` if the server is briefly away. `away` holds the start of the outage.
     async fn run_unless_away(&self, id: &str, away: &mut Option<Instant>) -> Result<Option<RunDocument>, Problem> {
         match self.text(self.request(reqwest::Method::GET, &format!("/v1/runs/{id}"))).await {
             Ok(text) => {
@@ -108,7 +108,7 @@ impl Remote {
         }
     }
 
-    /// Shows what a run has said by now.
+    /// Shows the remaining events of a run up to now.
     async fn rest(&self, shown: &mut Shown<'_>, id: &str, mut last: Option<String>) -> Result<(), Problem> {
         loop {
             let page = self.page(id, last.as_deref()).await?;
@@ -128,7 +128,7 @@ impl Remote {
         self.document(self.request(reqwest::Method::GET, &path).header("accept", "application/json")).await
     }
 
-    /// The id of the last event of a run by now, other than its end: it may go on.
+    /// Id of the last event of a run up to now. Its `ended` events do not count, because it may continue.
     pub(crate) fn last_event(&self, id: &str) -> Result<Option<String>, Problem> {
         self.block_on(async {
             let mut last = None;
@@ -144,7 +144,7 @@ impl Remote {
         })
     }
 
-    /// Asks the server to stop a run. That it has ended meanwhile is no problem.
+    /// Requests that the server stops a run. A run that has ended meanwhile is not a problem.
     async fn stop(&self, id: &str, asked: Stop) -> Result<(), Problem> {
         let (reason, mode) = match &asked {
             Stop::No | Stop::Drain | Stop::Leave => return Ok(()),
@@ -164,7 +164,7 @@ fn concerns(event: &Event, id: &str) -> bool {
     event.name == "run" && row["run_id"] == id && !row["status"].as_str().is_some_and(is_on_its_way)
 }
 
-/// What the user asks next with a signal.
+/// Next signal of the user.
 async fn asked_to_stop(stop: Option<&mut watch::Receiver<Stop>>) -> Stop {
     let Some(stop) = stop else { return std::future::pending().await };
     match stop.changed().await {

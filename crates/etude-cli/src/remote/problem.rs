@@ -1,4 +1,4 @@
-//! What a server refuses, as the command line refuses it here.
+//! Conversion of a server's refusals to problems of the command line.
 
 use std::fmt::Display;
 
@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::render::text::harmless;
 
-/// The problem in a response that is no success.
+/// Problem in an unsuccessful response.
 pub(super) fn of(address: &impl Display, status: u16, document: &Value) -> Problem {
     let text = |name: &str| document[name].as_str().map(harmless);
     let detail = text("detail").or_else(|| text("title")).unwrap_or_else(|| format!("{address} answers {status}"));
@@ -41,7 +41,7 @@ pub(super) fn of(address: &impl Display, status: u16, document: &Value) -> Probl
             .hint("make one with that scope where the server is: etude token new NAME --scope read,run,approve"),
         "forbidden_host" => Problem::environment(format!("{address} refuses: {detail}"))
             .hint("let it serve that name: etude serve --host NAME"),
-        // The server is about to stop, has too much to do, or something before it answers.
+        // The server is stopping or overloaded, or a proxy before it responded.
         _ => Problem::environment(format!("{address} refuses: {detail}")),
     };
     match text("hint") {
@@ -50,7 +50,7 @@ pub(super) fn of(address: &impl Display, status: u16, document: &Value) -> Probl
     }
 }
 
-/// What to do about a server that cannot be reached for this cause: one that speaks, but not as it was spoken to, is there.
+/// Hint for a server that cannot be reached for this cause. A server that responds, but in another protocol, is running.
 pub(super) fn way_out(cause: &str) -> &'static str {
     let is = |part: &str| cause.contains(part);
     if is("UnknownIssuer") {
@@ -66,7 +66,7 @@ pub(super) fn way_out(cause: &str) -> &'static str {
     }
 }
 
-/// The first decision counts: it is in the error (K-38).
+/// Problem of a second decision. The first one counts and is part of the error (K-38).
 fn decided(document: &Value, detail: &str) -> Problem {
     let mut problem = Problem::usage(detail);
     let decision = json!({"approved": document["approved"], "by": document["by"], "at": document["decided_at"]});
@@ -133,7 +133,7 @@ mod tests {
         of(&"http://127.0.0.1:1", 409, document)
     }
 
-    /// A server with which TLS fails has been started.
+    /// If TLS fails, the hint does not suggest to start a server.
     #[test]
     fn a_fault_of_tls_has_its_own_way_out() {
         for (cause, part) in [
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// A failed routing on a server has the phase that one here has.
+    /// A failed routing on a server has the same phase as a local one.
     #[test]
     fn a_failed_routing_has_its_phase() {
         let problem = refused(&json!({"code": "no_pipeline_matched", "detail": "no pipeline fits the request"}));
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!((&error["phase"], &error["kind"]), (&json!("routing"), &json!("no_pipeline_matched")));
     }
 
-    /// The way on names the run, as it does for a run here.
+    /// The hint names the run, as it does for a local run.
     #[test]
     fn a_changed_definition_names_the_run() {
         let problem =
@@ -168,7 +168,7 @@ mod tests {
         );
     }
 
-    /// K-38: who answers too late is given the decision that counts, by a server as by a journal here.
+    /// K-38: a late answer gets the decision that counts, from a server as from the local journal.
     #[test]
     fn a_second_decision_is_given_the_first() {
         let document = json!({

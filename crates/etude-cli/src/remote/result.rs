@@ -1,4 +1,4 @@
-//! The document of a run on a server, as the result document of a run here.
+//! Conversion of a run document on a server to a local result document.
 
 use etude::runner::RunResult;
 use etude_core::data::Json;
@@ -15,23 +15,23 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// A run as the server has it.
+/// A run on a server.
 #[derive(Debug)]
 pub(crate) struct RunDocument {
     pub(crate) id: String,
-    /// The word in `status`.
+    /// Value of `status`.
     pub(crate) status: String,
     pub(crate) changed_at: String,
     pub(crate) document: Document,
     pub(crate) errors: Vec<Failure>,
     limits: Limits,
-    /// The input as the server has it; its numbers keep their digits.
+    /// Input as received; its numbers keep their digits.
     pub(crate) input: Box<RawValue>,
     /// All members but input and output.
     pub(crate) members: Map<String, Value>,
 }
 
-/// The members that are read as they are written.
+/// Members that are kept as they are written.
 #[derive(Deserialize)]
 struct Raw<'a> {
     #[serde(borrow)]
@@ -41,7 +41,7 @@ struct Raw<'a> {
 }
 
 impl RunDocument {
-    /// The document in a response.
+    /// Parses the document in a response.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let raw: Raw<'_> = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let users = raw.output.into_iter().chain([raw.input]).map(RawValue::get);
@@ -58,7 +58,7 @@ impl RunDocument {
             "usage": usage.unwrap_or_else(|| usage_json(&Usage::default())),
             "fell_back": members.get("fell_back"),
         });
-        // A run that failed has no output; one that succeeded may have put out null.
+        // A failed run has no output; the output of a successful one may be null.
         let output = raw.output.map(|output| Json::trusted(output.get()));
         let output = output.or_else(|| (status == RunState::Succeeded.word()).then(Json::null));
         let document = Document {
@@ -88,25 +88,25 @@ impl RunDocument {
         Ok(Self { id, status, changed_at, document, errors, limits, input, members })
     }
 
-    /// True if it is queued or at work.
+    /// True if the run is queued or active.
     pub(crate) fn is_on_its_way(&self) -> bool {
         is_on_its_way(&self.status)
     }
 
-    /// True if it has ended.
+    /// True if the run has ended.
     pub(crate) fn is_over(&self) -> bool {
         RunState::from_word(&self.status).is_some_and(RunState::is_final)
     }
 
-    /// How it ended, as a run here ends.
+    /// Converts to the result of a local run.
     pub(crate) fn into_ended(self) -> RunResult {
         let Self { id, document, errors, limits, .. } = self;
         RunResult { run_id: id, document, errors, gates: Vec::new(), limits }
     }
 }
 
-/// The text with `null` in the place of these parts of it. A user's value may hold what no tree does: half of a surrogate pair, a number
-/// out of range, a list in lists in lists.
+/// Replaces these parts of the text by `null`. A user's value may hold content that a JSON tree cannot: half of a surrogate
+/// pair, a number out of range, deeply nested lists.
 fn without<'t>(text: &'t str, parts: impl Iterator<Item = &'t str>) -> String {
     let place = |part: &str| {
         let start = part.as_ptr().addr() - text.as_ptr().addr();
@@ -119,12 +119,12 @@ fn without<'t>(text: &'t str, parts: impl Iterator<Item = &'t str>) -> String {
     rest
 }
 
-/// True for the status of a run that is queued or at work.
+/// True for the status of a run that is queued or active.
 pub(super) fn is_on_its_way(status: &str) -> bool {
     matches!(RunState::from_word(status), Some(RunState::Queued | RunState::Running))
 }
 
-/// An entry of `errors`. A kind that this program does not know is a failed run all the same.
+/// Parses an entry of `errors`. An unknown kind counts as a failed step.
 pub(crate) fn failure(error: &Value) -> Option<Failure> {
     let text = |name: &str| error[name].as_str().map(str::to_owned);
     let number = |name: &str| error[name].as_u64();
@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// A failure that comes over the wire is the one that was sent, so that it is shown in the same way.
+    /// A failure received from a server equals the one that was sent, so that it is shown in the same way.
     #[test]
     fn a_failure_survives_its_document() {
         let whole = Failure {
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(run.document.output.expect("an output").inline(), Some(r#"{"n":1.10}"#));
     }
 
-    /// A run whose values no tree can hold is read all the same: a command that follows it would wait for ever.
+    /// A run whose values a JSON tree cannot hold is still parsed; otherwise a following command would wait for ever.
     #[test]
     fn any_output_is_read() {
         for value in [r#""\ud83d""#, "1E400", &format!("{}{}", "[".repeat(300), "]".repeat(300))] {

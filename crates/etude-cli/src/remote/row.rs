@@ -1,4 +1,4 @@
-//! Rows of runs on a server, as rows of the journal.
+//! Conversion of run rows on a server to rows of the journal.
 
 use etude_runs::listing::{INTERRUPTED, Listed};
 use etude_runs::target::Target;
@@ -6,7 +6,7 @@ use etude_runtime::clock;
 use etude_runtime::engine::{Placement, RunRow, RunState};
 use serde_json::Value;
 
-/// A run in a list; `None` if it is no row.
+/// Parses a run in a list; `None` if the value is not a row.
 pub(crate) fn listed(row: &Value) -> Option<Listed> {
     let text = |name: &str| row[name].as_str().map(str::to_owned);
     let time = |name: &str| row[name].as_str().and_then(clock::from_rfc3339);

@@ -1,4 +1,4 @@
-//! Streams of events (`text/event-stream`), continued after the last event where a connection ends.
+//! Streams of events (`text/event-stream`) that reconnect and continue after the last event.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use tokio::time::{Instant, sleep_until};
 use super::Remote;
 use crate::problem::Problem;
 
-/// The time before a reconnect.
+/// Pause before a reconnect.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a server may be away, such as during an update.
+/// Maximum outage of a server, such as during an update.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The last event of an attempt.
+/// Name of the last event of an attempt.
 pub(super) const ENDED: &str = "ended";
 
-/// A stream that reconnects. Dropping [`Stream::next`] loses nothing.
+/// A stream that reconnects. Dropping the future of [`Stream::next`] loses nothing.
 pub(super) struct Stream<'r> {
     remote: &'r Remote,
     path: String,
-    /// The id of the last event.
+    /// Id of the last event.
     pub(super) last: Option<String>,
     open: Option<Response>,
     parser: Events,
-    /// Events that have come and were not taken.
+    /// Events received but not yet returned.
     ready: VecDeque<Event>,
     next_try: Instant,
-    /// Since when no connection succeeds.
+    /// Start of the current outage.
     away: Option<Instant>,
 }
 
@@ -48,11 +48,11 @@ impl<'r> Stream<'r> {
         }
     }
 
-    /// The next event; `None` when the server has closed the stream, which the next call opens again.
+    /// Next event; `None` when the server has closed the stream, which the next call opens again.
     pub(super) async fn next(&mut self) -> Result<Option<Event>, Problem> {
         loop {
             if let Some(event) = self.ready.pop_front() {
-                // The end of one attempt is the middle of a run that goes on.
+                // The run may continue after the end of an attempt.
                 if event.id.is_some() && event.name != ENDED {
                     self.last.clone_from(&event.id);
                 }
@@ -71,7 +71,7 @@ impl<'r> Stream<'r> {
                     });
                     taken.map_err(|TooLarge| self.remote.foreign("has an endless line"))?;
                 }
-                // What is incomplete comes again.
+                // Incomplete events are sent again.
                 Ok(None) | Err(_) => {
                     self.close();
                     return Ok(None);
@@ -80,7 +80,7 @@ impl<'r> Stream<'r> {
         }
     }
 
-    /// Opens the stream. False if there is nothing more to come.
+    /// Opens the stream. Returns false if nothing more will come.
     async fn connect(&mut self) -> Result<bool, Problem> {
         sleep_until(self.next_try).await;
         let mut request = self.remote.request(Method::GET, &self.path).header("accept", "text/event-stream");
@@ -107,7 +107,7 @@ impl<'r> Stream<'r> {
             }
             Err(problem) => {
                 let since = *self.away.get_or_insert_with(Instant::now);
-                // A server that responds and refuses will do so again; a wrong token that is sent again and again locks out its address.
+                // A server that refuses will refuse again, and a repeated wrong token locks out the client's address.
                 if is_refused || problem.exit != crate::exit::Exit::Environment || since.elapsed() > PATIENCE {
                     return Err(problem);
                 }

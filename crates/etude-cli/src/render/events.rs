@@ -1,4 +1,4 @@
-//! Events as `--format jsonl` prints them: one document a line, the result document last.
+//! Events of `--format jsonl`: one document a line, the result document last.
 
 use etude_core::report::Event;
 use etude_runs::story;
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::{layers, waits};
 
-/// The lines of one run.
+/// Numbered lines of one run.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    /// How many there have been, those of earlier processes included.
+    /// Number of lines so far, those of earlier processes included.
     count: u64,
-    /// The run is one of a machine: its lines are the events of stages.
+    /// True for a run of a stage machine, whose lines are the events of stages.
     is_of_machine: bool,
 }
 
@@ -21,7 +21,7 @@ impl Lines {
         Self { count: 0, is_of_machine }
     }
 
-    /// The event as a document; `None` if it is only for people, or was reported by an earlier process.
+    /// Document of an event; `None` if it is only for people, or was reported by an earlier process.
     pub(crate) fn json(&mut self, progress: &Progress<'_>) -> Option<Value> {
         match progress {
             Progress::Machine { event: Event::Stage { name, payload }, is_replay, .. } => {
@@ -53,7 +53,7 @@ impl Lines {
 fn json(progress: &Progress<'_>) -> Option<Value> {
     match progress {
         Progress::Machine { event, rows, is_replay: false } => Some(story::event_json(event, rows)),
-        // Pieces of answers are for people only: `agent_said` has the whole text.
+        // Pieces of responses are for people only: `agent_said` has the whole text.
         Progress::Machine { .. } | Progress::ModelResponse { .. } => None,
         Progress::Waiting { effect, wait } => {
             let mut line = waits::json(effect, wait);

@@ -1,5 +1,4 @@
-//! A failed run as people read it: what happened, where it is defined, what the step said, every try, and what to do
-//! next.
+//! Human-readable failure of a run: message, place of definition, stderr, every attempt, and the next commands.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -17,15 +16,15 @@ const RED: Style = AnsiColor::Red.on_default().bold();
 const BLUE: Style = AnsiColor::BrightBlue.on_default().bold();
 const BOLD: Style = Style::new().bold();
 
-/// How many lines of stderr are shown.
+/// Maximum number of lines shown of stderr.
 const STDERR_LINES: usize = 12;
 
-/// One failure, drawn under the line that defines its step.
+/// Renders one failure below the line that defines its step.
 pub(crate) fn text(failure: &Failure, app: Option<&Path>, is_second: bool) -> String {
     let mut out = String::new();
     let message = harmless(&failure.message);
     let (headline, rest) = message.split_once('\n').unwrap_or((&message, ""));
-    // What a step printed is quoted at the end of the sentence; it has a line of its own.
+    // The step's output is quoted at the end of the sentence, and moves to a separate line.
     let (headline, found) = match headline.split_once("; found: ") {
         Some((headline, found)) if failure.kind == FailureKind::StepOutputInvalid => (headline, Some(found)),
         _ => (headline, None),
@@ -69,7 +68,7 @@ fn draw_place(out: &mut String, failure: &Failure, app: Option<&Path>, is_second
     let _ = writeln!(out, "{pad} {BLUE}|{BLUE:#}");
 }
 
-/// What is said under the step's name.
+/// Notes under the name of the step.
 fn note(failure: &Failure, is_second: bool) -> String {
     let mut notes = Vec::new();
     if let Some(ms) = failure.elapsed_ms {
@@ -101,7 +100,7 @@ fn draw_stderr(out: &mut String, stderr: &Stderr) {
     }
 }
 
-/// What to do next about a failure, as commands.
+/// Next commands after a failure.
 pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
     let mut hints = Vec::new();
     let id = run_id.map(|id| &id[..id.len().min(6)]);
@@ -140,7 +139,7 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
     hints
 }
 
-/// A fault in a definition as an entry of `errors`.
+/// Diagnostic of a definition as an entry of `errors`.
 pub(crate) fn of_diagnostic(diagnostic: &etude_spec::Diagnostic) -> Failure {
     let mut failure = Failure::new(FailureKind::DefinitionInvalid, diagnostic.message.clone());
     let (line, column) = diagnostic.position().unwrap_or((0, 0));

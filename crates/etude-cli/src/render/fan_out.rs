@@ -1,4 +1,4 @@
-//! A fan-out as people watch it: which elements are at work, which failed. Bounded, however many there are.
+//! Display of a fan-out: active and failed elements. Its size is bounded for any number of elements.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use etude_core::report::{Item, StepStatus};
 
 use super::text::harmless;
 
-/// How many elements at work are named.
+/// Maximum number of active elements named.
 const NAMED: usize = 3;
 
-/// How many lines a step gets about elements that failed, and how many about attempts that are repeated.
+/// Maximum number of lines of a step about failed elements, and again about repeated attempts.
 const MAX_LINES: u32 = 20;
 
-/// From how many elements on the progress is written as lines where no terminal shows it.
+/// Minimum number of elements for progress lines without a terminal.
 const MANY: usize = 20;
 
-/// What is known of one step's elements.
+/// State of one step's elements.
 #[derive(Debug, Default)]
 pub(super) struct Elements {
     active: BTreeMap<usize, Item>,
@@ -28,7 +28,7 @@ impl Elements {
         self.active.insert(item.index, item.clone());
     }
 
-    /// What is shown beside the spinner: `3 of 51, [3] a.pdf, [4] b.pdf and 2 more`.
+    /// Text beside the spinner: `3 of 51, [3] a.pdf, [4] b.pdf and 2 more`.
     pub(super) fn message(&self, done: usize, total: usize) -> String {
         let named: Vec<String> = self.active.values().take(NAMED).map(|item| harmless(&item.to_string())).collect();
         let more = match self.active.len().saturating_sub(NAMED) {
@@ -39,7 +39,7 @@ impl Elements {
         format!("{done} of {total}{named}")
     }
 
-    /// The line about an element that is over, if it gets one: a failure, or anything where everything is reported.
+    /// Line about an element that has ended, if it gets one: a failure, or with `is_verbose` any element.
     pub(super) fn end(
         &mut self,
         item: &Item,
@@ -63,12 +63,12 @@ impl Elements {
         }
     }
 
-    /// The line about an attempt that is repeated, if it gets one.
+    /// Line about a repeated attempt, if it gets one.
     pub(super) fn repeat(&mut self, is_verbose: bool, line: impl FnOnce() -> String) -> Option<String> {
         if is_verbose { Some(line()) } else { counted(&mut self.repeats, "repeated attempts", line) }
     }
 
-    /// Whether a line says how far the fan-out has come, where no spinner does: at every tenth of many elements.
+    /// True if the progress of the fan-out gets a line without a spinner: at every tenth of many elements.
     pub(super) fn is_milestone(done: usize, total: usize) -> bool {
         total >= MANY && done < total && done * 10 / total != (done - 1) * 10 / total
     }
@@ -91,7 +91,7 @@ mod tests {
         Item { index, label: Some(label.into()) }
     }
 
-    /// elements at work are named, a few of them.
+    /// a few active elements are named.
     #[test]
     fn elements_at_work_are_named_in_bounds() {
         let mut elements = Elements::default();
@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(elements.message(19_998, 20_000), "19998 of 20000, [0] x, [1] x");
     }
 
-    /// 20,000 elements that fail write a screen, not 20,000 lines.
+    /// 20,000 failing elements write a screen, not 20,000 lines.
     #[test]
     fn failed_elements_and_repeated_attempts_get_few_lines() {
         let mut elements = Elements::default();

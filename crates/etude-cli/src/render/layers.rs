@@ -1,4 +1,4 @@
-//! Events of chains: invocations and their layers, and what layers say.
+//! Events of chains: invocations, their middleware, and the messages of middleware.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use serde_json::{Value, json};
 
 use super::text::harmless;
 
-/// How important a line of a log is, the most talkative first; `silent` is none's.
+/// Log levels in ascending importance; `silent` is above all messages.
 pub(crate) use etude_spec::cascade::log::LEVELS;
 
-/// The place of `debug` in [`LEVELS`].
+/// Index of `debug` in [`LEVELS`].
 pub(crate) const DEBUG: usize = 1;
 
-/// The place of `info` in [`LEVELS`].
+/// Index of `info` in [`LEVELS`].
 pub(crate) const INFO: usize = 2;
 
-/// The place in [`LEVELS`] of that word.
+/// Index of that word in [`LEVELS`].
 pub(crate) fn named_level(word: &str) -> Option<usize> {
     LEVELS.iter().position(|known| *known == word)
 }
 
-/// The same of a line of a log: what no level is called is as important as most.
+/// Index of a message's level in [`LEVELS`]; unknown words count as `info`.
 pub(crate) fn level(word: &str) -> usize {
     named_level(word).unwrap_or(INFO)
 }
 
-/// In milliseconds, to the microsecond: most layers take less than one.
+/// Milliseconds, rounded to the microsecond: most middleware takes less than one millisecond.
 pub(crate) fn millis(took: Duration) -> f64 {
     (took.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// The name of the event, and what it is about.
+/// Name and members of the event.
 pub(crate) fn event(middleware_event: &MiddlewareEvent) -> (&'static str, Value) {
     let (tool, serves) = (&middleware_event.tool, &middleware_event.serves);
     match &middleware_event.what {
@@ -48,7 +48,7 @@ pub(crate) fn event(middleware_event: &MiddlewareEvent) -> (&'static str, Value)
     }
 }
 
-/// A line for people; nothing if it is not important enough.
+/// Human-readable line of an event; `None` if it is not important enough.
 pub(crate) fn line(middleware_event: &MiddlewareEvent) -> Option<String> {
     let tool = harmless(&middleware_event.tool);
     let serves =

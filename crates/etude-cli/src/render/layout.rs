@@ -1,19 +1,19 @@
-//! Texts in the width of a terminal.
+//! Text layout within the width of a terminal.
 
 use super::text::harmless;
 
-/// Characters in a line where stdout is no terminal.
+/// Line width in characters if stdout is not a terminal.
 const DEFAULT_WIDTH: usize = 100;
 
-/// A terminal narrower than this is written to as if it had this width.
+/// Minimum line width in characters; narrower terminals are treated as this wide.
 const MIN_WIDTH: usize = 40;
 
-/// Characters in a line of stdout.
+/// Line width of stdout, in characters.
 pub(crate) fn width() -> usize {
     of_terminal(terminal_size::terminal_size_of(std::io::stdout()))
 }
 
-/// Characters in a line of stderr.
+/// Line width of stderr, in characters.
 pub(crate) fn width_of_stderr() -> usize {
     of_terminal(terminal_size::terminal_size_of(std::io::stderr()))
 }
@@ -22,13 +22,13 @@ fn of_terminal(size: Option<(terminal_size::Width, terminal_size::Height)>) -> u
     size.map_or(DEFAULT_WIDTH, |(width, _)| usize::from(width.0).max(MIN_WIDTH))
 }
 
-/// The beginning of a text as one line of at most `max` characters.
+/// Beginning of a text as one line of at most `max` characters.
 pub(crate) fn clip(text: &str, max: usize) -> String {
     let line = harmless(text).split_whitespace().collect::<Vec<_>>().join(" ");
     etude_core::report::clip(&line, max)
 }
 
-/// The first line of a description behind `used` characters of a line; all of it with `--verbose`.
+/// First line of a description, cut to fit behind `used` characters; not cut with `--verbose`.
 pub(crate) fn description(text: &str, used: usize, is_verbose: bool) -> String {
     const MIN_SHOWN: usize = 20;
     let line = text.lines().next().unwrap_or_default();
@@ -38,7 +38,7 @@ pub(crate) fn description(text: &str, used: usize, is_verbose: bool) -> String {
     }
 }
 
-/// Lines of at most `width` characters, broken between words where that is possible.
+/// Wraps a text at `width` characters, between words if possible.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut out = Vec::new();
     for line in text.lines() {
@@ -54,22 +54,22 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     out
 }
 
-/// The beginning or the end of a text that may be long.
+/// Beginning or end of a text that may be long.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Excerpt {
-    /// What is shown, wrapped.
+    /// Wrapped lines to show.
     pub(crate) lines: Vec<String>,
-    /// Bytes that are not shown.
+    /// Number of bytes not shown.
     pub(crate) hidden: usize,
 }
 
-/// The first `max` lines of a text. A JSON document that fits is indented.
+/// First `max` lines of a text. A JSON document that fits is indented.
 pub(crate) fn head(text: &str, max: usize, width: usize) -> Excerpt {
     let indented = indented(text);
     if let Some(lines) = indented.map(|text| wrap(&harmless(&text), width)).filter(|lines| lines.len() <= max) {
         return Excerpt { lines, hidden: 0 };
     }
-    // A line of more characters than this cannot be shown in full.
+    // More characters than this cannot be shown.
     let shown: String = text.chars().take(max * width).collect();
     let mut lines = wrap(&harmless(&shown), width);
     lines.truncate(max);
@@ -78,7 +78,7 @@ pub(crate) fn head(text: &str, max: usize, width: usize) -> Excerpt {
     Excerpt { lines, hidden: if is_whole { 0 } else { text.len().saturating_sub(seen).max(1) } }
 }
 
-/// A JSON object or array with a member on each line.
+/// Indented form of a short JSON object or array.
 fn indented(text: &str) -> Option<String> {
     const MAX_BYTES: usize = 4 * 1024;
     let is_nested = text.len() <= MAX_BYTES && text.trim_start().starts_with(['{', '[']);
@@ -91,8 +91,8 @@ pub(crate) fn dollars(usd: f64) -> String {
     if usd >= 1.0 { format!("${usd:.2}") } else { format!("${usd:.4}") }
 }
 
-/// A table: each column as wide as its widest cell, the last one as wide as the line allows. `right` lists the columns
-/// that are aligned to the right.
+/// Formats a table. Each column is as wide as its widest cell, the last one as wide as the line allows. `right` lists the
+/// right-aligned columns.
 pub(crate) fn table(heads: &[&str], rows: &[Vec<String>], right: &[usize], width: usize) -> String {
     let chars = |text: &str| text.chars().count();
     let last = heads.len() - 1;

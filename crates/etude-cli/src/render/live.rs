@@ -1,7 +1,7 @@
-//! What an agent is saying, while it says it.
+//! Live text of an agent while its response arrives.
 //!
-//! It is shown in a few lines that move on and then make room for the final form of what was said: a line of the log,
-//! or the output on stdout. So nothing stands on a terminal twice, and stdout is the same for every observer.
+//! It is shown in a few scrolling lines, which then make room for the final form: a line of the log, or the output on stdout.
+//! So no text is on a terminal twice, and stdout is the same for every observer.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::text::harmless;
 
-/// Most lines that are shown.
+/// Maximum number of lines shown.
 const LINES: usize = 10;
 
-/// Most characters that are shown: long lines take several of a terminal's.
+/// Maximum number of characters shown; long lines take several of a terminal's.
 const CHARACTERS: usize = 1000;
 
-/// Bytes that are kept of what was said. Escape sequences are taken out of all of it, so that one that comes in two
-/// pieces is still seen.
+/// Number of bytes kept of the text. Escape sequences are removed from the whole of it, so that a sequence split across two
+/// pieces is still found.
 const KEPT_BYTES: usize = 16 * 1024;
 
-/// The lines.
+/// Live lines of one step.
 #[derive(Debug)]
 pub(super) struct Live {
-    /// Row of the step that speaks.
+    /// Row of the step.
     pub(super) row: usize,
     bar: ProgressBar,
     said: String,
 }
 
 impl Live {
-    /// Lines above the spinner of the step.
+    /// Creates lines above the spinner of the step.
     pub(super) fn new(row: usize, bars: &MultiProgress, spinner: &ProgressBar) -> Self {
         let bar = bars.insert_before(spinner, ProgressBar::new_spinner());
-        // The template is a constant; a default bar is shown if it should ever be wrong.
+        // The template is a constant; a default bar would be shown if it were wrong.
         if let Ok(style) = ProgressStyle::with_template("{msg}") {
             bar.set_style(style);
         }
@@ -41,12 +41,12 @@ impl Live {
         Self { row, bar, said: String::new() }
     }
 
-    /// Forgets what was said: another answer begins.
+    /// Clears the text for a new response.
     pub(super) fn clear(&mut self) {
         self.said.clear();
     }
 
-    /// Shows more of it.
+    /// Appends text and shows it.
     pub(super) fn say(&mut self, text: &str) {
         self.said.push_str(text);
         if self.said.len() > 2 * KEPT_BYTES {
@@ -56,13 +56,13 @@ impl Live {
         self.bar.set_message(last_lines(&self.said));
     }
 
-    /// Takes the lines away.
+    /// Removes the lines from the terminal.
     pub(super) fn close(self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// The end of a text as it is shown.
+/// End of the text that fits into the live lines.
 fn last_lines(text: &str) -> String {
     let text = harmless(text.trim());
     let text = text.trim_end();
@@ -79,8 +79,8 @@ fn last_lines(text: &str) -> String {
     out
 }
 
-/// The step of the plan to which an effect belongs, if it is the step's only one at a time: a step of its own, or a turn
-/// of one.
+/// Step of the plan to which an effect belongs, if it is the step's only concurrent one: a step without turns, or a turn of
+/// one.
 pub(super) fn step_of(effect: &EffectId) -> Option<&str> {
     let mut segments = effect.as_str().split('/').skip(1);
     let step = segments.next()?;

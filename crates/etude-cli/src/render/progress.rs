@@ -1,4 +1,4 @@
-//! The live tree of steps on stderr; plain lines where there is no terminal.
+//! Live tree of steps on stderr; plain lines where there is no terminal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,52 +23,52 @@ const GREEN: Style = AnsiColor::Green.on_default();
 const RED: Style = AnsiColor::Red.on_default().bold();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
 
-/// How much is said.
+/// Verbosity of the display.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loudness {
     /// No line at all.
     Quiet,
-    /// Steps, retries, and what scripts write to stderr.
+    /// Steps, retries, and the stderr of scripts.
     Normal,
-    /// Each step also when it begins, arguments and answers of models in full, and what earlier processes have done.
+    /// Additionally starts of steps, full arguments and model responses, and the work of earlier processes.
     Verbose,
 }
 
-/// A step at work.
+/// An active step.
 #[derive(Debug)]
 struct Running {
     bar: ProgressBar,
     name: String,
     kind: &'static str,
-    /// The model call whose answer comes, and how many characters have come.
+    /// Model call whose response arrives, and the number of characters so far.
     answer: Option<(EffectId, usize)>,
-    /// How many elements of a fan-out are over, of how many.
+    /// Number of finished elements of a fan-out, and number of all.
     done: (usize, usize),
 }
 
-/// Shows how a run goes on.
+/// Progress display of a run.
 #[derive(Debug)]
 pub(crate) struct Face {
     loudness: Loudness,
-    /// Spinners are drawn past whatever takes colours out of lines.
+    /// True if colours are wanted. Spinners bypass the filter that removes colours from lines.
     has_colors: bool,
     bars: Option<MultiProgress>,
     running: BTreeMap<usize, Running>,
-    /// The elements of fan-outs, by the row of their step.
+    /// Elements of fan-outs, by the row of their step.
     elements: BTreeMap<usize, Elements>,
     waits: Waits,
-    /// What an agent is saying.
+    /// Live text of an agent.
     live: Option<Live>,
-    /// Tool calls under way that only a spinner shows.
+    /// Active tool calls that only a spinner shows.
     calls: BTreeMap<EffectId, String>,
-    /// The beginnings of lines that scripts have not finished yet.
+    /// Unfinished lines of scripts.
     partial: BTreeMap<EffectId, Vec<u8>>,
-    /// Reasons that were reported already.
+    /// Reasons that were already reported.
     detours: BTreeSet<String>,
 }
 
 impl Face {
-    /// A live tree if `is_terminal`, else lines.
+    /// Creates a live tree if `is_terminal`, else prints lines.
     pub(crate) fn new(loudness: Loudness, is_terminal: bool, has_colors: bool) -> Self {
         let bars = (is_terminal && loudness != Loudness::Quiet)
             .then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
@@ -87,7 +87,7 @@ impl Face {
         }
     }
 
-    /// Dimmed, where colours are wanted.
+    /// Dimmed style, if colours are wanted.
     fn dim(&self) -> Style {
         if self.has_colors { DIM } else { Style::new() }
     }
@@ -96,7 +96,7 @@ impl Face {
         self.loudness == Loudness::Verbose
     }
 
-    /// Shows one thing that happened.
+    /// Shows one event.
     pub(crate) fn show(&mut self, progress: &Progress<'_>) {
         if self.loudness == Loudness::Quiet {
             return;
@@ -147,7 +147,7 @@ impl Face {
                 self.fall_silent(*row);
                 self.said(text);
             }
-            // One reason often holds for many steps.
+            // One reason often applies to many steps.
             Event::Detour { why, .. } => {
                 if self.detours.insert(why.clone()) {
                     self.line(&format!("{YELLOW}    ! {YELLOW:#}{}", harmless(why)));
@@ -186,7 +186,7 @@ impl Face {
         }
     }
 
-    /// What becomes of attempts and of the elements of a `for_each`.
+    /// Shows events of attempts and of the elements of a `for_each`.
     fn show_work(&mut self, event: &Event, rows: &[StepRow], is_replay: bool) {
         match event {
             Event::AttemptRejected { .. } if is_replay => {}
@@ -222,7 +222,7 @@ impl Face {
         }
     }
 
-    /// Says that an attempt is repeated, unless that was said often enough.
+    /// Reports a repeated attempt, unless the step has reached its number of lines.
     fn repeated(&mut self, row: usize, line: impl FnOnce() -> String) {
         let is_verbose = self.is_verbose();
         if let Some(line) = self.elements.entry(row).or_default().repeat(is_verbose, line) {
@@ -230,14 +230,14 @@ impl Face {
         }
     }
 
-    /// The line about an element that is over.
+    /// Prints the line about an element that has ended.
     fn show_element(&self, step: &str, status: StepStatus, line: Option<String>) {
         let Some(line) = line else { return };
         let (style, mark) = mark(status);
         self.line(&format!("{style}    {mark}{style:#} {step}{line}"));
     }
 
-    /// Shows beside the spinner how far a fan-out has come.
+    /// Shows the progress of a fan-out beside the spinner.
     fn show_elements(&mut self, row: usize, done: Option<usize>, total: usize, name: &str) {
         let dim = self.dim();
         let (Some(step), Some(elements)) = (self.running.get_mut(&row), self.elements.get(&row)) else { return };
@@ -245,7 +245,7 @@ impl Face {
         step.bar.set_message(format!("{name} {dim}{}{dim:#}", elements.message(step.done.0, step.done.1)));
     }
 
-    /// What is worth a line of what happens in a machine.
+    /// Prints the events of a stage machine that deserve a line.
     fn stage(&self, name: &str, payload: &Json) {
         let payload = payload.value().unwrap_or_default();
         let text = |member: &str| harmless(payload[member].as_str().unwrap_or_default());
@@ -271,7 +271,7 @@ impl Face {
         }
     }
 
-    /// What a model says between its tool calls.
+    /// Prints the text of a model between its tool calls.
     fn said(&self, text: &str) {
         let text = harmless(text.trim());
         let shown: Vec<String> = text.lines().map(|line| format!("    {line}")).collect();
@@ -289,7 +289,7 @@ impl Face {
         let bar = bars.add(ProgressBar::new_spinner());
         let template =
             if self.has_colors { "  {spinner:.cyan} {msg} {elapsed:.dim}" } else { "  {spinner} {msg} {elapsed}" };
-        // The template is a constant; a default bar is shown if it should ever be wrong.
+        // The template is a constant; a default bar would be shown if it were wrong.
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
@@ -298,8 +298,8 @@ impl Face {
         self.running.insert(row, Running { bar, name: step.name.clone(), kind: step.kind, answer: None, done: (0, 0) });
     }
 
-    /// Shows an answer while it comes: what an agent says as it says it, of data only how much there is. Elements of a
-    /// fan-out answer all at once, and are reported when they are done.
+    /// Shows a response while it arrives: an agent's text itself, of data only the amount. Elements of a fan-out run
+    /// concurrently and are reported when they are done.
     fn show_answer(&mut self, effect: &EffectId, text: &str, is_again: bool) {
         let dim = self.dim();
         let Some(bars) = &self.bars else { return };
@@ -311,7 +311,7 @@ impl Face {
         step.answer = Some((effect.clone(), characters));
         match step.kind {
             "llm" => step.bar.set_message(format!("{name} {dim}llm, {characters} characters{dim:#}")),
-            // One agent has the floor; what others say meanwhile is shown when they have said it.
+            // Only one agent is shown live; the text of others is shown when it is complete.
             "skill" if self.live.as_ref().is_none_or(|live| live.row == *row) => {
                 if !is_known {
                     step.bar.set_message(format!("{name} {dim}answering{dim:#}"));
@@ -326,7 +326,7 @@ impl Face {
         }
     }
 
-    /// Takes away what a step was saying: what it has said is shown in its final form.
+    /// Removes the live text of a step, before it is shown in its final form.
     fn fall_silent(&mut self, row: usize) {
         if let Some(live) = self.live.take_if(|live| live.row == row) {
             live.close();
@@ -348,7 +348,7 @@ impl Face {
         let mut buffer = self.partial.remove(effect).unwrap_or_default();
         buffer.extend_from_slice(bytes);
         let mut whole = buffer.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-        // A line that never ends is shown in pieces.
+        // A very long line is shown in pieces.
         if buffer.len() - whole > 8 * 1024 {
             whole = buffer.len();
         }
@@ -358,7 +358,7 @@ impl Face {
         self.stderr_lines(effect, &buffer);
     }
 
-    /// Shows lines at once: a step that says a lot must not be held up by one write per line.
+    /// Shows lines in one write: a step with much output must not be slowed by one write per line.
     fn stderr_lines(&self, effect: &EffectId, lines: &[u8]) {
         let name = effect.as_str().split_once('/').map_or(effect.as_str(), |(_, rest)| rest);
         let text = harmless(&String::from_utf8_lossy(lines));
@@ -375,7 +375,7 @@ impl Face {
         }
     }
 
-    /// Clears what is still on the screen, and shows the ends of unfinished lines.
+    /// Clears the display, and shows the ends of unfinished lines.
     pub(crate) fn close(mut self) {
         if let Some(live) = self.live.take() {
             live.close();
@@ -389,7 +389,7 @@ impl Face {
     }
 }
 
-/// The beginning of a text that may be long and have several lines.
+/// Beginning of a text that may be long and have several lines.
 fn one_line(text: &str) -> String {
     clip(text, 100)
 }
@@ -408,7 +408,7 @@ fn of_item(step: &str, item: Option<&Item>) -> String {
     harmless(&item.map_or_else(|| step.to_owned(), |item| format!("{step}{item}")))
 }
 
-/// Elements, time, retries, tokens and model of a step that is over.
+/// Elements, time, retries, tokens and model of a step that has ended.
 fn facts(step: &StepRow, is_replay: bool) -> String {
     let mut facts: Vec<String> = step.items.iter().map(ToString::to_string).collect();
     match step.status {

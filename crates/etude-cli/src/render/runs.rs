@@ -1,4 +1,4 @@
-//! Runs as people read them: pure functions from documents to text.
+//! Human-readable views of runs: pure functions from documents to text.
 
 pub(crate) mod attempts;
 pub(crate) mod diff;
@@ -22,17 +22,17 @@ pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 pub(crate) const BLUE: Style = AnsiColor::BrightBlue.on_default();
 
-/// A member that is a text, without anything that steers a terminal.
+/// Text member of a document, without sequences that control a terminal.
 pub(crate) fn text(value: &Value, member: &str) -> String {
     harmless(value[member].as_str().unwrap_or_default())
 }
 
-/// The beginning of a run's id with which commands name it.
+/// Prefix of a run's id with which commands name it.
 pub(crate) fn short(id: &str) -> &str {
     &id[..id.len().min(6)]
 }
 
-/// `1 model call`, `2 model calls`.
+/// Number with its noun: `1 model call`, `2 model calls`.
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
@@ -49,7 +49,7 @@ pub(crate) fn usage(usage: &Value) -> Vec<String> {
     facts
 }
 
-/// The mark of a step's status.
+/// Mark of a step's status.
 pub(crate) fn mark(row: &Value) -> String {
     let (style, mark) = match row["status"].as_str().unwrap_or_default() {
         "succeeded" => (GREEN, "✓"),
@@ -71,7 +71,7 @@ pub(crate) fn facts(row: &Value) -> String {
         "not_started" if row["waiting"] == true => return "waiting".to_owned(),
         "not_started" => return "not started".to_owned(),
         "skipped" => return "skipped".to_owned(),
-        // When it began this time is in no record.
+        // No record has the start time of this attempt.
         status @ ("running" | "interrupted") => facts.push(status.to_owned()),
         _ => facts.push(duration(row["duration_ms"].as_u64().unwrap_or(0))),
     }
@@ -95,7 +95,7 @@ pub(crate) fn facts(row: &Value) -> String {
     facts.join(", ")
 }
 
-/// How a fan-out went: `51 elements: 50 succeeded, 1 failed: [7]`.
+/// Summary of a fan-out: `51 elements: 50 succeeded, 1 failed: [7]`.
 pub(crate) fn elements(row: &Value) -> Option<String> {
     let items = &row["items"];
     let Some(total) = items["total"].as_u64() else {

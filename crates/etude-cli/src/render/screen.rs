@@ -1,4 +1,4 @@
-//! stderr is for people: everything that goes there goes through here, and steers no one's terminal.
+//! Output on stderr, which is for people: everything passes through here, so that no text controls the terminal.
 
 use std::fmt::Arguments;
 use std::io::Write as _;
@@ -17,23 +17,23 @@ macro_rules! say_part {
 
 pub(crate) use {say, say_part};
 
-/// A line of text with our own colours.
+/// Prints a line with etude's own colours.
 pub(crate) fn line(words: Arguments<'_>) {
     put(format!("{}\n", screened(&words.to_string())));
 }
 
-/// Text with our own colours.
+/// Prints text with etude's own colours.
 pub(crate) fn part(words: Arguments<'_>) {
     put(screened(&words.to_string()));
 }
 
-/// Writes it at once: a step may print a million lines, and stderr has no buffer.
+/// Writes the text in one call: a step may print a million lines, and stderr is unbuffered.
 fn put(text: String) {
     let mut stderr = std::io::stderr().lock();
     let text = match anstream::AutoStream::choice(&stderr) {
         anstream::ColorChoice::Never => anstream::adapter::strip_str(&text).to_string(),
         _ => text,
     };
-    // Anyone who has closed our stderr needs no message, and there is no one else to notify.
+    // A closed stderr means that the user wants no messages, and there is no other recipient.
     let _ = stderr.write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! A run that could not be started or continued, as people read it.
+//! Human-readable problems of runs that could not start or continue.
 
 use etude::runner::Error;
 use etude_core::failure::FailureKind;
@@ -8,7 +8,7 @@ use etude_runtime::engine;
 use crate::exit::Exit;
 use crate::problem::Problem;
 
-/// The problem for `error`, with a way out.
+/// Problem for `error`, with a hint.
 pub(crate) fn problem(error: &Error) -> Problem {
     match error {
         Error::Engine(engine) => of_engine(engine),
@@ -51,7 +51,7 @@ pub(crate) fn problem(error: &Error) -> Problem {
     }
 }
 
-/// The problem for a failure of the journal.
+/// Problem for a failure of the engine.
 pub(crate) fn of_engine(error: &engine::Error) -> Problem {
     match error {
         engine::Error::Unknown(_) => Problem::usage(error.to_string()).hint("list them with `etude runs list`"),

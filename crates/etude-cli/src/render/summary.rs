@@ -1,4 +1,4 @@
-//! The last lines of a run: what became of it, what it cost, and what to do next.
+//! Last lines of a run: its outcome, its usage, and the next command.
 
 use anstyle::{AnsiColor, Style};
 use etude::budget;
@@ -16,7 +16,7 @@ const BOLD: Style = Style::new().bold();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
 const CYAN: Style = AnsiColor::Cyan.on_default();
 
-/// Says it on stderr.
+/// Prints the summary on stderr.
 pub(crate) fn show(ended: &RunResult) {
     let document = &ended.document;
     let status = document.status();
@@ -52,7 +52,7 @@ pub(crate) fn show(ended: &RunResult) {
     }
 }
 
-/// The command that continues a run that did not succeed.
+/// Command that continues an unsuccessful run.
 fn next_attempt(ended: &RunResult, first: &Failure) -> String {
     let resume = format!("etude runs resume {}", &ended.run_id[..ended.run_id.len().min(6)]);
     let usage = record::to_usage(ended.document.members.get("usage").unwrap_or(&Value::Null));
@@ -66,7 +66,7 @@ fn next_attempt(ended: &RunResult, first: &Failure) -> String {
     }
 }
 
-/// The steps that nothing became of, the first few by name.
+/// Names of the steps that did not start; the first few are listed.
 fn not_started(steps: &Value) -> Option<String> {
     const SHOWN: usize = 8;
     let rows = steps.as_array().into_iter().flatten().filter(|row| row["status"] == "not_started");
@@ -79,7 +79,7 @@ fn not_started(steps: &Value) -> Option<String> {
     (!names.is_empty()).then_some(text)
 }
 
-/// The fan-outs that are over without all of their elements: `review: 50 of 51, 1 failed: [7]`.
+/// Fan-outs that ended without some of their elements: `review: 50 of 51, 1 failed: [7]`.
 fn incomplete(steps: &Value) -> Vec<String> {
     let rows = steps.as_array().into_iter().flatten();
     let line = |row: &Value| {
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// a collected fan-out that lost elements says so at the end, although the run succeeded.
+    /// the summary names a collected fan-out that lost elements, although the run succeeded.
     #[test]
     fn fan_outs_with_failed_elements_are_named_at_the_end() {
         let steps = json!([

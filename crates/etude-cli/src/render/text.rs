@@ -1,8 +1,8 @@
-//! Text of others on the user's terminal: nothing in it may steer the terminal, or hide.
+//! Third-party text on the user's terminal: no part of it may control the terminal, or be invisible.
 
 use std::fmt::Write;
 
-/// `text` without escape sequences and with other characters that cannot be seen made visible. Line breaks and tabs stay.
+/// `text` without escape sequences, and with all other invisible characters escaped. Line breaks and tabs stay.
 pub(crate) fn harmless(text: &str) -> String {
     if is_ordinary(text) {
         return text.to_owned();
@@ -11,8 +11,8 @@ pub(crate) fn harmless(text: &str) -> String {
     visible(&stripped.replace('\r', ""))
 }
 
-/// `text` with everything in it that cannot be seen made visible, escape sequences too: for what somebody is asked to
-/// allow, where nothing may be left out. Line breaks and tabs stay.
+/// `text` with all invisible characters escaped, including escape sequences: for content that a person must approve, where
+/// nothing may be left out. Line breaks and tabs stay.
 pub(crate) fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
@@ -21,12 +21,12 @@ pub(crate) fn visible(text: &str) -> String {
     out
 }
 
-/// Most text by far: nothing in it needs a second look. Programs may say a lot.
+/// True for plain ASCII, which needs no escaping. Most text is of this kind, and programs may print a lot.
 fn is_ordinary(text: &str) -> bool {
     ordinary(text) == text.len()
 }
 
-/// How much of the beginning of `text` is so.
+/// Length of the prefix of `text` that is plain ASCII, in bytes.
 fn ordinary(text: &str) -> usize {
     text.bytes().position(|byte| !matches!(byte, b' '..=b'~' | b'\n' | b'\t')).unwrap_or(text.len())
 }
@@ -39,8 +39,8 @@ fn push(out: &mut String, c: char, is_plain: bool) {
     }
 }
 
-/// What this program itself writes for people: its own colours stay, whatever else would steer the terminal is made
-/// visible. The last of two guards: anyone who puts a text of others into a sentence calls [`harmless`] on it.
+/// `text` of this program itself: its own colours stay, all other sequences that control the terminal are escaped. This is the
+/// last of two guards: code that inserts third-party text into a sentence calls [`harmless`] on it.
 pub(crate) fn screened(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -60,8 +60,8 @@ pub(crate) fn screened(text: &str) -> String {
     }
 }
 
-/// How long the colour is that `text` begins with; 0 if it begins with something else. Nothing that hides text is one:
-/// neither concealed nor reversed nor black.
+/// Length of the colour sequence at the start of `text`; 0 if there is none. Styles that hide text do not count: concealed,
+/// reversed, black.
 fn color(text: &str) -> usize {
     let Some(after) = text.strip_prefix("\u{1b}[") else { return 0 };
     let Some(end) = after.find(|c: char| !c.is_ascii_digit() && c != ';') else { return 0 };
@@ -75,8 +75,8 @@ fn color(text: &str) -> usize {
     }
 }
 
-/// One or more JSON documents, for a terminal: the same values, with everything that cannot be seen written as an escape.
-/// Outside its strings a document has nothing of the kind.
+/// One or more JSON documents, for a terminal: the same values, with all invisible characters in strings written as JSON
+/// escapes. Outside its strings a document has none.
 pub(crate) fn visible_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
@@ -92,9 +92,9 @@ pub(crate) fn visible_json(text: &str) -> String {
     out
 }
 
-/// True if `c`, at the byte `at` of `text`, is seen there, or is a line break or tab. Joiners and the two selectors of a
-/// presentation have no width of their own. Emoji and scripts are written with them, one at a time and after a character
-/// beyond ASCII; anywhere else they make two names look like one, or carry text that no one sees.
+/// True if `c`, at the byte `at` of `text`, is visible there, or is a line break or tab. Joiners and the two presentation
+/// selectors have no width. Emoji and scripts use them, one at a time and after a character beyond ASCII; anywhere else they
+/// make two names look alike, or carry hidden text.
 fn is_plain_at(text: &str, at: usize, c: char) -> bool {
     if !is_attached(c) {
         return is_plain(c);
@@ -112,17 +112,17 @@ fn is_attached(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}')
 }
 
-/// A character that is seen where it stands, or a line break or tab.
+/// True for a visible character, a line break or a tab.
 fn is_plain(c: char) -> bool {
     matches!(c, '\n' | '\t') || !(c.is_control() || is_bidirectional(c) || is_invisible(c))
 }
 
-/// Characters that turn the direction of text around, and so can make it look like other text.
+/// Characters that change the direction of text, and so can make it look like other text.
 fn is_bidirectional(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
-/// Characters without a width that make two names look like one, and those that carry text which no one sees.
+/// Characters without a width that make two names look alike, and characters that carry hidden text.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}'
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}'
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(harmless("a\u{8}b\u{202e}c\u{9b}31m"), "ab\\u{202e}c\\u{9b}31m");
     }
 
-    /// What somebody is asked to allow is shown to its last character: an escape sequence may carry a command.
+    /// Content that a person must approve is shown to its last character: an escape sequence may carry a command.
     #[test]
     fn nothing_is_left_out_of_what_is_made_visible() {
         assert_eq!(visible("ls \u{1b}]0;$(rm x)\u{7}\r\u{200b}"), "ls \\u{1b}]0;$(rm x)\\u{7}\\u{d}\\u{200b}");
@@ -150,7 +150,7 @@ mod tests {
         );
     }
 
-    /// Joiners and selectors stay in emoji and scripts, and nowhere else: a command that has one looks like one that has none.
+    /// Joiners and selectors stay in emoji and scripts, and nowhere else: a command with one looks like a command without.
     #[test]
     fn joiners_and_selectors_stay_where_they_are_written_only() {
         for kept in [

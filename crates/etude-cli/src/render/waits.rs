@@ -11,12 +11,12 @@ use super::fan_out::counted;
 use super::layout::clip;
 use super::text::harmless;
 
-/// How many waits were shown, by step: a fan-out against a busy provider has many.
+/// Number of waits shown, by step: a fan-out against a busy provider has many.
 #[derive(Debug, Default)]
 pub(super) struct Waits(BTreeMap<String, u32>);
 
 impl Waits {
-    /// The line about a wait: the call, and `429, next attempt in 2 s (2 of 5)`. `None` after many of one step.
+    /// Line about a wait: the call, and `429, next attempt in 2 s (2 of 5)`. `None` after many of one step.
     pub(super) fn line(
         &mut self,
         effect: &EffectId,
@@ -34,7 +34,7 @@ impl Waits {
     }
 }
 
-/// The members of the event `transport_retry`.
+/// Members of the event `transport_retry`.
 pub(super) fn json(effect: &EffectId, wait: &TransportWait) -> Value {
     json!({
         "effect": effect.as_str(),
@@ -55,7 +55,7 @@ mod tests {
         TransportWait { status, reason, wait_ms: 2_000, attempt: 2, max_attempts: 5 }
     }
 
-    /// a wait is one line with the status, or with the reason where no response came.
+    /// a wait is one line with the status, or with the reason if no response came.
     #[test]
     fn waits_of_the_transport_are_lines() {
         let mut waits = Waits::default();

@@ -1,4 +1,4 @@
-//! `agent.sandbox` of an app within that of its user: it may be narrower, never wider.
+//! Limits of the user's `agent.sandbox` for that of an app, which may be narrower but never wider.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use etude_core::effect::Sandbox;
 use super::Layer;
 use crate::paths;
 
-/// The sandbox that programs of agents are in, and what the app's asks for beyond the user's.
+/// Effective sandbox for programs of agents, and the rights that the app requests beyond the user's.
 pub(super) fn sandbox(layers: &[Layer], app: &Path) -> (Option<Sandbox>, Vec<String>) {
     let of = |layer: &Layer| layer.config.agent.sandbox.clone();
     let nearest = layers.iter().find_map(of);
@@ -18,7 +18,7 @@ pub(super) fn sandbox(layers: &[Layer], app: &Path) -> (Option<Sandbox>, Vec<Str
     }
 }
 
-/// What is asked for, as far down as the bound lets it reach, and what is left out.
+/// Requested sandbox limited by the bound, and the rights left out.
 fn narrowed(asked: &Sandbox, bound: &Sandbox, app: &Path) -> (Option<Sandbox>, Vec<String>) {
     if asked == bound {
         return (Some(bound.clone()), Vec::new());
@@ -29,7 +29,7 @@ fn narrowed(asked: &Sandbox, bound: &Sandbox, app: &Path) -> (Option<Sandbox>, V
     let mut beyond = Vec::new();
     let mut within = |right: &str, paths: &[String], bounds: &[PathBuf]| -> Vec<String> {
         let kept = |path: &String| {
-            // Without links: what the name leads to is judged, and is what is opened.
+            // Links are resolved: the target is checked, and is opened later.
             let found = place(path, app).canonicalize().ok();
             let found = found.filter(|found| bounds.iter().any(|bound| found.starts_with(bound)));
             let found = found.and_then(|found| found.to_str().map(str::to_owned));
@@ -48,12 +48,12 @@ fn narrowed(asked: &Sandbox, bound: &Sandbox, app: &Path) -> (Option<Sandbox>, V
     (Some(Sandbox { network: asked.network && bound.network, read, write }), beyond)
 }
 
-/// The places of paths, links followed. What is not there bounds nothing.
+/// Paths with links resolved. A missing path grants nothing.
 fn real<'a>(texts: &'a [String], app: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
     texts.iter().filter_map(|text| place(text, app).canonicalize().ok())
 }
 
-/// Where a path of a sandbox begins.
+/// Expands a path of a sandbox: `~/` is the home, others are relative to the app.
 fn place(path: &str, app: &Path) -> PathBuf {
     match (path.strip_prefix("~/"), paths::home()) {
         (Some(rest), Some(home)) => home.join(rest),
@@ -65,7 +65,8 @@ fn place(path: &str, app: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// SECURITY.md, "The author of a repository": an app narrows the sandbox of its user, and neither a name nor a link widens it.
+    /// SECURITY.md, "The author of a repository": an app narrows the sandbox of its user, and neither a name nor a link widens
+    /// it.
     #[test]
     fn an_app_does_not_widen_the_sandbox_of_its_user() {
         let dir = tempfile::tempdir().expect("a directory");

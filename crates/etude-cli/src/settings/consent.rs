@@ -1,7 +1,7 @@
-//! Which keys may go to which hosts, and whether what an app configures may be used at all (ADR 0052).
+//! Consent of the user: keys may go only to certain hosts, and an app's configuration may be used only in part (ADR 0052).
 //!
-//! Keys of the environment go to hosts that the user's configuration names, and to the hosts of the built-in kinds. What an app
-//! configures is used by commands that run the app; a command that only looks at it starts and contacts none of it.
+//! Keys of the environment go to hosts that the user's configuration names, and to the hosts of the built-in kinds. Commands
+//! that run the app use its configuration; a command that only looks at it starts and contacts none of it.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::{Layer, SECRET_VARIABLES, secrets};
 use crate::args::Purpose;
 use crate::paths;
 
-/// Variables with the hosts that the user lets them go to.
+/// Variables with the hosts to which the user lets them be sent.
 #[derive(Debug, Clone)]
 pub(super) struct Consent {
     purpose: Purpose,
@@ -22,30 +22,30 @@ pub(super) struct Consent {
     pairs: Vec<(String, Origin)>,
     /// Hosts that the user or a built-in kind names.
     hosts: Vec<Origin>,
-    /// Variables that the user's configuration or a built-in kind names: programs of apps are not given them unasked.
+    /// Variables that the user's configuration or a built-in kind names: programs of apps do not get them unasked.
     keys: BTreeSet<String>,
     /// Variables with which etude reaches its database and servers: no app gets one by its name.
     own: Vec<String>,
 }
 
-/// What an app wants to contact or start.
+/// A host or program that an app wants to use.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wish<'a> {
-    /// What is configured, such as "provider `x`".
+    /// Configured entry, such as "provider `x`".
     pub(super) what: &'a str,
-    /// The file, as people see it.
+    /// Path of the file for messages.
     pub(super) file: &'a str,
     pub(super) line: u32,
-    /// The URL as written; `None` for programs and files.
+    /// URL as written; `None` for programs and files.
     pub(super) url: Option<&'a str>,
-    /// Every text that goes there.
+    /// All texts that are sent there.
     pub(super) sent: &'a [&'a str],
-    /// The variable that is sent if no text names one.
+    /// Variable that is sent if no text names one.
     pub(super) implied: Option<&'a str>,
 }
 
 impl Consent {
-    /// What the layers that are the user's own say. `own` are etude's own variables.
+    /// Consent in the user's own files. `own` are etude's own variables.
     pub(super) fn of(layers: &[Layer], purpose: Purpose, own: &[String]) -> Self {
         let own = own.to_vec();
         let mut consent = Self { purpose, pairs: Vec::new(), hosts: Vec::new(), keys: BTreeSet::new(), own };
@@ -58,7 +58,7 @@ impl Consent {
         consent
     }
 
-    /// What a file of the user says.
+    /// Adds the consent in a file of the user.
     fn learn(&mut self, config: &Config) {
         for provider in config.providers.values() {
             let kind = ProviderKind::from_word(&provider.kind);
@@ -83,32 +83,32 @@ impl Consent {
         self.hosts.extend(origin);
     }
 
-    /// Variables with the hosts that the user lets them go to.
+    /// Variables with the hosts to which the user lets them be sent.
     pub(super) fn pairs(&self) -> &[(String, Origin)] {
         &self.pairs
     }
 
-    /// The variables that programs of apps do not get unasked.
+    /// Variables that programs of apps do not get unasked.
     pub(super) fn keys(&self) -> impl Iterator<Item = &String> {
         self.keys.iter()
     }
 
-    /// The variables among them that the user's configuration names, but for those that every program needs.
+    /// Keys that the user's configuration names, except variables that every program needs.
     pub(super) fn users_keys(&self) -> impl Iterator<Item = &String> {
         self.keys.iter().filter(|name| !SECRET_VARIABLES.contains(&name.as_str()) && !BASE.contains(&name.as_str()))
     }
 
-    /// Why a provider that an app configures is not used; `None` if it may be.
+    /// Reason why a provider that an app configures is not used; `None` if it may be.
     pub(super) fn provider(&self, name: &str, given: &Provider, kind: ProviderKind, file: &str) -> Option<String> {
         let what = format!("provider `{name}`");
         let url = given.base_url.as_deref().or(kind.default_base_url());
         let sent = texts_of_provider(given);
-        // Without a header in place of the key, the provider cannot do without the variable.
+        // Without a header in place of the key, the provider needs the variable.
         let needed = kind.key_variable().filter(|_| given.headers.is_empty());
         let implied = customary(kind, given).or(needed).filter(|_| given.api_key.is_none());
         let wish = Wish { what: &what, file, line: given.line, url, sent: &sent, implied };
         let is_only_read = kind == ProviderKind::Recorded && given.record.is_none();
-        // A host says nothing about weights, recordings and programs.
+        // Hosts are irrelevant for weights, recordings and programs.
         let is_hosted = !matches!(kind, ProviderKind::Command | ProviderKind::Local | ProviderKind::Recorded);
         if let Some(why) = wish.routing_header(given.headers.keys()) {
             return Some(why);
@@ -120,7 +120,7 @@ impl Consent {
         }
     }
 
-    /// Why an MCP server that an app configures is not used; `None` if it may be.
+    /// Reason why an MCP server that an app configures is not used; `None` if it may be.
     pub(super) fn server(&self, name: &str, given: &McpServer, file: &str) -> Option<String> {
         let what = format!("MCP server `{name}`");
         let sent = texts_of_server(given);
@@ -134,7 +134,7 @@ impl Consent {
         }
     }
 
-    /// Why a program that answers as an MCP server is not given a key of the user.
+    /// Reason why a program that serves as an MCP server does not get a key of the user.
     fn handed_over(&self, wish: &Wish<'_>, given: &McpServer) -> Option<String> {
         let texts: Vec<&str> = given.env.values().chain(&given.args).map(String::as_str).collect();
         let is_set = |name: &String| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -147,13 +147,13 @@ impl Consent {
         ))
     }
 
-    /// The host that an app sends prompts to, if neither the user nor a built-in kind names it and it is not this machine.
+    /// Host to which an app sends prompts, if neither the user nor a built-in kind names it and it is not this machine.
     pub(super) fn redirect(&self, url: &ServiceUrl) -> Option<String> {
         let origin = url.origin().filter(|origin| !origin.is_loopback() && !self.hosts.contains(origin))?;
         Some(origin.to_string())
     }
 
-    /// The host that an app sends prompts to with a key that is written into it: they are in the account of its author.
+    /// Host to which an app sends prompts with a literal key, so that they are in the account of its author.
     pub(super) fn account(&self, given: &Provider, kind: ProviderKind) -> Option<String> {
         let url = given.base_url.as_deref().or(kind.default_base_url());
         let origin = ServiceUrl::new(expanded(url?)).origin().filter(|origin| !origin.is_loopback())?;
@@ -162,7 +162,7 @@ impl Consent {
         texts.any(|text| is_written_out(text)).then(|| format!("{origin} with a key of its own"))
     }
 
-    /// Whether the host is one that the user has named, and gets nothing but keys that the user sends there.
+    /// True if the user has named the host, and it gets nothing but keys that the user sends there.
     fn is_users_own(&self, wish: &Wish<'_>) -> bool {
         let Some(origin) = wish.origin() else { return false };
         let is_variable = |text: &&str| text.starts_with("${env:") && text.find('}') == Some(text.len() - 1);
@@ -173,7 +173,7 @@ impl Consent {
             && wish.variables().iter().all(|name| self.pairs.iter().any(|(known, to)| known == name && *to == origin))
     }
 
-    /// Why a key does not go where the app sends it.
+    /// Reason why a key is not sent where the app wants it.
     fn refusal(&self, wish: &Wish<'_>) -> Option<String> {
         wish.url?;
         let origin = wish.origin();
@@ -193,7 +193,7 @@ impl Consent {
     fn may_go(&self, variable: &str, to: Option<&Origin>) -> bool {
         let Some(to) = to else { return false };
         let is_built_in = ProviderKind::ALL.iter().filter_map(|kind| kind.default_base_url()).any(|url| {
-            // The services have no use for keys of others, and apps nothing to gain there.
+            // The services have no use for foreign keys, and apps have nothing to gain there.
             ServiceUrl::new(url).origin().as_ref() == Some(to)
         });
         let is_same = |known: &Origin| known == to || (known.is_loopback() && to.is_loopback());
@@ -205,7 +205,7 @@ impl Consent {
 }
 
 impl Wish<'_> {
-    /// Why headers of an app are not sent: one of them would send a request, with its key, to another host.
+    /// Reason why headers of an app are not sent: one of them would send a request, with its key, to another host.
     fn routing_header<'h>(&self, mut names: impl Iterator<Item = &'h String>) -> Option<String> {
         const ROUTING: [&str; 4] = ["host", "forwarded", "x-forwarded-host", "proxy-authorization"];
         let name = names.find(|name| ROUTING.iter().any(|routing| name.eq_ignore_ascii_case(routing)))?;
@@ -224,7 +224,7 @@ impl Wish<'_> {
         variables(self.sent).into_iter().chain(implied).collect()
     }
 
-    /// The host for messages. A name that is made of variables is shown as it is written: it may hold a key.
+    /// Host for messages. A name with variables is shown as written, because it may contain a key.
     fn host(&self) -> String {
         let url = self.url.unwrap_or_default();
         if variables(&[url]).is_empty() {
@@ -243,7 +243,7 @@ impl Wish<'_> {
     }
 }
 
-/// What to do where an app wants more than it may.
+/// Hint for an app that requests more than it may have.
 pub(crate) fn remedy(purpose: Purpose) -> String {
     let users = paths::user_config().map_or_else(|| "your configuration".to_owned(), |path| path.display().to_string());
     match purpose {
@@ -256,7 +256,7 @@ pub(crate) fn remedy(purpose: Purpose) -> String {
     }
 }
 
-/// The variable whose value a provider of this configuration gets without naming it.
+/// Variable whose value a provider of this configuration gets without naming it.
 fn customary(kind: ProviderKind, given: &Provider) -> Option<&'static str> {
     let url = given.base_url.as_deref().map(|url| ServiceUrl::new(expanded(url)));
     kind.customary_key(url.as_ref(), given.headers.keys().map(String::as_str))
@@ -271,7 +271,7 @@ fn texts_of_server(server: &McpServer) -> Vec<&str> {
     server.url.iter().map(String::as_str).chain(server.headers.values().map(String::as_str)).collect()
 }
 
-/// Whether a text that is sent has more in it than variables and the name of a scheme.
+/// True if a text that is sent contains more than variables and the name of a scheme.
 fn is_written_out(text: &str) -> bool {
     let mut rest = text.trim();
     for scheme in ["Bearer ", "Basic ", "bearer ", "basic "] {
@@ -281,7 +281,7 @@ fn is_written_out(text: &str) -> bool {
     !rest.is_empty() && !is_variable
 }
 
-/// The variables that texts name.
+/// Variables that texts name.
 fn variables(texts: &[&str]) -> Vec<String> {
     texts.iter().flat_map(|text| secrets::expand(text, &mut Vec::new()).variables).collect()
 }
@@ -304,7 +304,7 @@ mod tests {
         Layer { path: path.to_owned(), config, is_of_app }
     }
 
-    /// Why the only provider of an app is not used. `PATH` stands for a key: it is set everywhere.
+    /// Reason why the only provider of an app is not used. `PATH` stands for a key, since it is set everywhere.
     fn refused(app: &str, user: &str, purpose: Purpose) -> Option<String> {
         let layers =
             [layer(APP, &format!("providers: {{x: {app}}}\n"), true), layer("user", &format!("{user}\n"), false)];
@@ -337,7 +337,7 @@ mod tests {
         {
             assert!(refused(&far, &named(other), Purpose::Run).is_some(), "{other}");
         }
-        // Another key than the one that the user sends there.
+        // A key other than the one that the user sends there.
         let another = "providers: {mine: {kind: openai-compatible, base_url: \"https://far.example\", api_key: k}}";
         assert!(refused(&far, another, Purpose::Run).is_some());
     }
@@ -396,7 +396,7 @@ mod tests {
     fn loopback_gets_what_programs_of_the_app_have_anyway() {
         let near = sends("http://127.0.0.1:8000/v1");
         assert_eq!(refused(&near, "{}", Purpose::Run), None);
-        // As soon as the user sends it somewhere it is a key, which no program of an app gets unasked.
+        // Once the user sends a variable to a host it is a key, which no program of an app gets unasked.
         assert!(refused(&near, &named("https://far.example"), Purpose::Run).is_some());
         assert_eq!(refused(&near, &named("http://localhost:1"), Purpose::Run), None);
     }
@@ -413,7 +413,7 @@ mod tests {
             &sends("http://127.0.0.1:8000/v1"),
             "{kind: openai-compatible, base_url: \"http://127.0.0.1:8000\"}",
             "{kind: openai, base_url: \"https://far.example\"}",
-            // Requests would stand in the account of anyone who made the app.
+            // Requests would go through the account of the app's author.
             "{kind: openai, api_key: literal}",
             "{kind: openai, headers: {X-A: b}}",
             "{kind: openai, base_url: \"https://${env:PATH}@api.openai.com\"}",
@@ -421,7 +421,7 @@ mod tests {
             "{kind: command, command: run}",
             "{kind: local, path: weights}",
             "{kind: recorded, path: r, record: openai/m}",
-            // A host stands for nothing where weights are read.
+            // Where weights are read, the host is irrelevant.
             "{kind: local, path: weights, base_url: \"https://api.openai.com\"}",
         ] {
             let why = refused(other, &named("http://127.0.0.1:9"), Purpose::Look).expect(other);
@@ -433,15 +433,15 @@ mod tests {
         server_refused_beside(server, user, &[])
     }
 
-    /// The same where `own` are etude's own variables.
+    /// Like [`server_refused`], with `own` as etude's own variables.
     fn server_refused_beside(server: &str, user: &str, own: &[String]) -> Option<String> {
         let app = layer(APP, &format!("mcp: {{servers: {{x: {server}}}}}\n"), true);
         let layers = [app, layer("user", &format!("{user}\n"), false)];
         Consent::of(&layers, Purpose::Run, own).server("x", &layers[0].config.mcp_servers["x"], APP)
     }
 
-    /// K-53: what etude reaches its own database with is handed to no program and host that only an app names, loopback included.
-    /// `CARGO_MANIFEST_DIR` stands for it.
+    /// K-53: variables with which etude reaches its own database go to no program and host that only an app names, loopback
+    /// included. `CARGO_MANIFEST_DIR` stands for one.
     #[test]
     fn no_server_of_an_app_gets_etudes_own_variables() {
         let (key, own) = ("${env:CARGO_MANIFEST_DIR}", ["CARGO_MANIFEST_DIR".to_owned()]);
@@ -458,7 +458,7 @@ mod tests {
         assert_eq!(server_refused_beside(&format!("{{url: \"http://127.0.0.1:1/{key}\"}}"), &users, &own), None);
     }
 
-    /// SECURITY.md: a program of the app is not handed a key of the user. `CARGO_MANIFEST_DIR` stands for one.
+    /// SECURITY.md: a program of the app does not get a key of the user. `CARGO_MANIFEST_DIR` stands for one.
     #[test]
     fn a_server_that_is_a_program_gets_no_key_of_the_user() {
         let key = "${env:CARGO_MANIFEST_DIR}";
@@ -472,7 +472,7 @@ mod tests {
         }
     }
 
-    /// SECURITY.md: a header of the app does not lead a request of the user's key to another host.
+    /// SECURITY.md: a header of the app does not redirect a request with the user's key to another host.
     #[test]
     fn headers_of_an_app_do_not_redirect_requests() {
         let provider = "{kind: openai, headers: {hOsT: evil.example}}";
@@ -484,7 +484,7 @@ mod tests {
         assert!(server_refused(server, "{}").is_some());
     }
 
-    /// what the user's configuration names stays a key, whatever the app configures under the same name.
+    /// a variable that the user's configuration names stays a key, whatever the app configures under the same name.
     #[test]
     fn names_of_an_app_hide_no_keys_of_the_user() {
         let app = layer(APP, "providers: {mine: {kind: recorded, path: none}}\n", true);

@@ -1,4 +1,4 @@
-//! What holds without configuration: providers by their names, models by the key that is found.
+//! Defaults without configuration: providers by their names, models by the key found.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use super::{Resolved, secrets};
 use crate::local;
 use crate::problem::Problem;
 
-/// A provider that is there without being configured, with its model for each tier.
+/// A built-in provider, with its model for each tier.
 struct Hosted {
     kind: ProviderKind,
-    /// Beginnings of the names of its models.
+    /// Name prefixes of its models.
     prefixes: &'static [&'static str],
-    /// lite, standard, reasoning.
+    /// Models of the tiers lite, standard and reasoning.
     models: [&'static str; 3],
 }
 
-/// In the order in which their keys are looked for. The models are those that their vendors had in service in 2026-11.
+/// Built-in providers in the order in which their keys are looked for. The models are those in service in 2026-11.
 const HOSTED: [Hosted; 3] = [
     Hosted {
         kind: ProviderKind::Anthropic,
@@ -37,7 +37,7 @@ const HOSTED: [Hosted; 3] = [
     },
 ];
 
-/// Where model servers listen on one's own machine, with their customary names.
+/// Customary names and addresses of model servers on this machine.
 const LOCAL: [(&str, &str); 4] = [
     ("llama-server", "http://127.0.0.1:8080/v1"),
     ("ollama", "http://127.0.0.1:11434/v1"),
@@ -45,24 +45,24 @@ const LOCAL: [(&str, &str); 4] = [
     ("vllm", "http://127.0.0.1:8000/v1"),
 ];
 
-/// How long a server may take to show that it is there.
+/// Maximum time for a server to respond.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Why a tier is mapped to a model.
+/// Reason why a tier is mapped to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// This file says so.
+    /// This file configures it.
     Configured(String),
     /// This variable has a key.
     Key(&'static str),
-    /// A server answers here.
+    /// A server responds at this URL.
     Server(&'static str),
-    /// Nothing else is there.
+    /// There is no other model.
     Local,
 }
 
 impl Why {
-    /// A few words for people.
+    /// Human-readable reason.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Configured(path) => format!("`{path}` says so"),
@@ -72,7 +72,7 @@ impl Why {
         }
     }
 
-    /// One word for programs.
+    /// Machine-readable word.
     pub(crate) const fn word(&self) -> &'static str {
         match self {
             Self::Configured(_) => "configured",
@@ -83,7 +83,7 @@ impl Why {
     }
 }
 
-/// `provider/model`, or a bare known name: that of its vendor.
+/// Parses `provider/model`, or a bare model name, whose vendor is then the provider.
 pub(super) fn model_id(text: &str) -> ModelId {
     if let Some(id) = ModelId::parse(text) {
         return id;
@@ -93,7 +93,7 @@ pub(super) fn model_id(text: &str) -> ModelId {
     ModelId { provider: provider.to_owned(), model: text.to_owned() }
 }
 
-/// Adds the providers that the mapping names without their being configured.
+/// Adds built-in providers that the mapping names without configuration.
 pub(super) fn add_hosted(resolved: &mut Resolved) -> Result<(), Problem> {
     let named: Vec<ModelId> = resolved.settings.mapping.values().flatten().cloned().collect();
     let recorded: Vec<ModelId> = resolved.settings.providers.iter().filter_map(|p| p.record_from.clone()).collect();
@@ -105,7 +105,7 @@ pub(super) fn add_hosted(resolved: &mut Resolved) -> Result<(), Problem> {
             None => {}
         }
     }
-    // A key that fills in the missing tiers is used by us, and so is not for scripts.
+    // etude uses a key that fills in the missing tiers, so scripts do not get it.
     if Tier::ALL.iter().any(|tier| !resolved.settings.mapping.contains_key(tier))
         && let Some(hosted) = with_key()
         && let Some(variable) = hosted.kind.key_variable()
@@ -121,7 +121,7 @@ fn add(settings: &mut Settings, withheld_env: &mut Vec<String>, kind: ProviderKi
     settings.providers.push(provider);
 }
 
-/// Takes the key from the variable that customarily holds it, if that may go to where the provider is.
+/// Takes the key from its customary variable, if that may be sent to the provider's address.
 pub(super) fn take_key(provider: &mut ProviderSettings, withheld_env: &mut Vec<String>) {
     let Some(variable) = provider.kind.key_variable() else { return };
     secrets::note(withheld_env, variable);
@@ -143,7 +143,7 @@ fn missing(settings: &Settings) -> Vec<Tier> {
     Tier::ALL.into_iter().filter(|tier| !settings.mapping.contains_key(tier)).collect()
 }
 
-/// Maps the tiers that nothing maps yet.
+/// Maps the remaining tiers.
 fn map(resolved: &mut Resolved, why: &Why, model: impl Fn(Tier) -> ModelId) {
     for tier in missing(&resolved.settings) {
         let model = model(tier);
@@ -155,7 +155,7 @@ fn map(resolved: &mut Resolved, why: &Why, model: impl Fn(Tier) -> ModelId) {
     }
 }
 
-/// Fills in the tiers that no configuration maps, by the key found in the environment.
+/// Fills in the unmapped tiers by the key found in the environment.
 pub(super) fn fill_from_key(resolved: &mut Resolved) {
     let is_complete = missing(&resolved.settings).is_empty();
     let Some(hosted) = with_key().filter(|_| !is_complete) else { return };
@@ -169,8 +169,8 @@ pub(super) fn fill_from_key(resolved: &mut Resolved) {
     });
 }
 
-/// Fills in the tiers that no configuration maps: by the key found in the environment, then by a local server that
-/// answers, then by the local model.
+/// Fills in the unmapped tiers: by the key found in the environment, then by a local server that responds, then by the local
+/// model.
 pub(super) async fn fill(resolved: &mut Resolved) {
     fill_from_key(resolved);
     if missing(&resolved.settings).is_empty() {
@@ -187,7 +187,7 @@ pub(super) async fn fill(resolved: &mut Resolved) {
     fill_from_local(resolved);
 }
 
-/// The local model has the name `local`, unless something else has been given that name.
+/// Fills in the local model under the name `local`, unless another provider has that name.
 fn fill_from_local(resolved: &mut Resolved) {
     let Some(model) = local::DEFAULT else { return };
     let providers = &mut resolved.settings.providers;
@@ -196,17 +196,17 @@ fn fill_from_local(resolved: &mut Resolved) {
         Some(_) => {}
         None => match local::unconfigured() {
             Ok(provider) => providers.push(provider),
-            // Without a home directory there is no place for weights.
+            // Without a home directory there is no directory for weights.
             Err(_) => return,
         },
     }
     map(resolved, &Why::Local, |_| ModelId { provider: "local".to_owned(), model: model.to_owned() });
 }
 
-/// The first model server of this machine that answers, with its first model.
+/// The first model server of this machine that responds, with its first model.
 async fn local_server() -> Option<(&'static str, &'static str, String)> {
     let asked = LOCAL.map(|(name, url)| async move {
-        // Most ports are closed, which costs less to find out than a request does to prepare.
+        // Most ports are closed, and connecting costs less than preparing a request.
         let listens = tokio::net::TcpStream::connect(url.trim_start_matches("http://").trim_end_matches("/v1"));
         tokio::time::timeout(PATIENCE, listens).await.ok()?.ok()?;
         let names = tokio::time::timeout(PATIENCE, etude_models::list_models(url)).await.ok()??;

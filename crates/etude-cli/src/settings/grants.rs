@@ -1,4 +1,4 @@
-//! What agents may do: `agent`, `approvals` and `mcp` of the configuration.
+//! Rights of agents: `agent`, `approvals` and `mcp` of the configuration.
 
 use std::ffi::OsString;
 
@@ -13,14 +13,14 @@ use etude_tools::mcp::{Endpoint, ServerConfig};
 use super::consent::Consent;
 use super::{Layer, secrets};
 
-/// Variables that MCP servers inherit: what programs need to start, and nothing that may be a secret.
+/// Variables that MCP servers inherit: those that programs need to start, and nothing that may be a secret.
 pub(super) const BASE: &[&str] = &[
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TZ", "TERM",
     "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "NODE_EXTRA_CA_CERTS", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 ];
 
-/// How agents work, the nearest layer first.
+/// Defaults of agents, the nearest file first.
 pub(super) fn defaults(layers: &[Layer]) -> Defaults {
     let usual = Defaults::default();
     let tier = layers.iter().find_map(|layer| layer.config.agent.tier.as_deref()).and_then(Tier::from_word);
@@ -28,11 +28,11 @@ pub(super) fn defaults(layers: &[Layer]) -> Defaults {
     Defaults { tier: tier.unwrap_or(usual.tier), max_turns: max_turns.unwrap_or(usual.max_turns) }
 }
 
-/// Values shorter than this are not looked for in what tools give: every `true` would be taken for a secret.
+/// Minimum length of a value that is redacted in tool results. Otherwise every `true` would count as a secret.
 const SHORTEST_SECRET: usize = 8;
 
-/// What agents may do, the nearest layer first: what a farther one denies, or wants to be asked about, holds all the same.
-/// Variables that servers are given are noted in `withheld_env`.
+/// Rights of agents, the nearest file first. Denials and required approvals of farther files still apply. Variables that
+/// servers get are added to `withheld_env`.
 pub(super) fn read(
     layers: &[Layer],
     consent: &Consent,
@@ -68,13 +68,13 @@ pub(super) fn read(
     grants
 }
 
-/// The value of a variable that programs are given, as a secret; `None` for what is no secret, such as `HOME`.
+/// Value of a variable that programs get, as a secret; `None` for values that are not secret, such as `HOME`.
 pub(super) fn secret(name: &str, value: &str) -> Option<Secret> {
     (!BASE.contains(&name) && value.len() >= SHORTEST_SECRET).then(|| Secret::new(value))
 }
 
-/// Whether a value that is written out for a server is one: by the name of its variable, or because it looks like a key.
-/// What comes from the environment is known by its variable.
+/// True if a literal value for a server is a secret: by the name of its variable, or because it looks like a key. Values from
+/// the environment are recognized by their variable.
 fn is_secret(name: &str, value: &str) -> bool {
     const WORDS: &[&str] = &["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CREDENTIAL", "COOKIE", "SESSION"];
     let name = name.to_ascii_uppercase();
@@ -91,11 +91,11 @@ fn headers(server: &ServerConfig) -> Vec<Secret> {
     }
 }
 
-/// A server with the variables of its texts replaced.
+/// A server with the variables in its texts replaced.
 fn expanded(server: &McpServer, withheld_env: &mut Vec<String>) -> McpServer {
     let mut expand = |text: &str| {
         let expanded = secrets::expand(text, &mut Vec::new());
-        // `${env:HOME}` is no secret, and scripts need it.
+        // `${env:HOME}` is not secret, and scripts need it.
         for name in expanded.variables.iter().filter(|name| !BASE.contains(&name.as_str())) {
             secrets::note(withheld_env, name);
         }

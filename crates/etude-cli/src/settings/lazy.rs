@@ -1,4 +1,4 @@
-//! Models that are set up when the first one is asked, so that a pipeline of code steps waits for nothing.
+//! Models that are set up at the first call, so that a pipeline of code steps waits for nothing.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl LazyModels {
 }
 
 impl Inner {
-    /// The models, if one of them answers for `tier`.
+    /// The models, if one is configured for `tier`.
     async fn models_for(&self, tier: Tier) -> Result<&Models, CallFailure> {
         let failure = |message: String| CallFailure {
             kind: CallFailureKind::Environment,
@@ -72,14 +72,14 @@ impl ModelPort for LazyModels {
     }
 
     fn secrets_in(&self, text: &str, typed: &str) -> Vec<String> {
-        // A short value is a word that may stand anywhere.
+        // A short value is a word that may occur anywhere.
         let is_reported = |value: &Secret| {
             let redactor = Redactor::new([value].into_iter());
             value.expose().len() >= 6 && redactor.finds_in(text) && !redactor.finds_in(typed)
         };
         let of_variable = |name: &&String| std::env::var(name).is_ok_and(|value| is_reported(&Secret::new(value)));
         let mut names: Vec<String> = self.0.resolved.withheld_env.iter().filter(of_variable).cloned().collect();
-        // What stands in the configuration itself, or is made of several things, has no name.
+        // A literal in the configuration, or a value of several parts, has no variable name.
         if names.is_empty() && self.0.resolved.grants.secrets.iter().any(is_reported) {
             names.push("a key or header of the configuration".to_owned());
         }
@@ -90,7 +90,7 @@ impl ModelPort for LazyModels {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
             let models = inner.models.get_or_init(|| set_up(&inner.resolved)).await;
-            // Without a model the first call says what is missing.
+            // Without a model the first call reports what is missing.
             models.as_ref().map_or_else(
                 |_| (String::new(), ToolCalling::Hard),
                 |models| (models.describe(tier).unwrap_or_default(), models.tool_calling(tier)),
@@ -110,7 +110,7 @@ impl ModelPort for LazyModels {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
             let models = inner.models.get_or_init(|| set_up(&inner.resolved)).await;
-            // Without a model the first call says what is missing.
+            // Without a model the first call reports what is missing.
             models.as_ref().map_or_else(|_| Vec::new(), |models| models.unpriced(tier))
         })
     }

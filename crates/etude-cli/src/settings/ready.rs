@@ -1,4 +1,4 @@
-//! Models before they are asked: which ones it will be, whether they are there, and what to say about it.
+//! Readiness of models before the first call: their choice, their weights, and the notes about them.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,19 +13,19 @@ use crate::local::{self, Weights};
 use crate::problem::Problem;
 use crate::runtime::block_on;
 
-/// What weights that are missing may lead to.
+/// Behaviour if weights are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Nothing: anyone who needs them says so.
+    /// Do nothing: the code that needs the weights reports it.
     Look,
-    /// To a question, where there is somebody to ask.
+    /// Ask the user, if there is a terminal.
     Ask,
-    /// To their being had: the command line says so.
+    /// Download them, as the command line requests.
     Pull,
 }
 
-/// The settings with a model for every tier that has one. If a tier of `tiers` leads to the local model, this is said
-/// once; if its weights are missing, they are had as `need` says.
+/// Settings with a model for every tier that has one. If a tier of `tiers` uses the local model, a note says so once; missing
+/// weights are handled according to `need`.
 pub(crate) fn ready(global: &Global, resolved: Resolved, tiers: &[Tier], need: Need) -> Result<Resolved, Problem> {
     let mut resolved = resolved;
     defaults::fill_from_key(&mut resolved);
@@ -56,7 +56,7 @@ pub(crate) fn ready(global: &Global, resolved: Resolved, tiers: &[Tier], need: N
     Ok(resolved)
 }
 
-/// Says once which model answers where no one has chosen one.
+/// Notes once that the local model responds because none is configured.
 fn emit(global: &Global, model: &ModelId) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if !global.quiet && !REPORTED.swap(true, Ordering::Relaxed) {
@@ -66,7 +66,7 @@ fn emit(global: &Global, model: &ModelId) {
     }
 }
 
-/// Tells once which hosts get prompts only because the app says so, and what of its sandbox is not taken.
+/// Notes once which hosts get prompts only because the app says so, and which sandbox rights the app does not get.
 pub(crate) fn announce(global: &Global, resolved: &Resolved, tiers: &[Tier]) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let note = |note: String| {
@@ -87,31 +87,31 @@ pub(crate) fn announce(global: &Global, resolved: &Resolved, tiers: &[Tier]) {
 }
 
 impl Resolved {
-    /// Why the first model of `tier` must not be asked, if it must not.
+    /// Reason why the first model of `tier` must not be called, if any.
     pub(crate) fn withheld(&self, tier: Tier) -> Option<&str> {
         let model = self.first(tier)?;
         let provider = self.settings.providers.iter().find(|provider| provider.name == model.provider)?;
         provider.withheld.as_deref()
     }
 
-    /// The model that a tier is mapped to.
+    /// First model that a tier is mapped to.
     pub(crate) fn first(&self, tier: Tier) -> Option<&ModelId> {
         self.settings.mapping.get(&tier)?.first()
     }
 
-    /// Whether `model` is one of this machine.
+    /// True if `model` runs on this machine.
     pub(crate) fn is_local(&self, model: &ModelId) -> bool {
         self.settings.providers.iter().any(|p| p.name == model.provider && p.kind == ProviderKind::Local)
     }
 
-    /// The weights of `model`, if it is a local model whose weights are not there.
+    /// Weights of `model`, if it is a local model whose weights are missing.
     pub(crate) fn missing(&self, model: &ModelId) -> Option<Weights> {
         let provider = self.settings.providers.iter().find(|provider| provider.name == model.provider)?;
         let is_local = provider.kind == ProviderKind::Local;
         local::weights_of(provider, &model.model).filter(|weights| is_local && weights.installed().is_none())
     }
 
-    /// Whether a model of `tier` can be asked, if known without a call.
+    /// True if a model of `tier` can be called, if known without a call.
     pub(crate) fn has_model(&self, tier: Tier) -> bool {
         self.withheld(tier).is_none() && self.first(tier).is_some_and(|model| self.missing(model).is_none())
     }

@@ -1,4 +1,4 @@
-//! `${env:NAME}` in configured texts.
+//! Expansion of `${env:NAME}` in configured texts, and masking of keys.
 
 use etude_core::service_url::{mask, redact};
 use etude_spec::Diagnostic;
@@ -6,12 +6,12 @@ use etude_spec::Diagnostic;
 /// A text with its variables replaced.
 pub(super) struct Expanded {
     pub(super) text: String,
-    /// The variables that it named.
+    /// Variables that the text named.
     pub(super) variables: Vec<String>,
 }
 
-/// Replaces every `${env:NAME}` by the variable's value, or by nothing if it is not set. The variables are noted in
-/// `withheld_env`: what is a secret for a provider is one for scripts as well.
+/// Replaces every `${env:NAME}` by the variable's value, or by nothing if it is not set. The variables are added to
+/// `withheld_env`, because a secret for a provider is also withheld from scripts.
 pub(super) fn expand(text: &str, withheld_env: &mut Vec<String>) -> Expanded {
     let mut out = String::with_capacity(text.len());
     let mut variables = Vec::new();
@@ -29,15 +29,15 @@ pub(super) fn expand(text: &str, withheld_env: &mut Vec<String>) -> Expanded {
     Expanded { text: out, variables }
 }
 
-/// Notes a variable that scripts do not get.
+/// Adds a variable that scripts do not get.
 pub(super) fn note(withheld_env: &mut Vec<String>, name: &str) {
     if !withheld_env.iter().any(|known| known == name) {
         withheld_env.push(name.to_owned());
     }
 }
 
-/// A drawn diagnostic whose source lines hold nothing that may be a key: a line is shown for its fault, and a key that
-/// was written beside it, or under a misspelled name, would be shown with it. Widths stay, so that marks still fit.
+/// A rendered diagnostic with possible keys in its source lines masked. A line is shown for its fault, but may also contain a
+/// key, or one under a misspelt name. Widths stay, so that markers still align.
 pub(super) fn masked(drawn: &str) -> String {
     let is_source = |line: &str| {
         let rest = line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
@@ -47,7 +47,7 @@ pub(super) fn masked(drawn: &str) -> String {
     lines.map(|line| if is_source(line) { mask_words(&mask(line)) } else { line.to_owned() }).collect()
 }
 
-/// A diagnostic that says nothing that may be a key: messages repeat values that are not among those allowed.
+/// A diagnostic without possible keys, because messages repeat invalid values.
 pub(crate) fn without_keys(mut diagnostic: Diagnostic) -> Diagnostic {
     diagnostic.message = mask_words(&redact(&diagnostic.message));
     diagnostic.label = diagnostic.label.as_deref().map(|text| mask_words(&redact(text)));
@@ -55,7 +55,7 @@ pub(crate) fn without_keys(mut diagnostic: Diagnostic) -> Diagnostic {
     diagnostic
 }
 
-/// Keys are long, of one piece, and have letters and digits.
+/// True for a text that looks like a key: long, one word, with letters and digits.
 pub(super) fn looks_like_a_key(word: &str) -> bool {
     const SHORTEST: usize = 20;
     let has = |wanted: fn(&u8) -> bool| word.as_bytes().iter().any(wanted);

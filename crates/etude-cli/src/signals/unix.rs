@@ -1,4 +1,4 @@
-//! The signals that ask a program to end, on Unix.
+//! Stop signals on Unix.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -6,7 +6,7 @@ pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
-    /// A write beyond the limit of file sizes ends no program that has it, but fails. Children do not inherit it.
+    /// With this handler, a write beyond the file size limit fails instead of ending the program. Children do not inherit it.
     _file_size: Signal,
 }
 
@@ -20,7 +20,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one; its name for people.
+    /// Waits for the next signal. Returns its human-readable name.
     pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "Ctrl-C",

@@ -1,4 +1,4 @@
-//! The signals that ask a program to end, on Windows.
+//! Stop signals on Windows.
 
 pub(super) struct Signals(tokio::signal::windows::CtrlC);
 
@@ -7,7 +7,7 @@ impl Signals {
         tokio::signal::windows::ctrl_c().map(Self)
     }
 
-    /// Waits for the next one; its name for people.
+    /// Waits for the next signal. Returns its human-readable name.
     pub(super) async fn next(&mut self) -> &'static str {
         self.0.recv().await;
         "Ctrl-C"

@@ -32,7 +32,7 @@ pub(super) fn check(context: &Context, args: &args::AppsCheck) -> Result<Exit, P
     Ok(if is_conformant { Exit::Done } else { Exit::Definition })
 }
 
-/// The package that was named, the one that the user is in, or all that were found.
+/// The named package, the package that contains the user's directory, or all packages found.
 fn packages(context: &Context, args: &args::AppsCheck) -> Result<Vec<Arc<Package>>, Problem> {
     let catalog = super::discover(context, &args.places.apps_path)?;
     let Some(dir) = &args.dir else {
@@ -40,7 +40,7 @@ fn packages(context: &Context, args: &args::AppsCheck) -> Result<Vec<Arc<Package
         if !found.is_empty() {
             return Ok(found);
         }
-        // Without any package the directory itself is checked, which then lacks its `APP.md`.
+        // Outside of any package the directory itself is checked. The report then says that `APP.md` is missing.
         let root =
             std::fs::canonicalize(context.start_dir()?).map_err(|error| Problem::environment(error.to_string()))?;
         return Ok(vec![Arc::new(Package::load(&root, source_of(&root), &root))]);
@@ -49,7 +49,7 @@ fn packages(context: &Context, args: &args::AppsCheck) -> Result<Vec<Arc<Package
     let root = std::fs::canonicalize(dir).map_err(|_| missing())?;
     let root = if root.is_dir() { root } else { root.parent().map(Path::to_owned).ok_or_else(missing)? };
     let found = catalog.packages().find(|package| package.root == root).cloned();
-    // A place that was only named is trusted no more than what was found in a project.
+    // A directory named on the command line gets no more trust than one found in a project.
     Ok(vec![found.unwrap_or_else(|| Arc::new(Package::load(&root, source_of(&root), &root)))])
 }
 

@@ -1,4 +1,4 @@
-//! `etude apps list`: every package that was found, also those that cannot be used.
+//! `etude apps list`: all packages found, including those that are unusable.
 
 use std::fmt::Write;
 
@@ -76,7 +76,7 @@ fn document(package: &Package, approvals: &Approvals) -> Value {
     })
 }
 
-/// Text of others for a model or a terminal: without control characters (C-1.11).
+/// Third-party text without control characters, for a model or a terminal (C-1.11).
 fn plain(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || *c == '\n' || *c == '\t').collect()
 }

@@ -58,7 +58,7 @@ pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Probl
     let invoked = block_on(async move {
         let forwarder = tokio::spawn(emit(middleware_events, is_quiet));
         let invoked = invoked(call, &invoker, invoking).await;
-        // With the last of its chains nothing more is reported.
+        // Dropping the last chain closes the event channel.
         drop(invoker);
         let _ = forwarder.await;
         invoked
@@ -69,7 +69,7 @@ pub(super) fn run(context: &Context, args: &args::AppsRun) -> Result<Exit, Probl
     }
 }
 
-/// A command for the server, where no one can confirm it.
+/// Runs a command for the server, where no one can confirm it.
 #[cfg(feature = "serve")]
 pub(crate) fn of_server(context: &Context, command: etude_server::AppCommand) -> Result<etude_server::Ran, Problem> {
     use etude_server::{AppCommand, Ran};
@@ -128,12 +128,12 @@ pub(crate) fn of_server(context: &Context, command: etude_server::AppCommand) ->
 #[cfg(feature = "serve")]
 fn document_of(envelope: &Envelope) -> String {
     let mut bytes = Vec::new();
-    // Memory takes everything.
+    // Writing to memory cannot fail.
     let _ = envelope.write(&mut bytes);
     String::from_utf8_lossy(&bytes).trim_end().to_owned()
 }
 
-/// Who can confirm: the person at the terminal. Ctrl-C instead of an answer gives the call up.
+/// The person who can confirm, at the terminal. Ctrl-C instead of an answer cancels the call.
 fn person(context: &Context, cancel: &Cancel) -> Person {
     if !context.global.can_ask() {
         return Person::Later;
@@ -152,7 +152,7 @@ fn person(context: &Context, cancel: &Cancel) -> Person {
     }))
 }
 
-/// Tells what layers say and what becomes of invocations.
+/// Prints the messages of middleware and the outcomes of invocations.
 async fn emit(mut middleware_events: mpsc::UnboundedReceiver<MiddlewareEvent>, is_quiet: bool) {
     while let Some(middleware_events) = middleware_events.recv().await {
         if let Some(line) = layers::line(&middleware_events).filter(|_| !is_quiet) {
@@ -161,7 +161,7 @@ async fn emit(mut middleware_events: mpsc::UnboundedReceiver<MiddlewareEvent>, i
     }
 }
 
-/// Invokes the command, which Ctrl-C and its relatives give up.
+/// Invokes the command. Ctrl-C and other stop signals cancel it.
 async fn invoked(call: Call, invoker: &Invoker, invoking: Invoking) -> io::Result<Invoked> {
     let (cancel, given_up) = (invoking.program_context.cancel.clone(), invoking.given_up.clone());
     let is_given_up = given_up.clone();
@@ -178,7 +178,7 @@ async fn invoked(call: Call, invoker: &Invoker, invoking: Invoking) -> io::Resul
     invoked
 }
 
-/// Tells why the command does not run now.
+/// Reports why the command does not run now.
 fn unconfirmed(context: &Context, call: &Call, why: Unconfirmed, is_cancelled: bool) -> Result<Exit, Problem> {
     match why {
         Unconfirmed::Denied(refusal) => Ok(refused(context, refusal.why, &refusal.envelope)),
@@ -193,7 +193,7 @@ fn unconfirmed(context: &Context, call: &Call, why: Unconfirmed, is_cancelled: b
     }
 }
 
-/// Shows what exactly would be started.
+/// Shows the exact command line that awaits confirmation.
 pub(crate) fn show_request(request: &Request) {
     crate::render::say!("{} wants to run: {}", harmless(&request.slug), visible(&shell::line(&request.argv)));
     crate::render::say!("in {}", visible(&request.root.display().to_string()));
@@ -206,7 +206,7 @@ pub(crate) fn show_request(request: &Request) {
     }
 }
 
-/// Asks at the terminal.
+/// Asks for confirmation at the terminal.
 fn ask(request: &Request, fresh: &Fresh) -> Result<Typed, Problem> {
     show_request(request);
     if let Some(description) = &fresh.description {
@@ -218,7 +218,7 @@ fn ask(request: &Request, fresh: &Fresh) -> Result<Typed, Problem> {
     typed("\nrun it once? [y/N] ")
 }
 
-/// The bytes on the command's stdin.
+/// Reads the bytes for the command's stdin.
 fn stdin(source: &Path) -> Result<Arc<[u8]>, Problem> {
     let mut bytes = Vec::new();
     let read = match source.to_str() {

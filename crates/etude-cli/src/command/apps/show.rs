@@ -1,4 +1,4 @@
-//! `etude apps show`: a package as it would be activated.
+//! `etude apps show`: a package in its activated form.
 
 use etude_packages::applications::{Activated, Package, activate};
 use etude_packages::skills::Invoker;
@@ -55,7 +55,7 @@ fn refused(context: &Context, slug: &str, diagnostics: Vec<Diagnostic>, exit: Ex
     exit
 }
 
-/// The activation (C-1.10).
+/// JSON document of an activation (C-1.10).
 fn document(activated: &Activated) -> Value {
     let skills: Vec<Value> = activated
         .skills

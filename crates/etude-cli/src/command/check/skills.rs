@@ -1,4 +1,4 @@
-//! `etude check` in a directory that has skills and no app.
+//! `etude check` in a directory with skills but without an app.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
 
-/// The directory that is checked as one of skills: it is no app, lies in none, and skills lie in it.
+/// The directory to check as a directory of skills: it is outside of any app, and contains skills.
 pub(super) fn directory(context: &Context) -> Option<PathBuf> {
     context.start_dir().ok().filter(|dir| etude::app::has_skills(dir))
 }
 
-/// Checks every skill below `dir`: its chain (D-4), and Agent Skills for what their own specification asks (C-2.9).
+/// Checks every skill below `dir`: its chain (D-4), and Agent Skills against their own specification (C-2.9).
 pub(super) fn check(context: &Context, dir: &Path) -> Result<Exit, Problem> {
     let cannot = |error: std::io::Error| Problem::environment(format!("`{}` cannot be read: {error}", dir.display()));
     let setup = Setup { start: dir.to_owned(), dir: Some(dir.to_owned()), ..Setup::default() };
@@ -26,7 +26,7 @@ pub(super) fn check(context: &Context, dir: &Path) -> Result<Exit, Problem> {
     for folder in etude::app::skill_folders(dir) {
         found.extend(skills::check(&folder, Profile::Lenient).map_err(cannot)?.diagnostics);
     }
-    // Nothing here is a project, which is what has a main skill. Two that both say so are an error all the same.
+    // Only a project needs a main skill. Two skills that both claim to be the main one are still an error.
     found.retain(|d| d.code != Code::NoMainSkill || d.is_error());
     etude_spec::diagnostic::sort(&mut found);
     found.dedup();

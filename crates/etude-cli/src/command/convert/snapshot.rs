@@ -1,4 +1,4 @@
-//! The files of a skill as they are when a conversion begins; they are read and never changed (L-93).
+//! Snapshot of a skill's files at the start of a conversion; the files are read and never changed (L-93).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use etude_spec::source::{FileKind, ReadFailure, Sources};
 
 use crate::problem::Problem;
 
-/// Most files of a skill, and most bytes of all of them.
+/// Maximum number of files of a skill, and maximum total size in bytes.
 const MAX_FILES: usize = 2_000;
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Most directories inside each other.
+/// Maximum depth of nested directories.
 const MAX_DEPTH: usize = 32;
 
-/// Of a larger file the text is not looked at.
+/// Maximum size of a file whose text is read, in bytes.
 const MAX_TEXT: usize = 1 << 20;
 
-/// A skill's directory with everything in it.
+/// Contents of a skill's directory.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     root: PathBuf,
@@ -94,17 +94,17 @@ impl Snapshot {
         Ok(())
     }
 
-    /// The skill's directory, absolute and without links.
+    /// Path of the skill's directory, absolute and without links.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The paths of the files.
+    /// Paths of the files, relative to the skill's directory.
     pub(super) fn files(&self) -> impl Iterator<Item = &str> {
         self.files.iter().map(|file| file.path.as_str())
     }
 
-    /// A hash of all names, modes and contents.
+    /// Hash of all names, modes and contents.
     pub(super) fn digest(&self) -> String {
         let list = self
             .files
@@ -113,7 +113,7 @@ impl Snapshot {
         Digest::of(list.collect::<String>().as_bytes()).to_string()
     }
 
-    /// The skill as the conversion sees it.
+    /// Parses the skill for the conversion.
     pub(super) fn skill(&self) -> Result<Skill, Problem> {
         let text = |file: &Taken| {
             let is_small = file.bytes.len() <= MAX_TEXT;

@@ -1,4 +1,4 @@
-//! The code steps of a conversion, and the validator of its labels: `etude conversion STEP`, started by its run.
+//! Code steps of a conversion and the validator of its labels: `etude conversion STEP`, started by its run.
 
 use std::io::Read;
 use std::path::Path;
@@ -17,14 +17,14 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::stdout;
 
-/// What a step of a conversion works with.
+/// Inputs of a step of a conversion.
 pub(super) struct Facts {
     pub(super) snapshot: Snapshot,
     pub(super) skill: Skill,
     pub(super) labels: Labels,
     pub(super) drafts: Vec<Draft>,
     pub(super) cases: Vec<Case>,
-    /// stdin as it is.
+    /// stdin as parsed JSON.
     pub(super) given: Value,
 }
 
@@ -57,7 +57,7 @@ fn done(context: &Context, step: &args::Conversion) -> Result<Value, Problem> {
     Ok(json!({ "output": output }))
 }
 
-/// Whether every statement has a label, as a validator reports it.
+/// Report of the validator: valid if every statement has a label.
 fn checked_labels(given: &Value) -> Value {
     let statements: Vec<u32> = given["input"]["statements"]
         .as_str()
@@ -93,7 +93,7 @@ impl Facts {
         })
     }
 
-    /// The output of the last verification.
+    /// Output of the last verification.
     pub(super) fn verified(&self) -> Option<&Value> {
         let steps = ["verify_2", "verify_1", "verify_0"].into_iter();
         steps.map(|step| &self.given["steps"][step]["output"]).find(|output| !output.is_null())

@@ -1,5 +1,5 @@
-//! Verification of drafts: each becomes a pipeline of a scratch app, which is checked and runs its cases (L-85). The step runs
-//! in a sandbox without network (L-92).
+//! Verification of drafts (L-85). Each draft becomes a pipeline of a scratch app, which is checked and runs its cases. The step
+//! runs in a sandbox without network (L-92).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,28 +20,28 @@ use crate::command::test;
 use crate::context::Context;
 use crate::problem::{Problem, Refused};
 
-/// The cases of a conversion, counted.
+/// Numbers of cases of a conversion by result.
 #[derive(Debug, Default, Clone, Copy)]
 struct Counts {
     succeeded: usize,
     failed: usize,
-    /// Cases that do not show what a model gives.
+    /// Cases that do not show the completion of the model.
     skipped: usize,
 }
 
-/// A draft after its verification.
+/// Result of the verification of a draft.
 enum Verdict {
-    /// The pipeline, the files of its tests, and its cases.
+    /// A valid pipeline, the files of its tests, and the counts of its cases.
     Sound(Box<Compiled>, Vec<File>, Counts),
-    /// What is wrong.
+    /// The faults, and the counts of the cases.
     Unsound(Vec<String>, Counts),
 }
 
-/// Verifies all drafts. The document has the pipelines that are sound with their files, and what is wrong with the others.
+/// Verifies all drafts. The document lists the sound pipelines with their files, and the faults of the others.
 pub(super) fn verify(context: &Context, facts: &Facts) -> Result<Value, Problem> {
     let scratch = Scratch::new(facts)?;
     let source = Source { skill: &facts.skill, labels: &facts.labels, cases: &facts.cases };
-    // What a pipeline requires decides which cases are its own.
+    // The requirements of a pipeline decide which cases belong to it.
     let first: Vec<Result<Compiled, Vec<String>>> =
         facts.drafts.iter().map(|draft| compile::compile(source, draft, &[], Stdout::Suggested)).collect();
     let sound: Vec<Compiled> = first.iter().filter_map(|compiled| compiled.as_ref().ok().cloned()).collect();
@@ -83,7 +83,7 @@ pub(super) fn verify(context: &Context, facts: &Facts) -> Result<Value, Problem>
 /// The files of a case that succeeded, or its faults.
 type Tried = Result<Vec<File>, Vec<String>>;
 
-/// Tries the forms of stdout one after the other: the first one with which all cases succeed is taken.
+/// Tries the forms of stdout in order. The first form with which all cases succeed is used.
 fn attempt(scratch: &Scratch, source: Source<'_>, draft: &Draft, own: &[&Case]) -> Result<Verdict, Problem> {
     let mut tried: Vec<Vec<File>> = Vec::new();
     let mut first = None;
@@ -113,10 +113,10 @@ fn sound_json(compiled: &Compiled, tests: &[File], cases: usize) -> Value {
     })
 }
 
-/// A directory with the app in which pipelines are tried.
+/// Directory with the app in which pipelines are tried.
 struct Scratch {
     dir: TempDir,
-    /// Without the configuration of the user: a test depends on none.
+    /// Context without the user's configuration, on which no test may depend.
     context: Context,
 }
 
@@ -175,7 +175,7 @@ impl Scratch {
         })
     }
 
-    /// Runs a case as a test, with its completion recorded; its files, or its faults. `None` if it shows no completion.
+    /// Runs a case as a test, with its completion recorded. Returns its files or its faults; `None` if it shows no completion.
     fn case(&self, disk: &Disk, compiled: &Compiled, case: &Case) -> Result<Option<Tried>, Problem> {
         let (name, file) = (test_file::name(case, compiled), test_file::file(case, compiled));
         drop(fs::remove_dir_all(self.app().join("tests/recordings").join(&name)));
@@ -193,7 +193,7 @@ impl Scratch {
                 self.recordings(&name)?
             }
         };
-        // What is written must succeed as it will be run: from its recordings alone.
+        // The written test must succeed from its recordings alone, as it will run later.
         let faults = self.run(disk, &name, None)?;
         Ok(Some(if faults.is_empty() { Ok(std::iter::once(file).chain(recorded).collect()) } else { Err(faults) }))
     }
@@ -209,7 +209,7 @@ impl Scratch {
         })
     }
 
-    /// The recordings of a test.
+    /// Reads the recordings of a test.
     fn recordings(&self, name: &str) -> Result<Vec<File>, Problem> {
         let dir = self.app().join("tests/recordings").join(name);
         let entries = fs::read_dir(&dir).map_err(|e| broken(&dir, &e))?;

@@ -1,4 +1,4 @@
-//! The last step of a conversion: the app, as a whole or not at all (L-84, L-90).
+//! The last step of a conversion: writes the app completely or not at all (L-84, L-90).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::step::Facts;
 use crate::problem::Problem;
 
-/// The report of a conversion, beside the skill.
+/// Name of the report of a conversion, beside the skill.
 pub(super) const REPORT: &str = "CONVERSION.md";
 
-/// Whether a folder is missing or empty.
+/// True if a folder is missing or empty.
 pub(crate) fn is_free(out: &Path) -> bool {
     match fs::read_dir(out) {
         Ok(mut entries) => entries.next().is_none(),
@@ -23,7 +23,7 @@ pub(crate) fn is_free(out: &Path) -> bool {
     }
 }
 
-/// Writes the app, if there is a pipeline; the document of the conversion without run and usage.
+/// Writes the app if there is a pipeline. Returns the document of the conversion without run and usage.
 pub(super) fn write(facts: &Facts) -> Result<Value, Problem> {
     let none = Value::Null;
     let verified = facts.verified().unwrap_or(&none);
@@ -59,7 +59,7 @@ pub(super) fn write(facts: &Facts) -> Result<Value, Problem> {
     }))
 }
 
-/// A verified pipeline and how many cases it has; its files stay in the document.
+/// Parses a verified pipeline and its number of cases; its files stay in the document.
 fn compiled(value: &Value) -> (Compiled, usize) {
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
     let steps = |name: &str| -> BTreeMap<u32, String> {
@@ -85,7 +85,7 @@ fn left_out(value: &Value) -> LeftOut {
     LeftOut { pipeline: text("pipeline"), reason: text("reason") }
 }
 
-/// Writes everything beside the output folder, then renames it. A step that is done again finds what it wrote.
+/// Writes all files beside the output folder, then renames it. A repeated step finds its earlier result.
 fn put(facts: &Facts, out: &Path, pipelines: &[Value], report: &str) -> Result<(), Problem> {
     let broken = |e: io::Error| Problem::environment(format!("`{}` cannot be written: {e}", out.display()));
     if !is_free(out) {
@@ -108,7 +108,7 @@ fn put(facts: &Facts, out: &Path, pipelines: &[Value], report: &str) -> Result<(
     written.map_err(broken)
 }
 
-/// Lets `work` fill a folder beside `out`, and renames it to `out` if that gives true. Nothing is left of it otherwise.
+/// Lets `work` fill a folder beside `out`, and renames it to `out` if `work` returns true. Otherwise nothing remains.
 pub(crate) fn whole(out: &Path, mark: &str, work: impl FnOnce(&Path) -> io::Result<bool>) -> io::Result<()> {
     let name = out.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let staging = out.with_file_name(format!(".{name}.{mark}"));
@@ -128,7 +128,7 @@ pub(crate) fn whole(out: &Path, mark: &str, work: impl FnOnce(&Path) -> io::Resu
     renamed
 }
 
-/// Writes a file that must not be there: nothing of the skill is replaced.
+/// Writes a file that must not exist, so that no file of the skill is replaced.
 pub(crate) fn new_file(path: &Path, text: &str) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;

@@ -41,15 +41,15 @@ pub(super) fn decide(context: &Context, remote: &Remote, typed: &Typed<'_>) -> R
     decide(remote).map(|()| Exit::Done)
 }
 
-/// The problem of a question that has its answer. It is asked for with the answer to a question that no run has, which changes
-/// nothing: a server has no other way to the decision.
+/// Problem of a question that is already answered. It comes from the server's response to a decision about a question that no
+/// run has, which changes nothing. A server has no other route to the decision.
 fn decided_on_server(remote: &Remote, run: &str, effect: &str) -> Option<Problem> {
     let path = format!("/v1/decisions/{}", percent(&format!("{run}:{effect}")));
     let problem = remote.post(&path, r#"{"approved":false,"question":""}"#).err()?;
     is_decided(problem.failures.first()?).then(|| answered(problem, &format!("{run}:{effect}")))
 }
 
-/// The problem of a second decision, in the words that it has here.
+/// Problem of a second decision, in the wording of this program.
 fn answered(mut problem: Problem, id: &str) -> Problem {
     if let Some(failure) = problem.failures.first_mut().filter(|failure| is_decided(failure)) {
         failure.message = format!("`{id}` has already been answered");

@@ -19,7 +19,7 @@ use crate::{paths, settings};
 pub(super) struct App {
     pub(super) disk: Option<Disk>,
     rules: Rules,
-    /// What is wrong where an app was named or found.
+    /// Reason why no app could be opened.
     fault: Option<String>,
 }
 
@@ -37,12 +37,12 @@ impl App {
         }
     }
 
-    /// The app's directory, or where the user is.
+    /// Directory of the app, else the current directory.
     pub(super) fn dir(&self) -> PathBuf {
         self.disk.as_ref().map_or_else(|| env::current_dir().unwrap_or_default(), |disk| disk.root().to_owned())
     }
 
-    /// The tiers that its valid pipelines call.
+    /// Tiers that the app's valid pipelines call.
     pub(super) fn tiers(&self) -> BTreeSet<Tier> {
         let Some(disk) = &self.disk else { return BTreeSet::new() };
         let names = etude_spec::App::new(disk).discovery().pipelines.clone();
@@ -52,7 +52,7 @@ impl App {
     }
 }
 
-/// The app: found and valid.
+/// Checks that the app exists and is valid.
 pub(super) fn app(app: &App) -> Vec<Finding> {
     let Some(disk) = &app.disk else {
         let fault = app.fault.clone().unwrap_or_default();
@@ -73,7 +73,7 @@ pub(super) fn app(app: &App) -> Vec<Finding> {
     vec![Finding::ok("app", format!("{root}: {pipelines} pipeline{plural}, no errors"))]
 }
 
-/// The configuration files that hold here, and whether they are valid.
+/// Checks the configuration files in effect here.
 pub(super) fn configuration(context: &Context, app: &App) -> Vec<Finding> {
     let dir = app.dir();
     let ignored = settings::misnamed(&context.global, &dir).into_iter().map(|file| {
@@ -83,7 +83,7 @@ pub(super) fn configuration(context: &Context, app: &App) -> Vec<Finding> {
     std::iter::once(of_present(context, &dir)).chain(ignored).collect()
 }
 
-/// The finding about the files that are read for the app in `dir`.
+/// Checks the files that are read for the app in `dir`.
 fn of_present(context: &Context, dir: &Path) -> Finding {
     let found = match settings::present(&context.global, dir) {
         Ok(found) => found,
@@ -99,7 +99,7 @@ fn of_present(context: &Context, dir: &Path) -> Finding {
     }
 }
 
-/// An error of a check, with its own way out.
+/// Turns the problem of a check into an error with a fix.
 pub(super) fn of_problem(check: &str, problem: &crate::problem::Problem) -> Finding {
     let message: Vec<&str> = problem.failures.iter().map(|failure| failure.message.as_str()).collect();
     let finding = Finding::new(check, Level::Error, message.join("; "));
@@ -110,10 +110,10 @@ pub(super) fn of_problem(check: &str, problem: &crate::problem::Problem) -> Find
     }
 }
 
-/// Below this, runs with large values may fail.
+/// Free space below which runs with large values may fail, in bytes.
 const LITTLE_SPACE: u64 = 200 << 20;
 
-/// The journal: it opens, its size, and the space that is left. A journal that is not there yet is not created.
+/// Checks that the journal opens, its size, and the free space. A missing journal is not created.
 pub(super) fn journal(context: &Context) -> Vec<Finding> {
     if context.is_shared() {
         return vec![match context.engine(false) {
@@ -150,7 +150,7 @@ pub(super) fn journal(context: &Context) -> Vec<Finding> {
     findings
 }
 
-/// The finding about a journal that is not there yet. `existing` is the nearest of the places above it that is there.
+/// Finding about a journal that does not exist yet. `existing` is the nearest existing path above it.
 fn of_missing(dir: &Path, existing: Option<&Path>) -> Finding {
     let shown = dir.display();
     match existing {
@@ -176,14 +176,14 @@ fn bytes_below(dir: &Path) -> u64 {
     bytes.sum()
 }
 
-/// Bytes for people.
+/// Human-readable size.
 pub(super) fn size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 3] = [("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)];
     let unit = UNITS.iter().find(|(_, unit)| bytes >= *unit);
     unit.map_or_else(|| format!("{bytes} bytes"), |(name, unit)| format!("{:.1} {name}", bytes as f64 / *unit as f64))
 }
 
-/// Programs that steps are commonly written for.
+/// Programs in which steps are commonly written.
 const INTERPRETERS: [&str; 4] = ["python3", "node", "bash", "git"];
 
 pub(super) fn interpreters() -> Vec<Finding> {
@@ -195,13 +195,13 @@ pub(super) fn interpreters() -> Vec<Finding> {
     INTERPRETERS.iter().map(finding).collect()
 }
 
-/// The first program `name` in a directory of `PATH`.
+/// Path of the first program `name` in a directory of `PATH`.
 pub(super) fn program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path).map(|dir| dir.join(name)).find(|file| os::is_program(file))
 }
 
-/// Whether the user's shell completes this program, for shells whose files are known.
+/// Checks whether the user's shell completes this program, for shells whose files are known.
 pub(super) fn completions() -> Option<Finding> {
     let home = paths::home()?;
     let shell = env::var("SHELL").ok()?;

@@ -1,4 +1,5 @@
-//! Keys, tiers and models. No model is called without `--call`: servers are asked for their list, hosts for a connection.
+//! Checks of keys, tiers and models. No model is called without `--call`: servers are asked for their list, hosts for a
+//! connection.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,10 +15,10 @@ use crate::context::Context;
 use crate::runtime::block_on;
 use crate::settings::{self, Need, Resolved};
 
-/// How long a server may take to respond.
+/// Maximum response time of a server.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a model may take to respond with `--call`.
+/// Maximum response time of a model with `--call`.
 const CALL_PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn findings(context: &Context, app: &App, calls: bool) -> Vec<Finding> {
@@ -25,7 +26,7 @@ pub(super) fn findings(context: &Context, app: &App, calls: bool) -> Vec<Finding
     let resolved = resolved.and_then(|resolved| settings::ready(&context.global, resolved, &Tier::ALL, Need::Look));
     let resolved = match resolved {
         Ok(resolved) => resolved,
-        // A configuration that cannot be read is reported by its own check.
+        // A separate check reports a configuration that cannot be read.
         Err(_) => return keys(&[]),
     };
     let mut findings = keys(&resolved.settings.providers);
@@ -41,7 +42,7 @@ pub(super) fn findings(context: &Context, app: &App, calls: bool) -> Vec<Finding
     findings
 }
 
-/// Which keys are in the environment, never their values.
+/// Lists the keys in the environment, never their values.
 fn keys(providers: &[ProviderSettings]) -> Vec<Finding> {
     let variables: BTreeSet<&str> = ProviderKind::ALL.iter().filter_map(|kind| kind.key_variable()).collect();
     let is_set = |name: &&&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -58,7 +59,7 @@ fn keys(providers: &[ProviderSettings]) -> Vec<Finding> {
     std::iter::once(Finding::ok("keys", message)).chain(lacking).collect()
 }
 
-/// A finding for each tier. A tier without a model is an error only where the app calls it.
+/// Checks each tier. A tier without a model is an error only where the app calls it.
 async fn tiers(resolved: &Resolved, needed: &BTreeSet<Tier>, called: Option<&Models>) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     let mut known: Vec<(ModelId, Result<String, Lack>)> = Vec::new();
@@ -69,7 +70,7 @@ async fn tiers(resolved: &Resolved, needed: &BTreeSet<Tier>, called: Option<&Mod
             findings.push(Finding::new(check, fault, "no model").fix(settings::REMEDIES));
             continue;
         };
-        // Two tiers with the same model are one probe.
+        // Tiers with the same model share one probe.
         let probed = match known.iter().find(|(other, _)| other == model) {
             Some((_, probed)) => probed.clone(),
             None => probe(resolved, tier, model, called).await,
@@ -87,10 +88,10 @@ async fn tiers(resolved: &Resolved, needed: &BTreeSet<Tier>, called: Option<&Mod
     findings
 }
 
-/// What keeps a model from responding.
+/// Reason why a model cannot respond.
 #[derive(Debug, Clone)]
 struct Lack {
-    /// A call would fail, as opposed to: it could.
+    /// True if a call would certainly fail, false if it might.
     is_certain: bool,
     what: String,
     fix: String,
@@ -123,7 +124,7 @@ async fn probe(resolved: &Resolved, tier: Tier, model: &ModelId, called: Option<
     }
 }
 
-/// One short call.
+/// Makes one short call.
 async fn call(models: &Models, tier: Tier) -> Result<String, Lack> {
     let messages = vec![Message::user("Reply with the word ok.")];
     let request = Request { tier, messages, max_tokens: Some(100), ..Request::default() };
@@ -139,7 +140,7 @@ async fn call(models: &Models, tier: Tier) -> Result<String, Lack> {
     }
 }
 
-/// What can be said about a provider without a call.
+/// Checks a provider without a call.
 async fn reach(provider: &ProviderSettings) -> Result<String, Lack> {
     match provider.kind {
         ProviderKind::Local => Ok("downloaded".to_owned()),

@@ -1,4 +1,4 @@
-//! `etude engine apply`: the queues, the tenants and the object storage of the configuration, written into the database.
+//! `etude engine apply`: writes the queues, the tenants and the object storage of the configuration into the database.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 use crate::{engine, settings, stdout};
 
-/// What `engine.blobs` says of large values that are in the database.
+/// Value of `engine.blobs` for large values in the database.
 const IN_DATABASE: &str = "database";
 
-/// Writes what the configuration says, and prints what holds then.
+/// Writes the rules of the configuration, and prints the rules that are then in effect.
 pub(super) fn apply(context: &Context) -> Result<Exit, Problem> {
     super::check_named(context)?;
     let config = settings::to_apply(&context.global, &check_blobs)?;
@@ -45,13 +45,13 @@ pub(super) fn apply(context: &Context) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// Why large values cannot be kept in `engine.blobs`.
+/// Checks the value of `engine.blobs`; the error is the reason why large values cannot be stored there.
 fn check_blobs(given: &str) -> Result<(), String> {
     let url = settings::secrets_in(given);
     if url == IN_DATABASE { Ok(()) } else { Location::parse(&url).map(drop) }
 }
 
-/// The rules of a queue; what is not given has its default.
+/// Rules of a queue; missing settings have their defaults.
 fn queue_of(queue: &Queue) -> QueueRules {
     let defaults = QueueRules::default();
     let label = |(label, limit): (&String, &u32)| {
@@ -105,7 +105,7 @@ fn of_tenant(tenant: &TenantRules) -> Value {
     })
 }
 
-/// The rules for people: a line for each queue and tenant, with what limits it.
+/// Human-readable rules: a line for each queue and tenant, with its limits.
 fn text(rules: &Rules) -> String {
     let mut lines = String::new();
     let queues = rules.queues.iter().map(|(name, queue)| ("queue", name, of_queue(queue)));

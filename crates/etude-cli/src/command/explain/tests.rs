@@ -27,7 +27,7 @@ fn pages_have_the_titles_of_their_codes() {
 #[test]
 fn pages_have_the_same_parts_in_the_same_order() {
     for (code, text) in PAGES {
-        // What stands in an example is none of the page's own headings.
+        // Headings inside an example do not belong to the page.
         let prose: String = text.split("```").step_by(2).collect();
         let parts: Vec<&str> = prose.lines().filter_map(|line| line.strip_prefix("## ")).collect();
         let expected: &[&str] = match parts.len() {
@@ -83,13 +83,13 @@ fn examples_of_definition_errors_are_what_they_claim() {
     assert!(tried > 40, "{tried}");
 }
 
-/// The fenced blocks of a page: language and text.
+/// Fenced blocks of a page: language and text.
 fn blocks(page: &str) -> Vec<(&str, &str)> {
     let fences: Vec<&str> = page.split("```").collect();
     fences.iter().skip(1).step_by(2).filter_map(|block| block.split_once('\n')).collect()
 }
 
-/// What is said about an example: an entry of `etude.yaml`, a schema, a list of steps, some fields of a pipeline, or a whole one.
+/// Diagnostics of an example: an entry of `etude.yaml`, a schema, a list of steps, some fields of a pipeline, or a whole one.
 fn check(language: &str, example: &str) -> Vec<Diagnostic> {
     if ["schedules:", "webhooks:", "notices:"].iter().any(|start| example.starts_with(start)) {
         let known = automation::Known { pipelines: &["report", "review"], machines: &[] };

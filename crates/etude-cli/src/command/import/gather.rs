@@ -1,4 +1,4 @@
-//! The files that an import reads: bounded in number, size and depth, and never through a link.
+//! Files that an import reads: bounded in number, size and depth, and never through a link.
 
 #[cfg(test)]
 mod tests;
@@ -13,32 +13,32 @@ use etude_files::regular;
 
 use crate::problem::Problem;
 
-/// Most files, and most directories inside each other.
+/// Maximum number of files, and maximum depth of nested directories.
 const MAX_FILES: usize = 2_000;
 const MAX_DEPTH: usize = 8;
 
-/// Most bytes of all texts.
+/// Maximum size of all texts together, in bytes.
 const MAX_TOTAL: usize = 64 << 20;
 
 /// Files to import.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
-    /// What is not read, and why.
+    /// Files that are not read, with reasons.
     pub(super) findings: Vec<Finding>,
     sources: Vec<Source>,
-    /// How many bytes their texts have.
+    /// Total size of the texts, in bytes.
     bytes: usize,
     /// Folders that are not read.
     skipped: Vec<PathBuf>,
-    /// Where each file is.
+    /// Path of each file on disk.
     places: BTreeMap<String, PathBuf>,
 }
 
-/// The kinds that have a folder of their own, in the order in which they are looked for.
+/// Kinds with a folder of their own, in search order.
 const IN_FOLDERS: [Kind; 2] = [Kind::ClaudeCode, Kind::Actions];
 
-/// The files of a workflow file or folder, by the names that the user knows them by. `root` is the same place without links.
-/// `from` decides which folder of a project is read; without it, the first one that exists.
+/// Gathers the files of a workflow file or folder, under the names that the user knows. `root` is the same path without links.
+/// `from` selects the folder of a project that is read; without it, the first existing one.
 pub(super) fn gather(given: &Path, root: &Path, from: Option<Kind>) -> Result<Gathered, Problem> {
     let mut gathered = Gathered::default();
     if root.is_file() {
@@ -56,7 +56,7 @@ pub(super) fn gather(given: &Path, root: &Path, from: Option<Kind>) -> Result<Ga
         None => (root.to_owned(), given.to_owned()),
     };
     if there.is_empty() && from.is_some_and(|kind| kind.folder().is_none()) {
-        // Files of other programs are none of this one.
+        // Files of other programs do not belong to this import.
         gathered.skipped = IN_FOLDERS.iter().filter_map(|kind| kind.folder()).map(|folder| root.join(folder)).collect();
     }
     for (folder, kind) in there.iter().skip(1) {
@@ -131,7 +131,7 @@ impl Gathered {
         });
     }
 
-    /// The kind of the files: that of the first one that shows it.
+    /// Kind of the files, taken from the first file that shows it.
     pub(super) fn kind(&self) -> Option<Kind> {
         let of_claude = |source: &Source| source.path.split('/').any(|part| part == ".claude");
         if self.sources.iter().any(of_claude) {
@@ -140,7 +140,7 @@ impl Gathered {
         self.sources.iter().find_map(|source| Kind::detect(&source.path, source.text.as_deref()?))
     }
 
-    /// The files of this kind: for workflows, those with their endings.
+    /// Files of this kind; for workflows, only those with the right extensions.
     pub(super) fn sources_of(&self, kind: Kind) -> Vec<Source> {
         let is_workflow =
             |source: &&Source| [".yml", ".yaml", ".lobster", ".json"].iter().any(|end| source.path.ends_with(end));

@@ -1,4 +1,4 @@
-//! The code of a candidate on everything that it computes in its cases (L-12): one process for all of it (ADR 0103).
+//! Runs the code of a candidate on everything that it computes in its cases (L-12), in one process (ADR 0103).
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -20,7 +20,7 @@ use crate::context::Context;
 use crate::problem::Problem;
 use crate::{paths, programs};
 
-/// Prints, for each call in a line of stdin, what the step prints for it.
+/// Python driver: for each call in a line of stdin, prints the output of the step.
 const DRIVER: &str = r#"
 import json, runpy, sys
 module = runpy.run_path("steps/bindings.py")
@@ -29,19 +29,19 @@ for line in sys.stdin:
     print(json.dumps({"output": module["output"](module["BINDINGS"][step], run)}))
 "#;
 
-/// How often it is looked whether the user has ended the command.
+/// Interval at which the driver loop checks whether the user has ended the command.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// How much longer an output is at most as Python writes it: six bytes for a letter of two, and blanks.
+/// Maximum growth of an output as Python writes it: six bytes for a two-byte letter, and blanks.
 const MAX_GROWTH: usize = 4;
-/// The length of `{"output": }` and its line break, with room.
+/// Length of `{"output": }` and its line break, with a margin.
 const FRAME: usize = 16;
 
-/// Whether the code of a candidate, as it lies in `learned/`, computes something else than the learner. It runs as its steps do:
-/// by the same interpreter, with the same variables, in the same sandbox.
+/// True if the code of a candidate, as stored in `learned/`, computes other values than the learner. The code runs as its steps
+/// do: same interpreter, variables and sandbox.
 ///
 /// # Errors
-/// It cannot be run here.
+/// The code cannot run here.
 pub(super) fn differ(
     context: &Context,
     disk: &Disk,
@@ -98,14 +98,14 @@ pub(super) fn differ(
     }
 }
 
-/// The names of its steps with code.
+/// Names of the candidate's code steps.
 fn steps(candidate: &Candidate) -> Vec<String> {
     let steps = candidate.definition["steps"].as_array().into_iter().flatten();
     let names = steps.filter(|step| step.get("sandbox").is_some()).filter_map(|step| step["name"].as_str());
     names.map(str::to_owned).collect()
 }
 
-/// Whether the lines are the outputs of the evaluations, read as the runner reads the output of a step.
+/// True if the lines are the outputs of the evaluations, parsed as the runner parses the output of a step.
 fn are_as_computed(stdout: &[u8], evaluations: &[Evaluation]) -> bool {
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     let is_as_computed = |(line, one): (&str, &Evaluation)| {
@@ -128,7 +128,7 @@ mod tests {
         are_as_computed(stdout.as_bytes(), &outputs.iter().map(evaluation).collect::<Vec<_>>())
     }
 
-    /// L-12: outputs are compared as the values that the runner reads: the order of members and the form of a number do not
+    /// L-12: outputs are compared as the values that the runner reads. The order of members and the form of a number do not
     /// matter, its type does.
     #[test]
     fn outputs_are_compared_as_values() {
@@ -148,7 +148,7 @@ mod tests {
         }
     }
 
-    /// L-12: code that ends early, or prints more than its outputs, is not as computed.
+    /// L-12: code that ends early, or prints more than its outputs, fails the comparison.
     #[test]
     fn every_output_has_its_line() {
         let (one, two) = ("{\"output\": 1}\n", "{\"output\": 1}\n{\"output\": 2}\n");

@@ -1,4 +1,4 @@
-//! Candidates on disk: `learned/NAME/`, and what was learned for a candidate that a person has edited (L-34).
+//! Candidates on disk: `learned/NAME/`, and pending changes to a candidate that a person has edited (L-34).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,47 +17,47 @@ use super::world::World;
 use crate::paths;
 use crate::problem::Problem;
 
-/// Most files of a candidate that are read, and the largest of them in bytes.
+/// Maximum number of files read of a candidate, and maximum size of each in bytes.
 const MAX_FILES: usize = 1_000;
 const MAX_SIZE: u64 = 1 << 20;
 
-/// How deep the files of a candidate lie at most.
+/// Maximum depth of a candidate's files.
 const MAX_DEPTH: usize = 4;
 
 /// Files by their paths below a directory.
 pub(super) type Files = BTreeMap<String, String>;
 
 etude_core::words! {
-    /// What a learning result is for the files that are there.
+    /// Effect of a learning result on the existing files.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub(super) enum Change {
         /// There was no candidate.
         New = "new",
-        /// The candidate is written again.
+        /// The candidate changed and is written again.
         Updated = "updated",
-        /// It is the same.
+        /// The candidate is the same.
         Unchanged = "unchanged",
-        /// A person has edited the candidate: it stays.
+        /// A person has edited the candidate, so it stays.
         Edited = "edited",
     }
 }
 
 impl Change {
-    /// The candidate's directory is written.
+    /// True if the candidate's directory is written.
     pub(super) fn is_written(self) -> bool {
         matches!(self, Self::New | Self::Updated)
     }
 }
 
-/// What becomes of a candidate.
+/// Decision about a candidate.
 pub(super) struct Decided {
     pub(super) change: Change,
     pub(super) state: State,
     pub(super) files: Files,
 }
 
-/// Compares a candidate with what lies in its directory. `standing`: the state that holds for that, which after a disagreement is
-/// another one than that of its file.
+/// Compares a candidate with the content of its directory. `standing` is the state in effect for that content; after a
+/// disagreement it differs from the state in the file.
 pub(super) fn decide(disk: &Disk, candidate: &Candidate, world: &World, standing: Option<State>) -> Decided {
     let content = {
         let bytes = candidate.files.iter().map(|(path, text)| (path.clone(), text.clone().into_bytes()));
@@ -86,16 +86,16 @@ pub(super) fn decide(disk: &Disk, candidate: &Candidate, world: &World, standing
     Decided { change, state: standing.unwrap_or(state), files }
 }
 
-/// The hashes in the learn.yaml of the candidate and of the pipeline of its name.
+/// Hashes in the learn.yaml of the candidate and of the pipeline of its name.
 fn noted(disk: &Disk, name: &str) -> Vec<String> {
     let content = |base| learned::find(disk, base, name)?.learned?.content;
     [LEARNED, PIPELINES].into_iter().filter_map(content).collect()
 }
 
-/// Writes what was decided.
+/// Writes the decided files.
 ///
 /// # Errors
-/// The directory cannot be written, or `learned` leads out of the app.
+/// The directory is not writable, or `learned` leads out of the app.
 pub(super) fn store(disk: &Disk, name: &str, decided: &Decided) -> Result<(), Problem> {
     let pending = pending(disk, name)?;
     match decided.change {
@@ -118,24 +118,24 @@ pub(super) fn store(disk: &Disk, name: &str, decided: &Decided) -> Result<(), Pr
     }
 }
 
-/// Deletes what was learned for an edited candidate.
+/// Deletes the pending change to an edited candidate.
 pub(super) fn forget_pending(dir: &Path) {
-    // What is not there need not be removed.
+    // The directory may be missing.
     let _ = fs::remove_dir_all(dir);
 }
 
-/// The directory of what was learned for an edited candidate.
+/// Directory of the pending change to an edited candidate.
 pub(super) fn pending(disk: &Disk, name: &str) -> Result<PathBuf, Problem> {
     let state = paths::state_dir().map_err(Problem::environment)?;
     let app: String = Digest::of(disk.root().display().to_string().as_bytes()).to_string().chars().take(16).collect();
     Ok(state.join(LEARNED).join(app).join(name))
 }
 
-/// Puts files in the place of a directory; nothing of it is half written when it is read.
+/// Replaces a directory by files. Readers never see it half written.
 fn replace(dir: &Path, files: &Files) -> Result<(), Problem> {
     let broken = |why: std::io::Error| Problem::environment(format!("`{}` cannot be written: {why}", dir.display()));
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
-    // A name that no one has put there: a link of the app would lead elsewhere.
+    // A random name, since a link of the app under a known name would lead elsewhere.
     let new = dir.with_file_name(format!(".{name}.{}", run_id::new()));
     let written = files.iter().try_for_each(|(path, text)| {
         let path = new.join(path);
@@ -150,7 +150,7 @@ fn replace(dir: &Path, files: &Files) -> Result<(), Problem> {
     })
 }
 
-/// The text files below a directory of the app; nothing if there is none. Links that lead out of the app are not followed.
+/// Text files below a directory of the app; empty if there is none. Links that lead out of the app are not followed.
 pub(super) fn files(sources: &dyn Sources, dir: &str) -> Files {
     fn walk(sources: &dyn Sources, (dir, below): (&str, &str), depth: usize, found: &mut Files) {
         let mut entries = sources.list(dir).unwrap_or_default();
@@ -175,7 +175,7 @@ pub(super) fn files(sources: &dyn Sources, dir: &str) -> Files {
     found
 }
 
-/// The row of a candidate in the document of `learn` (1.8).
+/// Row of a candidate in the document of `learn` (1.8).
 pub(super) fn row(candidate: &Candidate, decided: &Decided) -> Value {
     json!({
         "name": candidate.name, "family": candidate.family, "state": decided.state.word(), "change": decided.change.word(),

@@ -13,7 +13,7 @@ use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
 use crate::stdout;
 
-/// The reason of a demotion without `--reason`.
+/// Default for `--reason`.
 const BY_HAND: &str = "by hand";
 
 pub(super) fn demote(context: &Context, args: &args::LearnDemote) -> Result<Exit, Problem> {
@@ -26,10 +26,10 @@ pub(super) fn demote(context: &Context, args: &args::LearnDemote) -> Result<Exit
     Ok(Exit::Done)
 }
 
-/// Demotes a learned pipeline; the document of what was changed.
+/// Demotes a learned pipeline. Returns the document of the change.
 pub(super) fn apply(learnt: &Learnt, name: &str, reason: Option<&str>) -> Result<Value, Problem> {
     let standings = learnt.standings()?;
-    // What requests are routed to comes before a candidate of that name.
+    // A routed pipeline precedes a candidate of the same name.
     let routed = standings.into_iter().find(|standing| standing.located.name == name && standing.is_routed());
     let standing = routed.map_or_else(|| learnt.find(name), Ok)?;
     let Some(state) = standing.state else {

@@ -1,4 +1,4 @@
-//! `etude learn export`: traces of runs in skill mode.
+//! `etude learn export`: prints traces of runs in skill mode.
 
 use etude::Disk;
 use etude_evidence::trace::{self, Asked, Event, effect_class};
@@ -16,7 +16,7 @@ use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 use crate::stdout;
 
-/// One line for each finished run in skill mode, the oldest first (L-1).
+/// Prints one line for each finished run in skill mode, the oldest first (L-1).
 pub(super) fn export(context: &Context, ids: &[String]) -> Result<Exit, Problem> {
     let disk = context.disk()?;
     super::check_enabled(&context.settings(disk.root())?.learning)?;
@@ -34,7 +34,7 @@ pub(super) fn export(context: &Context, ids: &[String]) -> Result<Exit, Problem>
     Ok(Exit::Done)
 }
 
-/// The finished runs in skill mode of the app, without those that a person has had forgotten (L-40).
+/// Finished runs in skill mode of the app, without the forgotten ones (L-40).
 pub(super) fn views(engine: &dyn Engine, disk: &Disk, since_ms: Option<i64>) -> Result<Vec<RunView>, Problem> {
     let query = Query {
         apps: vec![disk.root().display().to_string()],
@@ -54,7 +54,7 @@ pub(super) fn views(engine: &dyn Engine, disk: &Disk, since_ms: Option<i64>) -> 
     Ok(views)
 }
 
-/// The runs that the command line names.
+/// Runs that the command line names.
 pub(super) fn named(context: &Context, engine: &dyn Engine, ids: &[String]) -> Result<Vec<RunView>, Problem> {
     let mut views = ids.iter().map(|id| find::find(context, engine, id)).collect::<Result<Vec<_>, _>>()?;
     for view in &views {
@@ -84,7 +84,7 @@ fn skill_of(target: &str) -> Option<String> {
     }
 }
 
-/// The trace of a run as a document (1.3).
+/// Trace of a run as a document (1.3).
 pub(super) fn line(engine: &dyn Engine, view: &RunView, tools: &[AppTool]) -> Result<Value, Problem> {
     let blobs = engine.blobs();
     let Asked { request, input } = trace::asked(view, &*blobs);
@@ -110,7 +110,7 @@ pub(super) fn line(engine: &dyn Engine, view: &RunView, tools: &[AppTool]) -> Re
 }
 
 impl Context {
-    /// What replaces the secrets of the configuration (L-4).
+    /// Redactor for the secrets of the configuration (L-4).
     pub(super) fn redactor(&self, app: &std::path::Path) -> Result<Redactor, Problem> {
         Ok(Redactor::new(self.settings(app)?.grants.secrets.iter()))
     }

@@ -1,6 +1,6 @@
-//! The files of learned pipelines: states are written, candidates moved.
+//! Files of learned pipelines: writes states, and moves candidates.
 //!
-//! A move leaves the pipeline unrouted until its last step, so that one that was interrupted can be made again.
+//! A move leaves the pipeline unrouted until its last step, so that an interrupted move can be repeated.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,21 +16,21 @@ use etude_spec::source::{FileKind, Sources};
 
 use crate::problem::Problem;
 
-/// Largest learn.yaml and case, in bytes.
+/// Maximum size of a learn.yaml and of a case, in bytes.
 const MAX_SIZE: u64 = 1 << 20;
 
 fn broken(path: &str, error: &io::Error) -> Problem {
     Problem::environment(format!("`{path}` cannot be changed: {error}"))
 }
 
-/// The text of a file of the app.
+/// Reads a file of the app as text.
 pub(super) fn text(disk: &Disk, path: &str) -> Result<String, Problem> {
     let bytes = disk.read(path, MAX_SIZE);
     let bytes = bytes.map_err(|why| Problem::environment(format!("`{path}` cannot be read: {why:?}")))?;
     String::from_utf8(bytes).map_err(|_| Problem::environment(format!("`{path}` is not UTF-8")))
 }
 
-/// The place of `path` in the app. Links of the app that lead out of it are not followed.
+/// Resolves `path` in the app. Links that lead out of the app are not followed.
 fn find(root: &Root, path: &str) -> Result<Spot, Problem> {
     beneath::resolve(std::slice::from_ref(root), &root.real().join(path)).map_err(|why| match why {
         Unresolved::Outside(to) => Problem::usage(format!("`{path}` leads out of the app, to `{}`", to.display()))
@@ -43,29 +43,29 @@ fn root(disk: &Disk) -> Result<Root, Problem> {
     Root::open(disk.root()).map_err(|error| broken(".", &error))
 }
 
-/// A directory of the app, made where it is missing.
+/// Opens a directory of the app, and creates it if it is missing.
 pub(super) fn dir(disk: &Disk, path: &str) -> Result<Arc<Dir>, Problem> {
     find(&root(disk)?, path)?.make_dir().map_err(|error| broken(path, &error))
 }
 
-/// The directory in which `path` lies, and its name in there.
+/// Parent directory of `path`, and its name in there.
 fn place<'p>(disk: &Disk, path: &'p str) -> Result<(Arc<Dir>, &'p OsStr), Problem> {
     let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
     Ok((dir(disk, above)?, OsStr::new(name)))
 }
 
-/// Replaces a file of the app as a whole.
+/// Replaces a file of the app atomically.
 pub(super) fn replace(disk: &Disk, path: &str, text: &str) -> Result<(), Problem> {
     let (dir, name) = place(disk, path)?;
     dir.replace(name, text.as_bytes()).map_err(|error| broken(path, &error))
 }
 
-/// Writes the state of a learned pipeline; the path of the file.
+/// Writes the state of a learned pipeline. Returns the path of the file.
 pub(super) fn set_state(disk: &Disk, located: &Located, state: State) -> Result<String, Problem> {
     edit(disk, located, |text| learned::with_state(text, state))
 }
 
-/// Changes a learn.yaml; the path of the file.
+/// Changes a learn.yaml. Returns the path of the file.
 pub(super) fn edit(disk: &Disk, located: &Located, change: impl Fn(&str) -> Option<String>) -> Result<String, Problem> {
     let path = format!("{}/{FILE}", located.dir());
     let changed = change(&text(disk, &path)?);
@@ -74,7 +74,7 @@ pub(super) fn edit(disk: &Disk, located: &Located, change: impl Fn(&str) -> Opti
     Ok(path)
 }
 
-/// Moves a candidate to `pipelines/` and its cases to `tests/`; the new paths.
+/// Moves a candidate to `pipelines/` and its cases to `tests/`. Returns the new paths.
 pub(super) fn to_pipelines(disk: &Disk, located: &Located) -> Result<Vec<String>, Problem> {
     let mut paths = Vec::new();
     let target = format!("{PIPELINES}/{}", located.name);
@@ -83,7 +83,7 @@ pub(super) fn to_pipelines(disk: &Disk, located: &Located) -> Result<Vec<String>
         if is_there {
             check_replaced(disk, located, &target)?;
         }
-        // Whatever has no place is found before anything moves.
+        // Conflicting paths are found before anything moves.
         dir(disk, PIPELINES)?;
         for digest in digests(disk, &format!("{}/{TESTS}", located.dir())) {
             dir(disk, TESTS)?;
@@ -94,7 +94,7 @@ pub(super) fn to_pipelines(disk: &Disk, located: &Located) -> Result<Vec<String>
             }
         }
         if is_there {
-            // The cases of what was replaced say nothing of what replaces it.
+            // The cases of the replaced pipeline do not apply to the new one.
             for case in cases_of(disk, &located.name).into_iter().filter(|path| is_learned_case(disk, path)) {
                 remove(disk, &case)?;
             }
@@ -108,18 +108,19 @@ pub(super) fn to_pipelines(disk: &Disk, located: &Located) -> Result<Vec<String>
         rename(disk, &format!("{cases}/{digest}.yaml"), &path)?;
         paths.push(path);
     }
-    // An empty directory of cases says nothing, and one that holds something else stays.
+    // Removes the directory of cases if it is empty; otherwise it stays.
     let _ = fs::remove_dir(disk.root().join(cases));
     paths.insert(0, target);
     Ok(paths)
 }
 
-/// The path of a promoted case.
+/// Path of a promoted case.
 fn case_path(name: &str, digest: &str) -> String {
     format!("{TESTS}/{name}-{digest}.yaml")
 }
 
-/// What a candidate takes the place of must be as it was learned, if it has a hash of that: a person's work is not deleted.
+/// Refuses to replace a pipeline that was edited since it was learned, so that a person's work is not deleted. Without a
+/// recorded hash, edits are not detected.
 fn check_replaced(disk: &Disk, located: &Located, target: &str) -> Result<(), Problem> {
     let Some(replaced) = learned::find(disk, PIPELINES, &located.name) else {
         return Err(Problem::usage(format!("`{target}` exists, and was not learned"))
@@ -138,7 +139,7 @@ fn check_replaced(disk: &Disk, located: &Located, target: &str) -> Result<(), Pr
     Err(Problem::usage(refused).hint(format!("compare it with `{}`, keep what you need, and delete it", located.dir())))
 }
 
-/// A file of a learned pipeline that neither the learner has written nor the hash of its content has.
+/// A file of a learned pipeline that the learner has not written and the content hash does not cover.
 fn other_file(disk: &Disk, dir: &str) -> Option<String> {
     let is_hidden = |name: &str| name.starts_with('.');
     let hidden = disk.list(dir).unwrap_or_default().into_iter().map(|entry| entry.name).find(|name| is_hidden(name));
@@ -148,7 +149,7 @@ fn other_file(disk: &Disk, dir: &str) -> Option<String> {
     hidden.or(case).map(|name| format!("{dir}/{name}"))
 }
 
-/// Moves a demoted pipeline back to `learned/`, with its cases; the new paths.
+/// Moves a demoted pipeline back to `learned/`, with its cases. Returns the new paths.
 pub(super) fn to_learned(disk: &Disk, located: &Located) -> Result<Vec<String>, Problem> {
     let target = format!("{LEARNED}/{}", located.name);
     if located.is_candidate() {
@@ -169,7 +170,7 @@ pub(super) fn to_learned(disk: &Disk, located: &Located) -> Result<Vec<String>, 
     Ok(paths)
 }
 
-/// The cases of a promoted pipeline: `tests/NAME-DIGEST.yaml`.
+/// Cases of a promoted pipeline: `tests/NAME-DIGEST.yaml`.
 pub(super) fn cases_of(disk: &Disk, name: &str) -> Vec<String> {
     let own = digests(disk, TESTS)
         .into_iter()
@@ -177,7 +178,7 @@ pub(super) fn cases_of(disk: &Disk, name: &str) -> Vec<String> {
     own.map(|stem| format!("{TESTS}/{stem}.yaml")).collect()
 }
 
-/// A case has the digest of the request that it was learned from; a test that a person has written has none.
+/// True if a test is a learned case: it has the digest of its request; a hand-written test has none.
 fn is_learned_case(disk: &Disk, path: &str) -> bool {
     text(disk, path).is_ok_and(|text| text.lines().any(|line| line.starts_with("digest:")))
 }
@@ -186,7 +187,7 @@ fn is_digest(text: &str) -> bool {
     text.len() == 16 && text.chars().all(|c| c.is_ascii_hexdigit())
 }
 
-/// The names of the YAML files in a directory, without the ending.
+/// Names of the YAML files in a directory, without the extension.
 pub(super) fn digests(disk: &Disk, dir: &str) -> Vec<String> {
     let entries = disk.list(dir).unwrap_or_default().into_iter();
     let files = entries.filter(|entry| matches!(entry.kind, FileKind::File { .. }));

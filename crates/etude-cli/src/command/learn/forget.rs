@@ -51,22 +51,22 @@ pub(super) fn forget(context: &Context, args: &args::LearnForget) -> Result<Exit
     Ok(Exit::Done)
 }
 
-/// What is no longer there.
+/// Result of forgetting.
 #[derive(Default)]
 struct Forgotten {
-    /// The id of a run.
+    /// Id of the forgotten run.
     run: Option<String>,
     /// Paths of the deleted cases.
     cases: Vec<String>,
     /// Pipelines that have lost runs, as documents.
     pipelines: Vec<Value>,
-    /// Paths of definitions that are written without words of the run.
+    /// Paths of definitions rewritten without words of the run.
     reworded: Vec<String>,
     /// Paths of definitions that a person has changed or promoted, and that may have such words.
     words: Vec<String>,
 }
 
-/// Deletes a candidate, or a demoted pipeline with its cases; the paths of the cases.
+/// Deletes a candidate, or a demoted pipeline with its cases. Returns the paths of the cases.
 fn candidate(learnt: &Learnt, name: &str) -> Result<Vec<String>, Problem> {
     let standing = learnt.find(name)?;
     if standing.is_routed() {
@@ -83,7 +83,7 @@ fn candidate(learnt: &Learnt, name: &str) -> Result<Vec<String>, Problem> {
     Ok(cases)
 }
 
-/// The paths of the cases of a learned pipeline.
+/// Paths of the cases of a learned pipeline.
 fn cases_in(disk: &Disk, located: &Located) -> Vec<String> {
     match located.is_candidate() {
         true => {
@@ -94,7 +94,7 @@ fn cases_in(disk: &Disk, located: &Located) -> Vec<String> {
     }
 }
 
-/// The comparisons of the learning without those of a request.
+/// Leave-one-out counts of the learning, without those of one request.
 fn without(learned: &Learned, digest: &str, lost: u64) -> Counts {
     let Counts { agreed, fell_back, disagreed } = learned.leave_one_out;
     let is_covered = learned.document["covers"].as_array().is_some_and(|all| all.iter().any(|one| one == digest));
@@ -104,14 +104,14 @@ fn without(learned: &Learned, digest: &str, lost: u64) -> Counts {
     }
 }
 
-/// A run that is forgotten.
+/// A run to forget.
 struct Gone {
     request: String,
     digest: String,
     others: Others,
 }
 
-/// Deletes what was made from a run, and notes that it is forgotten.
+/// Deletes everything that was derived from a run, and records that the run is forgotten.
 fn of_run(context: &Context, learnt: &Learnt, run: &str) -> Result<Forgotten, Problem> {
     let Learnt { disk, engine, .. } = learnt;
     let view = find(context, &**engine, run)?;
@@ -120,7 +120,7 @@ fn of_run(context: &Context, learnt: &Learnt, run: &str) -> Result<Forgotten, Pr
     let digest = request_digest([request.as_str()]);
     let others = Others::of(&**engine, disk, &id, &digest)?;
     let gone = Gone { request, digest, others };
-    // Its comparisons are those of the files as they are now.
+    // Comparisons refer to the files as they are now, so they are forgotten first.
     block_on(etude_evidence::forget(&**engine, disk, &id))?.map_err(|error| of_engine(&error))?;
     let mut forgotten = Forgotten { run: Some(id), ..Forgotten::default() };
     for standing in learnt.standings()? {
@@ -130,7 +130,7 @@ fn of_run(context: &Context, learnt: &Learnt, run: &str) -> Result<Forgotten, Pr
 }
 
 impl Gone {
-    /// Takes the run out of a learned pipeline: its case, its request in the evidence, and its words.
+    /// Removes the run from a learned pipeline: its case, its request in the evidence, and its words.
     fn leave(&self, disk: &Disk, standing: &Standing, forgotten: &mut Forgotten) -> Result<(), Problem> {
         let located = &standing.located;
         let all = cases_in(disk, located);
@@ -144,7 +144,7 @@ impl Gone {
             let pipeline = self.uncount(disk, standing, all.len() as u64)?;
             forgotten.pipelines.push(pipeline);
         }
-        // What was learned for an edited candidate, but not written, is learned again from what is left.
+        // A pending change to an edited candidate is dropped; the next learning derives it from the remaining runs.
         candidates::forget_pending(&candidates::pending(disk, &located.name)?);
         if !self.others.has_request() {
             let mut others = self.others.requests.clone();
@@ -156,13 +156,13 @@ impl Gone {
         Ok(())
     }
 
-    /// The evidence without the run, and without its request if no other run has it; the row of the document.
+    /// Evidence without the run, and without its request if no other run has it. Returns the row of the document.
     fn uncount(&self, disk: &Disk, standing: &Standing, cases: u64) -> Result<Value, Problem> {
         let (located, learned) = (&standing.located, standing.learned());
         let lost = u64::from(!self.others.has_request());
         let before = learned.map_or(0, |learned| learned.requests).max(cases);
         let after = before.saturating_sub(lost);
-        // Each request that is left has a run at least.
+        // Each remaining request has at least one run.
         let runs = learned.map_or(0, |learned| learned.runs).saturating_sub(1).max(after);
         let checks = learned.map(|learned| without(learned, &self.digest, lost)).unwrap_or_default();
         files::edit(disk, located, |text| {
@@ -172,8 +172,7 @@ impl Gone {
         Ok(json!({"name": located.name, "requests_before": before, "requests_after": after}))
     }
 
-    /// Takes the words of the request out of a candidate that is as it was learned. What a person has edited or promoted stays, and is
-    /// named.
+    /// Removes the words of the request from an unedited candidate. An edited or promoted definition stays and is listed.
     fn reword(
         &self,
         disk: &Disk,

@@ -68,7 +68,8 @@ pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<E
     Ok(if is_pending { Exit::Waiting } else { Exit::Done })
 }
 
-/// Refuses a family that neither the traces nor the pipelines of the app have. Without any usable trace no name is known.
+/// Refuses a family that neither the traces nor the pipelines of the app have. Without a usable trace no family is known, so
+/// none is refused.
 fn check_family(options: &args::LearnOptions, learned: &Learned, world: &World) -> Result<(), Refused> {
     let Some(name) = &options.family else { return Ok(()) };
     if !learned.families.is_empty() || learned.others.is_empty() || world.has_family(name) {
@@ -81,7 +82,7 @@ fn check_family(options: &args::LearnOptions, learned: &Learned, world: &World) 
     Err(Problem::usage(format!("there is no family `{name}`")).hint(hint).into())
 }
 
-/// The states of the candidates that are there. Traces are learned from also where no journal can be read.
+/// States of the existing candidates; empty if no journal is readable, since learning does not need one.
 fn states(context: &Context, disk: &Disk, is_dry: bool) -> BTreeMap<String, State> {
     if etude_spec::learned::all(disk).is_empty() {
         return BTreeMap::new();
@@ -92,7 +93,7 @@ fn states(context: &Context, disk: &Disk, is_dry: bool) -> BTreeMap<String, Stat
     candidates.filter_map(|standing| Some((standing.located.name.clone(), standing.state?))).collect()
 }
 
-/// Takes candidates out that `etude check` would refuse (L-12).
+/// Removes candidates that `etude check` would refuse (L-12).
 fn refuse_broken(app: &Disk, learned: &mut Learned) {
     let fault = |candidate: &Candidate| {
         let errors = Overlay::new(app, &candidate.name, &candidate.files).errors();
@@ -106,7 +107,7 @@ fn refuse_broken(app: &Disk, learned: &mut Learned) {
     refuse(learned, &broken.into_keys().collect::<Vec<_>>());
 }
 
-/// Says why families have no candidate whose check failed.
+/// Reports why the check of a family's candidate failed.
 fn say_faults(context: &Context, learned: &Learned) {
     for family in learned.families.iter().filter(|family| family.outcome.is_err() && !context.global.quiet) {
         if let Some(why) = &family.why {
@@ -125,8 +126,8 @@ fn refuse(learned: &mut Learned, names: &[String]) {
     }
 }
 
-/// Runs the code of a candidate on all of its cases, and those cases as `etude learn test` does that between them have each end
-/// (L-12). What cannot be run has failed; the first of these problems is said.
+/// Runs the code of a candidate on all of its cases, then samples of those cases as `etude learn test` does, which between them
+/// have each end (L-12). A candidate that cannot run fails; the first such problem is printed.
 fn fails_its_cases(
     context: &Context,
     disk: &Disk,
@@ -176,7 +177,7 @@ fn document(options: &args::LearnOptions, read: &source::Read, learned: &Learned
     })
 }
 
-/// The document in words.
+/// Human-readable form of the document.
 fn report(document: &Value) {
     let list = |name: &str| document[name].as_array().cloned().unwrap_or_default();
     let text =
@@ -200,7 +201,7 @@ fn report(document: &Value) {
         }
         for row in list("candidates") {
             let (name, change, path) = (text(&row["name"]), text(&row["change"]), text(&row["path"]));
-            // What runs wrote besides is a part of what was asked for, and the pipeline alone answers no request.
+            // Some requests also asked for other writes of their runs, which the pipeline alone does not cover.
             let none = if row["not_covered"] == row["requests"] { ", and covers none of them" } else { "" };
             writeln!(out, "{name}  {change}  {path}  from {} requests{none}", row["requests"])?;
         }

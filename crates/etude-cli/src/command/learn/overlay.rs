@@ -1,14 +1,14 @@
-//! The app with a candidate in place of a pipeline, so that it is checked before it is written (L-12).
+//! Overlay of a candidate over the app, so that it is checked before it is written (L-12).
 
 use std::collections::BTreeMap;
 
 use etude_spec::App;
 use etude_spec::source::{Entry, FileKind, ReadFailure, Sources};
 
-/// The files of an app with those of one pipeline over them.
+/// Files of an app, with those of one pipeline over them.
 pub(super) struct Overlay<'o> {
     app: &'o dyn Sources,
-    /// `pipelines/NAME/`.
+    /// Path prefix `pipelines/NAME/`.
     dir: String,
     name: &'o str,
     files: &'o BTreeMap<String, String>,
@@ -19,7 +19,7 @@ impl<'o> Overlay<'o> {
         Self { app, dir: format!("{}/{name}/", etude_spec::discover::PIPELINES), name, files }
     }
 
-    /// What `etude check` would refuse.
+    /// Errors that `etude check` would report.
     pub(super) fn errors(&self) -> Vec<String> {
         let report = App::new(self).check(&[self.name]);
         report.diagnostics.iter().filter(|found| found.is_error()).map(|found| found.message.clone()).collect()

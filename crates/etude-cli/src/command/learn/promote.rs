@@ -39,22 +39,22 @@ pub(super) fn promote(context: &Context, args: &args::LearnPromote) -> Result<Ex
     Ok(if promotion.refused.is_none() { Exit::Done } else { Exit::Usage })
 }
 
-/// What a person wants.
+/// Promotion that a person requests.
 pub(super) struct Wanted<'w> {
     pub(super) name: &'w str,
-    /// The state; one state up if there is none.
+    /// Wanted state; `None` means one state up.
     pub(super) to: Option<State>,
-    /// Without enough comparisons, and with writes beyond `learn.writes`.
+    /// Accepts too few comparisons, and writes beyond `learn.writes`.
     pub(super) accepts_risk: bool,
-    /// Who accepts it.
+    /// Name of the person who accepts the risk.
     pub(super) by: String,
 }
 
-/// What came of it.
+/// Result of a promotion.
 pub(crate) struct Promotion {
-    /// The document of `etude learn promote`.
+    /// Document of `etude learn promote`.
     pub(crate) document: Value,
-    /// Why nothing was changed.
+    /// Reason of a refusal; nothing was changed then.
     pub(crate) refused: Option<Problem>,
 }
 
@@ -93,7 +93,7 @@ const fn state_of(word: PromotedState) -> State {
     }
 }
 
-/// Everything that the conditions of the way are about.
+/// Gathers the facts that the conditions of the promotion need, and its routing conflicts.
 fn facts(
     context: &Context,
     learnt: &Learnt,
@@ -105,7 +105,7 @@ fn facts(
     let is_up = way.iter().any(|state| *state != State::Proposed);
     let mut facts = Facts::default();
     if is_up {
-        // A definition that does not hold is reported as such (exit 3).
+        // An invalid definition is reported as such (exit 3).
         loaded(context, disk, located)?;
         let tested = test::of_learned(context, disk, std::slice::from_ref(located), true)?;
         facts.tests = Some((tested.iter().filter(|tested| tested.faults.is_empty()).count(), tested.len()));
@@ -136,7 +136,7 @@ pub(super) fn loaded(
     }
 }
 
-/// Whether a learned pipeline has steps whose calls may write. One that does not hold counts as one.
+/// True if a learned pipeline has steps whose calls may write. An invalid one counts as writing.
 pub(super) fn writes(context: &Context, disk: &Disk, located: &Located) -> bool {
     let Ok(definition) = loaded(context, disk, located) else { return true };
     let kinds = definition.plan.steps().map(|step| &step.kind);
@@ -147,7 +147,7 @@ pub(super) fn writes(context: &Context, disk: &Disk, located: &Located) -> bool 
     })
 }
 
-/// Why a promotion is refused.
+/// Problem of a refused promotion.
 fn refusal(name: &str, blocking: &[&Need]) -> Problem {
     let words: BTreeSet<&str> = blocking.iter().map(|need| need.need).collect();
     let shown: Vec<String> = blocking.iter().map(|need| shown_need(&need.to_json())).collect();
@@ -164,7 +164,7 @@ fn refusal(name: &str, blocking: &[&Need]) -> Problem {
     problem
 }
 
-/// Moves files and writes the state, which is last: until then nothing is routed to the pipeline.
+/// Moves files and writes the state last: until then nothing is routed to the pipeline.
 fn apply(
     learnt: &Learnt,
     standing: &Standing,

@@ -1,4 +1,4 @@
-//! A copy of the app in which a candidate is checked before it is written, so that nothing that was not checked lies in `learned/`.
+//! Copy of the app in which a candidate is checked before it is written, so that `learned/` contains only checked files.
 
 use std::fs;
 use std::io;
@@ -14,23 +14,23 @@ use super::candidates::Files;
 use crate::paths;
 use crate::problem::Problem;
 
-/// The largest file that is copied, how much in all, and how many files and directories. No candidate needs more of an app.
+/// Limits of a copy: size of a file and of all files in bytes, and number of files and directories. No candidate needs more.
 const MAX_SIZE: u64 = 4 << 20;
 const MAX_BYTES: usize = 64 << 20;
 const MAX_ENTRIES: usize = 4_000;
-/// The directory of the tools.
+/// Directory of the tools.
 const TOOLS: &str = "tools";
-/// How deep files lie at most: a link may lead to a directory above it.
+/// Maximum depth of files, since a link may lead to a directory above it.
 const MAX_DEPTH: usize = 6;
 
-/// An app with one candidate. It is deleted with this value.
+/// An app with one candidate. Dropping this value deletes it.
 pub(super) struct Rehearsed {
     pub(super) disk: Disk,
     _dir: TempDir,
 }
 
 impl Rehearsed {
-    /// Copies what a candidate can use of the app, and writes the candidate beside it.
+    /// Copies the parts of the app that a candidate can use, and writes the candidate beside them.
     ///
     /// # Errors
     /// A file cannot be read or written.
@@ -47,19 +47,19 @@ impl Rehearsed {
     }
 }
 
-/// How much more is copied.
+/// Remaining budget of a copy.
 struct Left {
     bytes: usize,
     entries: usize,
 }
 
-/// What other programs keep in a directory.
+/// Directories that other programs keep in a project.
 const NOT_COPIED: [&str; 4] = [".git", ".venv", "node_modules", "__pycache__"];
 
 /// Copies the files below a directory of the app, without cases and candidates.
 fn copy(app: &Disk, dir: &str, to: &Path, (depth, left): (usize, &mut Left)) -> io::Result<()> {
     let mut entries = app.list(dir).unwrap_or_default();
-    // What every candidate needs comes first: SKILL.md, etude.yaml, the tools.
+    // Files that every candidate needs come first: SKILL.md, etude.yaml, the tools.
     let is_later = |entry: &Entry| (entry.kind == FileKind::Dir, entry.name != TOOLS);
     entries.sort_unstable_by(|a, b| is_later(a).cmp(&is_later(b)).then_with(|| a.name.cmp(&b.name)));
     let is_apart = |name: &str| dir.is_empty() && [LEARNED, TESTS].contains(&name) || NOT_COPIED.contains(&name);
@@ -70,7 +70,7 @@ fn copy(app: &Disk, dir: &str, to: &Path, (depth, left): (usize, &mut Left)) -> 
         match entry.kind {
             FileKind::Dir if depth > 0 => copy(app, &path, to, (depth - 1, left))?,
             FileKind::File { .. } => {
-                // What is too large or cannot be read is missing in the copy, and the check says so if it is needed.
+                // A file that is too large or unreadable is missing in the copy; the check reports it if it is needed.
                 let Ok(bytes) = app.read(&path, MAX_SIZE.min(left.bytes as u64)) else { continue };
                 left.bytes -= bytes.len();
                 write(&to.join(&path), &bytes)?;

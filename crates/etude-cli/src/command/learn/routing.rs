@@ -1,4 +1,4 @@
-//! Whether a promotion takes requests away from other pipelines (L-62).
+//! Routing conflicts of a promotion: requests that it takes away from other pipelines (L-62).
 
 use std::collections::BTreeSet;
 
@@ -17,37 +17,37 @@ use super::{Learnt, files};
 use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 
-/// Runs whose requests are tried.
+/// Maximum number of runs whose requests are tried.
 const MAX_RUNS: u32 = 500;
 
 /// A request that was recorded.
 struct Recorded {
     request: String,
-    /// The learned pipelines whose family it is of.
+    /// Names of the learned pipelines whose family the request belongs to.
     of: BTreeSet<String>,
 }
 
-/// Who answers before and after the promotion.
+/// Routing tables before and after the promotion.
 struct Tables {
-    /// Who decides.
+    /// Routing mode.
     mode: Mode,
     before: Table,
     after: Table,
-    /// The table after the promotion, with the candidates of other families that may follow.
+    /// Table after the promotion, with the candidates of other families that may follow.
     contested: Table,
-    /// The names of those candidates.
+    /// Names of those candidates.
     rivals: BTreeSet<String>,
 }
 
-/// What a table says of a request.
+/// Decision of a table about a request.
 struct Answer {
     pipeline: Option<String>,
-    /// A model decides, and `pipeline` is a guess.
+    /// True if a model decides; `pipeline` is then a guess.
     by_model: bool,
 }
 
-/// The recorded requests that another pipeline than before would answer, other than for the candidate's family. `mode` says who
-/// decides: where a model does, what the router guesses does not count.
+/// Recorded requests outside of the candidate's family that the promotion routes to another pipeline. `mode` says who decides:
+/// where a model does, the router's guesses do not count.
 pub(super) fn conflicts(learnt: &Learnt, mode: Mode, standing: &Standing) -> Result<Vec<Value>, Problem> {
     let Learnt { disk, engine, .. } = learnt;
     let name = &standing.located.name;
@@ -94,16 +94,16 @@ fn conflict(recorded: &Recorded, name: &str, tables: &Tables) -> Option<Value> {
     let is_taken = is.pipeline.as_deref() == Some(name);
     let differs = match (was.by_model, is.by_model) {
         (false, false) => was.pipeline != is.pipeline,
-        // The model may have said anything but a pipeline that it did not know.
+        // The model may have chosen any pipeline, except one that it did not know.
         (true, false) => is_taken && tables.before.names().all(|known| known != name),
-        // What a pipeline had without doubt is in doubt.
+        // A certain route became uncertain.
         (false, true) => was.pipeline.is_some() && was.pipeline != is.pipeline,
         (true, true) => false,
     };
     let is_wanted = recorded.of.contains(name) && (is_taken || is.by_model);
     let before = was.pipeline.filter(|_| !was.by_model);
     let had_its_own = before.as_ref().is_some_and(|before| recorded.of.contains(before));
-    // A request that the candidate of its own family wins, once that is promoted.
+    // True if the candidate of the request's own family would win it once promoted.
     let goes_on = || {
         let winner = tables.contested.decide(&recorded.request).pipeline;
         winner.is_some_and(|winner| tables.rivals.contains(&winner) && recorded.of.contains(&winner))
@@ -114,7 +114,7 @@ fn conflict(recorded: &Recorded, name: &str, tables: &Tables) -> Option<Value> {
     Some(json!({"request": recorded.request, "before": before, "after": is.pipeline}))
 }
 
-/// The requests of runs and cases of the app, each once.
+/// Requests of the app's runs and cases, each once.
 fn recorded(engine: &dyn Engine, disk: &Disk, standings: &[Standing]) -> Result<Vec<Recorded>, Problem> {
     let own: Vec<(&Standing, BTreeSet<String>)> =
         standings.iter().map(|standing| (standing, own_digests(disk, standing))).collect();
@@ -144,7 +144,7 @@ fn recorded(engine: &dyn Engine, disk: &Disk, standings: &[Standing]) -> Result<
     Ok(all)
 }
 
-/// A run that writes with the family's tool, or that only reads with its tools.
+/// True if a run writes with the family's tool, or only reads with its tools.
 fn is_of_family(calls: &[trace::Call], standing: &Standing, tools: &[AppTool]) -> bool {
     let Some(learned) = standing.learned() else { return false };
     let has = |tool: &str| calls.iter().any(|call| call.tool == tool);
@@ -156,7 +156,7 @@ fn is_of_family(calls: &[trace::Call], standing: &Standing, tools: &[AppTool]) -
     }
 }
 
-/// The digests of the candidate's own requests.
+/// Digests of the candidate's own requests.
 fn own_digests(disk: &Disk, standing: &Standing) -> BTreeSet<String> {
     let listed = standing.learned().into_iter().flat_map(|learned| {
         let of = |field: &str| learned.document[field].as_array().cloned().unwrap_or_default();
@@ -166,7 +166,7 @@ fn own_digests(disk: &Disk, standing: &Standing) -> BTreeSet<String> {
     listed.chain(files::digests(disk, &format!("{}/{TESTS}", standing.located.dir()))).collect()
 }
 
-/// The requests of all cases, each with its pipeline.
+/// Requests of all cases, each with its pipeline.
 fn requests_of_cases(disk: &Disk) -> Vec<(String, String)> {
     let candidates = etude_spec::learned::all(disk).into_iter().map(|located| format!("{}/{TESTS}", located.dir()));
     let dirs: Vec<String> = candidates.chain([TESTS.to_owned()]).collect();
@@ -218,7 +218,7 @@ mod tests {
         Tables { mode, before: table(before), after: table(&after), contested: table(&contested), rivals }
     }
 
-    /// Whether a request of a family is a conflict of the promotion of `cancel-order`.
+    /// True if a request of a family conflicts with the promotion of `cancel-order`.
     fn is_conflict(request: &str, of: &str, tables: &Tables) -> bool {
         let recorded = Recorded { request: request.to_owned(), of: [of.to_owned()].into() };
         conflict(&recorded, "cancel-order", tables).is_some()
@@ -235,7 +235,7 @@ mod tests {
         assert!(is_conflict(RETURN, "look-up", &two), "a request of a third family is taken");
     }
 
-    /// L-62: where a model decides, what the router guesses does not count.
+    /// L-62: where a model decides, the router's guesses do not count.
     #[test]
     fn a_guess_is_no_answer_where_a_model_decides() {
         for mode in [Mode::Llm, Mode::Auto] {
@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    /// L-62: a pipeline that had a request without doubt does not lose it.
+    /// L-62: a pipeline does not lose a request that was certainly its own.
     #[test]
     fn what_a_pipeline_had_is_not_taken() {
         let both = tables(Mode::Auto, &["return-items"], &[]);

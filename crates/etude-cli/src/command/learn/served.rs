@@ -1,4 +1,4 @@
-//! Learned pipelines as a server shows and moves them: the documents of `etude learn status`, `show`, `promote` and `demote`.
+//! Learned pipelines of a server: the documents of `etude learn status`, `show`, `promote` and `demote`.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use super::{Learnt, demote, promote, show, status};
 use crate::context::Context;
 use crate::problem::{Problem, Refused};
 
-/// The learned pipelines of an app, with a journal that is open already.
+/// Learned pipelines of an app whose journal is already open.
 pub(crate) struct Served<'c> {
     context: &'c Context,
     learnt: Learnt,
 }
 
 impl<'c> Served<'c> {
-    /// Opens the app of `context`; the journal stays as it is (S-30).
+    /// Opens the app of `context`; the journal does not change (S-30).
     ///
     /// # Errors
     /// The app cannot be read, or learning is switched off.
@@ -27,12 +27,12 @@ impl<'c> Served<'c> {
         Ok(Self { context, learnt })
     }
 
-    /// `{"pipelines": [row]}`, as `etude learn status` prints it.
+    /// Lists pipelines as `etude learn status` prints them: `{"pipelines": [row]}`.
     pub(crate) fn list(&self) -> Result<Value, Problem> {
         Ok(json!({"pipelines": status::rows(self.context, &self.learnt)?}))
     }
 
-    /// What `etude learn show` prints of a pipeline, with the members of its row; `None` if there is no such pipeline.
+    /// Document of `etude learn show` for a pipeline, with the members of its row; `None` if there is no such pipeline.
     pub(crate) fn show(&self, name: &str) -> Result<Option<Value>, Problem> {
         if !self.has(name)? {
             return Ok(None);
@@ -46,17 +46,17 @@ impl<'c> Served<'c> {
         Ok(Some(document))
     }
 
-    /// Whether a pipeline of this name was learned.
+    /// True if there is a learned pipeline of this name.
     pub(crate) fn has(&self, name: &str) -> Result<bool, Problem> {
         Ok(self.learnt.standings()?.iter().any(|standing| standing.located.name == name))
     }
 
-    /// Notes what runs have come to, as every move does first.
+    /// Records the outcomes of runs, which precedes every move.
     pub(crate) fn settle(&self) -> Result<(), Problem> {
         self.learnt.settle(self.context)
     }
 
-    /// Promotes a pipeline in the name of `by`, to the state of the word `to` or one state up.
+    /// Promotes a pipeline in the name of `by`, to the state `to` or one state up.
     pub(crate) fn promote(
         &self,
         name: &str,

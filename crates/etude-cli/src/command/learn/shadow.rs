@@ -1,6 +1,6 @@
 //! Candidates in `shadow` beside a run in skill mode (L-51 to L-57).
 //!
-//! A shadow is a process of its own, started when the run has ended: it delays nothing, and its end changes nothing.
+//! A shadow is a separate process, started after the end of the run. It delays nothing, and its outcome changes nothing.
 
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -34,8 +34,8 @@ use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
 use crate::settings::Need;
 
-/// Starts the shadow of a run that has succeeded in skill mode, if there is a candidate for one. The process ends by itself after a few
-/// seconds, and is not ended with the run.
+/// Starts the shadow of a run that has succeeded in skill mode, if there is a candidate for one. The process ends by itself
+/// after a few seconds, and does not end with the run.
 pub(crate) fn begin(context: &Context, disk: &Disk, run: &str) -> Result<Option<Child>, Problem> {
     if candidates(disk).is_empty() {
         return Ok(None);
@@ -57,19 +57,19 @@ pub(crate) fn begin(context: &Context, disk: &Disk, run: &str) -> Result<Option<
     Ok(Some(child))
 }
 
-/// What the shadow of a run has used, for `usage.shadow`.
+/// Usage of the shadow of a run, for `usage.shadow`.
 pub(crate) fn usage(engine: &dyn Engine, run: &str) -> Value {
     shadow::usage_of(engine, run).unwrap_or_else(|_| shadow_json(&Usage::default()))
 }
 
-/// The candidates in `shadow`.
+/// Names of the candidates in `shadow`.
 fn candidates(disk: &Disk) -> Vec<String> {
     let all = learned::all(disk).into_iter();
     let own = all.filter(|located| located.is_candidate() && located.state() == Some(State::Shadow));
     own.map(|located| located.name).collect()
 }
 
-/// `etude learn shadow`: one comparison of a run with the candidate that its request is routed to.
+/// `etude learn shadow`: compares a run once with the candidate that its request is routed to.
 pub(super) fn shadow(context: &Context, id: &str) -> Result<Exit, Refused> {
     let learnt = Learnt::open(context)?;
     let Learnt { disk, engine, .. } = &learnt;
@@ -103,7 +103,7 @@ pub(super) fn shadow(context: &Context, id: &str) -> Result<Exit, Refused> {
                 spent.add(&usage);
                 shadowed
             }
-            // As a run: the request does not say what the pipeline needs, so the agent takes it.
+            // As in a run: the request lacks inputs of the pipeline, so the agent takes it.
             Err(_) => Shadowed { fell_back: Some((None, "input_invalid".to_owned())), ..Shadowed::default() },
         };
         let row = shadow::comparison(&view, &request, &agent, &shadowed, &spent);
@@ -114,16 +114,16 @@ pub(super) fn shadow(context: &Context, id: &str) -> Result<Exit, Refused> {
     Ok(Exit::Done)
 }
 
-/// With what a shadow begins.
+/// Inputs of a shadow.
 struct Begun<'a> {
     view: &'a RunView,
     request: &'a str,
     input: Json,
-    /// The files of the candidate are those that were learned.
+    /// True if the files of the candidate are as they were learned.
     is_trusted: bool,
 }
 
-/// Runs a candidate as a rehearsal; what it came to, and what it has used.
+/// Runs a candidate as a rehearsal. Returns its outcome and its usage.
 fn beside(
     context: &Context,
     learnt: &Learnt,
@@ -135,7 +135,7 @@ fn beside(
     let has_sandboxes = sandbox::support().is_ok();
     let programs = match (has_sandboxes, begun.is_trusted) {
         (true, _) => Programs::Sandboxed,
-        // Generated code computes values from values.
+        // Generated code only computes values from values.
         (false, true) => Programs::All,
         (false, false) => Programs::Nothing,
     };
@@ -147,7 +147,7 @@ fn beside(
     let memory = Arc::new(MemoryEngine::new(Arc::new(FileBlobs::new(scratch.path(), false))));
     let mut runner = context.runner(disk, &definition, memory, Need::Look)?;
     runner.grants.rehearsal = Some(Arc::clone(&rehearsal));
-    // A shadow asks no one.
+    // A shadow asks no questions.
     runner.grants.can_ask = false;
     let header = Header::parse(&begun.view.run.header, &*engine.blobs()).map_err(Problem::environment)?;
     let document = document_of(&**engine, begun.view)?;
@@ -162,7 +162,7 @@ fn beside(
     Ok((Shadowed { made: rehearsal.made(), fell_back: left(&ended) }, usage))
 }
 
-/// Where a shadow has left its pipeline: by a deviation, a failure, or a question that no one answers.
+/// Step and reason for which a shadow has left its pipeline: a deviation, a failure, or a question without an answer.
 fn left(ended: &RunResult) -> Option<(Option<String>, String)> {
     let text = |value: &Value, member: &str| value[member].as_str().map(str::to_owned);
     let deviation = ended.document.members.get("fell_back").filter(|value| value.is_object());

@@ -1,4 +1,4 @@
-//! `etude learn show NAME`: where each value of a learned pipeline comes from (1.8).
+//! `etude learn show NAME`: shows the source of each value of a learned pipeline (1.8).
 
 use etude::Disk;
 use etude_evidence::{Row, RowKind, Standing};
@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::stdout;
 
-/// The largest definition that is shown, in bytes.
+/// Maximum size of a definition to show, in bytes.
 const MAX_SIZE: u64 = 16 << 20;
 
 pub(super) fn show(context: &Context, args: &args::LearnShow) -> Result<Exit, Problem> {
@@ -40,7 +40,7 @@ pub(super) fn standing(learnt: &Learnt, name: &str) -> Result<Standing, Problem>
     Ok(learnt.standings()?.into_iter().find(is_promoted).unwrap_or(found))
 }
 
-/// The comparisons with agents, newest first (1.8).
+/// Comparisons with agents, newest first (1.8).
 fn comparisons(standing: &Standing) -> Vec<Value> {
     let rows = standing.rows.iter().filter(|row| row.kind == RowKind::Shadow);
     let document = |row: &Row| {
@@ -52,7 +52,7 @@ fn comparisons(standing: &Standing) -> Vec<Value> {
     rows.map(document).collect()
 }
 
-/// Where its values come from, and how it compares with agents.
+/// Sources of its values, and its comparisons with agents.
 pub(super) fn document(disk: &Disk, standing: &Standing, diff: Option<&str>) -> Value {
     let located = &standing.located;
     let learned = located.learned.as_ref();
@@ -83,7 +83,7 @@ pub(super) fn json_of(disk: &Disk, path: &str) -> Value {
     json.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 
-/// `asked`, or `trusted` with its reason.
+/// Object with `kind` (`asked` or `trusted`) and `reason`.
 fn eligibility(value: &Value) -> Value {
     let (kind, reason) = match value {
         Value::Object(members) => match members.get("trusted") {
@@ -96,7 +96,7 @@ fn eligibility(value: &Value) -> Value {
     json!({"kind": kind, "reason": reason})
 }
 
-/// From the files that are there to the last learning result.
+/// Differences from the current files to the last learning result.
 fn diff(disk: &Disk, located: &Located) -> Result<String, Problem> {
     let current = definition_files(candidates::files(disk, &located.dir()));
     let pending = Disk::open(&candidates::pending(disk, &located.name)?).ok();
@@ -118,7 +118,7 @@ fn diff(disk: &Disk, located: &Located) -> Result<String, Problem> {
     Ok(diffs.collect())
 }
 
-/// The files that decide what the pipeline does.
+/// Files that decide the behaviour of the pipeline.
 fn definition_files(files: Files) -> Files {
     let is_definition = |path: &str| {
         path != learned::FILE && path != learned::REPORT && !path.starts_with(&format!("{}/", learned::TESTS))
@@ -126,7 +126,7 @@ fn definition_files(files: Files) -> Files {
     files.into_iter().filter(|(path, _)| is_definition(path)).collect()
 }
 
-/// The document in words.
+/// Human-readable form of the document.
 fn print(document: &Value) {
     let list = |name: &str| document[name].as_array().cloned().unwrap_or_default();
     let text =

@@ -1,4 +1,4 @@
-//! Where traces come from: the runs of the app, and files (1.3).
+//! Sources of traces: the runs of the app, and files (1.3).
 
 use std::path::Path;
 
@@ -15,23 +15,23 @@ use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
 
-/// The largest file of traces, in bytes.
+/// Maximum size of a trace file, in bytes.
 const MAX_FILE: u64 = 1 << 30;
 
-/// Traces, and the lines that are none.
+/// Traces, and the malformed lines.
 #[derive(Default)]
 pub(super) struct Read {
     pub(super) traces: Vec<Trace>,
-    /// `{"file", "line", "message"}` each.
+    /// Objects `{"file", "line", "message"}`.
     pub(super) malformed: Vec<Value>,
-    /// How many documents were read.
+    /// Number of documents read.
     pub(super) count: usize,
 }
 
-/// The traces that the command line names; without files, those of the app's runs.
+/// Reads the traces that the command line names; without files, those of the app's runs.
 pub(super) fn read(context: &Context, disk: &Disk, options: &args::LearnOptions) -> Result<Read, Problem> {
     let mut read = Read::default();
-    // A trace file may be of another machine: it has what its agent has seen.
+    // A trace file may come from another machine and contains everything that its agent saw.
     let redactor = context.redactor(disk.root())?;
     for file in &options.traces {
         of_file(file, &redactor, &mut read)?;
@@ -68,7 +68,7 @@ fn of_journal(context: &Context, disk: &Disk, options: &args::LearnOptions, read
     Ok(())
 }
 
-/// The traces of a file: one a line, or one ATIF trajectory.
+/// Reads the traces of a file: one a line, or one ATIF trajectory.
 fn of_file(path: &Path, redactor: &Redactor, read: &mut Read) -> Result<(), Problem> {
     let name = path.display().to_string();
     let unreadable = |why: String| {
@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    /// L-32: a key of this machine that a trace file has is not learned.
+    /// L-32: a key of this machine in a trace file is not learned.
     #[test]
     fn keys_in_trace_files_are_redacted() {
         let dir = tempfile::tempdir().expect("a directory");

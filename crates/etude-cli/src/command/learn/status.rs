@@ -1,4 +1,4 @@
-//! `etude learn status`: every learned pipeline with its state, its evidence, and what a promotion waits for.
+//! `etude learn status`: shows each learned pipeline with its state, its evidence, and the open conditions of a promotion.
 
 use etude_evidence::needs::{self, Facts, Need, counts_json};
 use etude_evidence::{Accepted, Demotion, Standing};
@@ -26,12 +26,12 @@ pub(super) fn status(context: &Context) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// What is known of each learned pipeline.
+/// Status documents of all learned pipelines.
 pub(super) fn rows(context: &Context, learnt: &Learnt) -> Result<Vec<Value>, Problem> {
     learnt.standings()?.iter().map(|standing| row(context, learnt, standing)).collect()
 }
 
-/// The same of one.
+/// Status document of one learned pipeline.
 pub(super) fn row(context: &Context, learnt: &Learnt, standing: &Standing) -> Result<Value, Problem> {
     let Learnt { disk, engine, learning } = learnt;
     let state = standing.state.map(State::word);
@@ -52,7 +52,7 @@ pub(super) fn row(context: &Context, learnt: &Learnt, standing: &Standing) -> Re
         .iter()
         .map(|(step, reason, count)| json!({"step": step, "reason": reason, "count": count}))
         .collect();
-    // A step back to `proposed` does not count as a demotion: what led to it is among the comparisons.
+    // A step back to `proposed` does not count as a demotion: its cause is among the comparisons.
     let demoted = standing.demoted.as_ref().filter(|demotion| demotion.to != State::Proposed);
     Ok(json!({
         "name": standing.located.name, "family": learned.map(|learned| &learned.family), "state": state,
@@ -75,7 +75,7 @@ fn accepted(accepted: &Accepted) -> Value {
     json!({"by": accepted.by, "at": clock::rfc3339(accepted.at_ms)})
 }
 
-/// One line for people: `return-items  shadow  4 requests, wrong rate at most 53 %; waits for comparisons (4 of 59)`.
+/// Human-readable line: `return-items  shadow  4 requests, wrong rate at most 53 %; waits for comparisons (4 of 59)`.
 fn shown(row: &Value) -> String {
     let text = |at: &str| row.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
     let count = |at: &str| row.pointer(at).and_then(Value::as_u64).unwrap_or(0);
@@ -101,7 +101,7 @@ fn shown(row: &Value) -> String {
     line
 }
 
-/// A condition for people: `comparisons (4, not 59)`.
+/// Human-readable condition: `comparisons (4, must be 59)`.
 pub(super) fn shown_need(need: &Value) -> String {
     format!("{} ({}, must be {})", need["need"].as_str().unwrap_or_default(), need["have"], need["want"])
 }

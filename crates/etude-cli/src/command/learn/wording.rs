@@ -1,4 +1,4 @@
-//! `etude learn --model TIER`: a model words descriptions and triggers (L-29). It is asked for nothing else.
+//! `etude learn --model TIER`: a model words descriptions and triggers (L-29), and nothing else.
 
 use etude::Disk;
 use etude_core::failure::FailureKind;
@@ -15,8 +15,8 @@ use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
 use crate::settings::{self, Need};
 
-/// Words all candidates that have no such words yet. One that was worded before, and is otherwise the same, keeps its words, so that
-/// learning again changes nothing.
+/// Rewords all candidates that a model has not worded yet. An otherwise unchanged candidate keeps its words, so that learning
+/// again changes nothing.
 pub(super) fn reword(context: &Context, disk: &Disk, learned: &mut Learned, tier: Tier) -> Result<(), Refused> {
     let resolved = settings::ready(&context.global, context.settings(disk.root())?, &[tier], Need::Look)?;
     settings::answerable(&resolved, &[tier])?;
@@ -36,7 +36,7 @@ pub(super) fn reword(context: &Context, disk: &Disk, learned: &mut Learned, tier
         match asked {
             Ok(Some(Words { description, triggers })) => candidate.reword(&Wording { description, triggers }),
             Ok(None) => note(context, &candidate.name, "its words are not those of a pipeline"),
-            // No model answers at all: a key is missing or refused, or the provider cannot be reached.
+            // No model can respond: a key is missing or refused, or the provider cannot be reached.
             Err(failure) if failure.kind == FailureKind::Environment => {
                 return Err(Problem::of(Exit::Environment, failure).hint(settings::REMEDIES).into());
             }
@@ -53,7 +53,7 @@ fn note(context: &Context, name: &str, why: &str) {
     }
 }
 
-/// The words of the candidate that is there, if it is as it was learned and all else of it is the same.
+/// Words of the existing candidate, if it is unedited and otherwise equal.
 fn kept(disk: &Disk, candidate: &Candidate) -> Option<Wording> {
     let located = learned::find(disk, LEARNED, &candidate.name)?;
     let files = candidates::files(disk, &located.dir());

@@ -1,4 +1,4 @@
-//! What the learner asks about the app.
+//! The app as the learner sees it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,10 +21,10 @@ use crate::problem::Problem;
 /// Tools that every agent has.
 const BUILTIN: [&str; 8] = ["Read", "Write", "Edit", "Glob", "Grep", "List", "Bash", "activate_skill"];
 
-/// Whether a name is one of a redacted field.
+/// Predicate for the names of redacted fields.
 type Pattern = Box<dyn Fn(&str) -> bool>;
 
-/// The app as the learner sees it.
+/// Facts about the app that the learner asks for.
 pub(super) struct World {
     pub(super) tools: Vec<AppTool>,
     pub(super) learning: Learning,
@@ -32,7 +32,7 @@ pub(super) struct World {
     skill: Option<String>,
     excluded: AllowedTools,
     redacted: Vec<Pattern>,
-    /// The families of pipelines by name; `None`: not learned.
+    /// Families of pipelines by name; `None` if a pipeline was not learned.
     families: BTreeMap<String, Option<String>>,
 }
 
@@ -58,7 +58,7 @@ impl World {
         })
     }
 
-    /// Whether a pipeline of the app was learned from that family.
+    /// True if a pipeline of the app was learned from that family.
     pub(super) fn has_family(&self, name: &str) -> bool {
         self.families.values().flatten().any(|family| family == name)
     }
@@ -72,7 +72,7 @@ impl World {
     }
 }
 
-/// An entry of `learn.redact`; `None` if it is not a regular expression, which the configuration reports.
+/// Compiles an entry of `learn.redact`; `None` if it is not a regular expression, which the configuration reports.
 fn pattern(entry: &str) -> Option<Pattern> {
     let name = redacted_name(entry)?;
     Some(Box::new(move |field| name.is_match(field)))

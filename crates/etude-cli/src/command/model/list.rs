@@ -1,4 +1,4 @@
-//! `etude model list`: what each tier is mapped to and why, the providers, and the local models.
+//! `etude model list`: the model of each tier with the reason, the providers, and the local models.
 
 use etude_core::model::Tier;
 use etude_models::{ModelId, Models, ProviderSettings};
@@ -22,7 +22,7 @@ pub(super) fn list(context: &Context) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// What keeps a model from answering, if known without a call.
+/// Reason why a model cannot respond, if known without a call.
 fn lacks(resolved: &Resolved, model: &ModelId) -> Option<String> {
     let provider = resolved.settings.providers.iter().find(|provider| provider.name == model.provider);
     if let Some(why) = provider.and_then(|provider| provider.withheld.as_ref()) {
@@ -38,7 +38,7 @@ fn lacks(resolved: &Resolved, model: &ModelId) -> Option<String> {
     Some(provider.key_hint.as_ref().map_or(format!("no key: {remedy}"), |name| format!("no key: {name} is not set")))
 }
 
-/// US dollars for a million tokens, read and written.
+/// Price in US dollars for a million input and output tokens.
 fn price(resolved: &Resolved, tier: Tier) -> Option<(f64, f64)> {
     let models = Models::new(resolved.settings.clone()).ok()?;
     models.price(tier).map(|price| (price.input, price.output))

@@ -1,4 +1,4 @@
-//! `etude model test`: one structured answer and one tool call of each tier.
+//! `etude model test`: requests one structured response and one tool call of each tier.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use crate::runtime::block_on;
 use crate::settings::{self, Need, Resolved};
 use crate::{signals, stdout};
 
-/// How one call went.
+/// Result of one call.
 struct Called {
-    /// `ok`, `wrong` (it answered with something else), `inconclusive` (it was cut off) or `failed`.
+    /// `ok`, `wrong` (unexpected response), `inconclusive` (the response was cut off) or `failed`.
     status: &'static str,
     ms: u64,
-    /// What was wrong.
+    /// Description of the fault.
     why: Option<String>,
     cost_usd: Option<f64>,
     tokens: u64,
 }
 
-/// Most tokens of an answer. Models that think need more than a few hundred.
+/// Maximum number of tokens of a response. Reasoning models need more than a few hundred.
 const MAX_TOKENS: u32 = 4_000;
 
-/// The same for a model on this machine, which takes minutes for more.
+/// The same limit for a model on this machine, which would need minutes for more.
 const MAX_LOCAL_TOKENS: u32 = 500;
 
-/// What a tier can do.
+/// Test results of a tier.
 struct TierTest {
     tier: Tier,
     model: Option<String>,
@@ -50,7 +50,7 @@ pub(super) fn test(context: &Context, only: Option<Tier>) -> Result<Exit, Proble
     let models = Models::new(resolved.settings.clone()).map_err(|error| Problem::environment(error.to_string()))?;
     let mut tried: Vec<TierTest> = Vec::new();
     for tier in tiers {
-        // Two tiers with the same model are one test.
+        // Tiers with the same model share one test.
         let same = tried.iter().find(|other| other.model.is_some() && other.model == models.describe(tier));
         let one = match same {
             Some(same) => {
@@ -69,7 +69,7 @@ pub(super) fn test(context: &Context, only: Option<Tier>) -> Result<Exit, Proble
     Ok(exit(&tried))
 }
 
-/// A tier that cannot answer at all is the environment's fault; anyone who answers something else has failed the test.
+/// Exit status: `environment` if a tier cannot respond at all, `failed` if a response was wrong.
 fn exit(tried: &[TierTest]) -> Exit {
     if tried.iter().any(|one| one.structured.status == "failed") {
         return Exit::Environment;

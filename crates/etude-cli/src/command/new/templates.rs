@@ -1,21 +1,21 @@
-//! The files of what `etude new` creates.
+//! Templates of `etude new`.
 
-/// A file to write.
+/// Template of a file.
 pub(super) struct Template {
-    /// Its path below the directory that is created; `@NAME@` is filled in.
+    /// Path below the directory that is created, with the placeholder `@NAME@`.
     path: &'static str,
-    /// Its text; `@NAME@`, `@YAML_NAME@` and `@SKILL@` are filled in.
+    /// Text with the placeholders `@NAME@`, `@YAML_NAME@` and `@SKILL@`.
     text: &'static str,
-    /// It is a script.
+    /// True for a script.
     executable: bool,
 }
 
-/// A file as it is written.
+/// A file to write.
 pub(super) struct File {
-    /// Its path below the directory that is created.
+    /// Path below the directory that is created.
     pub(super) path: String,
     pub(super) text: String,
-    /// It is a script.
+    /// True for a script.
     pub(super) executable: bool,
 }
 
@@ -28,7 +28,7 @@ macro_rules! files {
     };
 }
 
-/// A new app.
+/// Files of a new app.
 pub(super) const APP: &[Template] = files!("app":
     "SKILL.md"
     "README.md"
@@ -48,7 +48,7 @@ pub(super) const APP: &[Template] = files!("app":
     "pipelines/_destructor/steps/say_how_it_ended.py"
 );
 
-/// A new stage machine.
+/// Files of a new stage machine.
 pub(super) const MACHINE: &[Template] = files!("machine":
     "machine.yaml"
     "stages/plan.md"
@@ -56,21 +56,21 @@ pub(super) const MACHINE: &[Template] = files!("machine":
     scripts:
 );
 
-/// A new skill.
+/// Files of a new skill.
 pub(super) const SKILL: &[Template] = files!("skill":
     "SKILL.md";
     scripts:
     "scripts/count.py"
 );
 
-/// A new Agent Application.
+/// Files of a new Agent Application.
 pub(super) const PACKAGE: &[Template] = &[
     Template { path: "APP.md", text: include_str!("package/APP.md"), executable: false },
     Template { path: "app/main.py", text: include_str!("package/app/main.py"), executable: true },
     Template { path: "skills/@NAME@-use/SKILL.md", text: include_str!("package/skills/USE.md"), executable: false },
 ];
 
-/// A new pipeline.
+/// Files of a new pipeline.
 pub(super) const PIPELINE: &[Template] = files!("pipeline":
     "pipeline.yaml";
     scripts:
@@ -79,12 +79,12 @@ pub(super) const PIPELINE: &[Template] = files!("pipeline":
 );
 
 impl Template {
-    /// The file for something of that name.
+    /// Fills in the placeholders.
     pub(super) fn fill(&self, name: &str) -> File {
         // The name of a skill has lower-case letters, digits and single hyphens only.
         let lower = name.to_ascii_lowercase().replace('_', "-");
         let parts: Vec<&str> = lower.split('-').filter(|part| !part.is_empty()).collect();
-        // YAML would take these for something else than text.
+        // YAML would not read these words as text.
         let is_word = matches!(lower.as_str(), "true" | "false" | "null");
         let quoted = if is_word { format!("\"{name}\"") } else { name.to_owned() };
         let text = self.text.replace("@SKILL@", &parts.join("-")).replace("@YAML_NAME@", &quoted);

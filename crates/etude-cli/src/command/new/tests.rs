@@ -10,7 +10,7 @@ fn checked(dir: &Path) -> Vec<Diagnostic> {
     report.diagnostics.into_iter().chain(report.extensions).collect()
 }
 
-/// what is made has no errors, no warnings, and needs no extension of the protocol.
+/// a new app has no errors, no warnings, and needs no extension of the protocol.
 #[test]
 fn a_new_app_and_its_new_pipeline_hold() {
     let dir = tempfile::tempdir().unwrap();
@@ -56,7 +56,7 @@ fn nothing_is_overwritten_and_everything_in_the_way_is_listed() {
     assert!(!place.join("README.md").exists());
 }
 
-/// cli: a project that is there already becomes an app, and keeps its README.
+/// cli: an existing project becomes an app, and keeps its README.
 #[test]
 fn the_readme_of_a_project_stays_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
@@ -130,7 +130,7 @@ fn pragmas(dir: &Path) -> Vec<(PathBuf, PathBuf)> {
     found
 }
 
-/// cli: what is written names a schema that is there, and satisfies it.
+/// cli: new files name an existing schema, and satisfy it.
 #[test]
 fn pragmas_name_schemas_that_are_there_and_hold() {
     use etude_core::schema::Schema as Compiled;
@@ -155,7 +155,7 @@ fn pragmas_name_schemas_that_are_there_and_hold() {
     }
 }
 
-/// cli: a machine holds, a skill is valid to the letter of its specification, and a package is conformant.
+/// cli: a new machine is valid, a new skill follows its specification to the letter, and a new package is conformant.
 #[test]
 fn new_machines_skills_and_packages_hold() {
     let dir = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ fn new_machines_skills_and_packages_hold() {
     assert!(place.join("apps/notes/skills/notes-use/SKILL.md").is_file());
 }
 
-/// cli: a schema that is there is left alone, and names of skills and packages are those of their specifications.
+/// cli: an existing schema is not changed, and names of skills and packages follow their specifications.
 #[test]
 fn schemas_are_kept_and_slugs_are_checked() {
     let dir = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 
-/// Opens files that are not there yet.
+/// Options to create a file that must not exist.
 pub(super) fn options(_executable: bool) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

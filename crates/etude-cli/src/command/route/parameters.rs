@@ -1,4 +1,4 @@
-//! The input of a pipeline from a request in words.
+//! Input of a pipeline from a request in words.
 
 use std::sync::Arc;
 
@@ -23,18 +23,18 @@ use crate::problem::{Problem, Refused};
 use crate::render::text::harmless;
 use crate::settings::{self, Need, Resolved};
 
-/// What the command line says about the input.
+/// Input given on the command line.
 pub(crate) struct Given<'a> {
     pub(crate) pairs: &'a [(String, String)],
     pub(crate) json: Option<&'a str>,
 }
 
-/// A pipeline for a request, with the input that the request and the command line state.
+/// A pipeline for a request, with the input from the request and the command line.
 pub(crate) struct Found {
     pub(crate) definition: Definition,
-    /// What `-i` says, and the `NAME=VALUE` of the request.
+    /// Values of `-i`, and each `NAME=VALUE` of the request.
     pub(crate) pairs: Vec<(String, String)>,
-    /// A JSON object: what the request says otherwise, and `--input`.
+    /// JSON object with all other values of the request, and of `--input`.
     pub(crate) json: String,
     pub(crate) extracted: Extracted,
     pub(crate) spent: Usage,
@@ -44,13 +44,13 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// What the request states, as an object.
+    /// Values found in the request, as an object.
     pub(super) fn stated(&self) -> Value {
         let parsed = |source: &Source| (source.name.clone(), serde_json::from_str(&source.value).unwrap_or_default());
         self.extracted.sources.iter().map(parsed).collect::<serde_json::Map<_, _>>().into()
     }
 
-    /// Where the values come from, if known.
+    /// Sources of the values, if known.
     pub(super) fn sources(&self) -> Vec<Source> {
         match coerce(&self.definition.input, &self.pairs, Some(&self.json)) {
             Ok(input) => self.sources_of(&input),
@@ -58,14 +58,14 @@ impl Found {
         }
     }
 
-    /// Where the values of `input` come from.
+    /// Sources of the values of `input`.
     pub(crate) fn sources_of(&self, input: &Json) -> Vec<Source> {
         let (declared, json) = (&self.definition.input, self.given_json.as_deref());
         etude_request::sources(declared, input, &self.extracted.sources, &self.given_pairs, json)
     }
 }
 
-/// Finds the parameters of `definition` in the request, but for those that were given.
+/// Finds the parameters of `definition` in the request, except those that the command line gives.
 pub(super) fn find(
     request: &str,
     definition: Definition,
@@ -77,7 +77,7 @@ pub(super) fn find(
     found(request, definition, disk, given, rules, |stated, definition| extract(stated, definition, lite))
 }
 
-/// The same without a model: what code finds, for measurements of many requests.
+/// Like [`find`], but by code alone, for measurements of many requests.
 pub(super) fn find_by_code(request: &str, definition: Definition, disk: &Disk, rules: Rules) -> Result<Found, Refused> {
     let given = Given { pairs: &[], json: None };
     found(request, definition, disk, &given, rules, |stated, _| Ok(stated.by_code()))
@@ -134,7 +134,7 @@ fn found(
     })
 }
 
-/// What the request states: by code, and by a model where code leaves something open.
+/// Extracts parameters by code, and by a model if code leaves some open.
 fn extract(stated: &Stated<'_>, definition: &Definition, lite: &mut Lite<'_>) -> Result<Extracted, Refused> {
     let by_code = stated.by_code();
     let questions = stated.questions();
@@ -143,12 +143,12 @@ fn extract(stated: &Stated<'_>, definition: &Definition, lite: &mut Lite<'_>) ->
     }
     let names = stated.given.iter().copied().chain(by_code.sources.iter().map(|source| source.name.as_str()));
     let names: Vec<&str> = names.collect();
-    // No one is asked to download for what a pipeline may do without.
+    // The user is asked to download weights only if the pipeline needs them.
     let is_needed = !definition.tiers().is_empty() || definition.input.has_required_beyond(&names);
     let need = if lite.need == Need::Ask && !is_needed { Need::Look } else { lite.need };
     let Some(models) = lite.models(need)? else {
-        // Its code steps would do something with other parameters than the request says.
-        // A run whose model must not be asked says so before anything happens; so here.
+        // Code steps would otherwise act on other parameters than the request gives.
+        // A run with a withheld model reports so before anything happens, and so does this.
         if let Some(problem) = lite.withheld().filter(|_| lite.resolved.purpose == Purpose::Run) {
             return Err(problem.into());
         }
@@ -180,8 +180,8 @@ fn extract(stated: &Stated<'_>, definition: &Definition, lite: &mut Lite<'_>) ->
     Ok(extracted)
 }
 
-/// Why a run is not started although all that it needs is there: the request has something that would be dropped for a
-/// default. `None` if nothing is unclear.
+/// Problem of a request whose values would be dropped for a default, although all required parameters are set. `None` if
+/// nothing is unclear.
 pub(crate) fn unclear(unclear: &[Unclear]) -> Option<Problem> {
     let first = unclear.first()?;
     let failures = unclear.iter().map(|one| {
@@ -207,7 +207,7 @@ pub(crate) fn unclear(unclear: &[Unclear]) -> Option<Problem> {
     Some(problem.hint(format!("say what is meant with `-i {}`", harmless(&pair))))
 }
 
-/// The model of the lite tier, looked for when it is needed first.
+/// Models of the lite tier, resolved at first use.
 pub(super) struct Lite<'a> {
     context: &'a Context,
     pub(super) resolved: Resolved,
@@ -219,19 +219,19 @@ impl<'a> Lite<'a> {
         Self { context, resolved, need }
     }
 
-    /// Those that are configured, a local server that answers, or the local model where its weights are.
+    /// The configured models, a local server that responds, or the local model if its weights are present.
     pub(super) fn models(&mut self, need: Need) -> Result<Option<Arc<dyn ModelPort>>, Problem> {
         self.resolved = settings::ready(&self.context.global, self.resolved.clone(), &[Tier::Lite], need)?;
         Ok(self.resolved.has_model(Tier::Lite).then(|| settings::models(self.resolved.clone())))
     }
 
-    /// That the model must not be asked, if it must not.
+    /// Problem of a model that is withheld, if it is.
     pub(super) fn withheld(&self) -> Option<Problem> {
         let why = self.resolved.withheld(Tier::Lite)?;
         Some(Problem::environment(why).hint(settings::remedy(self.resolved.purpose)))
     }
 
-    /// Says which parameters only a model could find, and how to get one.
+    /// Notes the parameters that only a model could find, and how to get one.
     fn note_nothing_extracted(&self, questions: &[String]) {
         if self.context.global.quiet {
             return;
@@ -248,7 +248,7 @@ impl<'a> Lite<'a> {
         crate::render::say!("note: cannot extract {names} from the request: no model is available{remedy}");
     }
 
-    /// Why there is none, if it is for want of weights.
+    /// Message that the weights of the model are missing, if they are.
     fn missing(&self) -> Option<String> {
         let model = self.resolved.first(Tier::Lite).filter(|_| self.resolved.withheld(Tier::Lite).is_none())?;
         let weights = self.resolved.missing(model)?;
@@ -263,10 +263,10 @@ impl<'a> Lite<'a> {
     }
 }
 
-/// One object of both; what the command line says wins.
+/// Merges both objects; values of the command line win.
 fn merge(extracted: &str, given: Option<&str>) -> Result<String, Problem> {
     let Some(given) = given else { return Ok(extracted.to_owned()) };
-    // What is not an object is reported where the input is checked.
+    // A value that is not an object is reported where the input is checked.
     let Ok(given_members) = serde_json::from_str::<IndexMap<String, &RawValue>>(given) else {
         return Ok(given.to_owned());
     };

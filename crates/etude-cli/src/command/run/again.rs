@@ -40,7 +40,7 @@ pub(super) fn prepare(
         crate::command::learn::check_named(context, &disk, name)?;
     }
     let definition = load_target(context, &disk, &target)?;
-    // With another value, the words are no longer what was asked.
+    // With changed values, the words of the earlier request do not apply.
     let asked = header.request.asked.clone().filter(|_| args.pairs.is_empty());
     let is_same = args.pairs.is_empty() && args.input.is_none();
     let request = header.request.routing.as_ref().and_then(|trail| trail["request"].as_str()).filter(|_| is_same);
@@ -69,7 +69,7 @@ pub(super) fn prepare(
     Ok(Prepared { disk, definition, input, spent: Usage::default(), routing, again_of: Some(id), asked })
 }
 
-/// The members of an object, in order, each with its value as it was written: numbers of any precision stay as they are.
+/// Members of an object, in order, each with its value as it was written: numbers of any precision stay as they are.
 struct Members(Vec<(String, Box<RawValue>)>);
 
 impl Members {
@@ -96,7 +96,7 @@ impl Members {
 mod tests {
     use super::*;
 
-    /// A-3.3: values are those of the earlier run, whatever can be looked into of them.
+    /// A-3.3: values are those of the earlier run, byte for byte, even if they cannot be parsed.
     #[test]
     fn members_stay_as_they_were_written() {
         let text = r#"{"b":[1.50,1e400],"a":"\ud800"}"#;

@@ -19,7 +19,7 @@ use crate::render::text::visible;
 use crate::signals;
 use crate::typed::{Typed, typed};
 
-/// What somebody at the terminal says.
+/// Reaction of the person at the terminal.
 enum Reaction {
     Decided(Decision),
     /// The question stays open.
@@ -28,8 +28,7 @@ enum Reaction {
     Stopped(Stop),
 }
 
-/// Asks the person at the terminal what the run waits for, and goes on with it, until it waits for nothing more or a
-/// question is left open.
+/// Asks the questions of the run at the terminal and continues it, until it waits for nothing more or a question is left open.
 pub(crate) fn while_waiting(
     context: &Context,
     runner: &Runner,
@@ -74,8 +73,8 @@ fn ask(gate: &Gate) -> Result<Reaction, Problem> {
     let by = user_name();
     let is_open = gate.schema.is_some() || !(gate.approvers.is_empty() || gate.approvers.contains(&by));
     if is_open || matches!(&gate.subject, Subject::Other { kind: "parked", .. }) {
-        // A parked stage waits for a better time; an answer with a schema, or of somebody else, is given with
-        // `etude approve`.
+        // A suspended stage waits for a later time. Answers with a schema, or of another person, are given with `etude
+        // approve`.
         return Ok(Reaction::Nothing);
     }
     let can_be_remembered = matches!(&gate.subject, Subject::Other { kind: "tool", .. });
@@ -101,7 +100,7 @@ fn ask(gate: &Gate) -> Result<Reaction, Problem> {
     }
 }
 
-/// What exactly is asked about, to its last character: no one shall approve what they were not shown.
+/// Full content of a question, so that no one approves something that was not shown.
 fn whole(gate: &Gate) -> String {
     if let Subject::Before { effects } = &gate.subject {
         let effects = changing(&json!({ "effects": effects })).unwrap_or_default();

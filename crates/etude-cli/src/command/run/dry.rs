@@ -1,4 +1,4 @@
-//! `etude run --dry-run`: what would run, and what it may cost at most. Nothing runs.
+//! `etude run --dry-run`: shows the steps and the maximum cost of a run. Nothing runs.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ use crate::problem::Problem;
 use crate::render::text::harmless;
 use crate::{settings, stdout};
 
-/// Shows it, and how it compares with what the run may cost.
+/// Prints the plan of the run, and compares its maximum cost with the limits.
 pub(crate) fn show(context: &Context, definition: &Definition, input: &Json, limits: &Limits) -> Exit {
     let models = match context.settings(&definition.app) {
         Ok(resolved) => settings::known_models(&resolved),

@@ -1,4 +1,4 @@
-//! What is given as input on the command line: pairs, JSON, a file, stdin.
+//! Input on the command line: pairs, JSON, a file, stdin.
 
 use std::io::Read;
 use std::path::Path;
@@ -7,7 +7,7 @@ use etude_core::template::is_step_name;
 
 use crate::problem::Problem;
 
-/// The pairs of `-i KEY=VALUE`.
+/// Parses the pairs of `-i KEY=VALUE`.
 pub(crate) fn pairs(texts: &[String]) -> Result<Vec<(String, String)>, Problem> {
     texts
         .iter()
@@ -20,7 +20,7 @@ pub(crate) fn pairs(texts: &[String]) -> Result<Vec<(String, String)>, Problem> 
         .collect()
 }
 
-/// The text of `--input`, which must be JSON.
+/// Text of `--input`, which must be JSON.
 pub(crate) fn input_text(given: &str) -> Result<String, Problem> {
     let text = read_input(given)?;
     match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
@@ -29,7 +29,7 @@ pub(crate) fn input_text(given: &str) -> Result<String, Problem> {
     }
 }
 
-/// The problem of a text that is not JSON. What was probably meant follows from how it begins.
+/// Problem of a text that is not JSON. The hint guesses the intention from the beginning of the text.
 fn not_json(given: &str, error: &serde_json::Error) -> Problem {
     const EXAMPLE: &str = "give an object such as {\"name\": \"value\"}, `@FILE`, or `-` for stdin";
     let is_document = given == "-" || given.starts_with('@') || given.trim_start().starts_with(['{', '[', '"']);
@@ -46,7 +46,7 @@ fn not_json(given: &str, error: &serde_json::Error) -> Problem {
     }
 }
 
-/// The text of `--input`: JSON, `@FILE`, or `-` for stdin. A byte order mark is no part of it.
+/// Text of `--input`: JSON, `@FILE`, or `-` for stdin. A byte order mark is dropped.
 pub(crate) fn read_input(given: &str) -> Result<String, Problem> {
     let text = if given == "-" {
         let mut text = String::new();
@@ -72,7 +72,7 @@ mod tests {
         (problem.failures[0].message.clone(), problem.hints.join("; "))
     }
 
-    /// cli: what was meant by an input that is not JSON is named.
+    /// cli: the error about an input that is not JSON names the probable intention.
     #[test]
     fn what_was_meant_is_named() {
         let expected = ("`--input name=Ada` is not JSON".to_owned(), "did you mean `-i name=Ada`?".to_owned());
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(refused(&file.display().to_string()).1, format!("did you mean `--input @{}`?", file.display()));
     }
 
-    /// cli: a byte order mark before the input is no part of it.
+    /// cli: a byte order mark before the input is dropped.
     #[test]
     fn a_byte_order_mark_is_left_out() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -14,7 +14,7 @@ use crate::problem::{Problem, Refused};
 use crate::remote::{Remote, Watching, percent, refuse_options};
 use crate::{signals, stdout};
 
-/// What to do about an option that a server does not take.
+/// Hint for an option that a server does not accept.
 const HERE: &str = "leave it out, or run without `--server` and `--web`";
 
 pub(super) fn run(
@@ -33,18 +33,18 @@ pub(super) fn run(
     Ok(started(context, remote, &body, &terms)?)
 }
 
-/// How a run is submitted to the server.
+/// Options with which a run is submitted to the server.
 #[derive(Debug, Default)]
 pub(super) struct Terms {
     /// Members of the request.
     members: Map<String, Value>,
     key: Option<String>,
-    /// It is not waited for.
+    /// True if the command does not wait for the run.
     is_detached: bool,
 }
 
 impl Terms {
-    /// Those of the command line. What only the workers of a shared database have is refused.
+    /// Reads the options of the command line. Options for the workers of a shared database are refused.
     #[cfg(feature = "postgres")]
     pub(super) fn of(args: &args::Run) -> Result<Self, Problem> {
         let given = &args.submission;
@@ -79,7 +79,7 @@ impl Terms {
         Ok(Self::default())
     }
 
-    /// Refuses them where a run is shown in a browser.
+    /// Refuses `--detach` where a run is shown in a browser.
     #[cfg(feature = "serve")]
     pub(super) fn refuse_detached(&self) -> Result<(), Problem> {
         if !self.is_detached {
@@ -89,13 +89,13 @@ impl Terms {
         Err(problem.hint("leave one of them out"))
     }
 
-    /// Starts a run on these terms. Its document, and whether it was there before under its key.
+    /// Starts a run with these options. Returns its document, and whether it already existed under its key.
     pub(super) fn start(&self, remote: &Remote, body: &str) -> Result<(Value, bool), Problem> {
         remote.start(body, self.key.as_deref())
     }
 }
 
-/// What the server is asked to run.
+/// Body of the request for a run.
 pub(super) fn body(
     context: &Context,
     remote: &Remote,
@@ -145,7 +145,7 @@ pub(crate) fn run_machine(context: &Context, remote: &Remote, args: &args::Machi
     Ok(started(context, remote, &body, &terms)?)
 }
 
-/// Refuses what concerns the machine where the run is.
+/// Refuses options that concern the machine on which the run executes.
 fn of_this_machine(granted: &args::Granted, limits: &args::Limits) -> Result<(), Problem> {
     refuse_options(&[
         (!granted.read.is_empty(), "--read", HERE),
@@ -155,7 +155,7 @@ fn of_this_machine(granted: &args::Granted, limits: &args::Limits) -> Result<(),
     ])
 }
 
-/// A request for a run of a target, without its input.
+/// Request for a run of a target, without its input.
 fn head(app: &str, (kind, name): (&str, &str), limits: &args::Limits, terms: &Terms) -> Value {
     let mut body = json!({"app": app, kind: name});
     for (name, value) in &terms.members {
@@ -168,7 +168,7 @@ fn head(app: &str, (kind, name): (&str, &str), limits: &args::Limits, terms: &Te
     body
 }
 
-/// The body of a request for a run. The input stands in it as it is.
+/// Body of a request for a run. The input is inserted byte for byte.
 fn with_input(head: &Value, input: Option<&str>) -> String {
     let mut text = head.to_string();
     if let Some(input) = input {
@@ -178,7 +178,7 @@ fn with_input(head: &Value, input: Option<&str>) -> String {
     text
 }
 
-/// The member `limits`; null without one.
+/// The member `limits`; null without any limit.
 pub(crate) fn limits_json(max_cost: Option<f64>, max_tokens: Option<u64>, timeout: Option<u64>) -> Value {
     let mut limits = Value::Null;
     if let Some(cost) = max_cost {
@@ -193,7 +193,7 @@ pub(crate) fn limits_json(max_cost: Option<f64>, max_tokens: Option<u64>, timeou
     limits
 }
 
-/// The app, and the input as its declaration there has it.
+/// Name of the app, and the input coerced by its declaration there.
 fn input_of(
     remote: &Remote,
     kind: &str,
@@ -211,7 +211,7 @@ fn input_of(
     Ok((app, coerce(&InputDecl::of_schema(&schema), &typed, json.as_deref())?))
 }
 
-/// The problem of a name that the app does not have.
+/// Problem for a name that the app does not have.
 fn unknown(remote: &Remote, app: &str, kind: &str, name: &str) -> Result<Problem, Problem> {
     let known = names(remote, app, kind)?;
     let problem = Problem::usage(format!("there is no {} `{name}`", kind.trim_end_matches('s')));
@@ -221,7 +221,7 @@ fn unknown(remote: &Remote, app: &str, kind: &str, name: &str) -> Result<Problem
     })
 }
 
-/// The names that an app has, for a hint.
+/// Names of an app's definitions, for a hint.
 fn of_app(kind: &str, names: &[String]) -> String {
     match (names, kind) {
         ([], "machines") => "this app has no machines: they lie in machines/NAME/machine.yaml".to_owned(),
@@ -230,7 +230,7 @@ fn of_app(kind: &str, names: &[String]) -> String {
     }
 }
 
-/// The names of the app's pipelines or machines.
+/// Names of the app's pipelines or machines.
 fn names(remote: &Remote, app: &str, kind: &str) -> Result<Vec<String>, Problem> {
     let document = remote.get(&format!("/v1/apps/{}", percent(app)), &[]).map_err(|problem| match problem.exit {
         Exit::Usage => Problem::usage(format!("{} has no app `{app}`", remote.described()))
@@ -243,7 +243,7 @@ fn names(remote: &Remote, app: &str, kind: &str) -> Result<Vec<String>, Problem>
 
 /// Starts a run and follows it to its end, unless it is detached.
 fn started(context: &Context, remote: &Remote, body: &str, terms: &Terms) -> Result<Exit, Problem> {
-    // A signal from now on is for the run, also before its id is known.
+    // From now on, signals are for the run, even before its id is known.
     let stop = if terms.is_detached { None } else { Some(signals::listen()?) };
     let (run, is_replayed) = terms.start(remote, body)?;
     let id = run["run_id"].as_str().unwrap_or_default();
@@ -255,7 +255,7 @@ fn started(context: &Context, remote: &Remote, body: &str, terms: &Terms) -> Res
     Ok(finished(context, None, &ended))
 }
 
-/// Reports a run that is not waited for.
+/// Prints the id of a detached run.
 pub(super) fn detached(context: &Context, run_id: &str, is_replayed: bool) {
     if context.is_json() {
         stdout::json(&json!({"run_id": run_id, "status": "queued", "replayed": is_replayed}));
@@ -271,7 +271,7 @@ pub(super) fn detached(context: &Context, run_id: &str, is_replayed: bool) {
 mod tests {
     use super::*;
 
-    /// cli: an app without a machine has no list of them to choose from.
+    /// cli: the hint for an app without machines does not list any.
     #[test]
     fn an_app_without_any_says_so() {
         assert_eq!(of_app("machines", &["a".to_owned(), "b".to_owned()]), "machines of this app: a, b");

@@ -22,28 +22,28 @@ use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
 use crate::{bundles, command, signals};
 
-/// A run to be submitted.
+/// A run to submit.
 pub(crate) struct Submitted<'a> {
     pub(crate) disk: &'a Disk,
     pub(crate) definition: &'a Definition,
-    /// Its input and limits. Folders and rights are those of the worker.
+    /// Input and limits. Folders and rights are those of the worker.
     pub(crate) request: Request,
     pub(crate) terms: &'a args::Submission,
 }
 
-/// Refuses options that are for a shared database alone.
+/// Refuses options that need a shared database.
 pub(super) fn refuse_without_database(given: &args::Submission) -> Result<(), Problem> {
     let Some(name) = given.first_given() else { return Ok(()) };
     let problem = Problem::usage(format!("`{name}` is for runs in a shared database, and none is named"));
     Err(problem.hint("name the database: --engine postgres://USER@HOST/DATABASE"))
 }
 
-/// What a submitter grants, with folders as they are on the workers.
+/// Grants of the submitter, with folders as they are on the workers.
 pub(crate) fn granted(given: &args::Granted) -> Granted {
     Granted { read: given.read.clone(), write: given.write.clone(), yolo: given.yolo }
 }
 
-/// Refuses what the queue does not allow: grants of the submitter, and steps of the app (K-54).
+/// Refuses grants of the submitter and steps of the app that the queue does not allow (K-54).
 pub(crate) fn check(
     context: &Context,
     (disk, definition): (&Disk, &Definition),
@@ -61,7 +61,7 @@ pub(crate) fn check(
     }))
 }
 
-/// A tenant submits runs of its own; those who see all tenants may submit for any (K-56).
+/// Checks the tenant of a run: a tenant submits only its own runs; a role that sees all tenants may submit for any (K-56).
 fn check_tenant(engine: &dyn Engine, asked: Option<&str>) -> Result<(), Problem> {
     let (Some(asked), Some(own)) = (asked, engine.tenant()) else { return Ok(()) };
     if asked == own {
@@ -71,7 +71,7 @@ fn check_tenant(engine: &dyn Engine, asked: Option<&str>) -> Result<(), Problem>
         .hint("remove `--tenant`"))
 }
 
-/// The rules of the queue that a run is submitted to.
+/// Rules of the queue that a run is submitted to.
 fn rules(engine: &dyn Engine, queue: Option<&str>) -> Result<QueueRules, Problem> {
     let name = queue.unwrap_or(DEFAULT_QUEUE);
     let rules = engine.rules().map_err(|error| of_engine(&error))?;
@@ -84,7 +84,7 @@ fn unknown_queue(name: &str, rules: &Rules) -> Problem {
     problem.hint("add it to `queues` of your configuration, then run `etude engine apply`")
 }
 
-/// The problem for a run that the fleet does not take. Nothing was written.
+/// Problem of a run that the fleet does not accept. Nothing was written.
 fn refused(engine: &dyn Engine, refusal: &Refusal) -> Problem {
     match refusal {
         Refusal::UnknownQueue(name) => unknown_queue(name, &engine.rules().unwrap_or_default()),
@@ -97,7 +97,7 @@ fn refused(engine: &dyn Engine, refusal: &Refusal) -> Problem {
 
 /// Submits the run, and follows it unless it is detached.
 pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitted<'_>) -> Result<Exit, Problem> {
-    // Before the app is packed and uploaded.
+    // This check precedes the packing and the upload of the app.
     check_tenant(engine, submitted.terms.tenant.as_deref())?;
     let rules = rules(engine, submitted.terms.queue.as_deref())?;
     let Submitted { disk, definition, request, terms: given } = submitted;
@@ -120,7 +120,7 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
     let keys = given.key.iter().map(|key| UniqueKey { key: format!("run {key}"), digest }).collect();
     let terms = Terms { placement, keys, ..Terms::default() };
     let now_ms = etude_runtime::clock::now_ms();
-    // A signal from now on is for the run, also before its id is known.
+    // From now on, signals are for the run, even before its id is known.
     let stop = if given.detach { None } else { Some(signals::listen_to_follow()?) };
     let enqueued = block_on(etude::queue::enqueue(engine, definition, request, terms, now_ms))?;
     let (id, enqueued) = enqueued.map_err(|refused| match refused {
@@ -130,7 +130,7 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
     let (run_id, replayed) = match enqueued {
         Enqueued::Accepted => (id, false),
         Enqueued::Repeated { run_id, is_same: true, .. } => {
-            // Its key lives for a day at least.
+            // The key outlives its run, for at least a day.
             if matches!(engine.row(&run_id), Err(Error::Unknown(_))) {
                 let message =
                     format!("`--key` belongs to run `{run_id}`, which was removed less than a day after it began");
@@ -154,7 +154,7 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
     Ok(Exit::Done)
 }
 
-/// The bundle of the run: the one that is named, or that of the app, which is uploaded if it is missing.
+/// Bundle of the run: the named one, or that of the app, which is uploaded if it is missing.
 fn bundle(context: &Context, engine: &dyn Engine, disk: &Disk, given: &args::Submission) -> Result<Digest, Problem> {
     if let Some(named) = &given.bundle {
         return Ok(bundles::find(engine, named)?.digest);

@@ -1,4 +1,4 @@
-//! `etude run --web`: a run with its page in a browser.
+//! `etude run --web`: shows a run on its page in a browser.
 
 use etude_runs::target::Target;
 use etude_runtime::driver::Stop;
@@ -13,7 +13,7 @@ use crate::remote::{Remote, Watching};
 use crate::runtime::block_on;
 use crate::signals;
 
-/// Runs on a server in this process, so that the page can do what a server's pages can: answer, cancel, run again.
+/// Runs on a server in this process, so that the page has all actions of a server's pages: answer, cancel, run again.
 pub(super) fn run(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Exit, Refused> {
     if Remote::is_named(context) {
         let problem = Problem::usage("`--web` runs on this machine, `--server` on another one");
@@ -30,7 +30,7 @@ fn followed(context: &Context, beside: &Beside, args: &args::Run, about: &mut Op
     let terms = remote::Terms::of(args)?;
     terms.refuse_detached()?;
     let body = remote::body(context, &remote, args, &terms, about)?;
-    // A signal from now on is for the run, also before its id is known.
+    // From now on, signals are for the run, even before its id is known.
     let stop = Some(signals::listen()?);
     let (run, _) = terms.start(&remote, &body)?;
     let id = run["run_id"].as_str().unwrap_or_default();
@@ -43,13 +43,13 @@ fn followed(context: &Context, beside: &Beside, args: &args::Run, about: &mut Op
         if run.status != "waiting" {
             break run.into_ended();
         }
-        // Somebody may answer here, on the page, or with `etude approve` from anywhere.
+        // The answer may come from here, from the page, or from `etude approve` anywhere.
         if !is_reported {
             crate::render::say!("\nwaiting for an answer: {page}");
             crate::render::say!("hint: Ctrl-C leaves the run waiting; continue it later: etude runs resume {id}");
             is_reported = true;
         }
-        // Without a change, Ctrl-C ends the process as it is: the run waits in the journal.
+        // While the run waits, Ctrl-C ends the process: the run stays in the journal.
         let after = remote.last_event(id)?;
         watching = Watching { after, changed_at: Some(run.changed_at), stop: None };
     };
@@ -58,7 +58,7 @@ fn followed(context: &Context, beside: &Beside, args: &args::Run, about: &mut Op
     Ok(exit)
 }
 
-/// Keeps the pages until the user has seen enough.
+/// Keeps the pages available until Ctrl-C.
 fn stay(page: &str) -> Result<(), Problem> {
     block_on(async {
         let mut stop = signals::listen()?;

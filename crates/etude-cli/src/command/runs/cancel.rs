@@ -22,10 +22,10 @@ use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
 use crate::{paths, stdout};
 
-/// The reason that the journal and the result document keep.
+/// Reason recorded in the journal and the result document.
 pub(super) const CANCELLED: &str = "cancelled by `etude runs cancel`";
 
-/// Cancels a run: the process that runs it is notified; without one, its destructor runs here.
+/// Cancels a run. The process that runs it is notified; without one, the destructor runs here.
 pub(super) fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
     if let Some(remote) = context.server()? {
         return Ok(remote::cancel(context, &remote, id)?);
@@ -49,7 +49,7 @@ pub(super) fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
     }
     #[cfg(feature = "postgres")]
     if view.run.placement.bundle.is_some() && engine.is_shared() {
-        // A worker runs its destructor.
+        // A worker runs the destructor.
         super::follow::cancel(&*engine, &view, None, CANCELLED)?;
         return Ok(cancelling(context, &id));
     }
@@ -58,7 +58,7 @@ pub(super) fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
     }
     drop(engine);
     match resume::cancelled(context, &id, CANCELLED)? {
-        // That it ended as cancelled is what was asked for.
+        // A run that ended as cancelled is a success of this command.
         Exit::Interrupted => Ok(Exit::Done),
         exit => Ok(exit),
     }
@@ -78,9 +78,9 @@ pub(super) fn cancelling(context: &Context, id: &str) -> Exit {
     Exit::Done
 }
 
-/// Cancels a run that has not begun: nothing of it runs. False if it has begun meanwhile.
+/// Cancels a run that has not begun; none of its steps run. Returns false if it has begun meanwhile.
 fn cancel_queued(context: &Context, engine: &dyn Engine, view: &RunView) -> Result<bool, Problem> {
-    // Its steps are shown if the definition can be read.
+    // The result lists its steps if the definition is readable.
     let definition = definition_of_run(context, engine, &view.run).ok();
     let definition = definition.as_ref().map(|(_, definition)| definition);
     let id = &view.row.id;
@@ -91,8 +91,8 @@ fn cancel_queued(context: &Context, engine: &dyn Engine, view: &RunView) -> Resu
     Ok(cancelled)
 }
 
-/// True if there is nothing that the run could be continued with: its app, or the pipeline, was moved away or deleted. A definition
-/// that does not hold is not gone: it can be repaired, and its destructor runs then.
+/// True if the run cannot continue because its app or definition was moved away or deleted. An invalid definition does not
+/// count as gone: it can be repaired, and its destructor runs then.
 fn is_gone(context: &Context, run: &NewRun) -> bool {
     if run.placement.bundle.is_some() {
         return false;
@@ -109,15 +109,15 @@ fn load(disk: &Disk, target: &str) -> Result<Definition, LoadError> {
     }
 }
 
-/// Ends a run whose definition is gone, as cancelled. What it left behind stays: its destructor is gone as well.
+/// Ends a run whose definition is gone, as cancelled. Its leftovers stay, because its destructor is gone as well.
 fn give_up(context: &Context, engine: &Arc<dyn Engine>, id: &str) -> Result<Exit, Problem> {
     let session = engine.claim(id).map_err(|e| of_engine(&e))?;
-    // Another process may have continued it meanwhile.
+    // Another process may have continued the run meanwhile.
     let view = engine.view(id).map_err(|e| of_engine(&e))?;
     if view.row.state.is_final() {
         return Err(is_over(id, view.row.state.word()));
     }
-    // Its steps are shown with the files that its journal keeps.
+    // The files in the journal provide the list of its steps.
     let scratch = paths::scratch("run").map_err(Problem::environment)?;
     let pinned = Pinned::write(&view.records, &*engine.blobs(), &scratch.path().join("app")).ok().flatten();
     let disk = pinned.as_ref().and_then(|pinned| Disk::open(pinned.dir()).ok());

@@ -1,4 +1,4 @@
-//! `etude runs delete`: what `DELETE /v1/runs/ID` of a server does.
+//! `etude runs delete`: deletes runs as `DELETE /v1/runs/ID` of a server does.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(super) fn delete(context: &Context, args: &args::RunsDelete) -> Result<Exit,
         return remote::delete(context, &remote, &args.ids);
     }
     let engine = context.engine(false)?;
-    // All of them are looked at before the first is removed.
+    // All runs are checked before the first is removed.
     let mut ids = BTreeSet::new();
     for id in &args.ids {
         let row = find(context, &*engine, id)?.row;
@@ -33,20 +33,20 @@ pub(super) fn delete(context: &Context, args: &args::RunsDelete) -> Result<Exit,
     for id in &ids {
         let query = Query { id: Some(id.clone()), ..Query::default() };
         if engine.prune(&query).map_err(|e| of_engine(&e))? == 0 {
-            // It has just been continued, or a process still has it.
+            // The run has just been continued, or a process still owns it.
             return Err(unfinished(id, "in use"));
         }
     }
     Ok(deleted(context, ids.len()))
 }
 
-/// Why a run is not deleted.
+/// Problem of a run that has not ended.
 pub(super) fn unfinished(id: &str, status: &str) -> Problem {
     let problem = Problem::usage(format!("run `{id}` has not ended: {status}"));
     problem.hint(format!("end it first: etude runs cancel {id}"))
 }
 
-/// Says how many runs are gone.
+/// Prints the number of removed runs.
 pub(super) fn deleted(context: &Context, count: usize) -> Exit {
     if context.is_json() {
         stdout::json(&json!({ "removed": count }));

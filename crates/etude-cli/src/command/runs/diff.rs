@@ -16,7 +16,7 @@ use crate::render::layout;
 use crate::render::runs::diff as render;
 use crate::stdout;
 
-/// Larger outputs are compared as bytes, not value by value.
+/// Maximum size of an output that is compared value by value, in bytes. Larger ones are compared as bytes.
 const MAX_PARSED: usize = 4 * 1024 * 1024;
 
 pub(super) fn diff(context: &Context, args: &args::RunsDiff) -> Result<Exit, Problem> {

@@ -1,4 +1,4 @@
-//! Which run an id on the command line names.
+//! Lookup of the run that an id on the command line names.
 
 use etude_runs::listing::{self, LATEST};
 use etude_runtime::engine::{Engine, RunView};
@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 
-/// The app whose runs are meant; all of them outside an app.
+/// The app whose runs are selected; `None`, outside an app, selects all.
 pub(crate) fn app_of(context: &Context, all: bool) -> Option<String> {
     if all || context.is_shared() {
         return None;
@@ -15,7 +15,7 @@ pub(crate) fn app_of(context: &Context, all: bool) -> Option<String> {
     context.disk().ok().map(|disk| disk.root().display().to_string())
 }
 
-/// The run that `id` names: by its whole id, by the beginning of it, or as `latest`, which is the newest run of this app.
+/// Finds a run by its id, by a prefix of it, or as `latest`, the newest run of this app.
 pub(crate) fn find(context: &Context, engine: &dyn Engine, id: &str) -> Result<RunView, Problem> {
     let app = if id == LATEST { app_of(context, false) } else { None };
     let resolved = listing::resolve(engine, app.as_deref(), id).map_err(|e| of_engine(&e))?;

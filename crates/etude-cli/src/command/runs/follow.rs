@@ -24,26 +24,26 @@ use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
 use crate::signals;
 
-/// How often the run is looked at.
+/// Minimum interval between two looks at the run.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A run that another process drives, with what its output needs.
+/// A run that another process drives, with the data to show it.
 pub(crate) struct Followed<'a> {
     pub(crate) run_id: &'a str,
-    /// What it is a run of; without it its steps are not shown.
+    /// Definition of the run; without it its steps are not shown.
     pub(crate) definition: Option<&'a Definition>,
-    /// The run before something was asked of it: what it had done by then is not shown, and a state counts only when it has changed.
+    /// The run before it was continued. Its earlier steps are not shown, and a state counts only once it has changed.
     pub(crate) before: Option<&'a RunView>,
-    /// What the user asks with signals; the first one cancels the run.
+    /// Signals of the user; the first one cancels the run.
     pub(crate) stop: watch::Receiver<Stop>,
 }
 
-/// Follows a run until it has ended or waits, and prints how it ended.
+/// Follows a run until it ends or waits, and prints its result.
 pub(crate) fn follow(context: &Context, engine: &dyn Engine, followed: Followed<'_>) -> Result<Exit, Problem> {
     let (run_id, definition) = (followed.run_id, followed.definition);
     match until_rest(context, engine, &followed) {
         Ok(Some(view)) => Ok(finished(context, definition.map(|of| of.app.as_path()), &ended(engine, &view)?)),
-        // Two signals: the run goes on without a listener.
+        // Two signals: the run continues without an observer.
         Ok(None) => Ok(Exit::Interrupted),
         Err(problem) => {
             let target = definition.map(|definition| definition.target.clone());
@@ -54,7 +54,7 @@ pub(crate) fn follow(context: &Context, engine: &dyn Engine, followed: Followed<
     }
 }
 
-/// The run when nothing happens in it any more; `None` if the user does not want to wait for that.
+/// Waits until the run is at rest; `None` if the user does not want to wait for that.
 fn until_rest(context: &Context, engine: &dyn Engine, followed: &Followed<'_>) -> Result<Option<RunView>, Problem> {
     let failed = |error: Error| of_engine(&error);
     let mut has_cancelled = false;
@@ -89,7 +89,7 @@ fn until_rest(context: &Context, engine: &dyn Engine, followed: &Followed<'_>) -
     }
 }
 
-/// Cancels a run: one that has not begun is over at once, any other one gets a signal, which the worker that has it or takes it finds.
+/// Cancels a run. A run that has not begun ends at once. Any other gets a signal, which its current or next worker finds.
 pub(crate) fn cancel(
     engine: &dyn Engine,
     view: &RunView,
@@ -107,7 +107,7 @@ pub(crate) fn cancel(
     Ok(false)
 }
 
-/// How a run ended, from its result document.
+/// Result of a run, from its result document.
 fn ended(engine: &dyn Engine, view: &RunView) -> Result<RunResult, Problem> {
     let document: Document = document_of(engine, view)?;
     let errors = document.members.get("errors").and_then(Value::as_array);
@@ -115,7 +115,7 @@ fn ended(engine: &dyn Engine, view: &RunView) -> Result<RunResult, Problem> {
     Ok(RunResult { run_id: view.row.id.clone(), document, errors, gates: Vec::new(), limits: Limits::default() })
 }
 
-/// Continues a run that no worker has: it is put into its queue and followed.
+/// Continues a run without a worker: puts it into its queue and follows it.
 pub(crate) fn proceed(
     context: &Context,
     engine: &dyn Engine,

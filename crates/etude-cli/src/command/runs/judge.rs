@@ -1,4 +1,4 @@
-//! `etude runs judge`: the user's verdict on a run.
+//! `etude runs judge`: records the user's verdict on a run.
 
 use etude_runs::listing::JUDGED;
 use etude_runtime::engine::{Engine, Entry, EntryQuery, Expected, Write};
@@ -13,7 +13,7 @@ use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
 use crate::stdout;
 
-/// There is no verdict.
+/// Word for a missing verdict.
 const UNKNOWN: &str = "unknown";
 
 pub(super) fn judge(context: &Context, args: &args::RunsJudge) -> Result<Exit, Problem> {
@@ -45,7 +45,7 @@ pub(super) fn judge(context: &Context, args: &args::RunsJudge) -> Result<Exit, P
     Ok(Exit::Done)
 }
 
-/// `good`, `bad` or `unknown`.
+/// Verdict on a run: `good`, `bad` or `unknown`.
 pub(crate) fn verdict(engine: &dyn Engine, run_id: &str) -> Result<String, Problem> {
     let query = EntryQuery { book: JUDGED.to_owned(), key: Some(run_id.to_owned()), ..EntryQuery::default() };
     let found = engine.entries(&query).map_err(|error| of_engine(&error))?;

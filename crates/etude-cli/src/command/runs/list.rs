@@ -50,16 +50,16 @@ pub(super) fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Pro
     Ok(Exit::Done)
 }
 
-/// A page of a list.
+/// One page of a list.
 pub(super) struct Page {
     pub(super) listed: Vec<Listed>,
-    /// The cursor of the next page.
+    /// Cursor of the next page.
     pub(super) next: Option<String>,
-    /// How many runs match. On a fleet they are not counted: there may be millions.
+    /// Number of matching runs. `None` on a fleet: there may be millions, so they are not counted.
     pub(super) total: Option<u64>,
 }
 
-/// A row as a document; on a fleet with where the run is.
+/// Document of a row; on a fleet with the placement of the run.
 fn row(run: &Listed, is_shared: bool) -> Value {
     let mut row = run.to_json();
     if let (true, Some(members), Value::Object(more)) =
@@ -70,7 +70,7 @@ fn row(run: &Listed, is_shared: bool) -> Value {
     row
 }
 
-/// A server has pages and filters of its own.
+/// Refuses filters that a server does not have.
 fn refuse_filters(args: &args::RunsList) -> Result<(), Problem> {
     let way = "list the runs of the journal, without `--server`";
     crate::remote::refuse_options(&[
@@ -80,7 +80,7 @@ fn refuse_filters(args: &args::RunsList) -> Result<(), Problem> {
     ])
 }
 
-/// A cursor as it is printed.
+/// Printed form of a cursor.
 fn shown(cursor: Cursor) -> String {
     format!("{}-{}", cursor.created_at_ms, cursor.number)
 }
@@ -93,7 +93,7 @@ fn cursor(text: &str) -> Result<Cursor, Problem> {
     parsed.ok_or_else(none)
 }
 
-/// The runs of the journal here that are listed.
+/// Lists runs of the local journal or the shared database.
 fn of_journal(context: &Context, args: &args::RunsList, now: i64) -> Result<Page, Problem> {
     let engine = context.engine(false)?;
     let query = Query {
@@ -119,12 +119,12 @@ fn of_journal(context: &Context, args: &args::RunsList, now: i64) -> Result<Page
     Ok(Page { listed: listed.map_err(|e| of_engine(&e))?, next, total })
 }
 
-/// The moment that many milliseconds ago.
+/// Time that many milliseconds ago, in milliseconds since 1970.
 pub(crate) fn since_ms(ago: u64) -> i64 {
     clock::now_ms().saturating_sub_unsigned(ago)
 }
 
-/// The query for the runs of a status, which may be a word that only listings have.
+/// Query for the runs of a status. `interrupted` exists only in listings.
 fn of_status(query: Query, word: Option<&str>) -> Query {
     match word {
         None => query,
@@ -157,7 +157,7 @@ fn say(context: &Context, args: &args::RunsList, listed: &[Listed], total: Optio
     }
 }
 
-/// Refuses a status that no run can have: an empty list would say that there is none.
+/// Refuses a status that no run can have. An empty list would be misleading.
 fn check_status(wanted: &str) -> Result<(), Problem> {
     let known: Vec<&str> = RunState::ALL.iter().map(|state| state.word()).chain([INTERRUPTED]).collect();
     if known.contains(&wanted) {

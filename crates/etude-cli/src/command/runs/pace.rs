@@ -1,23 +1,24 @@
-//! How often a run of another process is looked at.
+//! Pauses between two looks at a run of another process.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A look at a run with many records takes long: a tenth of the time at most goes into looks.
+/// Minimum ratio of a pause to the look before it. Looks at a run with many records take long, and at most about a tenth of the
+/// time goes into them.
 const SHARE: u32 = 10;
 
-/// The longest pause. A look that waited for the database says nothing about how long the next one takes.
+/// Maximum pause. The duration of a look that waited for the database does not predict that of the next one.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// How soon a pause ends that is ended.
+/// Interval at which a pause checks whether it must end.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The pause after a look that took `look`.
+/// Pause after a look that took `look`.
 pub(super) fn after(look: Duration, least: Duration) -> Duration {
     look.saturating_mul(SHARE).clamp(least, MAX_PAUSE)
 }
 
-/// Waits for `pause`, or until there is something else to do.
+/// Waits for `pause`, or until `is_ended` returns true.
 pub(super) fn wait(pause: Duration, mut is_ended: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_ended() {
@@ -33,7 +34,7 @@ pub(super) fn wait(pause: Duration, mut is_ended: impl FnMut() -> bool) {
 mod tests {
     use super::*;
 
-    /// K-23: who follows a run hears of its end soon after the database is back, however long that was away.
+    /// K-23: a follower sees the end of a run soon after the database is back, however long the outage was.
     #[test]
     fn a_look_that_waited_for_the_database_delays_the_next_one_little() {
         let least = Duration::from_millis(100);

@@ -26,7 +26,7 @@ pub(super) fn prune(context: &Context, args: &args::RunsPrune) -> Result<Exit, P
     };
     if !args.dry_run {
         let removed = engine.prune(&query).map_err(|e| of_engine(&e))?;
-        // Workers do that for a database: a tenant does not see the runs of others.
+        // On a fleet, workers remove the copies: a tenant does not see the runs of others.
         #[cfg(feature = "postgres")]
         if !engine.is_shared() {
             crate::bundles::workspace::remove_unneeded(&*engine, &crate::engine::name(&context.global)?);

@@ -21,10 +21,10 @@ use crate::render::layout;
 use crate::render::runs::{overview as render, short};
 use crate::{signals, stdout};
 
-/// Runs in one page of a list.
+/// Number of runs in one page of a list.
 const PAGE: u64 = 200;
 
-/// The runs that are listed, and how many match.
+/// Lists runs, and counts those that match.
 pub(super) fn list(remote: &Remote, args: &args::RunsList) -> Result<list::Page, Problem> {
     let mut query = remote.of_app();
     query.extend(args.status.iter().map(|status| ("status", status.clone())));
@@ -98,7 +98,7 @@ pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) ->
     Ok(Exit::Done)
 }
 
-/// What `runs show` adds to the result document.
+/// Members that `runs show` adds to the result document.
 fn beside(remote: &Remote, run: &RunDocument) -> Value {
     let member = |name: &str| run.members.get(name).cloned().unwrap_or_default();
     let target = match (&run.document.pipeline, &run.document.machine) {
@@ -118,7 +118,7 @@ fn beside(remote: &Remote, run: &RunDocument) -> Value {
     beside
 }
 
-/// What tokens have done to a run, oldest first. Servers of earlier versions do not say.
+/// Actions of tokens on a run, oldest first. Earlier servers do not list them.
 fn actions(remote: &Remote, id: &str) -> Vec<Value> {
     let query = [("run", id.to_owned()), ("limit", PAGE.to_string())];
     let page = remote.get("/v1/actions", &query).unwrap_or_default();
@@ -156,7 +156,7 @@ fn stream(remote: &Remote, run: &RunDocument, name: &str) -> Result<Exit, Proble
     Ok(Exit::Done)
 }
 
-/// Follows a run that somebody else has started.
+/// Follows a run that was started elsewhere.
 pub(super) fn watch(context: &Context, remote: &Remote, id: &str) -> Result<Exit, Problem> {
     let id = remote.find(id)?.id;
     let run = remote.follow(context, &id, Watching::default())?;
@@ -170,7 +170,7 @@ pub(super) fn watch(context: &Context, remote: &Remote, id: &str) -> Result<Exit
     Ok(watch::over(context, document, &target.unwrap_or_default()))
 }
 
-/// Cancels a run.
+/// Cancels a run on the server.
 pub(super) fn cancel(context: &Context, remote: &Remote, id: &str) -> Result<Exit, Problem> {
     let run = remote.find(id)?;
     if run.is_over() {
@@ -180,7 +180,7 @@ pub(super) fn cancel(context: &Context, remote: &Remote, id: &str) -> Result<Exi
     Ok(cancelling(context, &run.id))
 }
 
-/// Deletes runs that have ended. All of them are looked at before the first is removed.
+/// Deletes runs that have ended. All runs are checked before the first is removed.
 pub(super) fn delete(context: &Context, remote: &Remote, ids: &[String]) -> Result<Exit, Problem> {
     let mut found = BTreeSet::new();
     for id in ids {
@@ -253,7 +253,7 @@ fn continued(
     })
 }
 
-/// Asks for something that continues `run`, then follows it to its end.
+/// Sends a request that continues `run`, then follows it to its end.
 pub(crate) fn proceed(
     context: &Context,
     remote: &Remote,

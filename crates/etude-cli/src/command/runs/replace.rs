@@ -1,4 +1,4 @@
-//! Another app for a run of a fleet that is continued (ADR 0120).
+//! Replacement of the app of a fleet's run when it continues (ADR 0120).
 
 use etude::Disk;
 use etude::definition::Definition;
@@ -13,8 +13,8 @@ use crate::problem::Problem;
 use crate::render::stopped::{self, of_engine};
 use crate::runtime::block_on;
 
-/// The app of the command line, kept as a bundle, and the run as it is with it. The directory that the run was submitted from is not looked
-/// at: others write the database, and what is packed is uploaded.
+/// Stores the app of the command line as a bundle. Returns its digest and the run with that bundle. The directory recorded by
+/// the run is ignored, because others write the database, and the packed files are uploaded.
 pub(super) fn with_app(context: &Context, engine: &dyn Engine, run: &NewRun) -> Result<(Digest, NewRun), Problem> {
     if let Some(tenant) = engine.tenant() {
         return Err(Problem::usage(format!("the tenant `{tenant}` cannot change the app of a run"))
@@ -29,7 +29,7 @@ pub(super) fn with_app(context: &Context, engine: &dyn Engine, run: &NewRun) -> 
     Ok((bundle, NewRun { placement, ..run.clone() }))
 }
 
-/// The refusal of another app for a run that was moved from a fleet to this machine with its own.
+/// Refuses another app for a run that was moved from a fleet to this machine with its own.
 pub(super) fn keeps_its_app(run_id: &str) -> Problem {
     Problem::usage(format!("run `{run_id}` was moved here with its app, and cannot take another one"))
         .hint(format!("begin again with the app here: etude run --again {run_id}"))
@@ -47,8 +47,8 @@ pub(super) fn check(
     submit::check(context, (disk, definition), &Granted::default(), &rules)
 }
 
-/// Gives the run the app of a bundle, and its definition as it is there. A process that dies in between leaves a run that refuses to
-/// continue with what it has not accepted; the same command puts that right.
+/// Gives the run the app of a bundle, and its definition from there. If the process dies in between, the run refuses to
+/// continue with changes that it has not accepted; the same command repairs that.
 pub(super) fn take(
     engine: &dyn Engine,
     session: &dyn Session,

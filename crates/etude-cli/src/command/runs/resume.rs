@@ -29,15 +29,15 @@ use crate::runtime::block_on;
 use crate::settings::Need;
 use crate::signals;
 
-/// How a run is continued.
+/// Options with which a run is continued.
 struct Wanted<'a> {
     id: &'a str,
-    /// The step to start again from.
+    /// Name of the step to start again from.
     from: Option<&'a str>,
     accept_changes: bool,
     limits: Limits,
     strict: bool,
-    /// What the user has said already.
+    /// Stop that the user has already requested.
     stop: Option<Stop>,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn retry(context: &Context, args: &args::RunsRetry) -> Exit {
     continued(context, wanted).unwrap_or_else(|refused| not_continued(context, &args.id, &refused))
 }
 
-/// Continues a run that no one runs, only to cancel it: its destructor still runs.
+/// Continues a run without a process, only to cancel it: its destructor still runs.
 pub(super) fn cancelled(context: &Context, id: &str, reason: &str) -> Result<Exit, Refused> {
     let stop = Some(Stop::Cancel(reason.to_owned()));
     continued(context, Wanted { id, from: None, accept_changes: true, limits: Limits::default(), strict: false, stop })
@@ -93,10 +93,10 @@ fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
     }
     let (disk, definition) = definition_to_drive(context, &*engine, &view.run)?;
     next(&*engine, &view, &definition, &wanted)?;
-    // Somebody may be asked for something, and take their time: no one else is kept from the run meanwhile.
+    // The user may be asked a question and take time to answer. Others can use the run meanwhile.
     let runner = context.runner(&disk, &definition, Arc::clone(&engine), Need::Ask)?;
     let session = engine.claim(&view.row.id).map_err(|e| of_engine(&e))?;
-    // Another process may have continued it meanwhile.
+    // Another process may have continued the run meanwhile.
     let view = engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
     let attempt = match next(&*engine, &view, &definition, &wanted)? {
         Next::Over => return Ok(over(context, &*engine, &view)?),
@@ -109,7 +109,7 @@ fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
         if let Some(stop) = wanted.stop {
             watch.stop = signals::listen_after(stop).unwrap_or(watch.stop);
         }
-        // Nothing is said of an attempt that is refused.
+        // The note is printed only once the attempt is accepted.
         let inner = watch.emit;
         let mut emit = |progress: Progress<'_>| {
             let is_shown = match &progress {
@@ -133,8 +133,8 @@ fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
     Ok(exit)
 }
 
-/// Puts a run of a fleet into its queue, with what another attempt begins with, and follows it. Who accepts changes gives it the app of the
-/// command line: the one that it brings along has none.
+/// Puts a run of a fleet into its queue, with the records of a new attempt, and follows it. With accepted changes, the run gets
+/// the app of the command line, since a bundle itself cannot change.
 #[cfg(feature = "postgres")]
 fn on_fleet(context: &Context, engine: &dyn Engine, view: &RunView, wanted: &Wanted<'_>) -> Result<Exit, Refused> {
     let (bundle, run) = match wanted.accept_changes {
@@ -150,7 +150,7 @@ fn on_fleet(context: &Context, engine: &dyn Engine, view: &RunView, wanted: &Wan
         }
         None => {}
     }
-    // A worker that has the run is named before anything else is checked.
+    // Claim first, so that the error names a worker that owns the run.
     let session = engine.claim(&view.row.id).map_err(|e| of_engine(&e))?;
     let view = engine.view(&view.row.id).map_err(|e| of_engine(&e))?;
     let attempt = match next(engine, &view, &definition, wanted)? {
@@ -205,7 +205,7 @@ fn problem(refused: &NotContinued, wanted: &Wanted<'_>) -> Problem {
     }
 }
 
-/// A run that could not be continued; the document names it and its target.
+/// Reports a run that could not be continued; the document names it and its target.
 fn not_continued(context: &Context, id: &str, refused: &Refused) -> Exit {
     let engine = context.engine(false).ok();
     let view = engine.as_ref().and_then(|engine| find(context, &**engine, id).ok());

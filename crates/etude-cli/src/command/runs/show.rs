@@ -1,4 +1,4 @@
-//! `etude runs show` and `etude runs export`: everything that the journal knows about a run.
+//! `etude runs show` and `etude runs export`: all data of a run in the journal.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::render::runs::{overview as render, short};
 use crate::render::stopped::of_engine;
 use crate::stdout;
 
-/// Bytes of the output that are looked at for its excerpt.
+/// Number of bytes of the output that are read for its excerpt.
 const EXCERPT_BYTES: usize = 16 * 1024;
 
 pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Problem> {
@@ -53,7 +53,7 @@ pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Pro
     Ok(Exit::Done)
 }
 
-/// What follows from the journal with the definition of the run; `None` if that is neither there nor kept.
+/// Replays the journal with the definition of the run; `None` if the definition is neither present nor stored.
 fn replayed(context: &Context, engine: &Arc<dyn Engine>, view: &RunView) -> Result<Option<Replayed>, Problem> {
     let Some(definition) = definition_as_pinned(context, &**engine, view) else { return Ok(None) };
     let blobs = Watched::new(engine.blobs());
@@ -73,7 +73,7 @@ fn replayed(context: &Context, engine: &Arc<dyn Engine>, view: &RunView) -> Resu
     }
 }
 
-/// The run on one screen.
+/// Overview of the run on one screen.
 fn overview(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>, width: usize) -> Result<String, Problem> {
     let document = facts(engine, view, replayed)?;
     let output = match (&view.result, view.row.state) {
@@ -87,7 +87,7 @@ fn overview(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>, wi
     Ok(render::text(&document, &render::Extra { started, output, resume, width }))
 }
 
-/// The beginning of an output: a string as text, everything else as JSON.
+/// Beginning of an output: a string as text, everything else as JSON.
 pub(super) fn output_excerpt(output: &Json, width: usize) -> Result<layout::Excerpt, Problem> {
     let unreadable = |why: String| Problem::environment(format!("the output cannot be read: {why}"));
     let (bytes, total) = match output.as_stored() {
@@ -110,7 +110,7 @@ pub(super) fn output_excerpt(output: &Json, width: usize) -> Result<layout::Exce
     Ok(excerpt)
 }
 
-/// Adds to each step how many elements it has, from the effects.
+/// Adds to each step the number of its elements, counted from the effects.
 fn count_elements(document: &mut Value) {
     let ids: Vec<String> = effect_ids(document);
     for row in document["steps"].as_array_mut().into_iter().flatten() {
@@ -127,7 +127,7 @@ fn effect_ids(document: &Value) -> Vec<String> {
     effects.filter_map(|effect| effect["id"].as_str().map(str::to_owned)).collect()
 }
 
-/// The document of `runs show` without the output, which may be large.
+/// Document of `runs show` without the output, which may be large.
 pub(super) fn facts(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) -> Result<Value, Problem> {
     let mut facts = match (&view.result, view.row.state) {
         (None, _) | (_, RunState::Running | RunState::Moved) => unfinished(engine, view, replayed)?,
@@ -146,7 +146,7 @@ pub(super) fn facts(engine: &dyn Engine, view: &RunView, replayed: Option<&Repla
     Ok(facts)
 }
 
-/// The result document of a run that has none yet: its steps in the current state.
+/// Substitute for the result document of an unfinished run: its steps in the current state.
 fn unfinished(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) -> Result<Value, Problem> {
     let target = Target::parse(&view.row.target);
     let now = if view.row.is_live { clock::now_ms() } else { view.row.changed_at_ms };
@@ -173,7 +173,7 @@ fn unfinished(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) 
     Ok(out)
 }
 
-/// Gives the steps of an unfinished run that have begun and not ended its status. Only a run that waits has steps that wait.
+/// Gives started, unfinished steps the status of the unfinished run. Only a waiting run has waiting steps.
 pub(super) fn mark_begun(document: &mut Value) {
     let status = document["status"].clone();
     if status != "running" && status != INTERRUPTED {
@@ -186,7 +186,7 @@ pub(super) fn mark_begun(document: &mut Value) {
     }
 }
 
-/// What `runs show` adds to the result document: the input, and where the streams of each step are.
+/// Members that `runs show` adds to the result document: the input, the streams of each step, and more.
 fn beside(engine: &dyn Engine, view: &RunView) -> Value {
     let effects = inspect::effects(view, &*engine.blobs());
     let mut beside = json!({
@@ -214,7 +214,7 @@ fn beside(engine: &dyn Engine, view: &RunView) -> Value {
     beside
 }
 
-/// The decisions about what the run waits for, which the next resume finds.
+/// Decisions about the questions of the run, which the next resume finds.
 fn decisions(engine: &dyn Engine, view: &RunView) -> Vec<Value> {
     if view.row.state != RunState::Waiting {
         return Vec::new();
@@ -227,7 +227,7 @@ fn decisions(engine: &dyn Engine, view: &RunView) -> Vec<Value> {
     waiting.iter().filter_map(decided).collect()
 }
 
-/// The result document, plus the input and where each step's streams are.
+/// Prints the result document, with the input and the streams of each step.
 fn json_document(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>) -> Result<Exit, Problem> {
     let document = match &view.result {
         Some(_) if view.row.state != RunState::Moved => {
@@ -241,7 +241,7 @@ fn json_document(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed
         }
         _ => unfinished(engine, view, replayed)?.to_string(),
     };
-    // The document may hold a large output: it is not parsed to add to it. The input keeps its digits.
+    // The document may hold a large output, so it is extended without parsing it. The input keeps its digits.
     let mut extra = beside(engine, view);
     extra.as_object_mut().map(|members| members.shift_remove("input"));
     let extra = extra.to_string();
@@ -280,7 +280,7 @@ fn stream(context: &Context, engine: &Arc<dyn Engine>, view: &RunView, name: &st
     Ok(Exit::Done)
 }
 
-/// One stream of an effect; `None` if it has no such stream.
+/// Reads one stream of an effect; `None` if it has no such stream.
 pub(super) fn read(
     context: &Context,
     engine: &Arc<dyn Engine>,
@@ -303,8 +303,7 @@ pub(super) fn read(
     bytes.map_err(|why| away(&blobs).unwrap_or_else(|| Problem::environment(why)))
 }
 
-/// Everything about a run: the run, its records, its signals, its result. A line for each, or with `--format json` one
-/// document of all.
+/// Exports a run with its records, signals and result. Prints a line for each, or with `--format json` one document.
 pub(crate) fn export(context: &Context, id: &str) -> Result<Exit, Problem> {
     let engine = context.engine(false)?;
     let view = find(context, &*engine, id)?;
@@ -341,7 +340,7 @@ pub(crate) fn export(context: &Context, id: &str) -> Result<Exit, Problem> {
 mod tests {
     use super::*;
 
-    /// cli: a row waits in a run that waits, and nowhere else.
+    /// cli: rows have the status `waiting` only in a run that waits.
     #[test]
     fn begun_steps_of_unfinished_runs_have_the_status_of_the_run() {
         let marked = |status: &str| {

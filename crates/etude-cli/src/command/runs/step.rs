@@ -17,7 +17,7 @@ use crate::render::runs::short;
 use crate::render::runs::step::{self as render, Shown};
 use crate::stdout;
 
-/// Lines of a stream that are shown.
+/// Maximum number of lines shown of a stream.
 const MAX_LINES: usize = 12;
 
 /// An effect of the step with its place.
@@ -68,13 +68,13 @@ pub(super) fn show(
     Ok(Exit::Done)
 }
 
-/// Timers, tool lists and the cache are left out of what people read.
+/// True if people see the effect: timers, tool lists and the cache are left out.
 fn is_listed(effect: &Inspected, place: &Place) -> bool {
     !effect.streams.is_empty() || effect.is_failed || effect.is_done_again || place.part.is_empty()
 }
 
-/// Where an effect stands in its step; of a run that was continued also in which attempt at it, because the attempts of
-/// the steps are counted from 1 in each.
+/// Place of an effect in its step. For a continued run, the run attempt is included, because each one counts the attempts of
+/// its steps from 1.
 fn title(effect: &Inspected, place: &Place, is_continued: bool) -> String {
     match is_continued {
         true => format!("run attempt {}, {}", effect.run_attempt, place.title()),
@@ -103,7 +103,7 @@ fn unknown(view: &RunView, name: &str, rows: &[Value]) -> Problem {
     }
 }
 
-/// The effects that are listed, and those that are shown with their streams.
+/// Chooses the effects to list, and those to show with their streams.
 fn choose<'a>(
     view: &RunView,
     name: &str,
@@ -153,7 +153,7 @@ fn choose<'a>(
     Ok((scope, shown))
 }
 
-/// The beginning of a stream, with the command that prints all of it.
+/// Beginning of a stream, with the command that prints all of it.
 fn excerpt(
     context: &Context,
     engine: &Arc<dyn Engine>,

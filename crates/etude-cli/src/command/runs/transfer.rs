@@ -1,4 +1,4 @@
-//! `etude runs export --all` and `etude runs import`: runs on their way from one engine to another (K-64, K-65).
+//! `etude runs export --all` and `etude runs import`: moves runs from one engine to another (K-64, K-65).
 
 use etude_runs::transfer::{self, Error, Export, Exported};
 use etude_runtime::engine::{Engine, NewRun};
@@ -12,14 +12,14 @@ use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 use crate::stdout;
 
-/// Runs that were left out are named, up to this many.
+/// Maximum number of skipped runs that are named.
 const MAX_NAMED: usize = 10;
 
 pub(super) fn export(context: &Context, args: &args::RunsExport) -> Result<Exit, Problem> {
     let (Some(file), true) = (&args.out, args.all) else {
         return show::export(context, args.id.as_deref().unwrap_or_default());
     };
-    // A source that is moved must stay so, whatever the power does.
+    // The mark of a moved source must survive a power loss.
     let engine = context.engine(args.moves)?;
     let mut pack = |run: &NewRun| pack(context, &*engine, run);
     let exported = transfer::export(&*engine, Export { moves: args.moves }, &mut pack, file);
@@ -67,7 +67,7 @@ pub(super) fn import(context: &Context, args: &args::RunsImport) -> Result<Exit,
     Ok(Exit::Done)
 }
 
-/// Packs the app of a run, and keeps the bundle among the values (K-53).
+/// Packs the app of a run, and stores the bundle among the values (K-53).
 #[cfg(feature = "postgres")]
 fn pack(context: &Context, engine: &dyn Engine, run: &NewRun) -> Result<etude_core::digest::Digest, String> {
     let dir = std::path::Path::new(&run.app);
@@ -85,7 +85,7 @@ fn pack(_: &Context, _: &dyn Engine, _: &NewRun) -> Result<etude_core::digest::D
     Err("this build of etude packs no apps".to_owned())
 }
 
-/// What cannot be exported or imported, with a way out.
+/// Problem of a failed export or import, with a hint.
 fn problem(error: &Error) -> Problem {
     let message = error.to_string();
     match error {

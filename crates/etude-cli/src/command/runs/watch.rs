@@ -28,7 +28,7 @@ use crate::render::runs::{BOLD, DIM, overview, short, usage};
 use crate::render::stopped::of_engine;
 use crate::stdout;
 
-/// How often the journal is looked at.
+/// Minimum interval between two looks at the journal.
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
@@ -47,7 +47,7 @@ pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
     loop {
         follower.feed(&view);
         let is_on_its_way = matches!(view.row.state, RunState::Queued | RunState::Running);
-        // Workers of a fleet continue what was interrupted.
+        // Workers of a fleet continue interrupted runs.
         let has_workers = view.run.placement.bundle.is_some() && engine.is_shared();
         let is_left = status(&view.row) == INTERRUPTED && !has_workers;
         if !is_on_its_way || is_left {
@@ -75,13 +75,13 @@ fn note(context: &Context, text: &str) {
     }
 }
 
-/// Shows what new records of a run lead to.
+/// Shows the effects of new records of a run.
 pub(crate) struct Follower<'a> {
     context: &'a Context,
     blobs: Arc<dyn BlobStore>,
     definition: Option<&'a Definition>,
     replay: Option<Replay>,
-    /// How many records have been taken.
+    /// Number of records taken.
     taken: usize,
     has_noted: bool,
     face: Face,
@@ -89,7 +89,7 @@ pub(crate) struct Follower<'a> {
 }
 
 impl<'a> Follower<'a> {
-    /// Begins with the run as it is; nothing of it has been shown.
+    /// Starts with the current run; none of it has been shown.
     pub(crate) fn new(
         context: &'a Context,
         blobs: Arc<dyn BlobStore>,
@@ -104,7 +104,7 @@ impl<'a> Follower<'a> {
         follower
     }
 
-    /// Begins the replay, or begins it again without records that no longer count.
+    /// Starts the replay, or restarts it without records that do not count any more.
     fn restart(&mut self, view: &RunView, is_shown_before: bool) {
         self.taken = view.records.len();
         let Some(definition) = self.definition else { return };
@@ -117,7 +117,8 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Shows nothing more of the run than its end: what cannot be read here says nothing of what comes of it (K-46).
+    /// Stops showing steps; only the end of the run is shown. Unreadable records here do not affect the outcome of the run
+    /// (K-46).
     fn lose(&mut self, why: &str) {
         self.replay = None;
         self.note_once(&format!(
@@ -131,19 +132,19 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Shows nothing of what has happened so far.
+    /// Skips everything that has happened so far.
     #[cfg(feature = "postgres")]
     pub(crate) fn skip(&mut self, view: &RunView) {
         self.restart(view, true);
         self.take(view, true);
     }
 
-    /// Nothing more is shown.
+    /// Ends the display.
     pub(crate) fn close(self) {
         self.face.close();
     }
 
-    /// Shows what is new.
+    /// Shows new records.
     pub(crate) fn feed(&mut self, view: &RunView) {
         self.take(view, false);
     }
@@ -152,7 +153,7 @@ impl<'a> Follower<'a> {
         let new = view.records.get(self.taken..).unwrap_or_default();
         let mut is_replay = is_shown_before;
         if new.iter().any(|record| [record::ATTEMPT, record::REOPENED].contains(&record.key.as_str())) {
-            // Another attempt: some of the records no longer count, and their order is another one.
+            // Another attempt: some of the records are obsolete, and their order changes.
             is_replay = true;
             self.restart(view, is_replay);
         } else {
@@ -184,7 +185,7 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// The end of the run, as `etude run` shows it.
+/// Prints the end of the run as `etude run` does.
 pub(super) fn over(context: &Context, document: &Document, target: &str) -> Exit {
     let state = RunState::from_word(document.status());
     if !context.global.quiet {
@@ -214,7 +215,7 @@ pub(super) fn over(context: &Context, document: &Document, target: &str) -> Exit
     }
 }
 
-/// The kinds of the errors of a result document.
+/// Kinds of the errors in a result document.
 fn kinds(document: &Document) -> Vec<FailureKind> {
     let errors = document.members.get("errors").and_then(Value::as_array);
     errors.into_iter().flatten().filter_map(|error| FailureKind::from_word(error["kind"].as_str()?)).collect()

@@ -35,7 +35,7 @@ pub(crate) struct Configured {
 
 impl Configured {
     pub(crate) fn new(global: &Global, engine: Arc<dyn etude_runtime::engine::Engine>) -> Self {
-        // Nothing that a request causes is printed, and no one is asked.
+        // Requests print nothing and ask no questions.
         let global = Global { quiet: true, verbose: 0, format: Format::Json, ..global.clone() };
         Self { global, engine }
     }
@@ -44,10 +44,10 @@ impl Configured {
         self.context_for(app, Purpose::Run)
     }
 
-    /// The files of an app and its configuration, as they are now.
+    /// Opens the current files and configuration of an app.
     fn open(&self, app: &Path) -> Result<(Disk, Resolved), String> {
         let disk = Disk::open(app).map_err(|e| e.to_string())?;
-        // A folder that is being filled is no app yet.
+        // A folder may become an app later.
         if !etude::app::is_app(disk.root()) {
             return Err(format!("`{}` is not an app now", app.display()));
         }
@@ -60,18 +60,18 @@ impl Configured {
     }
 }
 
-/// Whether the process may open a few more files.
+/// Checks that the process may open a few more files.
 fn enough_descriptors() -> Result<(), String> {
     crate::runtime::descriptors().map_err(|problem| why(&problem))
 }
 
-/// The sentence of a problem.
+/// Message of a problem.
 fn why(problem: &Problem) -> String {
     let messages: Vec<&str> = problem.failures.iter().map(|failure| failure.message.as_str()).collect();
     messages.join("; ")
 }
 
-/// The problem for a client: the values of its request, or the diagnostics of a definition.
+/// Problem for a client: the faults of its request, or the diagnostics of a definition.
 fn of_refused(refused: Refused, invalid: &'static str) -> etude_server::Problem {
     match refused {
         Refused::Problem(problem) => hinted(Code::InputInvalid, &problem),
@@ -82,7 +82,7 @@ fn of_refused(refused: Refused, invalid: &'static str) -> etude_server::Problem 
     }
 }
 
-/// The problem as a response of the server; its hints become one.
+/// Problem as a response of the server; its hints are joined into one.
 fn hinted(code: Code, problem: &Problem) -> etude_server::Problem {
     let hints = problem.hints.join("; ");
     let out = etude_server::Problem::new(code, why(problem));
@@ -96,16 +96,16 @@ impl Apps for Configured {
         telemetry.is_on().then(|| Box::new(telemetry) as Box<dyn RunObserver>)
     }
 
-    /// A run in skill mode is shadowed as one of the command line is (L-52).
+    /// Starts the shadow of a run in skill mode, as the command line does (L-52).
     fn after(&self, run: &NewRun, ended: &RunResult) {
         let is_skill = matches!(Target::parse(&run.target), Target::Skill(_));
-        // An app that a run brings along has gone with it.
+        // The app of a run with a bundle is removed with the run.
         if !is_skill || run.placement.bundle.is_some() || ended.document.status() != "succeeded" {
             return;
         }
         let app = Path::new(&run.app);
         let Ok(disk) = Disk::open(app) else { return };
-        // A shadow that does not start is no fault of the run.
+        // A shadow that does not start does not affect the run.
         if let Ok(Some(mut child)) = crate::command::learn::begin_shadow(&self.context(app), &disk, &run.id) {
             std::thread::spawn(move || {
                 let _ = child.wait();
@@ -142,7 +142,7 @@ impl Apps for Configured {
         let (disk, settings) = self.open(app).map_err(NotLoaded::Unreadable)?;
         let app = App::new(disk, Configuration { machines: settings.machines, agent: settings.agent });
         let loaded = app.load(target);
-        // Files that could not be opened are missing from what was found.
+        // Unopened files are missing from the definitions found.
         if loaded.is_err() {
             enough_descriptors().map_err(NotLoaded::Unreadable)?;
         }
@@ -172,10 +172,10 @@ impl Apps for Configured {
             }
             is_isolated = rules.is_untrusted;
         }
-        // No one sits at a terminal: calls that need an approval wait for a decision if the configuration says so.
+        // There is no terminal: calls that need an approval wait for a decision if the configuration says so.
         let runner = context.runner(disk, definition, Arc::clone(&self.engine), Need::Ask);
         let mut runner = runner.map_err(|problem| why(&problem))?;
-        // Runs of an untrusted queue see nothing of each other (K-55).
+        // Runs of an untrusted queue cannot see each other (K-55).
         if let Some(sandboxes) = &mut runner.sandboxes {
             sandboxes.is_isolated = is_isolated;
         }
@@ -201,7 +201,7 @@ impl Apps for Configured {
     }
 
     fn route(&self, app: &Path, request: &str) -> Result<(Value, Usage), etude_server::Problem> {
-        // Who may only read starts no program of the app.
+        // A reader must not start programs of the app.
         let context = self.context_for(app, Purpose::Look);
         let document = crate::command::route::document_of(&context, request);
         document.map_err(|refused| of_refused(refused, "the definition of the pipeline that fits has errors"))
@@ -254,14 +254,14 @@ impl Apps for Configured {
 
     fn list(&self, app: &Path) -> Result<Value, String> {
         if app.is_dir() && !etude::app::is_app(app) {
-            // It may become one.
+            // The directory may become an app later.
             return Ok(json!({"pipelines": [], "machines": [], "skills": [], "applications": [], "diagnostics": []}));
         }
-        // Who may only read starts no program of the app.
+        // A reader must not start programs of the app.
         let context = self.context_for(app, Purpose::Look);
         let mut document = crate::command::list::of_app(&context).map_err(|problem| why(&problem))?;
         let disk = Disk::open(app).map_err(|e| e.to_string())?;
-        // What stops the command is about the whole configuration: the list has what can be said without it.
+        // An error of the command concerns the whole configuration; the list contains the diagnostics that do not need it.
         let diagnostics = crate::command::check::diagnostics(&context, &disk)
             .unwrap_or_else(|_| etude_spec::App::new(&disk).summaries().1);
         document["diagnostics"] = diagnostics.iter().map(etude_spec::render::json).collect();

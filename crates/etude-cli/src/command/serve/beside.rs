@@ -1,4 +1,4 @@
-//! A server in this process, beside what the command does: for `etude run --web`.
+//! Server in the process of a command, for `etude run --web`.
 
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
@@ -14,7 +14,7 @@ use crate::paths;
 use crate::problem::Problem;
 use crate::runtime::block_on;
 
-/// A server on a free port of loopback that serves the one app of the command.
+/// Server on a free loopback port that serves the one app of the command.
 pub(crate) struct Beside {
     server: Arc<Server>,
     thread: JoinHandle<()>,
@@ -22,7 +22,7 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    /// Starts it; it accepts requests when this returns.
+    /// Starts the server, and returns when it accepts requests.
     pub(crate) fn start(context: &Context) -> Result<Self, Problem> {
         let state = paths::state_dir().map_err(Problem::environment)?;
         let mut settings = Settings::new(&state, vec![one_app(context)?]);
@@ -40,7 +40,7 @@ impl Beside {
                     listening.map_err(|error| Problem::environment(format!("{error}: {}", error.source)))?;
                 let log = Box::new(|_: &LogLine| ());
                 let server = Server::new(settings, engine, apps, listening.addresses().clone(), clock(), log);
-                // The receiver waits for this.
+                // The receiver waits for this message.
                 let _ = ready.send(Ok(Arc::clone(&server)));
                 accept(server, listening).await;
                 Ok(())
@@ -56,7 +56,7 @@ impl Beside {
         Ok(Self { server, thread, dir })
     }
 
-    /// The URL of a run's page.
+    /// URL of a run's page.
     pub(crate) fn page(&self, run_id: &str) -> String {
         let address = self.server.addresses().urls().into_iter().next().unwrap_or_default();
         format!("{address}/runs/{run_id}")
@@ -67,10 +67,10 @@ impl Beside {
         browser::open(&self.server.login_link_to(&format!("/runs/{run_id}")).0, &self.dir);
     }
 
-    /// Ends it. Runs that are still in progress continue in another server, or with `etude runs resume`.
+    /// Stops the server. Runs in progress continue in another server, or with `etude runs resume`.
     pub(crate) fn end(self) {
         self.server.drain();
-        // A panic has been printed.
+        // A panic has already been printed.
         let _ = self.thread.join();
     }
 }

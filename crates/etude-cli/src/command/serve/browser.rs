@@ -7,8 +7,8 @@ use std::process::Stdio;
 use etude_files::private;
 use etude_process::{ChildEnvironment, detached};
 
-/// Opens a login link. Arguments of programs can be read by other users, so the browser gets a file that only this user can read
-/// and that leads to the link. A browser that cannot be opened is no failure of the server.
+/// Opens a login link. Other users can read the arguments of programs, so the browser gets a private file that leads to the
+/// link. The server does not fail if no browser can be opened.
 pub(super) fn open(link: &str, dir: &Path) {
     if let Err(error) = try_open(link, dir) {
         crate::render::say!("warning: no browser can be opened: {error}");
@@ -22,6 +22,6 @@ fn try_open(link: &str, dir: &Path) -> io::Result<()> {
     let program = if std::env::consts::OS == "macos" { "open" } else { "xdg-open" };
     let mut command = detached(program, ChildEnvironment::without_keys(&[]));
     command.arg(&file).stdout(Stdio::null()).stderr(Stdio::null());
-    // It ends as soon as the browser has the address; the browser outlives the server.
+    // The program ends as soon as the browser has the address; the browser outlives the server.
     command.spawn().map(|child| etude_process::exempt(&child))
 }

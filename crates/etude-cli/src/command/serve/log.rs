@@ -1,4 +1,4 @@
-//! The log of a server on stderr, written by a thread of its own: a stderr that is not read stops no request.
+//! Log of a server on stderr, written by a separate thread, so that an unread stderr blocks no request.
 
 use std::io;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use etude_server::{Event, LogLine};
 use serde_json::{Value, json};
 
-/// Lines that wait for stderr; further ones are dropped and counted.
+/// Maximum number of lines that wait for stderr; further ones are dropped and counted.
 const MAX_LINES: usize = 1_024;
 
-/// The time that the last lines have at the end.
+/// Maximum time to write the last lines at the end.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// A line of the log.
@@ -21,7 +21,7 @@ enum Line {
     Other(Value),
 }
 
-/// The way of a line to the thread.
+/// Sender of lines to the log thread.
 #[derive(Debug, Clone)]
 pub(super) struct RequestLog {
     lines: SyncSender<Line>,
@@ -30,9 +30,9 @@ pub(super) struct RequestLog {
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// Lines that are not written yet.
+    /// Number of lines not written yet.
     waiting: AtomicUsize,
-    /// Lines that were dropped since the last one that says so.
+    /// Number of lines dropped since the last line that reports them.
     dropped: AtomicU64,
 }
 
@@ -46,12 +46,12 @@ impl RequestLog {
         Ok(Self { lines, counts })
     }
 
-    /// Takes the line of a request without waiting.
+    /// Logs a request without blocking.
     pub(super) fn log(&self, line: &LogLine) {
         self.take(Line::Request(line.clone()));
     }
 
-    /// Takes what happened besides requests, as [`RequestLog::log`].
+    /// Logs an event besides requests, without blocking like [`RequestLog::log`].
     pub(super) fn note(&self, event: &Event) {
         let mut line = event.to_json();
         line["at"] = etude_runtime::clock::rfc3339(etude_runtime::clock::now_ms()).into();
@@ -66,7 +66,7 @@ impl RequestLog {
         }
     }
 
-    /// Waits until all lines are written, at most for a second.
+    /// Waits until all lines are written, for at most a second.
     pub(super) fn flush(&self) {
         let since = Instant::now();
         while self.counts.waiting.load(Ordering::SeqCst) > 0 && since.elapsed() < LAST_LINES {
@@ -97,14 +97,14 @@ mod tests {
 
     use super::*;
 
-    /// Section 9: a stderr that is not read stops no request, and what is dropped is counted.
+    /// Section 9: an unread stderr blocks no request, and dropped lines are counted.
     #[test]
     fn a_stderr_that_is_not_read_stops_nothing() {
         let (go, may_go) = channel::<()>();
         let written = Arc::new(Mutex::new(Vec::new()));
         let of = Arc::clone(&written);
         let log = RequestLog::start(move |line| {
-            // Until the sender is dropped.
+            // Blocks until the sender is dropped.
             let _ = may_go.recv();
             of.lock().expect("no panic").push(line.to_owned());
         });

@@ -1,4 +1,4 @@
-//! `etude mcp`: runs as tools of an agent, on stdin and stdout.
+//! `etude mcp`: serves runs as tools of an agent, on stdin and stdout.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::problem::Problem;
 use crate::runtime::block_on;
 use crate::{paths, signals};
 
-/// The time that runs have to finish their effects when the client has gone, which waits about as long for this process.
+/// Time for runs to finish their effects after the client has gone. The client waits about as long for this process.
 const DRAIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn mcp(context: &Context, args: &args::Mcp) -> Exit {
@@ -45,7 +45,7 @@ fn serve(context: &Context, args: &args::Mcp) -> Result<Exit, Problem> {
         let apps = Box::new(apps::Configured::new(&context.global, Arc::clone(&engine)));
         let reading = apps::Configured::new(&context.global, Arc::clone(&engine));
         let is_quiet = context.global.quiet;
-        // A client shows it in its log. It is not kept waiting for it.
+        // A client shows the note in its log, and does not wait for it.
         tokio::task::spawn_blocking(move || {
             if !is_quiet {
                 say_faults(&reading, &dir)
@@ -69,7 +69,7 @@ fn serve(context: &Context, args: &args::Mcp) -> Result<Exit, Problem> {
     })?
 }
 
-/// Says which definitions are no tools because they have errors.
+/// Notes the definitions that are not available as tools because of errors.
 fn say_faults(apps: &apps::Configured, app: &Path) {
     let faults = apps.list(app).ok().and_then(|app| etude_mcp::faults(&app));
     if let Some(faults) = faults {

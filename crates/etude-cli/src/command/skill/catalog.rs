@@ -1,4 +1,4 @@
-//! `etude skill catalog`: what an agent is given about the skills here.
+//! `etude skill catalog`: the list of skills that an agent receives here.
 
 use etude_packages::skills::Compat;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `etude skill check`: one skill against the specification.
+//! `etude skill check`: checks one skill against the specification.
 
 use std::path::Path;
 

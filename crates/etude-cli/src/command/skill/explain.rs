@@ -1,4 +1,4 @@
-//! `etude skill explain`: what a skill's metadata adds up to.
+//! `etude skill explain`: the compiled chain of a skill and its metadata.
 
 use etude_invoke::explain as documents;
 

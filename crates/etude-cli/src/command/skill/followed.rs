@@ -1,4 +1,4 @@
-//! A call that somebody watches, and of which spans are made.
+//! Observers of a call: the display and OpenTelemetry spans.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::watch::Face;
 use crate::telemetry::Telemetry;
 
-/// The spans of a call, until it has ended.
+/// Spans of a call, until it ends.
 pub(super) type Spans = Arc<Mutex<Option<Telemetry>>>;
 
 /// Exports the spans of a call that has ended.
@@ -21,14 +21,14 @@ pub(super) async fn finish_spans(spans: &Spans, ended: &Ended) {
     }
 }
 
-/// Notifies the observer and OpenTelemetry.
+/// Notifies the display and OpenTelemetry.
 pub(super) struct Followed {
     face: Face,
     telemetry: Spans,
 }
 
 impl Followed {
-    /// With the spans, which the caller exports when the call has ended.
+    /// Returns the observer and the spans, which the caller exports after the end of the call.
     pub(super) fn new(face: Face, telemetry: Telemetry) -> (Self, Spans) {
         let telemetry = Arc::new(Mutex::new(Some(telemetry)));
         (Self { face, telemetry: Arc::clone(&telemetry) }, telemetry)

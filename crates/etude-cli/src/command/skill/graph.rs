@@ -1,4 +1,4 @@
-//! `etude skill graph`: levels and chain as a drawing.
+//! `etude skill graph`: draws levels and chain of a skill.
 
 use etude_invoke::graph as drawings;
 

@@ -1,4 +1,4 @@
-//! `etude skill list`: every skill that was found, with what is wrong.
+//! `etude skill list`: all skills found, with their faults.
 
 use std::fmt::Write;
 
@@ -30,7 +30,7 @@ pub(super) fn list(context: &Context, compat: Compat) -> Result<Exit, Problem> {
     Ok(Exit::Done)
 }
 
-/// The skills as documents list them.
+/// The skills as rows of a document.
 pub(crate) fn documents(catalog: &SkillCatalog) -> Vec<Value> {
     catalog.entries().map(document).collect()
 }

@@ -1,4 +1,4 @@
-//! The project that skills are looked for in, with what the command line and the environment lay over their metadata.
+//! The project in which skills are looked up, with overrides from the command line and the environment.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
 use crate::stdout;
 
-/// The project at or above the current directory, or that of `--app`, as the skill `entry` sees it.
+/// Opens the project at or above the current directory, or that of `--app`, as the skill `entry` sees it.
 pub(crate) fn open(context: &Context, layers: &Layers, entry: &str) -> Result<Project, Refused> {
     let dir = context.global.app.clone();
     if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
@@ -35,18 +35,18 @@ pub(crate) fn open(context: &Context, layers: &Layers, entry: &str) -> Result<Pr
     if !faults.is_empty() {
         return Err(faults.into_iter().cloned().collect::<Vec<_>>().into());
     }
-    // Without its main skill a project runs with less than its author meant.
+    // Without its main skill a project has fewer rules than its author intended.
     context.show(project.diagnostics.iter().filter(|fault| fault.code == Code::NoMainSkill));
     Ok(project)
 }
 
-/// Flags over the environment.
+/// Collects overrides; flags win over the environment.
 fn overrides(given: &Layers) -> Result<Overrides, Problem> {
     let mut overrides = Overrides::default();
     let mut variables: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    // The order of the environment is no one's choice.
+    // The order of environment variables is arbitrary.
     variables.sort();
     variables.iter().for_each(|(name, value)| overrides.add_variable(name, value));
     let layers = [
@@ -62,7 +62,7 @@ fn overrides(given: &Layers) -> Result<Overrides, Problem> {
     Ok(overrides)
 }
 
-/// The same, with an Agent Skill of that name taken in that lies elsewhere: where `skill list` finds it (C-2.6).
+/// Like [`open`], and adds the Agent Skill of that name if it lies elsewhere, where `skill list` finds it (C-2.6).
 pub(crate) fn open_for(context: &Context, layers: &Layers, name: &str) -> Result<Project, Refused> {
     let mut project = open(context, layers, name)?;
     if is_bare_name(name) && matches!(project.compile(name), Err(NoChain::Unknown { .. })) {
@@ -74,7 +74,7 @@ pub(crate) fn open_for(context: &Context, layers: &Layers, name: &str) -> Result
     Ok(project)
 }
 
-/// A skill with its chain.
+/// Compiles a skill with its chain.
 pub(crate) fn compile(project: &Project, name: &str) -> Result<Compiled, Refused> {
     project.compile(name).map_err(|refused| said(refused, name))
 }
@@ -92,7 +92,7 @@ fn said(refused: NoChain, name: &str) -> Refused {
     }
 }
 
-/// Draws what is wrong with definitions.
+/// Reports the faults of definitions.
 pub(crate) fn invalid(context: &Context, diagnostics: &[Diagnostic]) -> Exit {
     context.show(diagnostics);
     if context.is_json() {

@@ -1,4 +1,4 @@
-//! `etude skill run`: a call through the chain.
+//! `etude skill run`: calls a skill through its chain.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,10 +30,10 @@ use crate::telemetry::Telemetry;
 use crate::typed::{Typed, typed};
 use crate::{programs, settings, signals, stdout};
 
-/// Asks the person at the terminal.
+/// Gateway that asks the person at the terminal.
 #[derive(Default)]
 struct Terminal {
-    /// Ctrl-C was pressed instead of an answer.
+    /// True if Ctrl-C was pressed instead of an answer.
     is_stopped: AtomicBool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
     let asked = watch::Asked::of(&args.log).map_err(Problem::usage)?;
     let project = project::open_for(context, &args.layers, name)?;
     let (mut params, mut log, mut servers) = (None, None, Value::Null);
-    // A path names a file that is on no search path: what is wrong with it is reported when it is called.
+    // A path may name a file outside of the search path; its faults are reported when it is called.
     if etude_spec::cascade::skill::is_bare_name(name) {
         let compiled = project::compile(&project, name)?;
         if is_for_agents_only(&compiled.skill.frontmatter()) {
@@ -125,14 +125,14 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
     Ok(finish(context, &ended))
 }
 
-/// Ends when the user stops the call.
+/// Completes when the user stops the call.
 async fn stopped(stop: &mut tokio::sync::watch::Receiver<Stop>) {
     if stop.wait_for(|stop| *stop != Stop::No).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// The servers that a skill declares; nothing if the user does not wait for them: one may take a minute, or never start.
+/// Starts the servers that a skill declares; `None` if the user stops the wait. A server may take a minute, or never start.
 async fn started(
     servers: &Value,
     settings: BridgeSettings<'_>,
@@ -144,7 +144,7 @@ async fn started(
     }
 }
 
-/// The variables that the user's configuration sends to hosts, if they are set.
+/// Variables, if set, that the user's configuration sends to hosts.
 fn sent(resolved: &settings::Resolved) -> Vec<SentVariable> {
     let value = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let sent =
@@ -152,31 +152,31 @@ fn sent(resolved: &settings::Resolved) -> Vec<SentVariable> {
     resolved.sent.iter().filter_map(sent).collect()
 }
 
-/// The variables that are set and that no program gets.
+/// Variables that are set and withheld from all programs.
 fn withheld(withheld_env: &[String]) -> Vec<String> {
     withheld_env.iter().filter(|name| std::env::var_os(name).is_some()).cloned().collect()
 }
 
-/// The end of a call whose servers are not all there: the others are ended.
+/// Result of a call some of whose servers did not start; the others are closed.
 async fn without(bridge: Bridge, throw: Throw) -> Ended {
     bridge.close().await;
     Ended { outcome: Err(throw), history: Vec::new(), is_cancelled: false }
 }
 
-/// The end of a call that was stopped before it began.
+/// Result of a call that was stopped before it began.
 fn never_begun(name: &str) -> Ended {
     let outcome = Err(Throw::new(ThrowKind::Failed, name, "it was stopped"));
     Ended { outcome, history: Vec::new(), is_cancelled: true }
 }
 
-/// What prompts and servers may ask for by name: everything but the keys of model providers, which no child gets either.
+/// Variables that prompts and servers may name: all but the keys of model providers, which no child process receives either.
 fn variables(redacted: &[String]) -> BTreeMap<String, String> {
     let all =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     all.filter(|(name, _)| !redacted.contains(name)).collect()
 }
 
-/// What servers say on stderr, with `--verbose`.
+/// Prints the stderr of servers, with `--verbose`.
 fn said(context: &Context) -> OnLog {
     let is_verbose = context.global.is_verbose();
     Arc::new(move |server, line| {
@@ -186,11 +186,11 @@ fn said(context: &Context) -> OnLog {
     })
 }
 
-/// Whether people may not call it by name (C-0.4, `user-invocable`).
+/// True if people may not call the skill by name (C-0.4, `user-invocable`).
 fn is_for_agents_only(frontmatter: &Value) -> bool {
     let word = match frontmatter.get("user-invocable") {
         None => return false,
-        // A value that was left out.
+        // The key is there without a value.
         Some(Value::Null) => String::new(),
         Some(Value::String(word)) => word.clone(),
         Some(other) => other.to_string(),
@@ -203,7 +203,7 @@ fn given_json(given: &str) -> Result<Value, Problem> {
     serde_json::from_str(&text).map_err(|error| Problem::usage(format!("the arguments are not JSON: {error}")))
 }
 
-/// Prints what came of it.
+/// Prints the result, and returns its exit status.
 fn finish(context: &Context, ended: &Ended) -> Exit {
     let (result, throw) = match &ended.outcome {
         Ok(result) => (result.as_ref(), None),
@@ -238,7 +238,7 @@ fn finish(context: &Context, ended: &Ended) -> Exit {
     }
 }
 
-/// D-0.1.12.
+/// Exit status for an error of a call (D-0.1.12).
 fn exit(kind: ThrowKind) -> Exit {
     match kind {
         ThrowKind::Arguments | ThrowKind::Unknown => Exit::Usage,

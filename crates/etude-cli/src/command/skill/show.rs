@@ -1,4 +1,4 @@
-//! `etude skill show`: one skill as it would be activated.
+//! `etude skill show`: one skill in its activated form.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ fn print(context: &Context, activation: &Activation) {
     }
 }
 
-/// What runs commands in bodies: where the user is, with the user's environment but for keys.
+/// Shell for commands in skill bodies: runs in the user's directory, with the user's environment but for keys.
 fn shell(context: &Context) -> Result<Shell, Problem> {
     let directory = context.start_dir()?;
     let withheld_env = context.settings(&directory)?.withheld_env;

@@ -1,4 +1,4 @@
-//! What a call says on stderr, and, line by line, on stdout where a program reads along.
+//! Display of a call on stderr, and on stdout as JSON lines if a program reads them.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::render::layers::{DEBUG, INFO, LEVELS, level, millis, named_level};
 use crate::render::text::harmless;
 use crate::stdout;
 
-/// What there is to tell, by scope.
+/// Log scopes with their descriptions.
 const SCOPES: &[(&str, &str)] = &[
     ("pipeline", "every invocation: when it begins and how it ends"),
     ("events", "events that skills emit"),
@@ -19,7 +19,7 @@ const SCOPES: &[(&str, &str)] = &[
     ("agent", "what the programs of skills write to stderr, and agents with them"),
 ];
 
-/// What `--log` asks for.
+/// Parsed values of `--log`.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Asked {
     level: Option<usize>,
@@ -28,10 +28,10 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// The meaning of the values of `--log`.
+    /// Parses the values of `--log`.
     ///
     /// # Errors
-    /// What is wrong with one.
+    /// Description of the first invalid value.
     pub(crate) fn of(values: &[String]) -> Result<Self, String> {
         let mut asked = Self::default();
         for value in values {
@@ -61,8 +61,8 @@ impl Asked {
         Ok(asked)
     }
 
-    /// The same over the `log` of the skill's metadata: what the command line says of a key counts. Words that are not known are
-    /// warned of when the skill is checked.
+    /// Fills keys that the command line does not set from the `log` metadata of the skill. Unknown words are ignored here; the
+    /// check of the skill warns about them.
     fn over(mut self, settings: Option<&Value>) -> Self {
         let setting = |key: &str| settings.and_then(|settings| settings.get(key));
         let word = |key: &str| setting(key).and_then(Value::as_str);
@@ -81,30 +81,30 @@ impl Asked {
     }
 }
 
-/// The levels, scopes and reporters, for people.
+/// Human-readable list of levels, scopes and reporters.
 pub(crate) fn listing() -> String {
     let scopes: Vec<String> = SCOPES.iter().map(|(name, what)| format!("  {name:<10}{what}\n")).collect();
     format!("levels: {}\nscopes:\n{}reporters: {}\n", LEVELS.join(", "), scopes.concat(), REPORTERS.join(", "))
 }
 
-/// The same as a document.
+/// List of levels, scopes and reporters as a document.
 pub(crate) fn listed() -> Value {
     let scopes: Map<String, Value> = SCOPES.iter().map(|(name, what)| ((*name).to_owned(), (*what).into())).collect();
     json!({"levels": LEVELS, "scopes": scopes, "reporters": REPORTERS})
 }
 
-/// Writes to stderr, and events to stdout if that is a stream of documents.
+/// Writes events to stderr, and also to stdout if that is a stream of documents.
 #[derive(Debug)]
 pub(crate) struct Face {
-    /// What is less important than this is not shown: a place in [`LEVELS`].
+    /// Minimum level that is shown, as an index into [`LEVELS`].
     least: usize,
-    /// Every invocation is shown.
+    /// True if every invocation is shown.
     shows_invocations: bool,
-    /// Events go to stdout, too.
+    /// True if events also go to stdout.
     streams: bool,
-    /// Only these are shown; all of them if there are none.
+    /// Scopes that are shown; empty for all.
     scopes: Vec<String>,
-    /// The one scope that is reported, or `json`: each line is a document.
+    /// The one scope that is reported, or `json` for documents instead of text.
     reporter: Option<String>,
 }
 
@@ -129,7 +129,7 @@ impl Face {
         is_reported && (self.scopes.is_empty() || self.scopes.iter().any(|known| known == scope))
     }
 
-    /// Reports one thing, as a line of text or as a document.
+    /// Reports one event, as a line of text or as a document.
     fn report(&self, document: &Value, line: impl FnOnce() -> String) {
         match self.reporter.as_deref() {
             Some("json") => crate::render::say!("{document}"),

@@ -1,4 +1,4 @@
-//! The files of `etude test`.
+//! Test files of `etude test`.
 
 use std::sync::Arc;
 
@@ -23,51 +23,52 @@ use etude_core::failure::FailureKind;
 /// One test.
 #[derive(Debug)]
 pub(super) struct Case {
-    /// Its file's name, without the ending.
+    /// Name of its file, without the extension.
     pub(super) name: String,
-    /// The candidate that is run, if its files lie in `learned/`.
+    /// Name of the candidate to run, if its files are in `learned/`.
     pub(super) candidate: Option<String>,
-    /// What is run: a pipeline, or a machine.
+    /// Pipeline or machine to run.
     pub(super) target: Target,
-    /// The input object.
+    /// Input object.
     pub(super) input: Json,
     /// Directory of the recordings, relative to the app.
     pub(super) recordings: String,
-    /// The expected status.
+    /// Expected status.
     pub(super) status: String,
     /// Expected parts of the output, by JSON pointer.
     pub(super) output: Vec<(String, Json)>,
-    /// The expected kind of the first failure.
+    /// Expected kind of the first failure.
     pub(super) kind: Option<String>,
-    /// The digest of the request that a case was learned from.
+    /// Digest of the request that a case was learned from.
     pub(super) digest: Option<String>,
-    /// The request that the run answers.
+    /// Request that the run answers.
     pub(super) request: Option<String>,
-    /// Recorded calls and answers; `None`: tools are started.
+    /// Recorded calls and responses; `None` if tools are started.
     pub(super) recorded: Option<Recorded>,
-    /// The expected calls that write, in order.
+    /// Expected calls that write, in order.
     pub(super) calls: Option<Vec<Call>>,
-    /// Where and why the run leaves its pipeline, `null` if it does not; `None`: nothing is expected.
+    /// Expected step and reason at which the run leaves its pipeline, `null` if it must not leave; `None` if there is no
+    /// expectation.
     pub(super) fell_back: Option<Value>,
 }
 
-/// What stands in for tools and models.
+/// Recorded substitutes for tools and models.
 #[derive(Debug)]
 pub(super) struct Recorded {
-    /// Calls of tools.
+    /// Recorded tool calls.
     pub(super) calls: Vec<RecordedCall>,
-    /// Answers of models, by step; `None`: they are in the recordings.
+    /// Responses of models, by step; `None` if they are in the recordings.
     pub(super) answers: Option<Map<String, Value>>,
 }
 
 impl Case {
-    /// It is a case of the learned pipeline `name`.
+    /// True for a case of the learned pipeline `name`.
     pub(super) fn is_of(&self, name: &str) -> bool {
         self.digest.is_some() && self.target.pipeline() == Some(name)
     }
 }
 
-/// The tests of an app, in the order of their names.
+/// Tests of an app, sorted by name.
 pub(super) fn find(disk: &Disk) -> Result<Vec<Case>, Refused> {
     let entries = match disk.list(DIR) {
         Ok(entries) => entries,
@@ -88,26 +89,26 @@ pub(super) fn of_candidate(disk: &Disk, name: &str) -> Result<Vec<Case>, Refused
     some_of_candidate(disk, name, names(disk.list(&dir).unwrap_or_default()))
 }
 
-/// The cases of a pipeline that its promotion has not moved yet.
+/// Cases of a pipeline that an interrupted promotion has not moved yet.
 pub(super) fn beside(disk: &Disk, name: &str) -> Result<Vec<Case>, Refused> {
     let dir = format!("{PIPELINES}/{name}/{TESTS}");
     read(disk, &dir, names(disk.list(&dir).unwrap_or_default()))
 }
 
-/// The cases of the candidate `name` in these files.
+/// Reads the named cases of the candidate `name`.
 pub(super) fn some_of_candidate(disk: &Disk, name: &str, cases: Vec<String>) -> Result<Vec<Case>, Refused> {
     let mut cases = read(disk, &format!("{LEARNED}/{name}/{TESTS}"), cases)?;
     cases.iter_mut().for_each(|case| case.candidate = Some(name.to_owned()));
     Ok(cases)
 }
 
-/// The names of the files of tests among these entries, without the ending.
+/// Names of the test files among these entries, without the extension.
 fn names(entries: Vec<Entry>) -> Vec<String> {
     let files = entries.into_iter().filter(|entry| matches!(entry.kind, FileKind::File { .. }));
     files.filter_map(|entry| entry.name.strip_suffix(".yaml").map(str::to_owned)).collect()
 }
 
-/// The tests in these files of a directory, in the order of their names.
+/// Reads the named tests of a directory, sorted by name.
 fn read(disk: &Disk, dir: &str, mut names: Vec<String>) -> Result<Vec<Case>, Refused> {
     names.sort();
     let (mut cases, mut faults) = (Vec::new(), Vec::new());
@@ -120,7 +121,7 @@ fn read(disk: &Disk, dir: &str, mut names: Vec<String>) -> Result<Vec<Case>, Ref
     if faults.is_empty() { Ok(cases) } else { Err(faults.into()) }
 }
 
-/// The test of that name in `tests/`.
+/// Reads the test of that name in `tests/`.
 pub(super) fn one(disk: &Disk, name: &str) -> Result<Case, Refused> {
     let json = etude_spec::test::read(&open(disk, DIR, name)?, name)?;
     Ok(of_json(name.to_owned(), &json))
@@ -135,7 +136,7 @@ fn open(disk: &Disk, dir: &str, name: &str) -> Result<Arc<SourceFile>, Problem> 
     Ok(SourceFile::new(path.as_str(), text))
 }
 
-/// The test that a checked value describes. What a run is given and what it must give keeps its digits.
+/// Builds a test from a checked value. Numbers of input and expected output keep their digits.
 fn of_json(name: String, json: &Json) -> Case {
     let value = &Literal::of(json).map(|literal| literal.tree().clone()).unwrap_or_default();
     let text = |from: &Value, field: &str| from.get(field).and_then(Value::as_str).map(str::to_owned);
@@ -173,7 +174,7 @@ fn member(json: &Json, name: &str) -> Option<Json> {
     members(json.clone()).into_iter().find(|(known, _)| known == name).map(|(_, member)| member)
 }
 
-/// What a test that starts no tool has recorded.
+/// Recorded calls and responses of a test that starts no tools.
 fn recorded(value: &Value) -> Option<Recorded> {
     let (tools, answers) = (value.get("tools"), value.get("answers"));
     (tools.is_some() || answers.is_some()).then(|| Recorded {

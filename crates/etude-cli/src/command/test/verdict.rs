@@ -1,4 +1,4 @@
-//! What a test expects, and what came of it.
+//! Comparison of a run with the expectations of a test.
 
 use etude::runner::RunResult;
 use etude_core::data::Json;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::case::Case;
 
-/// Everything that was not as the case expects. `made` is what was called, if calls are recorded.
+/// All deviations from the expectations of the case. `made` has the calls, if calls are recorded.
 pub(super) fn faults(case: &Case, ended: &RunResult, made: Option<Made>) -> Vec<String> {
     let mut faults = Vec::new();
     let status = ended.document.status();
@@ -30,7 +30,7 @@ pub(super) fn faults(case: &Case, ended: &RunResult, made: Option<Made>) -> Vec<
     faults
 }
 
-/// A reason, with what to do about a response that is not recorded.
+/// Adds to a reason the remedy for a response that is not recorded.
 fn with_remedy(reason: String, case: &str) -> String {
     match reason.contains(": no recording in `") || reason.starts_with("no recording in `") {
         true => format!("{reason}; record it with `etude test --record {case}`"),
@@ -38,7 +38,7 @@ fn with_remedy(reason: String, case: &str) -> String {
     }
 }
 
-/// One fault per part of the output that is another than expected. Numbers are compared by value, as conditions do.
+/// One fault for each unexpected part of the output. Numbers are compared by value, as in conditions.
 fn of_output(wanted: &[(String, Json)], output: Option<&Json>) -> Vec<String> {
     if wanted.is_empty() {
         return Vec::new();
@@ -66,13 +66,13 @@ fn of_output(wanted: &[(String, Json)], output: Option<&Json>) -> Vec<String> {
     wanted.iter().filter_map(fault).collect()
 }
 
-/// Why a run failed, with what the step said last.
+/// Reason why a run failed, with the last line of the step's stderr.
 fn reason(failure: &Failure) -> String {
     let said = failure.stderr.as_ref().and_then(|stderr| stderr.tail.lines().rfind(|line| !line.trim().is_empty()));
     said.map_or_else(|| failure.message.clone(), |line| format!("{}: {}", failure.message, line.trim()))
 }
 
-/// Whether the run left its pipeline where the case says.
+/// Fault if the run did not leave its pipeline where the case expects it.
 fn of_deviation(wanted: &Value, found: Option<&Value>) -> Option<String> {
     let place = |value: &Value| match value {
         Value::Object(_) => {
@@ -85,7 +85,7 @@ fn of_deviation(wanted: &Value, found: Option<&Value>) -> Option<String> {
     (found != wanted).then(|| format!("{found}, expected: {wanted}"))
 }
 
-/// Calls that are not recorded, and calls that write other than expected (`learn.md` 1.4).
+/// Faults for unrecorded calls, and for unexpected calls that write (`learn.md` 1.4).
 fn of_calls(case: &Case, made: &Made) -> Vec<String> {
     let unrecorded = made.unrecorded.iter().map(|call| format!("unrecorded_call: {}", shown(call)));
     let mut faults: Vec<String> = unrecorded.collect();
@@ -105,7 +105,7 @@ fn shown(call: &Call) -> String {
     format!("`{}` {}", call.tool, clipped(&call.arguments))
 }
 
-/// A value as JSON, cut where it becomes too long to be read.
+/// A value as JSON, cut to a readable length.
 fn clipped(value: &impl ToString) -> String {
     let text = value.to_string();
     match text.char_indices().nth(200) {

@@ -1,18 +1,18 @@
-//! The account that this process belongs to.
+//! Account of this process, on Unix.
 
 use std::path::Path;
 
-/// Largest list of accounts that is read, in bytes.
+/// Maximum size of the list of accounts, in bytes.
 const MAX_ACCOUNTS: u64 = 1 << 20;
 
-/// The name of the account, or its number where the system has no name for it.
+/// Name of the account, or its number if the system has no name for it.
 pub(super) fn account() -> Option<String> {
     let uid = rustix::process::getuid().as_raw();
     let accounts = etude_files::regular::read_text(Path::new("/etc/passwd"), MAX_ACCOUNTS).unwrap_or_default();
     Some(name_in(&accounts, uid).map_or_else(|| format!("uid {uid}"), str::to_owned))
 }
 
-/// The name with the number `uid` in a list of accounts, one a line: `name:password:uid:…`.
+/// Name of the number `uid` in a list of accounts, one a line: `name:password:uid:…`.
 fn name_in(accounts: &str, uid: u32) -> Option<&str> {
     let name = |line| {
         let mut fields = str::split(line, ':');

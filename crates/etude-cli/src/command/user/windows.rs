@@ -1,6 +1,6 @@
-//! The account that this process belongs to.
+//! Account of this process, on Windows.
 
-/// The name of the account; not known here.
+/// Name of the account; unknown here.
 pub(super) fn account() -> Option<String> {
     None
 }

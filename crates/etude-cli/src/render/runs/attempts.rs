@@ -1,4 +1,4 @@
-//! The table of a step's rejected attempts.
+//! Table of a step's rejected attempts.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::render::layout::clip;
 
-/// The columns beside the reason, with the spaces between all of them.
+/// Width of the columns other than the reason, with the spaces between all of them.
 const OTHER_COLUMNS: usize = 3 + 5 + 13 + 2 + 8 + 2 + 7;
 
 /// A rejected attempt.
@@ -16,14 +16,14 @@ const OTHER_COLUMNS: usize = 3 + 5 + 13 + 2 + 8 + 2 + 7;
 pub(crate) struct Attempt {
     /// `schema`, `validate`, `transport`, or `process` for code steps.
     pub(crate) by: String,
-    /// Reasons, one for each attempt to reach the provider where `by` is `transport`.
+    /// Reasons. If `by` is `transport`, one for each attempt to reach the provider.
     pub(crate) errors: Vec<String>,
     pub(crate) elapsed_ms: u64,
     pub(crate) tokens: u64,
 }
 
 impl Attempt {
-    /// The row of an attempt; `is_process` names a broken transport `process`.
+    /// Row of an attempt; `is_process` renames the rejector `transport` to `process`.
     pub(crate) fn of(attempt: &failure::Attempt, is_process: bool) -> Self {
         let by = match attempt.rejected_by {
             RejectedBy::Transport if is_process => "process",
@@ -33,7 +33,7 @@ impl Attempt {
         Self { by: by.to_owned(), errors: attempt.errors.clone(), elapsed_ms, tokens }
     }
 
-    /// The attempts of an entry of `errors`.
+    /// Attempts of an entry of `errors`.
     pub(crate) fn of_error(error: &Value) -> Vec<Self> {
         let is_process =
             ["step_failed", "step_output_invalid", "step_timeout"].into_iter().any(|kind| error["kind"] == kind);
@@ -61,7 +61,7 @@ struct Row {
     tokens: String,
 }
 
-/// The table in `width` characters, each line indented by three; of more than `max` attempts the last ones.
+/// Table in `width` characters, each line indented by three. Of more than `max` attempts, only the last ones are shown.
 pub(crate) fn table(attempts: &[Attempt], max: usize, width: usize) -> String {
     let hidden = attempts.len().saturating_sub(max);
     let rows: Vec<Row> =
@@ -82,7 +82,7 @@ pub(crate) fn table(attempts: &[Attempt], max: usize, width: usize) -> String {
     out
 }
 
-/// An attempt is one row; a call that never reached its provider has a row for each time that it was tried.
+/// Rows of an attempt: one, or for a call that never reached its provider, one for each transport attempt.
 fn rows(number: usize, attempt: &Attempt) -> Vec<Row> {
     let (number, time) = (number.to_string(), duration(attempt.elapsed_ms));
     let by = attempt.by.clone();

@@ -1,4 +1,4 @@
-//! What differs between two runs, for people.
+//! Human-readable differences between two runs.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::{BOLD, DIM, GREEN, RED, short, text as member, usage};
 use crate::render::layout::clip;
 
-/// Differences of one value that are shown.
+/// Maximum number of differences shown of one value.
 const MAX_SHOWN: usize = 10;
 
-/// The document of `runs diff`.
+/// Renders the document of `runs diff`.
 pub(crate) fn text(diff: &Value, width: usize) -> String {
     let mut out = String::new();
     for (name, style, sign) in [("a", RED, "-"), ("b", GREEN, "+")] {
@@ -73,7 +73,7 @@ fn values(out: &mut String, name: &str, changed: &Value, width: usize) {
     changes(out, changed, width);
 }
 
-/// The places of a value that differ, with both values.
+/// Renders the differing paths of a value, with both values.
 fn changes(out: &mut String, changed: &Value, width: usize) {
     for change in array(changed).iter().take(MAX_SHOWN) {
         let path = Some(member(change, "path")).filter(|path| !path.is_empty()).unwrap_or_else(|| "/".to_owned());

@@ -1,14 +1,14 @@
-//! A listing of runs.
+//! List of runs as a table.
 
 use etude_core::report::duration;
 use etude_runs::listing::{Listed, status};
 
 use crate::render::layout::{clip, dollars, table};
 
-/// Characters of the name of a pipeline that are shown.
+/// Maximum number of characters shown of a pipeline's name.
 const MAX_NAME: usize = 24;
 
-/// The runs as a table in `width` characters; `now_ms` is the time that ages count from.
+/// Table of the runs in `width` characters; `now_ms` is the reference time of ages.
 pub(crate) fn text(runs: &[Listed], now_ms: i64, width: usize) -> String {
     if runs.is_empty() {
         return String::new();
@@ -18,7 +18,7 @@ pub(crate) fn text(runs: &[Listed], now_ms: i64, width: usize) -> String {
             run.row.id.clone(),
             status(&run.row).to_owned(),
             age(now_ms.saturating_sub(run.row.created_at_ms)),
-            // No record says when the process of an interrupted run died.
+            // No record has the time at which the process of an interrupted run died.
             if status(&run.row) == "interrupted" { "-".to_owned() } else { duration(run.duration_ms) },
             run.cost_usd.filter(|cost| *cost > 0.0).map_or("-".to_owned(), dollars),
             clip(&run.row.target, MAX_NAME),
@@ -29,7 +29,7 @@ pub(crate) fn text(runs: &[Listed], now_ms: i64, width: usize) -> String {
     table(&["RUN", "STATUS", "STARTED", "TIME", "COST", "PIPELINE", "REASON"], &rows, &[3, 4], width)
 }
 
-/// How long ago something was: `5 s ago`, `3 h ago`, `12 d ago`.
+/// Age in words: `5 s ago`, `3 h ago`, `12 d ago`.
 fn age(ms: i64) -> String {
     let seconds = ms.max(0) / 1000;
     match seconds {

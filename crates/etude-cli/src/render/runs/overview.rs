@@ -1,4 +1,4 @@
-//! One run on one screen: what happened, why, what came out, what it took, and the next command.
+//! Overview of a run on one screen: events, cause, output, usage, and the next command.
 
 use std::fmt::Write;
 
@@ -12,38 +12,38 @@ use super::{BLUE, BOLD, DIM, RED, YELLOW, facts, mark, short, text as member, us
 use crate::render::layout::{self, Excerpt, clip, wrap};
 use crate::render::text::harmless;
 
-/// Lines of stderr that are shown.
+/// Maximum number of lines shown of stderr.
 const MAX_STDERR: usize = 6;
 
-/// Rejected attempts that are shown.
+/// Maximum number of rejected attempts shown.
 const MAX_ATTEMPTS: usize = 4;
 
-/// Steps that are shown; of more, those that succeeded are folded.
+/// Maximum number of steps shown; beyond it, successful steps are folded.
 const MAX_STEPS: usize = 12;
 
-/// Lines of the output that are shown.
+/// Maximum number of lines shown of the output.
 pub(crate) const MAX_OUTPUT: usize = 6;
 
-/// Lines of the input that are shown.
+/// Maximum number of lines shown of the input.
 const MAX_INPUT: usize = 2;
 
-/// Actions of tokens that are shown: the last ones.
+/// Maximum number of token actions shown; the last ones count.
 const MAX_ACTIONS: usize = 5;
 
-/// What is shown besides the document.
+/// Data shown besides the document.
 #[derive(Debug, Default)]
 pub(crate) struct Extra {
-    /// When the run began, in the user's time zone.
+    /// Start of the run, in the user's time zone.
     pub(crate) started: String,
-    /// The beginning of the output.
+    /// Beginning of the output.
     pub(crate) output: Option<Excerpt>,
-    /// The command that continues the run, where one does.
+    /// Command that continues the run, if one does.
     pub(crate) resume: Option<String>,
-    /// Characters in a line.
+    /// Line width in characters.
     pub(crate) width: usize,
 }
 
-/// The run that a `runs show` document describes.
+/// Renders a `runs show` document.
 pub(crate) fn text(document: &Value, extra: &Extra) -> String {
     let mut out = String::new();
     head(&mut out, document, extra);
@@ -115,7 +115,7 @@ fn head(out: &mut String, document: &Value, extra: &Extra) {
     routing(out, &document["routing"], extra.width);
 }
 
-/// How a request came to the run, in a few lines; prompts and answers are in the document.
+/// Routing of the request in a few lines; prompts and responses are in the document.
 fn routing(out: &mut String, routing: &Value, width: usize) {
     if routing.is_null() {
         return;
@@ -143,7 +143,7 @@ fn routing(out: &mut String, routing: &Value, width: usize) {
     }
 }
 
-/// A failure: its message, where its step is defined, the end of stderr, and the rejected attempts.
+/// Renders a failure: its message, the definition of its step, the end of stderr, and the rejected attempts.
 pub(crate) fn failure(error: &Value, width: usize) -> String {
     let mut out = String::new();
     let message = member(error, "message");
@@ -246,7 +246,7 @@ fn steps(out: &mut String, document: &Value, width: usize) {
     }
 }
 
-/// What a tool step has called.
+/// Tool call of a tool step.
 fn call_of(document: &Value, row: &Value) -> Option<String> {
     let (name, is_tool) = (row["name"].as_str()?, row["type"] == "tool");
     let is_own = |call: &&Value| {
@@ -265,7 +265,7 @@ fn is_untouched(row: &Value) -> bool {
     row["status"] == "not_started" && row["waiting"] != true
 }
 
-/// An excerpt, with the command that prints the whole value where something is hidden.
+/// Renders an excerpt. If it is cut, the command that prints the whole value follows.
 pub(crate) fn excerpt(out: &mut String, excerpt: &Excerpt, command: &str) {
     for line in &excerpt.lines {
         let _ = writeln!(out, "  {line}");
@@ -276,7 +276,7 @@ pub(crate) fn excerpt(out: &mut String, excerpt: &Excerpt, command: &str) {
     }
 }
 
-/// The commands that help next, the most useful one first.
+/// Next useful commands, the most useful one first.
 fn next(out: &mut String, document: &Value, extra: &Extra) {
     let id = document["run_id"].as_str().unwrap_or_default();
     let id = short(id);

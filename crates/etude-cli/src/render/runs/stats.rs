@@ -1,14 +1,14 @@
-//! Figures over many runs, as a table.
+//! Statistics of many runs, as a table.
 
 use etude_core::report::duration;
 use etude_runs::listing::{Group, Stats};
 
 use crate::render::layout::{clip, dollars, table};
 
-/// Characters of the name of a pipeline or model that are shown.
+/// Maximum number of characters shown of a pipeline's or model's name.
 const MAX_NAME: usize = 32;
 
-/// A line for each group.
+/// Table with a line for each group.
 pub(crate) fn text(all: &[Stats], by: &[Group], width: usize) -> String {
     if all.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! One step of a run: its elements and attempts, and what each was given and gave.
+//! View of one step of a run: its elements and attempts, with input and output of each.
 
 use std::fmt::Write;
 
@@ -7,23 +7,23 @@ use serde_json::Value;
 use super::{BOLD, DIM, RED, facts, mark, short, text as member};
 use crate::render::layout::{Excerpt, clip};
 
-/// Elements or attempts that are listed.
+/// Maximum number of elements or attempts listed.
 const MAX_LISTED: usize = 15;
 
 /// An effect that is shown with its streams.
 #[derive(Debug)]
 pub(crate) struct Shown {
-    /// Its place: `element 7, attempt 2`.
+    /// Place of the effect: `element 7, attempt 2`.
     pub(crate) title: String,
-    /// Its outcome, in one line.
+    /// Outcome in one line.
     pub(crate) summary: String,
-    /// Why its value was rejected.
+    /// Reasons why its value was rejected.
     pub(crate) rejected: Vec<String>,
-    /// Its streams: name, the command that prints the whole stream, and the beginning of it, or why it cannot be read.
+    /// Streams: name, command that prints the whole stream, and its beginning or the reason why it cannot be read.
     pub(crate) streams: Vec<(&'static str, String, Result<Excerpt, String>)>,
 }
 
-/// The step that `document` describes: the row of the step with `effects`, each with its place.
+/// Renders the step that `document` describes: the row of the step with `effects`, each with its place.
 pub(crate) fn text(document: &Value, shown: &[Shown], width: usize) -> String {
     let mut out = String::new();
     let row = &document["row"];
@@ -58,7 +58,7 @@ pub(crate) fn text(document: &Value, shown: &[Shown], width: usize) -> String {
     out
 }
 
-/// The effects that are not shown in full, one line each: of a fan-out those that failed or were repeated.
+/// Lists the effects that are not shown in full, one line each. For a fan-out, only failed or repeated elements.
 fn listing(out: &mut String, document: &Value, shown: usize, width: usize) {
     let effects: Vec<&Value> = document["effects"].as_array().into_iter().flatten().collect();
     if effects.len() <= shown {
@@ -97,7 +97,7 @@ fn listing(out: &mut String, document: &Value, shown: usize, width: usize) {
     }
 }
 
-/// Something about the effect is not as it should be.
+/// True if the effect failed or was rejected.
 fn is_loud(effect: &Value) -> bool {
     effect["failed"] == true || effect["rejected"].is_array()
 }
@@ -135,7 +135,7 @@ next      etude runs show 9x0db7 extract 7  one element, by its index
         );
     }
 
-    /// An approval has no streams to show, and no elements to choose from.
+    /// An approval has neither streams to show nor elements to choose from.
     #[test]
     fn an_effect_that_is_no_element_has_no_index() {
         let document = json!({

@@ -1,4 +1,4 @@
-//! What a run waits for, as a question to a person.
+//! Question of a waiting run, as shown to a person.
 
 use etude::readable;
 use etude_core::shell;
@@ -6,34 +6,34 @@ use serde_json::Value;
 
 use crate::render::text::visible;
 
-/// What exactly is asked about, to its last character: nothing may be approved that was not shown.
+/// Full content of a question, because nothing may be approved that was not shown.
 pub(crate) fn details(given: &Value) -> String {
     readable::text(given).lines().map(|line| format!("  | {}\n", visible(line))).collect()
 }
 
-/// What comes after an approval and changes the outside world, if anything does.
+/// Steps after an approval that change the outside world, if there are any.
 pub(crate) fn effects(payload: &Value) -> Option<String> {
     let names: Vec<&str> = payload["effects"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let verb = if names.len() == 1 { "changes" } else { "change" };
     (!names.is_empty()).then(|| visible(&format!("{} {verb} the outside world", names.join(", "))))
 }
 
-/// Digits of a question's id in commands: 128 bits, so that no one can make two questions with the same ones.
+/// Number of hex digits of a question's id in commands: 128 bits, so that no one can craft two questions with the same ones.
 const DIGITS: usize = 32;
 
-/// The id of a question as commands have it. The end of the id names a later attempt.
+/// Short id of a question for commands. Its suffix names a later attempt.
 pub(crate) fn short(question: &str) -> String {
     let (digest, attempt) = question.split_once('@').unwrap_or((question, ""));
     let digits = digest.get(..DIGITS).unwrap_or(digest);
     if attempt.is_empty() { digits.to_owned() } else { format!("{digits}@{attempt}") }
 }
 
-/// True if `named` is this question: its whole id, or the one of [`short`].
+/// True if `named` is this question: its whole id, or that of [`short`].
 pub(crate) fn is_named(question: &str, named: &str) -> bool {
     !named.is_empty() && (named == question || named == short(question))
 }
 
-/// What follows `etude approve` and `etude deny` to answer this question and no other.
+/// Arguments with which `etude approve` and `etude deny` answer this question and no other.
 pub(crate) fn command(waiting: &Value) -> String {
     let id = shell::word(&visible(waiting["id"].as_str().unwrap_or_default()));
     match waiting["payload"]["question"].as_str() {
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!((of(json!([])), of(Value::Null)), (None, None));
     }
 
-    /// SECURITY.md: a short id is long enough that it names one question, and a part of it names none.
+    /// SECURITY.md: a short id is long enough to name one question, and a part of it names none.
     #[test]
     fn a_question_is_named_by_its_id_only() {
         let question = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef@2";

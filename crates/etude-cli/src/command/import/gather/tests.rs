@@ -1,4 +1,4 @@
-//! Which folder of a project is read.
+//! Tests of the choice of a project's folder.
 
 use super::*;
 

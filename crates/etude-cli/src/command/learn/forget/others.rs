@@ -1,4 +1,4 @@
-//! What other runs of the app have asked and called: what they have in common with a forgotten one stays.
+//! Requests and calls of the app's other runs: data that they share with a forgotten run stays.
 
 use etude::Disk;
 use etude_core::exact::same;
@@ -10,11 +10,11 @@ use serde_json::Value;
 use crate::command::learn::export;
 use crate::problem::Problem;
 
-/// The other runs in skill mode that are not forgotten.
+/// Other runs in skill mode that are not forgotten.
 pub(super) struct Others {
-    /// What each was asked.
+    /// Request of each run.
     pub(super) requests: Vec<String>,
-    /// The calls of each that was asked the same and succeeded, as in its trace.
+    /// Calls of each successful run with the same request, as in its trace.
     calls: Vec<Vec<Value>>,
 }
 
@@ -38,12 +38,13 @@ impl Others {
         Ok(others)
     }
 
-    /// Another run was asked the same.
+    /// True if another run succeeded with the same request.
     pub(super) fn has_request(&self) -> bool {
         !self.calls.is_empty()
     }
 
-    /// Another run of the request made every call that a case has, with the same result: nothing in the case is of one run alone.
+    /// True if another run of the request made all calls of a case with the same results. Nothing in the case then belongs to
+    /// one run alone.
     pub(super) fn made(&self, case: &Value) -> bool {
         let Some(recorded) = case["tools"].as_array() else { return false };
         let is_same = |one: &Value, other: &Value| {

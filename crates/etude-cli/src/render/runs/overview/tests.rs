@@ -151,7 +151,7 @@ fn nothing_in_a_run_steers_the_terminal() {
     assert!(!shown.chars().any(|c| c.is_control() && c != '\n') && !shown.contains('\u{202e}'), "{shown:?}");
 }
 
-/// cli: the step of a run that is at work is not shown as one that waits for an answer.
+/// cli: a step of an active run is not shown as waiting for an answer.
 #[test]
 fn steps_that_are_under_way_are_marked_by_the_state_of_their_run() {
     let document = |status: &str| {
