@@ -421,7 +421,7 @@ mod tests {
             "{kind: command, command: run}",
             "{kind: local, path: weights}",
             "{kind: recorded, path: r, record: openai/m}",
-            // Where weights are read, the host is irrelevant.
+            // The host is irrelevant to a provider that reads weights.
             "{kind: local, path: weights, base_url: \"https://api.openai.com\"}",
         ] {
             let why = refused(other, &named("http://127.0.0.1:9"), Purpose::Look).expect(other);

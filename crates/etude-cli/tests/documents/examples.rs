@@ -1,14 +1,14 @@
-//! What the documents show is done again, and the examples pass their own tests.
+//! Replays the examples of the documents, and runs the tests of the example apps.
 //!
-//! `<!-- file: PATH -->` above a block makes it a file of a small app. `<!-- run: demo -->` runs the commands of a block
-//! (lines with `$ `) in that app, `<!-- run -->` in a copy of this repository's examples; what they print must be what
-//! the block shows, but for times and ids of runs. Other marks are in `readme.rs`.
+//! `<!-- file: PATH -->` above a block makes it a file of a small app. `<!-- run: demo -->` runs the commands of a block (lines
+//! with `$ `) in that app, `<!-- run -->` in a copy of this repository's examples. Their output must match the block, except
+//! for times and ids of runs. Other marks are in `readme.rs`.
 
 use crate::markdown::blocks;
 use crate::place::{Place, examples, marked};
 use crate::{documents, read, root};
 
-/// Writes the files that a document shows and runs its demos in the app that they make. The number of demos.
+/// Writes the files that a document shows and runs its demos in the resulting app. Returns the number of demos.
 #[track_caller]
 fn replay_app(path: &str) -> usize {
     let document = read(path);
@@ -24,7 +24,7 @@ fn replay_app(path: &str) -> usize {
     assert_eq!(status, 0, "{path}: {text}");
     let demos = marked(&document, "run: demo");
     for block in &demos {
-        // A model's words are not checked: what is shown as its answer, and as its tokens, is what it says here.
+        // The words of a model are not checked: the shown response and token count are what the mock returns here.
         let words: Vec<&str> = block.text.split_whitespace().collect();
         let tokens = words.windows(2).find(|pair| pair[1].starts_with("tokens")).and_then(|pair| pair[0].parse().ok());
         place.answer_with(block.text.trim_end().lines().last().unwrap_or_default(), tokens.unwrap_or(0));

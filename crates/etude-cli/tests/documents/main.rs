@@ -1,8 +1,8 @@
-//! What the documents say about the command line holds for the binary that is built with them.
+//! Checks that the documents match the command line of the binary built with them.
 
 #![expect(clippy::disallowed_methods, reason = "tests start programs to look at this one from outside")]
 
-mod examples; // what the documents show is done again
+mod examples; // repeats the examples of the documents
 #[path = "../../../etude-models/tests/it/loopback.rs"]
 #[allow(dead_code, reason = "the tests of the models crate use more of it")]
 mod loopback; // HTTP for scripted servers, as the tests of the models crate have it
@@ -10,26 +10,26 @@ mod markdown; // code blocks, code spans and markers of a document
 mod mentions; // every command line that a document mentions
 mod place; // a home and a directory to run commands in
 mod promises; // exit statuses, versions, sizes
-mod readme; // what README.md shows is done again
+mod readme; // repeats the examples of README.md
 mod schemas; // schemas in the repository
-mod transcript; // two texts, but for what differs from run to run
-mod usage; // what the binary's help says it takes
+mod transcript; // two texts, except for the parts that differ from run to run
+mod usage; // the arguments that the help of the binary lists
 
 use std::path::{Path, PathBuf};
 
-/// The repository.
+/// Root of the repository.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).expect("this crate lies two levels below the repository").to_owned()
 }
 
-/// A document, by its path in the repository.
+/// Text of a document, by its path in the repository.
 #[track_caller]
 fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("`{path}` cannot be read: {error}"))
 }
 
-/// The documents that people read, as paths in the repository, in order.
+/// Sorted paths of the documents that people read.
 fn documents() -> Vec<String> {
     let mut found: Vec<String> = ["", "docs", "docs/adr", "docs/errors", "docs/guides", "docs/spec"]
         .into_iter()

@@ -1,17 +1,17 @@
-//! As much of Markdown as these documents use.
+//! Parser for the subset of Markdown in these documents.
 
 /// A fenced block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// The word behind the fence; may be empty.
+    /// Word behind the fence; may be empty.
     pub(crate) language: String,
-    /// The comment on the line above the fence, without `<!--` and `-->`.
+    /// Comment on the line above the fence, without `<!--` and `-->`.
     pub(crate) marker: Option<String>,
-    /// Its lines, each with its line end, without the fence's own indentation.
+    /// Lines, each with its line end, without the fence's own indentation.
     pub(crate) text: String,
 }
 
-/// The fenced blocks of a document.
+/// Fenced blocks of a document.
 pub(crate) fn blocks(document: &str) -> Vec<Block> {
     let mut found: Vec<Block> = Vec::new();
     let mut open: Option<(usize, Block)> = None;
@@ -41,7 +41,7 @@ pub(crate) fn blocks(document: &str) -> Vec<Block> {
     found
 }
 
-/// The code spans outside fenced blocks. A span may go over a line end.
+/// Code spans outside fenced blocks. A span may cross a line end.
 pub(crate) fn spans(document: &str) -> Vec<String> {
     let mut is_fenced = false;
     let mut prose = String::new();

@@ -1,17 +1,17 @@
-//! Every command line that a document mentions is one that the binary takes.
+//! Checks that the binary accepts every command line in a document.
 
 use crate::markdown::{blocks, spans};
 use crate::usage::USAGES;
 use crate::{documents, read};
 
-/// Decisions, clauses and words are also about what is to come.
+/// Decisions, clauses and words also describe future commands.
 const TO_COME: [&str; 3] = ["docs/adr/", "docs/glossary.md", "docs/spec/"];
-/// What stands in front of the arguments.
+/// Words before the arguments.
 const PROGRAMS: [&[&str]; 3] = [&["etude"], &["target/release/etude"], &["cargo", "run", "--release", "--"]];
 /// Words that end a command line in a shell.
 const ENDS: [&str; 8] = ["|", "||", "&&", ";", "&", ">", "<", "#"];
 
-/// The arguments of each mention of the binary in a line.
+/// Arguments of each mention of the binary in a line.
 fn mentions(line: &str) -> Vec<Vec<String>> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let mut found = Vec::new();
@@ -26,7 +26,7 @@ fn mentions(line: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// What is wrong with the arguments, if anything is.
+/// Fault of the arguments, if any.
 fn fault(arguments: &[String]) -> Option<String> {
     let mut command = String::new();
     let mut is_value = false;
@@ -36,7 +36,7 @@ fn fault(arguments: &[String]) -> Option<String> {
             continue;
         }
         if word == "--" {
-            // What follows belongs to somebody else's command.
+            // The following words belong to another command.
             return None;
         }
         if word.starts_with('-') && word.len() > 1 {
@@ -54,13 +54,13 @@ fn fault(arguments: &[String]) -> Option<String> {
     None
 }
 
-/// The lines of a document in which commands stand.
+/// Lines of a document that contain commands.
 fn lines(document: &str) -> Vec<String> {
     let mut found = spans(document);
     for block in blocks(document) {
         let is_shell = ["sh", "console", "text", "bash"].contains(&block.language.as_str());
         if is_shell {
-            // A line that ends in a backslash or a pipe goes on with the next one.
+            // A line that ends in a backslash or a pipe continues with the next one.
             let text = block.text.replace("\\\n", " ").replace("|\n", "| ");
             found.extend(text.lines().map(str::to_owned));
         }

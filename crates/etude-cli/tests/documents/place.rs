@@ -1,4 +1,4 @@
-//! A place to run commands in as a reader of the documents does, away from the user's home and from every model.
+//! Directory in which commands run as a reader of the documents runs them, away from the user's home and from every model.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,13 +10,13 @@ use crate::markdown::{Block, blocks};
 use crate::root;
 use crate::transcript::{difference, run_ids};
 
-/// The model with which README.md was written.
+/// Model with which README.md was written.
 const MODEL: &str = "local/qwen2.5-coder-1.5b";
 
-/// The exit status that a shell has for a process that was ended with `kill -9`.
+/// Exit status that a shell reports for a process killed with `kill -9`.
 const KILLED: i32 = 137;
 
-/// A home and a working directory of their own.
+/// A separate home and working directory.
 pub(crate) struct Place {
     dir: TempDir,
 }
@@ -39,7 +39,7 @@ impl Place {
         std::fs::write(path, text).expect("a file can be written");
     }
 
-    /// Makes every tier answer with this text, as a program that also says how many tokens it took.
+    /// Makes every tier respond with this text, through a program that also reports a token count.
     pub(crate) fn answer_with(&self, text: &str, tokens: u64) {
         let answer = json!({"type": "result", "result": text, "usage": {"input_tokens": tokens, "output_tokens": 0}});
         let path = self.dir.path().join("answer.json");
@@ -57,7 +57,7 @@ impl Place {
         std::fs::write(self.dir.path().join("home/.config/etude/config.yaml"), text).expect("a file can be written");
     }
 
-    /// Runs a command line as a user would; its exit status, and its output as it looks on a terminal.
+    /// Runs a command line as a user would. Returns its exit status, and its output as on a terminal.
     pub(crate) fn run(&self, line: &str) -> (i32, String) {
         let home = self.dir.path().join("home");
         let binary = Path::new(env!("CARGO_BIN_EXE_etude")).parent().expect("the binary lies in a directory");
@@ -78,14 +78,14 @@ impl Place {
         // A string is printed as text on a terminal.
         let text = serde_json::from_str::<String>(&stdout).map_or(stdout, |text| text + "\n");
         let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
-        // A shell that runs one command in its own place ends as that command does, another one says so.
+        // A shell that replaces itself by its only command ends like that command; another shell reports the status.
         match done.status.code().unwrap_or(KILLED) {
             KILLED => (KILLED, stderr.trim_end().trim_end_matches("Killed").to_owned() + &text + "Killed\n"),
             status => (status, stderr + &text),
         }
     }
 
-    /// Runs the commands of a block and compares what they print.
+    /// Runs the commands of a block and compares their output.
     #[track_caller]
     pub(crate) fn replay(&self, document: &str, block: &Block) {
         let mut ids: Vec<(String, String)> = Vec::new();
@@ -102,7 +102,7 @@ impl Place {
     }
 }
 
-/// A command line as it is shown, with the runs of now in place of those that were shown.
+/// A command line as shown, with the ids of the current runs instead of the shown ones.
 fn with_ids_of_now(line: &str, ids: &[(String, String)]) -> String {
     let of_now = |word: &str| {
         let is_prefix = |(shown, _): &&(String, String)| word.len() >= 4 && shown.starts_with(word);
@@ -124,7 +124,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A copy of the examples, as the repository has them.
+/// A copy of the repository's examples.
 pub(crate) fn examples() -> Place {
     let place = Place::new();
     copy(&root().join("examples"), &place.work().join("examples"));

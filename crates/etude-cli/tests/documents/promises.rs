@@ -1,4 +1,4 @@
-//! What is said in more than one place is said in the same way.
+//! Checks that statements in several documents agree.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::markdown::blocks;
 use crate::usage::{USAGES, help};
 use crate::{documents, read, root};
 
-/// The exit statuses of the contract.
+/// Exit statuses of the contract.
 const EXITS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "70", "130"];
 
 #[test]
@@ -40,7 +40,7 @@ fn the_readme_is_short_and_names_every_command() {
     }
 }
 
-/// The commands that `.ci/run` takes out of README.md and runs in a fresh clone.
+/// `.ci/run` finds the two commands in README.md that it runs in a fresh clone.
 #[test]
 fn the_checks_find_the_two_commands_of_the_readme() {
     let done = Command::new("python3").arg(root().join(".ci/first-minute")).arg("commands").output();
@@ -50,7 +50,7 @@ fn the_checks_find_the_two_commands_of_the_readme() {
     assert_eq!(found.len(), 2, "{found:?} {}", String::from_utf8_lossy(&done.stderr));
     assert!(found[0].starts_with("cargo run --release -- run --pull "), "{found:?}");
     assert_eq!(found[1], "cargo test --workspace");
-    // More mutations of hostile input are not the tests again.
+    // More mutations of hostile input are not a second run of the tests.
     let is_other = |line: &&str| line.contains("cargo test") && !line.contains("--test mutations");
     let other = read(".ci/run").lines().filter(is_other).count();
     assert_eq!(other, 0, "`.ci/run` runs the tests once, as README.md prints it");

@@ -1,4 +1,4 @@
-//! What README.md prints as a command is run, apart from its first pipelines, which `examples.rs` runs.
+//! Checks that all commands in README.md are run, apart from its first pipelines, which `examples.rs` runs.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::markdown::blocks;
 use crate::place::{Place, examples, marked};
 use crate::read;
 
-/// `.ci/run` runs the commands below `run: clone` in a fresh clone; all others are run here and in `examples.rs`.
+/// `.ci/run` runs the commands below `run: clone` in a fresh clone; all others run here and in `examples.rs`.
 #[test]
 fn every_command_block_of_the_readme_is_run() {
     for block in blocks(&read("README.md")) {
@@ -27,7 +27,7 @@ fn a_killed_run_of_the_readme_is_resumed_as_shown() {
          {name: build, type: code, command: sh steps/build.sh},\n\
          {name: send, type: code, command: \"echo '{\\\"output\\\": \\\"sent\\\"}'\"}]}\n",
     );
-    // The first attempt kills the process that started it, which is `etude`.
+    // The first attempt kills its parent process, which is `etude`.
     place.write(
         "pipelines/report/steps/build.sh",
         "if mkdir \"$HOME/killed\" 2>/dev/null; then kill -9 $PPID; exit 1; fi; echo '{\"output\": 2}'\n",

@@ -1,4 +1,4 @@
-//! The JSON Schemas in the repository, which editors read from there, are those that the program prints.
+//! Checks that the JSON Schemas in the repository, which editors read from there, equal those that the program prints.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use crate::{files, read, root};
 
 const KINDS: [&str; 7] = ["application", "config", "machine", "pipeline", "skill", "stage", "test"];
 
-/// `UPDATE=1` writes them.
+/// `UPDATE=1` writes the schemas.
 #[test]
 fn the_schemas_in_the_repository_are_current() {
     let is_update = std::env::var_os("UPDATE").is_some();

@@ -1,6 +1,6 @@
-//! Two texts, but for what differs from run to run.
+//! Comparison of two texts, without parts that differ from run to run.
 
-/// The first line of `shown` that is not in `seen` where it should be. A line `…` stands for any number of lines.
+/// First line of `shown` that `seen` lacks at its place. A line `…` stands for any number of lines.
 pub(crate) fn difference(shown: &str, seen: &str) -> Option<String> {
     let seen: Vec<String> = seen.lines().map(steady).collect();
     let mut at = 0;
@@ -21,7 +21,7 @@ pub(crate) fn difference(shown: &str, seen: &str) -> Option<String> {
     (at < seen.len() && !may_skip).then(|| format!("expected the end, found `{}`", seen[at]))
 }
 
-/// The ids of runs in a text, in order, each once.
+/// Ids of runs in a text, in order, each once.
 pub(crate) fn run_ids(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for word in text.split(|c: char| !c.is_ascii_alphanumeric()) {
@@ -32,7 +32,7 @@ pub(crate) fn run_ids(text: &str) -> Vec<String> {
     found
 }
 
-/// A line without what differs from run to run: times, and the ids of runs.
+/// A line without parts that differ from run to run: times, and the ids of runs.
 fn steady(line: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     for word in line.trim_end().split(' ') {
@@ -52,18 +52,18 @@ fn steady(line: &str) -> String {
         }
         words.push(run_ids(word).iter().fold(word.to_owned(), |word, id| word.replace(id.as_str(), "RUN")));
     }
-    // A date and its time of day are one time, as `1 min 5 s` is.
+    // A date and its time of day count as one time, like `1 min 5 s`.
     words.dedup_by(|next, last| next == "TIME" && last == "TIME");
     words.join(" ")
 }
 
-/// `2026-11-22` and `00:07:26`.
+/// True for words such as `2026-11-22` and `00:07:26`.
 fn is_of_a_clock(word: &str) -> bool {
     let digits: String = word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     ["0000-00-00", "00:00:00"].contains(&digits.as_str())
 }
 
-/// Ids of runs are sixteen digits and letters, without four letters. One of 400 has no digit.
+/// True for an id of a run: sixteen digits and letters, of which four letters are excluded. One in 400 ids has no digit.
 fn is_run_id(word: &str) -> bool {
     word.len() == 16 && word.chars().all(|c| c.is_ascii_digit() || c.is_ascii_lowercase() && !"ilou".contains(c))
 }

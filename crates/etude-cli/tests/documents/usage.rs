@@ -1,21 +1,21 @@
-//! What the binary's help says it takes.
+//! Usage of commands, parsed from the binary's help.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// What one command takes.
+/// Flags and subcommands of one command.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
-    /// `--long` and `-s`.
+    /// Flags such as `--long` and `-s`.
     pub(crate) flags: BTreeSet<String>,
-    /// Those of the flags that have a value.
+    /// Flags that have a value.
     pub(crate) with_value: BTreeSet<String>,
-    /// Its sub-commands.
+    /// Names of the subcommands.
     pub(crate) commands: BTreeSet<String>,
 }
 
-/// Every command, by its words; the binary itself is the empty text.
+/// All commands by their words; the empty text is the binary itself.
 pub(crate) static USAGES: LazyLock<BTreeMap<String, Usage>> = LazyLock::new(|| {
     let mut all = BTreeMap::new();
     let mut left = vec![String::new()];
@@ -27,7 +27,7 @@ pub(crate) static USAGES: LazyLock<BTreeMap<String, Usage>> = LazyLock::new(|| {
     all
 });
 
-/// The long help of a command.
+/// Long help of a command.
 pub(crate) fn help(words: &str) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_etude"));
     let done = command.args(words.split_whitespace()).arg("--help").output().expect("the binary starts");

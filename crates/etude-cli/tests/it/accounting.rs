@@ -1,4 +1,4 @@
-//! What a run costs: usage per call, step and run, prices, and budgets that end a run.
+//! Costs of a run: usage per call, step and run, prices, and budgets that end a run.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ fn two_steps(server: &Server) -> Test {
     })
 }
 
-/// every answer counts, rejected ones included; steps sum to the run; cost is there where prices are known.
+/// every response counts, rejected ones included; steps sum to the run; costs are reported if prices are known.
 #[test]
 fn usage_is_summed_over_attempts_and_steps() {
     let server = Server::new([
@@ -39,7 +39,7 @@ fn usage_is_summed_over_attempts_and_steps() {
         .has("/usage", with_shadow(usage(3, 3_500, 350, 0.00955)));
 }
 
-/// tokens that the provider says it had cached, or spent on thinking, are recorded.
+/// tokens that the provider reports as cached, or as reasoning, are recorded.
 #[test]
 fn cached_and_reasoning_tokens_are_recorded() {
     let body = json!({
@@ -88,7 +88,8 @@ fn a_cost_budget_ends_the_run() {
     two_steps(&server).run(&["run", "-p", "p", "--max-cost", "0.003", "--format", "json"]).output("ok");
 }
 
-/// a limit of money that could not be kept is an error before anything runs, with the way out. A stated price of 0 is one.
+/// a limit of money that cannot be enforced is an error before anything runs, with a hint. A stated price of 0 counts as
+/// a price.
 #[test]
 fn a_limit_of_money_needs_prices() {
     let server = Server::new([Reply::says("ok")]);
@@ -108,7 +109,7 @@ fn a_limit_of_money_needs_prices() {
     code.run(&limited).exit(0);
 }
 
-/// `--timeout` ends the run as an exceeded budget; what was at work is stopped, the destructor runs.
+/// `--timeout` ends the run as an exceeded budget; active steps are stopped, the destructor runs.
 #[test]
 fn a_time_budget_ends_the_run_and_not_its_destructor() {
     let test = Test::new()
@@ -121,7 +122,7 @@ fn a_time_budget_ends_the_run_and_not_its_destructor() {
     assert_eq!(test.ledger(), ["slow", "end"]);
 }
 
-/// a resumed run keeps its budget and what it has spent of it.
+/// a resumed run keeps its budget and its usage so far.
 #[test]
 fn a_resumed_run_keeps_its_budget() {
     let server = Server::new([Reply::says("ok").tokens(60, 0)]);

@@ -6,7 +6,7 @@ use crate::echo_box::{self, Judged, PROJECT, USER, started, with};
 use crate::server::{Reply, Server};
 use crate::test::Test;
 
-/// A pipeline `p` with one step that gives `command` these arguments.
+/// A pipeline `p` with one step that calls `command` with these arguments.
 fn step(test: Test, command: &str, args: &str) -> Test {
     test.yaml(
         "p",
@@ -17,7 +17,7 @@ fn step(test: Test, command: &str, args: &str) -> Test {
     )
 }
 
-/// X-3: the step's output is the JSON that the command prints; each argument is one argument, whatever it holds.
+/// X-3: the step's output is the JSON that the command prints; each argument is one argument, whatever it contains.
 #[test]
 fn the_output_of_an_application_step_is_what_the_command_prints() {
     let test = step(with(&[]), "args", r#"["{{input.v}}", "$(touch made); `id`"]"#);
@@ -28,7 +28,7 @@ fn the_output_of_an_application_step_is_what_the_command_prints() {
     test.run_json("p").exit(0).steps(&["box succeeded 1"]);
 }
 
-/// A-3.7, X-3: a command within a run has the run's id and a key of its own for each call, the same after a crash.
+/// A-3.7, X-3: a command within a run has the run's id and a separate key for each call, the same after a crash.
 #[test]
 fn each_call_of_a_command_has_a_key_of_its_own() {
     let call = "type: application, application: echo-box, command: env, args: []";
@@ -45,8 +45,8 @@ fn each_call_of_a_command_has_a_key_of_its_own() {
     assert!(String::from_utf8_lossy(&ran.raw).contains(&format!("\"{id}/p/one\"")), "it is this run");
 }
 
-/// A-3.6, X-3: the end of a command ends nothing else of its run: neither a step beside it nor what a constructor started for
-/// later steps.
+/// A-3.6, X-3: the end of a command ends nothing else of its run: neither a concurrent step nor processes that a constructor
+/// started for later steps.
 #[test]
 fn a_command_ends_nothing_but_itself() {
     let call = "type: application\napplication: echo-box\ncommand: args\nargs: [\"x\"]";
@@ -72,7 +72,7 @@ fn a_command_ends_nothing_but_itself() {
     test.run_json("p").output("alive");
 }
 
-/// C-1.14: a confirmation waits in the journal, is asked for each run again, and the command runs once for each.
+/// C-1.14: a confirmation waits in the journal, is requested again for each run, and the command runs once for each.
 #[test]
 fn a_step_that_needs_confirmation_waits_for_it() {
     let test = step(with(&[]), "wipe", "[--confirm]");
@@ -92,7 +92,7 @@ fn a_step_that_needs_confirmation_waits_for_it() {
     assert_eq!(started(&test).iter().filter(|line| line.contains("wipe")).count(), 1);
 }
 
-/// C-1.11: what was only found is not run by a pipeline either; that is the environment's matter.
+/// C-1.11: a pipeline does not run discovered packages without approval either; that is an environment error.
 #[test]
 fn a_step_does_not_run_what_is_not_trusted() {
     let test = Test::new();
@@ -104,7 +104,7 @@ fn a_step_does_not_run_what_is_not_trusted() {
     test.run_json("p").exit(0);
 }
 
-/// C-1.11: what its own commands change in a package goes on being approved, within one run too.
+/// C-1.11: changes by its own commands keep the approval of a package, within one run too.
 #[test]
 fn a_command_that_changes_its_own_package_runs_twice_in_one_run() {
     let test = Test::new();
@@ -122,7 +122,7 @@ fn a_command_that_changes_its_own_package_runs_twice_in_one_run() {
     assert_eq!(test.read(&format!("{PROJECT}/echo-box/app/notes.txt")), "xx");
 }
 
-/// C-1.9, C-1.10: an agent learns of applications by name, source, trust and description, reads a contract, and runs its commands.
+/// C-1.9, C-1.10: an agent sees applications by name, source, trust and description, reads a contract, and runs its commands.
 #[test]
 fn an_agent_reads_a_contract_and_runs_a_command() {
     let turns = [
@@ -141,7 +141,7 @@ fn an_agent_reads_a_contract_and_runs_a_command() {
     assert!(results[1].contains("\"status\":\"succeeded\""), "{}", results[1]);
 }
 
-/// C-1.14: no mode of a run stands in for a confirmation: not even `--yolo`.
+/// C-1.14: no mode of a run replaces a confirmation, not even `--yolo`.
 #[test]
 fn yolo_confirms_nothing() {
     let wipe = Reply::call("run_application", json!({"application": "echo-box", "command": "wipe"}));
@@ -153,7 +153,7 @@ fn yolo_confirms_nothing() {
     assert!(!started(&test).iter().any(|line| line.contains("wipe")));
 }
 
-/// The example whose application is pip: from a pipeline, and from skill mode (C-1.13).
+/// The example whose application is pip works from a pipeline, and from skill mode (C-1.13).
 #[test]
 fn a_program_of_unknown_origin_is_used_from_a_pipeline_and_by_an_agent() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tool-library");
@@ -171,7 +171,7 @@ fn a_program_of_unknown_origin_is_used_from_a_pipeline_and_by_an_agent() {
     assert!(results[1].contains("pip"), "{results:?}");
 }
 
-/// A-7.3: what an application does no one knows: its commands are asked for like any other, and `allowed-tools` narrows
+/// A-7.3: the effects of an application are unknown: its commands need approval like any other, and `allowed-tools` narrows
 /// them as well.
 #[test]
 fn commands_of_applications_pass_the_policy_and_the_list() {
@@ -191,7 +191,7 @@ fn commands_of_applications_pass_the_policy_and_the_list() {
     assert!(started(&test).is_empty());
 }
 
-/// C-1.14: a confirmation is for what was shown: a package that has changed since is asked about again.
+/// C-1.14: a confirmation applies to the shown package: a package that has changed since needs a new one.
 #[test]
 fn a_confirmation_does_not_hold_for_a_package_that_has_changed() {
     let test = step(with(&[]), "wipe", "[--confirm]");
@@ -203,8 +203,8 @@ fn a_confirmation_does_not_hold_for_a_package_that_has_changed() {
     assert!(!started(&test).iter().any(|line| line.contains("wipe")));
 }
 
-/// C-1.17, C-2.8, AA-37: what was activated is sent to the model whole for as long as the task goes on, however full its
-/// window is; results of commands make room.
+/// C-1.17, C-2.8, AA-37: activated content is sent to the model in full while the task continues, even if its window is full;
+/// results of commands make room.
 #[test]
 fn an_activated_contract_survives_the_compaction_of_its_conversation() {
     let long = Reply::call(
@@ -230,8 +230,8 @@ fn an_activated_contract_survives_the_compaction_of_its_conversation() {
     assert!(last[1].contains("bytes left out to save room"), "{}", &last[1][..200]);
 }
 
-/// C-1.15, AA-62, AA-64: an agent that wants something done later is refused where the package does not support it, or
-/// does not say how; nothing runs, and nothing is invented.
+/// C-1.15, AA-62, AA-64: an agent that wants to schedule an action is refused if the package does not support it, or does not
+/// document it; nothing runs, and nothing is invented.
 #[test]
 fn nothing_is_scheduled_that_the_contract_does_not_document() {
     let supported = ("scheduling: notSupported", "scheduling: supported");
@@ -249,7 +249,7 @@ fn nothing_is_scheduled_that_the_contract_does_not_document() {
     }
 }
 
-/// C-1.15, AA-63: where the contract documents an option for it, that is what an agent is given, and what it runs.
+/// C-1.15, AA-63: if the contract documents an option for scheduling, the agent receives and uses it.
 #[test]
 fn what_the_contract_documents_is_what_schedules() {
     let run = |args: serde_json::Value| Reply::call("run_application", args);
@@ -272,8 +272,8 @@ fn what_the_contract_documents_is_what_schedules() {
     assert_eq!(words, ["AA_CMD_UNDECLARED"]);
 }
 
-/// C-1.9, C-1.10, C-1.14: a stage that lists the tools has its agent read contracts and run commands; what stands in the
-/// list is no confirmation, and the prompt stays the stage's own.
+/// C-1.9, C-1.10, C-1.14: a stage that lists the tools lets its agent read contracts and run commands; an entry in the list is
+/// not a confirmation, and the prompt stays the stage's own.
 #[test]
 fn a_stage_reads_contracts_and_runs_commands() {
     let run = |command: &str| Reply::call("run_application", json!({"application": "echo-box", "command": command}));

@@ -16,7 +16,7 @@ fn record(test: &Test) -> Value {
     all[0].clone()
 }
 
-/// C-1.9, AA-01, AA-02: a record of frontmatter alone; nothing is started and `app/` is not opened.
+/// C-1.9, AA-01, AA-02: a record comes from frontmatter alone; nothing is started and `app/` is not opened.
 #[test]
 fn the_catalog_reads_frontmatter_and_starts_nothing() {
     let test = with(&[("# Echo Box\n", &format!("# Echo Box\n{}", "x".repeat(5_000_000)))]);
@@ -33,7 +33,7 @@ fn the_catalog_reads_frontmatter_and_starts_nothing() {
     assert!(started(&test).is_empty());
 }
 
-/// C-1.19: an error leaves a record that says why, and neither show nor run.
+/// C-1.19: an error leaves a record with the reason; neither show nor run works.
 #[test]
 fn packages_with_errors_are_listed_and_not_run() {
     let cases: [(&str, &str, &str, &str); 9] = [
@@ -70,7 +70,7 @@ fn packages_are_found_once_and_the_nearer_wins() {
     let record = record(&test);
     assert_eq!(record["source"]["type"], "project");
     assert!(words(&record).contains(&"AA_SLUG_COLLISION".to_owned()));
-    // The refusal says how the hidden one is reached, and that way works.
+    // The refusal names the way to the hidden package, and that way works.
     let user = test.path(USER).join("echo-box").display().to_string();
     let refused = run(&test, &[], &["ping"]).is("refused", 4, &["AA_TRUST_REQUIRED"]);
     assert!(refused.out().contains(&format!("--apps-path [ROOT]/{USER}/echo-box")), "{}", refused.out());
@@ -102,7 +102,7 @@ fn every_end_of_a_command_has_its_outcome() {
     run(&with(&[("python3 app", "python4 app")]), &[], &["ping"]).is("failed", 1, &["AA_SPAWN"]);
 }
 
-/// SECURITY.md: whatever is written first below the state directory, the directory and every file in it is the user's alone.
+/// SECURITY.md: the state directory and every file in it are private to the user, whichever file is written first.
 #[cfg(unix)]
 #[test]
 fn what_is_kept_for_the_user_is_private() {
@@ -128,7 +128,7 @@ fn what_is_kept_for_the_user_is_private() {
     run(&test, &[], &["wipe"]).exit(5);
     test.run(&["apps", "check", "apps/echo-box"]).exit(0);
     assert_eq!(shared(&kept), Vec::<String>::new(), "after a confirmation and a check");
-    // What an earlier version made is tightened, and stays what it was.
+    // Permissions of files from an earlier version are tightened, and their contents stay.
     for path in [kept.clone(), kept.join("trust.json")] {
         let mode = if path.is_dir() { 0o755 } else { 0o644 };
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("opened to all");
@@ -199,7 +199,7 @@ fn state_is_kept_by_the_package() {
     run(&test, &[], &["get", "x"]).is("failed", 1, &[]).has("/exitCode", 4).has("/output/error/code", "E_NOT_FOUND");
 }
 
-/// C-1.16, AA-66, AA-67: schemas warn; strict ones fail; other files are no one's business.
+/// C-1.16, AA-66, AA-67: schemas warn; strict ones fail; other files are ignored.
 #[test]
 fn schemas_are_a_second_look() {
     let test = with(&[]);
@@ -210,7 +210,7 @@ fn schemas_are_a_second_look() {
     assert!(words(&run(&test, &["--strict-schemas"], &["box", "list"]).is("succeeded", 0, &[]).doc()).is_empty());
 }
 
-/// C-1.10, AA-15, AA-34, AA-35: the contract byte for byte, the skills that are wanted, other files by name only.
+/// C-1.10, AA-15, AA-34, AA-35: the contract byte for byte, the wanted skills, other files by name only.
 #[test]
 fn an_activation_is_the_contract_and_the_skills_that_are_wanted() {
     let test = with(&[("[echo-box-usage]", "[echo-box-usage, other]")]);
@@ -246,7 +246,7 @@ fn conformance_is_five_points() {
     let ran = test.run(&["apps", "check", "--format", "json"]).exit(3);
     assert_eq!(status(&ran), ["pass", "pass", "fail", "pass", "unverified"]);
     assert!(words(&ran.doc()).contains(&"AA_MISSING_SKILLS_DIR".to_owned()));
-    // A directory that is no package at all fails the first point, wherever it is named.
+    // A directory that is not a package fails the first point, wherever it is named.
     let test = Test::new().cwd("elsewhere");
     for place in [&["apps", "check", "--format", "json"][..], &["apps", "check", ".", "--format", "json"]] {
         let ran = test.run(place).exit(3).has("/conformant", false);
@@ -268,8 +268,8 @@ fn the_list_of_an_app_has_its_skills_and_applications() {
     );
 }
 
-/// C-1.15: a test begins with the state that packages are delivered with, whatever their user has done before; what it
-/// writes is gone with it.
+/// C-1.15: a test starts with the delivered state of packages, whatever the user has done before; its own changes are
+/// discarded.
 #[test]
 fn a_test_sees_no_state_of_packages() {
     let test = Test::new().pipeline("p", |p| {
@@ -284,8 +284,8 @@ fn a_test_sees_no_state_of_packages() {
     assert_eq!(test.read("app/apps/echo-box/app/state/n"), "7\n");
 }
 
-/// C-1.3, C-1.9, AA-13, AA-21, AA-26: a skill that is not there leaves the contract usable; line breaks and a mark at the
-/// beginning are nothing; an app of pipelines is no package.
+/// C-1.3, C-1.9, AA-13, AA-21, AA-26: a missing skill leaves the contract usable; line breaks and a byte order mark at the
+/// beginning are ignored; an app of pipelines is not a package.
 #[test]
 fn packages_are_read_as_far_as_they_go() {
     let test = with(&[("[echo-box-usage]", "[ghost]")]);

@@ -26,7 +26,7 @@ fn output_of_gate(test: &Test) -> Value {
     stdin["steps"]["gate"]["output"].clone()
 }
 
-/// X-3, cli: a run that waits ends its process with exit status 5, says for what, and has not run its destructor.
+/// X-3, cli: a waiting run ends its process with exit status 5, names its question, and has not run its destructor.
 #[test]
 fn a_waiting_run_says_for_what_and_ends_its_process() {
     let test = gate("approvers: [ann, bob]");
@@ -43,12 +43,12 @@ fn a_waiting_run_says_for_what_and_ends_its_process() {
     );
     let ran = ran.steps(&["before succeeded 1", "gate not_started 0", "after not_started 0", "end not_started 0"]);
     assert_eq!(test.ledger(), ["before"]);
-    // Who resumes without an answer waits again.
+    // A resume without an answer waits again.
     resume(&test, &ran.id()).exit(5).has("/status", "waiting");
     assert_eq!(test.ledger(), ["before"]);
 }
 
-/// X-3: approved from another process, the run goes on; who approved is the step's output.
+/// X-3: approved from another process, the run continues; the approver is in the step's output.
 #[test]
 fn an_approved_run_goes_on() {
     let test = gate("");
@@ -62,7 +62,7 @@ fn an_approved_run_goes_on() {
     assert_eq!(test.ledger(), ["before", "after", "end"]);
 }
 
-/// X-3, SECURITY.md: an answer that names its question is for that question only; what was decided is shown.
+/// X-3, SECURITY.md: an answer that names its question applies to that question only; the decision is shown.
 #[test]
 fn an_answer_names_the_question_that_was_seen() {
     let test = gate("");
@@ -75,7 +75,7 @@ fn an_answer_names_the_question_that_was_seen() {
     let shown = test.run(&["runs", "show", &id]).exit(0);
     let question = shown.out().split("--question ").nth(1).and_then(|rest| rest.split_whitespace().next());
     let question = question.expect("the question is shown").to_owned();
-    // A part of it may be the beginning of another question, too.
+    // A part of the id may also be the beginning of another question's.
     test.run(&["approve", &id, "--question", &question[..31]]).exit(2);
     test.run(&["approve", &id, "--question", &question]).exit(0).stderr_has("Send to Ada?");
     let shown = test.run(&["runs", "show", &id]).exit(0);
@@ -114,7 +114,7 @@ fn answers_and_approvers_are_checked() {
     test.run(&["approve", &id]).exit(2).stderr_has("already been answered");
 }
 
-/// X-3, A-3.3: an answer keeps its digits; one that cannot be looked into is refused, never taken for `null`.
+/// X-3, A-3.3: an answer keeps its digits; one that cannot be parsed is refused, never taken for `null`.
 #[test]
 fn an_answer_is_taken_as_it_is_or_refused() {
     let test = gate("");
@@ -128,7 +128,7 @@ fn an_answer_is_taken_as_it_is_or_refused() {
     assert!(stdin.contains(r#""answer":{"n":123456789012345678901}"#), "{stdin}");
 }
 
-/// X-3: the time to answer goes on while no process runs; what happens then is what the step says.
+/// X-3: the time to answer passes while no process runs; the step decides what follows.
 #[test]
 fn the_time_to_answer_goes_on_outside_any_process() {
     for (policy, exit, approved) in [("fail", 1, None), ("deny", 1, None), ("approve", 0, Some(true))] {
@@ -150,7 +150,7 @@ fn the_time_to_answer_goes_on_outside_any_process() {
     }
 }
 
-/// X-3: a decision after the deadline is refused, and the run goes on as its step says.
+/// X-3: a decision after the deadline is refused, and the run continues as its step declares.
 #[test]
 fn a_decision_after_the_deadline_is_refused() {
     let test = gate("timeout: 1s\non_timeout: deny");
@@ -185,7 +185,7 @@ fn several_things_are_waited_for_and_answered_one_by_one() {
     assert_eq!(test.ledger(), ["list", "after"]);
 }
 
-/// X-3: of two questions the one that is left needs no name, also while the run has not gone on with the first answer.
+/// X-3: the remaining one of two questions needs no name, even before the run has continued with the first answer.
 #[test]
 fn what_has_been_answered_is_asked_no_more() {
     let test = Test::new().pipeline("p", |p| {
@@ -227,7 +227,7 @@ fn an_approval_names_the_effects_after_it() {
     test.run(&["run", "-p", "p"]).exit(5).stderr_has("then: h changes the outside world");
 }
 
-/// What people read about a run that waits: what for, and how to answer.
+/// Human-readable output of a waiting run: its question, and the commands to answer.
 #[test]
 fn people_see_how_to_answer() {
     gate("").run(&["run", "-p", "p", "-i", "who=Ada"]).exit(5).stdout("").stderr(

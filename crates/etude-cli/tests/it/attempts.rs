@@ -4,8 +4,8 @@ use crate::ran::Ran;
 use crate::server::{Reply, Server};
 use crate::test::{Test, noting, printing, wait_until};
 
-/// `p`: `a`, then `b`, which fails as long as its script says so, then `c`; a constructor and a destructor. All of them note
-/// that they ran; those of the scope with `run.attempt`.
+/// App with pipeline `p`: `a`, then `b`, which fails until its script is repaired, then `c`; a constructor and a destructor.
+/// All of them record in the ledger that they ran; those of the scope with `run.attempt`.
 fn app() -> Test {
     let attempt = |name: &str| {
         format!(
@@ -28,8 +28,8 @@ fn runs(test: &Test, words: &[&str]) -> Ran {
     test.run(&[&["runs"], words, &["--format", "json"]].concat())
 }
 
-/// once the script is repaired, the run continues: the constructor first, then the step that failed, at the end the
-/// destructor; what had succeeded is not repeated.
+/// once the script is repaired, the run continues: the constructor first, then the failed step, the destructor last;
+/// successful steps are not repeated.
 #[test]
 fn a_failed_run_continues_after_its_script_is_repaired() {
     let test = app();
@@ -72,7 +72,7 @@ fn a_failed_constructor_runs_again_as_a_whole() {
     assert_eq!(test.ledger(), ["open", "lock", "open", "lock", "a", "close"]);
 }
 
-/// `runs retry` discards the outcome of a step and of everything after it, also of a run that succeeded.
+/// `runs retry` discards the outcome of a step and of all later ones, also of a successful run.
 #[test]
 fn a_retry_discards_a_step_and_what_follows() {
     let test = app();
@@ -86,7 +86,7 @@ fn a_retry_discards_a_step_and_what_follows() {
     assert_eq!(test.ledger().len(), expected.len());
 }
 
-/// a retry does a step again whose output has been stored, also if it is killed there and resumed.
+/// a retry runs a step again although its output is stored, also if it is killed there and resumed.
 #[test]
 fn a_retry_recalls_nothing() {
     let script = |word: &str| {
@@ -130,7 +130,7 @@ fn a_cancelled_run_continues() {
     assert_eq!(test.ledger(), ["a", "hold", "close", "hold", "close"]);
 }
 
-/// a run whose time is used up is refused with a way out, and continues with more of it.
+/// a run whose time is used up is refused with a hint, and continues with a larger limit.
 #[test]
 fn a_timed_out_run_continues_with_more_time() {
     let wait = format!("test -e \"$ROOT/go\" || sleep 300; {}", printing("2"));
@@ -148,7 +148,7 @@ fn a_timed_out_run_continues_with_more_time() {
     assert_eq!(test.ledger(), ["a"]);
 }
 
-/// `--timeout` is a new limit also for a run that waits: the moment that was written down for the old one ends nothing.
+/// `--timeout` is a new limit also for a waiting run: the deadline recorded for the old limit has no effect.
 #[test]
 fn a_waiting_run_gets_a_new_time_budget() {
     let test = Test::new().pipeline("p", |p| p.step("{name: ok, type: approval, message: \"Ship?\"}").note("a", "1"));
@@ -163,7 +163,7 @@ fn a_waiting_run_gets_a_new_time_budget() {
     runs(&test, &["resume", &late]).exit(1).failed_with(&["business ok: budget_exceeded"]);
 }
 
-/// a new limit is one of the whole run: the time of a process that was killed is gone.
+/// a new limit applies to the whole run: the time of a killed process counts.
 #[test]
 fn the_time_of_a_killed_process_is_gone() {
     let hold = format!("{}; while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done; {}", noting("hold"), printing("2"));
@@ -207,7 +207,7 @@ fn a_run_is_started_again_with_other_values() {
     test.run(&["run", "--again", &id, "-p", "p"]).exit(2);
 }
 
-/// `run --again` keeps the request, unless a value is replaced: then it is not what was asked.
+/// `run --again` keeps the request, unless a value is replaced, since the request then differs.
 #[test]
 fn a_run_that_is_started_again_has_its_request() {
     let server = Server::agent([Reply::says("yes"), Reply::says("yes")]);
@@ -221,7 +221,7 @@ fn a_run_that_is_started_again_has_its_request() {
     assert_eq!(asked, [true, true, false]);
 }
 
-/// cli: the events of another attempt are whole: what ends in it has begun in it, and what is kept is not repeated.
+/// cli: the events of another attempt are complete: each end has its beginning, and kept results are not repeated.
 #[test]
 fn the_events_of_another_attempt_begin_what_they_end() {
     let test = app();
@@ -249,7 +249,7 @@ fn the_events_of_another_attempt_begin_what_they_end() {
     assert_eq!(reported, expected);
 }
 
-/// a resume that is refused reports the run as it is: its steps and its attempt, and nothing of another one.
+/// a refused resume reports the run as it is: its steps and its attempt, and nothing of a new one.
 #[test]
 fn a_refused_resume_reports_the_run_as_it_is() {
     let test = app();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::test::Test;
 
-/// The top level of help, whole.
+/// The complete top level of help.
 #[test]
 fn the_top_level_of_help() {
     Test::new().run(&["--help"]).exit(0).stderr("").stdout(
@@ -96,7 +96,7 @@ Exit status:
     );
 }
 
-/// Every command says what it is for, and every flag and argument of it.
+/// Every command, flag and argument has a description.
 #[test]
 fn every_command_says_what_it_is_for() {
     let test = Test::new();
@@ -149,7 +149,7 @@ fn diagnostics_are_documents() {
     ]}));
 }
 
-/// L-38: `check --portable` names each use of an extension, and is no error.
+/// L-38: `check --portable` names each use of an extension, and does not fail.
 #[test]
 fn extensions_are_named_and_are_no_errors() {
     let test = Test::new().pipeline("p", |p| {
@@ -175,8 +175,8 @@ fn extensions_are_named_and_are_no_errors() {
     test.run(&["check"]).exit(0).stdout("").stderr("1 pipeline is fine");
 }
 
-/// `check` reads the tests of the app, and names files that are not read because of their ending; so do the commands that
-/// would have used them.
+/// `check` reads the tests of the app, and names files that are ignored because of their extension; so do the commands
+/// that would have used them.
 #[test]
 fn tests_are_checked_and_other_endings_are_named() {
     let test = Test::new()
@@ -210,7 +210,7 @@ fn tests_are_checked_and_other_endings_are_named() {
     test.run(&["test"]).exit(3).stderr_has("rename `tests/c.yml` to `tests/c.yaml`");
 }
 
-/// cli: a pipeline of the app can be named by its path; one of another app is not taken for it.
+/// cli: a pipeline of the app can be named by its path; the path of another app's pipeline is refused.
 #[test]
 fn pipelines_are_named_by_their_paths() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
@@ -224,7 +224,7 @@ fn pipelines_are_named_by_their_paths() {
     }
 }
 
-/// cli: listings fit the width of the line; `--verbose` has the whole of a description.
+/// cli: listings fit the width of the line; `--verbose` shows full descriptions.
 #[test]
 fn listings_fit_the_line() {
     let long = "words ".repeat(80);
@@ -239,7 +239,7 @@ fn listings_fit_the_line() {
     }
 }
 
-/// cli: every code that a failure can have is explained; an unknown one is wrong usage with a near one.
+/// cli: every code that a failure can have is explained; an unknown one is wrong usage with a similar code as a hint.
 #[test]
 fn codes_are_explained() {
     let test = Test::new();
@@ -301,7 +301,7 @@ flowchart TD
     test.run(&["graph", "q"]).exit(2).stdout("");
 }
 
-/// cli: a new app is sound, and nothing that is there is written over.
+/// cli: a new app is valid, and no existing file is overwritten.
 #[test]
 fn a_new_app_is_sound_and_nothing_is_written_over() {
     let test = Test::new().cwd("elsewhere");
@@ -319,7 +319,7 @@ fn a_new_app_is_sound_and_nothing_is_written_over() {
     assert_eq!(test.read("elsewhere/fresh/pipelines/another/pipeline.yaml"), before);
 }
 
-/// cli: each kind can be created in a new app, passes its check, and what needs no model runs.
+/// cli: each kind can be created in a new app, passes its check, and runs if it needs no model.
 #[test]
 fn every_kind_can_be_created_and_checked() {
     let test = Test::new().cwd("elsewhere");

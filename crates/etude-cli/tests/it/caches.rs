@@ -1,4 +1,4 @@
-//! Outputs of earlier runs are used again where nothing that they follow from has changed.
+//! Tests of the cache: outputs of earlier runs are reused if nothing that they depend on has changed.
 
 use crate::server::{Reply, Server};
 use crate::test::{Test, noting, printing};
@@ -12,7 +12,7 @@ fn run(test: &Test, k: &str) -> crate::ran::Ran {
     test.run(&["run", "-p", "p", "-i", &format!("k={k}"), "--format", "json"]).output(1)
 }
 
-/// the same step with the same input is not run again, in another run; it is shown as cached.
+/// the same step with the same input does not run again, in another run; it is shown as cached.
 #[test]
 fn the_same_step_with_the_same_input_is_not_run_again() {
     let test = cached("cache: true");
@@ -42,7 +42,7 @@ fn a_changed_script_is_run_again() {
     assert_eq!(test.ledger(), ["a", "changed"]);
 }
 
-/// what the command of a step writes beside it is no part of the step.
+/// a file that the command of a step writes beside it is not part of the step.
 #[test]
 fn a_log_of_the_step_is_no_change_of_it() {
     let step = "name: a\ntype: code\ncommand: sh steps/a.sh 2>> a.log\ncache: true";
@@ -53,7 +53,7 @@ fn a_log_of_the_step_is_no_change_of_it() {
     assert_eq!(test.ledger(), ["a"]);
 }
 
-/// with a key of its own only that counts; a time to live ends.
+/// an explicit key alone decides; a time to live expires.
 #[test]
 fn a_key_decides_alone_and_a_time_to_live_ends() {
     let test = cached("cache: {key: \"fixed\"}");
@@ -67,7 +67,7 @@ fn a_key_decides_alone_and_a_time_to_live_ends() {
     assert_eq!(test.ledger(), ["a", "a"]);
 }
 
-/// a failed step is not remembered.
+/// a failed step is not cached.
 #[test]
 fn failures_are_not_remembered() {
     let script = format!("{}; [ -e \"$ROOT/go\" ] || exit 1; {}", noting("a"), printing("1"));
@@ -78,7 +78,7 @@ fn failures_are_not_remembered() {
     assert_eq!(test.ledger(), ["a", "a"]);
 }
 
-/// a cached model step asks no one and costs nothing.
+/// a cached model step calls no model and costs nothing.
 #[test]
 fn a_cached_model_step_calls_no_model() {
     let server = Server::new([Reply::says("ok")]);
@@ -95,7 +95,7 @@ fn fan_out(list: &str, fields: &str) -> Test {
     Test::new().pipeline("p", |p| p.note("list", list).sh_with("each", &script, &fields))
 }
 
-/// one changed element of a fan-out is one element's work; `--refresh` does all of them again, and stores that.
+/// one changed element of a fan-out runs one element; `--refresh` runs all of them again, and stores the results.
 #[test]
 fn one_changed_element_runs_one_element() {
     let script =

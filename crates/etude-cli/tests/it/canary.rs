@@ -1,6 +1,7 @@
-//! One app with everything that a run can be, and canaries given in each way in which a key can be given. Whatever runs,
-//! none of them is found in any byte that was written, in a prompt, or in the environment of a child that was not given
-//! it (A-3.7, SECURITY.md). The canaries have characters that are written otherwise in JSON, addresses and base64.
+//! Canary tests: one app with everything that a run can contain, and canaries given in each way in which a key can be given.
+//!
+//! No run leaves a canary in any byte that was written, in a prompt, or in the environment of a child that did not receive it
+//! (A-3.7, SECURITY.md). The canaries have characters that are escaped in JSON, addresses and base64.
 
 use serde_json::{Value, json};
 
@@ -11,20 +12,20 @@ use crate::secrets::{CONFIG, forms, nothing_holds};
 use crate::server::{Reply, Seen, Server};
 use crate::test::{Test, binary, printing};
 
-/// The key of the provider that is asked, from the environment.
+/// Key of the called provider, from the environment.
 const KEY: &str = "sk-canary\"1/+\\%&=provider";
-/// The key of another provider, in its usual variable.
+/// Key of another provider, in its usual variable.
 const OTHER: &str = "sk-canary\"2/+\\%&=usual";
-/// A header of the provider, as it stands in the user's configuration.
+/// Header of the provider, as a literal in the user's configuration.
 const HEADER: &str = "canary\"3/+\\%&=header";
-/// A variable of an MCP server.
+/// Variable of an MCP server.
 const MCP_ENV: &str = "canary\"4/+\\%&=mcp-env";
-/// A header of an MCP server.
+/// Header of an MCP server.
 const MCP_HEADER: &str = "canary\"5/+\\%&=mcp-header";
 
 const ALL: [&str; 5] = [KEY, OTHER, HEADER, MCP_ENV, MCP_HEADER];
 
-/// The tool of a server that gives away its variable in every form, in results, errors and on stderr.
+/// MCP server whose tool leaks its variable in every form, in results, errors and on stderr.
 const LEAKING: &str = r#"
 token = os.environ["TOKEN"]
 encoded = base64.b64encode(("user:" + token).encode()).decode()
@@ -38,7 +39,7 @@ def call(_):
     return {"content": [{"type": "text", "text": text} for text in forms + [json.dumps(forms)]], "isError": False}
 "#;
 
-/// An MCP server over HTTP that says which header it was sent, and refuses its second tool with it.
+/// An MCP server over HTTP that returns the header it received, and refuses its second tool with it.
 fn far() -> Server {
     Server::by(|seen, _| {
         let header = seen.header("x-token").unwrap_or("none").to_owned();
@@ -59,7 +60,7 @@ fn far() -> Server {
     })
 }
 
-/// A shell line that notes the environment it runs in.
+/// A shell line that records its environment.
 fn noting_env(name: &str) -> String {
     format!("ROOT=${{ROOT:-$XDG_TEST_ROOT}}; mkdir -p \"$ROOT/elsewhere/env\"; env > \"$ROOT/elsewhere/env/{name}\"")
 }
@@ -87,7 +88,7 @@ fn app(model: &Server, far: &Server) -> Test {
         .env("RUST_LOG", "trace")
 }
 
-/// Everything that a run leaves is looked at by every command, and then by us.
+/// Checks everything that a run leaves: with every command, and then byte for byte.
 #[track_caller]
 fn is_clean(test: &Test, models: &[&Server]) {
     let listed = test.run(&["runs", "list", "--format", "json"]).exit(0);
@@ -114,12 +115,12 @@ fn is_clean(test: &Test, models: &[&Server]) {
     nothing_holds(test, &ALL, &[CONFIG]);
 }
 
-/// A JSON text once more without its escapes.
+/// A JSON text with its escapes resolved.
 fn unescaped(text: &str) -> String {
     text.replace("\\\"", "\"").replace("\\\\", "\\")
 }
 
-/// A-3.7: a pipeline with code, a model, its validator, and everything that providers say about keys.
+/// A-3.7: a pipeline with code, a model, its validator, and all provider errors about keys leaks no key.
 #[test]
 fn no_key_is_left_by_pipelines() {
     let said = json!({"what": KEY, "team": HEADER}).to_string();
@@ -150,14 +151,14 @@ fn no_key_is_left_by_pipelines() {
     }
 }
 
-/// What a model says that has seen everything, as it is and as other programs escape it.
+/// Model responses that contain all canaries, plain and as other programs escape them.
 fn forwarding(also: &str) -> [String; 2] {
     let plain = format!("{also} {KEY} {OTHER} {HEADER} {MCP_ENV} {MCP_HEADER}");
     let escaped = json!({"told": plain}).to_string().replace('/', "\\/").replace("canary", "\\u0063anary");
     [plain, escaped]
 }
 
-/// A-3.7: what a model says reaches steps, prompts, people and the journal without the keys in it.
+/// A-3.7: a model's text reaches steps, prompts, people and the journal without the keys in it.
 #[test]
 fn no_key_is_left_by_answers() {
     for said in forwarding("here they are:") {
@@ -176,7 +177,7 @@ fn no_key_is_left_by_answers() {
     }
 }
 
-/// A-3.7, A-7.1: so do what an agent wants its tools called with, and what it says besides.
+/// A-3.7, A-7.1: the arguments of an agent's tool calls and its other text contain no key.
 #[test]
 fn no_key_is_left_by_arguments_of_tools() {
     let [plain, escaped] = forwarding("echo");
@@ -197,7 +198,7 @@ fn no_key_is_left_by_arguments_of_tools() {
     is_clean(&test, &[&model]);
 }
 
-/// A-3.7: a call that fails shows its output as one that succeeds, also where it is JSON with escapes.
+/// A-3.7: a failed call shows its output like a successful one, also if it is JSON with escapes.
 #[test]
 fn no_key_is_left_by_calls_that_fail() {
     let escaped: String = KEY.chars().map(|sign| format!("\\u{:04x}", u32::from(sign))).collect();
@@ -213,7 +214,7 @@ fn no_key_is_left_by_calls_that_fail() {
     assert!(results.iter().all(|result| !result.contains(&escaped)), "{results:?}");
 }
 
-/// A-3.7, A-7.1: an MCP server that tells of its tools with the header that it was sent.
+/// A-3.7, A-7.1: an MCP server that puts the received header into its tool list leaks no key.
 #[test]
 fn no_key_is_left_by_tools_that_are_listed() {
     let far = Server::by(|seen, _| {
@@ -248,7 +249,7 @@ fn no_key_is_left_by_tools_that_are_listed() {
     is_clean(&test, &[&model]);
 }
 
-/// A-3.7, A-7.1: an agent whose tools, servers and commands give away what they know.
+/// A-3.7, A-7.1: an agent whose tools, servers and commands leak what they know leaves no key.
 #[test]
 fn no_key_is_left_by_agents() {
     let turns = [
@@ -278,7 +279,7 @@ fn no_key_is_left_by_agents() {
     is_clean(&test, &[&model]);
 }
 
-/// A-3.7, B-IS2: a machine with hooks, guards and tools; a key that a hook puts into the prompt is not sent.
+/// A-3.7, B-IS2: a machine with hooks, guards and tools leaks no key; a key that a hook puts into the prompt is not sent.
 #[test]
 fn no_key_is_left_by_machines() {
     for leak in [None, Some(KEY), Some(OTHER), Some(MCP_ENV), Some(HEADER)] {
@@ -290,7 +291,7 @@ fn no_key_is_left_by_machines() {
         let hook = |name: &str, prints: &str| format!("cat >/dev/null; {}; echo '{prints}'\n", noting_env(name));
         let setup = match leak {
             None => hook("setup", "{\"ctx\":{\"task\":\"T\"}}"),
-            // The hook has it from the file that the test has put there: it never stands in the app itself.
+            // The hook reads it from a file of the test, so that it is never in the app itself.
             Some(_) => format!("cat >/dev/null; {}; cat \"$ROOT/leak.json\"\n", noting_env("setup")),
         };
         let test = app(&model, &far)
@@ -326,7 +327,7 @@ fn no_key_is_left_by_machines() {
     }
 }
 
-/// A-3.7, C-1.13: applications get a chosen few variables, from commands, steps and checks.
+/// A-3.7, C-1.13: applications get few variables, from commands, steps and checks.
 #[test]
 fn no_key_is_left_by_applications() {
     let (model, far) = (Server::new([Reply::says("done")]), far());
@@ -339,7 +340,7 @@ fn no_key_is_left_by_applications() {
     is_clean(&test, &[&model]);
 }
 
-/// A-3.7, D-16: code tools and layers of the cascade.
+/// A-3.7, D-16: code tools and middleware of the cascade leak no key.
 #[test]
 fn no_key_is_left_by_skills_and_layers() {
     let (model, far) = (Server::new([Reply::says("done")]), far());
@@ -369,7 +370,7 @@ fn no_key_is_left_by_skills_and_layers() {
     is_clean(&test, &[&model]);
 }
 
-/// A-3.7: recordings of model calls hold neither the key nor the headers with which they were made.
+/// A-3.7: recordings of model calls contain neither the key nor the headers with which they were made.
 #[test]
 fn no_key_is_left_in_recordings() {
     let (model, far) = (Server::new([Reply::says("fine")]), far());
@@ -382,7 +383,7 @@ fn no_key_is_left_in_recordings() {
     is_clean(&test, &[&model]);
 }
 
-/// A-3.7: a program that breaks down says where, and nothing of what it knows: however few threads it gets.
+/// A-3.7: a panic reports its location and no secrets, however few threads there are.
 #[test]
 fn no_key_is_left_by_a_crash() {
     if is_missing("no_key_is_left_by_a_crash") {

@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and `etude runs cancel`: the first one cancels and the destructor runs, the second one kills.
+//! Tests of Ctrl-C, SIGTERM and `etude runs cancel`: the first one cancels and the destructor runs, the second one kills.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::test::{Test, noting, wait_until};
 
-/// `p`: constructor `c`, step `slow` that never ends by itself, destructor `d`.
+/// App with constructor `c`, step `slow` that never ends by itself, and destructor `d`.
 fn slow() -> Test {
     Test::new()
         .pipeline("_constructor", |p| p.note("c", "1"))
@@ -19,7 +19,8 @@ fn slow() -> Test {
 
 const RUN: [&str; 5] = ["run", "-p", "p", "--format", "json"];
 
-/// a cancelled run stops what is at work, starts nothing more, and ends in its destructor, which knows.
+/// a cancelled run stops active steps, starts nothing more, and ends in its destructor, which sees the
+/// cancellation.
 #[test]
 fn the_first_signal_cancels_and_the_destructor_runs() {
     for name in ["INT", "TERM"] {
@@ -62,18 +63,18 @@ fn a_second_signal_kills_the_destructor_as_well() {
     assert_eq!(listed.at("/runs/0/status"), "cancelled", "{:#}", ran.doc());
 }
 
-/// after a second signal the program ends, whatever holds it up: here a terminal that takes nothing any more.
+/// after a second signal the program ends, whatever blocks it: here a terminal that accepts nothing any more.
 #[test]
 fn two_signals_end_a_program_that_is_held_up() {
     let script = "yes | head -c 400000 >&2; exec sleep 300";
     let test = Test::new().pipeline("p", |p| p.sh("a", &format!("{}; {script}", noting("begun"))));
     let mut command = test.command(&["run", "-p", "p", "--verbose"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
-    // A pipe that no one reads is full before all of it is printed.
+    // An unread pipe is full before all of it is printed.
     test.wait_for("begun");
     let mut exit = None;
     wait_until("the end of a program that is held up", || {
-        // The operating system merges signals of one kind that no one has received yet: two of them may be one.
+        // The operating system merges pending signals of one kind: two of them may be one.
         let id = child.id().to_string();
         assert!(Command::new("kill").args(["-s", "INT", &id]).status().expect("kill is there").success());
         exit = child.try_wait().expect("it is ours");
@@ -82,10 +83,10 @@ fn two_signals_end_a_program_that_is_held_up() {
     assert_eq!(exit.and_then(|exit| exit.code()), Some(130));
 }
 
-/// a second signal while a step is still being stopped: the destructor does not run.
+/// after a second signal while a step is still being stopped, the destructor does not run.
 #[test]
 fn a_second_signal_during_the_grace_period_kills_the_run() {
-    // The second signal has to come within the grace of two seconds, which a busy machine may let pass.
+    // The second signal must come within the grace period of two seconds, which a busy machine may miss.
     for _ in 0..10 {
         let test = Test::new()
             .pipeline("p", |p| {
@@ -135,7 +136,7 @@ fn a_first_signal_does_not_cut_the_destructor_short() {
     assert_eq!(ran.at("/steps/1/status"), "succeeded", "{:#}", ran.doc());
 }
 
-/// a run that is cancelled in its constructor has no business and no destructor.
+/// a run that is cancelled in its constructor runs neither its steps nor its destructor.
 #[test]
 fn cancelled_in_the_constructor_nothing_else_runs() {
     let test = Test::new()
@@ -149,7 +150,7 @@ fn cancelled_in_the_constructor_nothing_else_runs() {
     assert_eq!(test.ledger(), ["c"]);
 }
 
-/// what a step started in the background, in a session of its own too, is gone when the run is over.
+/// processes that a step started in the background, also in a separate session, are gone when the run is over.
 #[test]
 fn nothing_of_a_cancelled_run_survives() {
     let script = format!(
@@ -186,8 +187,8 @@ fn a_live_run_is_cancelled_from_another_process() {
     assert_eq!(test.ledger(), ["c", "slow", "d"]);
 }
 
-/// cli, A-5.3: what was accepted holds: a run whose process dies before it heeds the cancellation is cancelled by the next one,
-/// which does not begin again what it would give up.
+/// cli, A-5.3: an accepted cancellation holds: if the process dies before it handles the cancellation, the next one cancels the
+/// run and does not start again a step that it would cancel.
 #[test]
 fn a_cancellation_outlives_the_process_that_was_notified() {
     let test = slow();
@@ -204,7 +205,7 @@ fn a_cancellation_outlives_the_process_that_was_notified() {
     assert_eq!(test.ledger(), ["c", "slow", "d"]);
 }
 
-/// cli, A-5.3: a run whose process died is cancelled here and now: its destructor runs, the step is not done again.
+/// cli, A-5.3: a run whose process died is cancelled at once: its destructor runs, the step does not run again.
 #[test]
 fn a_dead_run_is_cancelled_and_still_gets_its_destructor() {
     let test = slow();
@@ -225,7 +226,7 @@ fn a_cancelled_run_that_died_stays_cancelled() {
     let test = Test::new().pipeline("p", |p| p.sh("slow", &format!("{}; exec sleep 300", noting("slow")))).pipeline(
         "_destructor",
         |p| {
-            // What the killed run has started decides before it is killed.
+            // The decision is made by a process of the killed run, before the kill.
             let (decided, noted) = ("[ -e \"$ROOT/go\" ] && on=1", noting("d"));
             p.sh(
                 "d",

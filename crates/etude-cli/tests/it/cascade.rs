@@ -1,4 +1,4 @@
-//! System D through the binary: what a skill adds up to, and calls through the chain.
+//! System D through the binary: compiled skill metadata, and calls through the chain.
 
 use serde_json::{Value, json};
 
@@ -7,27 +7,27 @@ use crate::server::{Reply, Server};
 use crate::skill_runs::is_gone;
 use crate::test::{Test, binary, skipped};
 
-/// The cases of the reference; `etude-spec` checks that the copy is exact.
+/// Cases of the reference; `etude-spec` checks that the copy is exact.
 const CASES: &str = include_str!("../../../etude-spec/testdata/cascade.json");
 
-/// A project that is no app.
+/// A project without an app.
 pub(crate) fn project() -> Test {
     Test::new().cwd("project")
 }
 
-/// A skill whose metadata is this JSON.
+/// Writes a skill with this JSON as metadata.
 fn declared(test: &Test, path: &str, name: &str, metadata: &Value) {
     test.put(&format!("project/{path}"), &format!("---\nname: {name}\nmetadata: {metadata}\n---\n"));
 }
 
-/// A code tool: a shell script that has its stdin in `$in`.
+/// Writes a code tool: a shell script that has its stdin in `$in`.
 pub(crate) fn tool(test: &Test, name: &str, metadata: &Value, script: &str) {
     let text = format!("---\nname: {name}\ncommand: sh {name}.sh\nmetadata: {metadata}\n---\n");
     test.put(&format!("project/skills/{name}.skill.md"), &text);
     test.put(&format!("project/skills/{name}.sh"), &format!("in=$(cat)\n{script}\n"));
 }
 
-/// The main skill of the project, with this metadata beside what makes it one.
+/// Writes the main skill of the project, with this metadata in addition.
 pub(crate) fn main_skill(test: &Test, metadata: Value) {
     let mut all = json!({"role": "main", "paths": ["./skills"]});
     all.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
@@ -44,7 +44,7 @@ fn the_cases_of_the_reference_hold() {
         let test = project();
         let authority = case["authority"].as_object().unwrap();
         for (name, metadata) in case["skills"].as_object().unwrap() {
-            // A main skill is the authority of what lies below it.
+            // A main skill is the authority for skills below it.
             let path = if authority.contains_key(name) { format!("below/{name}") } else { name.clone() };
             declared(&test, &format!("{path}.skill.md"), name, metadata);
         }
@@ -87,7 +87,7 @@ fn message(diagnostic: &Value) -> String {
     diagnostic["message"].as_str().unwrap().replace('`', "")
 }
 
-/// D-17, D-0.1.7: a rate limit in Python and a redactor in shell, before and after `next`.
+/// D-17, D-0.1.7: a rate limit in Python and a redactor in shell work before and after `next`.
 #[test]
 fn layers_of_users_refuse_and_change() {
     let test = project();
@@ -130,8 +130,8 @@ fn layers_of_users_refuse_and_change() {
     );
 }
 
-/// D-10, D-X07 to D-X09, D-X11: arguments and results against their schemas; the function does not run for bad arguments,
-/// and no agent is asked where a function has given a value: there is no model here.
+/// D-10, D-X07 to D-X09, D-X11: arguments and results are checked against their schemas; the function does not run for bad
+/// arguments, and no agent is called if a function has returned a value: there is no model here.
 #[test]
 fn arguments_and_results_are_checked() {
     let test = project();
@@ -150,8 +150,8 @@ fn arguments_and_results_are_checked() {
     assert_eq!(test.ledger(), ["ran", "ran"]);
 }
 
-/// D-0.1.12, D-2g: a schema that is none is an error of the definition, which ends the call before the function runs; one that
-/// another tool gives is known only then.
+/// D-0.1.12, D-2g: an invalid schema is an error of the definition, which ends the call before the function runs; a schema from
+/// another tool is known only then.
 #[test]
 fn schemas_that_are_none_end_a_call_before_its_function() {
     let test = project();
@@ -173,7 +173,7 @@ fn schemas_that_are_none_end_a_call_before_its_function() {
     assert!(explained.code() == 3 && explained.err().contains("written.skill.md:"), "{}", explained.err());
 }
 
-/// D-2.1, D-X12: nothing is `null` for people and `undefined` in the document; `null` is a result.
+/// D-2.1, D-X12: no result is `null` for people and `undefined` in the document; `null` is a result.
 #[test]
 fn nothing_and_null_are_distinguished() {
     let test = project();
@@ -189,7 +189,7 @@ fn nothing_and_null_are_distinguished() {
     assert!(test.run(&["skill", "run", "odd"]).err().contains("`output`"));
 }
 
-/// D-10, D-3.1, D-X13, D-X14, D-X15, D-X16: what a caller may call, by list or text, with arguments and denials.
+/// D-10, D-3.1, D-X13, D-X14, D-X15, D-X16: callers may call what they list, by list or text, with arguments and denials.
 #[test]
 fn callers_may_call_what_they_list() {
     let test = project();
@@ -223,7 +223,7 @@ fn callers_may_call_what_they_list() {
     assert_eq!(call("denies", "shell", "pwd").exit(0).value(), json!("ran"));
 }
 
-/// D-13, D-X21: without anybody to ask a rule refuses with status 4; `--yolo` passes, but not a denial.
+/// D-13, D-X21: without a person to ask, a rule refuses with status 4; `--yolo` passes, except for a denial.
 #[test]
 fn trust_rules_hold() {
     let test = project();
@@ -238,7 +238,7 @@ fn trust_rules_hold() {
     assert_eq!(test.run(&["skill", "run", "file-read"]).exit(0).value(), json!(2));
 }
 
-/// D-13: rules that cannot be read are no permission: nothing is called, and what rules look like is reported.
+/// D-13: unreadable rules permit nothing: nothing is called, and the expected form of rules is reported.
 #[test]
 fn trust_rules_that_cannot_be_read_refuse() {
     for trust in [
@@ -268,7 +268,7 @@ fn trust_rules_that_cannot_be_read_refuse() {
     }
 }
 
-/// D-13, D-X22: a gateway that is a skill of the project answers; "always" is kept in the file store.
+/// D-13, D-X22: a gateway that is a skill of the project answers; "always" is stored in the file store.
 #[test]
 fn a_gateway_may_say_yes() {
     let test = project();
@@ -287,7 +287,7 @@ fn a_gateway_may_say_yes() {
     assert_eq!(test.read("project/.etude/trust.json").trim(), "{\"shell\":true}");
 }
 
-/// D-13: a decision for a tool without `store: file` ends with the process, whatever other tools keep.
+/// D-13: a decision for a tool without `store: file` ends with the process, whatever other tools store.
 #[test]
 fn decisions_for_one_process_are_not_kept() {
     let test = project();
@@ -345,7 +345,7 @@ fn scripts_speak_with_their_host() {
     assert!(outside.code() == 2 && outside.err().contains("ETUDE_HOST"));
 }
 
-/// D-14: an agent is offered other skills, and not the one that it follows.
+/// D-14: an agent can use other skills, but not the one that it follows.
 #[test]
 fn an_agent_does_not_list_its_own_skill() {
     let server = Server::by(|_, _| Reply::says("done"));
@@ -363,7 +363,7 @@ fn an_agent_does_not_list_its_own_skill() {
     assert!(available.contains(&json!("file-read")) && !available.contains(&json!("answer")), "{available:?}");
 }
 
-/// cli, system D: nothing comes between reading and writing of `host add`: of eight at once exactly the limit pass.
+/// cli, system D: `host add` is atomic: of eight concurrent calls exactly the limit pass.
 #[test]
 fn a_number_is_added_to_by_one_program_at_a_time() {
     let (test, e) = (project(), binary());
@@ -381,8 +381,8 @@ fn a_number_is_added_to_by_one_program_at_a_time() {
     assert!(ran.err().contains("`locals.text` is no number to add to"), "{}", ran.err());
 }
 
-/// D-15: an event reaches the skill that listens to it; who speaks goes on, since the listener waits for that, and the
-/// command ends after both.
+/// D-15: an event reaches the skill that listens to it; the emitter continues, since the listener waits for it, and the command
+/// ends after both.
 #[test]
 fn events_reach_their_handlers() {
     let test = project();
@@ -417,7 +417,7 @@ fn layers_of_the_command_line_beat_metadata() {
     assert_eq!(test.run(&["skill", "explain", "greet", "--local", "x"]).code(), 2);
 }
 
-/// D-0.1.12, D-X20: who asks for what is not there is shown what there is.
+/// D-0.1.12, D-X20: the error about an unknown skill lists the existing ones.
 #[test]
 fn unknown_skills_are_reported() {
     let test = project();
@@ -428,7 +428,7 @@ fn unknown_skills_are_reported() {
     test.run(&["skill", "run", "./skills/greet.skill.md"]).exit(0);
 }
 
-/// cli, D-2.1: a module is a skill where Node is there (elsewhere this shows nothing), with the manager of its context.
+/// cli, D-2.1: a module is a skill if Node is installed (otherwise this shows nothing), with the manager of its context.
 #[test]
 fn modules_are_skills_where_node_is_there() {
     if std::process::Command::new("node").arg("--version").output().is_err() {
@@ -455,8 +455,8 @@ fn modules_are_skills_where_node_is_there() {
     assert!(thrown.code() == 1 && thrown.err().contains("error: nobody is there"), "{}", thrown.err());
 }
 
-/// D-7.3, D-7.5, D-8: a module as a layer reads and runs the context that it serves through `envelope.target`, sees what was
-/// thrown as `locals.error`, and can write its context as JSON.
+/// D-7.3, D-7.5, D-8: a module as middleware reads and runs the context that it serves through `envelope.target`, sees an
+/// exception as `locals.error`, and can write its context as JSON.
 #[test]
 fn modules_are_layers_where_node_is_there() {
     if std::process::Command::new("node").arg("--version").output().is_err() {
@@ -482,7 +482,7 @@ fn modules_are_layers_where_node_is_there() {
     assert_eq!([greet("who=Ann"), greet("who=x")], [json!("seen hitruenull"), json!("none: no one")]);
 }
 
-/// a module is asked for its frontmatter without the keys of the environment.
+/// the frontmatter of a module is read without the keys of the environment.
 #[test]
 fn modules_are_read_without_keys() {
     if std::process::Command::new("node").arg("--version").output().is_err() {
@@ -526,14 +526,14 @@ fn chains_are_drawn() {
     assert_eq!(document["levels"], json!(["greet", "app", "default"]));
 }
 
-/// A Markdown skill: a prompt.
+/// Writes a Markdown skill, which is a prompt.
 fn prompt(test: &Test, name: &str, head: &str, metadata: &Value, body: &str) {
     let text =
         format!("---\nname: {name}\ndescription: The skill {name}.\n{head}metadata: {metadata}\n---\n\n{body}\n");
     test.put(&format!("project/skills/{name}.skill.md"), &text);
 }
 
-/// A model's answer that calls one tool.
+/// A model's response that calls one tool.
 fn calls(tool: &str, args: &Value) -> Reply {
     let call = json!({"id": "c1", "type": "function", "function": {"name": tool, "arguments": args.to_string()}});
     let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
@@ -542,7 +542,7 @@ fn calls(tool: &str, args: &Value) -> Reply {
     Reply::Body(json!({"id": "x", "model": "m", "choices": [choice], "usage": usage}).to_string())
 }
 
-/// D-11, D-10, D-14, D-X10, D-D01 to D-D04: a prompt is expanded, gets what is included, and is followed by a model.
+/// D-11, D-10, D-14, D-X10, D-D01 to D-D04: a prompt is expanded, gets its includes, and a model follows it.
 #[test]
 fn prompts_are_expanded_and_followed() {
     let server = Server::new([Reply::says("Hello Ann")]);
@@ -561,7 +561,8 @@ fn prompts_are_expanded_and_followed() {
     assert_eq!(test.ledger(), ["chart"]);
 }
 
-/// D-11: what prompts insert and include lies in the project or on its search path, links followed; else nothing is asked.
+/// D-11: prompts insert and include only files in the project or on its search path, links followed; otherwise no model is
+/// called.
 #[test]
 fn prompts_get_no_other_files() {
     let server = Server::by(|_, _| Reply::says("read"));
@@ -584,7 +585,7 @@ fn prompts_get_no_other_files() {
     assert!(server.seen()[0].body.to_string().contains("It says shared notes"));
 }
 
-/// D-11: `:script` runs a script beside the prompt and inserts what it prints, which is not looked at again; one that fails,
+/// D-11: `:script` runs a script beside the prompt and inserts its output, which is not expanded again; a script that fails,
 /// lies elsewhere or has no known language keeps the prompt from its model.
 #[test]
 fn prompts_get_what_scripts_print() {
@@ -613,7 +614,7 @@ fn prompts_get_what_scripts_print() {
     assert!(server.seen().len() == 1 && test.ledger().is_empty());
 }
 
-/// D-10, D-14, D-0.1.3: what an agent calls passes the chain of what it calls, and the `allowed-tools` of its skill hold.
+/// D-10, D-14, D-0.1.3: an agent's calls pass the chain of the called skill, and the `allowed-tools` of its skill apply.
 #[test]
 fn what_an_agent_calls_passes_chains() {
     let server = Server::new([
@@ -638,7 +639,7 @@ fn what_an_agent_calls_passes_chains() {
     assert!(seen[1].body.to_string().contains("the content"), "{}", seen[1].body);
 }
 
-/// D-8, D-10: what an agent said, called and was given is in `locals.agent.trace` of its skill.
+/// D-8, D-10: the text, calls and results of an agent are in `locals.agent.trace` of its skill.
 #[test]
 fn a_conversation_leaves_its_trace() {
     let server = Server::new([calls("file-read", &json!({"path": "a"})), Reply::says("found")]);
@@ -663,7 +664,7 @@ fn a_conversation_leaves_its_trace() {
     );
 }
 
-/// D-X24: a Markdown skill as a layer runs its agent, and its answer is the target's result.
+/// D-X24: a Markdown skill as middleware runs its agent, and its answer is the target's result.
 #[test]
 fn a_prompt_may_be_middleware() {
     let server = Server::new([Reply::says("decided by the model")]);
@@ -675,7 +676,7 @@ fn a_prompt_may_be_middleware() {
     assert_eq!(test.ledger(), [""; 0]);
 }
 
-/// what a prompt asks as a layer is in the usage of the run, and counts for its budget.
+/// model calls of a prompt as middleware are in the usage of the run, and count for its budget.
 #[test]
 fn prompts_as_middleware_count_for_the_budget() {
     let server = Server::by(|_, _| Reply::says("decided"));
@@ -693,7 +694,7 @@ fn prompts_as_middleware_count_for_the_budget() {
     assert_eq!((server.seen().len(), test.ledger()), (3, Vec::<String>::new()));
 }
 
-/// D-7, D-17: the layers of an app stand around its pipeline steps; what they change is what the journal has.
+/// D-7, D-17: the middleware of an app wraps its pipeline steps; its changes are what the journal records.
 #[test]
 fn middleware_wraps_code_steps() {
     let test = layered(1).pipeline("p", |p| {
@@ -712,7 +713,7 @@ fn middleware_wraps_code_steps() {
     );
 }
 
-/// D-7, D-17: they stand around the calls of agents, too.
+/// D-7, D-17: middleware also wraps the calls of agents.
 #[test]
 fn middleware_wraps_the_calls_of_agents() {
     let server = Server::new([
@@ -731,7 +732,7 @@ fn middleware_wraps_the_calls_of_agents() {
     assert!(results[1].contains("`limit` refused it: called too often"), "{results:?}");
 }
 
-/// D-4, issue 6: `etude check` tells what is wrong with the skills of an app that has a main skill, with their places.
+/// D-4, issue 6: `etude check` reports the faults of skills of an app that has a main skill, with their places.
 #[test]
 fn skills_are_checked_with_their_app() {
     let test = Test::new()
@@ -752,8 +753,8 @@ fn skills_are_checked_with_their_app() {
     assert!(reported.err().contains("1 error in `skills/a.skill.md`; 2 other skills are fine"), "{}", reported.err());
 }
 
-/// D-4, C-2.9, issue 6: `etude check` in a directory of skills that is no app and lies in none checks the skills: their
-/// chains, and Agent Skills as `skill check` does.
+/// D-4, C-2.9, issue 6: `etude check` in a directory of skills outside of any app checks the skills: their chains, and Agent
+/// Skills as `skill check` does.
 #[test]
 fn a_directory_of_skills_is_checked_as_it_is() {
     let test = project();
@@ -773,7 +774,7 @@ fn a_directory_of_skills_is_checked_as_it_is() {
     assert_eq!(test.run(&["check", "a"]).exit(2).err().lines().count(), 2);
 }
 
-/// D-7: a layer that hangs does not hold up the end of its run.
+/// D-7: middleware that hangs does not delay the end of its run.
 #[test]
 fn middleware_that_hangs_can_be_given_up() {
     let test = Test::new()
@@ -789,7 +790,7 @@ fn middleware_that_hangs_can_be_given_up() {
     is_gone(&test.read("app/pid"));
 }
 
-/// C-1.13, D-7, D-17: the layers of the app where the user is stand around commands of applications.
+/// C-1.13, D-7, D-17: the middleware of the user's app wraps commands of applications.
 #[test]
 fn middleware_wraps_commands_of_applications() {
     let test = layered(1);
@@ -811,7 +812,7 @@ fn middleware_wraps_commands_of_applications() {
     }
 }
 
-/// D-17, C-1.16: a layer that refuses the result of a command says so; it is not reported as one that never ran.
+/// D-17, C-1.16: middleware that refuses the result of a command is reported as such; the command is not reported as never run.
 #[test]
 fn what_middleware_makes_of_a_command_that_ran_is_reported() {
     let refuse = format!("cat >/dev/null\n{} host next >/dev/null\necho 'not this' >&2; exit 1\n", binary());
@@ -825,7 +826,7 @@ fn what_middleware_makes_of_a_command_that_ran_is_reported() {
     assert!(ran.code() == 1 && ran.out().contains(reported) && ran.out().contains("AA_OUT_REFUSED"), "{}", ran.out());
 }
 
-/// D-4.7: what `$self` of the entry skill says holds for every skill, and what the user says holds over it.
+/// D-4.7: `$self` of the entry skill applies to every skill, and the user's settings win over it.
 #[test]
 fn self_defaults_are_those_of_the_entry() {
     let test = project();

@@ -1,4 +1,4 @@
-//! Tests with recorded calls and answers, and faults of learned pipelines (L-37, L-39).
+//! Tests with recorded calls and responses, and faults of learned pipelines (L-37, L-39).
 
 use serde_json::json;
 
@@ -40,7 +40,7 @@ fn app() -> Test {
         .file("pipelines/back/pipeline.yaml", PIPELINE)
 }
 
-/// L-39, 1.4: a case runs without key, network and tools: reads, answers and writes are those that are recorded.
+/// L-39, 1.4: a case runs without key, network and tools: reads, responses and writes are the recorded ones.
 #[test]
 fn a_case_starts_no_tool_and_asks_no_model() {
     let test = app().file("tests/back-9c04d2aa31e7b650.yaml", CASE);
@@ -49,7 +49,7 @@ fn a_case_starts_no_tool_and_asks_no_model() {
     assert!(!test.path("app/started").exists());
 }
 
-/// cli: a response that is not recorded says how to record it, and an output without an expected part is shown.
+/// cli: the fault of a response that is not recorded says how to record it, and an output without an expected part is shown.
 #[test]
 fn faults_say_what_to_do() {
     let test = Test::new()
@@ -86,7 +86,7 @@ fn a_case_fails_if_a_binding_is_edited() {
     assert!(found.contains("the case has no answer for step `allowed`"), "{found}");
 }
 
-/// 1.4: a case of a deviation names step and reason; the agent that continues is not asked.
+/// 1.4: a case of a deviation names step and reason; the agent that continues is not called.
 #[test]
 fn a_case_may_expect_a_deviation() {
     let case = CASE.replace("allowed: {allowed: \"yes\"}", "allowed: {allowed: \"no\"}").replace(
@@ -99,7 +99,7 @@ fn a_case_may_expect_a_deviation() {
     assert!(ran.at("/tests/0/faults/0").to_string().contains("left the pipeline at `gone` (not_allowed), expected"));
 }
 
-/// L-37: `check` passes with candidates, and a broken one is a warning; L-36: no list has it.
+/// L-37: `check` passes with candidates, and a broken one is a warning; L-36: no list contains it.
 #[test]
 fn a_broken_candidate_is_a_warning_of_check() {
     let learn = "learn: 1\nstate: shadow\nfamily: cancel\n";
@@ -123,7 +123,7 @@ fn a_mistake_under_learn_is_located() {
     assert_eq!((ran.at("/diagnostics/0/file"), ran.at("/diagnostics/0/line")), (json!("etude.yaml"), json!(1)));
 }
 
-/// cli: Ctrl-C ends all tests, not the one that runs.
+/// cli: Ctrl-C ends all tests, not only the running one.
 #[test]
 fn a_signal_ends_all_tests() {
     let test = Test::new()

@@ -1,12 +1,11 @@
-//! One chain for the whole program: what users put around everything, what the program itself does there, and what is reported
-//! of it.
+//! Tests of the one chain of the whole program: the middleware of users, the program's own middleware, and the reported events.
 
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
 use crate::test::{IN_HOOKS, Test, binary, noting, printing};
 
-/// An app with a main skill that has these layers: a rate limit in Python, which refuses the calls after the first ones of
+/// An app with a main skill that has this middleware: a rate limit in Python, which refuses the calls after the first `most` of
 /// each name, and a redactor in shell, which changes results on their way out.
 pub(crate) fn layered(most: u32) -> Test {
     let redact = format!(
@@ -34,7 +33,7 @@ pub(crate) fn layered(most: u32) -> Test {
         .file("skills/redact.sh", &redact)
 }
 
-/// D-7: the limit of the example lets exactly as many calls through as it says, however many come at once.
+/// D-7: the limit of the example passes exactly its number of calls, however many are concurrent.
 #[test]
 fn the_limit_of_the_example_holds_for_calls_at_once() {
     let shipped = |name: &str| {
@@ -58,7 +57,7 @@ fn the_limit_of_the_example_holds_for_calls_at_once() {
     assert!(ran.out().contains("was called 4 times in this run already"), "{}", ran.out());
 }
 
-/// A stage `plan` that may call `look`, which tells a secret.
+/// A stage `plan` that may call `look`, which returns a secret.
 fn machine(test: Test, server: &Server, pipeline: &str) -> Test {
     test.model_claiming(server, "hard")
     .file("tools/look.yaml", "name: look\ndescription: Looks.\ncommand: sh tools/look.sh\n")
@@ -82,7 +81,7 @@ fn looks_twice() -> Server {
 
 const RUN: [&str; 5] = ["machine", "run", "m", "--format", "jsonl"];
 
-/// D-7, D-17, B-AP1: tools of stages pass the chain: the second call is refused, and no model reads what is redacted.
+/// D-7, D-17, B-AP1: tools of stages pass the chain: the second call is refused, and no model reads redacted text.
 #[test]
 fn tools_of_stages_pass_the_chain() {
     let server = looks_twice();
@@ -94,13 +93,13 @@ fn tools_of_stages_pass_the_chain() {
     assert_eq!(test.ledger(), ["limit look", "looked", "limit look"]);
 }
 
-/// D-7, B-20.4: hooks of stages pass the chain: what a layer makes of one's answer is what the stage goes on with.
+/// D-7, B-20.4: hooks of stages pass the chain: the stage continues with the answer as changed by middleware.
 #[test]
 fn hooks_of_stages_pass_the_chain() {
     let server = Server::by(|_, _| Reply::call("submit_plan", json!({"summary": "planned"})));
     let test = machine(layered(9), &server, "setup: {script: sh scripts/setup.sh}, exit: {script: sh scripts/exit.sh}")
         .file("machines/m/scripts/setup.sh", "cat >/dev/null\necho '{\"ctx\": {\"task\": \"the s3cr3t\"}}'\n")
-        // What says nothing says that all is well, also to layers.
+        // An empty answer means that all is well, also for middleware.
         .file("machines/m/scripts/exit.sh", &format!("{IN_HOOKS}cat >/dev/null\necho exit >> \"$LEDGER\"\n"));
     test.run(&RUN).exit(0);
     assert!(server.seen()[0].system().contains("Plan the ***."), "{}", server.seen()[0].system());
@@ -109,7 +108,7 @@ fn hooks_of_stages_pass_the_chain() {
     assert_eq!(ledger.iter().filter(|line| line.starts_with("limit ")).count(), 2, "{ledger:?}");
 }
 
-/// D-7, A-4: an answer of a model to a step passes the chain.
+/// D-7, A-4: a model's response to a step passes the chain.
 #[test]
 fn answers_of_models_pass_the_chain() {
     let server = Server::new([Reply::says("the s3cr3t")]);
@@ -119,8 +118,8 @@ fn answers_of_models_pass_the_chain() {
     assert_eq!((test.ledger(), server.calls()), (vec!["limit p-ask".to_owned(), "limit p-ask".to_owned()], 1));
 }
 
-/// D-7.5, A-3.4: a layer that throws again what `next` has thrown has changed nothing: the step fails as without it, with
-/// its own status and its own stderr, and is tried again.
+/// D-7.5, A-3.4: middleware that throws the error of `next` again has changed nothing: the step fails as without it, with its
+/// own status and its own stderr, and is retried.
 #[test]
 fn what_middleware_throws_again_is_the_same() {
     let script = "cat >/dev/null; echo once >> \"$LEDGER\"; echo why >&2; exit 7";
@@ -134,7 +133,7 @@ fn what_middleware_throws_again_is_the_same() {
     assert_eq!(with["attempts"], without["attempts"]);
 }
 
-/// D-13, A-7.3: a trust rule of the main skill holds an agent's call until somebody has answered; then it runs once.
+/// D-13, A-7.3: a trust rule of the main skill holds an agent's call until a person has answered; then it runs once.
 #[test]
 fn trust_rules_hold_the_calls_of_agents() {
     let server = Server::by(|seen, _| match seen.turn() {
@@ -155,7 +154,7 @@ fn trust_rules_hold_the_calls_of_agents() {
     assert_eq!(test.ledger(), ["done"]);
 }
 
-/// D-13: rules about arguments hold for steps, too, also where a value is so long that it is kept in a file.
+/// D-13: rules about arguments also apply to steps, even if a value is so long that it is stored in a file.
 #[test]
 fn trust_rules_see_the_arguments_of_steps() {
     let deny = "\"p-a(input.mode=wipe,$deny)\"";
@@ -177,8 +176,8 @@ fn trust_rules_see_the_arguments_of_steps() {
     assert_eq!(test.ledger(), ["ran"]);
 }
 
-/// D-7.5, B-18: a tool that fails behind a layer that throws again what it was thrown fails with its own words and its
-/// own code, as without the layer.
+/// D-7.5, B-18: a failed tool behind middleware that throws the error again keeps its own message and code, as without the
+/// middleware.
 #[test]
 fn failures_of_tools_are_passed_on_by_layers() {
     let reported = |test: Test| {
@@ -195,7 +194,7 @@ fn failures_of_tools_are_passed_on_by_layers() {
     assert_eq!(reported(layered(9)), without);
 }
 
-/// D-17, issue 6: with `--verbose` the events of every invocation are reported, with its layers, their durations and errors.
+/// D-17, issue 6: with `--verbose` the events of every invocation are reported, with its middleware, durations and errors.
 #[test]
 fn every_invocation_is_reported() {
     let test = layered(1).pipeline("p", |p| p.sh("a", "cat >/dev/null; echo '{\"output\": 1}'"));
@@ -215,11 +214,11 @@ fn every_invocation_is_reported() {
     let refused = reported(&test.run(&["run", "--pipeline", "p", "--format", "jsonl", "--verbose"]).exit(1));
     let failed = refused.iter().find(|line| line["tool"] == "limit" && line["event"] == "invocation_ended");
     assert_eq!(failed.map(|line| &line["error"]), Some(&json!("called too often")));
-    // Without it there are the events of steps and nothing else.
+    // Without it there are only the events of steps.
     assert_eq!(reported(&test.run(&["run", "--pipeline", "p", "--format", "jsonl"])), Vec::<Value>::new());
 }
 
-/// D-7: layers of one run share `globals`, so one in shell may count without a file.
+/// D-7: middleware of one run shares `globals`, so one in shell may count without a file.
 #[test]
 fn layers_of_a_run_share_globals() {
     let etude = binary();
@@ -236,7 +235,7 @@ fn layers_of_a_run_share_globals() {
     assert_eq!(test.ledger(), ["count 0", "a", "count 1", "b"]);
 }
 
-/// D-2, D-7: a skill that has the name of a step is not run in its place.
+/// D-2, D-7: a skill with the name of a step is not run in its place.
 #[test]
 fn a_skill_does_not_stand_in_for_a_step() {
     let test = layered(9)
@@ -247,7 +246,7 @@ fn a_skill_does_not_stand_in_for_a_step() {
     assert_eq!(test.ledger(), ["limit p-a", "a"]);
 }
 
-/// D-14, D-X24: a prompt may be a layer around a step: its agent runs, and its answer is the step's.
+/// D-14, D-X24: a prompt may be middleware around a step: its agent runs, and its answer is the step's.
 #[test]
 fn a_prompt_may_be_middleware_around_a_step() {
     let server = Server::new([Reply::says("decided by the model")]);
@@ -278,7 +277,7 @@ fn skill_mode(test: &Test, more: &[&str]) -> crate::ran::Ran {
     test.run(&[&["run", "--skill", "go", "--format", "jsonl"], more].concat())
 }
 
-/// D-7, A-7.1, issue 6: without a main skill a call passes the layers of the program and nothing else, in this order.
+/// D-7, A-7.1, issue 6: without a main skill a call passes only the program's own middleware, in this order.
 #[test]
 fn the_programs_own_checks_are_layers() {
     let server = Server::by(|seen, _| match seen.turn() {
@@ -298,7 +297,7 @@ fn the_programs_own_checks_are_layers() {
     assert_eq!(test.ledger(), ["ran"]);
 }
 
-/// `b-stages` §11.1 (5), D-10: a tool is not started with arguments that do not fit; its model receives all faults.
+/// `b-stages` §11.1 (5), D-10: a tool is not started with invalid arguments; its model receives all faults.
 #[test]
 fn arguments_that_do_not_fit_start_nothing() {
     let server = Server::by(|seen, _| match seen.turn() {
@@ -312,8 +311,7 @@ fn arguments_that_do_not_fit_start_nothing() {
     assert!(test.ledger().is_empty());
 }
 
-/// D-6.2, A-7.3: layers of users stand where `$order` puts them among those of the program: this one counts calls that
-/// were approved, and not questions.
+/// D-6.2, A-7.3: `$order` places users' middleware among that of the program: this one counts approved calls, not questions.
 #[test]
 fn layers_may_stand_behind_an_approval() {
     let server = Server::by(|seen, _| match seen.turn() {
@@ -336,7 +334,7 @@ fn layers_may_stand_behind_an_approval() {
     assert_eq!(test.ledger(), ["counted", "ran"]);
 }
 
-/// D-7, ADR 0020: what a layer says of a call is reported to a model without the secrets that are known.
+/// D-7, ADR 0020: a model receives the messages of middleware about a call without known secrets.
 #[test]
 fn refusals_of_layers_hold_no_secrets() {
     let server = Server::by(|seen, _| match seen.turn() {
@@ -352,7 +350,7 @@ fn refusals_of_layers_hold_no_secrets() {
     assert!(result.contains("`leak` refused it: not with ***"), "{result}");
 }
 
-/// X-3, C-1.13, D-7: a command that a step calls is an invocation inside one.
+/// X-3, C-1.13, D-7: a command that a step calls is an invocation inside another one.
 #[test]
 fn commands_that_steps_call_pass_two_chains() {
     let test = layered(9).pipeline("p", |p| {

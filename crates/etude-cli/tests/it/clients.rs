@@ -1,4 +1,4 @@
-//! Commands that deal with the runs of a server: the same documents, texts and exit statuses as with the journal here.
+//! Commands on the runs of a server: the same documents, texts and exit statuses as with the local journal.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -11,7 +11,7 @@ use crate::serve::Serving;
 use crate::server::Server;
 use crate::test::{Test, wait_until};
 
-/// A pipeline that succeeds, one that fails, and one that asks.
+/// App with a pipeline that succeeds, one that fails, and one that asks.
 fn test() -> Test {
     Test::new()
         .pipeline("p", |p| {
@@ -24,7 +24,7 @@ fn test() -> Test {
         .yaml("invalid", "name: invalid\ndescription: The pipeline invalid.\nsteps:\n  - {name: a, type: code}\n")
 }
 
-/// The document on stdout as it was: nothing in it is replaced.
+/// The document on stdout, without any replacement.
 fn raw(ran: &Ran) -> Value {
     serde_json::from_slice(&ran.raw).expect("stdout is JSON")
 }
@@ -33,13 +33,13 @@ fn address(serving: &Serving) -> String {
     serving.line["addresses"][0].as_str().expect("an address").to_owned()
 }
 
-/// The command line with and without the server; what differs by run and by place is taken out.
+/// Runs the command line without and with the server. Parts that differ by run and by path are removed.
 fn both(test: &Test, serving: &Serving, args: &[&str]) -> (Ran, Ran) {
     let address = address(serving);
     (test.run(args), test.run(&[&["--server", &address], args].concat()))
 }
 
-/// cli: a run on a server has the documents, the output, the messages and the exit statuses of one here.
+/// cli: a run on a server has the documents, the output, the messages and the exit statuses of a local one.
 #[test]
 fn a_run_on_a_server_is_reported_as_one_here() {
     let test = test();
@@ -58,7 +58,7 @@ fn a_run_on_a_server_is_reported_as_one_here() {
         let (here, there) = (here.exit(exit), there.exit(exit));
         assert_eq!(there.out(), here.out(), "{args:?}");
         if exit != 0 || !args.contains(&"p") {
-            // What a step says on stderr while it is at work is no event of the journal.
+            // The live stderr of an active step is not an event of the journal.
             assert_eq!(without_place(there.err()), without_place(here.err()), "{args:?}");
         }
         let json = [args, &["--format", "json"]].concat();
@@ -74,8 +74,8 @@ fn a_run_on_a_server_is_reported_as_one_here() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// cli: an output that no tree can hold is printed as it is, by a server as here. A client that waited for a document that it can
-/// read would wait for ever.
+/// cli: an output that a JSON tree cannot hold is printed unchanged, by a server as locally. A client that waited for a
+/// parsable document would wait for ever.
 #[test]
 fn any_output_of_a_server_is_printed() {
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
@@ -97,7 +97,7 @@ fn any_output_of_a_server_is_printed() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// cli: a token that is revoked ends a command that follows a run with it. It would be asked for until its address is locked out.
+/// cli: a revoked token ends a command that follows a run with it. Repeated requests would lock out its address.
 #[test]
 fn a_revoked_token_ends_what_follows_a_run() {
     let test = Test::new()
@@ -121,7 +121,7 @@ fn a_revoked_token_ends_what_follows_a_run() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// L-67, S-58: a run that fell back has its mode and the reason on a server as well.
+/// L-67, S-58: a run that fell back also has its mode and the reason on a server.
 #[test]
 fn a_run_that_fell_back_on_a_server_is_reported_as_one_here() {
     let models = Server::agent([]);
@@ -149,13 +149,13 @@ fn without_place(text: &str) -> Vec<&str> {
     text.lines().filter(is_source).collect()
 }
 
-/// The lines of `--format jsonl` without what steps write to stderr, which the journal does not have.
+/// Lines of `--format jsonl` without the stderr of steps, which the journal does not have.
 fn events(ran: Ran) -> Vec<Value> {
     let lines = ran.lines().into_iter();
     lines.filter(|line| line["event"] != "stderr").collect()
 }
 
-/// S-58: `runs list` and `runs show` print the runs of the server with the members that they have here.
+/// S-58: `runs list` and `runs show` print the runs of the server with the same members as local ones.
 #[test]
 fn the_runs_of_a_server_are_listed_and_shown_as_here() {
     let test = test();
@@ -164,13 +164,13 @@ fn the_runs_of_a_server_are_listed_and_shown_as_here() {
     test.run(&["run", "-p", "broken"]).exit(1);
     for args in [&["runs", "list"] as &[&str], &["runs", "list", "--status", "failed"], &["runs", "list", "-n", "1"]] {
         let (here, there) = both(&test, &serving, args);
-        // An age that is longer than another moves the columns.
+        // A longer age moves the columns.
         let words = |ran: Ran| ran.out().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(there.exit(0)), words(here.exit(0)), "{args:?}");
         let json = [args, &["--format", "json"]].concat();
         let (here, there) = both(&test, &serving, &json);
         let (mut here, mut there) = (here.exit(0).doc(), there.exit(0).doc());
-        // Cursors are of what printed them.
+        // Cursors are valid only for their issuer.
         for document in [&mut here, &mut there] {
             document["next"] = (!document["next"].is_null()).into();
         }
@@ -237,7 +237,7 @@ fn a_question_is_answered_on_the_server() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// a failed run on a server continues there, and a run that has succeeded is printed again.
+/// a failed run on a server continues there, and the result of a successful run is printed again.
 #[test]
 fn a_failed_run_continues_on_the_server() {
     let test = Test::new().pipeline("p", |p| {
@@ -257,7 +257,7 @@ fn a_failed_run_continues_on_the_server() {
     on(&["runs", "cancel", run]).exit(2).stderr_has("is over: succeeded");
     let again = raw(&on(&["runs", "retry", run, "--from", "first", "--format", "json"]).exit(0));
     assert_eq!(again["attempt"], 3);
-    // Section 4: who did it is with the run, there and here.
+    // Section 4: the actor is recorded with the run, there and here.
     let show = ["runs", "show", run, "--format", "json"];
     let (there, here) = (raw(&on(&show).exit(0)), raw(&test.run(&show).exit(0)));
     let actions: Vec<Value> =
@@ -271,7 +271,7 @@ fn a_failed_run_continues_on_the_server() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// cli: Ctrl-C cancels a run on a server as it does one here.
+/// cli: Ctrl-C cancels a run on a server like a local one.
 #[test]
 fn an_interrupt_cancels_the_run_on_the_server() {
     let test = Test::new().pipeline("slow", |p| p.sh("a", "echo begun >> \"$LEDGER\"; sleep 300"));
@@ -284,7 +284,7 @@ fn an_interrupt_cancels_the_run_on_the_server() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// cli: a run is followed past the death of its server, without an event twice or lost.
+/// cli: a run is followed past the death of its server, without a repeated or lost event.
 #[test]
 fn a_run_is_followed_past_the_death_of_its_server() {
     let test = Test::new().pipeline("slow", |p| {
@@ -297,7 +297,7 @@ fn a_run_is_followed_past_the_death_of_its_server() {
     let port = address.rsplit_once(':').expect("a port").1.to_owned();
     let started = test.start(&["--server", &address, "run", "-p", "slow", "--format", "jsonl"]);
     test.wait_for("begun");
-    // A client that has not had the response yet knows of no run.
+    // A client without the response does not know of the run yet.
     wait_until("the stream", || started.stdout_so_far().contains("\"step_ended\""));
     serving.child.kill().expect("it is ours");
     serving.child.wait().expect("it ends");
@@ -312,8 +312,8 @@ fn a_run_is_followed_past_the_death_of_its_server() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// cli: the token comes from the environment or a file; the owner's goes only to the user's own socket, and no step
-/// inherits one.
+/// cli: the token comes from the environment or a file; the owner's goes only to the user's own socket, and no step inherits
+/// one.
 #[test]
 fn a_token_is_no_argument_and_goes_to_no_stranger() {
     let test = Test::new().pipeline("p", |p| p.sh("a", "echo \"{\\\"output\\\": \\\"${ETUDE_TOKEN-none}\\\"}\""));
@@ -346,13 +346,13 @@ fn a_token_is_no_argument_and_goes_to_no_stranger() {
     let test = test.env("ETUDE_TOKEN", &token);
     test.run(&["runs", "list"]).exit(0);
     test.run(&["approve", ran["run_id"].as_str().expect("an id")]).exit(2);
-    // Of a run here, no step gets it.
+    // In a local run, no step gets it.
     let test = test.without_env("ETUDE_SERVER");
     assert_eq!(test.run_json("p").exit(0).value()["output"], "none");
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// cli: what a server cannot do is exit status 2 with a way out, and nothing is done here instead.
+/// cli: a command that a server cannot execute is exit status 2 with a hint, and nothing is done locally instead.
 #[test]
 fn what_a_server_cannot_do_is_refused() {
     let test = test();
@@ -388,7 +388,7 @@ fn what_a_server_cannot_do_is_refused() {
     test.run(&["runs", "list"]).exit(4);
 }
 
-/// cli: a request that fits nothing fails on a server as it does here, with the pipelines that there are.
+/// cli: a request that fits nothing fails on a server as it does locally, with a list of the existing pipelines.
 #[test]
 fn a_failed_routing_has_the_same_document_on_a_server() {
     let test = test();
@@ -402,7 +402,8 @@ fn a_failed_routing_has_the_same_document_on_a_server() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// cli: a run on a server is submitted with its labels, priority, time and key; detached, it is reported as one in a shared database.
+/// cli: a run on a server is submitted with its labels, priority, time and key; detached, it is reported like one in a shared
+/// database.
 #[test]
 fn a_run_is_submitted_to_a_server_with_its_options() {
     let test = test();
@@ -424,7 +425,7 @@ fn a_run_is_submitted_to_a_server_with_its_options() {
     text.stderr_has("etude runs watch");
     let other = [&["--server", &address, "run", "-p", "p", "-i", "count=4", "--detach"] as &[&str], &options].concat();
     test.run(&other).exit(2).stderr_has("idempotency key");
-    // S-58: of a run that has not begun, both say the same: every step is untouched, and nothing was used.
+    // S-58: both describe a run that has not begun in the same way: every step is untouched, and nothing was used.
     let shown = raw(&test.run(&["runs", "show", &id, "--format", "json"]).exit(0));
     for member in ["run_id", "status", "mode", "pipeline", "steps", "input"] {
         assert_eq!(run[member], shown[member], "{member}");
@@ -434,7 +435,7 @@ fn a_run_is_submitted_to_a_server_with_its_options() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// cli: a run is found by its id, and by the beginning of it, whatever number of newer runs have that in a label.
+/// cli: a run is found by its id, and by a prefix of it, however many newer runs have that in a label.
 #[test]
 fn a_run_is_found_behind_many_that_name_it() {
     let test = test();

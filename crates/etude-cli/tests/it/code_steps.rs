@@ -1,5 +1,4 @@
-//! Code steps: what they are given, how they are started, what they print, how they end (A-3). What is checked from
-//! outside at length is only touched here.
+//! Code steps: their input, start, output and end (A-3). Behaviour with extensive tests from outside is only touched here.
 
 use serde_json::json;
 
@@ -9,7 +8,7 @@ fn one(script: &str) -> Test {
     Test::new().pipeline("p", |p| p.sh("a", script))
 }
 
-/// A-3.1, A-3.7: the directory is the pipeline's; the variables of the contract are there.
+/// A-3.1, A-3.7: the directory is the pipeline's; the variables of the contract are set.
 #[test]
 fn a_step_runs_in_its_directory_with_the_variables_of_the_contract() {
     let script = "printf '{\"output\":[\"%s\",\"%s\",\"%s\",\"%s\",\"%s\",\"%s\"]}' \"$(pwd)\" \"$ETUDE_RUN_ID\" \
@@ -51,7 +50,7 @@ fn numbers_pass_unchanged() {
     );
 }
 
-/// A-3.3: whatever is not one document with `output` is an error that shows what was found.
+/// A-3.3: anything but one document with `output` is an error that shows the output.
 #[test]
 fn anything_but_one_document_is_refused_and_shown() {
     let cases = [
@@ -70,8 +69,8 @@ fn anything_but_one_document_is_refused_and_shown() {
     }
 }
 
-/// A-3.5: the exit status, the signal, the tail of stderr and the time are in the error; output of a failed step does
-/// not count.
+/// A-3.5: the exit status, the signal, the tail of stderr and the time are in the error; the output of a failed step does not
+/// count.
 #[test]
 fn a_failed_step_has_all_its_facts() {
     one("echo '{\"output\":1}'; echo first >&2; echo last >&2; exit 4").run_json("p").exit(1).has(
@@ -86,7 +85,7 @@ fn a_failed_step_has_all_its_facts() {
     assert_eq!((ran.at("/errors/0/signal"), ran.at("/errors/0/exit_status")), (json!("SIGSEGV"), json!(null)));
 }
 
-/// A-3.5: what follows a failed step does not start.
+/// A-3.5: steps after a failed step do not start.
 #[test]
 fn nothing_after_a_failed_step_starts() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1").sh("b", "exit 1").note("c", "1"));
@@ -94,7 +93,7 @@ fn nothing_after_a_failed_step_starts() {
     assert_eq!(test.ledger(), ["a"]);
 }
 
-/// A-3.3: a command that is not there, or may not be run, says so.
+/// A-3.3: a command that does not exist, or may not be run, is reported as such.
 #[test]
 fn a_command_that_cannot_be_started_says_why() {
     let test = Test::new().pipeline("p", |p| p.step("name: a\ntype: code\ncommand: no-such-program-here x"));
@@ -117,7 +116,7 @@ fn megabytes_pass_whether_they_are_read_or_not() {
     assert_eq!(ran.at("/output"), length);
 }
 
-/// A-3.6: a step that is over does not wait for what it left running with its stdout, and that is gone after the run.
+/// A-3.6: a finished step does not wait for processes that it left running with its stdout, and they are gone after the run.
 #[test]
 fn background_children_do_not_delay_the_step_and_do_not_survive_the_run() {
     let test = one("sleep 300 & echo $! > \"$ROOT/pid\"; echo '{\"output\":1}'");
@@ -128,7 +127,7 @@ fn background_children_do_not_delay_the_step_and_do_not_survive_the_run() {
     });
 }
 
-/// A-3.6, X-1: a step that takes too long is asked to end, and ends with everything it started.
+/// A-3.6, X-1: a step that takes too long receives SIGTERM, and ends with everything it started.
 #[test]
 fn a_step_that_takes_too_long_is_ended() {
     let script = format!(
@@ -140,11 +139,11 @@ fn a_step_that_takes_too_long_is_ended() {
     let ran = test.run_json("p").exit(1).failed_with(&["business a: step_timeout"]).has("/errors/0/code", "R0103");
     assert_eq!(test.ledger(), ["begun", "asked"]);
     let said = test.run(&["runs", "show", &ran.id(), "--stream", "p/a/stderr"]).exit(0);
-    // Shells have last words of their own.
+    // Shells print messages of their own.
     assert!(said.out().starts_with("still at it"), "{}", said.out());
 }
 
-/// A-3.3: what a step says on stderr is shown as it comes, and kept whole.
+/// A-3.3: the stderr of a step is shown live, and stored completely.
 #[test]
 fn stderr_is_shown_and_kept() {
     let test = one("for n in $(seq 1 200); do echo \"line $n\"; done >&2; echo '{\"output\":1}'");
@@ -153,7 +152,7 @@ fn stderr_is_shown_and_kept() {
     assert_eq!(kept.out().lines().count(), 200);
 }
 
-/// L-46, L-50: a `require` that does not hold ends the run before the step, with the condition as it is written; the
+/// L-46, L-50: a `require` that does not hold ends the run before the step, and reports the condition as written; the
 /// destructor runs. Two values of the run can be compared.
 #[test]
 fn a_requirement_that_is_not_met_ends_the_run_before_its_step() {

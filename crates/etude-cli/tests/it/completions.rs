@@ -1,4 +1,4 @@
-//! Completions: what the engine offers at a place of the command line, and the scripts by which shells ask it.
+//! Completions: the candidates at a position of the command line, and the scripts with which shells request them.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ fn app() -> Test {
         .file(".agents/skills/word-count/SKILL.md", "---\nname: word-count\ndescription: Counts words.\n---\nCount.\n")
 }
 
-/// The candidates for the last of the words: value and description, as fish is given them.
+/// Candidates for the last of the words: value and description, as fish receives them.
 fn candidates(test: &Test, words: &[&str]) -> Vec<(String, String)> {
     let mut command = test.command(&[&["--", "etude"], words].concat());
     let done = command.env("COMPLETE", "fish").output().expect("the binary starts");
@@ -25,7 +25,7 @@ fn candidates(test: &Test, words: &[&str]) -> Vec<(String, String)> {
         let (value, help) = line.split_once('\t').unwrap_or((line, ""));
         (value.to_owned(), help.to_owned())
     };
-    // Where a value is optional, options are offered as well.
+    // Options are candidates as well if the value is optional.
     text.lines().filter(|line| !line.starts_with("--")).map(split).collect()
 }
 
@@ -33,7 +33,7 @@ fn values(test: &Test, words: &[&str]) -> Vec<String> {
     candidates(test, words).into_iter().map(|(value, _)| value).collect()
 }
 
-/// cli: pipelines are offered with their descriptions, from the app that the command line names.
+/// cli: pipelines are candidates with their descriptions, from the app that the command line names.
 #[test]
 fn pipelines_of_the_app_are_listed() {
     let test = app();
@@ -47,7 +47,7 @@ fn pipelines_of_the_app_are_listed() {
     assert_eq!(values(&test, &["-C", &app, "run", "-p", ""]), ["other", "sort-mail"]);
 }
 
-/// cli: no candidate is one that a shell would evaluate, or that would steer the terminal.
+/// cli: no candidate would be evaluated by a shell, or control the terminal.
 #[test]
 fn candidates_are_inert() {
     let declared = "input: {mode: {enum: [fast, \"fast$(touch x)\", \"a;b\", \"`x`\", \"\\e]0;title\\a\"]}}";
@@ -55,7 +55,7 @@ fn candidates_are_inert() {
     assert_eq!(values(&test, &["run", "-p", "p", "-i", "mode="]), ["mode=fast"]);
 }
 
-/// cli: after `-i`, the parameters of the pipeline that the command line names are offered, then their values.
+/// cli: after `-i`, the parameters of the named pipeline are candidates, then their values.
 #[test]
 fn parameters_of_the_named_pipeline_are_listed() {
     let test = app();
@@ -70,7 +70,7 @@ fn parameters_of_the_named_pipeline_are_listed() {
     assert!(values(&test, &["run", "-p", "other", "-i", ""]).is_empty());
 }
 
-/// cli: runs are offered with pipeline and status, the newest first; without a journal there are none, and none is created.
+/// cli: runs are candidates with pipeline and status, the newest first; without a journal there are none, and none is created.
 #[test]
 fn runs_are_listed_with_pipeline_and_status() {
     let test = app();
@@ -83,7 +83,7 @@ fn runs_are_listed_with_pipeline_and_status() {
     assert!(values(&test, &["approve", ""]).is_empty());
 }
 
-/// cli: skills, error codes, statuses and the commands of `help` are offered.
+/// cli: skills, error codes, statuses and the commands of `help` are candidates.
 #[test]
 fn skills_codes_statuses_and_commands_are_listed() {
     let test = app();
@@ -93,7 +93,7 @@ fn skills_codes_statuses_and_commands_are_listed() {
     assert_eq!(values(&test, &["help", "runs", "res"]), ["resume"]);
 }
 
-/// cli: `etude completions SHELL` prints a script that asks this program, and where it belongs.
+/// cli: `etude completions SHELL` prints a script that calls this program, and the file for it.
 #[test]
 fn scripts_ask_this_program_and_say_where_they_belong() {
     for (shell, file) in [
@@ -115,7 +115,7 @@ fn scripts_ask_this_program_and_say_where_they_belong() {
     assert!(zsh.out().starts_with("#compdef etude"), "{}", zsh.out());
 }
 
-/// cli: bash, having read the script, completes a pipeline.
+/// cli: bash with the script completes a pipeline.
 #[cfg(unix)]
 #[test]
 fn bash_completes_a_pipeline() {

@@ -1,4 +1,4 @@
-//! Which configuration holds: flags over `etude.yaml` over the user's over the environment (cli, A-4.2).
+//! Precedence of configuration: flags over `etude.yaml` over the user's over the environment (cli, A-4.2).
 
 use serde_json::json;
 
@@ -29,7 +29,7 @@ fn the_nearer_configuration_wins() {
     assert_eq!((user.calls(), app.calls(), flag.calls()), (1, 1, 1));
 }
 
-/// a model of a provider that does not exist is shown at its place, with the whole message and the name that was meant.
+/// a model of a provider that does not exist is shown at its place, with the whole message and the probable name.
 #[test]
 fn a_misspelt_provider_is_shown_at_its_place() {
     let test = asks().file("etude.yaml", "model_mapping:\n  lite: antropic/claude-haiku-4-5\n");
@@ -42,7 +42,7 @@ fn a_misspelt_provider_is_shown_at_its_place() {
     assert!(ran.err().contains("lite: antropic/claude-haiku-4-5"), "{}", ran.err());
 }
 
-/// layers are merged tier by tier and provider by provider: the app maps one tier, the user another.
+/// configuration files are merged tier by tier and provider by provider: the app maps one tier, the user another.
 #[test]
 fn layers_are_merged_tier_by_tier() {
     let server = Server::new([Reply::says("ok")]);
@@ -53,8 +53,8 @@ fn layers_are_merged_tier_by_tier() {
     test.run_json("p").output("ok").has("/steps/0/model", "mock/from-app").has("/steps/1/model", "mock/m-reason");
 }
 
-/// cli: without configuration the mapping follows the key that is found, in the order of the contract; `base_url` of a
-/// provider holds all the same.
+/// cli: without configuration the mapping follows the key found, in the order of the contract; `base_url` of a provider still
+/// applies.
 #[test]
 fn the_mapping_follows_the_key_that_is_found() {
     let keys = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"];
@@ -100,7 +100,7 @@ fn a_bare_name_is_a_model_of_its_vendor() {
     assert_eq!(server.seen()[0].body["model"], "claude-haiku-4-5");
 }
 
-/// cli: a hosted provider without its key is the environment's fault, and the variable is named.
+/// cli: a hosted provider without its key is an environment error that names the variable.
 #[test]
 fn a_hosted_provider_without_its_key_names_the_variable() {
     asks()
@@ -115,7 +115,7 @@ fn a_hosted_provider_without_its_key_names_the_variable() {
         );
 }
 
-/// cli: a configuration that does not hold is a definition that does not, reported with place and hint.
+/// cli: an invalid configuration is a definition error, reported with place and hint.
 #[test]
 fn a_faulty_configuration_is_reported_with_its_place() {
     let test = asks().file("etude.yaml", "model_maping: {lite: a/b}\n");
@@ -134,7 +134,7 @@ fn a_faulty_configuration_is_reported_with_its_place() {
         .stderr("error[R0301]: there is no configuration file `nowhere.yaml`");
 }
 
-/// cli: a configuration that is named is there, also for a command that needs none.
+/// cli: a named configuration must exist, also for a command that needs none.
 #[test]
 fn a_configuration_that_is_not_there_is_wrong_usage_everywhere() {
     let test = asks();
@@ -147,8 +147,8 @@ fn a_configuration_that_is_not_there_is_wrong_usage_everywhere() {
     }
 }
 
-/// cli: configuration is no business of a pipeline without models, but of anyone who says what it may cost: a fault in it
-/// stops the run before anything starts.
+/// cli: a pipeline without models needs no configuration, but all that it states is checked: a fault in it stops the run before
+/// anything starts.
 #[test]
 fn a_faulty_configuration_starts_nothing() {
     let test = Test::new().file("etude.yaml", "providers: 3\n").pipeline("p", |p| p.note("a", "1"));
@@ -156,7 +156,7 @@ fn a_faulty_configuration_starts_nothing() {
     assert_eq!(test.ledger(), [""; 0]);
 }
 
-/// S-111: `etude check` reports the input of a schedule that does not fit what it runs.
+/// S-111: `etude check` reports the input of a schedule that does not fit its target.
 #[test]
 fn a_check_compares_the_inputs_of_schedules() {
     let input = |input: &str| {
@@ -176,7 +176,7 @@ fn a_check_compares_the_inputs_of_schedules() {
     }
 }
 
-/// cli: `etude check` checks the configuration with everything else, names it from the app, and shows no keys.
+/// cli: `etude check` also checks the configuration, names it relative to the app, and shows no keys.
 #[test]
 fn a_check_looks_at_the_configuration() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
@@ -186,7 +186,7 @@ fn a_check_looks_at_the_configuration() {
     assert_eq!((ran.at("/diagnostics/0/file"), ran.at("/diagnostics/0/line")), (json!("etude.yaml"), json!(1)));
     let ran = test.run(&["check"]).exit(3).stderr_has("1 error in `etude.yaml`; 1 other pipeline is fine");
     assert!(!ran.err().contains("0123456789"), "{}", ran.err());
-    // A word that is not allowed is repeated, unless it may be a key.
+    // An invalid word is repeated, unless it may be a key.
     let test = test.file("etude.yaml", "router: {mode: sk-0123456789-0123456789abc}\n");
     for args in
         [&["check"][..], &["check", "--format", "json"], &["run", "-p", "p"], &["run", "-p", "p", "--format", "json"]]
@@ -195,7 +195,7 @@ fn a_check_looks_at_the_configuration() {
         let reported = format!("{}{}", ran.err(), ran.out());
         assert!(reported.contains("P0205") && !reported.contains("0123456789"), "{reported}");
     }
-    // What holds line by line, and not as a whole.
+    // Valid line by line, but not as a whole.
     let test = test.file("etude.yaml", "model_mapping: {standard: nowhere/m}\n");
     test.run(&["check"]).exit(3).stderr_has("`nowhere`");
 }
@@ -215,7 +215,7 @@ fn a_check_names_the_file_that_is_at_fault() {
     }
 }
 
-/// cli, A-4.2: a model that no one could ask is reported before anything of the run happens.
+/// cli, A-4.2: a model that cannot be called is reported before anything of the run happens.
 #[test]
 fn a_model_that_cannot_be_called_is_reported_first() {
     let test = Test::new()
@@ -225,7 +225,7 @@ fn a_model_that_cannot_be_called_is_reported_first() {
     assert_eq!(test.ledger(), [""; 0]);
 }
 
-/// cli: with `--verbose` it is said what is configured where, which model answers, and when each step begins.
+/// cli: `--verbose` reports the configuration files, the responding model, and the start of each step.
 #[test]
 fn a_verbose_run_says_more() {
     let server = Server::new([Reply::says("ok")]);

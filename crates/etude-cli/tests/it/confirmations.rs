@@ -1,11 +1,11 @@
-//! Trust and confirmation of what Agent Applications do (C-1.11, C-1.14; the cases AA-31, AA-32, AA-54 to AA-69).
+//! Trust and confirmation of actions of Agent Applications (C-1.11, C-1.14; the cases AA-31, AA-32, AA-54 to AA-69).
 
 use serde_json::{Value, json};
 
 use crate::echo_box::{self, Judged, PROJECT, USER, run, started, with};
 use crate::test::Test;
 
-/// A package of a project that no one has approved.
+/// A package of a project without approval.
 fn found() -> Test {
     let test = Test::new();
     echo_box::put(&test, PROJECT, &[]);
@@ -16,7 +16,7 @@ fn trust_of(test: &Test) -> Value {
     test.run(&["apps", "list", "--format", "json"]).exit(0).at("/applications/0/trust")
 }
 
-/// C-1.11, AA-31, AA-32: what was found is listed; reading and running need an approval each.
+/// C-1.11, AA-31, AA-32: discovered packages are listed; reading and running need an approval each.
 #[test]
 fn reading_and_running_need_an_approval_each() {
     let test = found();
@@ -33,7 +33,7 @@ fn reading_and_running_need_an_approval_each() {
     test.run(&["trust", "nowhere"]).exit(2);
 }
 
-/// C-0.4, AA-69: what the package's own commands write keeps the approval; what anybody else writes ends it.
+/// C-0.4, AA-69: writes by the package's own commands keep the approval; any other write ends it.
 #[test]
 fn an_approval_survives_the_packages_own_writing_only() {
     let test = found();
@@ -49,13 +49,13 @@ fn an_approval_survives_the_packages_own_writing_only() {
     run(&test, &[], &["ping"]).is("refused", 4, &["AA_TRUST_REQUIRED"]);
 }
 
-/// The id of the request that a command waits for.
+/// Id of the request that a command waits for.
 fn asked(test: &Test, words: &[&str]) -> String {
     let ran = run(test, &[], words).is("confirmation_required", 5, &["AA_CONFIRM_REQUIRED"]);
     id_of(&ran)
 }
 
-/// The id as it is, not as tests compare it.
+/// The unredacted id, not the form that tests compare.
 fn id_of(ran: &crate::ran::Ran) -> String {
     let document: Value = serde_json::from_slice(&ran.raw).expect("a document");
     document["confirmation"]["id"].as_str().expect("an id").to_owned()
@@ -93,7 +93,7 @@ fn a_confirmation_is_bound_to_arguments_and_content() {
     assert!(started(&test).is_empty());
 }
 
-/// C-1.14: what is approved is what runs: also with the same values of the variables that `--env` passes on.
+/// C-1.14: the approved command is what runs, also with the same values of the variables that `--env` passes on.
 #[test]
 fn a_confirmation_is_bound_to_the_environment() {
     let test = with(&[]).env("BOX_TARGET", "one").env("BOX_OTHER", "x");
@@ -130,7 +130,7 @@ fn a_denial_refuses_once() {
     assert!(started(&test).is_empty());
 }
 
-/// C-1.14, AA-54, AA-59, AA-61: the command's own guard is another layer; exactly the listed path is guarded.
+/// C-1.14, AA-54, AA-59, AA-61: the command's own guard is an additional check; exactly the listed path is guarded.
 #[test]
 fn the_commands_own_guard_is_another_layer() {
     let test = with(&[]);
@@ -145,7 +145,7 @@ fn the_commands_own_guard_is_another_layer() {
     run(&test, &[], &["put", "k", "v"]).is("succeeded", 0, &[]).has("/output/item/id", "bx_0002");
 }
 
-/// C-1.14: words that come as arguments do not pass the guard, nor does a guarded path that is not declared.
+/// C-1.14: words given as arguments do not bypass the guard, nor does a guarded path that is not declared.
 #[test]
 fn a_guarded_path_in_the_arguments_is_guarded() {
     let test = with(&[
@@ -158,7 +158,7 @@ fn a_guarded_path_in_the_arguments_is_guarded() {
     assert!(started(&test).is_empty(), "nothing was started");
 }
 
-/// C-1.15, AA-65: a request shows the state as it is now, also when it is asked again.
+/// C-1.15, AA-65: a request shows the current state, also when it is repeated.
 #[test]
 fn a_request_shows_fresh_state() {
     let test = with(&[("scheduling: notSupported", "metadata: {stateCommand: box list}\nscheduling: notSupported")]);
@@ -172,7 +172,7 @@ fn a_request_shows_fresh_state() {
     assert!(about.as_str().is_some_and(|text| text.contains("empties the box")), "{about}");
 }
 
-/// C-1.11: no one approves a whole disk or a whole home: that is refused at once, with a way out.
+/// C-1.11: approval of a whole disk or a whole home is refused at once, with a hint.
 #[test]
 fn a_whole_disk_is_not_trusted() {
     let test = found();

@@ -1,4 +1,4 @@
-//! Where keys go when an app configures hosts: to those that the user names, and to no others (ADR 0052).
+//! Hosts to which keys may go when an app configures hosts: those that the user names, and no others (ADR 0052).
 
 use serde_json::json;
 
@@ -8,12 +8,12 @@ use crate::test::Test;
 
 const KEY: &str = "sk-canary-consent-1";
 
-/// The URL of a server on loopback, by an address that is not one: for etude, another machine.
+/// URL of a loopback server under an address that does not look like loopback, so etude treats it as another machine.
 fn far(server: &Server) -> String {
     server.url().replace("127.0.0.1", "0.0.0.0")
 }
 
-/// A pipeline whose constructor leaves a line, and a model that the app configures.
+/// A pipeline whose constructor leaves a line in the ledger, and a model that the app configures.
 fn app(provider: &str) -> Test {
     Test::new()
         .env("OPENAI_API_KEY", KEY)
@@ -41,7 +41,7 @@ fn a_key_is_not_sent_to_a_host_that_only_the_app_names() {
         (compatible("https://${env:TEAM_KEY}.example.com", ""), "TEAM_KEY", "${env:TEAM_KEY}.example.com"),
         (compatible("https://api.openai.com@example.com", TEAM), "TEAM_KEY", "example.com"),
         (format!("{{kind: openai, base_url: \"{far}\"}}"), "OPENAI_API_KEY", "0.0.0.0"),
-        // What etude withholds from programs of the app does not reach one that listens.
+        // A variable that etude withholds from programs of the app does not reach one that listens.
         (format!("{{kind: openai, base_url: \"{near}\"}}"), "OPENAI_API_KEY", "127.0.0.1"),
         (compatible(&near, ", api_key: \"${env:OPENAI_API_KEY}\""), "OPENAI_API_KEY", "127.0.0.1"),
     ] {
@@ -63,7 +63,7 @@ fn a_key_is_not_sent_to_a_host_that_only_the_app_names() {
     assert_eq!(server.calls(), 0);
 }
 
-/// SECURITY.md: the user lets a key go to a host in the configuration that is the user's own, or with `--config`.
+/// SECURITY.md: a key goes to a host that the user's own configuration, or the one of `--config`, names for it.
 #[test]
 fn a_key_is_sent_where_the_user_lets_it() {
     for (own, args) in [
@@ -83,8 +83,8 @@ fn a_key_is_sent_where_the_user_lets_it() {
     }
 }
 
-/// SECURITY.md: the key of a service goes to a host of others if the user's configuration names it there, and not because the
-/// host speaks the same API.
+/// SECURITY.md: the key of a service goes to another host if the user's configuration names it there, not because the host
+/// speaks the same API.
 #[test]
 fn a_customary_key_is_not_sent_to_another_host_unasked() {
     let server = Server::new([Reply::says("ok")]);
@@ -105,7 +105,7 @@ fn a_customary_key_is_not_sent_to_another_host_unasked() {
     assert_eq!(server.seen()[1].header("authorization"), Some(&*format!("Bearer {KEY}")));
 }
 
-/// cli: an app that needs no key runs at once: a server of this machine, a program, and a key that is no key of the user.
+/// cli: an app that needs no key runs at once: a local server, a program, and a key that does not belong to the user.
 #[test]
 fn an_app_without_keys_just_runs() {
     let server = Server::new([Reply::says("ok")]);
@@ -120,7 +120,7 @@ fn an_app_without_keys_just_runs() {
     }
 }
 
-/// SECURITY.md: a program that answers as a model gets the user's keys if the user names it, not if the app does.
+/// SECURITY.md: a program that serves as a model gets the user's keys if the user names it, not if the app does.
 #[test]
 fn a_program_of_the_app_that_answers_inherits_no_keys() {
     let provider = "{kind: command, command: \"sh -c 'cat >/dev/null; env > $ROOT/model.env; printf ok'\"}";
@@ -130,14 +130,14 @@ fn a_program_of_the_app_that_answers_inherits_no_keys() {
     test.run_json("p").output("ok");
     let env = test.read("model.env");
     assert!(env.contains("HOME=") && !env.contains("OPENAI_API_KEY"), "{env}");
-    // A variable that nothing names as a key is no key.
+    // A variable that nothing names as a key does not count as one.
     assert!(env.contains("TEAM_KEY="), "{env}");
     let test = app("{}").file("etude.yaml", "").user_config(&config);
     test.run_json("p").output("ok");
     assert!(test.read("model.env").contains("OPENAI_API_KEY="), "the user's own program");
 }
 
-/// SECURITY.md: a host that only the app names gets prompts when the app runs, and the user sees once.
+/// SECURITY.md: a host that only the app names gets prompts when the app runs, and the user is notified once.
 #[test]
 fn a_tier_that_the_app_redirects_is_reported_once_with_its_host() {
     let server = Server::new([Reply::says("ok")]);
@@ -150,7 +150,7 @@ fn a_tier_that_the_app_redirects_is_reported_once_with_its_host() {
     assert_eq!(server.seen()[0].header("authorization"), None);
 }
 
-/// SECURITY.md: MCP servers of an app are held to the same: one that would get a key of the user is not reached.
+/// SECURITY.md: the same applies to MCP servers of an app: one that would get a key of the user is not contacted.
 #[test]
 fn an_mcp_server_of_the_app_gets_no_key_of_the_user() {
     let (model, mcp) = (Server::agent([]), Server::new([Reply::status(500)]));
@@ -199,7 +199,7 @@ fn credentials_in_urls_are_not_shown() {
     }
 }
 
-/// so do those of providers, in errors, lists, checks and diagnostics.
+/// the same applies to those of providers, in errors, lists, checks and diagnostics.
 #[test]
 fn credentials_in_urls_of_providers_are_not_shown() {
     let url =

@@ -1,4 +1,4 @@
-//! `etude convert`: a skill becomes an app.
+//! `etude convert`: turns a skill into an app.
 
 use serde_json::{Value, json};
 
@@ -18,13 +18,13 @@ description: Audits expenses.
 A total above 500 must be rejected. Never pay twice.
 ";
 
-/// The script notes that it ran, and where.
+/// Script of the skill.
 const SCRIPT: &str = r#"import sys
 with open(sys.argv[1]) as lines:
     print(sum(float(line) for line in lines))
 "#;
 
-/// The labels of the statements of [`SKILL`].
+/// Labels of the statements of [`SKILL`].
 fn labels() -> Value {
     let words = ["background", "main_path", "judgement", "rule", "rule"];
     let labels: Vec<Value> = words.iter().zip(1..).map(|(label, id)| json!({"id": id, "label": label})).collect();
@@ -36,7 +36,7 @@ fn drafts(steps: &[(&str, u32)]) -> Value {
     json!({"pipelines": [{"name": "total", "description": "Add up a file", "triggers": ["add up a.txt"], "steps": steps}]})
 }
 
-/// Whether a request is for labels: both questions are known by their schema and their statements (1.6).
+/// True if a request asks for labels: both questions are recognized by their schema and their statements (1.6).
 fn asks_for_labels(seen: &Seen) -> bool {
     let schema = &seen.body["response_format"]["json_schema"]["schema"]["properties"];
     assert!(seen.request().contains("\n{\"id\":1,\"line\":5,\"text\":\"Audit\"}\n"), "{}", seen.request());
@@ -64,7 +64,7 @@ fn converted(test: &Test, more: &[&str]) -> Ran {
     test.run(&[&CONVERT, more].concat())
 }
 
-/// The outcome and the step of each statement.
+/// Outcome and step of each statement.
 fn outcomes(document: &Value) -> Vec<(String, Value)> {
     let rows = document["statements"].as_array().cloned().unwrap_or_default();
     rows.iter().map(|row| (row["outcome"].as_str().unwrap_or_default().to_owned(), row["step"].clone())).collect()
@@ -143,7 +143,7 @@ fn judgements_have_recorded_completions() {
     assert_eq!(server.calls(), 2, "tests ask no model");
 }
 
-/// 1.6: drafts that fail are repaired with their errors, at most twice; what still fails is left out.
+/// 1.6: failed drafts are repaired with their errors, at most twice; those that still fail are left out.
 #[test]
 fn drafts_that_fail_are_repaired() {
     let server = Server::by(|seen, _| {
@@ -173,7 +173,8 @@ fn a_skill_without_a_main_path_becomes_no_app() {
     assert!(!test.path("work/skill-app").exists());
 }
 
-/// 1.6: what fails its cases is left out, after two repairs; the exit status of a conversion without a pipeline is 0.
+/// 1.6: a pipeline that fails its cases is left out, after two repairs; the exit status of a conversion without a pipeline is
+/// 0.
 #[test]
 fn what_fails_its_cases_is_left_out() {
     let server = server(drafts(&[("sum", 2)]));
@@ -247,7 +248,7 @@ fn cases_run_in_a_sandbox() {
     assert!(!mark.exists());
 }
 
-/// A skill that runs commands, with everything that a reader of it has to fill in, to choose or to leave alone.
+/// A skill that runs commands, with content that its reader must fill in, choose or leave alone.
 const RELEASE: &str = "---
 name: release
 description: Releases a package.
@@ -285,8 +286,8 @@ git push --force
 ```
 ";
 
-/// L-88: a part of a path without a command is a step for an agent, which is given its statements and the output of the steps before,
-/// with the tools of the skill and none besides.
+/// L-88: a part of a path without a command is a step for an agent, which receives its statements and the output of the steps
+/// before, with exactly the tools of the skill.
 #[test]
 fn a_part_without_a_command_is_work_for_an_agent() {
     let server = Server::by(|seen, _| {
@@ -334,8 +335,8 @@ Good texts are short. Write as you speak, for example without jargon.
 - Do not use the passive.
 ";
 
-/// 1.6, L-85, L-86, L-87, L-88: with a model that only follows plain rules, a skill becomes an app that is sound, runs what is for
-/// running and nothing else; one that has no path becomes none.
+/// 1.6, L-85, L-86, L-87, L-88: with a model that only follows plain rules, a skill becomes a valid app that runs what should
+/// run and nothing else; a skill without a path becomes none.
 #[test]
 fn a_careless_author_gets_a_sound_app() {
     let test = Test::new().cwd("work");

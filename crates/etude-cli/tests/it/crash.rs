@@ -1,8 +1,9 @@
-//! `kill -9` of the binary, everywhere: at each write to its journal and at arbitrary moments. A resumed run ends as one
-//! that was never killed: the same document, no effect with an outcome begun again, the one under way at most once more
-//! for each kill and with the same key, the destructor after everything else.
+//! Crash tests: `kill -9` of the binary at each write to its journal and at arbitrary moments.
 //!
-//! With each test, some moments of each kind; all of them with `cargo run -p xtask -- crash`, which prints the table of
+//! A resumed run ends like one that was never killed: with the same document and with the destructor last. No effect with an
+//! outcome begins again. The active one begins at most once more for each kill, with the same key.
+//!
+//! Each test run covers some moments of each kind. `cargo run -p xtask -- crash` covers all of them and prints the table of
 //! `docs/proof.md`.
 
 #[cfg(feature = "serve")]
@@ -36,14 +37,13 @@ fn holds(construct: &Construct) {
     assert!(row.differences.is_empty(), "{row}\n{}", row.differences.join("\n"));
 }
 
-/// killed at a write or in between, once or again and again, a run that is resumed ends as one that was
-/// not killed.
+/// killed at a write or in between, once or repeatedly, a resumed run ends like one that was not killed.
 #[test]
 fn sequence_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::SEQUENCE);
 }
 
-/// the same for values that lie beside the journal.
+/// the same for values stored beside the journal.
 #[test]
 fn large_values_killed_anywhere_are_whole() {
     holds(&construct::LARGE_VALUES);
@@ -55,7 +55,7 @@ fn parallel_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::PARALLEL);
 }
 
-/// the same for elements that run at once.
+/// the same for concurrent elements.
 #[test]
 fn fan_out_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::FAN_OUT);
@@ -67,19 +67,19 @@ fn sub_pipeline_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::SUB_PIPELINE);
 }
 
-/// the same for sub-pipelines with groups, conditions and retries, several at once.
+/// the same for concurrent sub-pipelines with groups, conditions and retries.
 #[test]
 fn nested_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::NESTED);
 }
 
-/// the same in the middle of retries: a kill is no attempt.
+/// the same in the middle of retries: a kill does not count as an attempt.
 #[test]
 fn retries_killed_anywhere_end_as_if_they_had_not_been() {
     holds(&construct::RETRIES);
 }
 
-/// the same in the middle of a conversation with a model: rejected answers are not asked for again.
+/// the same in the middle of a conversation with a model: rejected responses are not requested again.
 #[test]
 fn model_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::MODEL);
@@ -91,7 +91,7 @@ fn failing_run_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::FAILING);
 }
 
-/// the same for a run that waits for an approval, and for who approves.
+/// the same for a run that waits for an approval, and for the approving process.
 #[test]
 fn approval_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::APPROVAL);
@@ -103,7 +103,7 @@ fn approvals_killed_anywhere_end_as_if_they_had_not_been() {
     holds(&construct::APPROVALS);
 }
 
-/// the same for approvals between steps that are tried again: no try is lost and none counts twice.
+/// the same for approvals between retried steps: no attempt is lost and none counts twice.
 #[test]
 fn approvals_between_retries_killed_anywhere_end_as_if_they_had_not_been() {
     holds(&construct::APPROVAL_RETRIES);
@@ -115,7 +115,7 @@ fn application_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::APPLICATION);
 }
 
-/// the same for an agent: no finished call is made again, no answer asked for again.
+/// the same for an agent: no finished tool call is made again, no response requested again.
 #[test]
 fn agent_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::AGENT);
@@ -127,38 +127,38 @@ fn agent_step_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::AGENT_STEP);
 }
 
-/// the same for agents that are at work at once.
+/// the same for concurrent agents.
 #[test]
 fn agents_in_a_fan_out_killed_anywhere_end_as_if_they_had_not_been() {
     holds(&construct::AGENTS);
 }
 
-/// L-71: the same for a pipeline that deviates, also between the deviation and the agent's first turn: no call of either
-/// is made twice.
+/// L-71: the same for a pipeline that deviates, also between the deviation and the agent's first turn: no call of either is
+/// made twice.
 #[test]
 fn fallback_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::FALLBACK);
 }
 
-/// B-ST6, A-5.3: stages that were at work restart, the others are not repeated.
+/// B-ST6, A-5.3: active stages restart, the others are not repeated.
 #[test]
 fn stage_machine_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::STAGES);
 }
 
-/// B-ST6, A-5.3: the same for a machine that is a step: the steps around it are not repeated, nor is the destructor missing.
+/// B-ST6, A-5.3: the same for a machine that is a step: the steps around it are not repeated, and the destructor runs.
 #[test]
 fn stage_machine_as_a_step_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::STAGES_STEP);
 }
 
-/// B-ST3, B-ST6: a migration of the slot that is killed goes on: each form is migrated, one that has been is not again.
+/// B-ST3, B-ST6: a killed migration of the slot continues: each form is migrated, and none twice.
 #[test]
 fn migration_of_a_slot_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::MIGRATION);
 }
 
-/// D-7: the same for layers around steps: what a layer does is part of its step.
+/// D-7: the same for middleware around steps: its effects are part of its step.
 #[test]
 fn layers_killed_anywhere_end_as_if_they_had_not_been() {
     holds(&construct::LAYERS);
@@ -170,45 +170,44 @@ fn warm_steps_killed_anywhere_end_as_if_they_had_not_been() {
     holds(&construct::WARM);
 }
 
-/// a run that is cancelled by a signal stays so wherever it is killed, and comes to its destructor.
+/// a run that a signal has cancelled stays cancelled wherever it is killed, and its destructor runs.
 #[test]
 fn interrupted_run_killed_anywhere_is_cancelled_and_cleaned_up() {
     holds(&construct::INTERRUPTED);
 }
 
-/// cli: the same for one that is cancelled from another process, whichever of the two is killed: what was accepted
-/// holds.
+/// cli: the same for a run that another process cancels, whichever of the two is killed: an accepted cancellation holds.
 #[test]
 fn cancelled_run_killed_anywhere_is_cancelled_and_cleaned_up() {
     holds(&construct::CANCELLED);
 }
 
-/// cli: the same for one that no one was running any more when it was cancelled.
+/// cli: the same for a run that had no process when it was cancelled.
 #[test]
 fn dead_run_killed_while_it_is_cancelled_is_cancelled_and_cleaned_up() {
     holds(&construct::DEAD);
 }
 
-/// after an edit a resume is refused and does nothing; with `--accept-changes` it ends as the edited definition
-/// does, wherever it is killed.
+/// after an edit a resume is refused and does nothing; with `--accept-changes` it ends as the edited definition does,
+/// wherever it is killed.
 #[test]
 fn edited_definition_killed_anywhere_is_refused_and_then_ends_as_edited() {
     holds(&construct::EDITED);
 }
 
-/// a run that failed and is continued, killed anywhere in either attempt, ends as one that was never killed.
+/// a failed run that is continued and killed anywhere in either attempt ends like one that was never killed.
 #[test]
 fn continued_run_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::CONTINUED);
 }
 
-/// the same for one that succeeded and is started again from a step.
+/// the same for a successful run that is started again from a step.
 #[test]
 fn retried_run_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::RETRIED);
 }
 
-/// the same for one that is continued with a larger budget.
+/// the same for a run that is continued with a larger budget.
 #[test]
 fn run_with_a_raised_budget_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::RAISED);
@@ -220,8 +219,7 @@ fn retried_stage_machine_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::STAGES_CONTINUED);
 }
 
-/// a journal that is being made when its process is killed is made by the next one, which runs as if nothing had
-/// been there.
+/// if its process is killed while it creates a journal, the next one creates it, and runs as if nothing had been there.
 #[test]
 fn a_journal_killed_while_it_is_made_is_made_by_the_next() {
     if shim::is_missing("a_journal_killed_while_it_is_made_is_made_by_the_next") {
@@ -247,7 +245,7 @@ fn a_journal_killed_while_it_is_made_is_made_by_the_next() {
     }
 }
 
-/// Every construct at every moment: minutes. `cargo run -p xtask -- crash` runs it.
+/// Every construct at every moment, which takes minutes. `cargo run -p xtask -- crash` runs it.
 #[test]
 #[ignore = "minutes: cargo run -p xtask -- crash"]
 fn everything_is_killed_everywhere() {
@@ -255,7 +253,7 @@ fn everything_is_killed_everywhere() {
     let only = std::env::var("ETUDE_CRASH_ONLY").ok();
     println!("{HEAD}");
     let (next, differences) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    // Half of a life is waiting for processes and for the disk.
+    // Half of a life is spent waiting for processes and for the disk.
     let workers = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..workers {

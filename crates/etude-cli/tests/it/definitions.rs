@@ -1,11 +1,11 @@
-//! What a pipeline.yaml may say, as `etude check` and `etude run` tell it. Every single fault has its place in the
-//! tests of etude-spec.
+//! Content of a pipeline.yaml, as `etude check` and `etude run` report it. The tests of etude-spec cover every single
+//! fault.
 
 use crate::test::Test;
 
 const GOOD: &str = "name: p\ndescription: x\nsteps:\n  - {name: a, type: code, command: \"true\"}\n";
 
-/// The codes and lines that `check` finds in a pipeline `p`.
+/// Codes and lines that `check` finds in a pipeline `p`.
 fn found(text: &str) -> Vec<String> {
     let ran = Test::new().yaml("p", text).run(&["check", "--format", "json"]);
     let doc = ran.doc();
@@ -18,7 +18,7 @@ fn with(step: &str) -> String {
     format!("name: p\ndescription: x\nsteps:\n{step}")
 }
 
-/// a misspelt `type` is reported also where nothing else says what the step is; the pipeline is not passed over.
+/// a misspelt `type` is reported even if nothing else defines the kind of the step; the pipeline is not skipped.
 #[test]
 fn a_misspelt_type_is_reported_whatever_else_the_step_says() {
     for rest in ["", "    output: x\n", "    prompt: hi\n"] {
@@ -122,7 +122,7 @@ fn names_are_unique_across_groups() {
     assert_eq!(found(&with(&group)).len(), 1);
 }
 
-/// a field that other tools have by another name is understood as what it means.
+/// a field name of other tools is recognized, and the right one suggested.
 #[test]
 fn words_of_other_tools_are_understood() {
     for (field, meant) in

@@ -1,4 +1,4 @@
-//! Which directory is the app, and which pipelines it has.
+//! Discovery of the app's directory and its pipelines.
 
 use serde_json::json;
 
@@ -20,7 +20,7 @@ fn the_nearest_app_above_is_taken() {
     test.cwd("app/inner").run_json("p").exit(2).failed_with(&["- -: input_invalid"]);
 }
 
-/// `--app` and `-C` name the app from anywhere; what is none is wrong usage.
+/// `--app` and `-C` name the app from anywhere; a directory that is not an app is wrong usage.
 #[test]
 fn an_app_can_be_named_from_anywhere() {
     let test = one(Test::new()).cwd("elsewhere");
@@ -56,7 +56,7 @@ fn names_with_an_underscore_are_not_pipelines_of_their_own() {
     }));
 }
 
-/// a bad pipeline hides no good one; it is listed as such, and run by name it shows what is wrong.
+/// a bad pipeline hides no good one; it is listed as such, and run by name it shows its faults.
 #[test]
 fn a_bad_pipeline_hides_no_good_one() {
     let test = Test::new().pipeline("good", |p| p.note("a", "1")).yaml("bad", "name: bad\nsteps: [");
@@ -67,7 +67,7 @@ fn a_bad_pipeline_hides_no_good_one() {
     assert_eq!(test.run(&["check", "good"]).exit(0).code(), 0);
 }
 
-/// a directory without `pipeline.yaml` is a warning, and no pipeline.
+/// a directory without `pipeline.yaml` is a warning, not a pipeline.
 #[test]
 fn a_directory_without_a_pipeline_is_a_warning() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1")).file("pipelines/empty/readme.md", "");

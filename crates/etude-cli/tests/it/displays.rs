@@ -1,4 +1,4 @@
-//! What people read about failed runs, whole: what happened, where, what the step said, every try, what to do next.
+//! Complete human-readable output of failed runs: the event, its place, the step's stderr, every attempt, the next command.
 //! stdout stays empty.
 
 use serde_json::json;
@@ -46,7 +46,7 @@ fn review() -> Test {
 
 const RUN: [&str; 5] = ["run", "-p", "code-review", "-i", "pr=42"];
 
-/// A-4.8: exhausted retries: the last reason leads, the attempts are the story.
+/// A-4.8: for exhausted retries, the last reason leads, and all attempts follow.
 #[test]
 fn exhausted_retries_report_every_attempt() {
     let server = Server::new([
@@ -157,7 +157,7 @@ hint: what this code means: etude explain R0102"#,
         );
 }
 
-/// A-4.5: a provider that keeps failing: what it said last leads, each try has a row.
+/// A-4.5: for a provider that keeps failing, its last message leads, and each attempt has a row.
 #[test]
 fn a_failing_provider_is_reported_attempt_by_attempt() {
     let busy = || Reply::status(503).header("retry-after", "0").message("overloaded");
@@ -189,7 +189,7 @@ hint: what this code means: etude explain R0201",
     );
 }
 
-/// A-4.7: a broken validator is reported as such, with what it said on stderr.
+/// A-4.7: a broken validator is reported as such, with its stderr.
 #[test]
 fn a_broken_validator_is_reported_with_its_stderr() {
     let server = Server::new([Reply::json(&json!({"files": 8}))]);
@@ -251,7 +251,7 @@ hint: did you mean `fetch_diff`?
     );
 }
 
-/// A-2.4: everything that is wrong with the input is reported at once.
+/// A-2.4: all faults of the input are reported at once.
 #[test]
 fn faults_of_the_input_are_reported_at_once() {
     review().run(&["run", "-p", "code-review", "-i", "pr=many", "-i", "repo=x"]).exit(2).stdout("").stderr(
@@ -277,14 +277,14 @@ code-review succeeded in [TIME], 2 model calls, 220 tokens, run [RUN]",
     );
 }
 
-/// cli: `--quiet` says nothing where nothing is wrong.
+/// cli: `--quiet` prints nothing if nothing is wrong.
 #[test]
 fn quiet_says_nothing_about_a_run_that_succeeds() {
     let server = Server::new([Reply::json(&json!({"files": 8}))]);
     review().model(&server).run(&[&RUN[..], &["--quiet"]].concat()).exit(0).stdout("\"a report\"").stderr("");
 }
 
-/// A-5.2: a failing constructor says that nothing else ran.
+/// A-5.2: a failing constructor reports that nothing else ran.
 #[test]
 fn a_failing_constructor_says_that_nothing_else_ran() {
     review()

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::server::{Reply, Server};
 use crate::test::{KEY, Test};
 
-/// The findings of a check by its name.
+/// Findings of a check by its name.
 #[track_caller]
 fn finding(ran: &crate::ran::Ran, check: &str) -> Value {
     let findings = ran.at("/findings");
@@ -46,7 +46,7 @@ fn with_call_each_model_is_called_once() {
     assert_eq!(server.calls(), 3);
 }
 
-/// cli: what keeps the app from running is an error with its fix, and exit status 4.
+/// cli: a fault that keeps the app from running is an error with its fix, and exit status 4.
 #[test]
 fn what_keeps_the_app_from_running_has_exit_status_4() {
     let broken = Test::new().yaml("p", "name: p\ndescription: x\nsteps: []\n");
@@ -91,7 +91,7 @@ fn a_journal_that_cannot_be_created_is_an_error() {
     test.run(&["run", "-p", "p"]).exit(4).stderr_has(&format!("hint: {fix}"));
 }
 
-/// cli: a missing interpreter is a warning with its fix; completions of the user's shell are looked for.
+/// cli: a missing interpreter is a warning with its fix; completions of the user's shell are checked.
 #[cfg(unix)]
 #[test]
 fn interpreters_and_completions_are_looked_for() {

@@ -1,4 +1,4 @@
-//! `etude run --dry-run`: what would run, reported without running anything.
+//! `etude run --dry-run`: reports the plan of a run without running anything.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ fn app(server: &Server) -> Test {
 
 const RUN: [&str; 8] = ["run", "-p", "p", "-i", "who=Ada", "-i", "n=3", "--dry-run"];
 
-/// cli: the plan, with the known parts of prompts, the conditions, and what it may cost; nothing runs.
+/// cli: the plan shows the known parts of prompts, the conditions, and the maximum cost; nothing runs.
 #[test]
 fn the_plan_is_shown_and_nothing_runs() {
     let server = Server::new([Reply::says("never")]);
@@ -66,7 +66,7 @@ at worst: no model is asked"#,
     test.run(&["runs", "list", "--format", "json"]).exit(0).has("/runs", json!([]));
 }
 
-/// cli: `--format json` tells the same as one document.
+/// cli: `--format json` prints the same as one document.
 #[test]
 fn the_plan_is_a_document() {
     let server = Server::new([Reply::says("never")]);

@@ -9,7 +9,7 @@ const APP: &str = include_str!("../fixtures/echo-box/APP.md");
 const BOX: &str = include_str!("../fixtures/echo-box/app/box.py");
 const SKILL: &str = include_str!("../fixtures/echo-box/skills/echo-box-usage/SKILL.md");
 
-/// Below the home: approved. Below the app: not.
+/// Directory below the home, whose packages are approved. Those below the app are not.
 pub(crate) const USER: &str = "home/.agents/apps";
 pub(crate) const PROJECT: &str = "app/apps";
 
@@ -25,19 +25,19 @@ pub(crate) fn put(test: &Test, root: &str, changes: &[(&str, &str)]) {
     test.put(&format!("{root}/echo-box/skills/echo-box-usage/SKILL.md"), SKILL);
 }
 
-/// The user's own package, with pieces replaced.
+/// A test with the user's own package, with pieces replaced.
 pub(crate) fn with(changes: &[(&str, &str)]) -> Test {
     let test = Test::new();
     put(&test, USER, changes);
     test
 }
 
-/// `etude apps run --format json FLAGS… echo-box WORDS…`
+/// Runs `etude apps run --format json FLAGS… echo-box WORDS…`.
 pub(crate) fn run(test: &Test, flags: &[&str], words: &[&str]) -> Ran {
     test.run(&[&["apps", "run", "--format", "json"], flags, &["echo-box"], words].concat())
 }
 
-/// The words `AA_*` and `SK_*` of all diagnostics in a document.
+/// Words `AA_*` and `SK_*` of all diagnostics in a document.
 pub(crate) fn words(document: &Value) -> Vec<String> {
     match document {
         Value::Array(items) => items.iter().flat_map(words).collect(),
@@ -52,13 +52,13 @@ pub(crate) fn words(document: &Value) -> Vec<String> {
     }
 }
 
-/// What the program was started with, in the user's own package.
+/// Arguments with which the program was started, in the user's own package.
 pub(crate) fn started(test: &Test) -> Vec<String> {
     test.read(&format!("{USER}/echo-box/app/state/started.log")).lines().map(str::to_owned).collect()
 }
 
 pub(crate) trait Judged {
-    /// The status, the exit status, and words that are among the diagnostics.
+    /// Checks the status, the exit status, and that words are among the diagnostics.
     fn is(self, status: &str, exit: i32, words: &[&str]) -> Self;
 }
 

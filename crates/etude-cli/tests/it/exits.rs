@@ -1,12 +1,12 @@
-//! Exit statuses, and what is on stdout, for every way to end (cli, "Exit status").
+//! Exit statuses and stdout of every way to end (cli, "Exit status").
 
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
 use crate::test::Test;
 
-/// cli: every way to end has its exit status, in every format; stdout is empty for people unless there is an output, and
-/// one document for programs.
+/// cli: every way to end has its exit status, in every format; stdout is empty for people unless there is an output, and one
+/// document for programs.
 #[test]
 fn every_way_to_end_has_its_status() {
     let server = Server::new([Reply::status(401)]);
@@ -79,7 +79,7 @@ fn outputs_on_a_pipe_are_json() {
     }
 }
 
-/// cli: a definition error tells code, place and hint in the document as well.
+/// cli: a definition error has code, place and hint in the document as well.
 #[test]
 fn the_document_of_a_definition_error_has_its_place() {
     Test::new()
@@ -94,7 +94,7 @@ fn the_document_of_a_definition_error_has_its_place() {
         .has("/run_id", Value::Null);
 }
 
-/// cli: a home that cannot be written is the environment's fault, reported as a document, and nothing runs.
+/// cli: a home that is not writable is an environment error, reported as a document, and nothing runs.
 #[test]
 fn a_journal_that_cannot_be_made_is_the_environment() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
@@ -103,7 +103,7 @@ fn a_journal_that_cannot_be_made_is_the_environment() {
     assert_eq!(test.ledger(), [""; 0]);
 }
 
-/// cli: a run in skill mode that could not be started is one of skill mode, and says what to do.
+/// cli: a run in skill mode that could not be started has the mode `skill`, and a hint.
 #[test]
 fn the_document_of_skill_mode_that_was_not_started() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
@@ -118,7 +118,7 @@ fn the_document_of_skill_mode_that_was_not_started() {
     broken.run(&["run", "book me a flight", "--format", "json"]).exit(3).has("/mode", "skill");
 }
 
-/// cli: arguments that are not text are refused as every other one: with 2, and with a document where one is promised.
+/// cli: arguments that are not text are refused like any other: with 2, and with a document if one is promised.
 #[cfg(unix)]
 #[test]
 fn arguments_that_are_not_text_are_refused() {

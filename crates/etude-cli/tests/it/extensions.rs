@@ -6,8 +6,8 @@ use crate::ran::Ran;
 use crate::server::{Reply, Server};
 use crate::test::{Test, noting, printing};
 
-/// X-1: outputs of a fan-out stand in the order of the elements, whichever ends first; the element and its index are
-/// there in `env`.
+/// X-1: outputs of a fan-out are in the order of the elements, whichever ends first; the element and its index are available in
+/// `env`.
 #[test]
 fn a_fan_out_keeps_the_order_of_its_elements() {
     let script = "case $N in 0) while [ ! -e \"$ROOT/second\" ]; do sleep 0.01; done ;; 1) touch \"$ROOT/second\" ;; esac; \
@@ -54,7 +54,7 @@ fn a_failing_element_stops_the_rest_or_is_collected() {
     assert_eq!(collecting.ledger().len(), 4);
 }
 
-/// X-3: a group's output is that of its children by name; they run at once and do not see each other.
+/// X-3: a group's output is that of its children by name; they run concurrently and do not see each other.
 #[test]
 fn a_group_runs_its_children_at_once() {
     let wait = |mine: &str, other: &str| {
@@ -143,7 +143,7 @@ fn a_sub_pipeline_fails_with_the_place_of_the_failure() {
     );
 }
 
-/// X-2: a code step is tried again as its `retry` says, and keeps every try.
+/// X-2: a code step is retried according to its `retry`, and keeps every attempt.
 #[test]
 fn a_code_step_is_tried_again_as_its_retry_says() {
     let script = format!("{}; [ $(wc -l < \"$LEDGER\") -ge 3 ] || exit 75; {}", noting("try"), printing("\"third\""));
@@ -162,7 +162,7 @@ fn a_code_step_is_tried_again_as_its_retry_says() {
     assert_eq!(unlisted.ledger(), ["try"]);
 }
 
-/// X-2: `allow_exit` makes a status a result; `env` is given; `schema` is held without a retry.
+/// X-2: `allow_exit` makes a status a result; `env` is set; `schema` applies without a retry.
 #[test]
 fn allowed_statuses_environment_and_schema_of_code_steps() {
     let test = |script: &str, fields: &str| {
@@ -183,8 +183,8 @@ fn allowed_statuses_environment_and_schema_of_code_steps() {
     assert_eq!(broken.ledger(), ["a"]);
 }
 
-/// X-2: with `output: text` what a program prints is a string, also from warm interpreters, for elements of a fan-out, with
-/// statuses that are results, and from the cache.
+/// X-2: with `output: text` the printed text is a string, also from warm interpreters, for elements of a fan-out, with statuses
+/// that are results, and from the cache.
 #[test]
 fn text_is_an_output_wherever_a_step_runs() {
     let test = Test::new().pipeline("p", |p| {
@@ -204,7 +204,7 @@ fn text_is_an_output_wherever_a_step_runs() {
     test.run_json("p").output("\"n: 2\"").has("/steps/2/cached", true);
 }
 
-/// X-1: a step's time limit holds all its attempts, model calls included; the run goes on to its destructor.
+/// X-1: a step's time limit covers all its attempts, model calls included; the run continues with its destructor.
 #[test]
 fn a_time_limit_holds_for_model_steps_as_well() {
     let server = Server::new([Reply::Hang]);
@@ -228,7 +228,7 @@ fn effect_ids_are_paths_of_names() {
     assert_eq!(test.ledger(), ["list", "p/each[0]/deep", "p/each[1]/deep"]);
 }
 
-/// X-2: a warm interpreter runs every Python step that asks for it, and the record says so.
+/// X-2: a warm interpreter runs every Python step that requests it, and the record says so.
 #[test]
 fn python_steps_run_in_a_warm_interpreter() {
     let code = "import json, sys; d = json.load(sys.stdin); print(json.dumps({'output': len(d['steps'])}))";
@@ -252,7 +252,7 @@ fn python_steps_run_in_a_warm_interpreter() {
     );
 }
 
-/// X-2: the app may ask for all its steps, and name modules that are imported once.
+/// X-2: the app may request it for all its steps, and name modules that are imported once.
 #[test]
 fn an_app_may_have_all_its_python_steps_warm() {
     let code = "import sys; print('{\"output\": %s}' % str('wave' in sys.modules).lower())";
@@ -269,14 +269,14 @@ fn an_app_may_have_all_its_python_steps_warm() {
     }
 }
 
-/// What `runs show` says about the effects of a run.
+/// Summaries in `runs show` of the effects of a run.
 fn summaries(test: &Test, ran: &Ran) -> Vec<String> {
     let shown = test.run(&["runs", "show", &ran.id(), "--format", "json"]).exit(0).doc();
     let effects = shown["effects"].as_array().expect("effects");
     effects.iter().map(|effect| effect["summary"].as_str().expect("a summary").to_owned()).collect()
 }
 
-/// X-2: what a worker cannot run is a warning of `etude check`.
+/// X-2: a step that a worker cannot run is a warning of `etude check`.
 #[test]
 fn check_reports_which_workers_do_nothing() {
     let test = Test::new().pipeline("p", |p| {
@@ -289,7 +289,7 @@ fn check_reports_which_workers_do_nothing() {
     assert_eq!(found, vec![(&json!("P0240"), &json!("warning")); 2]);
 }
 
-/// X-1: what changes the outside world is never taken from a cache: both together are a definition error.
+/// X-1: a step that changes the outside world is never taken from a cache: both together are a definition error.
 #[test]
 fn a_step_with_effects_is_not_cached() {
     Test::new()

@@ -1,4 +1,4 @@
-//! A fleet whose database is lost and taken over by its standby.
+//! Failover of a fleet whose database is lost and replaced by its standby.
 
 use serde_json::json;
 
@@ -13,8 +13,8 @@ fn stop(worker: Running) {
     worker.finish().exit(0);
 }
 
-/// K-2, K-12, K-13, K-21: a synchronous standby has all that was acknowledged. Workers go on with it, no run is lost or fails, no
-/// recorded effect is repeated.
+/// K-2, K-12, K-13, K-21: a synchronous standby has all acknowledged data. Workers continue with it, no run is lost or fails,
+/// no recorded effect is repeated.
 #[test]
 fn a_synchronous_standby_takes_over_without_loss() {
     const RUNS: usize = 6;
@@ -51,13 +51,13 @@ fn a_synchronous_standby_takes_over_without_loss() {
         let steps = |step: usize| ledger.iter().filter(|line| **line == format!("{run} {step}")).count();
         assert!((0..STEPS).all(|step| steps(step) >= 1), "{ledger:?}");
     }
-    // What was in progress may begin again, once: two places of each worker.
+    // Active effects may begin again, once: two runs of each worker.
     assert!(ledger.len() <= RUNS * STEPS + 4, "{ledger:?}");
     workers.into_iter().for_each(stop);
 }
 
-/// K-24: a standby that lacks acknowledged records takes over. The worker that has their run builds nothing on the gap: the run fails
-/// and says where. Resumed, it continues from what is left.
+/// K-24: a standby that lacks acknowledged records takes over. The worker of their run builds nothing on the gap: the run fails
+/// and reports the place. Resumed, it continues from the remaining records.
 #[test]
 fn a_standby_that_lacks_records_ends_their_run() {
     let Some(mut primary) = Server::start() else { return };

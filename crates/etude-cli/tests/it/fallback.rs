@@ -6,7 +6,7 @@ use crate::ran::Ran;
 use crate::server::{Reply, Server};
 use crate::test::Test;
 
-/// A tool that writes down what it is given, and gives back the arguments.
+/// A tool that records its input, and returns its arguments.
 const PROGRAM: &str = r#"
 import json, os, sys
 call = json.load(sys.stdin)
@@ -52,13 +52,13 @@ fn run(test: &Test, more: &[&str]) -> Ran {
     test.run(&[RUN, more].concat())
 }
 
-/// The calls of tools that were made.
+/// Tool calls that were made.
 fn calls(test: &Test) -> Vec<String> {
     test.read("app/ledger").lines().map(str::to_owned).collect()
 }
 
-/// L-67, L-68, L-72: a guard that does not hold before any write: the run ends as its agent ends it, which gets the request,
-/// the input and what was read; the destructor runs once.
+/// L-67, L-68, L-72: a guard fails before any write: the run ends as its agent ends it, which gets the request, the input and
+/// the values read; the destructor runs once.
 #[test]
 fn a_deviation_continues_in_skill_mode() {
     let server = Server::agent([Reply::call("get", json!({"id": "B-2"}))]);
@@ -87,7 +87,7 @@ fn a_deviation_continues_in_skill_mode() {
     test.run(&["runs", "list", "--format", "json"]).exit(0).has("/runs/0/mode", "skill");
 }
 
-/// L-67: with `--pipeline` and no request, the description stands for it; a run without a deviation stays in its pipeline.
+/// L-67: with `--pipeline` and no request, the description replaces it; a run without a deviation stays in its pipeline.
 #[test]
 fn without_a_deviation_the_run_stays_in_its_pipeline() {
     let server = Server::agent([]);
@@ -114,7 +114,7 @@ fn a_write_is_not_made_again() {
     assert!(results[0].contains("AlreadyMade") && results[1].contains("B-2"), "{results:?}");
 }
 
-/// L-69: `effects` of a tool says whether it writes, whatever needs approval.
+/// L-69: `effects` of a tool decides if it writes, whatever needs approval.
 #[test]
 fn effects_of_a_tool_decide_what_a_write_is() {
     let server = Server::agent([]);
@@ -130,7 +130,7 @@ fn effects_of_a_tool_decide_what_a_write_is() {
     assert!(matches!(changed[..], [one] if one.contains("\"tool\":\"get\"")), "{changed:?}");
 }
 
-/// L-45: a denied call deviates; what the agent may do is what it might do in skill mode.
+/// L-45: a denied call deviates; the agent has the same rights as in skill mode.
 #[test]
 fn a_denied_call_deviates() {
     let server = Server::agent([Reply::call("cancel", json!({"id": "A-1"}))]);
@@ -141,7 +141,7 @@ fn a_denied_call_deviates() {
     assert!(server.seen()[1].results()[0].contains("ApprovalDenied"));
 }
 
-/// L-66: a call of the agent waits for its approval after a deviation, and the run goes on in skill mode.
+/// L-66: a call of the agent waits for its approval after a deviation, and the run continues in skill mode.
 #[test]
 fn the_agent_waits_for_an_approval() {
     let server = Server::agent([Reply::call("cancel", json!({"id": "A-1"}))]);
@@ -157,8 +157,8 @@ fn the_agent_waits_for_an_approval() {
     assert_eq!((server.calls(), test.ledger().len()), (2, 1));
 }
 
-/// L-71, A-5.6: another attempt at a run whose agent failed continues with the agent, and repeats nothing of the pipeline;
-/// from a step on, the pipeline runs again.
+/// L-71, A-5.6: another attempt at a run whose agent failed continues with the agent, and repeats nothing of the pipeline; a
+/// retry from a step runs the pipeline again.
 #[test]
 fn another_attempt_continues_in_skill_mode() {
     let server = Server::by(|_, number| match number {
@@ -193,8 +193,8 @@ fn a_deviation_is_reported_when_it_happens() {
     assert!(ran.err().contains("deviates at gone (require)"), "{}", ran.err());
 }
 
-/// A-4.9: a limit of money on a model without a price ends the run before it starts, also if only the agent of a deviation
-/// would ask it.
+/// A-4.9: a limit of money on a model without a price ends the run before it starts, even if only the agent of a deviation
+/// would call it.
 #[test]
 fn a_budget_that_does_not_bound_the_fallback_is_refused() {
     let server = Server::agent([]);
@@ -204,7 +204,7 @@ fn a_budget_that_does_not_bound_the_fallback_is_refused() {
     assert_eq!(test.ledger(), [""; 0]);
 }
 
-/// L-75: without `SKILL.md` there is nothing to fall back to; constructor and destructor never do.
+/// L-75: without `SKILL.md` there is no fallback; constructor and destructor never fall back.
 #[test]
 fn a_fallback_needs_a_skill() {
     let server = Server::agent([]);
@@ -221,7 +221,7 @@ fn a_fallback_needs_a_skill() {
     assert_eq!(checked.at("/diagnostics/0/file"), json!("pipelines/_constructor/pipeline.yaml"));
 }
 
-/// cli: what a run may come to is there before it starts, with its agent in the bound of what it may cost.
+/// cli: the possible fallback is shown before a run starts, with its agent in the bound of the cost.
 #[test]
 fn a_dry_run_and_a_graph_show_the_fallback() {
     let server = Server::agent([]);

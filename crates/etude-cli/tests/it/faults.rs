@@ -1,7 +1,8 @@
-//! What else goes wrong around a run: full and failing disks, journals that cannot be written, are damaged, old, new or
-//! gone, clocks that jump, processes that are stopped, too few descriptors. Each time: no panic, no one is informed that
-//! something succeeded that did not, the message says where and what to do, and when the cause is gone the run goes on
-//! without doing again what has an outcome.
+//! Other faults around a run: full and failing disks, unwritable, damaged, old, new or missing journals, clock jumps, stopped
+//! processes, too few descriptors.
+//!
+//! Each time there is no panic and no false success. The message names the place and the remedy. Once the cause is gone the run
+//! continues without repeating a step that has an outcome.
 
 mod clocks;
 mod limits;
@@ -25,7 +26,7 @@ fn step(pipeline: Pipeline, name: &str) -> Pipeline {
     pipeline.sh(name, &format!("cat >/dev/null; {}; echo '{{\"output\":\"{name}\"}}'", noting(name)))
 }
 
-/// Three steps and a destructor, each of which notes its name.
+/// Three steps and a destructor, each of which records its name.
 fn app() -> Test {
     Test::new()
         .pipeline("p", |p| step(step(step(p, "one"), "two"), "three"))
@@ -42,7 +43,7 @@ fn run_id(test: &Test) -> Option<String> {
     listed["runs"][0]["run_id"].as_str().map(str::to_owned)
 }
 
-/// Goes on when the cause is gone: the whole output, each step once, but for one whose outcome was lost.
+/// Continues when the cause is gone: the output is complete, and each step ran once, except for one whose outcome was lost.
 #[track_caller]
 fn goes_on(test: &Test, again: usize) {
     let ran = match run_id(test) {
@@ -57,7 +58,7 @@ fn goes_on(test: &Test, again: usize) {
     assert_eq!(test.ledger().last().map(String::as_str), Some("end"));
 }
 
-/// Neither a panic nor a false success: the status, and what is said about the journal.
+/// Checks that there is neither a panic nor a false success: the status, and the message about the journal.
 #[track_caller]
 fn is_honest(ran: &Ran, moment: &str, words: &[&str]) {
     assert!(!ran.err().contains("panicked"), "{moment}: {}", ran.err());
@@ -75,7 +76,7 @@ fn is_honest(ran: &Ran, moment: &str, words: &[&str]) {
     }
 }
 
-/// A disk that fails at one of the writes, from then on or once.
+/// Tests a disk that fails at each of the writes, from then on or once.
 fn failing_disk(errno: i32, words: &[&str], is_for_good: bool) {
     if shim::is_missing("disks that fail at a write") {
         return;
@@ -93,7 +94,7 @@ fn failing_disk(errno: i32, words: &[&str], is_for_good: bool) {
         let words = [words, &["could not be synced"]].concat();
         is_honest(&ran, &moment, &words);
         if ran.code() == 0 {
-            // What was reported is in the journal.
+            // The reported result is in the journal.
             let id = ran.id();
             test.run(&["runs", "show", &id, "--format", "json"]).exit(0).has("/output", "three");
         }
@@ -103,13 +104,13 @@ fn failing_disk(errno: i32, words: &[&str], is_for_good: bool) {
 
 const FULL: [&str; 4] = ["the disk is full", "No space left", "the disk is not full", "it is not full"];
 
-/// a full disk stops the run at the record that could not be written; with room again, it goes on there.
+/// a full disk stops the run at the record that could not be written; with free space, it continues there.
 #[test]
 fn a_full_disk_stops_the_run_and_loses_nothing() {
     failing_disk(ENOSPC, &FULL, true);
 }
 
-/// the same for room that was gone for one moment only.
+/// the same for space that was missing for one moment only.
 #[test]
 fn a_disk_that_was_full_for_a_moment_loses_nothing() {
     failing_disk(ENOSPC, &FULL, false);
@@ -121,7 +122,7 @@ fn a_failing_disk_stops_the_run_and_loses_nothing() {
     failing_disk(EIO, &["check the disk", "Input/output error", "the disk"], true);
 }
 
-/// the same for a limit on the size of files, whatever becomes of the program at that write.
+/// the same for a limit on the size of files, whatever happens to the program at that write.
 #[test]
 fn a_limit_on_the_size_of_files_loses_nothing() {
     for blocks in ["0", "20", "60"] {
@@ -133,7 +134,7 @@ fn a_limit_on_the_size_of_files_loses_nothing() {
     }
 }
 
-/// a journal that can be read and not written: a run is not begun, and what is there is still shown.
+/// with a read-only journal, a run does not begin, and existing runs are still shown.
 #[test]
 fn a_read_only_journal_is_named_and_can_still_be_read() {
     if shim::is_missing("a_read_only_journal_is_named_and_can_still_be_read") {
@@ -150,7 +151,7 @@ fn a_read_only_journal_is_named_and_can_still_be_read() {
     with(&test, read_only, &["runs", "show", &id, "--format", "json"]).exit(0).has("/output", "three");
 }
 
-/// A run that has died in its second step, with everything that it wrote in the database file itself.
+/// A run that has died in its second step, with all of its writes in the database file itself.
 fn dead_run(checkpointed: bool) -> (Test, String) {
     let test = Test::new()
         .pipeline("p", |p| {
@@ -170,7 +171,7 @@ fn dead_run(checkpointed: bool) -> (Test, String) {
     (test, id)
 }
 
-/// What every command says about a journal: never a panic, never a success that is none.
+/// Checks every command on a journal: never a panic, never a false success.
 fn looked_at(test: &Test, id: &str, moment: &str) {
     for args in [
         &["runs", "list", "--format", "json"][..],
@@ -195,8 +196,8 @@ fn looked_at(test: &Test, id: &str, moment: &str) {
 
 type Damage = fn(&mut Vec<u8>);
 
-/// pages of the journal that were overwritten or cut off are reported as damage, with the file and what to do. What a
-/// listing need not read it need not find damaged.
+/// pages of the journal that were overwritten or cut off are reported as damage, with the file and the remedy. A listing
+/// need not find damage in pages that it does not read.
 #[test]
 fn a_damaged_journal_is_reported_as_such() {
     let damages: [(&str, bool, Damage); 7] = [
@@ -226,7 +227,7 @@ fn a_damaged_journal_is_reported_as_such() {
     }
 }
 
-/// a log that ends in the middle or holds something else is read up to the damage.
+/// a log that ends early or contains other data is read up to the damage.
 #[test]
 fn a_damaged_log_is_read_as_far_as_it_is_whole() {
     for part in [3, 10, 25, 50, 75, 90, 99] {
@@ -246,8 +247,8 @@ fn a_damaged_log_is_read_as_far_as_it_is_whole() {
     }
 }
 
-/// large values that are gone or damaged stop a resume, which names the record and the value's file; nothing is made
-/// up in their place.
+/// missing or damaged large values stop a resume, which names the record and the value's file; nothing is made up in
+/// their place.
 #[test]
 fn a_damaged_value_stops_the_resume() {
     for damage in [|path: &PathBuf| fs::remove_file(path), |path: &PathBuf| fs::write(path, "x")] {
@@ -271,7 +272,7 @@ fn a_damaged_value_stops_the_resume() {
     }
 }
 
-/// a failed run whose journal cannot be replayed is refused as often as it is resumed, and stays a failed run.
+/// a failed run whose journal cannot be replayed is refused at each resume, and stays a failed run.
 #[test]
 fn a_refused_resume_leaves_a_run_as_it_is() {
     let large = "cat >/dev/null; printf '{\"output\":\"'; head -c 300000 /dev/zero | tr '\\0' a; echo '\"}'";
@@ -286,7 +287,7 @@ fn a_refused_resume_leaves_a_run_as_it_is() {
     }
 }
 
-/// A journal of a later version is refused, whatever is asked of it, and is not touched.
+/// A journal of a later version is refused by every command, and is not touched.
 #[test]
 fn a_journal_of_a_later_version_is_refused() {
     let (test, id) = dead_run(true);
@@ -303,7 +304,7 @@ fn a_journal_of_a_later_version_is_refused() {
     assert_eq!(test.ledger(), ["one", "two"]);
 }
 
-/// A run of another version of the interpreter is refused with both numbers; nothing is done.
+/// A run of another version of the interpreter is refused with both numbers; nothing is executed.
 #[test]
 fn a_run_of_another_interpreter_is_refused() {
     for abi in [0, 999] {
@@ -317,7 +318,7 @@ fn a_run_of_another_interpreter_is_refused() {
     }
 }
 
-/// A run that is in its second step, which ends when there is a file `go`.
+/// A run in its second step, which ends when the file `go` exists.
 fn held_run() -> (Test, Running) {
     let two = format!(
         "cat >/dev/null; {}; while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done; echo '{{\"output\":2}}'",
@@ -331,7 +332,7 @@ fn held_run() -> (Test, Running) {
     (test, running)
 }
 
-/// a process that is stopped keeps its run: no one else takes it, and it goes on when it may.
+/// a stopped process keeps its run: no other takes it, and it continues after SIGCONT.
 #[test]
 fn a_stopped_process_keeps_its_run() {
     let (test, running) = held_run();
@@ -344,7 +345,7 @@ fn a_stopped_process_keeps_its_run() {
     assert_eq!(test.ledger(), ["one", "two", "three", "end"]);
 }
 
-/// a request to cancel a process that is stopped is heeded when it goes on.
+/// a stopped process handles a cancellation request when it continues.
 #[test]
 fn a_stopped_process_handles_a_cancellation_afterwards() {
     let (test, running) = held_run();
@@ -356,7 +357,7 @@ fn a_stopped_process_handles_a_cancellation_afterwards() {
     assert_eq!(test.ledger(), ["one", "two", "end"]);
 }
 
-/// many resumes at once: one has the run; the others learn so, or see how it ended.
+/// of many concurrent resumes, one has the run; the others report that, or see its end.
 #[test]
 fn of_many_resumes_at_once_one_has_the_run() {
     let (test, id) = dead_run(false);
@@ -378,7 +379,7 @@ fn of_many_resumes_at_once_one_has_the_run() {
     assert_eq!(test.ledger(), ["one", "two", "two", "three", "end"]);
 }
 
-/// a journal that is deleted or moved away under a run is noticed: what follows would be in no journal.
+/// a journal that is deleted or moved away under a run is noticed: later records would be in no journal.
 #[test]
 fn a_journal_that_is_gone_stops_the_run() {
     for is_moved in [false, true] {
@@ -394,7 +395,7 @@ fn a_journal_that_is_gone_stops_the_run() {
         assert!(ran.err().contains("deleted or moved"), "{}", ran.err());
         assert!(!test.ledger().contains(&"three".to_owned()), "{:?}", test.ledger());
         if is_moved {
-            // Put back, it goes on where it was.
+            // With its journal back, the run continues where it stopped.
             let _ = fs::remove_dir_all(&state);
             fs::rename(test.path("moved"), &state).expect("it can be moved");
             let id = run_id(&test).expect("it is there again");
@@ -403,8 +404,8 @@ fn a_journal_that_is_gone_stops_the_run() {
     }
 }
 
-/// a journal that the first version has written is read, and its run goes on where it was: no step with an outcome
-/// is done again, no model asked, no answer asked for.
+/// a journal of the first version is readable, and its run continues where it stopped: no step with an outcome runs
+/// again, no model is called, no approval requested.
 #[test]
 fn a_journal_of_the_first_format_goes_on() {
     const ID: &str = "85fdfx7zde09q1af";

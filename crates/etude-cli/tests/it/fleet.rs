@@ -1,4 +1,4 @@
-//! Runs in a database that machines share. Another machine is another home: nothing of a run is in it.
+//! Runs in a shared database. Another machine is simulated by another home, which has no data of a run.
 
 use serde_json::json;
 
@@ -12,18 +12,18 @@ use crate::serve::Serving;
 use crate::test::wait_until;
 use crate::test::{Test, noting, printing};
 
-/// Nothing of it may ever be seen.
+/// Password that must never be shown.
 pub(crate) const PASSWORD: &str = "canary-0815-never-shown";
 
-/// The URL of the server, with a password, for `ETUDE_ENGINE`.
+/// URL of the server, with a password, for `ETUDE_ENGINE`.
 pub(crate) fn url(server: &Server) -> String {
     server.url("etude").replace("postgres://etude@", &format!("postgres://etude:{PASSWORD}@"))
 }
 
-/// The format of the schema.
+/// Format of the schema.
 const FORMAT: u32 = 8;
 
-/// A schema, and a test whose commands use it.
+/// A migrated schema, and a test whose commands use it.
 pub(crate) fn fleet(server: &Server, test: Test) -> Test {
     fleet_of(&url(server), test)
 }
@@ -53,7 +53,7 @@ pub(crate) fn list(test: &Test) -> Ran {
     test.run(&["runs", "list", "--format", "json"]).exit(0)
 }
 
-/// Which engine is used, and which URLs are refused before anything connects.
+/// The engine is chosen by precedence, and invalid URLs are refused before anything connects.
 #[test]
 fn an_engine_is_chosen_and_its_url_checked() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
@@ -67,20 +67,20 @@ fn an_engine_is_chosen_and_its_url_checked() {
         .stderr_has("`/missing.crt` cannot be read");
     test.run(&["runs", "list", "--engine", "postgres:///x", "--server", "local"]).exit(2);
     test.run(&["engine", "check"]).exit(2).stderr_has("--engine");
-    // What is set is not used if the journal of this machine is asked for.
+    // The variable is ignored if the journal of this machine is requested.
     let test = test.env("ETUDE_ENGINE", "mysql://localhost/x");
     test.run_json("p").exit(2);
     test.run(&["run", "-p", "p", "--engine", "embedded", "--format", "json"]).output(1);
     test.run(&["runs", "list", "--engine", "embedded", "--format", "json"]).has("/total", 1);
 }
 
-/// How many runs are listed.
+/// Number of listed runs.
 pub(crate) fn count(test: &Test) -> usize {
     list(test).at("/runs").as_array().map_or(0, Vec::len)
 }
 
-/// A run, its record and its decision from two machines that share nothing but the database. `etude run` follows what a worker
-/// drives. K-38: a later decision gets the first one.
+/// A run, its record and its decision are visible from two machines that share only the database. `etude run` follows a run of
+/// a worker. K-38: a later decision gets the first one.
 #[cfg(feature = "serve")]
 #[test]
 fn machines_share_runs() {
@@ -166,13 +166,13 @@ fn no_step_and_no_record_has_the_password() {
     }
     let dump = server.sql("select string_agg(t::text, '') from (select convert_from(body, 'UTF8') from etude.headers union all select convert_from(body, 'UTF8') from etude.records) t");
     assert!(!dump.contains(PASSWORD));
-    // Without an engine in a database, they are the user's own.
+    // Without an engine in a database, these variables belong to the user.
     let test = test.without_env("ETUDE_ENGINE");
     test.run_json("p").output(1);
     assert!(test.read("env").contains("PGAPPNAME"));
 }
 
-/// K-53: what the configured address is made of reaches no step, by its name either, also where the address is not used.
+/// K-53: variables in the configured address reach no step, not even by name, also if the address is not used.
 #[test]
 fn no_step_gets_what_the_configured_address_is_made_of() {
     let test = Test::new()
@@ -186,7 +186,7 @@ fn no_step_gets_what_the_configured_address_is_made_of() {
     assert!(ran.out().contains("is not given to a step"), "{}", ran.out());
 }
 
-/// K-53: a file with a key of the user is in no bundle, however the key is written in it.
+/// K-53: a file with a key of the user is never packed, however the key is written in it.
 #[test]
 fn no_key_is_packed() {
     let Some(server) = Server::start() else { return };
@@ -202,7 +202,7 @@ fn no_key_is_packed() {
     test.run(&["push"]).exit(0);
 }
 
-/// K-53: the password of the database is a key of the user, wherever it comes from.
+/// K-53: the password of the database counts as a key of the user, from any source.
 #[test]
 fn no_password_of_the_database_is_packed() {
     let Some(server) = Server::start() else { return };
@@ -221,7 +221,7 @@ fn no_password_of_the_database_is_packed() {
     }
 }
 
-/// K-54: a server takes no `--yolo` from the header of a run that someone has written into the database.
+/// K-54: a server ignores `--yolo` in the header of a run that was written into the database.
 #[cfg(feature = "serve")]
 #[test]
 fn the_database_grants_a_run_nothing() {
@@ -264,7 +264,7 @@ fn no_step_takes_the_address_of_the_database() {
     assert_eq!(test.ledger(), [""; 0]);
 }
 
-/// A server's runs are in the database: another server lists them, and its queue is the same.
+/// A server's runs are in the database: another server lists them, and their queue is shared.
 #[cfg(feature = "serve")]
 #[test]
 fn servers_share_runs() {
@@ -283,7 +283,7 @@ fn servers_share_runs() {
     assert_eq!(second.end().0, Some(0));
 }
 
-/// A run of a server that is killed is taken over by a server on another machine, without a command: its recorded step is not started
+/// A run of a killed server is taken over by a server on another machine, without a command: its recorded step does not start
 /// again, and its destructor runs there (K-14).
 #[cfg(feature = "serve")]
 #[test]
@@ -312,7 +312,7 @@ fn a_server_takes_over_the_runs_of_a_killed_one() {
     assert_eq!(second.end().0, Some(0));
 }
 
-/// A database that does not answer is waited for, and then a matter of the environment.
+/// A command waits for a database that does not respond, and then reports an environment error.
 #[test]
 fn a_database_that_does_not_answer_is_reported() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));

@@ -1,4 +1,4 @@
-//! Runs of an untrusted queue beside each other on one worker (K-55).
+//! Isolation of runs of an untrusted queue on one worker (K-55).
 
 use serde_json::{Value, json};
 
@@ -7,13 +7,13 @@ use crate::fleet::{apply, fleet};
 use crate::sandbox::is_supported;
 use crate::test::{Test, wait_until};
 
-/// The status and output of a run.
+/// Status and output of a run.
 fn shown(test: &Test, id: &str) -> (Value, Value) {
     let document = test.run(&["runs", "show", id, "--format", "json"]).value();
     (document["status"].clone(), document["output"].clone())
 }
 
-/// The process whose command line has this word, and not one that it has just forked.
+/// The process whose command line has this word, but not one that it has just forked.
 fn process_with(word: &str) -> Option<String> {
     let read = |pid: &str, name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -28,7 +28,7 @@ fn process_with(word: &str) -> Option<String> {
     all.iter().find(|pid| parent(pid).is_some_and(|parent| !all.contains(&parent))).cloned()
 }
 
-/// K-55: two runs of an untrusted queue, each of another tenant, see nothing of each other's files and processes on the worker that
+/// K-55: two runs of an untrusted queue, of different tenants, cannot see each other's files and processes on the worker that
 /// drives both, whatever one knows of the other and writes into `PATH`. In another queue, the same attempts succeed.
 #[test]
 fn runs_of_an_untrusted_queue_see_nothing_of_each_other() {
@@ -48,7 +48,7 @@ fn runs_of_an_untrusted_queue_see_nothing_of_each_other() {
     let state = worker.path("state");
     let worker = worker.env("XDG_STATE_HOME", &state.display().to_string());
     let runs = state.join("etude/fleet/runs").display().to_string();
-    // The word is in a command line alone, and in none of the spy's.
+    // The word occurs in one command line, and in none of the spy's.
     let word = format!("canary-{}-end", std::process::id());
     let waits = r#"until [ -e "$ROOT/go" ]; do sleep 0.05; done; echo "{\"output\": 1}""#;
     let victim = Test::new()

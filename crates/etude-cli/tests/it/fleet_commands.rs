@@ -1,4 +1,4 @@
-//! Commands on a fleet: following, cancelling, listing, bundles, and where the engine is named.
+//! Commands on a fleet: following, cancelling, listing, bundles, and the choice of the engine.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::fleet::{apply, count, elsewhere, fleet, list, url};
 use crate::fleet_workers::WORKER;
 use crate::test::{Test, noting, printing, wait_until};
 
-/// K-15: a followed run has the events, the document and the exit status of a run of this machine.
+/// K-15: a followed run has the events, the document and the exit status of a local run.
 #[test]
 fn a_followed_run_looks_like_one_of_this_machine() {
     let Some(server) = Server::start() else { return };
@@ -20,7 +20,7 @@ fn a_followed_run_looks_like_one_of_this_machine() {
         let of = |engine: &[&str]| {
             let ran = test.run(&[&["run", "-p", name, "--format", "jsonl"], engine].concat()).exit(code);
             let mut lines = ran.lines();
-            // What a process prints to stderr is not in the journal as it comes.
+            // Live stderr of a process is not in the journal.
             lines.retain(|line| line["event"] != "stderr");
             lines
         };
@@ -30,8 +30,8 @@ fn a_followed_run_looks_like_one_of_this_machine() {
     worker.finish().exit(0);
 }
 
-/// K-50: a run of a fleet keeps the app that it was submitted with, until who continues it accepts the changes of the app here. What
-/// they do not affect is kept, whichever worker has the run.
+/// K-50: a run of a fleet keeps its submitted app, until a resume accepts the changes of the app here. Unaffected
+/// results are kept, on every worker.
 #[test]
 fn a_run_is_continued_with_a_changed_app() {
     let Some(server) = Server::start() else { return };
@@ -65,7 +65,7 @@ fn a_run_is_continued_with_a_changed_app() {
     assert_eq!(test.ledger(), ["a", "second", "third"]);
     worker.terminate();
     worker.finish().exit(0);
-    // A tenant changes no run in this way.
+    // A tenant cannot change a run in this way.
     server.sql("create role acme login");
     test.run(&["engine", "grant", "tenant", "acme"]).exit(0);
     let test = test.env("ETUDE_ENGINE", &server.url("etude").replace("etude@", "acme@"));
@@ -73,7 +73,7 @@ fn a_run_is_continued_with_a_changed_app() {
     test.run(&["runs", "resume", &own, "--accept-changes"]).exit(2).stderr_has("etude run --again");
 }
 
-/// The first signal cancels the run, whose destructor runs on its worker; a follower that is killed leaves it as it is.
+/// The first signal cancels the run, whose destructor runs on its worker; killing a follower does not affect the run.
 #[test]
 fn a_signal_to_a_follower_cancels_the_run() {
     let Some(server) = Server::start() else { return };
@@ -99,7 +99,7 @@ fn a_signal_to_a_follower_cancels_the_run() {
     worker.finish().exit(0);
 }
 
-/// K-40: a run that never began is cancelled at once, one that waits by a worker. Its destructor runs there.
+/// K-40: a run that never began is cancelled at once, a waiting one by a worker. Its destructor runs there.
 #[test]
 fn runs_are_cancelled_wherever_they_are() {
     let Some(server) = Server::start() else { return };
@@ -129,7 +129,7 @@ fn lists_have_pages_and_filters() {
     let Some(server) = Server::start() else { return };
     let test = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")));
     apply(&test, "queues: {slow: {}}\n");
-    // A fleet is not filtered by app: no option would show more.
+    // A fleet is not filtered by app, so no option would show more.
     let none = test.run(&["runs", "list"]).exit(0).stderr_has("no runs");
     assert!(!none.err().contains("--all"), "{}", none.err());
     for label in ["n=1", "n=2", "n=3"] {
@@ -159,7 +159,7 @@ fn lists_have_pages_and_filters() {
     assert_eq!(server.sql("select distinct queue, tenant, priority from etude.runs"), "slow|default|5");
 }
 
-/// K-45, K-50: a push uploads what the database has not, whatever the cache of this machine has from another one.
+/// K-45, K-50: a push uploads bundles that the database lacks, even if the cache of this machine has them from another one.
 #[test]
 fn a_push_does_not_trust_the_cache() {
     let Some(server) = Server::start() else { return };
@@ -175,7 +175,7 @@ fn a_push_does_not_trust_the_cache() {
     }
 }
 
-/// Bundles are listed and shown; an archive is checked before anything is kept (K-51, K-52).
+/// Bundles are listed and shown; an archive is checked before anything is stored (K-51, K-52).
 #[test]
 fn bundles_are_listed_shown_and_checked() {
     let Some(server) = Server::start() else { return };
@@ -195,7 +195,7 @@ fn bundles_are_listed_shown_and_checked() {
     }
     test.run(&["bundles", "show", "nowhere"]).exit(2).stderr_has("etude bundles list");
     test.run(&["bundles", "show", &hash[..7]]).exit(2).stderr_has("too short").stderr_has("8 digits");
-    // A run of the bundle, with no app here.
+    // A run of the bundle, without an app here.
     let test = test.cwd("elsewhere");
     test.run(&["run", "-p", "p", "--bundle", "first", "--detach", "--format", "json"]).exit(0).has("/status", "queued");
     assert_eq!((count(&test), server.sql("select encode(bundle, 'hex') from etude.runs")), (1, hash));
@@ -211,8 +211,8 @@ fn bundles_are_listed_shown_and_checked() {
     test.run(&["push", &path]).exit(3).stderr_has("../escape");
 }
 
-/// cluster §6, K-51: `push GIT@COMMIT` keeps the app as the commit has it, with the bytes and the name of a push of those files: from a
-/// work tree, from a directory in it, and by a URL.
+/// cluster §6, K-51: `push GIT@COMMIT` stores the app at the commit, with the bytes and the name of a push of those files: from
+/// a work tree, from a directory in it, and by a URL.
 #[test]
 fn a_commit_is_pushed_as_its_files_are() {
     let Some(server) = Server::start() else { return };
@@ -244,8 +244,8 @@ fn a_commit_is_pushed_as_its_files_are() {
     test.run(&["push", "nowhere@v1"]).exit(2).stderr_has("`nowhere@v1`");
 }
 
-/// cluster §6: a bundle over 64 MiB is refused by a database without object storage, with its largest file and the way out. With object
-/// storage it is kept, and a worker runs it.
+/// cluster §6: a bundle over 64 MiB is refused by a database without object storage, with its largest file and a hint. With
+/// object storage it is stored, and a worker runs it.
 #[test]
 fn a_large_bundle_needs_object_storage() {
     let Some(server) = Server::start() else { return };
@@ -264,8 +264,8 @@ fn a_large_bundle_needs_object_storage() {
     worker.finish().exit(0);
 }
 
-/// K-61: a step of another engine that submits a run under its own key and waits, and is killed and repeated, has one run and its
-/// result.
+/// K-61: a step of another engine that submits a run under its own key and waits, and is killed and repeated, has one run and
+/// its result.
 #[test]
 fn a_caller_that_is_killed_and_repeated_has_one_run() {
     let Some(server) = Server::start() else { return };
@@ -276,7 +276,7 @@ fn a_caller_that_is_killed_and_repeated_has_one_run() {
     let first = test.start(&call);
     test.wait_for("a");
     first.kill();
-    // Wherever the second one is killed: it may have found the run, or not.
+    // The second call may be killed before or after it has found the run.
     test.start(&call).kill();
     test.put("go", "");
     let third = test.run(&call).output(7);
@@ -286,7 +286,8 @@ fn a_caller_that_is_killed_and_repeated_has_one_run() {
     worker.finish().exit(0);
 }
 
-/// The user's configuration names the engine, below the environment and `--engine`; an app cannot, and leases have room for beats.
+/// The user's configuration names the engine, with lower precedence than the environment and `--engine`; an app cannot, and
+/// leases must be long enough for heartbeats.
 #[test]
 fn the_configuration_names_the_engine() {
     let Some(server) = Server::start() else { return };
@@ -305,7 +306,7 @@ fn the_configuration_names_the_engine() {
     test.run(&["run", "-p", "p", "--queue", "x"]).exit(2).stderr_has("--queue");
 }
 
-/// K-58: a server on another machine that has no TLS is refused, and the hint says what the URL may consent to.
+/// K-58: a server on another machine without TLS is refused, and the hint names the URL parameter that permits it.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_server_without_tls_is_refused() {

@@ -1,4 +1,4 @@
-//! The rules of a fleet: `etude engine apply`, and what they do to submissions and workers.
+//! Rules of a fleet: `etude engine apply`, and their effect on submissions and workers.
 
 use serde_json::json;
 
@@ -16,8 +16,8 @@ fn submit(test: &Test, more: &[&str]) -> Ran {
     test.run(&[&["run", "-p", "p", "--detach", "--format", "json"], more].concat())
 }
 
-/// cluster §6: `engine apply` writes the queues and tenants of the user's configuration, prints what holds then, and leaves alone what
-/// the configuration does not speak of.
+/// cluster §6: `engine apply` writes the queues and tenants of the user's configuration, prints the resulting rules, and does
+/// not touch others.
 #[test]
 fn apply_writes_queues_and_tenants() {
     let test = one_step();
@@ -60,7 +60,7 @@ fn apply_writes_queues_and_tenants() {
         test.put("rules.yaml", rules);
         test.run(&["engine", "apply", "--config", "../rules.yaml"]).exit(3).stderr_has(place);
     }
-    // Other commands do not need what only this one uses.
+    // Other commands do not need settings that only this one uses.
     test.run(&["runs", "list", "--config", "../rules.yaml"]).exit(0);
 }
 
@@ -74,7 +74,7 @@ fn an_app_cannot_set_the_rules_of_a_fleet() {
     test.run_json("p").exit(3).stderr_has("`engine` is not the app's to set");
 }
 
-/// cluster §6: no run goes to a queue that was not applied, and nothing is uploaded for it.
+/// cluster §6: no run is accepted for a queue that was not applied, and nothing is uploaded for it.
 #[test]
 fn a_run_needs_a_queue_that_was_applied() {
     let Some(server) = Server::start() else { return };
@@ -90,7 +90,7 @@ fn a_run_needs_a_queue_that_was_applied() {
     assert_eq!(count(&test), 2);
 }
 
-/// K-33: workers have no more live runs than the queue may have.
+/// K-33: workers never exceed the queue's limit of live runs.
 #[test]
 fn workers_keep_the_limit_of_a_queue() {
     let Some(server) = Server::start() else { return };
@@ -100,7 +100,7 @@ fn workers_keep_the_limit_of_a_queue() {
     let ids = [submit(&test, &[]).exit(0).id(), submit(&test, &[]).exit(0).id()];
     let (first, second) = (test.start(&WORKER), test.start(&WORKER));
     test.wait_for("a");
-    // Both workers have asked again since then.
+    // Both workers have polled again since then.
     let looks = |worker| events(worker).len();
     wait_until("both", || looks(&first) + looks(&second) == 3);
     assert_eq!(test.ledger(), ["a"]);
@@ -116,7 +116,8 @@ fn workers_keep_the_limit_of_a_queue() {
     }
 }
 
-/// K-54: a submission gets nothing that the queue does not allow, and its error names the member. What it allows reaches the worker.
+/// K-54: a submission gets nothing that the queue does not allow, and its error names the member. Allowed grants reach the
+/// worker.
 #[test]
 fn a_queue_allows_what_runs_may_have() {
     let Some(server) = Server::start() else { return };
@@ -142,7 +143,7 @@ fn a_queue_allows_what_runs_may_have() {
     test.run(&["run", "-p", "s", "--detach", "--queue", "closed"]).exit(0);
     submit(&test, &["--queue", "open", "--yolo", "--read", "/data/in"]).exit(0);
     assert_eq!(count(&test), 2);
-    // Rules that are narrower by now hold for what was submitted before.
+    // Rules that have become narrower apply to earlier submissions.
     submit(&test, &["--queue", "open"]).exit(0);
     apply(&test, "queues: {open: {allow: {unsandboxed: false}}, closed: {}}\n");
     test.run(&[&WORKER[..], &["--idle", "2s", "--queue", "open"]].concat()).exit(0);
@@ -168,7 +169,8 @@ fn an_untrusted_queue_takes_sandboxed_steps_alone() {
     submit("kept").exit(0);
 }
 
-/// K-57: a quota refuses a submission with its number and limit, and no run is made. The run of a key is found all the same.
+/// K-57: a quota refuses a submission with its number and limit, and no run is created. The run of an existing key is still
+/// found.
 #[test]
 fn a_spent_quota_takes_no_run() {
     let Some(server) = Server::start() else { return };

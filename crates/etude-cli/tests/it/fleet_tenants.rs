@@ -8,10 +8,10 @@ use crate::fleet_workers::WORKER;
 use crate::ran::Ran;
 use crate::test::{Test, wait_until};
 
-/// The id of a run that is not there.
+/// Id of a run that does not exist.
 const NONE: &str = "0123456789abcdef";
 
-/// An app whose runs wait for an answer, print more than a record holds, and are in a home of their own.
+/// An app whose runs wait for an answer, print more than fits into a record, and have a separate home.
 fn app(server: &Server, role: &str) -> Test {
     let test = Test::new().pipeline("p", |p| {
         p.step("name: gate\ntype: approval\nmessage: Go on?\n")
@@ -24,7 +24,7 @@ fn submit(test: &Test, args: &[&str]) -> Ran {
     test.run(&[&["run", "-p", "p", "--detach", "--format", "json"], args].concat()).exit(0)
 }
 
-/// cluster §6: roles are granted by the owner, must exist, and are what the document says.
+/// cluster §6: the owner grants roles; they must exist, and have the documented rights.
 #[test]
 fn the_owner_grants_roles() {
     let Some(server) = Server::start() else { return };
@@ -52,8 +52,8 @@ fn the_owner_grants_roles() {
     one.run(&["engine", "migrate"]).exit(0);
 }
 
-/// K-56: commands of a tenant list, show, cancel, answer and read its own runs, values and bundles, and know no others. A worker drives
-/// the runs of both.
+/// K-56: commands of a tenant list, show, cancel, answer and read its own runs, values and bundles, and see no others. A worker
+/// drives the runs of both.
 #[test]
 fn tenants_know_nothing_of_each_other() {
     let Some(server) = Server::start() else { return };
@@ -72,7 +72,7 @@ fn tenants_know_nothing_of_each_other() {
     let narrowed = owner.run(&["runs", "list", "--tenant", "globex", "--format", "json"]).exit(0);
     assert_eq!((narrowed.id_of_first_run(), narrowed.at("/runs/1")), (theirs.clone(), json!(null)));
 
-    // A server that accepted runs would be the only one that could drive them.
+    // Runs that a tenant's server accepted could be driven by no other process.
     acme.run(&["serve", "--port", "0"]).exit(4).stderr_has("a tenant drives no runs");
     acme.run(&["runs", "export", "--all", "--out", "../a.tar", "--format", "json"]).exit(0);
     let refused =
@@ -126,8 +126,8 @@ fn tenants_know_nothing_of_each_other() {
     running.finish().exit(0);
 }
 
-/// K-56, K-29, K-57: the owner submits runs for a tenant: they are the tenant's, with its keys and quotas. A tenant submits for itself
-/// alone.
+/// K-56, K-29, K-57: the owner submits runs for a tenant: they belong to the tenant, with its keys and quotas. A tenant submits
+/// only for itself.
 #[test]
 fn the_owner_submits_for_a_tenant() {
     let Some(server) = Server::start() else { return };

@@ -12,13 +12,13 @@ use crate::test::{Test, noting, printing, wait_until};
 
 const HOUR: i64 = 3_600_000;
 
-/// The status of a run.
+/// Status of a run.
 fn status(test: &Test, id: &str) -> Value {
     test.run(&["runs", "show", id, "--format", "json"]).doc()["status"].clone()
 }
 
-/// K-43: a run whose next attempt is minutes away sleeps without a process and leaves its place to others. It continues when its time
-/// has come, and the attempts before are not repeated.
+/// K-43: a run whose next attempt is minutes away sleeps without a process and frees its slot. It continues when its time has
+/// come, and earlier attempts are not repeated.
 #[test]
 fn a_run_that_sleeps_for_long_leaves_its_place() {
     let Some(server) = Server::start() else { return };
@@ -58,7 +58,7 @@ fn a_run_that_sleeps_for_long_leaves_its_place() {
     worker.finish().exit(0);
 }
 
-/// K-40, K-43: a run that sleeps is cancelled from anywhere: a worker takes it and runs its destructor.
+/// K-40, K-43: a sleeping run is cancelled from anywhere: a worker takes it and runs its destructor.
 #[test]
 fn a_run_that_sleeps_is_cancelled() {
     let Some(server) = Server::start() else { return };
@@ -79,7 +79,7 @@ fn a_run_that_sleeps_is_cancelled() {
     worker.finish().exit(0);
 }
 
-/// Sets the clock of the servers to half past the hour in which the test began, and some hours later.
+/// Sets the clock of the servers to half past the hour in which the test began, plus some hours.
 fn set_clock(test: &Test, hours: i64) {
     if !test.path("began").exists() {
         test.put("began", &etude_runtime::clock::now_ms().to_string());
@@ -88,7 +88,7 @@ fn set_clock(test: &Test, hours: i64) {
     test.put("clock", &(HOUR / 2 - began % HOUR + hours * HOUR).to_string());
 }
 
-/// The largest number of milliseconds by which a tick was late.
+/// Maximum delay of a tick, in milliseconds.
 fn latest(server: &Serving) -> Option<i64> {
     let document = server.document("GET", "/v1/schedules/app/a/ticks", "");
     document["ticks"]
@@ -100,15 +100,15 @@ fn latest(server: &Serving) -> Option<i64> {
         .flatten()
 }
 
-/// The ticks that made a run, with their runs.
+/// Ticks that created a run, with their runs.
 fn ticks(server: &Serving) -> Vec<(String, String)> {
     let document = server.document("GET", "/v1/schedules/app/a/ticks", "");
     let of = |tick: &Value| Some((tick["at"].as_str()?.to_owned(), tick["run_id"].as_str()?.to_owned()));
     document["ticks"].as_array().into_iter().flatten().filter_map(of).collect()
 }
 
-/// K-44: two servers of an app share its schedule: each scheduled time makes one run, also if one of the servers is killed meanwhile,
-/// and all the times that were missed make one, which is reported as late.
+/// K-44: two servers of an app share its schedule: each scheduled time creates one run, also if one of the servers is killed
+/// meanwhile. All missed times together create one run, which is reported as late.
 #[test]
 fn a_schedule_of_several_servers_fires_once() {
     let Some(server) = Server::start() else { return };
@@ -136,7 +136,7 @@ fn a_schedule_of_several_servers_fires_once() {
     first.signal("KILL");
     wait_until("the run of the third hour", || succeeded(3) && ticks(&second).len() == 3);
     second.end();
-    // No server is there for some hours.
+    // No server runs for some hours.
     set_clock(&test, 7);
     let second = Serving::start(&test, &["--port", "0"]);
     let test = elsewhere(test, "third");

@@ -1,4 +1,4 @@
-//! Large values of a fleet in object storage: as workers and commands use it.
+//! Large values of a fleet in object storage, as workers and commands use it.
 
 use std::fs;
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use crate::fleet_workers::{WORKER, events, free_address, get, is_ready};
 use crate::moto::Moto;
 use crate::test::{Test, noting, printing, wait_until};
 
-/// Prints a value of 300,000 bytes.
+/// Script that prints a value of 300,000 bytes.
 fn large(name: &str) -> String {
     let print = "cat >/dev/null; printf '{\"output\":\"'; head -c 300000 /dev/zero | tr '\\0' x; printf '\"}'";
     format!("{print}; {}", noting(name))
@@ -42,8 +42,8 @@ fn status(test: &Test) -> Value {
     list(test).doc()["runs"][0]["status"].clone()
 }
 
-/// K-45, K-49, K-50: values and bundles are in the directory and not in the database; another machine reads them, whatever becomes of
-/// its copies. Another place is refused while they are there.
+/// K-45, K-49, K-50: values and bundles are in the directory and not in the database; another machine reads them, whatever
+/// happens to its copies. Another location is refused while they exist.
 #[test]
 fn values_and_bundles_are_in_object_storage() {
     let Some(server) = Server::start() else { return };
@@ -78,8 +78,8 @@ fn values_and_bundles_are_in_object_storage() {
     worker.finish().exit(0);
 }
 
-/// K-49: the whole cache of a worker is removed while a step has printed half of a large value. The run goes on: its app is elsewhere, and
-/// earlier values are fetched again.
+/// K-49: the whole cache of a worker is removed while a step has printed half of a large value. The run continues: its app is
+/// elsewhere, and earlier values are fetched again.
 #[test]
 fn a_cache_that_is_removed_fails_no_run() {
     let Some(server) = Server::start() else { return };
@@ -114,8 +114,8 @@ fn a_cache_that_is_removed_fails_no_run() {
     worker.finish().exit(0);
 }
 
-/// K-45: a worker that is killed in an upload to object storage, or between the upload and the record, leaves no record without its value.
-/// Another worker ends the run, whose output is whole.
+/// K-45: a worker that is killed in an upload to object storage, or between the upload and the record, leaves no record without
+/// its value. Another worker ends the run, whose output is complete.
 #[test]
 fn a_worker_killed_in_an_upload_leaves_no_record_without_its_value() {
     if shim::is_missing("a_worker_killed_in_an_upload_leaves_no_record_without_its_value") {
@@ -139,7 +139,7 @@ fn a_worker_killed_in_an_upload_leaves_no_record_without_its_value() {
     };
     let is_over = |id: &str| test.run(&["runs", "show", id, "--format", "json"]).doc()["status"] == "succeeded";
     for letter in ["a", "b"] {
-        // The first run makes directories and a copy of the bundle.
+        // The first run creates directories and a copy of the bundle.
         let id = submit(letter);
         let worker = work(Fault::None);
         wait_until("the end of the run", || is_over(&id));
@@ -200,8 +200,8 @@ fn a_wrong_value_ends_its_run() {
     worker.finish().exit(0);
 }
 
-/// K-46: a run that is continued with a wrong value ends as failed, and says so to who follows it: that the follower cannot read the value
-/// either is no end of the run. The worker says what it is about.
+/// K-46: a run that is continued with a wrong value ends as failed, and its follower reports that: that the follower cannot
+/// read the value either does not end the following. The worker names the value.
 #[test]
 fn a_wrong_value_ends_a_run_that_is_continued() {
     let Some(server) = Server::start() else { return };
@@ -227,8 +227,8 @@ fn a_wrong_value_ends_a_run_that_is_continued() {
     worker.finish().exit(0);
 }
 
-/// cluster §4, K-13: while object storage is away, a run that needs it stops, says why, and is claimed again after a delay: its effect is not
-/// started again and again. Others continue, and no run fails.
+/// cluster §4, K-13: during an outage of object storage, a run that needs it stops, reports the reason, and is claimed again
+/// after a delay: its effect does not start repeatedly. Others continue, and no run fails.
 #[test]
 fn a_run_waits_for_object_storage() {
     let Some(server) = Server::start() else { return };
@@ -265,8 +265,8 @@ fn a_run_waits_for_object_storage() {
     worker.finish().exit(0);
 }
 
-/// cluster §4: of what is in object storage that is away nothing is known. `runs show` says that as other commands do, and calls nothing
-/// damaged.
+/// cluster §4: values in unavailable object storage are unknown. `runs show` reports that like other commands, and calls
+/// nothing damaged.
 #[test]
 fn a_run_in_object_storage_that_is_away_is_not_damaged() {
     let Some(server) = Server::start() else { return };
@@ -292,8 +292,8 @@ fn a_run_in_object_storage_that_is_away_is_not_damaged() {
     test.run(&["runs", "show", &id]).exit(0);
 }
 
-/// K-22, K-26: a worker that starts before its object storage waits for it and says so, also when it goes away later. One that is refused
-/// there, as without keys, ends.
+/// K-22, K-26: a worker that starts before its object storage waits for it and reports that, also during a later outage. A
+/// worker that is refused there, as without keys, ends.
 #[test]
 fn a_worker_needs_its_object_storage() {
     let Some(server) = Server::start() else { return };
@@ -319,14 +319,14 @@ fn a_worker_needs_its_object_storage() {
     wait_until("the store", || ready().0 == 200);
     worker.terminate();
     worker.finish().exit(0).stderr_has("waits for object storage");
-    // Nothing listens there, which is not even tried without keys.
+    // Nothing listens at this address, which is not even tried without keys.
     server.sql("update etude.storage set url = 's3://values?endpoint=http://127.0.0.1:1'");
     let test = test.without_env("AWS_ACCESS_KEY_ID");
     let ran = test.run(&WORKER).exit(4).stderr_has("AWS_ACCESS_KEY_ID");
     assert!(!ran.out().contains("ready"), "{}", ran.out());
 }
 
-/// K-53: where values are in a bucket, no step gets the keys to it, and they are in no record.
+/// K-53: if values are in a bucket, no step gets the keys to it, and they are in no record.
 #[test]
 fn no_step_gets_the_keys_to_a_bucket() {
     const SECRET: &str = "canary-of-the-bucket";
@@ -350,7 +350,7 @@ fn no_step_gets_the_keys_to_a_bucket() {
     assert!(!ran.out().contains(SECRET) && !ran.err().contains(SECRET));
     let checks = test.run(&["engine", "check", "--format", "json"]).doc();
     assert!(!checks.to_string().contains(SECRET), "{checks:#}");
-    // They are the user's own where nothing is in a bucket.
+    // Without a bucket, these variables belong to the user.
     let embedded = test.run(&["run", "-p", "p", "--engine", "embedded", "--format", "json"]).exit(0);
     assert!(test.read("env").contains("AWS_ACCESS_KEY_ID"), "{}", embedded.out());
 }

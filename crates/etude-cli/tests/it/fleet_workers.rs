@@ -1,4 +1,4 @@
-//! Workers of a fleet: what they claim, how they die and drain, and what others see of them.
+//! Workers of a fleet: their claims, deaths and drains, and their status for others.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,16 +11,16 @@ use crate::fleet::{apply, count, elsewhere, fleet, list};
 use crate::server::{Reply, Server as Models};
 use crate::test::{Running, Test, noting, printing, wait_until};
 
-/// The events that a worker has printed so far.
+/// Events that a worker has printed so far.
 pub(crate) fn events(running: &Running) -> Vec<Value> {
     running.stdout_so_far().lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// A worker that prints its events.
+/// Command line of a worker that prints its events.
 pub(crate) const WORKER: [&str; 3] = ["worker", "--format", "jsonl"];
 
-/// K-28, K-29, K-50, K-54: a run is submitted with its app, and a worker that has never seen the app drives it, whatever the files of
-/// the submitter are by then. With the same key it is the same run.
+/// K-28, K-29, K-50, K-54: a run is submitted with its app, and a worker that has never seen the app drives it, whatever
+/// happens to the submitter's files. The same key names the same run.
 #[test]
 fn a_worker_drives_what_another_machine_has_submitted() {
     let Some(server) = Server::start() else { return };
@@ -46,7 +46,7 @@ fn a_worker_drives_what_another_machine_has_submitted() {
     list(&test).has("/runs/0/status", "queued");
     let pushed = test.run(&["push", "--format", "json"]).exit(0).has("/uploaded", false).has("/name", "app");
     assert!(pushed.at("/files").as_u64().is_some_and(|files| files >= 3), "{}", pushed.out());
-    // What is submitted stays what it is.
+    // Later changes do not affect a submission.
     test.put("app/helper.txt", "edited later\n");
     std::fs::remove_dir_all(test.path("app/pipelines")).expect("it is there");
     let elsewhere = elsewhere(test, "second");
@@ -75,8 +75,9 @@ fn a_worker_drives_what_another_machine_has_submitted() {
     assert!(!kept.contains("canary"), "no key leaves the machine");
 }
 
-/// K-12, K-14, K-16, K-60: a run of a worker that is killed is continued by another one, no recorded step is started again, and the destructor
-/// runs there. A decision from any machine continues a run that waits (K-41), and a worker that drains hands its run over (K-27).
+/// K-12, K-14, K-16, K-60: a run of a killed worker is continued by another one, no recorded step starts again, and the
+/// destructor runs there. A decision from any machine continues a waiting run (K-41), and a draining worker hands its run over
+/// (K-27).
 #[test]
 fn workers_take_over_wait_and_drain() {
     let Some(server) = Server::start() else { return };
@@ -111,7 +112,8 @@ fn workers_take_over_wait_and_drain() {
     test.put("on", "");
     let ran = second.finish().exit(0);
     assert!(ran.out().contains("\"drained\""), "{}", ran.out());
-    // What was handed over waits in the queue, in its place, also for a platform that starts workers by its depth.
+    // A run that was handed over keeps its position in the queue, so that a platform that scales workers by queue depth sees
+    // it.
     assert_eq!(server.sql("select count(*) from etude.queue"), "1");
     let test = elsewhere(test, "third");
     let third = test.start(&[&WORKER[..], &["--idle", "60s"]].concat());
@@ -121,7 +123,7 @@ fn workers_take_over_wait_and_drain() {
     assert_eq!(test.ledger(), ["begin", "first", "second", "second", "third", "fourth", "end"]);
 }
 
-/// A worker without a database is a usage error, and it takes runs of its queues alone.
+/// A worker without a database is a usage error, and it takes runs only from its queues.
 #[test]
 fn workers_need_a_database_and_have_queues() {
     Test::new().run(&["worker", "--format", "json"]).exit(2).stderr_has("--engine");
@@ -136,8 +138,8 @@ fn workers_need_a_database_and_have_queues() {
     assert!(ran.out().contains("claimed"), "{}", ran.out());
 }
 
-/// A worker whose configuration has a fault, in whichever part, is not ready and claims nothing: its runs would only fail. It does not wait
-/// for the database to say so.
+/// A worker whose configuration has a fault in any part is not ready and claims nothing, because its runs would only fail. It
+/// reports that without waiting for the database.
 #[test]
 fn a_worker_with_a_faulty_configuration_does_not_start() {
     let url = format!("postgres://etude@{}/etude", free_address());
@@ -152,7 +154,7 @@ fn a_worker_with_a_faulty_configuration_does_not_start() {
 /// Times so short that a test need not wait long for a death.
 const SHORT: &str = "engine: {lease: 12s, beat: 1s, grace: 1s, poll: 100ms, max_crashes: 2}\n";
 
-/// A response of the health of a worker: its status and body.
+/// Status and body of a health response of a worker.
 fn health(worker: &Running, path: &str) -> (u16, String) {
     let ready = events(worker).into_iter().find(|event| event["event"] == "ready").expect("it is ready");
     let address = ready["health"].as_str().expect("an address").to_owned();
@@ -179,7 +181,7 @@ pub(crate) fn is_ready(worker: &Running) -> bool {
     events(worker).iter().any(|event| event["event"] == "ready")
 }
 
-/// K-22, K-60: health, metrics and `etude workers` say how a worker stands, also while the database is down.
+/// K-22, K-60: health, metrics and `etude workers` report the state of a worker, also during an outage of the database.
 #[test]
 fn a_worker_has_health_and_figures() {
     let Some(mut server) = Server::start() else { return };
@@ -200,7 +202,7 @@ fn a_worker_has_health_and_figures() {
         "etude_worker_claims_total{queue=\"default\"} 1",
         "etude_queue_depth{queue=\"default\"} 0",
     ];
-    // What the database does not say in time is left out.
+    // Figures that the database does not return in time are left out.
     wait_until("the figures", || {
         let (status, text) = health(&worker, "/metrics");
         assert_eq!(status, 200);
@@ -224,7 +226,7 @@ fn a_worker_has_health_and_figures() {
     assert!(ran.out().contains("\"disconnected\""), "{}", ran.out());
 }
 
-/// K-26: a worker that starts before its database waits for it, is not ready, and ends when it is asked to.
+/// K-26: a worker that starts before its database waits for it, is not ready, and ends on request.
 #[test]
 fn a_worker_waits_for_its_database() {
     let Some(mut server) = Server::start() else { return };
@@ -243,8 +245,8 @@ fn a_worker_waits_for_its_database() {
     worker.finish().exit(0);
 }
 
-/// K-15: a request that no pipeline takes is followed by an agent on a worker, with the document of a run here. K-54, K-55: a queue
-/// that keeps programs in sandboxes takes no agent without one, and an untrusted queue none.
+/// K-15: a request that no pipeline takes is executed by an agent on a worker, with the document of a local run. K-54,
+/// K-55: a queue that requires sandboxes takes no agent without one, and an untrusted queue none.
 #[test]
 fn a_worker_follows_a_skill() {
     let Some(server) = Server::start() else { return };
@@ -267,7 +269,8 @@ fn a_worker_follows_a_skill() {
     worker.finish().exit(0);
 }
 
-/// a request that lacks what its pipeline needs is for an agent. Its model is the worker's, so the submitter needs none.
+/// a request without the required parameters of its pipeline goes to an agent. Its model is the worker's, so the
+/// submitter needs none.
 #[test]
 fn a_submitter_without_a_model_leaves_the_skill_to_a_worker() {
     let Some(server) = Server::start() else { return };
@@ -282,7 +285,8 @@ fn a_submitter_without_a_model_leaves_the_skill_to_a_worker() {
     assert_eq!(test.ledger(), [""; 0]);
 }
 
-/// K-27: a worker stops as well while its database is away, at once without a run. With one, a second signal ends what is left.
+/// K-27: a worker also stops during an outage of its database, at once if it has no run. Otherwise a second signal ends the
+/// remaining work.
 #[test]
 fn a_worker_stops_without_its_database() {
     let Some(mut server) = Server::start() else { return };
@@ -306,8 +310,8 @@ fn a_worker_stops_without_its_database() {
     assert!(ran.out().contains("\"drained\""), "{}", ran.out());
 }
 
-/// K-5, K-7: a worker that slept longer than its lease writes nothing to a run that another one has, says so, and works on. The same
-/// holds for one that never looks at its own lease.
+/// K-5, K-7: a worker that slept longer than its lease writes nothing to a run that another one has, reports that, and works
+/// on. The same applies to one that never checks its own lease.
 #[test]
 fn a_worker_that_slept_loses_its_runs_and_works_on() {
     let Some(server) = Server::start() else { return };
@@ -350,8 +354,8 @@ fn a_worker_that_slept_loses_its_runs_and_works_on() {
     }
 }
 
-/// K-20: when the worker's own process is killed, its steps are gone without a resume there. K-35: a run that takes its workers
-/// down ends as failed, with their names, and can be resumed.
+/// K-20: when the worker's own process is killed, its steps end without a resume there. K-35: a run that kills its workers ends
+/// as failed, with their names, and can be resumed.
 #[test]
 fn a_run_that_takes_its_workers_down_is_ended() {
     let Some(server) = Server::start() else { return };

@@ -1,10 +1,10 @@
-//! Runs whose app, or whose pipeline, was moved away or deleted.
+//! Runs whose app or pipeline was moved away or deleted.
 
 use serde_json::{Value, json};
 
 use crate::test::Test;
 
-/// `p`: `first`, then an approval, then `last`; destructor `end`. The run waits; commands are given from outside of the app.
+/// A waiting run of `p`: `first`, then an approval, then `last`; destructor `end`. Commands run outside of the app.
 fn waiting() -> (Test, String) {
     let test = Test::new()
         .pipeline("p", |p| p.note("first", "1").step("name: gate\ntype: approval\nmessage: x").note("last", "3"))
@@ -17,7 +17,7 @@ fn moved(test: &Test, from: &str, to: &str) {
     std::fs::rename(test.path(from), test.path(to)).expect("it can be moved");
 }
 
-/// a run whose app is gone can be given up: it ends as cancelled, with its steps, and is deleted like any other.
+/// a run whose app is gone can be cancelled: it ends with its steps, and is deleted like any other.
 #[test]
 fn a_run_without_an_app_is_cancelled_and_deleted() {
     let (test, id) = waiting();
@@ -39,7 +39,7 @@ fn a_run_without_an_app_is_cancelled_and_deleted() {
     test.run(&["runs", "delete", &id, "--format", "json"]).exit(0).stdout_json(json!({"removed": 1}));
 }
 
-/// the same for a pipeline that has another name now; one that only does not hold can be repaired, and its destructor runs then.
+/// the same for a pipeline that was renamed; one that is merely invalid can be repaired, and its destructor runs then.
 #[test]
 fn a_run_of_a_pipeline_that_is_gone_is_cancelled() {
     let (test, id) = waiting();
@@ -51,7 +51,7 @@ fn a_run_of_a_pipeline_that_is_gone_is_cancelled() {
     assert_eq!(test.ledger(), ["first"]);
 }
 
-/// a run continues in the place to which its app was moved, if the command line names it.
+/// a run continues in the new directory of its app, if the command line names it.
 #[test]
 fn a_run_continues_where_its_app_was_moved_to() {
     let (test, id) = waiting();

@@ -1,11 +1,11 @@
-//! Guards of the configuration and the calls of agents and steps: a program has the last word (B-11.3, B-20.4).
+//! Guards of the configuration for calls of agents and steps: a program has the last word (B-11.3, B-20.4).
 
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
 use crate::test::{IN_HOOKS, Test};
 
-/// A guard that notes its name and what it is asked, and denies what holds `word`.
+/// A guard that records its name and its input, and denies input that contains `word`.
 fn guard(name: &str, word: &str) -> String {
     format!(
         "{IN_HOOKS}document=$(cat)\necho \"{name} $document\" >> \"$ROOT/asked\"\n\
@@ -28,7 +28,7 @@ fn app(server: &Server, config: &str) -> Test {
         .model(server)
 }
 
-/// Which guards were asked, and what.
+/// Names of the guards called, with their inputs.
 fn asked(test: &Test) -> Vec<(String, Value)> {
     let parts = |line: &str| {
         let (name, document) = line.split_once(' ').expect("a name and a document");
@@ -39,7 +39,7 @@ fn asked(test: &Test) -> Vec<(String, Value)> {
 
 const BOTH: &str = "guards: [{command: sh one.sh}, {command: sh two.sh}]\n";
 
-/// B-H1, B-H2, B-20.4: guards are asked about each call of an agent, in order, until one denies; `--yolo` changes nothing about it.
+/// B-H1, B-H2, B-20.4: guards are called for each call of an agent, in order, until one denies; `--yolo` does not change that.
 #[test]
 fn guards_have_the_last_word_about_calls_of_agents() {
     let server = Server::agent([noting("secret"), noting("private"), noting("open")]);
@@ -61,7 +61,7 @@ fn guards_have_the_last_word_about_calls_of_agents() {
     assert_eq!(document["run"]["cwd"], json!(test.path("app")));
 }
 
-/// B-H3: a guard that is not there, fails or says nothing that counts denies the call, and the reason names it.
+/// B-H3: a guard that is missing, fails or gives no valid answer denies the call, and the reason names it.
 #[test]
 fn a_guard_that_is_broken_denies_calls_of_agents() {
     for (command, why) in [
@@ -78,7 +78,7 @@ fn a_guard_that_is_broken_denies_calls_of_agents() {
     }
 }
 
-/// B-H1: the user's guards are asked for what an app allows, and for steps of type `tool`.
+/// B-H1: the user's guards are called for calls that an app allows, and for steps of type `tool`.
 #[test]
 fn guards_of_the_user_hold_for_tool_steps() {
     let steps = "  - {name: a, type: tool, tool: Bash, args: {command: \"echo ran >> made\"}}\n";
@@ -94,7 +94,7 @@ fn guards_of_the_user_hold_for_tool_steps() {
     assert!(!test.path("app/made").exists());
 }
 
-/// B-11.1 (4), A-7.3: guards are asked when a person has said yes, and a resume asks about no call that is over.
+/// B-11.1 (4), A-7.3: guards are called after a person has said yes, and a resume calls them for no finished call.
 #[test]
 fn guards_are_asked_once_for_each_call() {
     let server = Server::agent([Reply::call("Read", json!({"path": "secret"})), noting("one"), noting("private")]);

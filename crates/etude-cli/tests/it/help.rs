@@ -1,4 +1,4 @@
-//! Help and usage errors: `etude help`, words that are no command, and what an error repeats.
+//! Help and usage errors: `etude help`, unknown commands, and the quoted words in an error.
 
 use crate::test::Test;
 
@@ -18,7 +18,7 @@ fn help_of_a_command_is_its_long_help() {
     assert_eq!(document.at("/command"), "etude runs resume");
 }
 
-/// cli: with `--format json` help and version are one document, wherever the option stands.
+/// cli: with `--format json` help and version are one document, wherever the option is.
 #[test]
 fn help_and_version_are_documents_too() {
     let test = Test::new();
@@ -33,7 +33,7 @@ fn help_and_version_are_documents_too() {
     }
 }
 
-/// cli: help for a command that is not there is a usage error with the nearest name.
+/// cli: help for an unknown command is a usage error with the nearest name.
 #[test]
 fn help_of_an_unknown_command_names_the_nearest_one() {
     let test = Test::new();
@@ -43,7 +43,7 @@ fn help_of_an_unknown_command_names_the_nearest_one() {
     test.run(&["help", "\u{1b}[31mred"]).exit(2).stderr_has("no command `\\u{1b}[31mred`");
 }
 
-/// cli: a word that is a command of a group, or a pipeline of the app, is answered with the whole command line.
+/// cli: for a word that is a command of a group, or a pipeline of the app, the hint has the whole command line.
 #[test]
 fn a_word_that_is_no_command_is_answered_with_the_right_one() {
     let test = Test::new().pipeline("sort-mail", |p| p.note("a", "1"));
@@ -53,7 +53,7 @@ fn a_word_that_is_no_command_is_answered_with_the_right_one() {
     test.run(&["sort-mail"]).exit(2).stderr_has("run the pipeline `sort-mail`: etude run --pipeline sort-mail");
 }
 
-/// cli: an error repeats what was typed without letting it steer the terminal.
+/// cli: an error repeats the typed words without letting them control the terminal.
 #[test]
 fn what_was_typed_does_not_steer_the_terminal() {
     let test = Test::new();
@@ -119,7 +119,7 @@ const NEEDY: [&str; 41] = [
     "etude import",
 ];
 
-/// The words of a line as a shell would split it.
+/// Words of a line as a shell would split it.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut quote) = (vec![String::new()], None);
     for c in line.chars() {
@@ -133,7 +133,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// cli: every example of the help that needs nothing but a new app runs in one.
+/// cli: every example of the help that needs only a new app runs in one.
 #[test]
 fn examples_run_in_a_new_app() {
     let test = Test::new().cwd("elsewhere");

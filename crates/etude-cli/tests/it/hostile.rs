@@ -1,5 +1,5 @@
-//! Hostile input through the real binary: nothing panics, nothing hangs (every command of these tests is given up after a
-//! minute), nothing leaves the app, memory stays bounded.
+//! Hostile input through the real binary: nothing panics or hangs (each command is ended after a minute), nothing leaves the
+//! app, memory stays bounded.
 
 use crate::ran::Ran;
 use crate::test::Test;
@@ -8,7 +8,7 @@ use crate::test::Test;
 const MEMORY_KIB: u64 = 3 << 20;
 
 impl Test {
-    /// Runs a command with bounded memory. It must come to an end of its own choice: neither a panic nor a signal.
+    /// Runs a command with bounded memory. It must exit by itself: neither a panic nor a signal.
     #[track_caller]
     pub(crate) fn bounded(&self, args: &[&str]) -> Ran {
         self.bounded_by(MEMORY_KIB, args)
@@ -30,7 +30,7 @@ fn tail(text: &str) -> &str {
     &text[text.floor_char_boundary(text.len().saturating_sub(2000))..]
 }
 
-/// A pipe that no one writes to.
+/// Creates a pipe without a writer.
 pub(crate) fn pipe(test: &Test, path: &str) {
     let path = test.path("app").join(path);
     std::fs::create_dir_all(path.parent().expect("a file has a directory")).expect("a directory can be made");
@@ -38,7 +38,7 @@ pub(crate) fn pipe(test: &Test, path: &str) {
     assert!(made.success());
 }
 
-/// A link from a path of the app to anywhere.
+/// Creates a link from a path of the app to anywhere.
 pub(crate) fn link(test: &Test, path: &str, target: &str) {
     let path = test.path("app").join(path);
     std::fs::create_dir_all(path.parent().expect("a file has a directory")).expect("a directory can be made");

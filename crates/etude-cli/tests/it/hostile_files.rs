@@ -1,4 +1,4 @@
-//! Bombs, pipes, devices, links and names in an app. An app may be anybody's.
+//! Bombs, pipes, devices, links and names in an app, whose author may be hostile.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn bombs_of_yaml_are_refused() {
     }
 }
 
-/// a line of 100 MB, which is also nothing but zeros.
+/// a line of 100 MB is not read, nor is one of zeros.
 #[test]
 fn a_line_of_100_mb_is_not_read() {
     let test = with_yaml("x");
@@ -41,7 +41,7 @@ fn a_line_of_100_mb_is_not_read() {
     test.bounded_by(1 << 20, &["check"]).exit(3).stderr_has("has 100,000,000 bytes; at most 1,048,576 are read");
 }
 
-/// of very many faults the first are drawn, a line that is too long is not; programs get all of them.
+/// of many faults only the first are rendered, without a line that is too long; programs get all of them.
 #[test]
 fn very_many_faults_are_drawn_in_part() {
     let prompt = "{{nope.output}} ".repeat(3000);
@@ -52,7 +52,7 @@ fn very_many_faults_are_drawn_in_part() {
     assert_eq!(ran.value()["diagnostics"].as_array().map(Vec::len), Some(3000));
 }
 
-/// schemas that refer to themselves are schemas; one that multiplies itself is none.
+/// a schema that refers to itself is valid; one that multiplies itself is refused.
 #[test]
 fn references_of_schemas_neither_turn_nor_multiply() {
     let mut defs = serde_json::Map::from_iter([("d0".to_owned(), json!({"type": "string"}))]);
@@ -78,7 +78,7 @@ fn references_of_schemas_neither_turn_nor_multiply() {
     }
 }
 
-/// a pattern that would be a giant is refused before it is built; one that only looks costly is a pattern.
+/// a pattern that would become huge is refused before it is built; one that only looks costly is accepted.
 #[test]
 fn giant_patterns_are_refused() {
     for (pattern, code) in [("(a{1,1000}){1,1000}", 3), ("((a*)*)*b", 0), ("\\\\p{L}{1000}{1000}", 3)] {
@@ -90,7 +90,7 @@ fn giant_patterns_are_refused() {
     }
 }
 
-/// Everything that an app may have, as a pipe that no one writes to: anyone who opened one would wait for ever.
+/// Every file of an app as a pipe without a writer: opening one would wait for ever.
 #[test]
 fn pipes_in_place_of_files_block_nothing() {
     let test = with_yaml(&format!(
@@ -164,7 +164,7 @@ fn devices_in_place_of_files_are_not_read() {
     }
 }
 
-/// nothing outside the app is read by way of its definitions, whatever links lead there.
+/// definitions read nothing outside the app, whatever links lead there.
 #[test]
 fn links_lead_nowhere_outside() {
     let test = with_yaml(&format!("{HEAD}  - {{name: a, type: llm, prompt: x, schema: schemas/a.json}}\n"));
@@ -197,7 +197,7 @@ fn links_lead_nowhere_outside() {
     }
 }
 
-/// an image is a file of the app, also when it is a link, and is neither a pipe nor without end.
+/// an image is a file of the app, also if it is a link, and is neither a pipe nor endless.
 #[test]
 fn images_stay_in_the_app() {
     let server = crate::server::Server::new([]);
@@ -212,7 +212,7 @@ fn images_stay_in_the_app() {
     assert_eq!(server.calls(), 0, "no provider saw it");
 }
 
-/// what is created for an app is created in it, whatever links it has.
+/// files are created only inside the app, whatever links it has.
 #[test]
 fn nothing_is_created_by_way_of_a_link_of_the_app() {
     let test = Test::new().yaml("p", &format!("{HEAD}  - {{name: a, type: code, command: \"true\"}}\n"));
@@ -233,7 +233,7 @@ fn nothing_is_created_by_way_of_a_link_of_the_app() {
     assert!(test.path("app/kept/fresh/pipeline.yaml").exists());
 }
 
-/// chains of definitions come to an end or are refused, and values of any depth are shown, compared and exported.
+/// chains of definitions end or are refused, and values of any depth are shown, compared and exported.
 #[test]
 fn long_chains_and_deep_values_overflow_nothing() {
     let deep = "cat >/dev/null; python3 -c 'print(\"{\\\"output\\\":\" + \"[\" * 50000 + \"]\" * 50000 + \"}\")'";
@@ -267,7 +267,7 @@ fn long_chains_and_deep_values_overflow_nothing() {
     }
 }
 
-/// trees that are wide, deep, or their own parent are searched to an end.
+/// the search of trees that are wide, deep, or their own parent terminates.
 #[test]
 fn endless_trees_come_to_an_end() {
     let test = with_yaml(&format!("{HEAD}  - {{name: a, type: code, command: \"true\"}}\n"));
@@ -302,7 +302,7 @@ fn endless_trees_come_to_an_end() {
     }
 }
 
-/// Names that cannot be seen, or that look like others, are not names; where one is reported it can be seen.
+/// Invisible or deceptive names are refused, and are visible in the error.
 #[test]
 fn names_that_hide_are_seen() {
     for name in ["re\u{200b}view", "\u{202e}weiver", "rev\u{1b}[8miew", "a\nb"] {

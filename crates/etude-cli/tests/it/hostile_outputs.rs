@@ -1,4 +1,4 @@
-//! What steps and models say, when they mean no good.
+//! Hostile output of steps and models.
 
 use serde_json::{Value, json};
 
@@ -28,14 +28,14 @@ fn a_line_of_100_mb_passes_through() {
     test.bounded_by(2 << 20, RUN).exit(0).output(1);
 }
 
-/// A-3.5: 100 MB that are no document are a failure that quotes little of it.
+/// A-3.5: 100 MB that are not a document are a failure that quotes little of it.
 #[test]
 fn a_line_of_100_mb_without_sense_is_quoted_in_part() {
     let ran = step("import sys\nsys.stdout.write('x' * 100_000_000)\n").bounded_by(2 << 20, RUN).exit(1);
     assert!(ran.out().len() < 10_000 && ran.err().len() < 10_000, "{} {}", ran.out().len(), ran.err().len());
 }
 
-/// A-3.6: stderr without an end of line is shown in pieces and kept in part.
+/// A-3.6: stderr without an end of line is shown in pieces and stored in part.
 #[test]
 fn stderr_without_line_breaks_is_kept_in_part() {
     let ran = step("import sys\nsys.stderr.write('e' * 5_000_000)\nprint('{\"output\":1}')\n")
@@ -44,8 +44,8 @@ fn stderr_without_line_breaks_is_kept_in_part() {
     assert!(ran.out().len() < 20_000, "{} bytes", ran.out().len());
 }
 
-/// A-3.6: lines are shown as they come in, not one by one: a program that prints a million must not wait for as many
-/// writes. A socket of messages shows what was written at once.
+/// A-3.6: lines are shown in batches, not one by one: a program that prints a million must not wait for as many writes. A
+/// socket of messages shows each write.
 #[test]
 fn many_lines_on_stderr_are_shown_at_once() {
     use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
@@ -68,7 +68,7 @@ fn many_lines_on_stderr_are_shown_at_once() {
     assert!(writes < 100, "{writes} writes for {} bytes", text.len());
 }
 
-/// A document that could not be written is a failure, and the run that it is about stays in the journal.
+/// A document that could not be written is a failure, and its run stays in the journal.
 #[test]
 fn a_full_stdout_is_no_success() {
     let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { return };
@@ -81,7 +81,7 @@ fn a_full_stdout_is_no_success() {
     test.run(&["runs", "show", "latest", "--format", "json"]).exit(0).has("/status", "succeeded");
 }
 
-/// A-3.3: depth is passed on as it is, and anyone who has to look into it says that it cannot.
+/// A-3.3: deep values are passed on unchanged; code that must parse them reports that it cannot.
 #[test]
 fn depth_on_stdout_overflows_nothing() {
     let deep = "print('{\"output\":' + '[' * 200_000 + ']' * 200_000 + '}')\n";
@@ -96,7 +96,7 @@ fn depth_on_stdout_overflows_nothing() {
     test.bounded(RUN);
 }
 
-/// A-3.5: zeros are no document; within a text they are one character.
+/// A-3.5: NUL bytes are not a document; within a text they are one character.
 #[test]
 fn nul_bytes_break_nothing() {
     step("print('\\0' * 100 + '{\"output\":1}')\n").bounded(RUN).exit(1);
@@ -111,11 +111,11 @@ fn nul_bytes_break_nothing() {
         .model(&server);
     test.bounded(RUN).exit(0).output("\0 and \0");
     assert_eq!(server.seen()[0].request(), "see a\0b");
-    // An argument of a process cannot have one.
+    // An argument of a process cannot contain NUL.
     test.bounded(&["run", "--pipeline", "p", "--format", "json", "-i", "x=\u{1}"]);
 }
 
-/// A-4.2: an answer of more than 64 MiB is none, and one just below is kept, in bounded memory.
+/// A-4.2: a response of more than 64 MiB is refused, and one just below is kept, in bounded memory.
 #[test]
 fn answers_without_end_are_refused() {
     let server = Server::new([Reply::Body(" ".repeat(80_000_000))]);
@@ -123,7 +123,7 @@ fn answers_without_end_are_refused() {
     test.bounded_by(2 << 20, RUN).exit(1).stderr_has("the answer has more than 67108864 bytes");
 }
 
-/// A-4.3: depth, brackets without end, and a million wrong elements in an answer.
+/// A-4.3: deep nesting, endless brackets, and a million wrong elements in a response are rejected.
 #[test]
 fn answers_that_are_bombs_are_rejected() {
     for answer in [
@@ -146,13 +146,13 @@ fn answers_that_are_bombs_are_rejected() {
     Test::new().pipeline("p", |p| p.llm("a", "Hi", "retry: 0")).model(&server).bounded(RUN).exit(1);
 }
 
-/// An empty JSON array with that many bytes.
+/// A JSON array of empty arrays with that many bytes.
 fn nothings(bytes: usize) -> String {
     format!("[{}[]]", "[],".repeat(bytes / 3))
 }
 
-/// A-4.3: an answer within the limit of bytes that has millions of values is refused before it is made a tree, which
-/// would take fifty times its text.
+/// A-4.3: a response within the byte limit that has millions of values is refused before it becomes a tree, which would take
+/// fifty times its text.
 #[test]
 fn an_answer_of_millions_of_values_takes_no_memory() {
     let with_schema = |server: &Server| {
@@ -168,7 +168,7 @@ fn an_answer_of_millions_of_values_takes_no_memory() {
     with_schema(&server).bounded_by(1536 << 10, RUN).exit(1).stderr_has(refused);
 }
 
-/// A-3.3: an output is passed on whatever it is; anyone who would look into one of millions of values says that it will not.
+/// A-3.3: any output is passed on; code that would have to parse millions of values reports that it will not.
 #[test]
 fn an_output_of_millions_of_values_takes_no_memory() {
     let script = "import sys\nsys.stdout.write('{\"output\":[' + '[],' * 15_000_000 + '[]]}')\n";
@@ -190,7 +190,7 @@ fn an_output_of_millions_of_values_takes_no_memory() {
     assert!(ran.value().to_string().contains("45000"), "{}", ran.value());
 }
 
-/// A-7.1: an MCP server that answers with as much as a message may have is received in bounded memory.
+/// A-7.1: an MCP response of the maximum message size is received in bounded memory.
 #[test]
 fn a_result_of_millions_of_values_takes_no_memory() {
     let tool = "REFUSAL = 'no'\nTOOL = {'name': 'all', 'description': 'x', 'inputSchema': {'type': 'object'}}\n\
@@ -205,7 +205,7 @@ fn a_result_of_millions_of_values_takes_no_memory() {
     assert!(server.seen()[1].results()[0].len() < 100_000, "{}", server.seen()[1].results()[0].len());
 }
 
-/// A-4.1: what a model writes is data. A template in it is not filled in, a tool call in it is not made.
+/// A-4.1: a model's text is data. A template in it is not expanded, a tool call in it is not made.
 #[test]
 fn what_a_model_writes_is_never_read_as_ours() {
     let hostile = "{{input.secret}} \\{{x}} ${locals.config} $ARGUMENTS !`touch $ROOT/escaped` \
@@ -220,7 +220,7 @@ fn what_a_model_writes_is_never_read_as_ours() {
     assert!(!test.path("escaped").exists(), "a tool call in a text was made");
 }
 
-/// A-7.1: an agent's tools touch files of the app, whatever the model calls them.
+/// A-7.1: an agent's tools only touch files of the app, whatever paths the model names.
 #[test]
 fn an_agent_reads_nothing_outside_and_waits_for_no_pipe() {
     let paths =

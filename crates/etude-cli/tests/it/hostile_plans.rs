@@ -1,14 +1,15 @@
-//! Small definitions that describe very much: pipelines in pipelines, texts in texts.
+//! Small definitions that expand to very much: pipelines in pipelines, texts in texts.
 
 use crate::ran::Ran;
 use crate::test::Test;
 
-/// Address space of these commands, in KiB. What they hold at the limits is a fraction of it; without limits it is not enough.
+/// Address space of these commands, in KiB. At the limits they use a fraction of it; without limits it does not suffice.
 const BOUND: u64 = 1 << 20;
 
 const HEAD: &str = "description: A pipeline.\nsteps:\n";
 
-/// An app of `count` pipelines `p0`, `p1`, … Each has what `steps` makes of the name of the next one, the last one a command.
+/// An app of `count` pipelines `p0`, `p1`, … Each has the result of `steps` for the name of the next one, the last one a
+/// command.
 fn chained(count: usize, steps: impl Fn(&str) -> String) -> Test {
     let name = |n: usize| format!("p{n}");
     (0..count).fold(Test::new(), |test, n| {
@@ -26,7 +27,7 @@ fn twice(next: &str) -> String {
     ["a", "b"].map(|name| format!("  - {{name: {name}, type: pipeline, pipeline: {next}}}\n")).concat()
 }
 
-/// Every command that brings in the pipelines that one runs.
+/// All commands that load the pipelines called by a pipeline.
 const COMMANDS: [&[&str]; 4] =
     [&["check", "p0"], &["run", "--pipeline", "p0"], &["run", "--pipeline", "p0", "--dry-run"], &["graph", "p0"]];
 
@@ -36,7 +37,7 @@ fn all(test: &Test) -> Vec<Ran> {
     COMMANDS.iter().chain(&[&["check"][..], &["list"]]).map(|command| test.bounded_by(BOUND, command)).collect()
 }
 
-/// Every command refuses the app with the diagnostic `code`; `list` shows names only.
+/// Checks that every command refuses the app with the diagnostic `code`; `list` shows names only.
 #[track_caller]
 fn refused(test: &Test, code: &str) {
     let all = all(test);
@@ -48,7 +49,7 @@ fn refused(test: &Test, code: &str) {
     assert!(found.iter().any(|diagnostic| diagnostic["code"] == code), "{code}: {}", json.err());
 }
 
-/// 64 pipelines run inside each other; a longer chain is refused where it is too long, however long it is.
+/// 64 pipelines run inside each other; a longer chain is refused at the place where it is too long, however long it is.
 #[test]
 fn a_chain_of_pipelines_has_a_limit() {
     for ran in all(&chained(64, once)) {
@@ -61,7 +62,7 @@ fn a_chain_of_pipelines_has_a_limit() {
     refused(&chained(1_000, once), "P0318");
 }
 
-/// the first in the order of names is the innermost here: what is dropped first is what others hold.
+/// the first in the order of names is the innermost here, so that the first dropped value is held by others.
 #[test]
 fn a_chain_against_the_order_of_names_has_a_limit() {
     let name = |n: usize| format!("p{n:04}");
@@ -88,7 +89,7 @@ fn pipelines_that_double_have_a_limit() {
     refused(&chained(24, group), "P0319");
 }
 
-/// 10,000 steps are not too many, 10,100 are; a step with `for_each` is one.
+/// 10,000 steps are not too many, 10,100 are; a step with `for_each` counts as one.
 #[test]
 fn the_steps_of_a_pipeline_have_a_limit() {
     let calls = |count: usize, more: &str| -> String {
@@ -107,7 +108,7 @@ fn the_steps_of_a_pipeline_have_a_limit() {
     app(&calls(1, ", for_each: \"{{input.list}}\", max_items: 10000")).bounded_by(BOUND, &["check"]).exit(0);
 }
 
-/// a large definition that is run often counts by its size.
+/// a large definition that runs often counts by its size.
 #[test]
 fn the_definitions_of_a_pipeline_have_a_limit() {
     let long = format!("name: p1\n{HEAD}  - {{name: a, type: llm, prompt: \"{}\"}}\n", "x".repeat(1_000_000));
@@ -119,7 +120,7 @@ fn the_definitions_of_a_pipeline_have_a_limit() {
     }
 }
 
-/// what runs itself by way of many others is an error like any other.
+/// a pipeline that runs itself through many others is an error like any other.
 #[test]
 fn long_cycles_of_pipelines_are_errors() {
     let name = |n: usize| format!("p{n}");
@@ -129,7 +130,7 @@ fn long_cycles_of_pipelines_are_errors() {
     refused(&test, "P0312");
 }
 
-/// pipelines that each hand a text on twice double it: a dry run shows a part of it, a run fails.
+/// pipelines that each pass a text on twice double it: a dry run shows a part of it, a run fails.
 #[test]
 fn texts_that_double_have_a_limit() {
     let input = "input: {x: {type: string, default: ha}}\n";
@@ -148,7 +149,7 @@ fn texts_that_double_have_a_limit() {
     ran.stderr_has("the text is longer than 16 MiB");
 }
 
-/// so does a prompt that names a long default very often.
+/// the same for a prompt that names a long default very often.
 #[test]
 fn a_prompt_of_many_long_values_has_a_limit() {
     let head =

@@ -1,4 +1,4 @@
-//! Programs around steps that print without end: providers, validators, guards and skills.
+//! Programs around steps that print endlessly: providers, validators, guards and skills.
 
 use crate::ran::Ran;
 use crate::server::{Reply, Server};
@@ -6,7 +6,7 @@ use crate::test::Test;
 
 const RUN: [&str; 5] = ["run", "-p", "p", "--format", "json"];
 
-/// Runs in so much address space, in KiB, that what is printed would not fit in if it was kept: none of this ends by itself.
+/// Runs in too little address space, in KiB, to keep the printed text: none of these programs ends by itself.
 fn bounded(test: &Test) -> Ran {
     test.bounded_by(1 << 20, &RUN)
 }
@@ -17,14 +17,14 @@ fn provider(script: &str) -> Test {
     )
 }
 
-/// a provider that is a program and prints without end is ended when it has printed more than any answer has.
+/// a provider that is a program and prints endlessly is killed when it has printed more than any response has.
 #[test]
 fn an_answer_of_a_program_has_an_end() {
     let ran = bounded(&provider("exec yes\n")).exit(1).failed_with(&["business ask: model_error"]);
     ran.stderr_has("printed more than 67108864 bytes, which no answer has, and was killed");
 }
 
-/// its stderr is kept by its end, however long it is.
+/// only the end of its stderr is kept, however long it is.
 #[test]
 fn stderr_of_a_provider_is_kept_in_part() {
     let noise = "yes | head -c 1200000000 >&2; echo the reason >&2\n";
@@ -32,7 +32,7 @@ fn stderr_of_a_provider_is_kept_in_part() {
     bounded(&provider(&format!("{noise}echo done"))).output("done");
 }
 
-/// a validator that prints without end is ended, and has said nothing.
+/// a validator that prints endlessly is killed, and has no verdict.
 #[test]
 fn a_verdict_has_an_end() {
     let server = Server::new([Reply::says("fine")]);

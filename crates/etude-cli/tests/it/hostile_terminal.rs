@@ -1,4 +1,4 @@
-//! What of hostile text reaches a terminal: nothing that steers it, and nothing that hides.
+//! Hostile text on a terminal: nothing controls the terminal, and nothing hides.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use crate::server::{Reply, Server};
 use crate::terminal::OnTerminal;
 use crate::test::Test;
 
-/// A window title, a question to the terminal, a link, hidden text, a cleared screen, C1, bells, and text that runs backwards.
+/// A window title, a query to the terminal, a link, hidden text, a cleared screen, C1, bells, and text that runs backwards.
 const STEERING: &str = "\u{1b}]0;PWNED\u{7}\u{1b}[c\u{1b}]8;;http://x\u{1b}\\\u{1b}[8m\u{1b}[2J\u{1b}[10A\u{9b}2J\u{9d}0;x\u{9c}\u{7}\u{8}\u{202e}\u{200b}end";
 
-/// What a terminal got has no control but our own colours, the spinners' and line breaks.
+/// Checks that the terminal output has no control characters but etude's own colours, the spinners' and line breaks.
 #[track_caller]
 fn steers_nothing(screen: &str) {
     for forbidden in [
@@ -25,14 +25,14 @@ fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// A script that prints `text` as its output and says it on stderr, byte for byte.
+/// A script that prints `text` as its output and on stderr, byte for byte.
 fn says(text: &str, exit: u8) -> String {
     let octal: String = text.bytes().map(|byte| format!("\\{byte:03o}")).collect();
     let output = quoted(text).bytes().map(|byte| format!("\\{byte:03o}")).collect::<String>();
     format!("cat >/dev/null\nprintf '{octal}\\n' >&2\nprintf '{{\"output\":{output}}}\\n'\nexit {exit}")
 }
 
-/// what steps say on stderr, while they run and in the report of a failure.
+/// stderr of steps is harmless, live and in the report of a failure.
 #[test]
 fn stderr_of_steps_steers_nothing() {
     for exit in [0, 1] {
@@ -51,7 +51,7 @@ fn stderr_of_steps_steers_nothing() {
     }
 }
 
-/// what models say, as an answer, as a wrong answer, and as an error of their provider.
+/// text of models is harmless, as a response, as a rejected response, and as an error of their provider.
 #[test]
 fn answers_of_models_steer_nothing() {
     let replies = [
@@ -70,7 +70,7 @@ fn answers_of_models_steer_nothing() {
     }
 }
 
-/// an agent's words, the names and arguments of its calls, and what tools answered.
+/// an agent's text, the names and arguments of its calls, and the results of tools are harmless.
 #[test]
 fn agents_steer_nothing() {
     let server = Server::new([
@@ -88,7 +88,7 @@ fn agents_steer_nothing() {
     steers_nothing(&screen);
 }
 
-/// definitions, with their faults, their names and what they say of themselves.
+/// definitions are harmless, with their faults, their names and their descriptions.
 #[test]
 fn definitions_steer_nothing() {
     let said = quoted(STEERING);
@@ -124,7 +124,7 @@ fn definitions_steer_nothing() {
     }
 }
 
-/// documents on a terminal are documents, whatever their values are.
+/// documents on a terminal stay parsable, whatever their values are.
 #[test]
 fn documents_on_a_terminal_can_be_read() {
     let test = Test::new().pipeline("p", |p| {
@@ -154,7 +154,7 @@ fn documents_on_a_terminal_can_be_read() {
     }
 }
 
-/// A pipe gets data as it is: what is screened is the terminal.
+/// A pipe gets data unchanged: only terminal output is filtered.
 #[test]
 fn a_file_gets_every_byte() {
     let test = Test::new().pipeline("p", |p| p.sh("a", &says(STEERING, 0)));

@@ -1,4 +1,4 @@
-//! What is given to a pipeline on the command line (A-2.4).
+//! Input of a pipeline on the command line (A-2.4).
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::test::Test;
 
 const KINDS: &str = "input: {s: string, i: integer, n: number, b: boolean, a: array, o: object}";
 
-/// The pipeline `p` gives back its input.
+/// A pipeline `p` that returns its input.
 fn echo(input: &str) -> Test {
     Test::new().pipeline("p", |p| p.with(input).sh("a", "sed 's/^{\"input\":/{\"output\":/; s/,\"steps\":{}}$/}/'"))
 }
@@ -15,7 +15,7 @@ fn given(test: &Test, args: &[&str]) -> crate::ran::Ran {
     test.run(&[&["run", "-p", "p", "--format", "json"], args].concat())
 }
 
-/// A-2.4: values are taken as the declared type, never guessed.
+/// A-2.4: values are coerced to the declared type, never guessed.
 #[test]
 fn values_are_taken_as_their_declared_type() {
     let args =
@@ -31,7 +31,7 @@ fn values_are_taken_as_their_declared_type() {
     }
 }
 
-/// A-2.4: whatever does not fit is refused before anything starts, all of it at once.
+/// A-2.4: all invalid values are refused before anything starts, all at once.
 #[test]
 fn what_does_not_fit_is_refused_at_once() {
     let test = echo(KINDS);
@@ -46,7 +46,7 @@ fn what_does_not_fit_is_refused_at_once() {
     }
 }
 
-/// A-2.4: the long form has defaults and constraints; what has a default or is not required may be left out.
+/// A-2.4: the long form has defaults and constraints; a parameter with a default, or that is not required, may be left out.
 #[test]
 fn the_long_form_has_defaults_and_constraints() {
     let test = echo(
@@ -58,7 +58,7 @@ fn the_long_form_has_defaults_and_constraints() {
     given(&test, &[]).exit(2).failed_with(&["- -: input_invalid"]);
 }
 
-/// A-2.4: an object as text, from a file, or from stdin; pairs win over it.
+/// A-2.4: an object comes as text, from a file, or from stdin; pairs win over it.
 #[test]
 fn the_input_comes_from_text_file_or_stdin() {
     let test = echo("input: {s: string}").file("in.json", r#"{"s":"file"}"#).stdin(r#"{"s":"stdin"}"#);
@@ -68,7 +68,7 @@ fn the_input_comes_from_text_file_or_stdin() {
     given(&test, &["--input", "@in.json", "-i", "s=pair"]).output(json!({"s": "pair"}));
 }
 
-/// cli: input that is no JSON object, a file that is not there, a pair without `=`: wrong usage, reported as a document.
+/// cli: input that is not a JSON object, a missing file, and a pair without `=` are wrong usage, reported as a document.
 #[test]
 fn input_that_cannot_be_read_is_wrong_usage() {
     let test = echo("input: {s: string}");
@@ -83,7 +83,7 @@ fn input_that_cannot_be_read_is_wrong_usage() {
     }
 }
 
-/// A-2.4: a pipeline that declares nothing takes nothing.
+/// A-2.4: a pipeline that declares no parameters accepts none.
 #[test]
 fn a_pipeline_without_parameters_takes_none() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));

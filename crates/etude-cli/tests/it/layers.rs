@@ -1,4 +1,4 @@
-//! Layers of runs and skills: what looks on, what is reported, what is given later, and what belongs to a run.
+//! Middleware of runs and skills: observers, reports, values provided later, and parts of a run's definition.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn project(metadata: Value) -> Test {
     test
 }
 
-/// D-4.7, D-15: `$hook` has a skill look on before and after every entry of a chain, throws included.
+/// D-4.7, D-15: `$hook` calls a skill before and after every entry of a chain, exceptions included.
 #[test]
 fn hooks_look_on() {
     let test = project(json!({"$hook": "watch", "$static": true, "$dynamic": "execute"}));
@@ -26,8 +26,8 @@ fn hooks_look_on() {
     assert_eq!(test.ledger()[3..], ["\"phase\":\"before\"", "\"phase\":\"error\""]);
 }
 
-/// D-X05, D-7.5: a layer that cleans up and ends badly, silently, passes on what it was thrown; one that says something, or
-/// that has its way in spite of it, does not.
+/// D-X05, D-7.5: middleware that cleans up and fails silently passes the exception on; one that prints a message, or that
+/// returns a value in spite of it, does not.
 #[test]
 fn a_silent_end_passes_the_throw_on() {
     let e = binary();
@@ -46,7 +46,7 @@ fn a_silent_end_passes_the_throw_on() {
     assert_eq!(layered("echo '{\"result\": 2}'").exit(0).value()["result"], json!(2));
 }
 
-/// D-3.3, D-2.3, D-10: a part of a schema that a tool gives is what arguments are checked against.
+/// D-3.3, D-2.3, D-10: arguments are checked against a part of a schema that a tool provides.
 #[test]
 fn schemas_may_be_given_by_tools() {
     let test = project(json!({}));
@@ -61,7 +61,7 @@ fn schemas_may_be_given_by_tools() {
     assert!(test.run(&["skill", "run", "lost"]).exit(2).err().contains("skill not found: `nobody`"));
 }
 
-/// D-15: a queue holds events until somebody waits for them; one that is put back comes again; waiting has an end.
+/// D-15: a queue holds events until a reader waits for them; an event that is put back comes again; waiting ends.
 #[test]
 fn queues_hold_events() {
     let test = project(json!({}));
@@ -88,7 +88,7 @@ fn queues_hold_events() {
     assert!(found[3].is_null());
 }
 
-/// D-15: what skills write into handlers, times and `globals` breaks nothing.
+/// D-15: values that skills write into handlers, times and `globals` break nothing.
 #[test]
 fn odd_events_break_nothing() {
     let e = binary();
@@ -110,7 +110,7 @@ fn odd_events_break_nothing() {
     assert_eq!(test.ledger(), ["heard", "heard"]);
 }
 
-/// D-15, cli: a handler that never ends is waited for until the user stops the run.
+/// D-15, cli: a run waits for a handler that never ends until the user stops it.
 #[test]
 fn a_handler_that_hangs_can_be_given_up() {
     let e = binary();
@@ -135,7 +135,7 @@ fn a_handler_that_hangs_can_be_given_up() {
     assert_eq!(lines.last().map(|line| &line["output"]), Some(&json!(1)));
 }
 
-/// D-9.1, D-F04: a file may have several skills, which have names and addresses of their own.
+/// D-9.1, D-F04: a file may have several skills, with separate names and addresses.
 #[test]
 fn one_of_several_skills_in_a_file_is_called() {
     let test = project(json!({}));
@@ -167,7 +167,7 @@ fn a_skill_that_is_written_later_is_found() {
     assert_eq!(ran.value(), json!(3), "{}", ran.err());
 }
 
-/// D-9.4, D-0.1.1: from a directory below the project is found with its main skill, whose `paths` hold from the first look.
+/// D-9.4, D-0.1.1: the project is found from a directory below it, with its main skill, whose `paths` apply at once.
 #[test]
 fn the_project_is_found_from_below() {
     let test = project(json!({"mark": {}})).cwd("project/deep/below");
@@ -181,7 +181,7 @@ fn the_project_is_found_from_below() {
     assert_eq!(test.ledger(), ["mark"]);
 }
 
-/// D-10, D-X11, D-0.1.5: a code tool with a result asks no model; what is an entry of a chain is not checked itself.
+/// D-10, D-X11, D-0.1.5: a code tool with a result calls no model; an entry of a chain is not checked itself.
 #[test]
 fn code_asks_no_model_and_entries_are_not_checked() {
     let server = crate::server::Server::new([]);
@@ -194,7 +194,7 @@ fn code_asks_no_model_and_entries_are_not_checked() {
     assert_eq!((test.ledger(), server.seen().len()), (vec!["mark".to_owned()], 0));
 }
 
-/// D-16, D-L04, D-L05: what is reported is chosen by level and scope; `--log` alone lists both and calls nothing.
+/// D-16, D-L04, D-L05: reports are selected by level and scope; `--log` alone lists both and calls nothing.
 #[test]
 fn what_is_reported_is_chosen() {
     let test = project(json!({}));
@@ -247,7 +247,7 @@ fn what_is_reported_is_chosen() {
     assert_eq!(documents(declared.err()).len(), 1, "{}", declared.err());
 }
 
-/// D-4.2, F-06: several skill files in a project's directory, none of which is the main skill, are warned of.
+/// D-4.2, F-06: several skill files in a project's directory without a main skill cause a warning.
 #[test]
 fn a_project_without_one_main_skill_is_warned_of() {
     let test = cascade::project();
@@ -264,7 +264,7 @@ fn a_project_without_one_main_skill_is_warned_of() {
     test.run(&["check"]).exit(3).stderr_has("main skill");
 }
 
-/// D-11: nothing evaluates expressions (`Evaluation::Off`): `:eval` stays as it is written.
+/// D-11: nothing evaluates expressions (`Evaluation::Off`): `:eval` stays as written.
 #[test]
 fn nothing_is_evaluated() {
     let server = crate::server::Server::new([crate::server::Reply::says("done")]);
@@ -274,7 +274,7 @@ fn nothing_is_evaluated() {
     assert!(server.seen()[0].body.to_string().contains("What is :eval[1+1]?"));
 }
 
-/// D-7: the layers that a run passes are part of its definition, with their scripts: a resume notices an edit.
+/// D-7: the middleware that a run passes is part of its definition, with its scripts: a resume notices an edit.
 #[test]
 fn layers_belong_to_the_definition_of_a_run() {
     let hold = format!("{}; while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done; echo '{{\"output\":2}}'", noting("hold"));
@@ -298,8 +298,8 @@ fn layers_belong_to_the_definition_of_a_run() {
     resume(&["--accept-changes"]).output(2);
 }
 
-/// D-7: a layer's program belongs to its run: its key is that of the step, the same after a resume, and one that outlived
-/// its runner is gone before its step is done again.
+/// D-7: a program of middleware belongs to its run: its key is that of the step, the same after a resume, and one that
+/// outlived its runner is killed before its step runs again.
 #[test]
 fn programs_of_layers_belong_to_their_run() {
     let mark = "cat >/dev/null\necho $$ >> \"$ROOT/pids\"\necho \"$ETUDE_EFFECT_ID\" >> \"$LEDGER\"\n[ -e \"$ROOT/go\" ] || exec sleep 300\n";
@@ -324,7 +324,7 @@ fn programs_of_layers_belong_to_their_run() {
     }
 }
 
-/// two calls of one command are two effects, for the layers around them as well.
+/// two calls of one command are two effects, also for the middleware around them.
 #[test]
 fn layers_of_two_calls_of_one_command_have_keys_of_their_own() {
     let mark = "cat >/dev/null\necho \"$ETUDE_EFFECT_ID\" >> \"$LEDGER\"\n";
@@ -343,7 +343,7 @@ fn layers_of_two_calls_of_one_command_have_keys_of_their_own() {
     assert_eq!(keys.len(), 4, "one for the chain of each step, and one for that of each command: {keys:?}");
 }
 
-/// D-7.5: a layer that could not ask for what it is around is not started, and what is in the way is reported.
+/// D-7.5: middleware that could not call its `next` is not started, and the obstacle is reported.
 #[cfg(unix)]
 #[test]
 fn a_socket_that_cannot_be_made_is_reported() {

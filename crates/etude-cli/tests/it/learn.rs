@@ -1,4 +1,4 @@
-//! What is kept of runs in skill mode, to learn from: `learn export` and `runs judge`.
+//! Records of runs in skill mode for learning: `learn export` and `runs judge`.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::ran::Ran;
 use crate::server::{Reply, Server};
 use crate::test::{KEY, Test};
 
-/// An app with a skill and tools: `find` reads, `cancel` says that it writes, `leak` prints a key.
+/// An app with a skill and tools: `find` reads, `cancel` declares that it writes, `leak` prints a key.
 fn app(server: &Server) -> Test {
     let tool = |name: &str, more: &str, script: &str| {
         let head = format!("name: {name}\ndescription: Does it.\ninputSchema: {{type: object}}\n{more}\n");
@@ -40,8 +40,8 @@ fn shop() -> Server {
     Server::agent([said, cancel])
 }
 
-/// L-1, L-2: a run is one line: the request apart from what was given besides, every message and call in order, with class,
-/// approval, result as a value, and all places of each argument.
+/// L-1, L-2: a run is one line: the request apart from the other input, every message and call in order, with class, approval,
+/// result as a value, and all places of each argument.
 #[test]
 fn a_run_in_skill_mode_is_exported_as_a_trace() {
     let server = shop();
@@ -82,7 +82,7 @@ fn a_run_in_skill_mode_is_exported_as_a_trace() {
     assert_eq!(shown.at("/calls/1/origins"), cancel["origins"]);
 }
 
-/// L-1, 1.3: a call that was not let through has no result and the error that the agent was given; L-4: no key is in an export.
+/// L-1, 1.3: a call that was denied has no result and the error that the agent received; L-4: no key is in an export.
 #[test]
 fn denied_calls_and_keys_are_not_in_an_export() {
     let server = Server::agent([Reply::call("cancel", json!({})), Reply::call("leak", json!({}))]);
@@ -107,7 +107,7 @@ fn denied_calls_and_keys_are_not_in_an_export() {
     assert_eq!(test.run(&["runs", "show", &id, "--format", "json"]).exit(0).at("/calls/0/error"), denied);
 }
 
-/// L-6: a verdict is kept, shown and exported; the last one counts, and a run that is not there is a usage error.
+/// L-6: a verdict is stored, shown and exported; the last one counts, and an unknown run is a usage error.
 #[test]
 fn a_run_is_judged() {
     let server = shop();

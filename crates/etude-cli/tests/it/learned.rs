@@ -1,4 +1,4 @@
-//! From runs in skill mode to a pipeline that makes the same calls: `learn`, `learn show`.
+//! Learning from runs in skill mode to a pipeline that makes the same calls: `learn`, `learn show`.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn shop(server: &Server) -> Test {
         .file("tools/return_items.py", back)
 }
 
-/// An agent that returns all items of the order that is asked for, and lets every call pass.
+/// An agent that returns all items of the requested order, and approves every call.
 fn agent(seen: &Seen) -> Reply {
     if seen.tools().is_empty() {
         return Reply::json(&json!({"allowed": "yes", "rule": "Only once."}));
@@ -54,7 +54,8 @@ fn learned() -> (Server, Test, Ran) {
     (server, test, ran)
 }
 
-/// L-9, L-13, L-14, L-23, L-37: three runs become a candidate that passes `check` and makes the right calls for another request.
+/// L-9, L-13, L-14, L-23, L-37: three runs become a candidate that passes `check` and makes the right calls for another
+/// request.
 #[test]
 fn three_runs_become_a_pipeline_that_makes_the_same_calls() {
     let (_server, test, ran) = learned();
@@ -83,7 +84,8 @@ fn three_runs_become_a_pipeline_that_makes_the_same_calls() {
     assert_eq!(serde_json::from_str::<Value>(&ledger).unwrap(), wanted);
 }
 
-/// L-10, L-34: the same runs give the same bytes; an edited candidate stays, `learn` exits with 5, and `show --diff` has the change.
+/// L-10, L-34: the same runs give the same bytes; an edited candidate stays, `learn` exits with 5, and `show --diff` has the
+/// change.
 #[test]
 fn an_edited_candidate_stays() {
     let (_server, test, _) = learned();
@@ -100,7 +102,7 @@ fn an_edited_candidate_stays() {
     assert!(diff.at("/diff").as_str().is_some_and(|diff| diff.contains("-# mine")), "{}", diff.out());
 }
 
-/// learn.md 1.1: a family that neither the runs nor the app have is wrong usage, and the families are named.
+/// learn.md 1.1: a family that neither the runs nor the app have is wrong usage, and the error lists the families.
 #[test]
 fn an_unknown_family_is_refused() {
     let server = Server::by(|seen, _| agent(seen));
@@ -115,10 +117,10 @@ fn an_unknown_family_is_refused() {
     learn("return_items").exit(0).has("/families/0/reason", "too_few_requests");
 }
 
-/// The promotion that needs no evidence.
+/// Command line of a promotion without enough evidence.
 const PROMOTE: [&str; 6] = ["learn", "promote", "return-items", "--to", "assisted", "--accept-risk"];
 
-/// The digests of the cases in a directory of the app.
+/// Digests of the cases in a directory of the app.
 fn cases(test: &Test, dir: &str) -> Vec<String> {
     let entries = std::fs::read_dir(test.path(&format!("app/{dir}"))).into_iter().flatten();
     let mut names: Vec<String> =
@@ -127,7 +129,7 @@ fn cases(test: &Test, dir: &str) -> Vec<String> {
     names
 }
 
-/// L-39: the cases of a pipeline that is replaced go with it. A test that a person has written stays.
+/// L-39: the cases of a replaced pipeline are removed with it. A hand-written test stays.
 #[test]
 fn a_promotion_removes_the_cases_of_what_it_replaces() {
     let (_server, test, _) = learned();
@@ -145,7 +147,7 @@ fn a_promotion_removes_the_cases_of_what_it_replaces() {
     assert!(before.iter().all(|case| !after.contains(case)), "{before:?} {after:?}");
 }
 
-/// L-61: a promotion that was interrupted between its moves can be made again, and one that cannot succeed moves nothing.
+/// L-61: a promotion that was interrupted between its moves can be repeated, and one that cannot succeed moves nothing.
 #[test]
 fn an_interrupted_promotion_is_made_again() {
     let (_server, test, _) = learned();
@@ -164,7 +166,7 @@ fn an_interrupted_promotion_is_made_again() {
     test.run(&["test"]).exit(0);
 }
 
-/// L-81: what is learned from a part of the runs before a demotion is not promoted; with a run after it that it covers, it is.
+/// L-81: a pipeline learned from a part of the runs before a demotion is not promoted; with a later run that it covers, it is.
 #[test]
 fn a_demoted_pipeline_returns_with_later_runs() {
     let server = Server::by(|seen, _| agent(seen));
@@ -188,7 +190,7 @@ fn a_demoted_pipeline_returns_with_later_runs() {
     test.run(&PROMOTE).exit(0);
 }
 
-/// L-12: what ends during its own check leaves no candidate, whether it was killed or interrupted.
+/// L-12: a check that ends early leaves no candidate, whether it was killed or interrupted.
 #[test]
 fn a_check_that_ends_early_leaves_nothing() {
     let server = Server::agent([Reply::says("unused")]);
@@ -230,7 +232,7 @@ fn a_check_that_ends_early_leaves_nothing() {
     assert_eq!(copies(), 1, "only what was killed could not clean up");
 }
 
-/// L-29, L-28: a model words description and triggers, and nothing else; learning again asks it nothing.
+/// L-29, L-28: a model words description and triggers, and nothing else; learning again does not call it.
 #[test]
 fn a_model_words_and_does_nothing_else() {
     let wordings = [
@@ -323,7 +325,8 @@ fn a_disagreement_shows_in_the_next_learning() {
     assert_eq!((&status()["state"], again()), (&json!("proposed"), json!("proposed")));
 }
 
-/// L-5, L-7, L-8, L-11: files in the form of the export; lines that are none; missing tools; nothing is written by a dry run.
+/// L-5, L-7, L-8, L-11: files in the form of the export are read; malformed lines and missing tools are reported; a dry run
+/// writes nothing.
 #[test]
 fn traces_are_read_from_files() {
     let server = Server::agent([Reply::says("unused")]);
@@ -357,7 +360,7 @@ fn traces_are_read_from_files() {
     test.run(&["learn", "--traces", "traces.jsonl"]).exit(2).stderr_has("switched off");
 }
 
-/// The candidate that is learned from traces of returns with these words and arguments, after its cases have passed.
+/// The candidate learned from traces of returns with these words and arguments, after its cases have passed.
 fn learned_from(runs: &[(String, Value)]) -> Value {
     let server = Server::agent([Reply::says("unused")]);
     let lines: Vec<String> = runs
@@ -394,8 +397,8 @@ fn a_choice_that_no_list_has_leaves_the_family() {
     assert_eq!((&row["questions"], &row["not_covered"]), (&json!(["item_ids"]), &json!(1)));
 }
 
-/// L-12, L-27: a run that did not say a parameter of the write leaves the pipeline where the call is shown, and the others stay. The
-/// order of a list is that of the pipeline, also for the run that had another one.
+/// L-12, L-27: a run without one of the write's parameters leaves the pipeline where the call is shown, and the others stay.
+/// The order of a list is that of the pipeline, also for the run with another one.
 #[test]
 fn a_parameter_that_a_run_did_not_say_leaves_the_family() {
     let runs: Vec<(String, Value)> = (0..6)
@@ -414,8 +417,8 @@ fn a_parameter_that_a_run_did_not_say_leaves_the_family() {
     assert_eq!((&row["parameters"], &row["not_covered"]), (&json!(["order_id", "reason"]), &json!(1)));
 }
 
-/// L-12: a candidate whose code computes something else in one of many cases is not written, also if no case that is run has it. In
-/// that case the redacted field has the number of a price, which the sum has lost.
+/// L-12: a candidate whose code computes another value in one of many cases is not written, even if no executed case shows it.
+/// In that case the redacted field has the number of a price, which the sum has lost.
 #[test]
 fn code_is_checked_in_all_cases() {
     let server = Server::agent([Reply::says("unused")]);

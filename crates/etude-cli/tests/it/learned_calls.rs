@@ -50,7 +50,7 @@ fn only_an_active_pipeline_is_a_tool() {
     }
 }
 
-/// L-77, L-68, L-69: a deviation is an error of the tool with the reads so far; a call that has changed something is not made again.
+/// L-77, L-68, L-69: a deviation is an error of the tool with the reads so far; a call that has changed data is not made again.
 #[test]
 fn a_deviation_is_an_error_of_the_tool_with_the_reads_so_far() {
     let edit = |test: &Test, from: &str, to: &str| {
@@ -116,7 +116,8 @@ fn two_deviations_of_a_called_pipeline_demote_it() {
     assert_eq!(ledger(&test), ["get A-1", "get A-1"], "it is not a tool any more");
 }
 
-/// Trap 23, L-54: nothing is learned from a run in which the agent called a learned pipeline, whose writes are those of the run.
+/// Trap 23, L-54: nothing is learned from a run in which the agent called a learned pipeline, whose writes are those of the
+/// run.
 #[test]
 fn nothing_is_learned_from_a_run_of_a_pipeline() {
     let (_server, test) = calling("active", [back("A-1"), Reply::says("done")]);
@@ -126,7 +127,7 @@ fn nothing_is_learned_from_a_run_of_a_pipeline() {
     assert_eq!(row(&test)["state"], json!("active"));
 }
 
-/// An agent that makes the directory that it is asked for.
+/// An agent that creates the requested directory.
 fn directories() -> (Server, Test) {
     let server = Server::by(|seen, _| {
         if seen.tools().is_empty() {
@@ -149,8 +150,8 @@ fn directories() -> (Server, Test) {
     (server, test)
 }
 
-/// L-33: a word of a command line that the user said becomes an argument beside the line. A hostile value is no option, no path and no
-/// syntax: the run deviates, and the agent gets the request.
+/// L-33: a word of the user in a command line becomes an argument beside the line. A hostile value cannot become an option, a
+/// path or syntax: the run deviates, and the agent gets the request.
 #[test]
 fn a_word_of_a_command_line_is_an_argument() {
     let (_server, test) = directories();
@@ -184,7 +185,8 @@ fn a_word_of_a_command_line_is_an_argument() {
     assert!(!test.path("app/pwned").exists() && !test.path("out").exists() && !test.path("app/a").exists());
 }
 
-/// L-33, L-43: the arguments of a step of `Bash` are no shell text, whatever they hold, and policy judges the line with them.
+/// L-33, L-43: the arguments of a step of `Bash` are never shell text, whatever they contain, and policy judges the line with
+/// them.
 #[test]
 fn arguments_of_a_command_line_are_no_shell_text() {
     let steps =

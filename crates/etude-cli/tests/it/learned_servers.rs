@@ -19,7 +19,7 @@ fn app(server: &Server) -> Test {
     test.file("etude.yaml", &format!("mcp: {{servers: {{loud: {{command: python3, args: [{path:?}]}}}}}}\n"))
 }
 
-/// A learned pipeline that calls the tool.
+/// Writes a learned pipeline that calls the tool.
 fn learned(test: &Test) {
     let definition = "name: say\ndescription: Says a text.\nfallback: skill\ninput: {text: string}\nsteps:\n  - {name: loud, type: tool, tool: mcp__loud__shout, args: {text: \"{{input.text}}\"}}\n";
     test.put("app/pipelines/say/pipeline.yaml", definition);
@@ -37,7 +37,7 @@ fn run(test: &Test) -> Ran {
     test.run(&["run", "--pipeline", "say", "-i", "text=hello", "--yolo", "--format", "json"])
 }
 
-/// How often the tool was called.
+/// Number of calls of the tool.
 fn calls(test: &Test) -> usize {
     let is_there = test.path("home/calls").exists();
     if is_there { test.read("home/calls").lines().count() } else { 0 }
@@ -48,8 +48,8 @@ fn state(test: &Test) -> (Value, Value) {
     (row["state"].clone(), row["demoted"]["reason"].clone())
 }
 
-/// 2.11, L-65: a tool of a server with another description or schema is not called by an active pipeline: the run deviates, and a person
-/// confirms the calls from then on. Another order of members is the same tool.
+/// 2.11, L-65: an active pipeline does not call a server's tool whose description or schema has changed: the run deviates, and
+/// a person confirms the calls from then on. Another order of members is the same tool.
 #[test]
 fn a_changed_tool_of_a_server_ends_the_trust() {
     let schema = "\"required\": [\"text\"]";
@@ -92,7 +92,7 @@ fn a_called_pipeline_does_not_call_a_changed_tool() {
     assert_eq!((calls(&test), state(&test).0), (1, json!("assisted")));
 }
 
-/// 2.11: a tool that has changed since the runs that were learned from is not called, even if the pipeline has never run.
+/// 2.11: a tool that has changed since the learned runs is not called, even if the pipeline has never run.
 #[test]
 fn a_tool_is_compared_with_the_one_that_was_learned_from() {
     let shout = || Reply::call("mcp__loud__shout", json!({"text": "hello"}));

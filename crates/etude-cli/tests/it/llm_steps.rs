@@ -1,4 +1,4 @@
-//! Model steps: prompts, tiers, answers, validation, and the conversation about rejected answers (A-4).
+//! Model steps: prompts, tiers, responses, validation, and the conversation about rejected responses (A-4).
 
 use serde_json::{Value, json};
 
@@ -32,8 +32,8 @@ fn schema_of(body: &Value) -> &Value {
     &body["response_format"]["json_schema"]["schema"]
 }
 
-/// A-4.1: strings are inserted as they are, everything else as compact JSON; fields and indexes are followed; blanks in
-/// the braces are allowed; what was inserted is never scanned again; `\{{` is a literal.
+/// A-4.1: strings are inserted unchanged, everything else as compact JSON; fields and indexes are resolved; blanks in the
+/// braces are allowed; inserted text is never scanned again; `\{{` is a literal.
 #[test]
 fn prompts_are_rendered_once_and_exactly() {
     let server = Server::new([Reply::says("ok")]);
@@ -56,7 +56,7 @@ fn prompts_are_rendered_once_and_exactly() {
     );
 }
 
-/// A-4.2: `model` is a tier, `standard` by default; the mapping says which model that is.
+/// A-4.2: `model` is a tier, `standard` by default; the mapping selects its model.
 #[test]
 fn each_tier_is_asked_of_its_model() {
     let server = Server::new([Reply::says("ok")]);
@@ -76,7 +76,7 @@ fn each_tier_is_asked_of_its_model() {
     assert_eq!(server.seen()[0].header("authorization"), Some(&*format!("Bearer {}", crate::test::KEY)));
 }
 
-/// A-4.3: with a schema the provider is asked for it, and prose and fences around the answer are taken off.
+/// A-4.3: a schema is sent to the provider, and prose and fences around the response are removed.
 #[test]
 fn with_a_schema_the_answer_is_found_in_its_wrapping() {
     for text in ["{\"n\":7}", "```json\n{\"n\": 7}\n```", "Here you are:\n\n{\"n\": 7}\n\nHope that helps!"] {
@@ -99,7 +99,7 @@ fn every_violation_of_the_schema_is_reported_at_once() {
     );
 }
 
-/// A-4.4: a retry goes on with the conversation: the prompt, each rejected answer, each list of errors, in order.
+/// A-4.4: a retry continues the conversation: the prompt, each rejected response, each list of errors, in order.
 #[test]
 fn a_retry_continues_the_conversation() {
     let server =
@@ -121,7 +121,7 @@ fn a_retry_continues_the_conversation() {
     assert!(talk[4].contains("- n is not 7\n- seven was asked for\n"), "{}", talk[4]);
 }
 
-/// A-4.8: the error carries every attempt: who rejected it, why, and its tokens; the last reason leads.
+/// A-4.8: the error has every attempt: its rejector, its reason, and its tokens; the last reason leads.
 #[test]
 fn exhausted_retries_carry_every_attempt() {
     let server = Server::new([
@@ -174,7 +174,7 @@ fn an_executable_validator_is_started_by_its_shebang() {
     .output("x");
 }
 
-/// A-4.7, A-4.8: a validator that breaks after a rejection: its cause leads, the rejected attempt stays.
+/// A-4.7, A-4.8: for a validator that breaks after a rejection, its cause leads, and the rejected attempt stays.
 #[test]
 fn a_broken_validator_keeps_the_attempts_before_it() {
     let server = Server::new([Reply::says("not json"), Reply::json(&json!({"n": 7}))]);
@@ -196,7 +196,7 @@ fn a_broken_validator_keeps_the_attempts_before_it() {
     .steps(&["ask failed 2"]);
 }
 
-/// A-4.5: a refusal and a truncated answer are named, and not asked again.
+/// A-4.5: a refusal and a truncated response are named, and the call is not repeated.
 #[test]
 fn refusals_and_truncated_answers_are_named_and_not_repeated() {
     let cases = [
@@ -294,7 +294,7 @@ fn a_validator_that_is_not_executable_is_started_by_its_extension() {
     assert!(server.seen()[1].conversation()[2].contains("- n is 6\n"));
 }
 
-/// A-4.3: a schema of an older draft is held by the rules of that draft, and `$ref` to a file beside it is followed.
+/// A-4.3: a schema of an older draft follows the rules of that draft, and `$ref` to a file beside it is resolved.
 #[test]
 fn schemas_name_their_draft_and_their_neighbours() {
     let server =

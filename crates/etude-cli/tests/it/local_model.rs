@@ -1,6 +1,6 @@
-//! The local model: what it is mapped to, what is said when it is not there, and `etude model list|pull|test`.
+//! The local model: its mapping, its messages if it is missing, and `etude model list|pull|test`.
 //!
-//! A checkout has no weights. With `ETUDE_LOCAL_WEIGHTS`, a GGUF file of a chat model, one test asks a real model.
+//! A checkout has no weights. With `ETUDE_LOCAL_WEIGHTS`, a GGUF file of a chat model, one test calls a real model.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -30,8 +30,8 @@ fn app() -> Test {
         .user_config(MAPPED)
 }
 
-/// weights that are missing are the environment's fault; the message has the command that gets them, and their
-/// size. Nothing is downloaded.
+/// missing weights are an environment error; the message has the command that downloads them, and their size. Nothing is
+/// downloaded.
 #[test]
 fn missing_weights_are_reported_with_the_command_and_the_size() {
     let test = app();
@@ -44,7 +44,7 @@ fn missing_weights_are_reported_with_the_command_and_the_size() {
     assert_eq!(test.files_below("home/.cache"), Vec::<std::path::PathBuf>::new());
 }
 
-/// a run whose weights are missing is asked about before it is taken: while somebody thinks, no one else is kept from it.
+/// the question about missing weights comes before the run is claimed: while the user thinks, others can take it.
 #[cfg(unix)]
 #[test]
 fn a_run_is_not_held_while_somebody_is_asked() {
@@ -59,7 +59,7 @@ fn a_run_is_not_held_while_somebody_is_asked() {
     assert_eq!(code, 130, "{screen}");
 }
 
-/// who declines a download is asked once, and is shown how to do without a model.
+/// a user who declines a download is asked once, and sees how to work without a model.
 #[cfg(unix)]
 #[test]
 fn a_download_that_was_declined_is_not_asked_for_again() {
@@ -73,7 +73,7 @@ fn a_download_that_was_declined_is_not_asked_for_again() {
     assert!(screen.contains("OPENAI_API_KEY") && screen.contains("-i name=…"), "{screen}");
 }
 
-/// a request whose parameters no one can take is not run with other ones, if its run needs a model anyway.
+/// a request whose parameters cannot be extracted does not run with others, if its run needs a model anyway.
 #[test]
 fn a_request_is_not_run_with_parameters_that_it_does_not_state() {
     let test = app();
@@ -84,7 +84,7 @@ fn a_request_is_not_run_with_parameters_that_it_does_not_state() {
     assert_eq!(test.ledger(), Vec::<String>::new());
 }
 
-/// what needs no model runs without one, and says what it did without.
+/// a pipeline that needs no model runs without one, and reports the parameters that were not extracted.
 #[test]
 fn a_pipeline_of_code_runs_and_says_what_only_a_model_could_extract() {
     app()
@@ -93,7 +93,7 @@ fn a_pipeline_of_code_runs_and_says_what_only_a_model_could_extract() {
         .output("audited");
 }
 
-/// cli: the command that may download uses a key where there is one, and downloads nothing.
+/// cli: a command that may download uses a key if there is one, and downloads nothing.
 #[test]
 fn with_a_key_nothing_is_pulled() {
     let server = Server::new([Reply::json(&json!({"who": "Ada"})), Reply::says("once upon a time")]);
@@ -108,8 +108,8 @@ fn with_a_key_nothing_is_pulled() {
     assert_eq!(test.files_below("home/.cache"), Vec::<std::path::PathBuf>::new());
 }
 
-/// cli: without configuration, key and server the local model answers; `model list` says so, and why. A server that
-/// happens to listen on the machine of the caller of this comes first.
+/// cli: without configuration, key and server the local model is used; `model list` reports that with the reason. A server that
+/// happens to listen on the test machine takes precedence.
 #[test]
 fn without_anything_else_the_local_model_is_mapped() {
     let ran = Test::new().run(&["model", "list", "--format", "json"]).exit(0);
@@ -128,7 +128,7 @@ fn without_anything_else_the_local_model_is_mapped() {
     assert_eq!((&local[0]["path"], &local[0]["size_bytes"]), (&Value::Null, &json!(1_117_320_768)));
 }
 
-/// cli: `model list` tells a key from its absence, and never shows one.
+/// cli: `model list` distinguishes a key from its absence, and never shows one.
 #[test]
 fn the_list_says_why_and_shows_no_key() {
     let test = Test::new().env("ANTHROPIC_API_KEY", "sk-canary-list").user_config(
@@ -144,7 +144,7 @@ fn the_list_says_why_and_shows_no_key() {
     assert!(!ran.out().contains("canary") && ran.out().contains("ANTHROPIC_API_KEY is set"), "{}", ran.out());
 }
 
-/// cli: a name that is none is wrong usage.
+/// cli: an unknown model name is wrong usage.
 #[test]
 fn an_unknown_model_cannot_be_pulled() {
     let test = Test::new();
@@ -152,8 +152,8 @@ fn an_unknown_model_cannot_be_pulled() {
     test.run(&["model", "pull", "gpt-5", "--format", "json"]).exit(2).failed_with(&["- -: input_invalid"]);
 }
 
-/// cli: weights that is not available are the environment's fault, with every source and why it failed. What a mirror sends
-/// is not taken for a model before it has its size and its hash.
+/// cli: unavailable weights are an environment error, with every source and its failure. Data from a mirror is not used as a
+/// model before its size and its hash match.
 #[test]
 fn weights_from_a_mirror_are_checked() {
     let server = Server::new([Reply::says("not a model"), Reply::says("not a model")]);
@@ -174,7 +174,7 @@ fn weights_from_a_mirror_are_checked() {
     test.run(&["model", "list", "--format", "json"]).exit(0).has("/local/0/path", Value::Null);
 }
 
-/// weights that are there are found in the directory that `path` names; only their size is compared.
+/// existing weights are found in the directory that `path` names; only their size is compared.
 #[test]
 fn a_directory_of_weights_can_be_named() {
     let test = app().user_config("providers: {local: {path: weights}}\n");
@@ -185,8 +185,7 @@ fn a_directory_of_weights_can_be_named() {
     assert_eq!(ran.at("/model/use"), "answers");
 }
 
-/// a file that is no model is the environment's fault. The process that says so is started by the same binary, on
-/// its own, and is asked through its socket.
+/// an invalid model file is an environment error. A separate process of the same binary reports that through its socket.
 #[test]
 fn a_file_that_is_no_model_is_reported_by_the_models_process() {
     let test = app().file("weights/mine.gguf", "GGUF? No.").user_config(
@@ -195,12 +194,12 @@ fn a_file_that_is_no_model_is_reported_by_the_models_process() {
     let ran = test.run_json("tell").exit(4).failed_with(&["business ask: environment"]);
     let message = ran.at("/errors/0/message").as_str().unwrap_or_default().to_owned();
     assert!(message.contains("`local/mine`") && message.contains("mine.gguf"), "{message}");
-    // The process outlives the run, until no one has asked it for a second.
+    // The process outlives the run, until it has been idle for a second.
     let log = test.path("home/.local/state/etude/local-model.log");
     assert!(log.is_file() && test.read("home/.local/state/etude/local-model.log").is_empty());
 }
 
-/// An app whose local model is a file that is no model, so that requests fail after everything else.
+/// An app whose local model is an invalid file, so that requests fail after everything else.
 fn served() -> Test {
     app()
         .file("weights/mine.gguf", "GGUF? No.")
@@ -209,14 +208,14 @@ fn served() -> Test {
         .env("ANTHROPIC_API_KEY", "sk-canary-serve")
 }
 
-/// Where `running` listens, once it does.
+/// URL on which `running` listens, once it does.
 fn url(running: &Running) -> String {
     wait_until("the URL", || running.stdout_so_far().ends_with('\n'));
     let document: Value = serde_json::from_str(&running.stdout_so_far()).expect("one document");
     document["url"].as_str().expect("a URL").to_owned()
 }
 
-/// The status and the body of one request over HTTP. `head` is a method and the end of a path, and below it a header.
+/// Status and body of one HTTP request. `head` is a method and the end of a path, and below it a header.
 fn http(url: &str, head: &str, body: &str) -> (u16, Value) {
     let rest = url.strip_prefix("http://").expect("no TLS");
     let (host, path) = rest.split_at(rest.find('/').expect("a path"));
@@ -277,7 +276,7 @@ fn a_server_that_others_could_reach_needs_a_token() {
     bare.run(&["model", "serve", "smollm2"]).exit(2).stderr_has("did you mean `smollm2-135m`?");
 }
 
-/// cli: OpenAI's client for Python works with a real model, where the package and weights are present.
+/// cli: OpenAI's client for Python works with a real model, if the package and weights are present.
 #[cfg(unix)]
 #[test]
 fn openais_client_works_with_a_real_model() {
@@ -298,7 +297,7 @@ fn openais_client_works_with_a_real_model() {
     running.kill();
 }
 
-/// cli: `model test` reports per tier what it can do; answers that are something else fail it.
+/// cli: `model test` reports the capabilities of each tier; a wrong response fails it.
 #[test]
 fn a_tier_that_answers_is_measured() {
     let server = Server::by(|seen, _| match seen.body.get("tools") {
@@ -313,7 +312,7 @@ fn a_tier_that_answers_is_measured() {
     assert_eq!((ran.at("/tiers/1"), ran.at("/tiers/0/price")), (Value::Null, Value::Null));
 }
 
-/// cli: an answer that was cut off says nothing about its model; there is room for thoughts.
+/// cli: a truncated response says nothing about its model; the limit leaves space for reasoning.
 #[test]
 fn an_answer_that_was_cut_off_is_inconclusive() {
     let server = Server::by(|seen, _| match seen.body.get("tools") {
@@ -326,7 +325,7 @@ fn an_answer_that_was_cut_off_is_inconclusive() {
     assert_eq!(server.seen()[0].body["max_tokens"], 4000);
 }
 
-/// cli: a tier that cannot answer is the environment's fault. Tiers with the same model are asked once.
+/// cli: a tier that cannot respond is an environment error. Tiers with the same model share one call.
 #[test]
 fn a_tier_that_cannot_answer_fails_the_test() {
     let server = Server::new([Reply::status(401), Reply::status(401)]);
@@ -343,8 +342,7 @@ fn a_tier_that_cannot_answer_fails_the_test() {
     assert_eq!(server.calls(), 2);
 }
 
-/// a real model answers within its schema, under its name, for nothing; its process serves the next run
-/// as well.
+/// a real model responds within its schema, under its name, at no cost; its process serves the next run as well.
 #[test]
 fn a_real_model_answers_within_its_schema() {
     let Some(weights) = std::env::var_os("ETUDE_LOCAL_WEIGHTS") else {

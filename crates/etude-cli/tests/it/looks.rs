@@ -1,5 +1,6 @@
-//! What a command that only looks at an app leaves alone: a stranger's app in which everything that could be started or
-//! contacted is a canary. No such command starts a program, opens a connection, or shows a key (SECURITY.md, ADR 0052).
+//! Commands that only look at an app: a stranger's app in which everything that could be started or contacted is a canary.
+//!
+//! No such command starts a program, opens a connection, or shows a key (SECURITY.md, ADR 0052).
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -7,17 +8,17 @@ use std::net::TcpListener;
 use crate::echo_box::{self, PROJECT};
 use crate::test::{Test, skipped};
 
-/// The user's keys.
+/// Keys of the user.
 const KEYS: [(&str, &str); 3] = [
     ("OPENAI_API_KEY", "sk-canary-look-1"),
     ("ANTHROPIC_API_KEY", "sk-canary-look-2"),
     ("OTHER_TOKEN", "sk-canary-look-3"),
 ];
 
-/// A program that leaves a line wherever it is started.
+/// A program that leaves a line in the ledger wherever it is started.
 const CANARY: &str = "#!/bin/sh\necho \"$0 $*\" >> \"$LEDGER\"\necho '{\"output\":1}'\n";
 
-/// A port on which nothing may knock.
+/// A port to which nothing may connect.
 struct Door(TcpListener);
 
 impl Door {
@@ -31,13 +32,13 @@ impl Door {
         format!("http://{}", self.0.local_addr().expect("it is bound"))
     }
 
-    /// Whether somebody has connected since. The system completes connections by itself.
+    /// True if a client has connected. The system completes connections by itself.
     fn was_knocked_at(&self) -> bool {
         self.0.accept().is_ok()
     }
 }
 
-/// A module that notes that it runs.
+/// A module that records that it runs.
 fn module(name: &str, exported: &str) -> String {
     format!(
         "import fs from 'node:fs';\nfs.appendFileSync(process.env.LEDGER ?? '{name}.ran', '{name}\\n');\n\
@@ -103,7 +104,7 @@ fn stranger(door: &Door) -> Test {
     KEYS.iter().fold(test, |test, (name, key)| test.env(name, key))
 }
 
-/// What stands for a subcommand.
+/// Classification of a subcommand.
 enum Row {
     /// Command lines that only look.
     Looks(&'static [&'static [&'static str]]),
@@ -113,7 +114,7 @@ enum Row {
 
 use Row::{Looks, Runs};
 
-/// Every subcommand. One that is new must be decided on.
+/// All subcommands. A new one must be classified here.
 const ROWS: &[(&str, Row)] = &[
     (
         "run",
@@ -231,7 +232,7 @@ const ROWS: &[(&str, Row)] = &[
     ("help", Looks(&[&["help"]])),
 ];
 
-/// What the engine of completions offers after `words`.
+/// Candidates of completions after `words`.
 fn available(test: &Test, words: &[&str]) -> Vec<String> {
     let mut command = test.command(&[&["--", "etude"], words].concat());
     let done = command.env("COMPLETE", "fish").output().expect("the binary starts");
@@ -239,7 +240,7 @@ fn available(test: &Test, words: &[&str]) -> Vec<String> {
     text.lines().map(|line| line.split('\t').next().unwrap_or_default().to_owned()).collect()
 }
 
-/// Every subcommand that has none below it, as the command line itself lists them.
+/// All subcommands without further ones below, as the command line itself lists them.
 fn leaves(test: &Test, above: &[&str]) -> BTreeSet<String> {
     let below = available(test, &[&["help"], above, &[""]].concat());
     let below: Vec<&String> = below.iter().filter(|word| !word.starts_with('-')).collect();
@@ -255,12 +256,12 @@ fn every_subcommand_has_a_row() {
     assert_eq!(leaves(&Test::new(), &[]), listed, "say whether a new command runs the app or only looks at it");
 }
 
-/// SECURITY.md: whatever is only looked at starts nothing of an app, contacts no host that it names, and shows no key.
+/// SECURITY.md: commands that only look start nothing of an app, contact no host that it names, and show no key.
 #[test]
 fn nothing_that_only_looks_starts_or_contacts_anything() {
     let door = Door::new();
     let test = stranger(&door);
-    // The app's own run, so that the journal has something to show; then the canaries are counted again.
+    // A real run of the app puts data into the journal; then the canaries are counted again.
     test.run(&["run", "-p", "q"]);
     assert!(!test.ledger().is_empty(), "the canary sings");
     let notes = ["ledger", "app/skills/plain.ran", "app/skills/computed.ran"];
@@ -281,7 +282,7 @@ fn nothing_that_only_looks_starts_or_contacts_anything() {
     assert_eq!(ran.collect::<Vec<_>>(), [] as [std::path::PathBuf; 0]);
 }
 
-/// The same for what shells offer while a command line is typed.
+/// The same for completions while a command line is typed.
 #[test]
 fn completions_start_and_contact_nothing() {
     let door = Door::new();
@@ -305,7 +306,7 @@ fn completions_start_and_contact_nothing() {
     }
 }
 
-/// The error says what is not used, where it stands, and what to do.
+/// The error names the unused entry, its place, and the remedy.
 #[test]
 fn a_look_that_needs_the_model_of_the_app_says_so() {
     let door = Door::new();
@@ -325,7 +326,7 @@ fn a_look_that_needs_the_model_of_the_app_says_so() {
     assert!(ran.at("/tiers/0/lacks").as_str().is_some_and(|why| why.contains("`far` is not used")), "{}", ran.out());
 }
 
-/// D-2.1: what a module says of itself is read where it is a plain object; nothing of it runs to be explained.
+/// D-2.1: the metadata of a module is read if it is a plain object; nothing of it runs to be explained.
 #[test]
 fn modules_are_explained_without_being_run() {
     let door = Door::new();
@@ -339,7 +340,7 @@ fn modules_are_explained_without_being_run() {
         return skipped("modules_are_explained_without_being_run", "Node is not installed, so none can be called");
     }
     assert!(!test.path("app/skills/plain.ran").exists());
-    // To call one is to run it.
+    // A call runs the module.
     test.run(&["skill", "run", "plain"]);
     assert!(test.path("app/skills/plain.ran").exists());
 }

@@ -1,4 +1,4 @@
-//! Machines of stages through the binary, with a scripted model: grants, guards, gates, fan-out, crashes, capability.
+//! Stage machines through the binary, with a scripted model: grants, guards, gates, fan-out, crashes, capability.
 
 mod act;
 mod case;
@@ -17,7 +17,7 @@ use crate::ran::Ran;
 use crate::server::{Reply, Seen, Server};
 use crate::test::{IN_HOOKS, Test};
 
-/// The stage that asks: prompts begin with `STAGE-<id>`.
+/// The calling stage: prompts begin with `STAGE-<id>`.
 fn stage_of(seen: &Seen) -> String {
     let system = seen.system();
     system.split("STAGE-").nth(1).and_then(|rest| rest.split('.').next()).unwrap_or_default().to_owned()
@@ -35,7 +35,7 @@ fn stage(test: Test, id: &str, more: &str) -> Test {
     test.file(&format!("machines/m/stages/{id}.md"), &text)
 }
 
-/// A machine `m` whose pipeline is written as given; `extra` are further top-level keys.
+/// A machine `m` with the given `pipeline`; `extra` are further top-level keys.
 fn machine(stages: &[&str], pipeline: &str, extra: &str) -> Test {
     let tool = |test: Test, name: &str| {
         test.file(
@@ -85,8 +85,8 @@ fn guards_see_calls_and_never_completions() {
     assert_eq!(test.ledger(), Vec::<String>::new());
 }
 
-/// B-ST6, B-ID2, case 121: killed inside a stage: finished stages are not repeated, the other begins at
-/// Setup with the same id and an empty conversation.
+/// B-ST6, B-ID2, case 121: killed inside a stage: finished stages are not repeated, the other begins at Setup with the same id
+/// and an empty conversation.
 #[test]
 fn a_stage_whose_process_is_killed_restarts() {
     let server = Server::by(|seen, _| match (stage_of(seen).as_str(), seen.turn()) {
@@ -114,8 +114,8 @@ fn a_stage_whose_process_is_killed_restarts() {
     assert_eq!(rows, 2, "one row an execution, also after a resume");
 }
 
-/// B-CN4, B-CN5, cases 127 and 128: a model that does not guarantee tool calls is refused before the first stage; one
-/// that may is tried once.
+/// B-CN4, B-CN5, cases 127 and 128: a model that does not guarantee tool calls is refused before the first stage; one that may
+/// support them is tried once.
 #[test]
 fn a_model_without_tool_calls_is_refused_and_a_doubtful_one_is_tried() {
     let server = Server::by(|_, _| done("plan"));
@@ -178,7 +178,7 @@ fn stages_and_machines_are_steps_of_pipelines() {
     assert_eq!((ran.at("/errors/0/kind"), ran.at("/errors/0/step")), (json!("stage_failed"), json!("two")));
 }
 
-/// A run of a pipeline that waits in its machine, whose slot has something in it, or behind it.
+/// A run of a pipeline that waits in its machine, whose slot has data, or behind it.
 fn waits(behind: &str) -> (Test, Server, String) {
     let server = Server::by(|seen, _| done(&stage_of(seen)));
     let pipeline = "  plan: {setup: {set: {task: T1}}, exit: {slot: {n: 1}}, next: [{else: true, sequential: [build]}]}\n  \
@@ -210,8 +210,8 @@ fn drifts(test: &Test, from: &str, to: &str) {
 const OLD: &str = "slotVersion: \"1.0.0\", schema: {type: object}";
 const REJECTS: &str = "slotVersion: \"2.0.0\", schema: {type: object}, drift: reject";
 
-/// B-ST3, X-3: a machine that is a step and does not take a slot of another version leaves its run as it was, as one that is
-/// run by itself does.
+/// B-ST3, X-3: a machine step that rejects a slot of another version does not change its run, like a machine that runs by
+/// itself.
 #[test]
 fn a_rejected_slot_of_a_step_leaves_the_run_as_it_was() {
     let (test, server, id) = waits("");
@@ -229,7 +229,7 @@ fn a_rejected_slot_of_a_step_leaves_the_run_as_it_was() {
     assert_eq!(test.ledger(), ["one", "three"]);
 }
 
-/// B-ST3: what a machine kept that has come to its end is of no concern to the steps after it.
+/// B-ST3: the slot of a finished machine does not concern the steps after it.
 #[test]
 fn a_slot_of_a_step_that_is_over_is_not_rejected() {
     let (test, _server, id) = waits("name: gate\ntype: approval\nmessage: go on?");
@@ -240,7 +240,7 @@ fn a_slot_of_a_step_that_is_over_is_not_rejected() {
     test.run(&["runs", "resume", &id, "--format", "json"]).exit(0).has("/status", "succeeded");
 }
 
-/// B-G3: a stage that is suspended by its gate waits for no answer: nothing can be approved or denied, and a resume goes on.
+/// B-G3: a stage that is suspended by its gate waits for no answer: nothing can be approved or denied, and a resume continues.
 #[test]
 fn a_suspended_stage_cannot_be_approved() {
     let server = Server::by(|_, _| done("plan"));
@@ -255,7 +255,7 @@ fn a_suspended_stage_cannot_be_approved() {
     test.run(&["runs", "resume", &id, "--format", "json"]).exit(5).has("/waiting/0/kind", "parked");
 }
 
-/// B-F20, cli: a directory with only machines is an app; `list`, `machine show` and `graph` tell of them.
+/// B-F20, cli: a directory with only machines is an app; `list`, `machine show` and `graph` include them.
 #[test]
 fn machines_are_listed_shown_and_drawn() {
     let pipeline = "  plan: {setup: {set: {task: T1}}, next: [{else: true, parallel: [a, b, j], join: j}]}";
@@ -273,8 +273,8 @@ fn machines_are_listed_shown_and_drawn() {
     test.run(&["machine", "run", "n", "--format", "json"]).exit(2);
 }
 
-/// The example: plan with read tools, change, tests and lint at once, a review that does not approve, a repair, and a
-/// second review; on real files, with real tools, and with turns that were written down.
+/// The example: plan with read tools, change, concurrent tests and lint, a review that does not approve, a repair, and a second
+/// review; on real files, with real tools, and with hand-written turns.
 #[test]
 fn the_example_changes_its_repository() {
     let server = Server::by(|seen, _| example_turn(seen));
@@ -295,13 +295,13 @@ fn the_example_changes_its_repository() {
     assert!(denied.is_some(), "the guard keeps the change below shop/");
 }
 
-/// The same with the recorded turns of a real, small model: what the prompts and judges of the example are made for.
+/// The same with the recorded turns of a real, small model, for which the prompts and judges of the example are made.
 #[test]
 fn the_example_ends_well_with_the_turns_of_a_small_model() {
     let test = Test::new();
     let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/change");
     copy(&example, &test.path("app"));
-    // Not among the example's own tests: it changes the folder that it runs in.
+    // Not among the example's own tests, because it changes the folder that it runs in.
     let test = test.file(
         "tests/a-bug-is-fixed.yaml",
         "machine: change\ninput: {task: Basket.total ignores how many of an item are bought}\nexpect:\n  status: succeeded\n  output: {/parsed/approved: true}\n",
@@ -322,7 +322,7 @@ fn copy(from: &std::path::Path, to: &std::path::Path) {
     }
 }
 
-/// What the model of the example says, by its stage and turn.
+/// Responses of the example's model, by stage and turn.
 fn example_turn(seen: &Seen) -> Reply {
     let edit = |path: &str, old: &str, new: &str| {
         Reply::call("Edit", json!({"path": path, "old_string": old, "new_string": new}))

@@ -16,7 +16,7 @@ struct Client {
     next: u64,
     revision: &'static str,
     capabilities: Value,
-    /// Messages that were no response.
+    /// Messages received that were not responses.
     received: Vec<Value>,
 }
 
@@ -54,7 +54,7 @@ impl Client {
         writeln!(input, "{message}").and_then(|()| input.flush()).expect("it reads");
     }
 
-    /// Sends a request; its id.
+    /// Sends a request. Returns its id.
     fn send(&mut self, method: &str, params: &Value) -> u64 {
         self.next += 1;
         let mut params = params.clone();
@@ -67,7 +67,7 @@ impl Client {
         self.next
     }
 
-    /// The next message. Every line of stdout is one.
+    /// Reads the next message. Every line of stdout is one.
     fn read(&mut self) -> Value {
         let mut line = String::new();
         assert!(self.output.read_line(&mut line).expect("a line") > 0, "the server has closed its end");
@@ -91,7 +91,7 @@ impl Client {
         self.response(id)
     }
 
-    /// The result of a call.
+    /// Result of a tool call.
     fn call(&mut self, tool: &str, arguments: &Value) -> Value {
         let response = self.request("tools/call", &json!({"name": tool, "arguments": arguments}));
         assert!(response.get("error").is_none(), "{response}");
@@ -122,7 +122,7 @@ fn code(response: &Value) -> i64 {
     response["error"]["code"].as_i64().unwrap_or_else(|| panic!("no error: {response}"))
 }
 
-/// Waits until a run has a status; its document.
+/// Waits until a run has a status. Returns its document.
 fn until(client: &mut Client, run_id: &str, status: &str) -> Value {
     let mut run = Value::Null;
     wait_until(&format!("{run_id} is {status}"), || {
@@ -132,7 +132,7 @@ fn until(client: &mut Client, run_id: &str, status: &str) -> Value {
     run
 }
 
-/// The id of the only run.
+/// Id of the only run.
 fn only_run(client: &mut Client) -> String {
     let runs = client.call("etude_runs", &json!({}));
     let runs = runs["structuredContent"]["runs"].as_array().expect("runs").clone();
@@ -146,7 +146,7 @@ fn greeter() -> Test {
     })
 }
 
-/// A pipeline that runs until the file `go` is there, and notes the end of its scope.
+/// A pipeline that runs until the file `go` exists, and records the end of its scope.
 fn slow() -> Test {
     Test::new().pipeline("slow", |p| {
         p.sh(
@@ -156,8 +156,8 @@ fn slow() -> Test {
     })
 }
 
-/// S-140, S-142, S-143: commands of approved applications are tools with the results of all tools. One that a person must confirm
-/// says how, and starts nothing.
+/// S-140, S-142, S-143: commands of approved applications are tools with the results of all tools. A command that a person must
+/// confirm returns the instructions, and starts nothing.
 #[test]
 fn commands_of_applications_are_tools() {
     let test = crate::echo_box::with(&[]).pipeline("p", |p| p.note("a", "1"));
@@ -196,7 +196,8 @@ fn commands_of_applications_are_tools() {
     client.end();
 }
 
-/// cli: agents start their servers in every project. One without an app has no pipelines, and those that are made there are tools.
+/// cli: agents start their servers in every project. A project without an app has no pipelines, and those that are created
+/// there become tools.
 #[test]
 fn a_project_without_an_app_is_served_and_may_become_one() {
     let test = Test::new().cwd("elsewhere");
@@ -211,7 +212,7 @@ fn a_project_without_an_app_is_served_and_may_become_one() {
     assert!(client.names().contains(&"made".to_owned()));
     assert_eq!(client.call("made", &json!({}))["structuredContent"]["output"], "7");
     client.end();
-    // A directory that is not there is none.
+    // A missing directory is an error.
     test.run(&["mcp", "-C", "nowhere"]).exit(2).stderr_has("there is no directory `nowhere`");
 }
 
@@ -321,7 +322,7 @@ fn a_client_is_notified_of_an_edited_definition() {
     second.end();
 }
 
-/// A person who starts `etude mcp` reads on stderr which definition is no tool.
+/// stderr of `etude mcp` lists the definitions that are not tools because of errors.
 #[test]
 fn a_definition_with_errors_is_said_on_stderr() {
     let test = greeter();
@@ -340,7 +341,7 @@ fn a_definition_with_errors_is_said_on_stderr() {
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
 }
 
-/// S-155: a call is of the definition as it is now, whatever was listed before.
+/// S-155: a call uses the current definition, whatever was listed before.
 #[test]
 fn a_call_is_of_the_definition_as_it_is_now() {
     let test = greeter();
@@ -448,14 +449,14 @@ fn cancelling_a_task_runs_the_destructor() {
     client.end();
 }
 
-/// S-152: a call that the client gives up leaves the run, and an equal call joins it.
+/// S-152: a call that the client abandons leaves the run, and an equal call joins it.
 #[test]
 fn an_abandoned_call_leaves_its_run_which_an_equal_call_joins() {
     let test = slow();
     let mut client = Client::connected(&test, "2025-11-25", &json!({}));
     let params = json!({"name": "slow", "arguments": {}, "_meta": {"progressToken": "t"}});
     let id = client.send("tools/call", &params);
-    // A call that tells of its progress has the id of its run.
+    // A call that reports progress has the id of its run.
     while client.read()["method"] != "notifications/progress" {}
     client.write(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
     let run_id = only_run(&mut client);
@@ -467,7 +468,7 @@ fn an_abandoned_call_leaves_its_run_which_an_equal_call_joins() {
     client.end();
 }
 
-/// A step that waits for a person: without elicitation the call returns with the id and the way to answer.
+/// A step waits for a person: without elicitation the call returns with the id and the command to answer.
 #[test]
 fn a_call_that_waits_for_a_person_returns_at_once() {
     let test = approval();
@@ -486,7 +487,8 @@ fn approval() -> Test {
     })
 }
 
-/// S-153: a form does not settle an approval: a client with forms is not asked, and a response that it makes up decides nothing.
+/// S-153: a form does not settle an approval: a client with forms is not asked, and a response that it makes up decides
+/// nothing.
 #[test]
 fn a_form_does_not_settle_an_approval() {
     let test = approval();
@@ -510,7 +512,7 @@ fn a_form_does_not_settle_an_approval() {
     client.end();
 }
 
-/// Section 9: beside a server, results link to its page of the run, and questions that authorize are asked in URL mode.
+/// Section 9: beside a server, results link to its page of the run, and questions that authorize use URL mode.
 #[test]
 fn pages_of_a_server_beside_are_linked() {
     let test = approval();
@@ -534,11 +536,11 @@ fn pages_of_a_server_beside_are_linked() {
     serving.end();
 }
 
-/// S-156: a server beside `etude mcp` drives its runs, which the end of the client does not end.
+/// S-156: a server beside `etude mcp` drives its runs, which outlive the client.
 #[test]
 fn a_server_drives_the_runs_of_its_clients() {
     let test = slow().pipeline("first", |p| p.sh("a", "echo '{\"output\": 1}'"));
-    // A journal without a run does not say that a server is there.
+    // A journal without a run does not show that a server exists.
     test.run_json("first").exit(0);
     let serving = Serving::start(&test, &["--port", "0"]);
     let mut client = Client::start(&test, &[]).with_tasks();

@@ -1,7 +1,7 @@
-//! MCP servers on stdin and stdout, in Python: what they have in common.
+//! Common part of MCP servers on stdin and stdout, in Python.
 
-/// The text of a server whose one tool and its answers `tool` defines: `TOOL`, `call(arguments)`, and the `REFUSAL` that
-/// meets everything else.
+/// Source of a server whose one tool `tool` defines: `TOOL`, `call(arguments)`, and `REFUSAL`, the error for all other
+/// requests.
 pub(crate) fn with(tool: &str) -> String {
     format!("import base64, json, os, sys, urllib.parse\n{tool}{}", include_str!("mcp_server/server.py"))
 }

@@ -1,4 +1,4 @@
-//! MCP servers as a source of tools: their own processes, their own secrets, their own faults (A-7.1).
+//! MCP servers as a source of tools, with separate processes, secrets and faults (A-7.1).
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::mcp_server;
 use crate::server::{Reply, Server};
 use crate::test::Test;
 
-/// The tool `shout` of a server that notes its environment, and each call.
+/// The tool `shout` of a server that records its environment, and each call.
 pub(crate) const SHOUT: &str = r#"
 with open(os.environ["HOME"] + "/server.env", "w") as out:
     out.write("\n".join(f"{name}={value}" for name, value in sorted(os.environ.items())))
@@ -44,12 +44,12 @@ fn shout(text: &str) -> Reply {
     Reply::call("mcp__loud__shout", json!({ "text": text }))
 }
 
-/// What the model was given of its calls, when it was asked last.
+/// Results of its calls that the model received in its last request.
 fn results(server: &Server) -> Vec<String> {
     server.seen().pop().expect("a model was asked").results()
 }
 
-/// A-7.1: tools of a server are offered after the others, called, and their failures are reported.
+/// A-7.1: tools of a server are listed after the others, called, and their failures are reported.
 #[test]
 fn tools_of_a_server_are_listed_and_called() {
     let server = Server::agent([shout("hello"), shout("fail"), Reply::call("mcp__loud__shout", json!({}))]);
@@ -69,8 +69,8 @@ fn tools_of_a_server_are_listed_and_called() {
     assert_eq!(test.read("home/calls").lines().count(), 2);
 }
 
-/// A-7.1, A-3.7: a server gets the variables that the configuration gives it and no others; scripts and commands do
-/// not get them, and nothing of them is in journal, prompts or events.
+/// A-7.1, A-3.7: a server gets exactly the variables of its configuration; scripts and commands do not get them, and nothing of
+/// them is in journal, prompts or events.
 #[test]
 fn a_server_has_secrets_of_its_own() {
     let server =
@@ -94,8 +94,8 @@ fn a_server_has_secrets_of_its_own() {
     assert!(server.seen().iter().all(|seen| !seen.body.to_string().contains(TOKEN)));
 }
 
-/// A-7.1: a server that cannot be started or reached is a problem that the model is shown; the run goes on without it,
-/// and no secret of its command line, its variables or its address is in what is reported.
+/// A-7.1: a server that cannot be started or reached is a problem that the model sees; the run continues without it, and no
+/// secret of its command line, its variables or its address is in the report.
 #[test]
 fn a_server_that_cannot_start_is_reported_and_the_run_goes_on() {
     let server = Server::agent([shout("hello"), Reply::call("mcp__gone__x", json!({}))]);
@@ -117,8 +117,8 @@ fn a_server_that_cannot_start_is_reported_and_the_run_goes_on() {
     assert!(server.seen().iter().all(|seen| !seen.body.to_string().contains(TOKEN)));
 }
 
-/// A-3.7, A-7.1: a secret that a tool gives all the same, be it a server that repeats its own or a command that finds
-/// ours, is taken out before anybody sees it: model, journal, events. What is no secret stays.
+/// A-3.7, A-7.1: a secret in a tool's result, from a server that repeats its own or a command that finds etude's, is redacted
+/// for all readers: model, journal, events. Other values stay.
 #[test]
 fn a_secret_that_a_tool_gives_is_taken_out() {
     let look = "tr '\\0' '\\n' < /proc/$PPID/environ; echo home is $HOME";
@@ -141,7 +141,7 @@ fn a_secret_that_a_tool_gives_is_taken_out() {
     );
 }
 
-/// A-7.1: a server that ends in the middle is started again at the next call.
+/// A-7.1: a server that ends in the middle is restarted at the next call.
 #[test]
 fn a_server_that_ends_is_started_again() {
     let server = Server::agent([shout("one"), shout("exit"), shout("two")]);
@@ -182,7 +182,7 @@ fn tools_of_servers_are_narrowed_and_approved() {
     assert_eq!(server.seen().pop().expect("a model was asked").tools(), ["mcp__loud__shout"]);
 }
 
-/// A-7.2: a call of a server that ended well is not made again after a crash.
+/// A-7.2: a successful call of a server is not made again after a crash.
 #[test]
 fn a_finished_call_of_a_server_is_not_made_again() {
     let hold = "echo begun >> \"$LEDGER\"; [ -e \"$ROOT/go\" ] || sleep 300";
@@ -199,7 +199,7 @@ fn a_finished_call_of_a_server_is_not_made_again() {
     assert_eq!(texts, ["one", "two"]);
 }
 
-/// A-7.1: what is written out for a server as a key is as secret as what comes from the environment; other values are not.
+/// A-7.1: a literal key in a server's configuration is as secret as one from the environment; other values are not.
 #[test]
 fn a_key_that_is_written_out_is_a_secret() {
     let server = Server::agent([shout(&format!("{TOKEN} and plainvalue"))]);
@@ -213,7 +213,7 @@ fn a_key_that_is_written_out_is_a_secret() {
     assert!(results[0].contains("PLAINVALUE") && !results[0].contains(&TOKEN.to_uppercase()), "{results:?}");
 }
 
-/// A server whose tool asks the user how often, before it answers.
+/// A server whose tool asks the user for a count, before it returns.
 const ASKING: &str = r#"
 import json, sys
 
@@ -256,8 +256,8 @@ fn code_skill(test: &Test, name: &str, script: &str) {
     test.put(&format!("project/skills/{name}.sh"), script);
 }
 
-/// D-12, D-9.1, D-N01, D-N02: tools of servers that metadata declares are skills: by name, by address, for agents, and with
-/// a chain; what `env` leaves to the launch is looked up then, and the servers end with the call.
+/// D-12, D-9.1, D-N01, D-N02: tools of servers that metadata declares are skills: by name, by address, for agents, and with a
+/// chain; variables that `env` leaves to the launch are looked up then, and the servers end with the call.
 #[test]
 fn tools_of_declared_servers_are_skills() {
     let e = crate::test::binary();
@@ -307,7 +307,7 @@ fn questions_of_declared_servers_go_to_the_gateway() {
     assert_eq!(test.run(&["skill", "run", "calls"]).exit(0).value(), json!({"action": "accept", "times": 3}));
 }
 
-/// D-12, D-11, A-4.5: what metadata asks the environment for is never the key of a provider: not for servers, not in prompts.
+/// D-12, D-11, A-4.5: metadata never gets the key of a provider from the environment: not for servers, not in prompts.
 #[test]
 fn metadata_gets_no_key_of_a_provider() {
     let server = Server::by(|_, _| Reply::says("read"));
@@ -326,7 +326,7 @@ fn metadata_gets_no_key_of_a_provider() {
     assert!(server.seen()[0].body.to_string().contains("It is <>."), "{}", server.seen()[0].body);
 }
 
-/// D-12, cli: no one has to wait for a server that does not start.
+/// D-12, cli: the user can stop waiting for a server that does not start.
 #[test]
 fn a_declared_server_that_hangs_can_be_left() {
     let hangs = "import os, time; open(os.environ['HOME'] + '/hangs', 'w'); time.sleep(600)";

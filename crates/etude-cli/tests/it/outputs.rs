@@ -1,4 +1,4 @@
-//! What stdout prints of an output: JSON, or a string as text on a terminal and with `--raw`.
+//! Output on stdout: JSON, or a string as text on a terminal and with `--raw`.
 
 use crate::test::Test;
 
@@ -6,7 +6,7 @@ fn app() -> Test {
     Test::new().pipeline("text", |p| p.note("a", r#""Größe: 1""#)).pipeline("object", |p| p.note("a", r#"{"a":"b"}"#))
 }
 
-/// cli: to a file or pipe, an output is JSON; with `--raw` a string is text, and anything else is JSON all the same.
+/// cli: to a file or pipe, an output is JSON; with `--raw` a string is text, and anything else stays JSON.
 #[test]
 fn a_string_is_text_to_a_pipe_with_raw_only() {
     let test = app();

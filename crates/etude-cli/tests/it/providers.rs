@@ -1,4 +1,4 @@
-//! The way to a provider: transport retries, refusals, keys, and what a failed call is called.
+//! Connection to a provider: transport retries, refusals, keys, and the kinds of failed calls.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn asks(server: &Server) -> Test {
     Test::new().pipeline("p", |p| p.llm("ask", "x", "retry: 1")).model(server)
 }
 
-/// 429, 5xx and lost connections are tried again as asked for, and are neither attempts nor calls.
+/// 429, 5xx and lost connections are retried after the requested time, and count neither as attempts nor as calls.
 #[test]
 fn transport_failures_are_tried_again_and_are_no_attempts() {
     let now = |status| Reply::status(status).header("retry-after", "0");
@@ -37,7 +37,7 @@ fn waits_of_the_transport_are_shown() {
     assert_eq!(waits, [&expected]);
 }
 
-/// transport retries come out of their own budget, in the middle of a conversation too.
+/// transport retries have their own budget, in the middle of a conversation too.
 #[test]
 fn transport_retries_do_not_use_the_retries_of_the_step() {
     let now = || Reply::status(503).header("retry-after", "0");
@@ -54,7 +54,7 @@ fn transport_retries_do_not_use_the_retries_of_the_step() {
     assert_eq!(server.seen()[4].conversation().len(), 3);
 }
 
-/// endless failures end after at most ten tries, with what the provider said last.
+/// endless failures end after at most ten attempts, with the provider's last message.
 #[test]
 fn endless_failures_end_after_a_bounded_number_of_attempts() {
     for status in [429, 500, 503] {
@@ -85,7 +85,7 @@ fn refused_requests_are_not_repeated() {
     }
 }
 
-/// cli: a provider that cannot be reached is the environment's fault, exit status 4.
+/// cli: a provider that cannot be reached is an environment error, exit status 4.
 #[test]
 fn a_provider_out_of_reach_is_the_environment() {
     let url = unreachable_url();
@@ -99,7 +99,7 @@ fn a_provider_out_of_reach_is_the_environment() {
         .failed_with(&["business ask: environment"]);
 }
 
-/// cli: a missing key is the environment's fault: exit status 4, a whole document, the variable named, no one asked.
+/// cli: a missing key is an environment error: exit status 4, a complete document, the variable named, no call made.
 #[test]
 fn a_missing_key_is_named_without_a_call() {
     let server = Server::new([Reply::says("never")]);
@@ -110,7 +110,7 @@ fn a_missing_key_is_named_without_a_call() {
     assert_eq!((server.calls(), ran.at("/status")), (0, Value::from("failed")));
 }
 
-/// cli: without any model the ways to one are named; a pipeline without model steps does not care.
+/// cli: without any model the error lists the ways to get one; a pipeline without model steps is not affected.
 #[test]
 fn without_a_model_the_ways_to_one_are_named() {
     let test = Test::new().pipeline("p", |p| p.llm("ask", "x", "")).pipeline("q", |p| p.note("one", "1")).user_config(
@@ -122,7 +122,7 @@ fn without_a_model_the_ways_to_one_are_named() {
     test.run_json("q").output(1);
 }
 
-/// a tier may name several models; the next one is asked when one is out of reach.
+/// a tier may name several models; the next one is called if one cannot be reached.
 #[test]
 fn the_next_model_of_a_tier_is_asked_when_one_is_out_of_reach() {
     let (dead, live) = (unreachable_url(), Server::new([Reply::says("ok")]));
@@ -138,7 +138,7 @@ fn the_next_model_of_a_tier_is_asked_when_one_is_out_of_reach() {
         .has("/steps/0/model", "live/m");
 }
 
-/// a provider that is a program gets the prompt and prints the answer; the schema is held all the same.
+/// a provider that is a program gets the prompt and prints the response; the schema still applies.
 #[test]
 fn a_program_can_be_the_provider() {
     let script = "cat > \"$ROOT/prompt\"; echo '{\"n\": 7}'";
@@ -153,7 +153,7 @@ fn a_program_can_be_the_provider() {
     assert!(!test.read("prompt").contains(KEY));
 }
 
-/// a model call that is slower than the provider's time limit is a transport failure, and tried again.
+/// a model call that is slower than the provider's time limit is a transport failure, and is retried.
 #[test]
 fn a_call_that_takes_too_long_is_tried_again() {
     let server = Server::new([Reply::Hang, Reply::says("ok")]);

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::test::Test;
 
-/// What a server does with a request: the id of the run.
+/// Queues a run as a server does for a request. Returns its id.
 fn enqueue(test: &Test, pipeline: &str) -> String {
     let engine =
         Sqlite::open(Settings { dir: test.path("home/.local/state/etude"), sync: Sync::Normal }).expect("a journal");
@@ -46,7 +46,7 @@ fn a_queued_run_is_shown_as_such() {
         .stderr_has("queued, running, waiting, sleeping, succeeded, failed, cancelled, moved, interrupted");
 }
 
-/// S-80: a queued run that is cancelled never starts, and its destructor does not either.
+/// S-80: a cancelled queued run never starts, nor does its destructor.
 #[test]
 fn a_queued_run_that_is_cancelled_runs_nothing() {
     let test = Test::new().pipeline("good", |p| p.note("a", "1")).pipeline("_destructor", |p| p.note("d", "1"));
@@ -55,12 +55,12 @@ fn a_queued_run_that_is_cancelled_runs_nothing() {
     assert_eq!(test.ledger(), [""; 0]);
     test.run(&["runs", "list", "--format", "json"]).has("/runs/0/status", "cancelled").has("/runs/0/kind", "cancelled");
     test.run(&["runs", "cancel", &id]).exit(2);
-    // It can be attempted all the same.
+    // It can still be attempted.
     test.run(&["runs", "resume", &id, "--format", "json"]).exit(0).has("/status", "succeeded");
     assert_eq!(test.ledger(), ["a", "d"]);
 }
 
-/// A queued run that somebody resumes begins at once, and leaves the queue.
+/// A queued run that is resumed begins at once, and leaves the queue.
 #[test]
 fn a_queued_run_can_be_resumed_out_of_its_turn() {
     let test = Test::new().pipeline("good", |p| p.note("a", "1"));

@@ -1,4 +1,4 @@
-//! What a command left behind: exit status, stdout and stderr, and claims about them.
+//! Result of a command: exit status, stdout and stderr, and assertions about them.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use crate::redact;
 
-/// A command that is over.
+/// A finished command.
 pub(crate) struct Ran {
     command: String,
     pub(crate) code: i32,
-    /// stdout as it was.
+    /// Unchanged stdout.
     pub(crate) raw: Vec<u8>,
     /// stdout and stderr without ids, times and paths of this test.
     out: String,
@@ -35,14 +35,14 @@ impl Ran {
         self
     }
 
-    /// stdout, whole.
+    /// Asserts the whole stdout.
     #[track_caller]
     pub(crate) fn stdout(self, expected: &str) -> Self {
         self.same("stdout", &self.out, expected);
         self
     }
 
-    /// stderr, whole.
+    /// Asserts the whole stderr.
     #[track_caller]
     pub(crate) fn stderr(self, expected: &str) -> Self {
         self.same("stderr", &self.err, expected);
@@ -55,7 +55,7 @@ impl Ran {
         self
     }
 
-    /// stdout as one JSON document, whole.
+    /// Asserts that stdout is exactly this JSON document.
     #[track_caller]
     pub(crate) fn stdout_json(self, expected: Value) -> Self {
         let found = self.doc();
@@ -85,20 +85,20 @@ impl Ran {
         serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("stdout is not JSON: {e}\n{}", self.both()))
     }
 
-    /// Every line of stdout as a JSON document.
+    /// All lines of stdout as JSON documents.
     #[track_caller]
     pub(crate) fn lines(&self) -> Vec<Value> {
         let parsed = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
         self.out.lines().map(parsed).map(redact::document).collect()
     }
 
-    /// A member of the document on stdout, by its pointer; null if it is not there.
+    /// A member of the document on stdout, by its pointer; null if it is missing.
     #[track_caller]
     pub(crate) fn at(&self, pointer: &str) -> Value {
         self.doc().pointer(pointer).cloned().unwrap_or(Value::Null)
     }
 
-    /// A member of the document, whole.
+    /// Asserts the whole value of a member of the document.
     #[track_caller]
     pub(crate) fn has(self, pointer: &str, expected: impl Into<Value>) -> Self {
         let (found, expected) = (self.at(pointer), expected.into());
@@ -111,13 +111,13 @@ impl Ran {
         self
     }
 
-    /// The output of a run that succeeded.
+    /// Asserts the output of a successful run.
     #[track_caller]
     pub(crate) fn output(self, expected: impl Into<Value>) -> Self {
         self.exit(0).has("/status", "succeeded").has("/output", expected)
     }
 
-    /// The kinds of failure and where they were, such as `business a: step_failed`.
+    /// Asserts the kinds and places of the failures, such as `business a: step_failed`.
     #[track_caller]
     pub(crate) fn failed_with(self, expected: &[&str]) -> Self {
         let word = |error: &Value, name: &str| error[name].as_str().unwrap_or("-").to_owned();
@@ -132,7 +132,7 @@ impl Ran {
         self
     }
 
-    /// The steps' rows, such as `a succeeded 1`.
+    /// Asserts the steps' rows, such as `a succeeded 1`.
     #[track_caller]
     pub(crate) fn steps(self, expected: &[&str]) -> Self {
         let doc = self.doc();
@@ -149,7 +149,7 @@ impl Ran {
         self
     }
 
-    /// The run's id.
+    /// Id of the run.
     #[track_caller]
     pub(crate) fn id(&self) -> String {
         let last = self.raw.split(|b| *b == b'\n').rfind(|line| !line.is_empty()).unwrap_or_default();
@@ -157,7 +157,7 @@ impl Ran {
         doc["run_id"].as_str().unwrap_or_else(|| panic!("no run id\n{}", self.both())).to_owned()
     }
 
-    /// The id of the newest run in a listing.
+    /// Id of the newest run in a listing.
     #[track_caller]
     pub(crate) fn id_of_first_run(&self) -> String {
         let doc: Value = serde_json::from_slice(&self.raw).unwrap_or_default();
@@ -174,7 +174,7 @@ impl Ran {
         &self.err
     }
 
-    /// The exit status.
+    /// Exit status.
     pub(crate) fn code(&self) -> i32 {
         self.code
     }

@@ -1,10 +1,10 @@
-//! Takes what differs from run to run out of texts and documents: paths, ids, times, ports.
+//! Replacement of text that differs from run to run: paths, ids, times, ports.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-/// A text with `[APP]`, `[ROOT]`, `[RUN]`, `[TIME]`, `[WHEN]` and `[PORT]` for what differs.
+/// A text with the placeholders `[APP]`, `[ROOT]`, `[RUN]`, `[TIME]`, `[WHEN]` and `[PORT]`.
 pub(crate) fn text(text: &str, root: &Path) -> String {
     let root = root.display().to_string();
     let root = root.trim_end_matches('/');
@@ -22,7 +22,7 @@ pub(crate) fn text(text: &str, root: &Path) -> String {
         if is_run_id(word) || (names_a_run(&out) && is_short_id(word)) {
             out.push_str("[RUN]");
         } else if let Some(len) = duration(rest) {
-            // Columns are aligned by the width of what they hold.
+            // Columns are aligned by the width of their content.
             let trimmed = out.trim_end_matches(' ').len();
             if out.len() - trimmed > 1 && !out[..trimmed].ends_with('\n') {
                 out.truncate(trimmed + 1);
@@ -42,7 +42,7 @@ pub(crate) fn text(text: &str, root: &Path) -> String {
     out
 }
 
-/// A document with 0 for durations and words for moments.
+/// A document with 0 for durations and words for times.
 pub(crate) fn document(mut value: Value) -> Value {
     match &mut value {
         Value::Object(members) => {
@@ -68,7 +68,7 @@ const fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Sixteen characters of the ids' alphabet.
+/// True for sixteen characters of the ids' alphabet.
 fn is_run_id(word: &str) -> bool {
     word.len() == 16 && is_of_alphabet(word)
 }
@@ -81,7 +81,7 @@ fn is_of_alphabet(word: &str) -> bool {
     word.bytes().all(|b| b.is_ascii_digit() || (b.is_ascii_lowercase() && !b"ilou".contains(&b)))
 }
 
-/// The length of a duration such as `12 ms` or `4.2 s` at the beginning of `text`.
+/// Length of a duration such as `12 ms` or `4.2 s` at the beginning of `text`.
 fn duration(text: &str) -> Option<usize> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let unit = text[digits..].strip_prefix(' ')?;
@@ -89,7 +89,7 @@ fn duration(text: &str) -> Option<usize> {
     (text[..digits].parse::<f64>().is_ok() && ["ms", "s", "min"].contains(&unit)).then_some(digits + 1 + unit.len())
 }
 
-/// The length of a date with a time at the beginning of `text`.
+/// Length of a date with a time at the beginning of `text`.
 fn moment(text: &str) -> Option<usize> {
     let shape = |text: &str| text.bytes().map(|b| if b.is_ascii_digit() { b'0' } else { b }).collect::<Vec<_>>();
     let head = text.get(..16)?;

@@ -1,16 +1,16 @@
-//! Runs that failed for something that was not there, and continue when it is (A-5.6).
+//! Runs that failed because of a missing resource, and continue when it exists (A-5.6).
 
 use crate::ran::Ran;
 use crate::test::{Pipeline, Test, binary, noting, printing};
 
-/// Programs are looked for in `bin` first, where nothing lies yet.
+/// An app that looks for programs in `bin` first, which is still empty.
 fn app(build: impl FnOnce(Pipeline) -> Pipeline) -> Test {
     let test = Test::new().pipeline("p", build);
     let path = format!("{}:{}", test.path("bin").display(), std::env::var("PATH").unwrap_or_default());
     test.env("PATH", &path)
 }
 
-/// Puts a program there.
+/// Puts a program into `bin`.
 fn repair(test: Test, name: &str, script: &str) -> Test {
     test.put(&format!("bin/{name}"), &format!("#!/bin/sh\n{script}\n"));
     test.executable(&format!("../bin/{name}"))
@@ -20,8 +20,8 @@ fn resume(test: &Test, id: &str) -> Ran {
     test.run(&["runs", "resume", id, "--format", "json"])
 }
 
-/// cli: a step whose program is missing fails the run; once the program is there, the run goes on at that step, and
-/// nothing that was done is done again.
+/// cli: a step whose program is missing fails the run; once the program exists, the run continues at that step, and no finished
+/// step runs again.
 #[test]
 fn a_run_goes_on_when_the_missing_program_is_there() {
     let test = app(|p| {
@@ -43,8 +43,8 @@ fn a_run_goes_on_when_the_missing_program_is_there() {
     assert_eq!(test.ledger(), ["a", "c"]);
 }
 
-/// cli: the steps of a run that was gone on with are shown as they are now: what no longer counts is marked, and what a later
-/// step was given is made again without it.
+/// cli: the steps of a continued run are shown in their current state: obsolete attempts are marked, and the input of a later
+/// step is built again without them.
 #[test]
 fn what_was_done_again_is_shown_as_such() {
     let test = app(|p| {
@@ -79,7 +79,7 @@ fn what_was_done_again_is_shown_as_such() {
     assert_eq!(stdin("c").out(), r#"{"input":{},"steps":{"a":{"output":1},"b":{"output":2}}}"#);
 }
 
-/// cli, A-4.5: so does one whose model could not be asked: here a provider that is a program.
+/// cli, A-4.5: the same for a run whose model could not be called: here a provider that is a program.
 #[test]
 fn a_run_goes_on_when_its_model_can_be_asked() {
     let test = app(|p| p.note("a", "1").llm("ask", "x", ""))
@@ -90,10 +90,10 @@ fn a_run_goes_on_when_its_model_can_be_asked() {
     assert_eq!(test.ledger(), ["a"]);
 }
 
-/// cli: what was given up because of the failure is done again; what had finished beside it is not.
+/// cli: a step that was cancelled because of the failure runs again; one that had finished beside it does not.
 #[test]
 fn what_was_given_up_beside_it_is_done_again() {
-    // What is missing is missed only when the outcome of `quick` is in the journal.
+    // The missing program must fail only after the outcome of `quick` is in the journal.
     let wait = format!(
         "cat >/dev/null; until {} runs export \"$ETUDE_RUN_ID\" | grep -q '/quick\"'; do sleep 0.02; done; echo '{{\"output\":0}}'",
         binary()
@@ -114,7 +114,7 @@ fn what_was_given_up_beside_it_is_done_again() {
     assert_eq!(test.ledger(), ["quick", "slow"]);
 }
 
-/// A-5.6: once the destructor has cleaned up, the scope is opened again, and closed again at the end.
+/// A-5.6: after the destructor has run, the scope is opened again, and closed again at the end.
 #[test]
 fn a_run_whose_destructor_has_run_opens_its_scope_again() {
     let test = app(|p| p.note("a", "1").step("{name: b, type: code, command: frobnicate}"))
@@ -126,7 +126,7 @@ fn a_run_whose_destructor_has_run_opens_its_scope_again() {
     assert_eq!(test.ledger(), ["open", "a", "clean", "open", "clean"]);
 }
 
-/// A-5.6: an output of the destructor that can no longer be read does not keep the run from continuing.
+/// A-5.6: an unreadable output of the destructor does not keep the run from continuing.
 #[test]
 fn a_lost_output_of_a_destructor_is_no_obstacle() {
     let test = app(|p| p.step("{name: b, type: code, command: frobnicate}")).pipeline("_destructor", |p| {

@@ -1,10 +1,10 @@
-//! `etude runs resume`: what is done again, what is not, and when it is refused (A-5.3).
+//! `etude runs resume`: repeated steps, skipped steps, and refusals (A-5.3).
 
 use serde_json::{Value, json};
 
 use crate::test::{Test, noting, printing, wait_until};
 
-/// `p`: `one`, then `hold`, which ends when `ROOT/go` is there, then `three`; destructor `end`.
+/// Pipeline `p`: `one`, then `hold`, which ends when `ROOT/go` is there, then `three`; destructor `end`.
 fn holding() -> Test {
     let hold = format!(
         "{}; while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done; {}; echo '{{\"output\":2}}'",
@@ -18,7 +18,7 @@ fn holding() -> Test {
 
 const RUN: [&str; 5] = ["run", "-p", "p", "--format", "json"];
 
-/// Runs into `hold` and dies there; the run's id.
+/// Kills a run in `hold` and returns its id.
 fn dead(test: &Test) -> String {
     let running = test.start(&RUN);
     test.wait_for("hold");
@@ -32,7 +32,7 @@ fn resume(test: &Test, id: &str, more: &[&str]) -> crate::ran::Ran {
     test.run(&[&["runs", "resume", id, "--format", "json"], more].concat())
 }
 
-/// A-5.3: a run that died goes on at the first effect without an outcome, and ends in its destructor.
+/// A-5.3: a dead run continues at the first effect without an outcome, and ends in its destructor.
 #[test]
 fn a_dead_run_goes_on_where_it_died() {
     let test = holding();
@@ -42,12 +42,12 @@ fn a_dead_run_goes_on_where_it_died() {
         .steps(&["one succeeded 1", "hold succeeded 1", "three succeeded 1", "end succeeded 1"]);
     let notes = test.ledger();
     assert_eq!(notes.iter().filter(|note| *note == "one").count(), 1);
-    // The orphan of the dead process is ended before its step is done again, unless it came to its end by then.
+    // The orphan of the dead process is ended before its step is repeated, unless it has ended by then.
     assert_eq!(notes.iter().filter(|note| *note == "hold").count(), 2, "{notes:?}");
     assert_eq!(notes[notes.len() - 2..], ["three", "end"]);
 }
 
-/// The beginning of an id is enough; a finished run is only printed again; an unknown one is wrong usage.
+/// The beginning of an id is enough; a finished run is only printed again; an unknown id is wrong usage.
 #[test]
 fn a_finished_run_is_printed_again_and_nothing_is_done() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
@@ -58,7 +58,7 @@ fn a_finished_run_is_printed_again_and_nothing_is_done() {
     resume(&test, "", &[]).exit(2);
 }
 
-/// A-5.3: after an edit a resume is refused, with the difference, exit status 3, and nothing is done.
+/// A-5.3: after an edit, a resume is refused with the difference and exit status 3, and nothing runs.
 #[test]
 fn a_resume_after_an_edit_is_refused_with_the_difference() {
     let test = holding();
@@ -77,13 +77,13 @@ error[P0000]: the definition of run `[RUN]` has changed since it began
 hint: put the files back as they were, and resume
 hint: or take them as they are now: etude runs resume [RUN] --accept-changes"#,
     );
-    // The orphan of the dead process may still come to its own end; nothing else begins.
+    // The orphan of the dead process may still reach its own end; nothing else begins.
     let notes = test.ledger();
     assert!(!notes.iter().any(|note| ["three", "three-changed", "end"].contains(&note.as_str())), "{notes:?}");
     assert_eq!(notes.iter().filter(|note| ["one", "hold"].contains(&note.as_str())).count(), 2, "{notes:?}");
 }
 
-/// A-5.3: `--accept-changes` takes the files as they are now and does again only what the change touches.
+/// A-5.3: `--accept-changes` takes the current files and repeats only what the change affects.
 #[test]
 fn accepted_changes_redo_only_what_they_touch() {
     let test = holding();
@@ -95,7 +95,7 @@ fn accepted_changes_redo_only_what_they_touch() {
     assert_eq!(notes[notes.len() - 2..], ["three-changed", "end"]);
 }
 
-/// A-5.3: a change of a finished step's request does that step again, and what follows from it.
+/// A-5.3: a change to the request of a finished step repeats that step and those that depend on it.
 #[test]
 fn a_changed_step_that_was_finished_is_done_again() {
     let test = holding();
@@ -109,7 +109,7 @@ fn a_changed_step_that_was_finished_is_done_again() {
     assert_eq!(test.ledger().iter().filter(|note| *note == "one").count(), 2);
 }
 
-/// A-5.3: files that are put back as they were are no change.
+/// A-5.3: restored files do not count as a change.
 #[test]
 fn files_that_are_put_back_are_no_change() {
     let test = holding();
@@ -122,8 +122,8 @@ fn files_that_are_put_back_are_no_change() {
     resume(&test, &id, &[]).output(3);
 }
 
-/// A-5.3: what a run itself writes, and what appears beside it, is no change of its definition; nor does the key of a step
-/// with a cache that was finished stand in the way.
+/// A-5.3: files that a run itself writes, and files that appear beside it, do not change its definition. The key of a finished
+/// step with a cache does not prevent a resume either.
 #[test]
 fn files_that_appear_are_no_change() {
     let ok = "echo b >> calls.txt; test -f ok.flag && cat ok.flag";
@@ -140,7 +140,7 @@ fn files_that_appear_are_no_change() {
     assert_eq!(test.read("app/pipelines/p/calls.txt"), "b\nb\nb\n");
 }
 
-/// A-5.3: two resumes at once: one owns the run, the other must wait; no step is done twice.
+/// A-5.3: of two resumes at once, one owns the run and the other must wait; no step runs twice.
 #[test]
 fn of_two_resumes_at_once_one_must_wait() {
     let test = holding();
@@ -156,7 +156,7 @@ fn of_two_resumes_at_once_one_must_wait() {
     assert_eq!(test.ledger(), ["one", "hold", "hold", "held", "three", "end"]);
 }
 
-/// A-5.3: a run is resumed from anywhere: it knows its app.
+/// A-5.3: a run can be resumed from any directory, because it knows its app.
 #[test]
 fn a_run_is_resumed_from_anywhere() {
     let test = holding();
@@ -165,7 +165,7 @@ fn a_run_is_resumed_from_anywhere() {
     resume(&test, &id, &[]).output(3);
 }
 
-/// A-5.3: an app that is gone is the environment's fault, and the run can be resumed when it is back.
+/// A-5.3: a missing app is an error of the environment, and the run can be resumed when the app is back.
 #[test]
 fn a_run_whose_app_is_gone_waits_for_it() {
     let test = holding();
@@ -199,7 +199,7 @@ fn a_failure_survives_the_death_of_the_process() {
     assert_eq!(test.ledger(), ["d", "d"]);
 }
 
-/// A-5.3: a prune takes nothing of a run that has not ended, also not a large input that no step has read yet.
+/// A-5.3: a prune removes nothing of an unfinished run, not even a large input that no step has read yet.
 #[test]
 fn a_prune_leaves_the_large_input_of_a_waiting_run() {
     let test = Test::new().pipeline("p", |p| {

@@ -1,11 +1,11 @@
-//! Requests in words: which pipeline they are for, and what they say about its input.
+//! Requests in words: the pipeline that they match, and the input that they state.
 
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
 use crate::test::Test;
 
-/// Two pipelines, of which `greet` needs a name.
+/// An app with two pipelines, of which `greet` needs a name.
 fn app() -> Test {
     Test::new()
         .pipeline("greet", |p| {
@@ -23,7 +23,7 @@ fn routes_to(pipeline: &str, parameters: Value) -> Server {
     Server::new([Reply::json(&json!({ "pipeline": pipeline })), Reply::json(&parameters)])
 }
 
-/// without a model the embedded router decides; the pipeline that fits runs.
+/// without a model, the embedded router decides, and the matching pipeline runs.
 #[test]
 fn a_request_runs_the_pipeline_that_it_fits_without_a_model() {
     app()
@@ -33,7 +33,7 @@ fn a_request_runs_the_pipeline_that_it_fits_without_a_model() {
         .output("audited");
 }
 
-/// no match and no SKILL.md: an error that lists the pipelines that exist; nothing runs.
+/// without a match and without SKILL.md, an error lists the existing pipelines, and nothing runs.
 #[test]
 fn a_request_that_fits_nothing_is_reported_what_there_is() {
     let test = app();
@@ -59,7 +59,7 @@ fn a_model_chooses_the_pipeline_and_finds_its_parameters() {
     assert_eq!(schema["properties"]["pipeline"]["enum"], json!(["audit", "greet", "none"]));
 }
 
-/// cli: what routing has cost is reported, also where the SKILL.md that would be followed is broken.
+/// cli: the cost of routing is reported, also where the SKILL.md that would be followed is broken.
 #[test]
 fn what_routing_has_cost_is_reported_when_nothing_can_be_run() {
     let server = Server::by(|_, _| Reply::json(&json!({"pipeline": "none"})));
@@ -68,7 +68,7 @@ fn what_routing_has_cost_is_reported_when_nothing_can_be_run() {
     ran.has("/errors/0/kind", "definition_invalid").has("/usage/calls", 1);
 }
 
-/// values given on the command line win, and are not asked for.
+/// values given on the command line win, and the model is not asked for them.
 #[test]
 fn values_on_the_command_line_win() {
     let server = routes_to("greet", json!({"times": 3}));
@@ -80,7 +80,7 @@ fn values_on_the_command_line_win() {
     assert_eq!(server.calls(), 1, "the router was asked, and no one for parameters");
 }
 
-/// what is required and missing is listed; the step does not run.
+/// missing required values are listed, and the step does not run.
 #[test]
 fn a_parameter_that_is_not_stated_is_missing() {
     let server = routes_to("greet", json!({"name": null, "times": null}));
@@ -91,7 +91,7 @@ fn a_parameter_that_is_not_stated_is_missing() {
     assert_eq!(test.ledger(), Vec::<String>::new());
 }
 
-/// a model that insists on a name that is not in the table has found no pipeline.
+/// a model that insists on a name outside the table has found no pipeline.
 #[test]
 fn a_name_that_is_not_in_the_table_runs_nothing() {
     let server = Server::by(|_, _| Reply::json(&json!({"pipeline": "ghost"})));
@@ -141,7 +141,7 @@ fn route_measures_labelled_phrases() {
     test.run(&["route", "--test", "nowhere.jsonl"]).exit(2).stderr_has("`nowhere.jsonl` cannot be read");
 }
 
-/// a description cannot steer the router to itself by instruction.
+/// instructions in a description cannot steer the router to that pipeline.
 #[test]
 fn a_description_that_gives_orders_gains_nothing() {
     let test = app().pipeline("greedy", |p| {
@@ -152,7 +152,7 @@ fn a_description_that_gives_orders_gains_nothing() {
     test.run(&["route", "book me a flight to Lisbon", "--format", "json"]).exit(0).has("/pipeline", Value::Null);
 }
 
-/// cli: what was typed wrong is reported before a model is paid for routing.
+/// cli: mistakes on the command line are reported before a model is paid for routing.
 #[test]
 fn nothing_is_paid_for_a_command_line_that_is_wrong() {
     let server = routes_to("greet", json!({"name": "Ada"}));
@@ -164,7 +164,7 @@ fn nothing_is_paid_for_a_command_line_that_is_wrong() {
     assert_eq!(server.calls(), 0);
 }
 
-/// what routing has cost is in the document also of a run that then could not be started.
+/// the cost of routing is in the document also of a run that then could not be started.
 #[test]
 fn what_routing_has_cost_is_in_every_document() {
     let server = routes_to("greet", json!({"name": "Ada"}));
@@ -176,7 +176,7 @@ fn what_routing_has_cost_is_in_every_document() {
         .has("/usage/calls", 2);
 }
 
-/// a parameter that may be left out and that the model could not give is left out with a word.
+/// an optional parameter that the model could not give is left out, and that is reported.
 #[test]
 fn a_parameter_that_could_not_be_taken_is_reported() {
     let server = Server::by(|_, _| Reply::says("no idea"));
@@ -187,7 +187,7 @@ fn a_parameter_that_could_not_be_taken_is_reported() {
     assert!(ran.err().contains("-i sender=…"), "{}", ran.err());
 }
 
-/// A pipeline with a number and a text that may be left out.
+/// A pipeline with an optional number and an optional text.
 fn mail() -> Test {
     Test::new().pipeline("sort-mail", |p| {
         p.with("description: \"Sort the newest mails\"\ntriggers: [\"sort my mail\"]\ninput: {count: {type: integer, default: 5, maximum: 100}, sender: {type: string, default: anybody}}")
@@ -197,8 +197,8 @@ fn mail() -> Test {
 
 const SORT: [&str; 5] = ["run", "-p", "sort-mail", "--format", "json"];
 
-/// a number that stands in the request is taken by code, whatever a model says; where each value comes from is reported,
-/// and is kept with the run, as is the model call.
+/// code takes a number from the request whatever a model says. The source of each value is reported and kept with the
+/// run, as is the model call.
 #[test]
 fn a_number_in_the_request_holds_against_a_model() {
     let server = Server::by(|_, _| Reply::json(&json!({"sender": "Grace"})));
@@ -221,7 +221,7 @@ fn a_number_in_the_request_holds_against_a_model() {
     assert_eq!(ran.err(), "");
 }
 
-/// what may be meant and is not clear is never dropped for a default: nothing runs, and the way out is reported.
+/// a possible value that is unclear is never dropped for a default: nothing runs, and the remedy is reported.
 #[test]
 fn a_number_that_no_parameter_gets_is_an_error() {
     let test = mail();
@@ -236,7 +236,7 @@ fn a_number_that_no_parameter_gets_is_an_error() {
         .output(json!({"count": 5, "sender": "anybody"}));
 }
 
-/// where two numbers may be meant, a model chooses between them, and nothing else is believed.
+/// a model chooses between two possible numbers of the request, and any other number is rejected.
 #[test]
 fn a_model_chooses_between_the_numbers_of_the_request() {
     let answers = |count: u64| Server::by(move |_, _| Reply::json(&json!({"count": count, "sender": null})));
@@ -267,7 +267,7 @@ fn a_pair_in_the_request_is_taken_as_if_typed() {
     test.run(&[&SORT[..], &["cuont=3"]].concat()).exit(2).stderr_has("did you mean `count`?");
 }
 
-/// `etude route` shows the input with the places that it comes from, and what is not clear.
+/// `etude route` shows the input with the source of each value, and the unclear parts.
 #[test]
 fn route_shows_where_the_input_comes_from() {
     let test = mail();
@@ -280,8 +280,8 @@ fn route_shows_where_the_input_comes_from() {
     ran.has("/unclear", json!([{"parameter": "count", "texts": ["2", "7"]}])).has("/input", json!({}));
 }
 
-/// a model that answers with every declared parameter is not refused for those that code has found; a declared choice
-/// that the request says in other words is the model's.
+/// a model may give every declared parameter, also those that code has found. A declared choice that the request states
+/// in other words comes from the model.
 #[test]
 fn a_model_may_answer_with_every_parameter() {
     let server = Server::by(|_, _| Reply::json(&json!({"language": "fr", "days": 9})));
@@ -306,7 +306,7 @@ fn a_stated_value_that_does_not_fit_is_refused() {
     test.run(&["route", "tally count=7", "--mode", "embedded", "--format", "json"]).exit(0).has("/input/count", 7);
 }
 
-/// where no model can read a request or follow SKILL.md, what it lacks is an error with the command that gives it.
+/// without a model for the request or for SKILL.md, the error names what is missing and the command that provides it.
 #[test]
 fn what_a_request_lacks_is_an_error_where_no_model_is() {
     let test = Test::new().cwd("elsewhere");

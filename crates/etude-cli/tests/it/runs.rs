@@ -16,7 +16,7 @@ fn reviewed(server: &Server) -> Test {
 
 const RUN: [&str; 7] = ["run", "-p", "p", "-i", "k=v", "--format", "json"];
 
-/// cli: runs are listed newest first, of this app; filtered by status; of all apps on demand.
+/// cli: runs of this app are listed newest first, filtered by status; those of all apps on demand.
 #[test]
 fn runs_are_listed_newest_first() {
     let test = Test::new().pipeline("good", |p| p.note("a", "1")).pipeline("bad", |p| p.sh("a", "exit 1"));
@@ -35,7 +35,7 @@ fn runs_are_listed_newest_first() {
         .stdout_json(json!({"runs": [row("bad", "failed"), row("good", "succeeded")], "next": null, "total": 2}));
     test.run(&["runs", "list", "--status", "failed", "--format", "json"])
         .stdout_json(json!({"runs": [row("bad", "failed")], "next": null, "total": 1}));
-    // The limit counts what is listed, not what the status leaves out.
+    // The limit counts listed runs, not those that the status filter excludes.
     test.run(&["runs", "list", "--status", "succeeded", "-n", "1", "--format", "json"])
         .stdout_json(json!({"runs": [row("good", "succeeded")], "next": null, "total": 1}));
     let page = test.run(&["runs", "list", "-n", "1", "--format", "json"]);
@@ -62,7 +62,7 @@ fn runs_are_listed_newest_first() {
     test.run(&["runs", "list", "--all", "--format", "json"]).has("/runs/1/pipeline", "good");
 }
 
-/// cli: a run is shown with its result, its input, and where each stream is; each stream is printed as it was.
+/// cli: a run is shown with its result, its input, and the place of each stream; each stream is printed unchanged.
 #[test]
 fn a_run_is_shown_with_everything_that_it_read_and_wrote() {
     let server = Server::new([Reply::says("nope"), Reply::says("```json\n{\"n\":1}\n```")]);
@@ -94,7 +94,7 @@ fn a_run_is_shown_with_everything_that_it_read_and_wrote() {
     }
 }
 
-/// What people read about a run.
+/// The text about a run that people read.
 #[test]
 fn a_run_is_shown_to_people() {
     let server = Server::new([Reply::says("nope"), Reply::says("{\"n\":1}")]);
@@ -129,7 +129,7 @@ fn a_run_is_shown_to_people() {
     assert_eq!(test.run(&["runs", "show", &id, "--stream", "input"]).exit(0).out(), "{\"k\":\"v\"}");
 }
 
-/// cli: `latest` is the newest run of this app, wherever a run's id is taken.
+/// cli: `latest` is the newest run of this app, wherever a run's id is accepted.
 #[test]
 fn latest_is_an_id_everywhere() {
     let test = Test::new()
@@ -148,7 +148,7 @@ fn latest_is_an_id_everywhere() {
     test.run(&["runs", "diff", "latest", "latest"]).exit(0).stderr_has("the same definition");
 }
 
-/// cli: a run that is over is followed to its end: events as `run` prints them, the result document last, its exit status.
+/// cli: following a finished run prints its events as `run` does, then the result document, and ends with its exit status.
 #[test]
 fn a_run_is_followed_with_the_events_of_its_journal() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1").sh("b", "exit 3"));
@@ -161,7 +161,8 @@ fn a_run_is_followed_with_the_events_of_its_journal() {
     assert!(text.err().contains("✗ b") && text.err().contains("exited with status 3"), "{}", text.err());
 }
 
-/// S-77: after an edit a run is shown as it was, whole: its journal keeps the files that define it. So it is without its pipeline.
+/// S-77: after an edit, or without its pipeline, a run is shown in full and unchanged, because its journal keeps the files that
+/// define it.
 #[test]
 fn an_edit_changes_no_event_of_an_earlier_run() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1").note("b", "2"));
@@ -204,7 +205,7 @@ fn runs_are_counted_compared_and_weighed() {
     test.run(&["runs", "backup", "copy.tar"]).exit(2).stderr_has("is not overwritten");
 }
 
-/// cli: the export is JSON lines: the run, each record in order, the result.
+/// cli: an export is JSON lines: the run, each record in order, the result.
 #[test]
 fn an_export_has_every_record() {
     let server = Server::new([Reply::says("{\"n\":1}")]);
@@ -222,7 +223,7 @@ fn an_export_has_every_record() {
     assert_eq!(kinds, ["run", "record !definition", "record p/one", "record p/ask", "result"]);
 }
 
-/// cli: pruning removes finished runs of that age, and no others.
+/// cli: pruning removes finished runs of the given age, and no others.
 #[test]
 fn pruning_removes_finished_runs_only() {
     let test = Test::new()
@@ -237,7 +238,7 @@ fn pruning_removes_finished_runs_only() {
     assert_eq!((left.id_of_first_run(), left.at("/runs/1")), (waiting, Value::Null));
 }
 
-/// cli: runs that have ended are deleted by their ids; one that goes on, or is not there, leaves all of them.
+/// cli: finished runs are deleted by their ids; if one of the ids is active or missing, none is deleted.
 #[test]
 fn runs_that_have_ended_are_deleted_one_by_one() {
     let test = Test::new()
@@ -258,7 +259,7 @@ fn runs_that_have_ended_are_deleted_one_by_one() {
     test.run(&["runs", "delete"]).exit(2);
 }
 
-/// cli: an id that no run has, and one that several have, are wrong usage.
+/// cli: an id that matches no run, or several, is wrong usage.
 #[test]
 fn ids_that_name_no_run_or_several_are_wrong_usage() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
@@ -268,7 +269,7 @@ fn ids_that_name_no_run_or_several_are_wrong_usage() {
     }
 }
 
-/// A large output is kept once, and shown whole.
+/// A large output is stored once and shown in full.
 #[test]
 fn a_large_output_is_shown_whole() {
     let test = Test::new()
@@ -281,7 +282,7 @@ fn a_large_output_is_shown_whole() {
     assert_eq!(test.run(&["runs", "show", &id, "--stream", "p/a/stdout"]).raw.len(), 1_000_002);
 }
 
-/// Several runs at once share the journal without getting into each other's way.
+/// Several runs at once share the journal without interference.
 #[test]
 fn runs_at_the_same_time_do_not_disturb_each_other() {
     let test = Test::new().pipeline("p", |p| p.with("input: {n: integer}").sh("a", "cat").with("output: a"));
@@ -295,7 +296,7 @@ fn runs_at_the_same_time_do_not_disturb_each_other() {
     assert_eq!(listed.at("/runs").as_array().map(Vec::len), Some(6));
 }
 
-/// cli: a run that waits says for what, and how it is answered; its rows show which step waits.
+/// cli: a waiting run says what it waits for and how to answer; its rows show the waiting step.
 #[test]
 fn a_waiting_run_is_shown_with_what_it_waits_for() {
     let server = Server::new([Reply::bash("echo asked")]);
@@ -312,7 +313,7 @@ fn a_waiting_run_is_shown_with_what_it_waits_for() {
     test.run(&["runs", "show", &id, "--format", "json"]).exit(0).has("/waiting/0/kind", "tool");
 }
 
-/// A-7.3: a call that somebody has approved is reported to begin once and to end once, no matter who goes on with the run.
+/// A-7.3: an approved call has one event for its beginning and one for its end, whichever process continues the run.
 #[test]
 fn an_approved_call_is_reported_once() {
     let server = Server::by(|seen, _| if seen.turn() == 0 { Reply::bash("echo asked") } else { Reply::says("done") });
@@ -333,7 +334,7 @@ fn an_approved_call_is_reported_once() {
     assert_eq!(reported("tool_ended"), ["skill/helper/turn1/Bash[0]"]);
 }
 
-/// cli: a status that no run can have is wrong usage: an empty list would say that there is none.
+/// cli: a status that no run can have is wrong usage, because an empty list would be misleading.
 #[test]
 fn an_unknown_status_is_wrong_usage() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
@@ -343,7 +344,7 @@ fn an_unknown_status_is_wrong_usage() {
     );
 }
 
-/// cli: with `--format json` an export is one document, completions and the manual page are members of one.
+/// cli: with `--format json` an export is one document; completions and the manual page are each a member of one.
 #[test]
 fn everything_is_one_document_where_that_is_asked_for() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
@@ -356,7 +357,7 @@ fn everything_is_one_document_where_that_is_asked_for() {
     assert!(test.run(&["man", "--format", "json"]).exit(0).at("/page").as_str().is_some_and(|p| p.contains(".TH")));
 }
 
-/// cli: what cannot be done says what can be.
+/// cli: the message for an impossible command names possible ones.
 #[test]
 fn what_cannot_be_done_says_what_can_be() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));

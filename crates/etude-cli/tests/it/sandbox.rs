@@ -1,8 +1,8 @@
-//! Sandboxes of code steps and of agents' programs: what keeps a step in, what a step still can, and what happens
-//! where nothing can be enforced.
+//! Sandboxes of code steps and of agents' programs: limits for a step, permitted actions, and the behaviour where nothing
+//! can be enforced.
 //!
-//! `sandbox/attempts.py` tries every way out that is known here. Each has to succeed without a sandbox, where that needs
-//! no special rights, or the attempt would show nothing.
+//! `sandbox/attempts.py` attempts every known way out. Each of them must succeed without a sandbox, unless it needs special
+//! rights; otherwise the attempt would show nothing.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -18,8 +18,8 @@ use crate::test::{Test, printing, skipped};
 
 const ATTEMPTS: &str = include_str!("sandbox/attempts.py");
 
-/// Attempts that need rights which a test may lack, or that a kernel or a container forbids to everybody. None of them may
-/// succeed in a sandbox.
+/// Attempts that need rights which a test may lack, or that a kernel or container forbids. None of them may succeed in a
+/// sandbox.
 const MAY_FAIL: [&str; 26] = [
     "change modes",
     "read the password hashes",
@@ -49,20 +49,20 @@ const MAY_FAIL: [&str; 26] = [
     "type into a terminal of its own",
 ];
 
-/// Attempts that an older Landlock does not keep: those of signals, before ABI 6.
+/// Attempts that an older Landlock does not prevent: those with signals, before ABI 6.
 const NEED_SIGNALS: [&str; 2] = ["signal another process", "signal the runner"];
 
-/// Attempts at the network, with sockets whose families the network has.
+/// Attempts at the network, with sockets of the families that the network has.
 const NETWORK: [&str; 5] = [
     "connect by TCP",
     "listen by TCP",
     "send by UDP",
     "send by UDP over IPv6",
-    // Programs ask so for the addresses of the machine when they look up names.
+    // Programs use this request to read the addresses of the machine for name lookups.
     "ask the kernel about the network",
 ];
 
-/// Whether this machine can enforce anything; tests of what is enforced show nothing elsewhere, and say so.
+/// Reports whether this machine can enforce a sandbox. Elsewhere, tests of enforcement show nothing and say so.
 pub(crate) fn is_supported() -> bool {
     if let Err(why) = sandbox::support() {
         let is_required = std::env::var_os("ETUDE_REQUIRE_SANDBOX").is_some();
@@ -82,7 +82,7 @@ impl Drop for Victim {
     }
 }
 
-/// What became of each attempt in a step with these fields.
+/// The result of each attempt in a step with these fields.
 fn attempts(fields: &str) -> Value {
     let test = Test::new().file("pipelines/p/attempts.py", ATTEMPTS).pipeline("p", |p| {
         let head = ["secret", "outside"].map(|name| format!("  {name}: string\n")).concat();
@@ -115,7 +115,7 @@ fn names<'a>(attempts: &'a Value, result: &str) -> Vec<&'a str> {
     attempts.iter().filter(|(_, found)| *found == result).map(|(name, _)| name.as_str()).collect()
 }
 
-/// without a sandbox the attempts succeed, or they would show nothing.
+/// without a sandbox the attempts succeed; otherwise they would show nothing.
 #[test]
 fn every_way_out_is_one_without_a_sandbox() {
     let kept = attempts("");
@@ -125,7 +125,7 @@ fn every_way_out_is_one_without_a_sandbox() {
     assert_eq!(kept, Vec::<&str>::new());
 }
 
-/// a sandbox keeps a step from files, secrets, other processes, the network, and more rights.
+/// a sandbox keeps a step from files, secrets, other processes, the network, and further rights.
 #[test]
 fn every_way_out_is_closed_in_a_sandbox() {
     if !is_supported() {
@@ -150,7 +150,7 @@ fn a_declared_network_is_the_only_way_out() {
     let possible = names(&without, "done");
     let keeps_signals = sandbox::support().is_ok_and(|support| support.keeps_signals());
     let others = NEED_SIGNALS.into_iter().filter(|_| !keeps_signals);
-    // What no one can do here shows nothing either way; all else has to be as it is declared.
+    // An attempt that is impossible here shows nothing; all others must match the declaration.
     let open: BTreeSet<_> = NETWORK.into_iter().chain(others).filter(|name| possible.contains(name)).collect();
     assert_eq!(names(&found, "done").into_iter().collect::<BTreeSet<_>>(), open);
 }
@@ -199,7 +199,7 @@ fn a_sandboxed_step_can_do_its_work() {
     }
 }
 
-/// a warm step in a sandbox finds no variable that another step has asked for, in the memory of its interpreter neither.
+/// a warm step in a sandbox finds no variable that another step has requested, not even in the memory of its interpreter.
 #[test]
 fn a_warm_step_has_no_key_of_another() {
     if !is_supported() {
@@ -223,7 +223,7 @@ fn a_warm_step_has_no_key_of_another() {
     }
 }
 
-/// a home that is declared is `HOME`, also where it lies behind a link; any other is not.
+/// a declared home is `HOME`, also behind a link; an undeclared one is not.
 #[test]
 fn a_declared_home_behind_a_link_is_home() {
     if !is_supported() {
@@ -240,7 +240,7 @@ fn a_declared_home_behind_a_link_is_home() {
     }
 }
 
-/// a path of the app that leads elsewhere is refused: an earlier step may have put a link there.
+/// a path of the app that leads elsewhere is refused, because an earlier step may have put a link there.
 #[test]
 fn links_in_the_app_do_not_widen_a_sandbox() {
     if !is_supported() {
@@ -259,7 +259,7 @@ fn links_in_the_app_do_not_widen_a_sandbox() {
     assert!(message.contains("`out/data` is a link that leads out of the app"), "{message}");
 }
 
-/// so is one that goes up within the app first, and nothing is made where a link leads to.
+/// a path that first goes up within the app is refused as well, and nothing is created at the target of a link.
 #[test]
 fn links_beside_the_pipeline_do_not_widen_a_sandbox_either() {
     if !is_supported() {
@@ -279,7 +279,7 @@ fn links_beside_the_pipeline_do_not_widen_a_sandbox_either() {
     assert!(!test.path("home/new").exists());
 }
 
-/// a program that is not there is reported as without a sandbox, not as its failure.
+/// a missing program is reported as it is without a sandbox, not as a failure of the sandbox.
 #[test]
 fn a_missing_program_is_reported_in_a_sandbox_too() {
     if !is_supported() {
@@ -292,7 +292,7 @@ fn a_missing_program_is_reported_in_a_sandbox_too() {
     assert!(message.contains("could not be started: `./odd` could not be started"), "{message}");
 }
 
-/// what is no program is not handed to a shell instead: a sandboxed step fails as any other does.
+/// a text without an interpreter is not passed to a shell: a sandboxed step fails like any other.
 #[test]
 fn a_text_without_an_interpreter_is_no_program_in_a_sandbox_either() {
     if !is_supported() {
@@ -309,7 +309,7 @@ fn a_text_without_an_interpreter_is_no_program_in_a_sandbox_either() {
     }
 }
 
-/// variables that the loader follows do nothing before the rules hold.
+/// variables of the loader have no effect before the rules hold.
 #[test]
 fn loader_variables_reach_the_program_and_not_the_sandbox() {
     if !is_supported() {
@@ -320,11 +320,11 @@ fn loader_variables_reach_the_program_and_not_the_sandbox() {
         p.sh_with("a", line, "env: {LD_PRELOAD: /no/such/library.so}\nsandbox: {}")
     });
     let ran = test.run_json("p").output(json!("/no/such/library.so"));
-    // The loader of `sh` complains, that of the sandbox has not received of it.
+    // The loader of `sh` complains; the loader of the sandbox did not receive the variable.
     assert_eq!(ran.err().matches("/no/such/library.so").count(), 1, "{}", ran.err());
 }
 
-/// programs that an agent runs are in a sandbox, with the folders of its tools.
+/// programs of an agent run in a sandbox with the folders of the agent's tools.
 #[test]
 fn programs_of_agents_are_in_a_sandbox() {
     if !is_supported() {
@@ -342,15 +342,15 @@ fn programs_of_agents_are_in_a_sandbox() {
     assert_eq!((test.read("app/made").as_str(), test.read("outside/new").as_str()), ("x\n", ""));
 }
 
-/// What the record of a run says was enforced on its tools, by the path of each call.
+/// The enforcement that the record of a run states for its tools, by the path of each call.
 fn enforced(test: &Test, id: &str) -> Vec<String> {
     let shown = test.run(&["runs", "show", id, "--format", "json"]).exit(0).doc();
     let of_tools = shown["effects"].as_array().into_iter().flatten().filter(|e| e["streams"]["result"].is_string());
     of_tools.map(|effect| effect["sandbox"].as_str().unwrap_or("-").to_owned()).collect()
 }
 
-/// the tools of an app are in the sandbox of its agents, too, and the record says of each call what was enforced: of
-/// programs that failed or took too long as well, and of nothing that is no program.
+/// the tools of an app are in the sandbox of its agents, and the record says for each call what was enforced. It does so
+/// for programs that failed or timed out, and for no call without a program.
 #[test]
 fn tools_of_an_app_are_in_the_sandbox_of_its_agents() {
     if !is_supported() {
@@ -407,7 +407,7 @@ fn tools_of_an_app_are_in_the_sandbox_of_its_agents() {
     assert!(test.run(&["runs", "export", &ran.id()]).exit(0).out().contains("Landlock ABI"));
 }
 
-/// Runs `etude` where the kernel seems to have no Landlock.
+/// Runs `etude` on a kernel that appears to have no Landlock.
 fn without_landlock(test: &Test, args: &[&str]) -> Ran {
     let mut filter = std::collections::BTreeMap::new();
     filter.insert(libc::SYS_landlock_create_ruleset, Vec::new());
@@ -416,7 +416,7 @@ fn without_landlock(test: &Test, args: &[&str]) -> Ran {
     let filter =
         seccompiler::SeccompFilter::new(filter, seccompiler::SeccompAction::Allow, missing, arch).expect("a filter");
     let program: seccompiler::BpfProgram = filter.try_into().expect("a program");
-    // The filter is for this thread and what it starts.
+    // The filter applies to this thread and the processes that it starts.
     std::thread::scope(|scope| {
         let run = scope.spawn(|| {
             seccompiler::apply_filter(&program).expect("applied");
@@ -426,7 +426,7 @@ fn without_landlock(test: &Test, args: &[&str]) -> Ran {
     })
 }
 
-/// a sandbox that was demanded and is not available is refused before anything runs, and `etude check` warns.
+/// a required sandbox that is not available is refused before anything runs, and `etude check` warns.
 #[test]
 fn a_sandbox_that_cannot_be_had_is_refused_before_anything_runs() {
     let test = Test::new().pipeline("p", |p| {
@@ -447,7 +447,7 @@ fn a_sandbox_that_cannot_be_had_is_refused_before_anything_runs() {
     let codes: Vec<_> = found.iter().map(|d| (d["code"].clone(), d["severity"].clone(), d["line"].clone())).collect();
     assert_eq!(codes.len(), 2);
     assert!(codes.iter().all(|(code, severity, _)| code == "P0241" && severity == "warning"), "{codes:?}");
-    // Agents whose programs must be in a sandbox are refused as well; those without a program are not asked.
+    // Agents whose programs must be in a sandbox are refused as well; those without a program are not affected.
     let server = Server::new([Reply::says("done")]);
     let test = Test::new().model(&server).skill("", "Do it.").file("etude.yaml", "agent: {sandbox: {}}\n");
     without_landlock(&test, &["run", "--skill", "go", "--format", "json"]).exit(4);

@@ -1,6 +1,6 @@
-//! Sandboxes while another process swaps the directories that they name for links.
+//! Sandboxes while another process replaces the directories that they name with links.
 //!
-//! Nothing here waits for a swap: a sandbox that is right passes whenever they come.
+//! No test waits for a swap: a correct sandbox passes whenever one occurs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,10 +17,10 @@ use etude_process::{Cancel, ChildEnvironment, HostSettings, ProcessHost, Redacti
 
 use crate::test::{binary, skipped};
 
-/// How many processes try.
+/// The number of processes that make an attempt.
 const TRIES: usize = 100;
 
-/// An app beside a directory that nothing in it may reach.
+/// An app beside a directory that must stay out of its reach.
 struct Disk {
     dir: tempfile::TempDir,
     root: PathBuf,
@@ -55,7 +55,7 @@ impl Disk {
         ProcessHost::builder(settings, environment, Redaction::NoSecrets, sandboxes).build()
     }
 
-    /// What lies outside.
+    /// The names outside the app.
     fn outside(&self) -> Vec<String> {
         let names = fs::read_dir(self.root.join("outside")).expect("read").flatten();
         let mut names: Vec<_> = names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -124,7 +124,8 @@ fn is_read(end: &ProcessEnd) -> bool {
     }
 }
 
-/// a sandboxed process reads, writes and makes nothing outside, whatever a parallel step swaps while its sandbox is made.
+/// a sandboxed process reads, writes and creates nothing outside, whatever a parallel step swaps while the sandbox is
+/// made.
 #[test]
 fn a_parallel_step_that_swaps_links_opens_no_sandbox() {
     if let Err(why) = sandbox::support() {
@@ -159,7 +160,7 @@ fn a_parallel_step_that_swaps_links_opens_no_sandbox() {
     }
 }
 
-/// what a sandboxed process may do with what is declared, it may do in the directory that was there when it began.
+/// the rights of a sandboxed process to a declared directory apply to the directory that existed when the process began.
 #[test]
 fn what_is_declared_is_opened_once() {
     if sandbox::support().is_err() {

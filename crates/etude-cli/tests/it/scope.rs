@@ -1,10 +1,10 @@
-//! Constructor and destructor: when they run, what they receive, and what becomes of their failures.
+//! Constructor and destructor: their order, their input, and their failures.
 
 use serde_json::{Value, json};
 
 use crate::test::Test;
 
-/// A script that keeps its stdin as `ROOT/NAME.json`.
+/// A script that saves its stdin as `ROOT/NAME.json`.
 fn keep(name: &str) -> String {
     format!("cat > \"$ROOT/{name}.json\"; echo '{{\"output\":null}}'")
 }
@@ -13,7 +13,7 @@ fn document(test: &Test, name: &str) -> Value {
     serde_json::from_str(&test.read(&format!("{name}.json"))).expect("stdin was kept")
 }
 
-/// both get the pipeline's input and the run; the destructor learns how it ended.
+/// both receive the pipeline's input and the run; the destructor also receives how the run ended.
 #[test]
 fn both_receive_facts_about_the_run_and_the_destructor_how_it_ended() {
     let test = Test::new()
@@ -29,7 +29,7 @@ fn both_receive_facts_about_the_run_and_the_destructor_how_it_ended() {
     );
 }
 
-/// cli: what the destructor is given of a failure is the entry of `errors`.
+/// cli: the error that the destructor receives is the entry of `errors`.
 #[test]
 fn the_destructor_receives_the_error_as_it_is_reported() {
     let test = Test::new()
@@ -68,7 +68,7 @@ fn the_output_is_printed_although_the_destructor_failed() {
         .stdout("{\"kept\":true}");
 }
 
-/// input that does not fit starts nothing, neither of them.
+/// input that does not fit starts nothing, neither constructor nor destructor.
 #[test]
 fn input_that_does_not_fit_starts_nothing() {
     let test = Test::new()
@@ -80,7 +80,7 @@ fn input_that_does_not_fit_starts_nothing() {
     test.run(&["runs", "list", "--format", "json"]).exit(0).has("/runs", json!([]));
 }
 
-/// there is neither where the app has none: the rows are those of the pipeline. (Skill mode itself is to come.)
+/// an app without constructor and destructor runs without them, and the rows are those of the pipeline.
 #[test]
 fn an_app_without_them_runs_without_them() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
@@ -88,7 +88,7 @@ fn an_app_without_them_runs_without_them() {
     assert_eq!(test.ledger(), ["a"]);
 }
 
-/// one of them without the other is fine.
+/// an app may have one of them without the other.
 #[test]
 fn either_can_stand_alone() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1")).pipeline("_constructor", |p| p.note("c", "1"));

@@ -1,4 +1,4 @@
-//! Where keys never are: stdout, stderr, the journal, prompts, and the environment of children.
+//! Places where keys never appear: stdout, stderr, the journal, prompts, and the environment of children.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::test::{KEY, Test};
 
 const OTHER: &str = "sk-second-canary-0815";
 
-/// The user's configuration, where keys may stand.
+/// The user's configuration, which may contain keys.
 pub(crate) const CONFIG: &str = "home/.config/etude/config.yaml";
 
-/// A secret as it is, escaped for JSON, percent-encoded, and in base64 whatever stands before it.
+/// A secret unchanged, escaped for JSON, percent-encoded, and in base64 at every alignment.
 pub(crate) fn forms(secret: &str) -> Vec<String> {
     let json = serde_json::Value::from(secret).to_string();
     let percent = secret.bytes().map(|byte| match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -40,14 +40,14 @@ fn base64(bytes: &[u8]) -> String {
     bytes.chunks(3).map(group).collect()
 }
 
-/// Where something stands, to see what leaked it.
+/// The text around a match, which shows what leaked it.
 fn around(bytes: &[u8], found: &[u8]) -> String {
     let at = bytes.windows(found.len()).position(|window| window == found).unwrap_or_default();
     String::from_utf8_lossy(&bytes[at.saturating_sub(200)..(at + 100).min(bytes.len())]).into_owned()
 }
 
-/// Everything in the tables of a database: a text that is split over pages stands nowhere in the file as it is. A copy is
-/// read, since anyone who closes a database changes its files.
+/// Every value in the tables of a database. A text that is split over pages is not contiguous in the file. The function reads a
+/// copy, because closing a database changes its files.
 fn values_of(path: &Path) -> Vec<Vec<u8>> {
     let dir = tempfile::tempdir().expect("a directory");
     let copy = dir.path().join("copy.db");
@@ -76,7 +76,7 @@ fn values_of(path: &Path) -> Vec<Vec<u8>> {
     rows.flatten().flatten().filter_map(bytes).collect()
 }
 
-/// A value that is larger than a page of a database is looked through like any other.
+/// A value larger than a page of a database is searched like any other.
 #[test]
 fn a_key_across_pages_is_found() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -88,7 +88,7 @@ fn a_key_across_pages_is_found() {
     assert_eq!(values_of(&path).iter().filter(|bytes| **bytes == text.as_bytes()).count(), 1);
 }
 
-/// No file and no stream of a run holds a key.
+/// Checks that no file and no stream of a run holds a key.
 #[track_caller]
 pub(crate) fn nothing_holds(test: &Test, secrets: &[&str], but: &[&str]) {
     let forms: Vec<String> = secrets.iter().flat_map(|secret| forms(secret)).collect();
@@ -113,7 +113,7 @@ pub(crate) fn nothing_holds(test: &Test, secrets: &[&str], but: &[&str]) {
     assert!(seen > 3, "the files were found");
 }
 
-/// keys that `etude` uses are taken out of the environment of steps and validators; other variables stay.
+/// keys that `etude` uses are removed from the environment of steps and validators; other variables stay.
 #[test]
 fn children_do_not_get_the_keys() {
     let server = Server::new([Reply::says("ok")]);
@@ -136,7 +136,7 @@ fn children_do_not_get_the_keys() {
     nothing_holds(&test, &[KEY, OTHER], &[]);
 }
 
-/// the keys of all providers are taken out, whichever is used; here none is, because the server needs no key.
+/// the keys of all providers are removed, whichever is used; here none is, because the server needs no key.
 #[test]
 fn children_get_no_key_whatever_else_is_set() {
     let server = Server::new([Reply::says("ok")]);
@@ -159,8 +159,8 @@ fn children_get_no_key_whatever_else_is_set() {
     nothing_holds(&test, &[OTHER], &[]);
 }
 
-/// X-2 `from_env`: a step that asks for a key gets it; nothing that etude writes has it. A variable that is not set ends
-/// the run before anything happens.
+/// X-2 `from_env`: a step that asks for a key gets it, and nothing that etude writes contains it. A missing variable
+/// ends the run before anything happens.
 #[test]
 fn a_step_gets_the_key_that_it_asks_for() {
     let script = "test \"$TOKEN\" = \"$EXPECTED\" && echo \"the key is $TOKEN\" >&2 && echo '{\"output\":1}'";
@@ -181,8 +181,8 @@ fn a_step_gets_the_key_that_it_asks_for() {
     assert!(!test.path("first").exists());
 }
 
-/// A key that a provider repeats in its refusal, or a model in its answer to no one, reaches neither people nor the
-/// journal: the failure is reported all the same.
+/// A key that a provider repeats in its refusal, or a model in its completion, reaches neither people nor the journal:
+/// the failure is still reported.
 #[test]
 fn a_key_that_the_provider_repeats_is_not_passed_on() {
     for status in [400, 401, 429, 500] {
@@ -196,12 +196,12 @@ fn a_key_that_the_provider_repeats_is_not_passed_on() {
         for args in [&["runs", "show", &id][..], &["runs", "export", &id], &["runs", "show", &id, "--format", "json"]] {
             assert!(!test.run(args).out().contains(KEY));
         }
-        // `tmp` has all that the commands printed, `home` the journal.
+        // `tmp` has all printed output of the commands, `home` the journal.
         nothing_holds(&test, &[KEY], &[]);
     }
 }
 
-/// A key that stands in a configuration file as it is stays in that file.
+/// A plain key in a configuration file stays in that file.
 #[test]
 fn a_key_in_a_configuration_file_stays_there() {
     let server = Server::new([Reply::says("ok")]);
@@ -220,7 +220,7 @@ fn a_key_in_a_configuration_file_stays_there() {
     assert!(!server.seen()[0].body.to_string().contains(KEY));
 }
 
-/// A key that comes in two pieces is not shown at a terminal, where answers are shown as they come.
+/// A key that arrives in two pieces is not shown at a terminal, which shows completions as they arrive.
 #[test]
 fn a_key_that_is_streamed_in_two_pieces_is_not_shown() {
     let (start, end) = KEY.split_at(KEY.len() / 2);
@@ -238,7 +238,7 @@ fn a_key_that_is_streamed_in_two_pieces_is_not_shown() {
     nothing_holds(&test, &[KEY], &[]);
 }
 
-/// A configuration that does not hold is shown without the values of its keys.
+/// An invalid configuration is shown without the values of its keys.
 #[test]
 fn a_faulty_configuration_is_shown_without_its_keys() {
     let test = Test::new()
@@ -251,8 +251,8 @@ fn a_faulty_configuration_is_shown_without_its_keys() {
     nothing_holds(&test, &[KEY], &[CONFIG]);
 }
 
-/// a key that a step has found by its own means and prints on stderr is shown to no one and kept nowhere, in
-/// whatever pieces it comes; what stands around it is.
+/// a key that a step has found by its own means and prints on stderr is neither shown nor kept, whatever pieces it
+/// arrives in; the text around it is.
 #[test]
 fn a_key_that_a_step_prints_on_stderr_is_not_passed_on() {
     let server = Server::new([Reply::says("ok")]);
@@ -272,7 +272,7 @@ fn a_key_that_a_step_prints_on_stderr_is_not_passed_on() {
     }
 }
 
-/// what a layer prints on stderr is cleaned as what a step prints is.
+/// the stderr of middleware is redacted like that of a step.
 #[test]
 fn a_key_that_a_layer_prints_on_stderr_is_not_passed_on() {
     let server = Server::new([Reply::says("ok")]);
@@ -307,7 +307,7 @@ fn a_step_cannot_read_the_environment_of_the_program() {
         test.run(&args).exit(0).output("refused");
         return;
     }
-    // Root may read everything; somebody else has to ask.
+    // Root may read everything, so the attempt needs another user.
     let unprivileged = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
     let binary = crate::test::binary();
     let can =
@@ -319,7 +319,7 @@ fn a_step_cannot_read_the_environment_of_the_program() {
     test.start_through(&unprivileged, &args).finish().exit(0).output("refused");
 }
 
-/// a provider that is a program is started by us for the user: it keeps its own key.
+/// etude starts a provider that is a program on behalf of the user, and the program keeps its own key.
 #[test]
 fn a_program_that_is_a_provider_does_not_get_the_keys_of_others() {
     let test = Test::new()

@@ -17,14 +17,14 @@ use crate::test::Test;
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) line: Value,
-    /// Reads its stderr, which would hold up the server if it were full.
+    /// Reads stderr, because a full pipe would block the server.
     said: Option<JoinHandle<String>>,
 }
 
-/// No server outlives its test.
+/// Ends the server with its test.
 impl Drop for Serving {
     fn drop(&mut self) {
-        // It may have ended.
+        // The server may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -37,7 +37,7 @@ impl Serving {
         Self::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts"))
     }
 
-    /// The same of a process whose output is piped.
+    /// The same for a process whose output is piped.
     pub(crate) fn of(mut child: Child) -> Self {
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
@@ -56,7 +56,7 @@ impl Serving {
         assert!(Command::new("kill").args(["-s", name, &id]).status().expect("kill is there").success());
     }
 
-    /// Ends it; its exit status and stderr.
+    /// Ends the server and returns its exit status and stderr.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         self.signal("TERM");
         let code = self.child.wait().expect("it ends").code();
@@ -73,7 +73,7 @@ impl Serving {
         self.document_with(method, path, "", body)
     }
 
-    /// The same of a request with more headers, each with its end of line.
+    /// The same for a request with more headers, each with its end of line.
     pub(crate) fn document_with(&self, method: &str, path: &str, headers: &str, body: &str) -> Value {
         let text = format!(
             "{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n{headers}\r\n{body}",
@@ -88,7 +88,7 @@ impl Serving {
         serde_json::from_str(body).unwrap_or_else(|e| panic!("{e}: {reply}"))
     }
 
-    /// The events of a stream up to its end; `begun` is called when the first one has come.
+    /// The events of a stream up to its end; `begun` is called at the first one.
     fn follow(&self, path: &str, begun: impl FnOnce()) -> Vec<Value> {
         let text = format!(
             "GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nAccept: text/event-stream\r\nConnection: close\r\n\r\n",
@@ -140,7 +140,7 @@ impl Serving {
     }
 }
 
-/// The document on stdout as it was: nothing in it is replaced.
+/// The document on stdout, without replacements.
 fn value(ran: &Ran) -> Value {
     serde_json::from_slice(&ran.raw).expect("stdout is JSON")
 }
@@ -189,7 +189,7 @@ fn a_server_listens_on_loopback_and_a_socket() {
     assert!(!socket.exists());
 }
 
-/// S-2: an address elsewhere without encryption is exit status 2, and nothing is bound.
+/// S-2: another address without encryption is exit status 2, and nothing is bound.
 #[test]
 fn other_addresses_need_encryption_and_a_name() {
     let test = test();
@@ -204,8 +204,8 @@ fn other_addresses_need_encryption_and_a_name() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// Section 10: a socket that a service manager has bound is served, and keeps what connects while no server runs; one that leads
-/// elsewhere needs encryption (S-2), and a descriptor that was not handed over is exit status 4.
+/// Section 10: a socket that a service manager has bound is served, and keeps connections while no server runs. A socket on
+/// another address needs encryption (S-2), and a descriptor that was not passed on is exit status 4.
 #[test]
 fn a_socket_of_a_service_manager_is_served() {
     let test = test();
@@ -227,7 +227,7 @@ fn a_socket_of_a_service_manager_is_served() {
     let token = serving.token();
     assert!(serving.get(&address, "/v1/server", &token).starts_with("HTTP/1.1 200 "));
     assert_eq!(serving.end().0, Some(0));
-    // It connects between two servers, and the second one answers.
+    // This client connects between two servers, and the second one responds.
     let mut early = TcpStream::connect(&address).expect("the socket is open");
     let serving = Serving::of(handed(&listener, &[]));
     write!(early, "GET /healthz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("written");
@@ -273,7 +273,7 @@ fn a_login_link_comes_from_the_running_server() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// S-12: a request whose headers do not arrive is closed.
+/// S-12: the connection of a request whose headers do not arrive is closed.
 #[test]
 fn slow_headers_end_the_connection() {
     let test = test();
@@ -282,12 +282,12 @@ fn slow_headers_end_the_connection() {
     let mut stream = TcpStream::connect(&address).expect("a connection");
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost:").expect("written");
     let mut rest = Vec::new();
-    // It ends with the connection, or never.
+    // The read ends with the connection, or never.
     let _ = stream.read_to_end(&mut rest);
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// Two apps have slugs; equal ones are exit status 2.
+/// Each app has a slug from the name of its directory; equal slugs are exit status 2.
 #[test]
 fn apps_have_slugs() {
     let test = test();
@@ -303,7 +303,7 @@ fn apps_have_slugs() {
     test.run(&["serve", "tmp", "--port", "0"]).exit(2);
 }
 
-/// S-111: an app whose directory is away takes no other one with it, and is there again with it.
+/// S-111: an app whose directory is missing affects no other app, and returns together with its directory.
 #[test]
 fn an_app_that_is_away_stops_alone() {
     let test = test();
@@ -352,8 +352,8 @@ fn tokens_are_created_listed_and_revoked() {
     test.run(&["token", "revoke", "owner"]).exit(2);
 }
 
-/// S-37, S-56, S-57, S-90, S-159: a server that was killed loses no run; the next one completes it. A run of the command line is
-/// listed, and `etude approve` moves a run of the server.
+/// S-37, S-56, S-57, S-90, S-159: a killed server loses no run, and the next server completes it. A run of the command line is
+/// listed, and `etude approve` continues a run of the server.
 #[test]
 fn the_next_server_completes_what_a_killed_one_has_left() {
     let wait = format!(
@@ -381,7 +381,7 @@ fn the_next_server_completes_what_a_killed_one_has_left() {
     let typed = value(&test.run(&["run", "-p", "slow", "--format", "json"]).exit(0));
     let path = format!("/v1/runs/{}", typed["run_id"].as_str().expect("an id"));
     let run = serving.until(&path, "succeeded");
-    // S-58: the document is that of the command line.
+    // S-58: the document matches that of the command line.
     assert_eq!((&run["cause"], &run["by"]), (&json!("cli"), &Value::Null));
     for member in ["run_id", "status", "mode", "pipeline", "output", "errors", "steps", "usage", "duration_ms"] {
         assert_eq!(run[member], typed[member], "{member}");
@@ -389,11 +389,11 @@ fn the_next_server_completes_what_a_killed_one_has_left() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// S-104, S-161: a run that kills its server three times is left interrupted, and the next server stays. It ends what the run has left
-/// behind, and the run holds up no tick of its schedule.
+/// S-104, S-161: a run that kills its server three times stays interrupted, and the next server survives. That server ends the
+/// remaining processes of the run, and the run blocks no tick of its schedule.
 #[test]
 fn a_run_that_kills_its_servers_is_left_alone() {
-    // Not before the response is there.
+    // The kill must come after the response.
     let waits = "until [ -e \"$LEDGER.go\" ]; do sleep 0.02; done";
     let stops = "[ -e \"$LEDGER.stop\" ] && { echo '{\"output\": 1}'; exit; }";
     let left = "trap 'echo ended >> \"$LEDGER.left\"; exit' TERM; sleep 300 & wait";
@@ -412,7 +412,7 @@ fn a_run_that_kills_its_servers_is_left_alone() {
     }
     serving.child.wait().expect("it is killed");
     let serving = Serving::start(&test, &["--port", "0"]);
-    // Until then the server has the run.
+    // The server has the run until then.
     crate::test::wait_until("the processes of each server end", || test.read("ledger.left").lines().count() == 3);
     let reason = "3 processes died with it one after another, without a new record: no server continues it";
     crate::test::wait_until("the list has the reason", || {
@@ -441,7 +441,7 @@ fn a_run_that_kills_its_servers_is_left_alone() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// S-3, S-4: a server that does not start, as with a flag that does not exist, says so in its own document.
+/// S-3, S-4: a server that does not start, for example because of an unknown flag, reports that in its own document.
 #[test]
 fn a_server_that_does_not_start_has_its_own_document() {
     let test = test();
@@ -457,7 +457,7 @@ fn a_server_that_does_not_start_has_its_own_document() {
     assert_eq!((&other["status"], &other["addresses"]), (&json!("failed"), &Value::Null));
 }
 
-/// S-39: the diagnostics of an app are those of `etude check`, and like that one they start no program of the app.
+/// S-39: the diagnostics of an app are those of `etude check`, and like that command they start no program of the app.
 #[test]
 fn the_diagnostics_of_an_app_are_those_of_the_check() {
     let broken = "name: broken\ndescription: A pipeline.\nsteps:\n  - {name: a, type: code}\n";
@@ -478,7 +478,7 @@ fn the_diagnostics_of_an_app_are_those_of_the_check() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// A program in place of the browser: `noted` is the file that it was given.
+/// A program in place of the browser: `noted` is the file that it received.
 struct FakeBrowser {
     bin: tempfile::TempDir,
 }
@@ -503,7 +503,7 @@ impl FakeBrowser {
         command.spawn().expect("it starts")
     }
 
-    /// The page that the browser was given, which only this user can read and no argument has.
+    /// The page that the browser received, which only this user can read and which appears in no argument.
     fn page(&self) -> String {
         let noted = self.bin.path().join("noted");
         crate::test::wait_until("the browser", || noted.exists());
@@ -527,7 +527,7 @@ fn open_leads_a_browser_to_the_pages() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// `run --web` opens the page of the run, goes on when its question is answered, and stays until Ctrl-C.
+/// `run --web` opens the page of the run, continues when its question is answered, and stays until Ctrl-C.
 #[test]
 fn web_shows_the_run_and_goes_on_after_an_answer() {
     let test = Test::new()
@@ -553,7 +553,7 @@ fn web_shows_the_run_and_goes_on_after_an_answer() {
     test.run(&["run", "--pipeline", "p", "--web", "--server", "local"]).exit(2);
 }
 
-/// S-40: a request in words finds its pipeline and parameters, as `etude route` and `etude run` find them here.
+/// S-40: a request in words finds its pipeline and parameters as with `etude route` and `etude run`.
 #[test]
 fn a_request_in_words_is_routed_and_run() {
     let test = Test::new()
@@ -588,7 +588,7 @@ fn a_request_in_words_is_routed_and_run() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// Section 3: a command of an application runs, and one that a person must confirm is refused with its envelope.
+/// Section 3: a command of an application runs, and one that needs confirmation by a person is refused with its envelope.
 #[test]
 fn commands_of_applications_run_over_http() {
     let test = crate::echo_box::with(&[]).pipeline("p", |p| p.note("a", "1"));
@@ -646,7 +646,7 @@ fn a_run_of_the_command_line_streams_and_is_busy() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// S-162: two servers of one journal share queue and decisions: each run is driven once, and either one takes an answer.
+/// S-162: two servers of one journal share queue and decisions: each run is driven once, and either server accepts a decision.
 #[test]
 fn two_servers_share_queue_and_decisions() {
     let test = Test::new()
@@ -677,7 +677,7 @@ fn two_servers_share_queue_and_decisions() {
     }
 }
 
-/// S-161: of a run that a server stops completing, its log has the reason, and does not say that another process took it.
+/// S-161: if a server stops completing a run, its log has the reason and does not blame another process.
 #[test]
 fn a_run_that_stops_is_not_logged_as_taken() {
     let ask = |message: &str| {

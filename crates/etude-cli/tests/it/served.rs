@@ -1,4 +1,4 @@
-//! The server as a process: what reading leaves alone, what a full disk allows, what the configuration changes.
+//! The server as a process: reads without changes, a full disk, and the effect of the configuration.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -36,14 +36,14 @@ fn rows(test: &Test) -> BTreeMap<String, Vec<String>> {
     names.into_iter().map(of).collect()
 }
 
-/// The same without how far notices have come: the server follows the journal by itself.
+/// The same without the progress of notices, because the server follows the journal on its own.
 fn rows_of_requests(test: &Test) -> BTreeMap<String, Vec<String>> {
     let mut rows = rows(test);
     rows.entry("entries".to_owned()).or_default().retain(|row| !row.contains("notices "));
     rows
 }
 
-/// Status and head of a response, and its body, of which a stream has only the beginning.
+/// Sends a request and returns the status of its response. Of a stream, only the beginning is read.
 fn read(serving: &Serving, method: &str, path: &str) -> u16 {
     let token = serving.token();
     let text =
@@ -86,11 +86,11 @@ fn reading_every_route_changes_no_row() {
     let decision =
         serving.document("GET", "/v1/decisions", "")["decisions"][0]["id"].as_str().expect("an id").to_owned();
     let escaped = |text: &str| text.replace('/', "%2F");
-    // The server notes once when it first saw the schedule and the notice.
+    // The server records once when it first saw the schedule and the notice.
     wait_until("the schedule and the notice are noted", || {
         rows(&test).get("entries").is_some_and(|rows| rows.len() >= 2)
     });
-    // A run waits before the server has let it go.
+    // A run has the status waiting before the server has released it.
     wait_until("the waiting run is let go", || {
         let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
         let journal = rusqlite::Connection::open_with_flags(test.path(JOURNAL), flags).expect("the journal");
@@ -122,14 +122,14 @@ fn reading_every_route_changes_no_row() {
         }
     }
     assert_eq!(rows_of_requests(&test), before);
-    // The routes have found something: only those of machines and of learned pipelines, of which the app has none, have not.
+    // Only the routes of machines and of learned pipelines find nothing, because the app has neither.
     let is_of_none = |path: &str| path.contains("{machine}") || path.contains("learned/{pipeline}");
     let none = routes().iter().filter(|route| route.method == "GET" && is_of_none(route.path)).count();
     assert_eq!(seen.get(&404), Some(&(2 * none)), "{seen:?}");
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// S-164: with a full disk, starts are 503 and leave nothing, and reads work.
+/// S-164: with a full disk, starts are 503 and leave nothing behind, and reads work.
 #[test]
 fn a_full_disk_stops_starts_and_not_reads() {
     if shim::is_missing("a_full_disk_stops_starts_and_not_reads") {
@@ -142,7 +142,7 @@ fn a_full_disk_stops_starts_and_not_reads() {
         let mut command = with_fault(&test, test.command(&args), fault);
         Serving::of(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts"))
     };
-    // The first server of a journal makes files that later ones find.
+    // The first server of a journal creates files that later ones find.
     let mut first = 0;
     for _ in 0..2 {
         let counting = life(Fault::None);
@@ -163,7 +163,7 @@ fn a_full_disk_stops_starts_and_not_reads() {
     assert_eq!(test.ledger(), ["s"], "nothing else was begun");
 }
 
-/// S-91, S-95: `serve` of the configuration limits a server; the app's own file counts while it alone is served.
+/// S-91, S-95: `serve` of the configuration limits a server; the file of the app counts while that app alone is served.
 #[test]
 fn the_configuration_limits_a_server() {
     let test = Test::new()
@@ -182,7 +182,7 @@ fn the_configuration_limits_a_server() {
     test.put("go", "");
     serving.until(&format!("/v1/runs/{}", second["run_id"].as_str().expect("an id")), "succeeded");
     assert_eq!(serving.end().0, Some(0));
-    // Of several apps, none has a word about the whole server.
+    // With several apps, none of them affects the whole server.
     let (one, two) = (test.path("app").display().to_string(), test.path("other").display().to_string());
     test.put(
         "other/pipelines/q/pipeline.yaml",
@@ -193,7 +193,7 @@ fn the_configuration_limits_a_server() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// serve, section 4: the issuer is the one that the user names, else that of the app if it alone is served.
+/// serve, section 4: the issuer is the user's, or else that of the app if it alone is served.
 #[test]
 fn the_configuration_names_the_issuer() {
     const METADATA: &str = "/.well-known/oauth-protected-resource";
@@ -238,13 +238,13 @@ fn the_configuration_limits_pipelines() {
     }
     test.put("go", "");
     one.until(&format!("/v1/runs/{}", first.as_str().expect("an id")), "succeeded");
-    // It may have begun before the response.
+    // The first run may have begun before the response.
     let accepted = other.post("/v1/runs", &json!({"pipeline": "p"}));
     assert!(accepted["run_id"].is_string() && accepted["run_id"] != first, "{accepted}");
     assert_eq!((one.end().0, other.end().0), (Some(0), Some(0)));
 }
 
-/// A limit that a file states wrongly is refused with its place before anything is bound.
+/// An invalid limit in a file is refused with its place before anything is bound.
 #[test]
 fn a_wrong_limit_is_refused_with_its_place() {
     let test = Test::new().pipeline("p", |p| p.sh("s", &printing("1"))).file("etude.yaml", "serve:\n  max_runs: 0\n");
@@ -254,8 +254,8 @@ fn a_wrong_limit_is_refused_with_its_place() {
     assert_eq!(document["addresses"], json!([]));
 }
 
-/// L-58, L-61, S-30: a server shows the documents of the commands without a change of the journal, and a promotion there is the same
-/// move of files under the same conditions.
+/// L-58, L-61, S-30: a server shows the documents of the commands without a change of the journal, and a promotion there is the
+/// same move of files under the same conditions.
 #[test]
 fn a_server_promotes_as_the_command_does() {
     let model = Server::agent([]);
@@ -280,7 +280,7 @@ fn a_server_promotes_as_the_command_does() {
     assert_eq!(serving.post(&format!("{one}/demote"), &json!({"reason": "not now"}))["to"], "demoted");
     assert_eq!(row(&test)["demoted"]["reason"], "not now");
     assert_eq!(serving.document("GET", "/v1/apps/app/learned/nothing", "")["code"], "not_found");
-    // A case that fails keeps it where it is, also with the risk accepted.
+    // A failing case prevents the promotion, also with the risk accepted.
     test.put("app/tests/back-9c04d2aa31e7b650.yaml", &CASE.replace("id: A-1}}], fell_back", "id: A-2}}], fell_back"));
     let failing = promote(json!({"to": "shadow", "accept_risk": true}));
     let tests = json!({"need": "tests", "have": 0, "want": 1});

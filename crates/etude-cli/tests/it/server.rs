@@ -1,4 +1,4 @@
-//! A scripted model server on loopback. It speaks as much of each API as `etude` reads.
+//! A scripted model server on loopback. It supports the part of each API that `etude` reads.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -8,25 +8,25 @@ use serde_json::{Value, json};
 use crate::loopback::{Loopback, send};
 pub(crate) use crate::loopback::{Seen, unreachable_url};
 
-/// What the server does with a request.
+/// The reaction of the server to a request.
 #[derive(Clone)]
 pub(crate) enum Reply {
-    /// A model's answer, in the form of the API that was asked.
+    /// A completion, in the form of the requested API.
     Says { text: String, input: u64, output: u64, finish: &'static str },
-    /// A model that wants tools called, in the form of the API that was asked: names and arguments.
+    /// A completion with tool calls, in the form of the requested API: names and arguments.
     Calls { text: String, calls: Vec<(String, Value)> },
-    /// The model declines.
+    /// A refusal by the model.
     Refuses(&'static str),
     /// Another status.
     Status { status: u16, headers: Vec<(&'static str, String)>, message: String },
-    /// A body as it is.
+    /// A literal body.
     Body(String),
-    /// No answer until the client goes away.
+    /// Silence until the client closes its side.
     Hang,
 }
 
 impl Reply {
-    /// An answer of 10 tokens to a prompt of 100.
+    /// A completion of 10 tokens for a prompt of 100.
     pub(crate) fn says(text: &str) -> Self {
         Self::Says { text: text.to_owned(), input: 100, output: 10, finish: "stop" }
     }
@@ -35,23 +35,23 @@ impl Reply {
         Self::says(&value.to_string())
     }
 
-    /// A model that wants these tools called; an answer of 10 tokens to a prompt of 100.
+    /// A completion with these tool calls, of 10 tokens for a prompt of 100.
     pub(crate) fn calls<const N: usize>(calls: [(&str, Value); N]) -> Self {
         let calls = calls.map(|(name, arguments)| (name.to_owned(), arguments)).to_vec();
         Self::Calls { text: String::new(), calls }
     }
 
-    /// A model that wants one tool called.
+    /// A completion with one tool call.
     pub(crate) fn call(name: &str, arguments: Value) -> Self {
         Self::calls([(name, arguments)])
     }
 
-    /// A model that wants a command line run.
+    /// A completion that requests a command line.
     pub(crate) fn bash(command: &str) -> Self {
         Self::call("Bash", json!({ "command": command }))
     }
 
-    /// With other numbers of tokens.
+    /// The same reply with other numbers of tokens.
     pub(crate) fn tokens(self, read: u64, written: u64) -> Self {
         match self {
             Self::Says { text, finish, .. } => Self::Says { text, finish, input: read, output: written },
@@ -59,7 +59,7 @@ impl Reply {
         }
     }
 
-    /// An answer that was cut off.
+    /// A completion that was cut off.
     pub(crate) fn truncated(text: &str) -> Self {
         Self::Says { text: text.to_owned(), input: 100, output: 10, finish: "length" }
     }
@@ -92,15 +92,15 @@ impl Seen {
     }
 }
 
-/// What only conversations with tools have, in the form of OpenAI's chat API.
+/// Members that only conversations with tools have, in the form of OpenAI's chat API.
 impl Seen {
-    /// The names of the tools that are offered, in order.
+    /// The names of the listed tools, in order.
     pub(crate) fn tools(&self) -> Vec<String> {
         let tools = self.body["tools"].as_array().into_iter().flatten();
         tools.map(|tool| tool["function"]["name"].as_str().unwrap_or("-").to_owned()).collect()
     }
 
-    /// What all calls so far have come to, in order.
+    /// The results of all calls so far, in order.
     pub(crate) fn results(&self) -> Vec<String> {
         self.of_role("tool")
     }
@@ -110,12 +110,12 @@ impl Seen {
         self.of_role("system").concat()
     }
 
-    /// What the user says first.
+    /// The first message of the user.
     pub(crate) fn request(&self) -> String {
         self.of_role("user").first().cloned().unwrap_or_default()
     }
 
-    /// How often the model has answered before.
+    /// The number of earlier completions.
     pub(crate) fn turn(&self) -> usize {
         self.of_role("assistant").len()
     }
@@ -137,7 +137,7 @@ impl Server {
         Self::by(move |_, number| replies[number.min(replies.len() - 1)].clone())
     }
 
-    /// A model that gives these answers, one a turn, and says "done" when it has no more.
+    /// A model that gives these completions, one per turn, and then "done".
     pub(crate) fn agent(turns: impl IntoIterator<Item = Reply>) -> Self {
         let turns: Vec<Reply> = turns.into_iter().collect();
         Self::by(move |seen, _| turns.get(seen.turn()).cloned().unwrap_or_else(|| Reply::says("done")))
@@ -156,7 +156,7 @@ impl Server {
         self.0.seen()
     }
 
-    /// How often a model was asked.
+    /// The number of requests to a model.
     pub(crate) fn calls(&self) -> usize {
         self.seen().len()
     }
@@ -164,7 +164,7 @@ impl Server {
 
 fn serve(stream: &mut TcpStream, request: &Seen, number: usize, reply: Reply) {
     let whole = |stream: &mut TcpStream, body: &str| send(stream, 200, &[], body, body.len());
-    // A client that has gone away is part of some scripts.
+    // A client that has disconnected is part of some scripts.
     let _ = match reply {
         Reply::Says { text, input, output, finish } => {
             whole(stream, &answer(&request.path, &text, [input, output], finish).to_string())
@@ -181,7 +181,7 @@ fn serve(stream: &mut TcpStream, request: &Seen, number: usize, reply: Reply) {
     };
 }
 
-/// An answer in the form of the API at `path`.
+/// A completion in the form of the API at `path`.
 fn answer(path: &str, text: &str, [input, output]: [u64; 2], finish: &str) -> Value {
     if path.ends_with("/messages") {
         let stop = if finish == "length" { "max_tokens" } else { "end_turn" };
@@ -208,7 +208,7 @@ fn answer(path: &str, text: &str, [input, output]: [u64; 2], finish: &str) -> Va
     })
 }
 
-/// An answer with tool calls, in the form of the API at `path`. Ids say which request they answer.
+/// A completion with tool calls, in the form of the API at `path`. Ids name the number of the request.
 fn wants(path: &str, text: &str, calls: &[(String, Value)], number: usize) -> Value {
     let each = |form: &dyn Fn(String, &str, &Value) -> Value| -> Vec<Value> {
         let form =

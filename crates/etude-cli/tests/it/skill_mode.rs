@@ -1,4 +1,5 @@
-//! Skill mode: an app's SKILL.md, followed by a model that calls tools (A-7.1), and when a request comes to it (A-6.2, A-6.3).
+//! Skill mode: an app's SKILL.md, followed by a model that calls tools (A-7.1), and the requests that lead to it (A-6.2,
+//! A-6.3).
 
 use std::os::unix::fs::symlink;
 
@@ -40,7 +41,7 @@ fn last(server: &Server) -> Seen {
     server.seen().pop().expect("a model was asked")
 }
 
-/// A-6.3: what fits no pipeline is followed up in skill mode where there is a SKILL.md; the routing call counts.
+/// A-6.3: a request that matches no pipeline continues in skill mode where there is a SKILL.md; the routing call counts.
 #[test]
 fn a_request_that_fits_nothing_is_followed_up_in_skill_mode() {
     let server = router("none", json!({}));
@@ -57,7 +58,7 @@ fn a_request_that_fits_nothing_is_followed_up_in_skill_mode() {
     assert_eq!(test.ledger(), Vec::<String>::new());
 }
 
-/// A-6.3: that a pipeline which might have fitted has errors is said before SKILL.md is followed.
+/// A-6.3: errors in a pipeline that might have matched are reported before SKILL.md is followed.
 #[test]
 fn pipelines_with_errors_are_reported_before_the_skill_is_followed() {
     let server = router("none", json!({}));
@@ -67,7 +68,7 @@ fn pipelines_with_errors_are_reported_before_the_skill_is_followed() {
         .output("done");
 }
 
-/// A-6.2: what is required and missing leads to skill mode where there is a SKILL.md.
+/// A-6.2: a missing required value leads to skill mode where there is a SKILL.md.
 #[test]
 fn a_parameter_that_the_request_does_not_state_leads_to_skill_mode() {
     let server = router("greet", json!({"name": null}));
@@ -80,7 +81,7 @@ fn a_parameter_that_the_request_does_not_state_leads_to_skill_mode() {
     assert_eq!(test.ledger(), Vec::<String>::new());
 }
 
-/// A-6.2: who names the pipeline or types a parameter has chosen: what is missing or wrong then is an error.
+/// A-6.2: a named pipeline or a typed parameter is a choice: a missing or wrong value is then an error.
 #[test]
 fn what_was_typed_does_not_fall_back() {
     for more in [&["-p", "greet"][..], &["-i", "nmae=Ada"], &["--input", "{\"nmae\":\"Ada\"}"]] {
@@ -104,7 +105,7 @@ fn a_step_that_fails_does_not_fall_back() {
     assert!(server.seen().iter().all(|seen| seen.body["model"] == "m-lite"), "no agent was asked");
 }
 
-/// A-7.1, A-1.1: an app may be a SKILL.md and nothing else; nothing is routed then.
+/// A-7.1, A-1.1: an app may be a SKILL.md and nothing else; there is then no routing.
 #[test]
 fn an_app_may_be_a_skill_and_nothing_else() {
     let server = Server::agent([]);
@@ -113,14 +114,14 @@ fn an_app_may_be_a_skill_and_nothing_else() {
     assert_eq!(last(&server).body["model"], "m-std");
 }
 
-/// A-7.1: `--skill` goes to skill mode whatever pipelines there are.
+/// A-7.1: `--skill` selects skill mode whatever pipelines there are.
 #[test]
 fn skill_mode_can_be_asked_for() {
     let server = Server::agent([]);
     greeter(&server).follow("greet Ada", &[]).output("done").has("/mode", "skill").has("/usage/calls", 1);
 }
 
-/// A-6.3: without a SKILL.md there is no skill mode, and the error says which pipelines there are.
+/// A-6.3: without a SKILL.md there is no skill mode, and the error lists the pipelines.
 #[test]
 fn without_a_skill_there_is_no_skill_mode() {
     let server = Server::agent([]);
@@ -132,7 +133,7 @@ fn without_a_skill_there_is_no_skill_mode() {
     assert_eq!(server.calls(), 0);
 }
 
-/// A-7.1: the body of SKILL.md is the system prompt as it stands: neither templates nor frontmatter.
+/// A-7.1: the body of SKILL.md is the system prompt, unchanged: neither templates nor frontmatter.
 #[test]
 fn the_body_is_the_system_prompt_as_it_stands() {
     let server = Server::agent([]);
@@ -142,7 +143,7 @@ fn the_body_is_the_system_prompt_as_it_stands() {
     assert_eq!(last(&server).system(), body);
 }
 
-/// A-7.1: what is given besides the request is reported to the model as it was typed.
+/// A-7.1: values given besides the request reach the model as they were typed.
 #[test]
 fn parameters_are_part_of_what_is_asked() {
     let server = Server::agent([]);
@@ -151,7 +152,7 @@ fn parameters_are_part_of_what_is_asked() {
     app(&server).follow("greet", &["--input", "{"]).exit(2).stderr_has("`--input` is not JSON");
 }
 
-/// A-7.1: tools are called and the model is shown what they gave, in each of the four forms of API.
+/// A-7.1: tools are called and the model receives their results, in each of the four forms of API.
 #[test]
 fn tools_are_called_through_every_api() {
     for (kind, model) in
@@ -172,7 +173,7 @@ fn tools_are_called_through_every_api() {
     }
 }
 
-/// A-7.1: `allowed-tools` narrows what is offered and what may be called, as text and as a list.
+/// A-7.1: `allowed-tools` narrows the listed and the permitted tools, as text and as a list.
 #[test]
 fn allowed_tools_narrow_what_may_be_called() {
     for allowed in ["allowed-tools: Read, Bash(echo *)\n", "allowed-tools:\n  - Read\n  - Bash(echo *)\n"] {
@@ -193,7 +194,7 @@ fn allowed_tools_narrow_what_may_be_called() {
     }
 }
 
-/// A-7.1: without `allowed-tools` everything in reach is offered: built-in tools, then the app's.
+/// A-7.1: without `allowed-tools`, all available tools are listed: built-in tools, then the app's.
 #[test]
 fn without_a_list_all_tools_are_listed() {
     let server = Server::agent([]);
@@ -207,7 +208,7 @@ fn without_a_list_all_tools_are_listed() {
     assert_eq!(last(&server).tools(), ["Read", "Write", "Edit", "Glob", "Grep", "List", "Bash", "count"]);
 }
 
-/// A-7.1: tools of the app: one with a description in YAML, one that is a script; both get JSON and give JSON.
+/// A-7.1: tools of the app, one with a description in YAML and one that is a script, receive JSON and return JSON.
 #[test]
 fn tools_of_the_app_get_json_and_give_json() {
     let sidecar = "name: add\ndescription: Adds two numbers.\ncommand: sh tools/add.sh\ngated: false\n\
@@ -237,7 +238,7 @@ fn tools_of_the_app_get_json_and_give_json() {
     assert!(results[2].contains("Broken") && results[2].contains("no luck"), "{results:?}");
 }
 
-/// A-7.1: files outside the app are out of reach, by `..`, by their whole name, and through symbolic links.
+/// A-7.1: files outside the app are out of reach, by `..`, by an absolute path, and through symbolic links.
 #[test]
 fn files_outside_the_app_are_out_of_reach() {
     let server = Server::agent([
@@ -262,7 +263,7 @@ fn files_outside_the_app_are_out_of_reach() {
     assert!(!test.path("elsewhere/made.txt").exists());
 }
 
-/// A-7.1: `--read` and `--write` grant folders, relative to where the user is; `--read` does not let write.
+/// A-7.1: `--read` and `--write` grant folders, relative to the current directory; `--read` does not permit writes.
 #[test]
 fn folders_can_be_granted() {
     let server = Server::agent([
@@ -295,8 +296,8 @@ fn constructor_and_destructor_do_not_run() {
     assert_eq!(test.ledger(), Vec::<String>::new());
 }
 
-/// A-7.1: other skills in reach are listed by name and description, and read on demand; those that were only found in
-/// the project wait for trust.
+/// A-7.1: other available skills are listed by name and description, and read on demand; those found only in the project wait
+/// for trust.
 #[test]
 fn other_skills_are_listed_and_read_on_demand() {
     let skill = |name: &str| format!("---\nname: {name}\ndescription: About {name}.\n---\nThe text of {name}.\n");
@@ -315,7 +316,7 @@ fn other_skills_are_listed_and_read_on_demand() {
     assert!(!results[1].contains("The text of odes."), "{results:?}");
 }
 
-/// A-7.1: calls that only read run side by side; what changes things runs alone, and in order.
+/// A-7.1: read-only calls run in parallel; calls that change something run alone and in order.
 #[test]
 fn what_changes_things_runs_alone_and_in_order() {
     let line = |n: u8| {
@@ -331,7 +332,7 @@ fn what_changes_things_runs_alone_and_in_order() {
     assert_eq!(last(&server).results().len(), 3);
 }
 
-/// A-7.1: what a broken SKILL.md lacks is reported with its place; no model is asked.
+/// A-7.1: errors in SKILL.md are reported with their place, and no model is called.
 #[test]
 fn a_broken_skill_is_reported_with_its_place() {
     let server = Server::agent([]);
@@ -343,7 +344,7 @@ fn a_broken_skill_is_reported_with_its_place() {
     assert_eq!(server.calls(), 0);
 }
 
-/// A-7.1: `--dry-run` says what skill mode would do, and asks no one.
+/// A-7.1: `--dry-run` describes what skill mode would do, and calls no model.
 #[test]
 fn a_dry_run_says_what_would_be_followed() {
     let server = Server::agent([]);

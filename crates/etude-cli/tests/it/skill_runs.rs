@@ -1,4 +1,4 @@
-//! Runs in skill mode: how they are bounded, resumed, cancelled, and reported about (A-7.2).
+//! Runs in skill mode: bounds, resume, cancellation and reports (A-7.2).
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::server::{Reply, Server};
 use crate::test::{Test, wait_until};
 
-/// A model that calls a tool for ever.
+/// A model that calls a tool without end.
 fn restless() -> Server {
     Server::by(|seen, _| Reply::bash(&format!("echo {} >> \"$LEDGER\"", seen.turn())))
 }
@@ -24,7 +24,7 @@ fn resume(test: &Test, id: &str) -> crate::ran::Ran {
     test.run(&["runs", "resume", id, "--format", "json"])
 }
 
-/// A-7.2, cli: the result document of a run in skill mode, whole.
+/// A-7.2, cli: the complete result document of a run in skill mode.
 #[test]
 fn the_result_document_says_that_a_skill_was_followed() {
     let server = Server::agent([reading()]);
@@ -39,7 +39,7 @@ fn the_result_document_says_that_a_skill_was_followed() {
     }));
 }
 
-/// A-7.2, cli: turns and tool calls as events, in order, the result document last.
+/// A-7.2, cli: turns and tool calls are events, in order, with the result document last.
 #[test]
 fn turns_and_tool_calls_are_events() {
     let said = Reply::Calls { text: "I look.".into(), calls: vec![("Read".into(), json!({"path": "gone.txt"}))] };
@@ -60,7 +60,7 @@ fn turns_and_tool_calls_are_events() {
     assert_eq!((&lines[6]["status"], &lines[6]["output"]), (&json!("succeeded"), &json!("done")));
 }
 
-/// A-7.2: every turn and every call is in the journal, with what was asked and what came back.
+/// A-7.2: every turn and every call is in the journal, with its request and its result.
 #[test]
 fn every_turn_and_every_call_is_in_the_journal() {
     let server = Server::agent([Reply::bash("echo out; echo err >&2")]);
@@ -87,7 +87,7 @@ fn every_turn_and_every_call_is_in_the_journal() {
     assert!(exported.out().contains("echo out; echo err"), "{}", exported.out());
 }
 
-/// A-7.2: the most turns are `max_turns` of the nearest configuration; in the last one the model is informed.
+/// A-7.2: the limit on turns is `max_turns` of the nearest configuration; in the last turn the model is informed.
 #[test]
 fn turns_are_bounded() {
     let server = restless();
@@ -104,7 +104,7 @@ fn turns_are_bounded() {
     assert!(last.body["messages"].to_string().contains("This is your last turn"), "{}", last.body["messages"]);
 }
 
-/// A-7.2: tokens and money are bounded: after the answer that uses them up, no call is made any more.
+/// A-7.2: tokens and money are bounded: no call follows the completion that exceeds them.
 #[test]
 fn tokens_and_money_are_bounded() {
     let server = restless();
@@ -117,7 +117,7 @@ fn tokens_and_money_are_bounded() {
     assert_eq!(test.ledger(), ["0", "1", "0"]);
 }
 
-/// A-7.2: time is bounded: a call under way is ended, and what it has started is gone.
+/// A-7.2: time is bounded: an active call is ended together with its processes.
 #[test]
 fn time_is_bounded() {
     let server = Server::agent([Reply::bash("echo $$ > \"$ROOT/pid\"; sleep 300")]);
@@ -127,7 +127,7 @@ fn time_is_bounded() {
     is_gone(&test.read("pid"));
 }
 
-/// A-7.2, A-3.6: Ctrl-C during a call: the run is cancelled and no process of it is left, in a session of its own either.
+/// A-7.2, A-3.6: Ctrl-C during a call cancels the run and leaves no process of it, not even one in its own session.
 #[test]
 fn nothing_is_left_of_a_cancelled_call() {
     let line = "setsid sh -c 'echo $$ > \"$ROOT/other\"; exec sleep 300' & while [ ! -s \"$ROOT/other\" ]; do sleep 0.01; done; \
@@ -153,7 +153,7 @@ pub(crate) fn is_gone(pid: &str) {
     wait_until(&format!("the end of process {pid}"), || !alive());
 }
 
-/// A-7.2: a model that cannot be reached in the middle fails the run with what the model said; what was done was done once.
+/// A-7.2: a model that becomes unreachable fails the run with the model's message; completed calls ran once.
 #[test]
 fn a_run_that_lost_its_model_says_so_and_keeps_what_it_did() {
     let server = Server::by(|seen, _| match seen.turn() {
@@ -166,7 +166,7 @@ fn a_run_that_lost_its_model_says_so_and_keeps_what_it_did() {
     assert_eq!(test.ledger(), ["once"]);
 }
 
-/// A-7.2: a killed run goes on where it was, with what was granted on the command line and from anywhere.
+/// A-7.2: a killed run continues at its last point, with the grants of the command line and from any directory.
 #[test]
 fn what_was_granted_survives_a_resume() {
     let hold = "echo begun >> \"$LEDGER\"; [ -e \"$ROOT/go\" ] || sleep 300";
@@ -192,7 +192,7 @@ fn what_was_granted_survives_a_resume() {
     assert_eq!(server.calls(), 4, "the first turn was not asked for again");
 }
 
-/// A-7.2: a run whose SKILL.md or tool has changed is not gone on with unless that is wanted.
+/// A-7.2: a run whose SKILL.md or tool has changed continues only on request.
 #[test]
 fn a_changed_skill_is_noticed() {
     for (path, text) in [("app/SKILL.md", "Be long.\n"), ("app/tools/t.sh", "#!/bin/sh\n# Other.\necho 2\n")] {
@@ -210,7 +210,7 @@ fn a_changed_skill_is_noticed() {
     }
 }
 
-/// A-7.2: results that no longer fit the model's window are left out, the oldest first, and that is an event.
+/// A-7.2: results beyond the model's window are left out, the oldest first, and that is an event.
 #[test]
 fn old_results_are_left_out_when_the_window_is_full() {
     let long = |n: usize| Reply::bash(&format!("echo result {n}; head -c 9000 /dev/zero | tr '\\0' 'x'"));
@@ -225,7 +225,7 @@ fn old_results_are_left_out_when_the_window_is_full() {
     assert_eq!((seen.system().as_str(), seen.request().as_str()), ("Be brief.", "go"));
 }
 
-/// A-7.2: an answer without text and without calls is asked for once more, within the turns.
+/// A-7.2: a completion without text and without calls leads to one more request, within the turns.
 #[test]
 fn an_empty_answer_is_not_the_end() {
     let server = Server::agent([Reply::says("")]);

@@ -30,7 +30,7 @@ fn a_list_says_where_skills_are_and_what_they_hide() {
     assert_eq!(ran.at("/skills/0/scope"), "user");
 }
 
-/// cli, SK-23, SK-25: agents learn of what the user trusts and of nothing that only people may run.
+/// cli, SK-23, SK-25: agents see trusted skills and none that only people may run.
 #[test]
 fn the_catalog_is_what_agents_may_know() {
     let test = Test::new();
@@ -47,7 +47,7 @@ fn the_catalog_is_what_agents_may_know() {
     assert!(xml.out().starts_with("<available_skills>\n  <skill>\n    <name>found</name>"), "{}", xml.out());
 }
 
-/// C-2.9: strict and lenient differ in what they call an error; exit 3 says not valid.
+/// C-2.9: strict and lenient differ in what they call an error; exit 3 means invalid.
 #[test]
 fn checks_have_two_profiles() {
     let test = Test::new();
@@ -61,8 +61,8 @@ fn checks_have_two_profiles() {
     assert!(human.err().contains("`version` is no field of a skill"), "{}", human.err());
 }
 
-/// C-3.3, C-3.4, SK-27, SK-29, SK-30, SK-35: by default a body is text; in Claude Code's mode it is rendered, and commands run only
-/// in a skill that was approved for that.
+/// C-3.3, C-3.4, SK-27, SK-29, SK-30, SK-35: by default a body is text; in Claude Code's mode it is rendered, and commands run
+/// only in a skill that was approved for that.
 #[test]
 fn commands_in_bodies_run_only_after_an_approval() {
     let test = Test::new();
@@ -75,7 +75,7 @@ fn commands_in_bodies_run_only_after_an_approval() {
     assert_eq!(body(&claude), format!("a b: {disabled} {disabled}\n"));
     assert!(test.ledger().is_empty() && !test.path("ledger").exists());
     test.run(&["trust", "../home/.agents/skills/tidy"]).exit(0);
-    // The second command fails, so nothing of the body is given.
+    // The second command fails, so nothing of the body is returned.
     let given_up = test.run(&[&["skill", "show", "tidy", "--format", "json"], &claude[..]].concat()).exit(1);
     assert_eq!(given_up.at("/body"), Value::Null);
     assert!(test.path("ledger").exists());
@@ -83,7 +83,7 @@ fn commands_in_bodies_run_only_after_an_approval() {
     assert_eq!(body(&claude), format!("a b: {disabled}\n"), "a change ends the approval");
     test.run(&["trust", "../home/.agents/skills/tidy"]).exit(0);
     assert_eq!(body(&claude), "a b: c\n");
-    // What a command prints is text, whatever it looks like.
+    // The output of a command is text, whatever it looks like.
     test.put("home/.agents/skills/tidy/said", "!`touch \"$LEDGER.second\"` $0");
     skill(&test, "home/.agents/skills/tidy", "", "!`cat ../home/.agents/skills/tidy/said`\n");
     test.run(&["trust", "../home/.agents/skills/tidy"]).exit(0);
@@ -91,7 +91,7 @@ fn commands_in_bodies_run_only_after_an_approval() {
     assert!(!test.path("ledger.second").exists());
 }
 
-/// C-2.7, SK-20: an unknown name is answered with those that there are.
+/// C-2.7, SK-20: the error for an unknown name lists the existing ones.
 #[test]
 fn an_unknown_skill_is_answered_with_those_that_there_are() {
     let test = Test::new();
@@ -100,7 +100,7 @@ fn an_unknown_skill_is_answered_with_those_that_there_are() {
     assert!(ran.out().contains("did you mean `tidy`"), "{}", ran.out());
 }
 
-/// `etude skill check` of a file as written, below a directory of that name.
+/// Runs `etude skill check` on a file with this text, below a directory of that name.
 fn checked(file: &str, text: &str, flags: &[&str]) -> crate::ran::Ran {
     let test = Test::new();
     test.put(&format!("app/{file}"), text);
@@ -108,8 +108,8 @@ fn checked(file: &str, text: &str, flags: &[&str]) -> crate::ran::Ran {
     test.run(&[&["skill", "check", dir, "--format", "json"], flags].concat())
 }
 
-/// C-2.2, C-2.9, SK-01, SK-02, SK-04 to SK-08, SK-11, SK-12: what is valid, what is not in the strict profile, and what the
-/// lenient one says of it: nothing, a warning, or that the skill is skipped.
+/// C-2.2, C-2.9, SK-01, SK-02, SK-04 to SK-08, SK-11, SK-12: valid skills, those invalid in the strict profile, and the verdict
+/// of the lenient one: nothing, a warning, or a skipped skill.
 #[test]
 fn each_profile_has_its_verdict() {
     let good = |more: &str| format!("---\nname: tidy\ndescription: d\n{more}---\nx\n");
@@ -154,8 +154,8 @@ fn each_profile_has_its_verdict() {
     );
 }
 
-/// C-2.4, C-2.9, SK-09, SK-13, SK-14: a colon in a value is recovered leniently, file names are looked for as the reference
-/// does, and a directory has its name also where one stands in it.
+/// C-2.4, C-2.9, SK-09, SK-13, SK-14: a colon in a value is recovered leniently, file names are looked up as in the reference,
+/// and a directory counts by its name also when it is the current one.
 #[test]
 fn files_are_found_and_read_as_far_as_possible() {
     let colon = "---\nname: tidy\ndescription: Use when: x\n---\n";
@@ -173,8 +173,8 @@ fn files_are_found_and_read_as_far_as_possible() {
     test.cwd("app/.agents/skills/tidy").run(&["skill", "check", ".", "--strict"]).exit(0);
 }
 
-/// C-2.5, SK-16 to SK-18: the catalog escapes what it tells, is nothing where there is nothing, and says a hundred tokens of
-/// each skill at most, without its body.
+/// C-2.5, SK-16 to SK-18: the catalog escapes its text, is empty without skills, and has at most a hundred tokens per skill,
+/// without its body.
 #[test]
 fn the_catalog_is_small_and_escaped() {
     let test = Test::new();
@@ -192,7 +192,7 @@ fn the_catalog_is_small_and_escaped() {
         skill(&test, &format!("home/.agents/skills/skill-{n}"), "", &"BODY ".repeat(2_000));
     }
     let ran = test.run(&["skill", "catalog"]).exit(0);
-    // Four characters are about a token.
+    // A token is about four characters.
     assert!(ran.out().len() < 31 * 100 * 4 && !ran.out().contains("BODY"), "{} bytes", ran.out().len());
 }
 
@@ -212,7 +212,7 @@ fn an_activation_names_resources_and_reads_none() {
     assert!(!ran.out().contains("CONTENT"));
 }
 
-/// C-2.6, SK-24: a search has bounds, which are reported; what is never a skill's place is not looked into.
+/// C-2.6, SK-24: a search has bounds, which are reported; directories that never hold skills are not searched.
 #[test]
 fn a_search_ends_and_says_so() {
     let test = Test::new();
@@ -229,7 +229,7 @@ fn a_search_ends_and_says_so() {
     assert!(words(&ran.doc()).contains(&"SK_TOO_MANY".to_owned()), "{}", ran.out());
 }
 
-/// C-0.4, SK-26: what is background for agents stays in their catalog, and is not called by name.
+/// C-0.4, SK-26: background knowledge for agents stays in their catalog, and is not called by name.
 #[test]
 fn background_knowledge_is_for_agents_only() {
     let test = Test::new();
@@ -244,7 +244,7 @@ fn background_knowledge_is_for_agents_only() {
     test.run(&["skill", "show", "quiet"]).exit(0);
 }
 
-/// cli, SK-25: what the user has at home is explained and run by its name, also what no agent may activate.
+/// cli, SK-25: a skill in the user's home is explained and run by its name, also one that no agent may activate.
 #[test]
 fn skills_of_the_user_are_run_by_name() {
     let server = crate::server::Server::new([crate::server::Reply::says("tidied")]);
@@ -256,7 +256,7 @@ fn skills_of_the_user_are_run_by_name() {
     test.run(&["skill", "run", "tidi"]).exit(2).stderr_has("skill not found: `tidi`");
 }
 
-/// C-2.7: a long list of files is cut, and that is said; a short one says nothing of it.
+/// C-2.7: a long list of files is cut, with a note; a short one has no note.
 #[test]
 fn a_list_of_files_that_is_cut_says_so() {
     let test = Test::new();
@@ -270,7 +270,7 @@ fn a_list_of_files_that_is_cut_says_so() {
     shown("human").stderr_has("and more: list the directory to see all");
 }
 
-/// D-2.3: a prompt skill is followed by the model that it names; one of no known provider is no silent choice of another.
+/// D-2.3: a prompt skill runs with the model that it names; an unknown provider does not silently select another.
 #[test]
 fn a_prompt_skill_names_its_model() {
     let server = crate::server::Server::new([crate::server::Reply::says("done")]);

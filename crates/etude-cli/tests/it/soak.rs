@@ -1,7 +1,8 @@
-//! A fleet under random faults: workers that are killed or stopped, connections that are cut, a database that crashes or freezes.
+//! A fleet under random faults: workers that are killed or stopped, connections that are cut, a database that crashes or
+//! freezes.
 //!
-//! The short form is a test. `cargo run -p xtask -- soak` runs the long one: with a synchronous standby that takes over in the middle,
-//! and with values in a bucket that stalls, if `ETUDE_MOTO` names a server of buckets.
+//! The short form is a test. `cargo run -p xtask -- soak` runs the long one: with a synchronous standby that takes over in the
+//! middle, and with values in a bucket that stalls, if `ETUDE_MOTO` names a bucket server.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,22 +13,22 @@ use crate::fleet_workers::{WORKER, events};
 use crate::moto::Moto;
 use crate::test::{Running, Test, wait_until};
 
-/// Seconds of the long form.
+/// The variable with the seconds of the long form.
 const SECONDS: &str = "ETUDE_SOAK_S";
 
-/// Steps of a run.
+/// The number of steps in a run.
 pub(crate) const STEPS: usize = 4;
 
-/// Workers at once.
+/// The number of concurrent workers.
 const WORKERS: usize = 2;
 
 /// Short times, so that many deaths fit into a short test.
 pub(crate) const TIMES: &str = "engine: {lease: 12s, beat: 1s, grace: 5s, poll: 100ms, max_crashes: 0}\n";
 
-/// Numbers that are the same each time.
+/// A reproducible sequence of numbers.
 struct Random(u64);
 
-/// An app whose steps note each of their starts, and return a text of this length.
+/// An app whose steps record each of their starts, and return a text of this length.
 pub(crate) fn app(config: &str, length: usize) -> Test {
     Test::new().user_config(config).pipeline("p", |p| {
         (0..STEPS).fold(p, |p, step| {
@@ -59,18 +60,18 @@ enum Fault {
 const FAULTS: [Fault; 5] =
     [Fault::KillWorker, Fault::StopWorker, Fault::CutConnections, Fault::CrashDatabase, Fault::FreezeDatabase];
 
-/// A fleet with runs whose steps note each of their starts.
+/// A fleet with runs whose steps record each of their starts.
 struct Soak {
     server: Server,
-    /// Has every commit of the server.
+    /// The standby, which has every commit of the server.
     standby: Option<Server>,
-    /// Where values are.
+    /// The store of values.
     bucket: Option<Moto>,
     test: Test,
     workers: Vec<Running>,
     submitted: usize,
     deaths: usize,
-    /// How often a worker was stopped for longer than its lease.
+    /// The number of times a worker was stopped for longer than its lease.
     stops: usize,
 }
 
@@ -100,7 +101,7 @@ impl Soak {
         soak
     }
 
-    /// The server is gone for good, and its standby takes over.
+    /// Kills the server for good and promotes its standby.
     fn fail_over(&mut self) {
         let Some(standby) = self.standby.take() else { return };
         self.server.kill();
@@ -129,7 +130,7 @@ impl Soak {
             }
             Fault::StopWorker => {
                 self.workers[victim].signal("STOP");
-                // Longer than its lease: what happens then is the subject.
+                // The pause is longer than the lease: its consequences are the subject.
                 std::thread::sleep(Duration::from_secs(14));
                 self.workers[victim].signal("CONT");
                 self.deaths += 1;
@@ -161,7 +162,7 @@ impl Soak {
         self.server.sql("select count(*) from etude.runs where state <> 'succeeded'") == "0"
     }
 
-    /// All runs are over, none is lost, and no step was started after a later one of its run had begun (K-12).
+    /// Checks that all runs have ended, none is lost, and no step was started after a later one of its run had begun (K-12).
     fn check(self) {
         let state = |state: &str| {
             let sql = format!("select count(*) from etude.runs where state = '{state}'");
@@ -197,7 +198,8 @@ impl Soak {
         for line in &ledger {
             let (run, step) = line.split_once(' ').expect("a run and a step");
             let (step, last) = (step.parse::<usize>().expect("a number"), furthest.entry(run.to_owned()).or_default());
-            // A worker that is stopped between its look at the lease and the start of a step starts that when it wakes up.
+            // A worker that is stopped between its check of the lease and the start of a step starts that step when it
+            // continues.
             if step < *last {
                 late += 1;
             } else {
@@ -218,8 +220,8 @@ impl Soak {
     }
 }
 
-/// K-2, K-3, K-12, K-13, K-16 to K-18, K-21, K-23: one fault of each kind under load loses no run, repeats no recorded effect and
-/// fails nothing.
+/// K-2, K-3, K-12, K-13, K-16 to K-18, K-21, K-23: one fault of each kind under load loses no run, repeats no recorded effect
+/// and fails nothing.
 #[test]
 fn a_fleet_survives_one_fault_of_each_kind() {
     let Some(mut soak) = Soak::start() else { return };
@@ -233,7 +235,7 @@ fn a_fleet_survives_one_fault_of_each_kind() {
     soak.check();
 }
 
-/// The long form, for as many seconds as the variable says.
+/// The long form, for the number of seconds in the variable.
 #[test]
 #[ignore = "the long form, for `cargo run -p xtask -- soak`"]
 fn a_fleet_survives_random_faults() {

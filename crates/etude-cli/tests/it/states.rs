@@ -6,7 +6,7 @@ use crate::ran::Ran;
 use crate::server::{Reply, Server};
 use crate::test::{Test, wait_until};
 
-/// A tool that writes down what it is given.
+/// A tool that records its input.
 const PROGRAM: &str = r#"
 import json, sys
 call = json.load(sys.stdin)
@@ -64,7 +64,7 @@ fn run(test: &Test, more: &[&str]) -> Ran {
     test.run(&[RUN, more].concat())
 }
 
-/// L-36: before `assisted`, nothing lists, routes to or runs a candidate, also where it lies in `pipelines/`.
+/// L-36: before `assisted`, nothing lists, routes to or runs a candidate, not even one in `pipelines/`.
 #[test]
 fn a_candidate_is_in_no_list_and_runs_not() {
     let server = Server::agent([]);
@@ -85,7 +85,7 @@ fn a_candidate_is_in_no_list_and_runs_not() {
     run(&learned(app(&server), "active"), &["--yolo"]).exit(0).has("/mode", "pipeline");
 }
 
-/// L-63: in `assisted`, each write waits for an answer of its own: `--yolo`, a rule and "always" do not replace it.
+/// L-63: in `assisted`, each write waits for a decision of its own: `--yolo`, a rule and "always" do not replace it.
 #[test]
 fn a_write_of_an_assisted_pipeline_waits_for_its_own_answer() {
     let server = Server::agent([]);
@@ -101,7 +101,7 @@ fn a_write_of_an_assisted_pipeline_waits_for_its_own_answer() {
     assert_eq!((&status["state"], &status["evidence"]["live"]["agreed"]), (&json!("assisted"), &json!(1)));
 }
 
-/// L-66: what policy denies by name stays denied, and an `active` pipeline asks what skill mode asks.
+/// L-66: a write that policy denies by name stays denied, and an `active` pipeline asks whatever skill mode asks.
 #[test]
 fn a_learned_pipeline_needs_no_fewer_approvals() {
     let server = Server::agent([]);
@@ -113,7 +113,7 @@ fn a_learned_pipeline_needs_no_fewer_approvals() {
     assert_eq!(ledger(&test), ["get A-1"]);
 }
 
-/// L-64: a model confirms with the request, the rules and the write; any answer but yes leads to the agent.
+/// L-64: a model confirms with the request, the rules and the write; any reply but yes leads to the agent.
 #[test]
 fn a_model_may_confirm() {
     let config = "learn: {confirm: model}\n";
@@ -159,11 +159,11 @@ fn a_bad_verdict_demotes() {
     run(&test, &["--yolo"]).exit(0);
     test.run(&["runs", "judge", "latest", "bad"]).exit(0).stderr_has("no longer `active` but `demoted` (judged_bad");
     run(&test, &[]).exit(2);
-    // 1.2: its file says nothing of it, and `check` does.
+    // 1.2: the file of the pipeline does not mention the demotion, and `check` does.
     let checked = test.run(&["check", "--format", "json"]).exit(0);
     assert_eq!(checked.at("/diagnostics/0/code"), json!("P0901"), "{}", checked.out());
     assert_eq!(checked.at("/diagnostics/0/severity"), json!("warning"));
-    // Another run of the same is a new one.
+    // Another run of the same request is a new one.
     test.run(&["run", "--again", "latest", "-i", "id=B-3"]).exit(2).stderr_has("is not in use");
     // Later evidence: an agent has made the write.
     test.follow("Cancel the order B-2", &["--yolo"]).exit(0);
@@ -187,8 +187,8 @@ fn two_deviations_demote() {
     assert_eq!(row(&test)["state"], "demoted");
 }
 
-/// L-58, L-59, L-61: conditions are named; `--accept-risk` stands in for the bound, is kept with name and time, and the promotion is a
-/// move of files.
+/// L-58, L-59, L-61: conditions are named; `--accept-risk` replaces the bound and is recorded with name and time; the promotion
+/// is a move of files.
 #[test]
 fn a_promotion_moves_files() {
     let server = Server::agent([]);
@@ -218,7 +218,7 @@ fn a_promotion_moves_files() {
     test.run(&["learn", "promote", "nothing"]).exit(2).stderr_has("no learned pipeline `nothing`");
 }
 
-/// A promotion over a promoted pipeline deletes no work of a person, and says the way out.
+/// A promotion over a promoted pipeline deletes no edits of a person, and names the remedy.
 #[test]
 fn a_promotion_deletes_no_edited_pipeline() {
     let server = Server::agent([]);
@@ -235,7 +235,7 @@ fn a_promotion_deletes_no_edited_pipeline() {
     test.run(&promote).exit(0);
 }
 
-/// A-2.2: a promotion and a demotion neither write nor move anything by way of a link that leads out of the app.
+/// A-2.2: a promotion and a demotion neither write nor move anything through a link that leads out of the app.
 #[test]
 fn links_of_the_app_lead_learning_nowhere() {
     let server = Server::agent([]);
@@ -263,7 +263,7 @@ fn links_of_the_app_lead_learning_nowhere() {
     is_untouched();
 }
 
-/// L-58: a case that fails, and an edit since the learning, keep a candidate from being promoted, also with `--accept-risk`.
+/// L-58: a failing case, or an edit since the learning, prevents a promotion, also with `--accept-risk`.
 #[test]
 fn a_candidate_that_was_edited_is_tested_first() {
     let server = Server::agent([]);
@@ -281,12 +281,12 @@ fn a_candidate_that_was_edited_is_tested_first() {
     test.put("app/learned/back/pipeline.yaml", &text);
     test.run(&["learn", "test", "back"]).exit(1);
     assert_eq!(needs(test.run(&promote).exit(2)), "tests");
-    // 1.1: a definition that does not hold is reported as such.
+    // 1.1: an invalid definition is reported as such.
     test.put("app/learned/back/pipeline.yaml", &text.replace("tool: get,", "tool: nothing,"));
     test.run(&["learn", "test", "back"]).exit(3).stderr_has("nothing");
 }
 
-/// L-62: a promotion after which another pipeline would answer a recorded request is refused, and the requests are listed.
+/// L-62: a promotion after which another pipeline would match a recorded request is refused, and the requests are listed.
 #[test]
 fn a_promotion_takes_no_requests_from_others() {
     let server = Server::agent([]);
@@ -307,8 +307,8 @@ fn a_promotion_takes_no_requests_from_others() {
     );
 }
 
-/// L-51 to L-54, L-56: a candidate in `shadow` follows a run: its reads get the agent's results, its writes are not made, and the
-/// comparison is kept with both sides and its usage.
+/// L-51 to L-54, L-56: a candidate in `shadow` follows a run: its reads get the agent's results, its writes are not made, and
+/// the comparison is kept with both sides and its usage.
 #[test]
 fn a_shadow_compares_and_writes_nothing() {
     let said =
@@ -321,7 +321,7 @@ fn a_shadow_compares_and_writes_nothing() {
     assert_eq!(ledger(&test), ["get A-1", "cancel A-1"], "nothing is called twice");
 }
 
-/// L-56: `runs show` has what the shadow of a run has used.
+/// L-56: `runs show` has the usage of the shadow of a run.
 #[test]
 fn what_a_shadow_has_used_is_shown() {
     let said = [
@@ -369,7 +369,8 @@ fn learning_can_be_switched_off() {
     }
 }
 
-/// L-40: `forget --run` removes the cases of the run's request and says which pipelines lost evidence; `forget NAME` a candidate.
+/// L-40: `forget --run` removes the cases of the run's request and names the pipelines that lost evidence; `forget NAME`
+/// removes a candidate.
 #[test]
 fn what_was_learned_is_forgotten() {
     let server = Server::agent([Reply::call("cancel", json!({"id": "A-1"})), Reply::says("done")]);
@@ -397,8 +398,8 @@ fn what_was_learned_is_forgotten() {
     test.run(&["learn", "forget"]).exit(2);
 }
 
-/// L-40: of two runs with the same request one may be forgotten without a loss; without both, nothing of their words is in the candidate,
-/// and what is left of it is too little for a promotion. Files that a person has changed are named.
+/// L-40: of two runs with the same request, one can be forgotten without loss. Without both, the candidate contains none of
+/// their words, and its remaining evidence is too little for a promotion. Files that a person has changed are named.
 #[test]
 fn words_of_a_forgotten_run_are_in_no_candidate() {
     let server = Server::agent([Reply::call("cancel", json!({"id": "A-1"})), Reply::says("done")]);

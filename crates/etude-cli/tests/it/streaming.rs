@@ -1,4 +1,4 @@
-//! `--format jsonl`: events as they come, the result document last.
+//! `--format jsonl`: events as they occur, with the result document last.
 
 use serde_json::json;
 
@@ -65,7 +65,7 @@ fn events_are_printed_as_they_happen() {
     assert_eq!(lines.last().map(|line| &line["output"]), Some(&json!(2)));
 }
 
-/// cli: where nothing could be started, `--format jsonl` still prints the document.
+/// cli: a run that could not be started still prints the document with `--format jsonl`.
 #[test]
 fn a_refused_run_is_a_document_as_well() {
     let lines = Test::new().run(&["run", "-p", "p", "--format", "jsonl"]).exit(2).lines();

@@ -1,4 +1,4 @@
-//! What streams of a server cost beside the run that they show (serve §11), counted and not timed.
+//! The cost of a server's streams beside the run that they show (serve §11), counted and not timed.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -27,7 +27,7 @@ fn streams(serving: &Serving, token: &str, path: &str, count: usize) -> Vec<Unix
     streams
 }
 
-/// What a stream sends until this text is among it.
+/// The output of a stream until it contains this text.
 fn read_until(stream: &mut UnixStream, wanted: &str) -> String {
     let (mut text, mut bytes) = (String::new(), [0; 4096]);
     while !text.contains(wanted) {
@@ -38,13 +38,13 @@ fn read_until(stream: &mut UnixStream, wanted: &str) -> String {
     text
 }
 
-/// The path of a new run.
+/// Starts a run and returns its path.
 fn begun(serving: &Serving, pipeline: &str) -> String {
     let run = serving.post("/v1/runs", &json!({"pipeline": pipeline}));
     format!("/v1/runs/{}", run["run_id"].as_str().expect("an id"))
 }
 
-/// Streams that begin together do not take a thread each, whose memory would stay.
+/// Streams that begin together do not take a thread each, whose memory would stay allocated.
 #[test]
 fn streams_that_begin_together_share_threads() {
     let test = Test::new().pipeline("ask", |p| p.step("name: ask\ntype: approval\nmessage: Go on?"));
@@ -60,10 +60,10 @@ fn streams_that_begin_together_share_threads() {
     assert_eq!(serving.end().0, Some(0));
 }
 
-/// Streams read nothing by themselves: the journal is read once for all of a run, and the tokens once for all.
+/// Streams read nothing on their own: the journal is read once for all streams of a run, and the tokens once for all.
 #[test]
 fn streams_share_what_is_read() {
-    // Long enough for what is looked at once a second.
+    // The run is long enough for checks that occur once a second.
     let step = |p: crate::test::Pipeline, at: usize| p.sh(&format!("s{at}"), "sleep 0.1; echo '{\"output\": 1}'");
     let test = Test::new().pipeline("slow", |p| (0..25).fold(p, step));
     let serving = Serving::start(&test, &["--port", "0"]);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::serve::Serving;
 use crate::test::Test;
 
-/// A collector that takes one export; its address, and what it has received.
+/// A collector that accepts one export: its address, and the received text.
 fn collector() -> (String, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
@@ -26,7 +26,7 @@ fn collector() -> (String, JoinHandle<String>) {
     (address, received)
 }
 
-/// A program built with `otel` sends spans of a run where the environment says, and no secret of it.
+/// A program built with `otel` sends spans of a run to the endpoint in the environment, and no secret of the run.
 #[test]
 fn runs_are_sent_to_a_collector() {
     let (address, received) = collector();
@@ -38,7 +38,7 @@ fn runs_are_sent_to_a_collector() {
     assert!(!seen.contains("s3cr3t"));
 }
 
-/// The headers for a collector are etude's own: no step inherits them.
+/// The headers for a collector belong to etude: no step inherits them.
 #[test]
 fn the_headers_for_a_collector_reach_no_step() {
     const HEADERS: &str = "OTEL_EXPORTER_OTLP_HEADERS";

@@ -1,4 +1,4 @@
-//! What people at a terminal see while a run goes on, by means of a pseudo-terminal.
+//! The output that people at a terminal see during a run, tested with a pseudo-terminal.
 #![cfg(unix)]
 
 use std::fs::File;
@@ -17,12 +17,12 @@ use crate::loopback::receive;
 use crate::server::{Reply, Server};
 use crate::test::{Test, wait_until};
 
-/// A command whose stderr, and stdout if asked for, is a terminal.
+/// A command whose stderr, and stdout if requested, is a terminal.
 pub(crate) struct OnTerminal {
     child: Child,
     screen: Arc<Mutex<Vec<u8>>>,
     stdout: std::path::PathBuf,
-    /// The person at the terminal.
+    /// The keyboard of the terminal.
     keys: File,
 }
 
@@ -31,7 +31,7 @@ impl OnTerminal {
         Self::start_with(test, args, stdout_too, false)
     }
 
-    /// A command that somebody may answer: its stdin is the terminal, too.
+    /// An interactive command: its stdin is the terminal, too.
     pub(crate) fn start_typing(test: &Test, args: &[&str]) -> Self {
         Self::start_with(test, args, false, true)
     }
@@ -70,19 +70,19 @@ impl OnTerminal {
         Self { child, screen, stdout, keys }
     }
 
-    /// Types it.
+    /// Types these keys.
     pub(crate) fn press(&self, keys: &str) {
         (&self.keys).write_all(keys.as_bytes()).expect("the terminal is there");
     }
 
-    /// Ctrl-C, for one process.
+    /// Sends Ctrl-C to one process.
     pub(crate) fn interrupt(&self) {
         let id = self.child.id().to_string();
         let status = std::process::Command::new("kill").args(["-s", "INT", &id]).status().expect("kill is there");
         assert!(status.success(), "the process is gone already");
     }
 
-    /// Everything that was written to the terminal, its colours included.
+    /// All text that was written to the terminal, with its colours.
     pub(crate) fn screen(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().expect("no thread panicked")).into_owned()
     }
@@ -91,14 +91,14 @@ impl OnTerminal {
         wait_until(&format!("`{text}` on the terminal"), || self.screen().contains(text));
     }
 
-    /// Everything that was written to the terminal, after an end of its own choice, whichever: no panic, no signal.
+    /// All text that was written to the terminal, after any regular end: no panic, no signal.
     pub(crate) fn over(self) -> String {
         let (code, screen) = self.ended();
         assert!((0..=10).contains(&code) || code == 130, "it ended with {code}:\n{screen}");
         screen
     }
 
-    /// What came on stdout and on the terminal, after a good end.
+    /// The text on stdout and on the terminal, after a successful end.
     fn finish(self) -> (String, String) {
         let stdout = self.stdout.clone();
         let (code, screen) = self.ended();
@@ -106,7 +106,7 @@ impl OnTerminal {
         (std::fs::read_to_string(stdout).unwrap_or_default(), screen)
     }
 
-    /// The exit status, and what came on the terminal.
+    /// The exit status and the text on the terminal.
     pub(crate) fn ended(mut self) -> (i32, String) {
         let mut status = None;
         wait_until("the end of what is on the terminal", || {
@@ -118,7 +118,7 @@ impl OnTerminal {
     }
 }
 
-/// Opens when a test says so.
+/// A door that a test opens.
 #[derive(Clone, Default)]
 struct Door(Arc<(Mutex<bool>, Condvar)>);
 
@@ -134,13 +134,13 @@ impl Door {
     }
 }
 
-/// A server of chat completions that streams: each answer is a list of events, and a door between two of them.
+/// A server of chat completions that streams: each completion is a list of events with a door between two of them.
 fn streaming_server(answers: Vec<(Vec<Value>, Door, Vec<Value>)>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let url = format!("http://{}/v1", listener.local_addr().expect("it is bound"));
     thread::spawn(move || {
         for (stream, answer) in listener.incoming().flatten().zip(answers) {
-            // A client that has gone away fails its own test.
+            // A client that has disconnected fails its own test.
             let _ = stream_out(stream, &answer);
         }
     });
@@ -180,8 +180,8 @@ fn with_skill() -> Test {
     Test::new().file("SKILL.md", "---\nname: helper\ndescription: Helps.\n---\nHelp the user.\n")
 }
 
-/// what an agent says is on the terminal while it says it, nothing in it steers the terminal, and in the end it is
-/// there once: between its tools on stderr, at its end on stdout.
+/// an agent's text appears on the terminal as it is generated, and nothing in it controls the terminal. At the end the
+/// text is there once: between its tools on stderr, at its end on stdout.
 #[test]
 fn an_agent_streams_its_text() {
     let (first, second) = (Door::default(), Door::default());
@@ -221,7 +221,7 @@ fn the_answer_stands_on_the_terminal_once() {
     assert!(after.ends_with("The answer is four.\r\n"), "{after}");
 }
 
-/// The text of an llm step is data: how much of it there is is shown, and nothing else.
+/// The text of an llm step is data: only its length is shown.
 #[test]
 fn data_is_counted_and_not_shown() {
     let door = Door::default();
@@ -238,8 +238,8 @@ fn data_is_counted_and_not_shown() {
     assert!(!screen.contains("cret"), "{screen}");
 }
 
-/// A server is asked to stream only where somebody watches: not without a terminal, not with `--quiet`, and not for
-/// documents and events.
+/// A server is asked to stream only for an observer: not without a terminal, not with `--quiet`, and not for documents and
+/// events.
 #[test]
 fn nothing_is_streamed_where_there_is_no_observer() {
     let server = Server::new([Reply::says("four")]);
@@ -251,12 +251,12 @@ fn nothing_is_streamed_where_there_is_no_observer() {
     }
     let asked: Vec<bool> = server.seen().iter().map(|seen| seen.body.get("stream").is_some()).collect();
     assert_eq!(asked, [false; 5]);
-    // The same server, asked to stream, answers as it always does.
+    // The same server, asked to stream, responds as it always does.
     let (stdout, _) = OnTerminal::start(&test, &["run", "--skill", "x"], false).finish();
     assert_eq!((stdout.as_str(), &server.seen()[5].body["stream"]), ("\"four\"\n", &json!(true)));
 }
 
-/// C-1.14, AA-57: a person at the terminal is shown the whole command and what it does, and their yes is for one run.
+/// C-1.14, AA-57: a person at the terminal sees the whole command and its effects, and their yes is for one run.
 #[test]
 fn a_person_at_the_terminal_confirms_a_command() {
     let test = with(&[]);
@@ -280,7 +280,7 @@ fn a_person_at_the_terminal_confirms_a_command() {
     assert_eq!(started(&test), ["wipe --confirm"]);
 }
 
-/// C-1.14: the id of a confirmation says nothing of its command, so `etude approve` shows it first and asks.
+/// C-1.14: the id of a confirmation does not reveal its command, so `etude approve` shows it first and asks.
 #[test]
 fn a_confirmation_shows_its_command_before_it_is_given() {
     let test = with(&[]).env("BOX_TARGET", "one");
@@ -299,7 +299,7 @@ fn a_confirmation_shows_its_command_before_it_is_given() {
     }
 }
 
-/// Ctrl-C at a question interrupts the command, and the end of what is typed leaves it waiting.
+/// Checks that Ctrl-C at a question interrupts the command, and that the end of input leaves it waiting.
 fn is_left_open(test: &Test, words: &[&str], question: &str) {
     for (has_ended, expected) in [(false, 130), (true, 5)] {
         let running = OnTerminal::start_typing(test, words);
@@ -314,7 +314,8 @@ fn is_left_open(test: &Test, words: &[&str], question: &str) {
     }
 }
 
-/// C-1.14: what is no answer is no denial: Ctrl-C at the question gives the call up, and with the end of the input it waits.
+/// C-1.14: a missing decision is not a denial: Ctrl-C at the question abandons the call, and at the end of the input the call
+/// waits.
 #[test]
 fn a_question_that_is_not_answered_stays_open() {
     let test = with(&[]);
@@ -322,7 +323,7 @@ fn a_question_that_is_not_answered_stays_open() {
     is_left_open(&test, &wipe, "run it once? [y/N]");
     let log = test.read("home/.local/state/etude/confirmations.log");
     assert!(log.contains("\"asked\"") && !log.contains("\"answered\"") && !log.contains("denied"), "{log}");
-    // The same question, still.
+    // The question is still the same.
     let running = OnTerminal::start_typing(&test, &wipe);
     running.wait_for("run it once? [y/N]");
     running.press("y\n");
@@ -330,7 +331,7 @@ fn a_question_that_is_not_answered_stays_open() {
     assert_eq!(started(&test), ["wipe --confirm"]);
 }
 
-/// D-13: the same holds for what a chain asks.
+/// D-13: the same holds for the questions of a chain.
 #[test]
 fn a_question_of_a_chain_can_be_left_with_ctrl_c() {
     let test = Test::new()
@@ -341,7 +342,7 @@ fn a_question_of_a_chain_can_be_left_with_ctrl_c() {
     assert_eq!(test.ledger(), [""; 0]);
 }
 
-/// C-1.14: a run asks the same way; there is no answer for always, and anything but an answer is asked for again.
+/// C-1.14: a run asks the same way; there is no option for always, and any other input repeats the question.
 #[test]
 fn a_run_asks_at_the_terminal_for_a_confirmation() {
     let test = with(&[]).yaml(
@@ -364,7 +365,7 @@ fn a_run_asks_at_the_terminal_for_a_confirmation() {
     assert_eq!(started(&test), ["wipe --confirm"]);
 }
 
-/// cli: `NO_COLOR` and `--no-color` reach everything that is drawn, spinners included.
+/// cli: `NO_COLOR` and `--no-color` apply to all output, spinners included.
 #[test]
 fn nothing_is_coloured_where_no_colours_are_wanted() {
     let test = Test::new().pipeline("p", |p| p.sh("slow", "sleep 1; echo '{\"output\": 1}'"));

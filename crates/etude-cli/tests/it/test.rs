@@ -1,4 +1,4 @@
-//! An app, a home and an environment for one test: built fluently, run as often as needed, gone with the test.
+//! An app, a home and an environment for one test: built fluently, run any number of times, removed with the test.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -15,31 +15,31 @@ use crate::server::Server;
 /// The key that is configured for the scripted provider.
 pub(crate) const KEY: &str = "sk-canary-4711-never-shown";
 
-/// How long anything may take before a test abandons.
+/// The limit on any wait before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Says past the capture of outputs that a test has shown nothing: what was skipped must not look like what holds.
+/// Reports, past the capture of outputs, that a test was skipped, because a skipped test must not look like a passed one.
 pub(crate) fn skipped(test: &str, why: &str) {
-    // Nothing can be said if stderr is closed.
+    // Nothing can be reported if stderr is closed.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
 }
 
 /// The first line of a script that is a hook of a machine: `$ROOT` and `$LEDGER`, by names that it inherits (B-20.4).
 pub(crate) const IN_HOOKS: &str = "ROOT=$XDG_TEST_ROOT LEDGER=$XDG_TEST_LEDGER\n";
 
-/// The name of the ledger with this number: the first one is `ledger`.
+/// The name of the ledger with this number; the first one is `ledger`.
 fn ledger_name(number: usize) -> String {
     if number == 0 { "ledger".to_owned() } else { format!("ledger.{number}") }
 }
 
-/// An app below a directory of its own. Scripts find that directory in `$ROOT`, and a file to note effects in at
-/// `$LEDGER`. Hooks of machines do not inherit these: see [`IN_HOOKS`].
+/// An app below a directory of its own. Scripts find that directory in `$ROOT`, and a file for their notes in `$LEDGER`. Hooks
+/// of machines do not inherit these: see [`IN_HOOKS`].
 pub(crate) struct Test {
     root: TempDir,
     cwd: PathBuf,
     env: Vec<(String, String)>,
     stdin: Option<Vec<u8>>,
-    /// Which of its ledgers commands get, see [`Test::next_ledger`].
+    /// The number of the current ledger, see [`Test::next_ledger`].
     ledgers: AtomicUsize,
 }
 
@@ -53,7 +53,7 @@ impl Test {
         Self { root, cwd, env: Vec::new(), stdin: None, ledgers: AtomicUsize::new(0) }
     }
 
-    /// A pipeline of the app.
+    /// Adds a pipeline to the app.
     pub(crate) fn pipeline(self, name: &str, build: impl FnOnce(Pipeline) -> Pipeline) -> Self {
         let Pipeline { head, steps, files, .. } = build(Pipeline::default());
         let mut text = format!("name: {name}\n");
@@ -67,12 +67,12 @@ impl Test {
         files.into_iter().fold(test, |test, (path, text)| test.file(&format!("pipelines/{name}/{path}"), &text))
     }
 
-    /// A pipeline as written.
+    /// Adds a pipeline with this text.
     pub(crate) fn yaml(self, name: &str, text: &str) -> Self {
         self.file(&format!("pipelines/{name}/pipeline.yaml"), text)
     }
 
-    /// A file of the app.
+    /// Adds a file to the app.
     pub(crate) fn file(self, path: &str, text: &str) -> Self {
         self.put(&format!("app/{path}"), text);
         self
@@ -93,12 +93,12 @@ impl Test {
         self
     }
 
-    /// The user's configuration names `server` as provider `mock` for every tier.
+    /// Configures `server` as provider `mock` for every tier in the user's configuration.
     pub(crate) fn model(self, server: &Server) -> Self {
         self.model_with(server, "")
     }
 
-    /// The same with what the models claim of tool calls, such as `hard`.
+    /// The same with a claim about tool calls, such as `hard`.
     pub(crate) fn model_claiming(self, server: &Server, claim: &str) -> Self {
         self.model_with(server, &format!("capabilities: {{toolCalling: {claim}}}"))
     }
@@ -113,7 +113,7 @@ impl Test {
         .env("MOCK_KEY", KEY)
     }
 
-    /// The instructions of skill mode: frontmatter as YAML, and a body.
+    /// Adds the instructions of skill mode: frontmatter as YAML, and a body.
     pub(crate) fn skill(self, frontmatter: &str, body: &str) -> Self {
         self.file(
             "SKILL.md",
@@ -121,26 +121,26 @@ impl Test {
         )
     }
 
-    /// The user's configuration.
+    /// Sets the user's configuration.
     pub(crate) fn user_config(self, text: &str) -> Self {
         self.put("home/.config/etude/config.yaml", text);
         self
     }
 
-    /// Sets a variable for every process from now on.
+    /// Sets a variable for every later process.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.env.retain(|(known, _)| known != name);
         self.env.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Takes a variable out again.
+    /// Removes a variable again.
     pub(crate) fn without_env(mut self, name: &str) -> Self {
         self.env.retain(|(known, _)| known != name);
         self
     }
 
-    /// Where commands are called, below the root; the app by default.
+    /// Sets the directory of commands, below the root; the app by default.
     pub(crate) fn cwd(mut self, path: &str) -> Self {
         self.cwd = self.path(path);
         fs::create_dir_all(&self.cwd).expect("a directory can be made");
@@ -152,39 +152,39 @@ impl Test {
         self.run(&[&["run", "--skill", request, "--format", "json"], more].concat())
     }
 
-    /// What every command gets on stdin; nothing by default.
+    /// Sets the stdin of every command; empty by default.
     pub(crate) fn stdin(self, text: &str) -> Self {
         self.stdin_bytes(text.as_bytes())
     }
 
-    /// The same for what need not be text.
+    /// The same for bytes that need not be text.
     pub(crate) fn stdin_bytes(mut self, bytes: &[u8]) -> Self {
         self.stdin = Some(bytes.to_vec());
         self
     }
 
-    /// A path below the root.
+    /// The path of a file below the root.
     pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.root.path().canonicalize().expect("it is there").join(path)
     }
 
-    /// A file below the root; empty if it is not there.
+    /// The content of a file below the root, or an empty text if it is missing.
     pub(crate) fn read(&self, path: &str) -> String {
         fs::read_to_string(self.path(path)).unwrap_or_default()
     }
 
-    /// What scripts noted in `$LEDGER`, in all ledgers in turn.
+    /// The notes of scripts in `$LEDGER`, over all ledgers in turn.
     pub(crate) fn ledger(&self) -> Vec<String> {
         (0..=self.ledgers.load(Ordering::Relaxed)).flat_map(|number| self.ledger_of(number)).collect()
     }
 
-    /// What scripts noted in the ledger with this number.
+    /// The notes of scripts in the ledger with this number.
     pub(crate) fn ledger_of(&self, number: usize) -> Vec<String> {
         self.read(&ledger_name(number)).lines().map(str::to_owned).collect()
     }
 
-    /// Gives the commands from now on a ledger of their own, and returns its number. What a script notes late is still found
-    /// where the command that started it has its ledger.
+    /// Gives later commands a ledger of their own, and returns its number. Late notes of a script still go to the ledger of the
+    /// command that started it.
     pub(crate) fn next_ledger(&self) -> usize {
         self.ledgers.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -194,22 +194,22 @@ impl Test {
         self.start(args).finish()
     }
 
-    /// `etude run --pipeline NAME --format json`.
+    /// Runs `etude run --pipeline NAME --format json`.
     pub(crate) fn run_json(&self, name: &str) -> Ran {
         self.run(&["run", "--pipeline", name, "--format", "json"])
     }
 
-    /// Starts a command and leaves it to itself.
+    /// Starts a command without waiting for it.
     pub(crate) fn start(&self, args: &[&str]) -> Running {
         self.start_through(&[], args)
     }
 
-    /// Starts a command through another program, which gets it as its last arguments.
+    /// Starts a command through another program, which receives it as its last arguments.
     pub(crate) fn start_through(&self, wrapper: &[&str], args: &[&str]) -> Running {
         self.start_with(self.command_through(wrapper, args), args)
     }
 
-    /// Starts a [`Test::command`] that was changed.
+    /// Starts a modified [`Test::command`].
     pub(crate) fn start_with(&self, mut command: Command, args: &[&str]) -> Running {
         let file = |kind: &str| {
             let path = tempfile::Builder::new().prefix(kind).tempfile_in(self.path("tmp")).expect("a file can be made");
@@ -221,14 +221,14 @@ impl Test {
             .stderr(File::create(&err).expect("a file can be made"));
         let mut child = command.spawn().expect("the binary starts");
         if let (Some(bytes), Some(mut stdin)) = (&self.stdin, child.stdin.take()) {
-            // A command that reads no stdin may be over by now.
+            // A command that reads no stdin may have ended by now.
             let _ = stdin.write_all(bytes);
         }
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
         Running { child, args, out, err, root: self.path("") }
     }
 
-    /// A command in the test's place and with its environment; its outputs are still to be said.
+    /// A command in the test's directory and with its environment, whose outputs are not set yet.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         self.command_through(&[], args)
     }
@@ -266,7 +266,7 @@ impl Test {
         wait_until(&format!("`{word}` in the ledger"), || self.ledger().iter().any(|line| line == word));
     }
 
-    /// Every file below the home: configuration, journal, values.
+    /// Every file below a directory of the test: configuration, journal, values.
     pub(crate) fn files_below(&self, path: &str) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let mut dirs = vec![self.path(path)];
@@ -280,7 +280,7 @@ impl Test {
     }
 }
 
-/// A pipeline as it is built.
+/// A pipeline under construction.
 #[derive(Default)]
 pub(crate) struct Pipeline {
     head: Vec<String>,
@@ -289,13 +289,13 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    /// Fields of the pipeline itself, as YAML.
+    /// Adds fields of the pipeline itself, as YAML.
     pub(crate) fn with(mut self, yaml: &str) -> Self {
         self.head.push(yaml.to_owned());
         self
     }
 
-    /// A step, as YAML fields without indentation; `name` comes first.
+    /// Adds a step, as YAML fields without indentation; `name` comes first.
     pub(crate) fn step(mut self, yaml: &str) -> Self {
         let mut prefix = "  - ";
         for line in yaml.lines() {
@@ -305,36 +305,36 @@ impl Pipeline {
         self
     }
 
-    /// A code step whose script is `steps/NAME.sh`.
+    /// Adds a code step whose script is `steps/NAME.sh`.
     pub(crate) fn sh(self, name: &str, script: &str) -> Self {
         self.sh_with(name, script, "")
     }
 
-    /// A code step whose script is `steps/NAME.sh`, with further fields.
+    /// Adds a code step whose script is `steps/NAME.sh`, with further fields.
     pub(crate) fn sh_with(self, name: &str, script: &str, fields: &str) -> Self {
         self.step(&format!("name: {name}\ntype: code\ncommand: sh steps/{name}.sh\n{fields}"))
             .file(&format!("steps/{name}.sh"), &format!("{script}\n"))
     }
 
-    /// A code step that notes its name in the ledger and prints `output`.
+    /// Adds a code step that notes its name in the ledger and prints `output`.
     pub(crate) fn note(self, name: &str, output: &str) -> Self {
         self.sh(name, &format!("{}\n{}", noting(name), printing(output)))
     }
 
-    /// An llm step, with further fields.
+    /// Adds an llm step with further fields.
     pub(crate) fn llm(self, name: &str, prompt: &str, fields: &str) -> Self {
         let prompt = serde_json::Value::from(prompt);
         self.step(&format!("name: {name}\ntype: llm\nprompt: {prompt}\n{fields}"))
     }
 
-    /// A file of the pipeline's directory.
+    /// Adds a file to the pipeline's directory.
     pub(crate) fn file(mut self, path: &str, text: &str) -> Self {
         self.files.push((path.to_owned(), text.to_owned()));
         self
     }
 }
 
-/// The program under test: another build of it can be put to the same tests.
+/// The program under test; `ETUDE_BIN` names another build.
 pub(crate) fn binary() -> String {
     std::env::var("ETUDE_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_etude").to_owned())
 }
@@ -349,7 +349,7 @@ pub(crate) fn noting(word: &str) -> String {
     format!("echo '{word}' >> \"$LEDGER\"")
 }
 
-/// Waits for something that another process or thread does.
+/// Waits for an effect of another process or thread.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
@@ -375,7 +375,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Ctrl-C, for one process.
+    /// Sends Ctrl-C to one process.
     pub(crate) fn interrupt(&self) {
         self.signal("INT");
     }
@@ -391,23 +391,23 @@ impl Running {
         assert!(status.success(), "the process is gone already");
     }
 
-    /// `kill -9`, and waits until it has come to that.
+    /// Sends `kill -9`, and waits for the end of the process.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("the process can be killed");
         self.child.wait().expect("it is ours");
     }
 
-    /// Whether it has come to its end by itself.
+    /// Reports whether the process has ended by itself.
     pub(crate) fn is_over(&mut self) -> bool {
         self.child.try_wait().expect("it is ours").is_some()
     }
 
-    /// What it has printed on stdout so far.
+    /// The text that the process has printed on stdout so far.
     pub(crate) fn stdout_so_far(&self) -> String {
         fs::read_to_string(&self.out).unwrap_or_default()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     pub(crate) fn finish(mut self) -> Ran {
         let mut exit = None;
         wait_until(&format!("the end of etude {:?}", self.args), || {

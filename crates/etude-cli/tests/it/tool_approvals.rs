@@ -1,4 +1,4 @@
-//! Tool calls that change something: allowed by a policy, denied with a reason, or asked for (A-7.3).
+//! Tool calls that change something: allowed by a policy, denied with a reason, or subject to a decision (A-7.3).
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::ran::Ran;
 use crate::server::{Reply, Server};
 use crate::test::Test;
 
-/// A command that notes a word.
+/// A completion with a command that notes a word.
 fn note(word: &str) -> Reply {
     Reply::bash(&line(word))
 }
@@ -24,13 +24,13 @@ fn resume(test: &Test, id: &str) -> Ran {
     test.run(&["runs", "resume", id, "--format", "json"])
 }
 
-/// What the model was given of its calls, when it was asked last.
+/// The results of calls that the last request to the model contained.
 fn results(server: &Server) -> Vec<String> {
     server.seen().pop().expect("a model was asked").results()
 }
 
 /// A-7.3: without a terminal and without a policy the default is to deny, with the reason; the model is informed, the run
-/// goes on, and what only reads needs no approval.
+/// continues, and read-only calls need no approval.
 #[test]
 fn without_a_terminal_what_changes_things_is_denied_with_the_reason() {
     let writing = Reply::call("Write", json!({"path": "made.txt", "content": "x"}));
@@ -50,7 +50,7 @@ fn without_a_terminal_what_changes_things_is_denied_with_the_reason() {
     assert_eq!(lines.last().map(|last| &last["output"]), Some(&json!("done")));
 }
 
-/// A-7.3, SECURITY.md: of a long command the message has both ends, and the arguments beside it have every character.
+/// A-7.3, SECURITY.md: the message has both ends of a long command, and the arguments beside it have every character.
 #[test]
 fn what_is_approved_is_there_to_its_last_character() {
     let long = format!("echo {} ; touch MIDDLE ; echo {}", "a".repeat(2_000), "b".repeat(2_000));
@@ -67,7 +67,7 @@ fn what_is_approved_is_there_to_its_last_character() {
     }
 }
 
-/// A-7.3: mode `allowlist` allows what is listed and denies the rest; parts of a command line are looked at one by one.
+/// A-7.3: mode `allowlist` allows listed calls and denies the rest; parts of a command line are checked one by one.
 #[test]
 fn an_allowlist_allows_what_it_lists() {
     let write = |path: &str| Reply::call("Write", json!({"path": path, "content": "x"}));
@@ -89,7 +89,7 @@ fn an_allowlist_allows_what_it_lists() {
     assert!(!test.path("app/made").exists() && !test.path("app/b.md").exists());
 }
 
-/// A-7.3: mode `yolo` and `--yolo` allow everything but what is denied by name.
+/// A-7.3: mode `yolo` and `--yolo` allow all calls except those denied by name.
 #[test]
 fn yolo_allows_all_but_what_is_denied() {
     for (approvals, flags) in
@@ -104,7 +104,7 @@ fn yolo_allows_all_but_what_is_denied() {
     }
 }
 
-/// A-7.3: a denial of some commands holds among others that are allowed, wherever it stands in the command line.
+/// A-7.3: a denial of some commands holds among allowed ones, at any position in the command line.
 #[test]
 fn some_commands_can_be_denied_among_others() {
     let server = Server::agent([Reply::bash("git status; git push origin"), Reply::bash("git --version")]);
@@ -114,7 +114,7 @@ fn some_commands_can_be_denied_among_others() {
     assert!(results[0].contains("the policy denies") && results[1].contains("git version"), "{results:?}");
 }
 
-/// A-7.3, ADR 0054: a comment hides no command, and a question is left for what cannot be read.
+/// A-7.3, ADR 0054: a comment hides no command, and an unreadable command stays a question.
 #[test]
 fn a_pattern_lets_no_other_command_through() {
     let lines = ["git --version #'\necho made >> \"$LEDGER\" #'", "git --version; echo $(echo made >> \"$LEDGER\")"];
@@ -145,7 +145,7 @@ fn the_nearest_policy_holds() {
     assert!(results(&server)[0].contains("not on the allowlist"));
 }
 
-/// A-7.3, SECURITY.md: an app's policy takes no denial of the user's away, neither by its mode nor by its list.
+/// A-7.3, SECURITY.md: an app's policy removes no denial of the user, neither by its mode nor by its list.
 #[test]
 fn denials_of_the_user_hold_whatever_an_app_allows() {
     let server = Server::agent([Reply::bash("touch made"), note("ran")]);
@@ -181,8 +181,8 @@ fn a_tool_may_be_free_of_approvals() {
 
 const WAIT: &str = "{mode: ask, unattended: wait}";
 
-/// A-7.3, cli: with `unattended: wait` the run waits with exit status 5 and says for what; approved, it goes on from
-/// there: nothing is asked of the model again.
+/// A-7.3, cli: with `unattended: wait` the run waits with exit status 5 and names the reason; once approved, it continues from
+/// there without another request to the model.
 #[test]
 fn a_run_can_wait_for_an_approval() {
     let server = Server::agent([note("ran")]);
@@ -198,7 +198,7 @@ fn a_run_can_wait_for_an_approval() {
         assert_eq!(waiting["payload"][name], payload[name], "{name} of {waiting:#}");
     }
     let id = ran.id();
-    // Who resumes without an answer waits again.
+    // A resume without a decision waits again.
     resume(&test, &id).exit(5);
     assert_eq!((test.ledger().len(), server.calls()), (0, 1));
     test.run(&["approve", &id]).exit(0);
@@ -207,7 +207,7 @@ fn a_run_can_wait_for_an_approval() {
     assert_eq!(results(&server)[0].trim(), "ran");
 }
 
-/// A-7.3: a question about a path shows the place that it leads to, and the approval is for that place alone.
+/// A-7.3: a question about a path shows its target, and the approval is for that target alone.
 #[test]
 fn an_approved_path_is_written_only_where_it_led_when_it_was_asked_about() {
     use std::os::unix::fs::symlink;
@@ -232,7 +232,7 @@ fn an_approved_path_is_written_only_where_it_led_when_it_was_asked_about() {
     }
 }
 
-/// A-7.3: a link inside an allowed folder does not carry the permission to where it leads.
+/// A-7.3: a link inside an allowed folder does not extend the permission to its target.
 #[test]
 fn an_allowed_folder_does_not_reach_beyond_itself_by_a_link() {
     let write = Reply::call("Write", json!({"path": "notes/up/etude.yaml", "content": "x"}));
@@ -249,7 +249,7 @@ fn an_allowed_folder_does_not_reach_beyond_itself_by_a_link() {
     assert_eq!(test.read("app/etude.yaml"), before);
 }
 
-/// A-7.3: a call that was denied is not run; the model learns who denied it, and why.
+/// A-7.3: a denied call is not run; the model learns who denied it, and why.
 #[test]
 fn a_denied_call_is_not_run() {
     let server = Server::agent([note("never")]);
@@ -262,7 +262,7 @@ fn a_denied_call_is_not_run() {
     assert!(reported.contains("ApprovalDenied") && reported.contains("not on a Friday"), "{reported}");
 }
 
-/// A-7.3: the answer "always" covers later calls with the same key, and those alone, also after a resume.
+/// A-7.3: the decision "always" covers later calls with the same key, and those alone, also after a resume.
 #[test]
 fn always_covers_calls_with_the_same_key() {
     let server = Server::agent([note("a"), note("a"), note("b"), note("a")]);
@@ -276,7 +276,7 @@ fn always_covers_calls_with_the_same_key() {
     assert_eq!(test.ledger(), ["a", "a", "b", "a"]);
 }
 
-/// A-7.3: keys are kept without secrets, and without them those of other calls are the same: "always" covers one call there.
+/// A-7.3: keys are stored without secrets, so keys of different calls can become equal; "always" then covers one call.
 #[test]
 fn always_covers_no_call_whose_key_holds_a_secret() {
     let server = Server::agent([note("production"), note("pre-staging")]);
@@ -304,8 +304,8 @@ fn an_approval_covers_one_call() {
     assert_eq!(test.ledger(), ["a"]);
 }
 
-/// A-7.3: of several calls of one answer those that need no approval are made; the others are asked for one by one, in
-/// their order, and their results are reported in it.
+/// A-7.3: of several calls in one completion, those that need no approval are made; the others need decisions one by one, and
+/// their results are reported in the same order.
 #[test]
 fn several_calls_are_asked_for_in_their_order() {
     let command = |word: &str| ("Bash", json!({"command": line(word)}));
@@ -326,7 +326,7 @@ fn several_calls_are_asked_for_in_their_order() {
     );
 }
 
-/// A-7.3: what `allowed-tools` or the tool's schema refuses is refused without asking anybody.
+/// A-7.3: a call that `allowed-tools` or the tool's schema refuses is refused without a question.
 #[test]
 fn no_question_is_asked_about_what_is_refused_anyway() {
     let server = Server::agent([Reply::call("Bash", json!({"cmd": "x"})), Reply::bash("touch made")]);
@@ -336,7 +336,7 @@ fn no_question_is_asked_about_what_is_refused_anyway() {
     assert!(results[0].contains("InputInvalid") && results[1].contains("allowed tools"), "{results:?}");
 }
 
-/// A-7.3: a run that waits is cancelled like any other; the call is not run.
+/// A-7.3: a waiting run is cancelled like any other; the call is not run.
 #[test]
 fn a_waiting_run_can_be_cancelled() {
     let server = Server::agent([note("never")]);
@@ -376,7 +376,7 @@ fn at_a_terminal(test: &Test, answers: &str) -> Ran {
     test.start_through(&["python3", "-c", TERMINAL, answers], &["run", "--skill", "go"]).finish()
 }
 
-/// A-7.3: at a terminal somebody is asked, with the whole of what would be done, and the run goes on at once.
+/// A-7.3: at a terminal the question shows the complete call, and the run continues at once.
 #[test]
 fn at_a_terminal_somebody_is_asked() {
     let server = Server::agent([note("a"), note("b"), note("b"), note("c")]);
@@ -390,7 +390,7 @@ fn at_a_terminal_somebody_is_asked() {
     assert!(results(&server)[3].contains("the user said no to"), "{:?}", results(&server));
 }
 
-/// A-7.3: a question can be left open; Ctrl-C at a question cancels the run like anywhere else.
+/// A-7.3: a question can be left open; Ctrl-C at a question cancels the run as it does elsewhere.
 #[test]
 fn a_question_can_be_left_open_or_the_run_cancelled_at_it() {
     let server = Server::agent([note("never")]);
@@ -403,7 +403,7 @@ fn a_question_can_be_left_open_or_the_run_cancelled_at_it() {
     }
 }
 
-/// A-7.3, cli: what people read about a run that waits for a tool call.
+/// A-7.3, cli: the text that people read about a run that waits for a tool call.
 #[test]
 fn people_see_what_is_waited_for_and_how_to_answer() {
     let server = Server::agent([Reply::bash("make deploy")]);
@@ -420,7 +420,7 @@ hint: then: etude runs resume [RUN]"#,
     );
 }
 
-/// A-7.3: an answer is for the question that was asked, and for no other that stands in its place after an edit.
+/// A-7.3: a decision is for its question, and not for another one in the same place after an edit.
 #[test]
 fn an_approval_does_not_answer_another_question() {
     let server = Server::by(|seen, _| match (seen.turn(), seen.system().contains("Be evil")) {
@@ -437,7 +437,7 @@ fn an_approval_does_not_answer_another_question() {
     assert!(!test.path("app/evil").exists());
 }
 
-/// A-7.1: a definition of a tool that does not hold stops before anything starts.
+/// A-7.1: an invalid definition of a tool stops the run before anything starts.
 #[test]
 fn a_broken_tool_stops_the_run_before_it_starts() {
     let server = Server::agent([]);

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::server::{Reply, Server};
 use crate::test::Test;
 
-/// A tool that writes down what it is given, and gives back the arguments.
+/// A tool that records its input and returns its arguments.
 const PROGRAM: &str = r#"
 import json, os, sys
 call = json.load(sys.stdin)
@@ -33,7 +33,7 @@ fn app(steps: &str) -> Test {
 
 const GET: &str = "  - {name: order, type: tool, tool: get, args: {id: \"{{input.id}}\"}}\n";
 
-/// L-43, L-44: the output of a tool step is the tool's value, and a list is called through one by one.
+/// L-43, L-44: the output of a tool step is the tool's value, and the elements of a list are called one by one.
 #[test]
 fn a_tool_step_has_the_value_of_its_tool() {
     let each =
@@ -47,7 +47,7 @@ fn a_tool_step_has_the_value_of_its_tool() {
     assert!(ledger.starts_with("[\"get\", {\"id\": \"A-1\"}, \"") && !ledger.contains("\"\"]"), "{ledger}");
 }
 
-/// L-43, L-45: what policy denies to an agent it denies to a step, and arguments that do not fit start nothing.
+/// L-43, L-45: a call that policy denies to an agent is denied to a step, and invalid arguments start nothing.
 #[test]
 fn a_tool_step_passes_the_checks_of_an_agents_call() {
     let cancel = "  - {name: gone, type: tool, tool: cancel, args: {id: \"{{order.output.id}}\"}}\n";
@@ -67,7 +67,7 @@ fn a_tool_step_passes_the_checks_of_an_agents_call() {
     assert!(!test.path("app/ledger").exists());
 }
 
-/// L-44: a step that asks first waits without a process, and its call is made once.
+/// L-44: a step with a question waits without a process, and its call is made once.
 #[test]
 fn a_tool_step_waits_for_an_answer() {
     let cancel = "  - {name: gone, type: tool, tool: cancel, args: {id: \"{{order.output.id}}\"}}\n";
@@ -112,7 +112,7 @@ fn calls_of_steps_are_shown() {
     assert!(text.out().contains(r#"get {"id":"A-1"} gave "#), "{}", text.out());
 }
 
-/// L-46: what a run would call and require is there before it starts.
+/// L-46: a dry run shows the calls and requirements of a run before it starts.
 #[test]
 fn a_dry_run_shows_calls_and_requirements() {
     let test = app(
@@ -141,8 +141,8 @@ fn choices_are_elements_of_their_list() {
     assert!(asked.contains("which line?") && asked.contains("Which id?") && asked.contains("A-1"), "{asked}");
 }
 
-/// A-5.6, L-49: a question that was answered together with an earlier one, and ended the run, is asked by itself in the next attempt,
-/// as often as it takes; so it is with `retry --from`. The earlier one keeps its answer until it is started again itself.
+/// A-5.6, L-49: a question of a joint call that ended the run is asked by itself in every later attempt, and likewise with
+/// `retry --from`. The earlier question keeps its reply until it is started again itself.
 #[test]
 fn a_question_of_a_joint_call_is_asked_again() {
     let (none, other) = (r#"{"second": ["none"]}"#, r#"{"first": "a", "second": ["b"]}"#);

@@ -16,7 +16,7 @@ use crate::{
     test::wait_until,
 };
 
-/// Writes an export.
+/// The command that writes an export.
 const EXPORT: [&str; 5] = ["runs", "export", "--all", "--format", "json"];
 
 /// An app with a pipeline that has a large value, one that fails, and one that asks.
@@ -37,7 +37,7 @@ fn bytes(test: &Test, path: &str) -> Vec<u8> {
     fs::read(test.path(path)).expect("the file is there")
 }
 
-/// cli: what is written, and what is refused with a way out. A live run is left out.
+/// cli: the content of an export, and refusals with a remedy. A live run is left out.
 #[test]
 fn an_export_is_written_once_and_without_live_runs() {
     let test = app().pipeline("slow", |p| {
@@ -92,7 +92,7 @@ fn an_export_is_written_once_and_without_live_runs() {
         .exit(2)
         .has("/errors/0/kind", "input_invalid")
         .stderr_has("is refused");
-    // One database accepts an id once; what was moved can be removed.
+    // One database accepts an id once, and moved runs can be removed.
     test.run(&["runs", "import", "../elsewhere/moved.tar", "--format", "json"])
         .exit(0)
         .stdout_json(json!({"runs": 0, "present": 3, "values": 0}));
@@ -101,7 +101,7 @@ fn an_export_is_written_once_and_without_live_runs() {
     assert_eq!(listed("waiting").has("/total", 1).id_of_first_run(), waiting);
 }
 
-/// K-64: a moved run refuses everything that would continue it.
+/// K-64: a moved run refuses every command that would continue it.
 #[test]
 fn a_moved_run_refuses_a_resume() {
     let test = app();
@@ -123,7 +123,7 @@ fn a_moved_run_refuses_a_resume() {
     test.run(&["runs", "resume", &other]).exit(1);
 }
 
-/// K-65: an import that is killed at any write leaves each run whole or absent, and can be repeated.
+/// K-65: an import that is killed at any write leaves each run complete or absent, and can be repeated.
 #[test]
 fn an_import_killed_anywhere_is_whole_and_can_be_repeated() {
     if shim::is_missing("an_import_killed_anywhere_is_whole_and_can_be_repeated") {
@@ -134,7 +134,7 @@ fn an_import_killed_anywhere_is_whole_and_can_be_repeated() {
     test.run_json("bad").exit(1);
     test.run_json("asks").exit(5);
     test.run(&[&EXPORT[..], &["--move", "--out", "../elsewhere/a.tar"]].concat()).exit(0).has("/runs", 3);
-    // The journal with the moved run is set aside.
+    // Removes the journal with the moved run.
     let begin = || fs::remove_dir_all(test.path("home/.local/state/etude")).expect("the journal can be removed");
     let import = ["runs", "import", "../elsewhere/a.tar", "--format", "json"];
     let with = |fault: Fault| test.start_with(with_fault(&test, test.command(&import), fault), &import).finish();
@@ -144,7 +144,7 @@ fn an_import_killed_anywhere_is_whole_and_can_be_repeated() {
     assert!(events > 10, "{events}");
     let faults: [fn(usize) -> Fault; 3] = [Fault::Before, Fault::After, Fault::Torn];
     let mut kinds = [0, 0];
-    // The last moment does not come.
+    // The last moment does not occur.
     let moments = (1..events).step_by((events / 15).max(1)).chain([events, events + 1_000]);
     for (at, fault) in moments.zip(faults.iter().cycle()) {
         begin();
@@ -164,7 +164,7 @@ fn an_import_killed_anywhere_is_whole_and_can_be_repeated() {
     assert!(kinds[0] > 0 && kinds[1] > 0, "nothing was killed before and after the first run: {kinds:?}");
 }
 
-/// K-64: an export that is killed at any write moves no run before the file that holds it is whole and has its name.
+/// K-64: an export that is killed at any write moves no run before its file is complete and has its name.
 #[test]
 fn an_export_killed_anywhere_loses_no_run() {
     if shim::is_missing("an_export_killed_anywhere_loses_no_run") {
@@ -249,7 +249,8 @@ fn a_round_trip_through_a_database_gives_equal_bytes() {
     assert!(first == third, "the second journal gives other bytes");
 }
 
-/// K-64: a run that waits is moved with its app, and a worker continues it; one without an answer waits on. K-50: the app is the bundle.
+/// K-64: a waiting run is moved with its app, and a worker continues it; without a decision it keeps waiting. K-50: the app is
+/// the bundle.
 #[cfg(all(unix, feature = "postgres", feature = "serve"))]
 #[test]
 fn a_moved_run_continues_on_a_fleet() {
@@ -257,7 +258,7 @@ fn a_moved_run_continues_on_a_fleet() {
     let test = fleet(&server, app());
     let asks = ["run", "-p", "asks", "--format", "json", "--engine", "embedded"];
     let (first, second) = (test.run(&asks).exit(5).id(), test.run(&asks).exit(5).id());
-    // The answer goes with the run.
+    // The decision moves with the run.
     test.run(&["approve", &first, "--engine", "embedded"]).exit(0);
     let out = ["--move", "--out", "../elsewhere/a.tar", "--engine", "embedded"];
     test.run(&[&EXPORT[..], &out].concat()).exit(0).has("/moved", 2).has("/skipped", json!([]));
@@ -282,8 +283,8 @@ fn a_moved_run_continues_on_a_fleet() {
     test.run(&["runs", "resume", &first, "--engine", "embedded"]).exit(4).stderr_has("was moved");
 }
 
-/// cluster §6: an unfinished run of a queue that the fleet does not have is refused as a submission is, with the way out. Nothing is written,
-/// and finished runs need no queue.
+/// cluster §6: an unfinished run for a queue that the fleet lacks is refused like a submission, with the remedy. Nothing is
+/// written, and finished runs need no queue.
 #[cfg(all(unix, feature = "postgres", feature = "serve"))]
 #[test]
 fn an_unfinished_run_is_imported_into_a_queue_that_is_there() {

@@ -1,4 +1,4 @@
-//! What of an approved package can change without a new approval: nothing that can run (C-1.11, SECURITY.md).
+//! Changes of an approved package without a new approval: nothing that can run may change (C-1.11, SECURITY.md).
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,12 +11,12 @@ use crate::test::Test;
 const APP: &str = "---\nschema: agentapplications/v1\nslug: box\nname: Box\ndescription: A box\nversion: 0.1.0\nentry:\n  \
                    command: sh app/run.sh\ncommands: [go]\nskills: [use]\n---\n# Box\n\n## CLI\n`sh app/run.sh`\n";
 
-/// Runs every file that is there, wherever it lies in the package.
+/// Runs every file that exists, wherever it lies in the package.
 const RUN: &str = "for f in beside.sh .hidden.sh app/lib.sh app/nam*.sh app/link.sh app/dir/part.sh app/.git/hook.sh \
                    .git/hook.sh app/new.sh skills/use/script.sh app/state/kept.sh; do if [ -f \"$f\" ]; then . \"./$f\"; fi; done\n\
                    if [ -x app/plain ]; then ./app/plain; fi\nmkdir -p app/state; echo x >> app/state/log\necho '{\"ok\":true}'\n";
 
-/// A package of the project in which everything that runs notes it; approved.
+/// An approved package of the project in which every program that runs notes it.
 fn approved() -> (Test, PathBuf) {
     let test = Test::new();
     for (path, text) in [
@@ -52,7 +52,7 @@ fn go(test: &Test) -> i32 {
     test.run(&["apps", "run", "--format", "json", "box", "go"]).code()
 }
 
-/// C-1.11: whatever changes in an approved package outside its state, its commands are refused; undone, they run again.
+/// C-1.11: any change in an approved package outside its state blocks its commands; once undone, they run again.
 #[test]
 fn no_change_of_an_approved_package_runs() {
     let (test, root) = approved();
@@ -140,7 +140,7 @@ fn nothing_below_a_git_directory_runs() {
     assert!(!mark.exists());
 }
 
-/// C-1.11: what the program is given is a copy of what was approved: changes while it runs are not run, and not approved.
+/// C-1.11: the program receives a copy of the approved files: changes during its run are neither run nor approved.
 #[test]
 fn a_change_while_a_command_runs_is_not_approved() {
     let (test, root) = approved();
@@ -156,7 +156,7 @@ fn a_change_while_a_command_runs_is_not_approved() {
     assert!(!mark.exists());
 }
 
-/// C-1.6, C-1.11: the command that a check tries is the one of the copy, also where the entry names its file by its full path.
+/// C-1.6, C-1.11: a check runs the command of the copy, also where the entry names its file by its full path.
 #[test]
 fn a_check_attempts_the_copy_whatever_the_entry_says() {
     let (test, root) = approved();
@@ -170,7 +170,7 @@ fn a_check_attempts_the_copy_whatever_the_entry_says() {
     assert!(!root.join("app/ran").exists(), "the file of the package ran");
 }
 
-/// C-1.11: a file stands for its package or skill, and never for whatever else lies in its folder.
+/// C-1.11: a file represents its package or skill, and never the other contents of its folder.
 #[test]
 fn a_file_that_is_trusted_stands_for_its_own_package_only() {
     let (test, _) = approved();
@@ -186,7 +186,7 @@ fn a_file_that_is_trusted_stands_for_its_own_package_only() {
     assert_eq!(go(&test), 0);
 }
 
-/// C-1.11: state may change, and is where the package keeps it; a program in it cannot be approved.
+/// C-1.11: state may change and stays where the package keeps it; a program in it cannot be approved.
 #[test]
 fn state_is_kept_and_holds_no_program() {
     let (test, root) = approved();
@@ -205,7 +205,7 @@ fn state_is_kept_and_holds_no_program() {
     }
 }
 
-/// C-1.11: an entry that something evaluates does not say which files run, and cannot be approved.
+/// C-1.11: an evaluated entry does not show which files run, and cannot be approved.
 #[test]
 fn an_entry_that_is_evaluated_cannot_be_approved() {
     let (test, root) = approved();
@@ -225,7 +225,7 @@ fn an_entry_that_is_evaluated_cannot_be_approved() {
     }
 }
 
-/// C-1.11: what cannot be hashed cannot be approved, and the refusal names it.
+/// C-1.11: a file that cannot be hashed cannot be approved, and the refusal names it.
 #[test]
 fn what_cannot_be_hashed_is_refused_by_name() {
     let (test, root) = approved();

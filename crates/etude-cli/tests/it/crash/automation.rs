@@ -1,4 +1,5 @@
-//! `kill -9` of a server at each write while ticks are due, a delivery arrives and a run is started: one run for each.
+//! Crash tests of a server: `kill -9` at each write while ticks are due, a delivery arrives and a run is started. Each leads to
+//! one run.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,34 +17,34 @@ use crate::test::{Test, noting, printing, wait_until};
 
 const HOUR: i64 = 3_600_000;
 
-/// Ticks that are due while the server is killed.
+/// Number of ticks that are due while the server is killed.
 const TICKS: usize = 3;
 
-/// Moments with every test; all of them with `ETUDE_CRASH_FULL`.
+/// Number of moments in an ordinary test run; `ETUDE_CRASH_FULL` covers all of them.
 const SOME: usize = 9;
 
 const FAULTS: [fn(usize) -> Fault; 3] = [Fault::Before, Fault::After, Fault::Torn];
 
-/// S-98: killed at a write while ticks are due, the servers make one run for each tick: none is missed, none doubled.
+/// S-98: killed at a write while ticks are due, the servers create one run for each tick: none is missed, none doubled.
 #[test]
 fn ticks_of_a_server_killed_anywhere_make_one_run_each() {
     everywhere(ticks);
 }
 
-/// S-116: killed at a write while a delivery arrives, the servers make one run for it, however often it is sent.
+/// S-116: killed at a write while a delivery arrives, the servers create one run for it, however often it is sent.
 #[test]
 fn deliveries_to_a_server_killed_anywhere_make_one_run() {
     everywhere(delivery);
 }
 
-/// S-123: killed at a write while a run ends, the servers report it under one id, once at least.
+/// S-123: killed at a write while a run ends, the servers report it under one id, at least once.
 #[test]
 fn notices_of_a_server_killed_anywhere_are_sent() {
     everywhere(notice);
 }
 
-/// S-37, S-78, S-165: killed at a write while it starts and drives a run, the server that follows completes it, no finished step is
-/// executed again, and a stream that was cut continues without a gap.
+/// S-37, S-78, S-165: killed at a write while it starts and drives a run, the server is followed by one that completes it; no
+/// finished step runs again, and an interrupted stream continues without a gap.
 #[test]
 fn starts_of_a_server_killed_anywhere_are_whole_runs() {
     everywhere(start);
@@ -64,13 +65,13 @@ fn everywhere(life: fn(Fault) -> Lived) {
     assert!(kills > 0, "nothing was killed");
 }
 
-/// What came of one life.
+/// Outcome of one life.
 struct Lived {
     writes: usize,
     was_killed: bool,
 }
 
-/// An app whose server has a clock of its own.
+/// An app whose server uses a test clock.
 fn app(config: &str) -> Test {
     let test = Test::new().pipeline("p", |p| p.sh("s", &printing("{\"output\": 1}"))).file("etude.yaml", config);
     set_clock(&test, 0);
@@ -78,7 +79,7 @@ fn app(config: &str) -> Test {
     test.env("ETUDE_TEST_CLOCK", &clock)
 }
 
-/// Sets the clock to half past the hour in which the test began, so that no tick is near, and some hours later.
+/// Sets the clock to half past the hour in which the test began, so that no tick is near, plus some hours.
 fn set_clock(test: &Test, hours: i64) {
     let began = test.path("began");
     if !began.exists() {
@@ -88,7 +89,8 @@ fn set_clock(test: &Test, hours: i64) {
     test.put("clock", &(HOUR / 2 - began % HOUR + hours * HOUR).to_string());
 }
 
-/// A server with a fault. `act` gets its socket if it came to accept connections; the server is killed once `is_over` holds.
+/// Runs a server with a fault. `act` gets its socket if it began to accept connections; the server is killed once `is_over`
+/// holds.
 fn with_fault(test: &Test, fault: Fault, act: impl FnOnce(&str), is_over: impl Fn() -> bool) -> Lived {
     let mut command = shim::with_fault(test, test.command(&["serve", "--format", "json", "--port", "0"]), fault);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the binary starts");
@@ -107,7 +109,7 @@ fn with_fault(test: &Test, fault: Fault, act: impl FnOnce(&str), is_over: impl F
     Lived { writes: shim::events(test).len(), was_killed }
 }
 
-/// The number of runs that succeeded, as another process sees it.
+/// Number of successful runs, as another process sees it.
 fn succeeded(test: &Test) -> usize {
     let ran = test.run(&["runs", "list", "--status", "succeeded", "--format", "json"]);
     ran.exit(0).at("/runs").as_array().map_or(0, Vec::len)
@@ -115,7 +117,7 @@ fn succeeded(test: &Test) -> usize {
 
 fn ticks(fault: Fault) -> Lived {
     let test = app("schedules:\n  a: {pipeline: p, every: 1h, catch_up: all, overlap: allow}\n");
-    // The schedule is seen before it ticks.
+    // The schedule must be seen before its first tick.
     let first = Serving::start(&test, &["--port", "0"]);
     first.post("/v1/schedules/app/a/pause", &json!({}));
     first.post("/v1/schedules/app/a/unpause", &json!({}));
@@ -205,7 +207,7 @@ fn start(fault: Fault) -> Lived {
     assert_eq!(run["output"], "b", "{fault:?}: {run:#}");
     let all = next.document("GET", "/v1/runs", "");
     assert_eq!(all["runs"].as_array().map(Vec::len), Some(1), "{fault:?}: {all:#}");
-    // What was under way may have begun twice; what came before it has not.
+    // Active steps may have begun twice; earlier ones have not.
     let ledger = test.ledger();
     let count = |name: &str| ledger.iter().filter(|noted| *noted == name).count();
     assert!((1..=2).contains(&count("a")) && (1..=2).contains(&count("b")), "{fault:?}: {ledger:?}");
@@ -216,7 +218,7 @@ fn start(fault: Fault) -> Lived {
     lived
 }
 
-/// Starts the run, always under the same key; the response, if there is one.
+/// Starts the run, always under the same key. Returns the response, if there is one.
 fn post(socket: &str) -> Option<Value> {
     let body = r#"{"pipeline": "p"}"#;
     let head = format!("Content-Type: application/json\r\nIdempotency-Key: k\r\nContent-Length: {}", body.len());
@@ -230,7 +232,7 @@ fn post(socket: &str) -> Option<Value> {
     serde_json::from_str(reply.split_once("\r\n\r\n")?.1).ok()
 }
 
-/// The ids of the events of a run after `last`, until the server dies.
+/// Ids of the events of a run after `last`, until the server dies.
 fn events(socket: &str, run: &str, last: Option<&str>) -> Vec<String> {
     let last = last.map(|last| format!("Last-Event-ID: {last}\r\n")).unwrap_or_default();
     let head = format!("Accept: text/event-stream\r\n{last}Connection: close");
@@ -242,7 +244,7 @@ fn events(socket: &str, run: &str, last: Option<&str>) -> Vec<String> {
             ),
         )
     });
-    // An event counts once its empty line has come.
+    // An event counts once its empty line has arrived.
     let text = text.unwrap_or_default();
     let whole = text.rsplit_once("\n\n").map_or("", |(whole, _)| whole);
     whole.lines().filter_map(|line| line.strip_prefix("id: ")).map(str::to_owned).collect()
@@ -253,7 +255,7 @@ fn owner(socket: &str) -> Option<String> {
     std::fs::read_to_string(token).ok().map(|text| text.trim().to_owned())
 }
 
-/// What comes back until the connection ends, however it ends.
+/// Bytes received until the connection ends, in whatever way.
 fn exchange(socket: &str, request: &str) -> Option<String> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.write_all(request.as_bytes()).ok()?;
@@ -262,7 +264,7 @@ fn exchange(socket: &str, request: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&reply).into_owned())
 }
 
-/// Sends the delivery; its response, if there is one.
+/// Sends the delivery. Returns its response, if there is one.
 fn deliver(socket: &str, id: &str) -> Option<Value> {
     let body = json!({ "id": id }).to_string();
     let text = format!(
@@ -277,7 +279,7 @@ fn notice(fault: Fault) -> Lived {
     let test = app(&format!(
         "webhooks:\n  hook: {{pipeline: p, verify: {{kind: token, secrets: [s3cret], id_header: X-Delivery}}, input: {{}}}}\nnotices:\n  - {{name: chat, url: \"http://127.0.0.1:{port}/x\", on: [run.succeeded], secret: whsec_AAAA, allow_private: true}}\n"
     ));
-    // The server reports what happens after it has seen the notice.
+    // The server reports events only after it has seen the notice.
     let first = Serving::start(&test, &["--port", "0"]);
     let dir = test.path("home/.local/state/etude");
     let engine = etude_sqlite::Sqlite::open(etude_sqlite::Settings { dir, sync: etude_sqlite::Sync::Normal });
@@ -293,7 +295,7 @@ fn notice(fault: Fault) -> Lived {
         all.len() == 1 && all[0]["state"] == "delivered"
     };
     let lived = with_fault(&test, fault, |socket| drop(deliver(socket, "one")), || !received(&ids).is_empty());
-    // An attempt that was begun is repeated after a minute.
+    // A started attempt is repeated after a minute.
     set_clock(&test, 1);
     let next = Serving::start(&test, &["--port", "0"]);
     deliver(next.line["socket"].as_str().expect("a socket"), "one").expect("a response");
@@ -310,7 +312,7 @@ fn received(ids: &Ids) -> Vec<String> {
     ids.lock().expect("no panic").clone()
 }
 
-/// A receiver of notices: its port, and the ids that it got.
+/// A receiver of notices: its port, and the received ids.
 fn receiver() -> (u16, Ids) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -329,7 +331,7 @@ fn receiver() -> (u16, Ids) {
             let id = value("webhook-id: ");
             let length = value("content-length: ").and_then(|length| length.parse().ok()).unwrap_or(0);
             let _ = reader.read_exact(&mut vec![0; length]);
-            // Noted before it is answered: a test that sees the delivery finds its id here.
+            // Recorded before the response, so that a test that sees the delivery finds its id here.
             got.lock().expect("no panic").extend(id);
             let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
         }

@@ -1,5 +1,6 @@
-//! What is killed: an app for each construct, whose steps keep the ledger themselves. `+ID@TRY` when a step begins,
-//! `-ID@TRY` when it has done its work, with the id that it was given as its idempotency key.
+//! Constructs to kill: an app for each, whose steps keep the ledger themselves.
+//!
+//! A step writes `+ID@TRY` when it begins and `-ID@TRY` when it has done its work, with the id of its idempotency key.
 
 use serde_json::json;
 
@@ -11,34 +12,34 @@ use super::stop::Stop;
 use crate::server::{Reply, Seen, Server};
 use crate::test::{Pipeline, Test, skipped};
 
-/// An app that is killed.
+/// An app to kill.
 #[derive(Clone, Copy)]
 pub(super) struct Construct {
     pub(super) name: &'static str,
     pub(super) build: fn(Test) -> Test,
     pub(super) run: &'static [&'static str],
-    /// What comes of it: a construct that fails for another reason than its own would show nothing.
+    /// Expected status: a construct that fails for another reason would show nothing.
     pub(super) ends: &'static str,
-    /// Finished parts of a stage that did not come to its end are done again with it (B-ST6).
+    /// True if finished parts of an unfinished stage are repeated with it (B-ST6).
     pub(super) restarts: bool,
-    /// How many answers of models may be under way at once.
+    /// Maximum number of concurrent model calls.
     pub(super) at_once: usize,
-    /// What is changed after the first death.
+    /// Edit after the first death.
     pub(super) edit: Option<fn(&Test)>,
-    /// What is done when the run waits, before it is approved.
+    /// Action while the run waits, before it is approved.
     pub(super) meanwhile: Option<fn(&Test)>,
-    /// How it is cancelled.
+    /// Way of the cancellation.
     pub(super) stop: Option<Stop>,
-    /// How it is continued after its end.
+    /// Continuation after its end.
     pub(super) further: Option<Further>,
 }
 
 /// A further attempt at a run that has ended.
 #[derive(Clone, Copy)]
 pub(super) struct Further {
-    /// What is done before.
+    /// Action before the attempt.
     pub(super) repair: fn(&Test),
-    /// The words after `runs`, around the id.
+    /// Words after `runs`, around the id.
     pub(super) words: (&'static str, &'static [&'static str]),
 }
 
@@ -61,7 +62,7 @@ const fn plain(name: &'static str, build: fn(Test) -> Test) -> Construct {
     }
 }
 
-/// Stages that run at once have an answer each under way, and restart.
+/// Concurrent stages have a model call each, and restart.
 const fn staged(name: &'static str, build: fn(Test) -> Test) -> Construct {
     Construct { restarts: true, at_once: 4, ..plain(name, build) }
 }
@@ -128,7 +129,7 @@ pub(super) const STAGES_CONTINUED: Construct = Construct {
     ..staged("stage machine, retried from its first stage", machines::stages)
 };
 
-/// Every construct, in the order of the table.
+/// All constructs, in the order of the table.
 pub(super) const ALL: &[&Construct] = &[
     &SEQUENCE, &LARGE_VALUES, &PARALLEL, &FAN_OUT, &SUB_PIPELINE, &NESTED, &RETRIES, &MODEL, &FAILING, &APPROVAL,
     &APPROVALS, &APPROVAL_RETRIES, &APPLICATION, &AGENT, &AGENT_STEP, &AGENTS, &FALLBACK, &STAGES, &STAGES_STEP,
@@ -137,7 +138,7 @@ pub(super) const ALL: &[&Construct] = &[
 ];
 
 impl Construct {
-    /// Whether what it needs is missing on this machine; then that is said.
+    /// True if a requirement is missing on this machine; the skip is reported.
     pub(super) fn is_missing(&self) -> bool {
         let is_missing = self.name == WARM.name && !ways::has_python();
         if is_missing {
@@ -166,19 +167,19 @@ fn scoped(test: Test) -> Test {
     test.pipeline("_constructor", |p| step(p, "begin", "1", "")).pipeline("_destructor", |p| step(p, "end", "1", ""))
 }
 
-/// The last step tells its argument, which is none until there is an [`edit`].
+/// The last step prints its argument, which is empty until the [`edit`].
 fn sequence(test: Test) -> Test {
     let reported = "{\"done\":\"'$1'\"}";
     scoped(test).pipeline("p", |p| step(step(step(p, "one", "1", ""), "two", "2", ""), "three", reported, ""))
 }
 
-/// The last step is given another argument, so that it is asked, and tells, another thing.
+/// Gives the last step another argument, so that its input and output change.
 fn edit(test: &Test) {
     let path = "app/pipelines/p/pipeline.yaml";
     test.put(path, &test.read(path).replace("command: sh steps/three.sh", "command: sh steps/three.sh edited"));
 }
 
-/// The sequence as it is after the edit.
+/// The sequence after the edit.
 pub(super) fn edited_sequence(test: Test) -> Test {
     let test = sequence(test);
     edit(&test);
@@ -227,7 +228,7 @@ fn sub_pipeline(test: Test) -> Test {
     })
 }
 
-/// Fails once, then succeeds.
+/// Script that fails once, then succeeds.
 fn flaky(output: &str) -> String {
     script(&format!("[ \"$ETUDE_ATTEMPT\" -gt 1 ] || exit 7; echo '{{\"output\":{output}}}'"))
 }
@@ -295,7 +296,7 @@ fn approvals(test: Test) -> Test {
     })
 }
 
-/// What is approved lies between tries: those before it count on after the approval, and those after it as well.
+/// The approval is between attempts: those before it count on after the approval, and so do later ones.
 fn approval_retries(test: Test) -> Test {
     let twice = |p: Pipeline, name: &str| p.sh_with(name, &flaky("\"second\""), "retry: {max: 3, backoff: 5ms}");
     let test = test.pipeline("inner", |p| {
@@ -332,7 +333,7 @@ fn application(test: Test) -> Test {
     })
 }
 
-/// How many turns the agent takes, with one call or two in each.
+/// Number of turns of the agent, with one call or two in each.
 const TURNS: usize = 6;
 
 fn with_tool(test: Test, name: &str) -> Test {
@@ -371,7 +372,7 @@ fn agents(test: Test) -> Test {
     })
 }
 
-/// The last step requires what the first one did not print.
+/// The last step requires a value that the first one did not print.
 fn fallback(test: Test) -> Test {
     scoped(agent(test)).pipeline("p", |p| {
         let call = |name: &str, n: u32| format!("name: {name}\ntype: tool\ntool: work\nargs: {{n: {n}}}");
@@ -381,7 +382,7 @@ fn fallback(test: Test) -> Test {
     })
 }
 
-/// Answers by the conversation alone, so that order and repetition do not matter.
+/// Responds by the conversation alone, so that order and repetition do not matter.
 pub(super) fn answers() -> Server {
     let bash = || ("Bash", json!({"command": script("echo worked")}));
     Server::by(move |seen, _| {

@@ -1,4 +1,4 @@
-//! All moments at which a construct is killed, and the row of the table that comes of it.
+//! Enumeration of all moments at which a construct is killed, and the resulting row of the table.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,30 +8,30 @@ use super::construct::{Construct, answers};
 use super::life::{Edit, Life, Moment, live};
 use super::shim::{self, Event, Fault};
 
-/// How thoroughly.
+/// Thoroughness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Some moments of each kind: with every test.
+    /// Some moments of each kind, for every test run.
     Short,
-    /// Every write: one is killed before, the next one after, the next one torn; moments in between; second deaths.
+    /// Every write: one kill before it, the next one after it, the next one torn; moments in between; second deaths.
     Long,
     /// Every write in all three ways, and more of everything else.
     Full,
 }
 
-/// What came of killing one construct everywhere.
+/// Result of killing one construct everywhere.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) construct: &'static str,
-    /// How many writes to the journal an uninterrupted run makes, all its processes together.
+    /// Number of writes to the journal of an uninterrupted run, all its processes together.
     pub(super) writes: usize,
-    /// How many lives were lived, and how many processes were killed in them.
+    /// Number of lives, and number of processes killed in them.
     pub(super) lives: usize,
     pub(super) kills: usize,
     pub(super) resumes: usize,
-    /// Effects that were begun again because they were under way at a kill.
+    /// Number of effects that began again because they were active at a kill.
     pub(super) repeated: usize,
-    /// How often the destructor came to its end, in each life.
+    /// Numbers of completed destructors, of all lives.
     pub(super) destructors: BTreeSet<usize>,
     pub(super) differences: Vec<String>,
 }
@@ -61,7 +61,7 @@ impl Row {
     }
 }
 
-/// The head of the table.
+/// Head of the table.
 pub(super) const HEAD: &str = "| construct | writes | lives | kills | resumes | begun again, under way at a kill | ends of the destructor | differences |\n|---|---:|---:|---:|---:|---:|---|---:|";
 
 impl fmt::Display for Row {
@@ -85,7 +85,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// Kills a construct everywhere that the form asks for.
+/// Kills a construct at all moments of the form.
 pub(super) fn everywhere(construct: &Construct, form: Form) -> Row {
     let server = answers();
     let whole = live(&Construct { edit: None, ..*construct }, &server, &[]);
@@ -94,7 +94,7 @@ pub(super) fn everywhere(construct: &Construct, form: Form) -> Row {
     assert!(whole.begun.values().all(|times| *times <= most), "{}: {:?}", construct.name, whole.begun);
     assert_eq!(whole.unmatched(), [""; 0], "{}: effects without a record", construct.name);
     assert!(whole.faults.is_empty(), "{}: {:?}", construct.name, whole.faults);
-    // What an edited definition comes to is a run that was edited before it began.
+    // The reference for an edited definition is a run that was edited before it began.
     let edited = construct.edit.is_some().then(|| live(&edited_before(construct), &server, &[]));
     assert!(edited.as_ref().is_none_or(|edited| edited.document != whole.document), "the edit changes nothing");
     let (mut row, mut is_refused) = (Row::of(construct), false);
@@ -116,7 +116,7 @@ fn edited_before(construct: &Construct) -> Construct {
     Construct { build: super::construct::edited_sequence, edit: None, ..*construct }
 }
 
-/// The moments of all lives.
+/// Moments of all lives.
 fn all_moments(events: &[Vec<Event>], took: Duration, form: Form) -> Vec<Vec<Moment>> {
     let mut all = Vec::new();
     if shim::library().is_some() {
@@ -140,7 +140,7 @@ fn all_moments(events: &[Vec<Event>], took: Duration, form: Form) -> Vec<Vec<Mom
 
 const FAULTS: [fn(usize) -> Fault; 3] = [Fault::After, Fault::Torn, Fault::Before];
 
-/// Each event: its process, and its number within it.
+/// Position of each event: its process, and its number within it.
 fn places(events: &[Vec<Event>]) -> impl Iterator<Item = (usize, usize)> + '_ {
     events
         .iter()
@@ -154,12 +154,12 @@ fn at((process, number): (usize, usize), fault: fn(usize) -> Fault) -> Vec<Momen
     moments
 }
 
-/// From the holder's file on there is a run; before that, only what it was started with is kept.
+/// From the lock file on there is a run; before that, only its arguments are stored.
 fn is_of_run(event: &Event) -> bool {
     event.file.starts_with("locks/")
 }
 
-/// The resume is killed as well, some writes after it began, and the resume of the resume.
+/// The resume is killed as well, some writes after it began, and so is the resume of the resume.
 fn second_deaths(first: &[Vec<Moment>], form: Form) -> Vec<Vec<Moment>> {
     let (stride, seconds) = match form {
         Form::Short => (3, &[5][..]),
@@ -175,7 +175,7 @@ fn second_deaths(first: &[Vec<Moment>], form: Form) -> Vec<Vec<Moment>> {
         .collect()
 }
 
-/// Arbitrary moments, again and again within one life. The numbers are the same each time; the moments are not.
+/// Arbitrary moments, repeatedly within one life. The numbers are the same each time; the moments are not.
 fn in_between(took: Duration, form: Form) -> Vec<Vec<Moment>> {
     let lives = match (form, shim::library()) {
         (Form::Full, _) => 40,

@@ -1,5 +1,4 @@
-//! One run through as many processes as it takes: killed, gone on with, approved, killed again; and what is claimed
-//! about it when it is over.
+//! One run through any number of processes: killed, resumed, approved, killed again; and the claims about it when it is over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,10 +13,10 @@ use crate::ran::Ran;
 use crate::server::Server;
 use crate::test::{Running, Test};
 
-/// When a process of a run is killed.
+/// Moment at which a process of a run is killed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Moment {
-    /// It is not.
+    /// No kill.
     Never,
     /// At one of its writes to the journal.
     Write(Fault),
@@ -25,58 +24,58 @@ pub(super) enum Moment {
     After(Duration),
 }
 
-/// A run that is over, and what it took.
+/// A finished run, with its history.
 pub(super) struct Life {
-    /// The result document, without ids and times.
+    /// Result document, without ids and times.
     pub(super) document: Value,
-    /// How often each effect began and finished its work, by id and try.
+    /// Number of beginnings of each effect, and of its completions, by id and attempt.
     pub(super) begun: BTreeMap<String, usize>,
     pub(super) finished: BTreeMap<String, usize>,
-    /// How often each effect began, by the process that started it; at 0 those of which the process is not known.
+    /// Number of beginnings of each effect, by the process that started it; index 0 has those of an unknown process.
     begun_by_process: Vec<BTreeMap<String, usize>>,
-    /// How many processes there were.
+    /// Number of processes.
     processes: usize,
-    /// The keys of all records, in order.
+    /// Keys of all records, in order.
     pub(super) keys: Vec<String>,
     deaths: Vec<Death>,
-    /// What each process did to the journal's files.
+    /// Operations of each process on the journal's files.
     pub(super) events: Vec<Vec<Event>>,
-    /// How long the processes were there, all together.
+    /// Total duration of all processes.
     pub(super) took: Duration,
     pub(super) kills: usize,
     pub(super) resumes: usize,
-    /// How often models were asked.
+    /// Number of model calls.
     pub(super) asked: usize,
-    /// `runs cancel` has said that the run is being cancelled, and what was to be cancelled had begun so often by then.
+    /// Number of beginnings of the step to cancel when `runs cancel` reported the cancellation; `None` without a report.
     pub(super) accepted: Option<usize>,
-    /// What became of the edit, if there was one.
+    /// Outcome of the edit, if there was one.
     pub(super) edit: Option<Edit>,
-    /// What is wrong whatever the run should have come to.
+    /// Faults that do not depend on the expected result.
     pub(super) faults: Vec<String>,
 }
 
-/// What a definition that is edited after a death means to its run.
+/// Effect of a definition edited after a death on its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edit {
-    /// A resume was refused because of it; it was accepted.
+    /// A resume was refused because of the edit, which was then accepted.
     Accepted,
-    /// The run had not kept its definition yet, so that it has never had another one.
+    /// The run had not stored its definition yet, so that it never had another one.
     Unnoticed,
     /// The run was over.
     TooLate,
 }
 
-/// What there was when a process was killed.
+/// State when a process was killed.
 pub(super) struct Death {
-    /// The keys of the records: what had an outcome.
+    /// Keys of the records, which had an outcome.
     pub(super) keys: Vec<String>,
-    /// Which of the run's processes it was, from 1.
+    /// Number of the killed process within the run, from 1.
     process: usize,
-    /// How often each effect had begun of those that note it in a ledger that all processes share.
+    /// Number of beginnings of each effect that records them in a ledger shared by all processes.
     shared: BTreeMap<String, usize>,
 }
 
-/// What is done next, with the run's id; for an approval what to approve, the first one next.
+/// Next action, with the run's id; for an approval also the pending gates, the next one first.
 enum Next {
     Run,
     Approve(String, Vec<String>),
@@ -84,7 +83,7 @@ enum Next {
     Cancel(String),
     /// Another attempt at a run that has ended.
     Further(String),
-    /// It has ended, and its process was killed before it could say so.
+    /// The run has ended, and its process was killed before it could report that.
     Look(String),
 }
 
@@ -130,13 +129,13 @@ pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -
         }
         next = match next {
             Next::Approve(id, mut gates) => {
-                // Who was killed just after approving has approved.
+                // A process killed just after the approval has approved.
                 let is_approved = ran.code() == 0 || ran.err().contains("has already been answered");
                 assert!(is_approved, "approving: {} {}", ran.code(), ran.err());
                 gates.remove(0);
                 if gates.is_empty() { Next::Resume(id) } else { Next::Approve(id, gates) }
             }
-            // Who was killed just after the run had ended has cancelled it.
+            // A process killed just after the end of the run has cancelled it.
             Next::Cancel(id) if ran.code() == 2 && ran.err().contains("is over") => Next::Look(id),
             _ if ran.at("/run_id").is_null() => {
                 life.faults.push(format!("{words:?} was refused: {}", ran.err()));
@@ -157,7 +156,7 @@ pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -
     panic!("{}: no end in sight", construct.name);
 }
 
-/// What is done after a process was killed.
+/// Action after a process was killed.
 fn after_death(construct: &Construct, test: &Test, next: Next) -> Next {
     match (next, run_id(test)) {
         (_, None) => Next::Run,
@@ -172,15 +171,15 @@ fn after_death(construct: &Construct, test: &Test, next: Next) -> Next {
     }
 }
 
-/// The attempt with which the run has ended, if it has.
+/// Number of the attempt with which the run ended, if it has.
 fn ended_attempt(test: &Test, id: &str) -> Option<u64> {
     let shown = test.run(&["runs", "show", id, "--format", "json"]);
     let has_ended = ["succeeded", "failed", "cancelled"].iter().any(|status| shown.at("/status") == *status);
     has_ended.then(|| shown.at("/attempt").as_u64().unwrap_or(1))
 }
 
-/// Waits until every step that was started has ended, for as long as a step takes at most: one that was started just
-/// before its runner was killed has not announced itself yet.
+/// Waits until every started step has ended, for at most the duration of a step: one that was started just before its runner
+/// was killed has not announced itself yet.
 pub(super) fn wait_until_idle(test: &Test) {
     let deadline = Instant::now() + Duration::from_secs(5);
     let (mut seen, mut since) = (test.ledger(), Instant::now());
@@ -194,7 +193,7 @@ pub(super) fn wait_until_idle(test: &Test) {
     }
 }
 
-/// The exit status of a process that was killed, as [`Ran`] has it.
+/// Exit status of a killed process, as [`Ran`] reports it.
 pub(super) const KILLED: i32 = -1;
 
 fn args(construct: &Construct, next: &Next, accepts: bool) -> Vec<String> {
@@ -216,7 +215,7 @@ fn args(construct: &Construct, next: &Next, accepts: bool) -> Vec<String> {
     words
 }
 
-/// What a waiting run waits for.
+/// Ids of the gates that a run waits for.
 fn gates(ran: &Ran) -> Vec<String> {
     let document: Value = serde_json::from_slice(&ran.raw).unwrap_or_default();
     let waiting = document["waiting"].as_array().cloned().unwrap_or_default();
@@ -224,7 +223,7 @@ fn gates(ran: &Ran) -> Vec<String> {
 }
 
 impl Moment {
-    /// What is asked of the library.
+    /// Fault for the preloaded library.
     pub(super) fn fault(self) -> Fault {
         match self {
             Self::Write(fault) => fault,
@@ -270,10 +269,10 @@ impl Life {
         }
     }
 
-    /// Without `--accept-changes` an edited run is refused, and nothing is done. It needs no acceptance if it is over, or
-    /// has not kept its definition.
+    /// Checks that an edited run is refused without `--accept-changes`, and that nothing happens. It needs no acceptance if it
+    /// is over, or has not stored its definition.
     fn look_at_edit(&mut self, test: &Test, id: &str) {
-        // A step that was at work when its runner was killed may still write.
+        // A step that was active when its runner was killed may still write.
         wait_until_idle(test);
         let before = keys(test);
         let own = test.next_ledger();
@@ -302,7 +301,7 @@ impl Life {
 
     fn end(&mut self, construct: &Construct, test: &Test, ran: &Ran) {
         self.document = ran.doc();
-        // What `runs show` adds to it.
+        // Members that `runs show` adds.
         if let Some(members) = self.document.as_object_mut() {
             let added = [
                 "started_at", "changed_at", "app", "input", "definition", "calls", "effects", "target", "routing",
@@ -311,7 +310,7 @@ impl Life {
             members.retain(|name, _| !added.contains(&name.as_str()));
         }
         if construct.restarts {
-            // A stage that restarted has cost what it cost.
+            // A restarted stage has costs of its own.
             without_cost(&mut self.document);
         }
         self.begun_by_process =
@@ -338,20 +337,20 @@ impl Life {
         }
     }
 
-    /// How often effects began more than once, all in all.
+    /// Number of repeated beginnings of effects, in total.
     pub(super) fn repeated(&self, whole: &Self) -> usize {
         self.begun.iter().map(|(id, times)| times.saturating_sub(whole.begun.get(id).copied().unwrap_or(0))).sum()
     }
 
-    /// Effects of the ledger without a record that is found for them; none, or less is checked than is claimed.
+    /// Effects of the ledger without a record; empty, or less is checked than is claimed.
     pub(super) fn unmatched(&self) -> Vec<&String> {
-        // A stage that was entered again, or a migration after a later return, has its own record.
+        // A re-entered stage, or a migration after a later return, has its own record.
         let plain: BTreeSet<String> = self.keys.iter().map(|key| without_return(&without_tries(key))).collect();
         let has_record = |effect: &str| plain.contains(effect) || self.keys.iter().any(|key| is_of(effect, key));
         self.begun.keys().filter(|effect| !has_record(effect)).collect()
     }
 
-    /// How often the destructor came to its end, by its last step.
+    /// Number of completions of the destructor, counted by its last step.
     pub(super) fn destructors(&self) -> usize {
         let is_last = |id: &str| {
             let end = is_of_destructor(id).then(|| id.split_once("/end")).flatten();
@@ -360,7 +359,7 @@ impl Life {
         self.finished.iter().filter(|(id, _)| is_last(id)).map(|(_, times)| times).sum()
     }
 
-    /// What differs from a run that was never killed, and what was done that must not be.
+    /// Differences from a run that was never killed, and forbidden repetitions.
     pub(super) fn differences(&self, construct: &Construct, whole: &Self, edited: Option<&Self>) -> Vec<String> {
         let mut found = self.faults.clone();
         let right = match (self.edit, edited) {
@@ -378,7 +377,7 @@ impl Life {
             found.push(format!("other effects: {:?} instead of {:?}", ids(self), ids(whole)));
         }
         let of_process = |number: usize, id: &str| self.begun_by_process[number].get(id).copied().unwrap_or(0);
-        // What a process had started when it was killed may note it later, in the ledger of that process.
+        // A process started before the kill may record later, in the ledger of its parent process.
         let is_settled_and_again = |id: &str| {
             let mut deaths = self.deaths.iter().filter(|death| death.has_settled(id, construct, whole));
             deaths.any(|death| {
@@ -387,9 +386,9 @@ impl Life {
             })
         };
         for (id, times) in &self.begun {
-            // What the edit has touched is done again, and the destructor after it.
+            // Effects that the edit has touched are repeated, and the destructor after them.
             let is_touched = construct.edit.is_some() && (id.contains("/three") || id.starts_with("_destructor/"));
-            // What the next attempt starts again had an outcome.
+            // Effects that the next attempt starts again had an outcome.
             let starts_again = whole.begun.get(id).is_some_and(|times| *times > 1);
             if !is_touched && !starts_again && is_settled_and_again(id) {
                 found.push(format!("`{id}` had an outcome and was begun again: {times} times"));
@@ -412,12 +411,12 @@ impl Life {
     }
 }
 
-/// True for an effect of the destructor, in whichever attempt.
+/// True for an effect of the destructor, in any attempt.
 fn is_of_destructor(effect: &str) -> bool {
     effect.strip_prefix("_destructor").is_some_and(|rest| rest.starts_with(['/', '@']))
 }
 
-/// A ledger's lines with this mark, counted by `ID@TRY` without the run's id.
+/// Lines of a ledger with this mark, counted by `ID@TRY` without the run's id.
 fn counted(ledger: &[String], construct: &Construct, mark: char) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for line in ledger.iter().filter_map(|line| line.strip_prefix(mark)) {
@@ -439,7 +438,7 @@ fn without_cost(value: &mut Value) {
     }
 }
 
-/// The keys of all records, as a copy of the journal has them: nothing of the journal itself is touched.
+/// Keys of all records, read from a copy of the journal: the journal itself is not touched.
 pub(super) fn keys(test: &Test) -> Vec<String> {
     let dir = tempfile::tempdir_in(test.path("tmp")).expect("a directory can be made");
     for file in ["journal.db", "journal.db-wal"] {
@@ -452,12 +451,12 @@ pub(super) fn keys(test: &Test) -> Vec<String> {
     rows.map_while(Result::ok).collect()
 }
 
-/// The id of the only run.
+/// Id of the only run.
 pub(super) fn run_id(test: &Test) -> Option<String> {
     ask(test, "select id from runs", |row| row.get(0))
 }
 
-/// The first row of an answer; `None` if there is none, or no table yet.
+/// First row of a query; `None` if there is none, or no table yet.
 fn ask<T>(test: &Test, query: &str, read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>) -> Option<T> {
     let connection = rusqlite::Connection::open(test.path("home/.local/state/etude/journal.db")).ok()?;
     connection.query_row(query, [], read).ok()

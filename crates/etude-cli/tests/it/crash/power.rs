@@ -1,6 +1,8 @@
-//! A loss of power: what was written and not synced is gone. `kill -9` cannot show that, because what a process has written
-//! stays with the system. Here the process is killed as well, and then each file of the journal is put back to what it was
-//! when it was last synced; one that never was is empty. Names are taken to be on the disk at once.
+//! Tests of a power loss, which loses data that was written but not synced.
+//!
+//! `kill -9` cannot show that, because written data stays with the system. Here the process is killed as well, and then each
+//! file of the journal is reset to its content at the last sync; a file that was never synced is empty. Names are assumed to be
+//! on the disk at once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,8 +20,7 @@ const DISK: &str = "disk";
 /// Number of writes between two losses of power.
 const STRIDE: usize = 7;
 
-/// with `--strict` an effect that was followed by another one is never begun again, not even after a loss of
-/// power.
+/// with `--strict` an effect that was followed by another one never begins again, not even after a power loss.
 #[test]
 fn with_strict_nothing_that_had_consequences_is_lost_with_the_power() {
     for construct in [SEQUENCE, LARGE_VALUES] {
@@ -27,7 +28,7 @@ fn with_strict_nothing_that_had_consequences_is_lost_with_the_power() {
     }
 }
 
-/// without it the last outcomes may be lost, but what is left is whole: the run ends as it should.
+/// without it the last outcomes may be lost, but the rest is consistent: the run ends as it should.
 #[test]
 fn without_strict_a_loss_of_power_leaves_an_earlier_state_that_is_whole() {
     for construct in [SEQUENCE, LARGE_VALUES] {
@@ -56,7 +57,7 @@ fn everywhere(construct: &Construct, is_strict: bool) {
     assert!(lost > 0, "{}: nothing was ever lost", construct.name);
 }
 
-/// An app whose journal lies on a disk that can lose power.
+/// An app whose journal is on a disk that can lose power.
 struct Powered {
     test: Test,
     words: Vec<&'static str>,
@@ -71,7 +72,7 @@ impl Powered {
         words.extend(is_strict.then_some("--strict"));
         let powered = Self { test, words, is_strict };
         fs::create_dir(powered.test.path(DISK)).expect("a directory can be made");
-        // What is there before the run is on the disk.
+        // Files from before the run are on the disk.
         for file in files(&powered.test.path(JOURNAL)) {
             fs::copy(&file, powered.on_disk(&file)).expect("a file can be copied");
         }
@@ -89,14 +90,14 @@ impl Powered {
         self.test.path(DISK).join(name.to_str().expect("a plain name").replace('/', "%"))
     }
 
-    /// Puts every file back to what the disk has of it. Returns how many lose something.
+    /// Resets every file to its content on the disk. Returns how many lose data.
     fn lose(&self) -> usize {
         let mut lost = 0;
         for file in files(&self.test.path(JOURNAL)) {
             let before = fs::read(&file).expect("a file can be read");
             let after = fs::read(self.on_disk(&file)).unwrap_or_default();
             fs::remove_file(&file).expect("a file can be removed");
-            // What the processes of the journal share is memory, and made again.
+            // The shared memory of the journal's processes is created again.
             if file.to_string_lossy().ends_with("-shm") {
                 continue;
             }
@@ -106,7 +107,7 @@ impl Powered {
         lost
     }
 
-    /// What is left is a run that can be gone on with, or none yet.
+    /// Checks that the remaining state is a run that can continue, or none yet.
     fn goes_on(&self, what: &str, output: &serde_json::Value) {
         let (begun, kept) = (begun(&self.test), keys(&self.test));
         let journal = self.test.path(JOURNAL);
@@ -124,7 +125,7 @@ impl Powered {
             None => self.words.iter().map(|word| (*word).to_owned()).collect(),
         };
         let words: Vec<&str> = args.iter().map(String::as_str).collect();
-        // What the machine had started before may still note itself.
+        // Processes started before may still record themselves.
         let own = self.test.next_ledger();
         let ran = self.test.run(&words);
         assert_eq!(ran.code(), 0, "{what}: {}", ran.err());
@@ -134,14 +135,14 @@ impl Powered {
             *times.entry(effect).or_insert(0) += 1;
         }
         for (effect, times) in times {
-            // A record without its large value goes, and so does what is behind it.
+            // A record without its large value is lost, and so are all later ones.
             let is_kept = !lost_a_value && kept.iter().any(|key| is_of(&effect, key));
             assert!(times <= usize::from(!is_kept), "{what}: `{effect}` was begun {times} times; kept were {kept:?}");
         }
     }
 }
 
-/// Every effect that began, in order, as `PATH@TRY`.
+/// All effects that began, in order, as `PATH@TRY`.
 fn begun(test: &Test) -> Vec<String> {
     effects(test.ledger())
 }
@@ -151,7 +152,7 @@ fn effects(ledger: Vec<String>) -> Vec<String> {
     effects.map(|effect| effect.split_once('/').expect("an effect id is a path").1.to_owned()).collect()
 }
 
-/// The files below a directory.
+/// Files below a directory.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).expect("a directory can be read").flatten() {

@@ -1,4 +1,4 @@
-//! What of a run was over when its process was killed: effects of the ledger, and the records that tell of them.
+//! Settled parts of a run when its process was killed: effects of the ledger, and their records.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,11 @@ use super::construct::Construct;
 use super::life::{Death, Life};
 
 impl Death {
-    /// Whether an effect must not begin again: it had an outcome, or its stage had come to its end.
+    /// True if an effect must not begin again: it had an outcome, or its stage had ended.
     pub(super) fn has_settled(&self, effect: &str, construct: &Construct, whole: &Life) -> bool {
         if !construct.restarts {
             let (id, _) = effect.rsplit_once('@').unwrap_or((effect, ""));
-            // What somebody had to be asked about was held at the first call and did its work at the second.
+            // A call that needed approval was held at the first attempt and did its work at the second.
             let was_held = whole.keys.contains(&format!("{id}!ask"));
             let done = format!("{id}#2");
             return self.keys.iter().any(|key| if was_held { *key == done } else { is_of(effect, key) });
@@ -30,39 +30,39 @@ impl Death {
     }
 }
 
-/// The stage's execution that an effect belongs to, such as `m/m/plan#1`.
+/// Execution of the stage that an effect belongs to, such as `m/m/plan#1`.
 fn stage_of(effect: &str) -> Option<&str> {
     let at = effect.find('#')?;
     let digits = effect[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
     Some(&effect[..at + 1 + digits])
 }
 
-/// Which entry of the stage a record is from: nothing for the first, `@2` for the second.
+/// Entry of the stage that a record is from: empty for the first, `@2` for the second.
 fn entry(key: &str) -> Option<&str> {
     let rest = &key[stage_of(key)?.len()..];
     Some(rest.split(['/', '!']).next().unwrap_or_default())
 }
 
-/// An id without `@2`: neither the entry of a stage nor the try.
+/// An id without `@2`, neither of a stage's entry nor of an attempt.
 pub(super) fn without_tries(id: &str) -> String {
     let mut parts = id.split('@');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |id, part| id + part.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
-/// An id without the number of the return that a migration belongs to: a death before it makes it a later one.
+/// An id without the number of the return that a migration belongs to: a death before the migration makes it a later one.
 pub(super) fn without_return(id: &str) -> String {
     let Some((before, rest)) = id.split_once("/migrate") else { return id.to_owned() };
     format!("{before}/migrate{}", rest.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
-/// Whether the ledger's `ID@TRY` is what the record `key` is about. A layer's `ID~LAYER@TRY` is a part of it.
+/// True if the record `key` belongs to `ID@TRY` of the ledger. `ID~LAYER@TRY` of middleware is a part of it.
 pub(super) fn is_of(effect: &str, key: &str) -> bool {
     let (id, attempt) = effect.rsplit_once('@').unwrap_or((effect, ""));
     let id = id.split_once('~').map_or(id, |(id, _)| id);
     match attempt {
         "" | "1" => key == id,
-        // What belongs to a try has it in its path.
+        // An effect that belongs to an attempt has it in its path.
         _ if id.contains('#') => key == id,
         _ => key.strip_prefix(id) == Some(&format!("#{attempt}")),
     }

@@ -1,6 +1,7 @@
-//! Faults at exact moments, without any code for it in the program: a small library that is preloaded into it, on
-//! Linux. It counts what the program does to the files of its journal, and kills it or lets a call fail at one of
-//! these events. It is compiled once, with the compiler that SQLite was compiled with.
+//! Faults at exact moments, without any support in the program: a small library that is preloaded into it, on Linux.
+//!
+//! It counts the operations of the program on the files of its journal, and kills it or lets a call fail at one of these
+//! events. It is compiled once, with the compiler that SQLite was compiled with.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,14 +11,14 @@ use crate::test::{Test, skipped};
 
 const SOURCE: &str = include_str!("shim.c");
 
-/// What happens at an event. Events are numbered from 1 within a process.
+/// Fault at an event. Events are numbered from 1 within a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// They are only counted.
+    /// Events are only counted.
     None,
-    /// `kill -9` before it.
+    /// `kill -9` before the event.
     Before(usize),
-    /// `kill -9` after it.
+    /// `kill -9` after the event.
     After(usize),
     /// Half of the write happens, then `kill -9`.
     Torn(usize),
@@ -25,9 +26,9 @@ pub(crate) enum Fault {
     Fail { first: usize, last: usize, errno: i32 },
 }
 
-/// No room on the disk.
+/// `errno` of a full disk.
 pub(crate) const ENOSPC: i32 = 28;
-/// The disk fails.
+/// `errno` of a disk failure.
 pub(crate) const EIO: i32 = 5;
 
 /// An event: the call, and the file below the directory.
@@ -37,13 +38,13 @@ pub(crate) struct Event {
     pub(crate) file: String,
 }
 
-/// The compiled library; `None`, and it is said, where there are no preloaded libraries of this kind, or no C compiler.
+/// Path of the compiled library. `None`, with a message, if the system has no such preloaded libraries, or no C compiler.
 pub(crate) fn library() -> Option<&'static Path> {
     static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     LIBRARY.get_or_init(compiled).as_deref()
 }
 
-/// Whether a test that is nothing without faults has to be passed over; then that is said.
+/// True if a test that needs faults must be skipped; the skip is reported.
 pub(crate) fn is_missing(test: &str) -> bool {
     let is_missing = library().is_none();
     if is_missing {
@@ -58,7 +59,7 @@ fn compiled() -> Option<PathBuf> {
         return None;
     }
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    // Several test processes may do this at once: each makes its own, and the last one stays.
+    // Several test processes may do this at once: each creates its own file, and the last one stays.
     let (own, place) = (dir.join(format!("shim-{}", std::process::id())), dir.join("shim.so"));
     let source = own.with_extension("c");
     std::fs::write(&source, SOURCE).expect("the directory for tests can be written to");
@@ -74,12 +75,12 @@ fn compiled() -> Option<PathBuf> {
     Some(place)
 }
 
-/// A command whose process has this fault in the directory of its journal. Without a library it is left as it is.
+/// A command whose process has this fault in the directory of its journal. Without a library it is unchanged.
 pub(crate) fn with_fault(test: &Test, command: Command, fault: Fault) -> Command {
     with_fault_reported(test, command, fault, EVENTS)
 }
 
-/// The same with another place for its events: for a process beside another one that has a fault.
+/// The same with another file for its events: for a process beside another one that has a fault.
 pub(crate) fn with_fault_reported(test: &Test, mut command: Command, fault: Fault, events: &str) -> Command {
     let Some(library) = library() else { return command };
     let plan = match fault {
@@ -99,12 +100,12 @@ pub(crate) fn with_fault_reported(test: &Test, mut command: Command, fault: Faul
     command
 }
 
-/// What the latest process with a fault has done.
+/// Events of the latest process with a fault.
 pub(crate) fn events(test: &Test) -> Vec<Event> {
     events_at(test, EVENTS)
 }
 
-/// The same of the one that tells it there.
+/// Events of the latest process that reports them to that file.
 pub(crate) fn events_at(test: &Test, events: &str) -> Vec<Event> {
     let text = test.read(events);
     let event = |line: &str| {
@@ -115,5 +116,5 @@ pub(crate) fn events_at(test: &Test, events: &str) -> Vec<Event> {
     text.lines().filter_map(event).collect()
 }
 
-/// Where events are reported, below the root of the test.
+/// File of the events, below the root of the test.
 const EVENTS: &str = "events";

@@ -1,4 +1,5 @@
-//! Runs that somebody cancels while their step `slow` is at work: who runs it, who cancels it, and what is killed of both.
+//! Runs that are cancelled while their step `slow` is active: the running process, the cancelling one, and which of them is
+//! killed.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use super::shim;
 use crate::ran::Ran;
 use crate::test::Test;
 
-/// How a run is cancelled, as soon as its step `slow` is at work.
+/// Way in which a run is cancelled, as soon as its step `slow` is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     /// Ctrl-C for the process that runs it.
@@ -18,12 +19,12 @@ pub(super) enum Stop {
     Death,
 }
 
-/// How often `slow` has begun.
+/// Number of times that `slow` has begun.
 pub(super) fn begun(test: &Test) -> usize {
     test.ledger().iter().filter(|line| line.starts_with('+') && line.contains("/slow@")).count()
 }
 
-/// A process that runs the run, until it has ended or was killed. It is asked to cancel it once it has begun `slow`.
+/// A process that runs the run, until it has ended or was killed. It is asked to cancel the run once `slow` has begun.
 pub(super) fn process(
     test: &Test,
     args: &[&str],
@@ -56,8 +57,8 @@ pub(super) fn process(
     ran
 }
 
-/// Cancels the run from beside, again if that is killed, and notes that it was accepted. Returns what the processes did to
-/// the journal's files.
+/// Cancels the run from another process, again if that is killed, and records that it was accepted. Returns the operations of
+/// the processes on the journal's files.
 fn cancel(test: &Test, life: &mut Life, moments: &mut impl Iterator<Item = Moment>) -> Vec<Vec<shim::Event>> {
     const EVENTS: &str = "events-beside";
     let mut events = Vec::new();

@@ -1,4 +1,4 @@
-//! An empty journal, made once: its birth is killed in tests of its own and need not be repeated for each run.
+//! An empty journal, created once: separate tests kill its creation, so it need not be repeated for each run.
 
 use std::fs;
 use std::path::{Path, PathBuf};

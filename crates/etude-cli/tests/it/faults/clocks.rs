@@ -1,4 +1,4 @@
-//! Clocks that jump: during a run, between its death and its resume, while it waits for somebody, and under a prune.
+//! Clock jumps: during a run, between its death and its resume, while it waits for an answer, and under a prune.
 
 use serde_json::{Value, json};
 
@@ -9,14 +9,14 @@ use crate::test::{Test, noting};
 
 const DAY: i64 = 86_400;
 
-/// A command whose clock is that many seconds ahead.
+/// Runs a command whose clock is that many seconds ahead.
 fn later(test: &Test, seconds: i64, args: &[&str]) -> Ran {
     let mut command = with_fault(test, test.command(args), Fault::None);
     command.env("ETUDE_SHIM_CLOCK", format!("0 {seconds}"));
     test.start_with(command, args).finish()
 }
 
-/// Times are reported, and deadlines kept, by whatever the clock says; no result depends on it.
+/// Times are reported, and deadlines kept, by the clock; no result depends on it.
 #[test]
 fn a_clock_that_jumps_changes_no_result() {
     if shim::is_missing("a_clock_that_jumps_changes_no_result") {
@@ -47,8 +47,8 @@ fn a_clock_that_jumps_changes_no_result() {
     }
 }
 
-/// what the clock says when a dead run is resumed changes nothing of its result: no step has taken negative time, none
-/// is over its limit because of it, and none that has an outcome is done again.
+/// the clock at the resume of a dead run does not affect its result: no step has taken negative time, none exceeds its
+/// limit because of it, and none that has an outcome runs again.
 #[test]
 fn a_clock_that_jumps_between_death_and_resume_changes_no_result() {
     if shim::is_missing("a_clock_that_jumps_between_death_and_resume_changes_no_result") {
@@ -79,7 +79,7 @@ fn a_clock_that_jumps_between_death_and_resume_changes_no_result() {
     }
 }
 
-/// the time to answer ends when the clock says so. A clock that was put back neither ends it nor begins it again.
+/// the time to answer ends by the clock. A clock that was set back neither ends nor restarts it.
 #[test]
 fn the_time_to_answer_is_what_the_clock_says() {
     if shim::is_missing("the_time_to_answer_is_what_the_clock_says") {
@@ -107,15 +107,15 @@ fn the_time_to_answer_is_what_the_clock_says() {
             let kind = if policy == "deny" { "approval_denied" } else { "step_timeout" };
             ran.failed_with(&[&format!("business gate: {kind}")]);
         }
-        // What has come of it stays, whatever the clock says afterwards.
+        // The outcome stays, whatever the clock says afterwards.
         let show = ["runs", "show", &id, "--format", "json"];
         later(&test, -DAY, &show).exit(0).has("/output", expected.0);
         test.run(&["approve", &id]).exit(2).stderr_has("does not wait");
     }
 }
 
-/// a prune under a clock that is wrong removes too much or too little of what is finished, and nothing of what is not:
-/// runs that have died or wait go on, large values and all.
+/// a prune under a wrong clock removes too many or too few finished runs, but no unfinished one: dead or waiting runs
+/// continue, with their large values.
 #[test]
 fn a_prune_under_a_wrong_clock_removes_no_run_that_can_go_on() {
     if shim::is_missing("a_prune_under_a_wrong_clock_removes_no_run_that_can_go_on") {

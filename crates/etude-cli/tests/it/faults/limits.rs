@@ -1,4 +1,4 @@
-//! Too little of something that processes need.
+//! Shortages of resources that processes need.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,8 @@ fn limited(test: &Test, limit: &str) -> Ran {
     test.start_through(&["bash", "-c", &format!("{limit}; exec \"$@\""), "bash"], &RUN).finish()
 }
 
-/// Neither a panic nor a failure of a step: whole, or stopped by the surroundings, and that is said.
+/// True if the run is complete. Otherwise it must be stopped by the environment, and report that; there is neither a panic nor
+/// a failed step.
 #[track_caller]
 fn is_whole_or_stopped(ran: &Ran, moment: &str) -> bool {
     assert!(!ran.err().contains("panicked"), "{moment}: {}", ran.err());
@@ -30,7 +31,7 @@ fn is_whole_or_stopped(ran: &Ran, moment: &str) -> bool {
     }
 }
 
-/// with too few file descriptors a run stops or is whole; it neither panics nor hangs, and goes on with enough.
+/// with too few file descriptors a run stops or is complete; it neither panics nor hangs, and continues with enough.
 #[test]
 fn too_few_descriptors_are_reported() {
     let mut stopped = 0;
@@ -48,7 +49,7 @@ fn too_few_descriptors_are_reported() {
     assert!(stopped > 0, "four descriptors are too few");
 }
 
-/// `count` elements, `most` of them at once, each of which notes itself.
+/// `count` elements, `most` of them concurrent, each of which records itself.
 fn wide(count: usize, most: usize, script: &str) -> Test {
     let list: Vec<usize> = (0..count).collect();
     let list = format!("cat >/dev/null; echo '{{\"output\":{list:?}}}'");
@@ -58,8 +59,8 @@ fn wide(count: usize, most: usize, script: &str) -> Test {
 
 const NOTED: &str = "cat >/dev/null; echo \"$ETUDE_EFFECT_ID\" >> \"$LEDGER\"; sleep 0.05; echo '{\"output\":1}'";
 
-/// with too few descriptors for all processes at once, those that have no room wait for others to end. No step fails
-/// for it, and none is begun twice.
+/// with too few descriptors for all processes at once, those without one wait for others to end. No step fails
+/// because of that, and none begins twice.
 #[test]
 fn a_fan_out_waits_for_descriptors() {
     for most in [18, 22, 26, 30, 40, 50, 60, 80, 100, 150] {
@@ -80,7 +81,7 @@ fn a_fan_out_waits_for_descriptors() {
     }
 }
 
-/// a thousand steps at once wait for descriptors where a few hundred have room, or even a few: neither a process nor its
+/// a thousand concurrent steps wait for descriptors where a few hundred fit, or even a few: neither a process nor its
 /// handle holds one after its end.
 #[test]
 fn a_thousand_steps_wait_for_descriptors() {
@@ -94,7 +95,7 @@ fn a_thousand_steps_wait_for_descriptors() {
     }
 }
 
-/// so do calls of models, by a program or over the network.
+/// so do model calls, by a program or over the network.
 #[test]
 fn calls_of_models_wait_for_descriptors() {
     let server = Server::by(|_, _| Reply::says("fine"));
@@ -109,8 +110,8 @@ fn calls_of_models_wait_for_descriptors() {
     }
 }
 
-/// where the user may have more descriptors they are taken, and as many processes as were asked for are under way at once:
-/// each of these waits for all others. They have the limit that etude was given.
+/// if the user may have more descriptors, etude uses them, and runs the requested number of processes at once: each of
+/// these waits for all others. They have the limit that etude inherited.
 #[test]
 fn a_wide_fan_out_takes_more_descriptors_and_leaves_its_steps_theirs() {
     if !cfg!(target_os = "linux") {

@@ -1,5 +1,4 @@
-//! Several commands about one run at the same moment, and steps that are stopped: one of the commands wins, and every document
-//! says so afterwards.
+//! Concurrent commands on one run, and stopped steps: one of the commands wins, and every document agrees afterwards.
 
 use serde_json::Value;
 
@@ -7,10 +6,10 @@ use super::{RUN, dead_run, run_id, step};
 use crate::ran::Ran;
 use crate::test::{Test, noting, wait_until};
 
-/// How often each race is run: who wins is another matter each time.
+/// Number of rounds of each race, since the winner varies.
 const ROUNDS: usize = 6;
 
-/// a step that is stopped does not outlive its time: it cannot heed the request to end, and is killed.
+/// a stopped step does not outlive its time: it cannot handle SIGTERM, and is killed.
 #[test]
 fn a_stopped_step_is_ended_by_its_timeout() {
     let script =
@@ -25,13 +24,13 @@ fn a_stopped_step_is_ended_by_its_timeout() {
     assert!(!alive.status.success(), "process {id} is still there");
 }
 
-/// What the journal says about the run once no one is at it, by two commands that must agree.
+/// Status of the run once no process is active, from two commands that must agree.
 #[track_caller]
 fn settled(test: &Test, id: &str) -> Value {
     let show = || test.run(&["runs", "show", id, "--format", "json"]).exit(0);
     let status = show().at("/status");
     if ["succeeded", "failed", "cancelled"].iter().any(|last| status == *last) {
-        // Resumed, it would begin another attempt.
+        // A resume would begin another attempt.
         return status;
     }
     let resumed = test.run(&["runs", "resume", id, "--format", "json"]);
@@ -42,8 +41,8 @@ fn settled(test: &Test, id: &str) -> Value {
     shown.at("/status")
 }
 
-/// of answers that come at the same moment the first is the answer. The others are informed that they are too late, and the run
-/// goes on with the one that was reported as taken.
+/// of simultaneous answers the first one counts. The others are reported as too late, and the run continues with the
+/// accepted one.
 #[test]
 fn of_opposite_answers_at_once_one_counts() {
     for round in 0..ROUNDS {
@@ -72,8 +71,8 @@ fn of_opposite_answers_at_once_one_counts() {
     }
 }
 
-/// answers, and resumes that would take the run while they come, do not hinder each other: the run ends as the answer that
-/// was taken says, and each step is done once.
+/// answers and concurrent resumes do not hinder each other: the run ends as the accepted answer says, and each step runs
+/// once.
 #[test]
 fn answers_and_resumes_at_once_agree() {
     for round in 0..ROUNDS {
@@ -90,7 +89,7 @@ fn answers_and_resumes_at_once_agree() {
             assert!([0, 1, 4, 5].contains(&ran.code()), "{}: {}", ran.code(), ran.err());
             assert!(ran.code() != 4 || ran.err().contains("is being executed by another process"), "{}", ran.err());
         }
-        // A resume that comes after the denial begins another attempt, which asks again.
+        // A resume after the denial begins another attempt, which asks again.
         let expected: (&[&str], &[&str]) = if word == "approve" {
             (&["succeeded"], &["one", "after", "end"])
         } else {
@@ -102,7 +101,7 @@ fn answers_and_resumes_at_once_agree() {
     }
 }
 
-/// a run that somebody has for a moment, to see whether there is an answer, takes an answer all the same.
+/// a run that another process holds for a moment, to look for an answer, still accepts one.
 #[cfg(unix)]
 #[test]
 fn an_answer_waits_for_readers() {
@@ -120,13 +119,13 @@ fn an_answer_waits_for_readers() {
     assert_eq!(settled(&test, &id), "succeeded");
 }
 
-/// How often a step noted itself.
+/// Number of records of a step.
 fn count(test: &Test, name: &str) -> usize {
     test.ledger().iter().filter(|line| *line == name).count()
 }
 
-/// a cancellation and a resume at the same moment: the run is cancelled or comes to its end, and its destructor has run
-/// once for each attempt, after everything else. A resume that comes after the cancellation is another attempt.
+/// with a simultaneous cancellation and resume, the run is cancelled or ends, and its destructor has run once for each
+/// attempt, after everything else. A resume after the cancellation is another attempt.
 #[test]
 fn a_cancellation_and_a_resume_at_once_agree() {
     for _ in 0..ROUNDS {
@@ -149,7 +148,7 @@ fn a_cancellation_and_a_resume_at_once_agree() {
     }
 }
 
-/// A resume that met a prune: the whole result, or the word that there is no such run.
+/// True for the complete result of a resume that met a prune; otherwise it must report that there is no such run.
 #[track_caller]
 fn whole_or_gone(ran: Ran) -> bool {
     match ran.code() {
@@ -164,8 +163,8 @@ fn whole_or_gone(ran: Ran) -> bool {
     }
 }
 
-/// a prune and a resume at the same moment: a run that can go on is not taken away from under it; one that is over is shown
-/// whole, or is gone.
+/// with a simultaneous prune and resume, a run that can continue is not removed; a finished one is shown completely, or
+/// is gone.
 #[test]
 fn a_prune_and_a_resume_at_once_leave_a_whole_run_or_none() {
     for _ in 0..ROUNDS {
@@ -176,7 +175,7 @@ fn a_prune_and_a_resume_at_once_leave_a_whole_run_or_none() {
         assert!(whole_or_gone(resume.finish()), "it could go on");
         prunes.into_iter().for_each(|prune| drop(prune.finish().exit(0)));
         assert_eq!(test.ledger(), ["one", "two", "two", "three", "end"]);
-        // Now that it is over, both may come first.
+        // Now that the run is over, either may come first.
         let resume = test.start(&["runs", "resume", &id, "--format", "json"]);
         prune().finish().exit(0);
         whole_or_gone(resume.finish());

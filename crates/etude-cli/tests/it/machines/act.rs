@@ -4,7 +4,7 @@ use super::case::walk;
 use crate::mcp_server;
 use crate::mcp_tools::SHOUT;
 
-/// B-A13, case 35: a tool, then the completion.
+/// B-A13, case 35: a tool call precedes the completion.
 #[test]
 fn a_tool_and_then_the_completion() {
     walk(
@@ -21,7 +21,7 @@ fn a_tool_and_then_the_completion() {
     );
 }
 
-/// B-A3, cases 36 and 37: the manifest is what may be called, in that order and once, and then the channel.
+/// B-A3, cases 36 and 37: the manifest lists the callable tools, in that order and once, and then the channel.
 #[test]
 fn the_manifest_is_what_may_be_called_and_the_channel() {
     walk(
@@ -38,7 +38,8 @@ fn the_manifest_is_what_may_be_called_and_the_channel() {
     );
 }
 
-/// B-A11, cases 38 and 39: what does not fit, or is no JSON, is reported to the model under its call, and Act goes on.
+/// B-A11, cases 38 and 39: a payload that does not fit, or is not JSON, is reported to the model under its call, and Act
+/// continues.
 #[test]
 fn a_wrong_payload_is_reported_and_act_goes_on() {
     for wrong in ["done {\"steps\":1}", "raw {bad"] {
@@ -55,7 +56,7 @@ fn a_wrong_payload_is_reported_and_act_goes_on() {
     }
 }
 
-/// B-A12, cases 41 and 43: a model that only talks, or says nothing, is shown what to call.
+/// B-A12, cases 41 and 43: a model that only talks, or says nothing, is shown the call to make.
 #[test]
 fn talk_is_steered_back() {
     for said in ["say thinking", "say "] {
@@ -66,7 +67,7 @@ fn talk_is_steered_back() {
     }
 }
 
-/// B-A14, B-R7, case 42: talk up to the cap; no one is asked a third time.
+/// B-A14, B-R7, case 42: talk ends at the cap; there is no third call.
 #[test]
 fn talk_ends_at_the_cap() {
     walk(
@@ -84,7 +85,7 @@ fn talk_ends_at_the_cap() {
     );
 }
 
-/// B-0.1.5, B-A20 to B-A23, cases 45, 46 and 48: the channel has to be alone; nothing of such a batch runs or is looked at.
+/// B-0.1.5, B-A20 to B-A23, cases 45, 46 and 48: the channel must be called alone; nothing of such a batch runs or is parsed.
 #[test]
 fn a_batch_with_the_channel_is_rejected_whole() {
     for batch in [
@@ -124,7 +125,7 @@ fn two_tools_of_one_answer() {
     );
 }
 
-/// B-A15, B-A16, cases 50 and 51: every answer counts; the tools of the last one still run, and no one is asked again.
+/// B-A15, B-A16, cases 50 and 51: every response counts; the tools of the last one still run, and no further call is made.
 #[test]
 fn the_tools_of_the_last_turn_still_run() {
     let case = walk(
@@ -171,7 +172,7 @@ fn a_completion_on_the_last_turn_is_in_time() {
     );
 }
 
-/// B-AP5, B-AP4, cases 53, 54, 60 and 136: what is wrong with a call is a result with class and code, and no more.
+/// B-AP5, B-AP4, cases 53, 54, 60 and 136: the fault of a call is a result with class and code, and no more.
 #[test]
 fn what_is_wrong_with_a_call_is_its_result() {
     let busy = r#"echo '{"ok":false,"error":{"class":"ToolTransient","code":"ResourceBusy","message":"later"}}'"#;
@@ -204,7 +205,7 @@ fn what_is_wrong_with_a_call_is_its_result() {
     assert!(case.asked("outline")[1].results()[0].contains("InputInvalid"));
 }
 
-/// B-F12, B-F13: a channel with the name of a tool, and a tool that there is not, end the stage at Init.
+/// B-F12, B-F13: a channel with the name of a tool, and an unknown tool, end the stage at Init.
 #[test]
 fn names_that_do_not_fit_the_tools_end_the_stage_at_init() {
     for (field, code) in
@@ -231,7 +232,7 @@ fn a_channel_with_the_name_of_a_servers_tool_ends_the_stage_at_init() {
     assert!(case.asked("outline").is_empty());
 }
 
-/// B-6.4, case 58: the channel of one stage is no tool of another.
+/// B-6.4, case 58: the channel of one stage is not a tool of another.
 #[test]
 fn a_channel_is_no_tool_of_another_stage() {
     let case = walk(
@@ -249,7 +250,8 @@ fn a_channel_is_no_tool_of_another_stage() {
     assert!(case.asked("build")[1].results()[0].contains("ToolNotRegistered"));
 }
 
-/// B-T13, B-M9, B-A1, B-SR1, cases 59 and 135: a stage begins with nothing but its prompt, and no context goes to a model as such.
+/// B-T13, B-M9, B-A1, B-SR1, cases 59 and 135: a stage begins with nothing but its prompt, and no context is sent to a model as
+/// such.
 #[test]
 fn a_stage_begins_with_an_empty_conversation() {
     let case = walk(
@@ -270,7 +272,7 @@ fn a_stage_begins_with_an_empty_conversation() {
     }
 }
 
-/// B-R8: the attempt in which the model gives no answer counts.
+/// B-R8: an attempt in which the model gives no response counts.
 #[test]
 fn an_attempt_that_dies_counts() {
     walk(

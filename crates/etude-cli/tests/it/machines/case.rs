@@ -1,33 +1,33 @@
-//! Machines as text: what a machine is, what its model says and its scripts answer, and what has to come of it. All of
-//! it goes through the binary, with a scripted model behind a socket.
+//! Stage machines as text: the machine, the replies of its model and scripts, and the expected result. Everything runs through
+//! the binary, with a scripted model behind a socket.
 //!
 //! The base is that of `b-stages` §21.0: a machine `m` with one stage `outline`, whose prompt is `Task: {{ctx.task}}`, whose
-//! `task` is `T1`, and which may call `read`; there are also `write` and `bash`. A text changes that line by line, and
-//! `==> COMMAND` runs `machine run m`, `runs resume` or `check`; the lines after it, up to an empty one, say what came.
+//! `task` is `T1`, and which may call `read`; there are also `write` and `bash`. A text changes that line by line, and `==>
+//! COMMAND` runs `machine run m`, `runs resume` or `check`; the lines after it, up to an empty one, are expectations.
 //!
 //! | plan                                                        | means                                             |
 //! |-------------------------------------------------------------|---------------------------------------------------|
 //! | `stage b`, `stage outline turnCap: 1`                       | another stage; another field, or `body: …`         |
-//! | `at outline next: [{else: true, sequential: [b]}]`          | what machine.yaml says around a stage             |
+//! | `at outline next: [{else: true, sequential: [b]}]`          | fields of machine.yaml around a stage             |
 //! | `machine grants: [{tool: bash, decision: deny}]`            | another key of machine.yaml                       |
 //! | `hook assert outline {"verdict":"ok"}`, `hook guard exit 1` | a script: a line a call, the last one again        |
 //! | `outline say hm`, `outline done {…}`                        | the model: text, the completion                   |
-//! | `outline call read {"p":1}; write {}`, `outline raw {bad`   | tools; a completion that is no JSON                |
-//! | `tool read SHELL`, `file PATH TEXT`, `config TEXT`          | what a tool does; a file of the app; etude.yaml    |
-//! | `approve`, `deny REASON`, `touch NAME`                      | what somebody does while the run waits            |
+//! | `outline call read {"p":1}; write {}`, `outline raw {bad`   | tools; a completion that is not JSON               |
+//! | `tool read SHELL`, `file PATH TEXT`, `config TEXT`          | an action of a tool; a file of the app             |
+//! | `approve`, `deny REASON`, `touch NAME`                      | an action while the run waits                     |
 //!
 //! | expectation                                       | holds if                                                    |
 //! |---------------------------------------------------|-------------------------------------------------------------|
 //! | `exit 0`, `output {…}`                            | exit status and StageResult are those                       |
 //! | `error Validation/StageInputInvalid index=1`      | the first error, with these facts of its context            |
 //! | `row outline#1 completed ok 1`                    | these are all rows: status, verdict, attempts                |
-//! | `asked outline 2`, `tools outline a, b`           | requests of a stage; what the last one offers               |
+//! | `asked outline 2`, `tools outline a, b`           | requests of a stage; the tools of the last one              |
 //! | `prompt outline TEXT`                             | its system prompt                                           |
 //! | `talk outline`, then lines with `- `              | its conversation as last sent, without the opening           |
 //! | `ran read, read`                                  | tools that ran, in order                                    |
-//! | `calls assert outline 1`                          | how often a script was called                               |
-//! | `told assert outline 1 /act/capHit false`         | a part of what its n-th call was given                      |
-//! | `waits grantStageTool /toolId "bash"`             | what the run waits for first                                |
+//! | `calls assert outline 1`                          | number of calls of a script                                 |
+//! | `told assert outline 1 /act/capHit false`         | a part of the input of its n-th call                        |
+//! | `waits grantStageTool /toolId "bash"`             | first decision that the run waits for                       |
 //! | `StageAssertOutcome outline verdict=ok`           | of the events with the names given here, these and no others |
 //! | `finds CLASS/CODE /pointer`, `warns CODE`         | all that `check` finds                                      |
 
@@ -40,7 +40,7 @@ use crate::ran::Ran;
 use crate::server::{Reply, Seen, Server};
 use crate::test::{IN_HOOKS, Test};
 
-/// The fields of the base stage.
+/// Fields of the base stage.
 const STAGE: [(&str, &str); 7] = [
     ("name", ""),
     ("allowedTools", "[read]"),
@@ -54,7 +54,7 @@ const STAGE: [(&str, &str); 7] = [
 /// Hooks that belong to the machine and to no stage.
 const OF_MACHINE: [&str; 4] = ["guard", "grant", "migrate", "onFailure"];
 
-/// Notes what it is given, and does what the reply of its turn says.
+/// Hook script that records its input, and acts as the reply of its turn says.
 const HOOK: &str = r#"d="$ROOT/hooks/$1"; mkdir -p "$d"; n=$(($(ls "$d" | wc -l) + 1)); cat > "$d/$n.json"
 while [ $n -gt 1 ] && [ ! -e "scripts/replies/$1-$n" ]; do n=$((n - 1)); done
 . "./scripts/replies/$1-$n"
@@ -74,7 +74,7 @@ pub(super) struct Case {
     id: String,
 }
 
-/// Does what the text says, and holds it to what it claims.
+/// Executes the plan of the text, and checks its expectations.
 #[track_caller]
 pub(super) fn walk(text: &str) -> Case {
     let mut case = Case::new();
@@ -136,7 +136,7 @@ impl Case {
         self.around.entry(stage.to_owned()).or_default().insert(hook.to_owned(), yaml.to_owned());
     }
 
-    /// A line of the plan.
+    /// Reads a line of the plan.
     fn read(&mut self, line: &str) {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let (name, more) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -300,18 +300,18 @@ impl Case {
         self.run.as_ref().expect("something was run")
     }
 
-    /// The document of the last command.
+    /// Document of the last command.
     pub(super) fn document(&self) -> Value {
         self.ran().lines().pop().expect("a document")
     }
 
-    /// Every event of the last command.
+    /// All events of the last command.
     pub(super) fn lines(&self) -> Vec<Value> {
         let lines = self.ran().lines();
         lines.into_iter().filter(|line| line.get("event").is_some()).collect()
     }
 
-    /// The events of the last command with these names.
+    /// Events of the last command with these names.
     pub(super) fn events(&self, names: &[&str]) -> Vec<(String, Value)> {
         let lines = self.ran().lines();
         let name = |line: &Value| line["event"].as_str().map(str::to_owned);
@@ -319,17 +319,17 @@ impl Case {
         reported.filter(|(name, _)| names.contains(&name.as_str())).collect()
     }
 
-    /// Every request of a stage.
+    /// All requests of a stage.
     pub(super) fn asked(&self, stage: &str) -> Vec<Seen> {
         self.server.seen().into_iter().filter(|seen| stage_of(seen) == stage).collect()
     }
 
-    /// Whether a text stands in any request.
+    /// True if a text is in any request.
     pub(super) fn was_sent(&self, text: &str) -> bool {
         self.server.seen().iter().any(|seen| seen.body.to_string().contains(text))
     }
 
-    /// What the n-th call of a script was given.
+    /// Input of the n-th call of a script.
     pub(super) fn reported(&self, hook: &str, n: usize) -> Value {
         serde_json::from_str(&self.test.read(&format!("hooks/{hook}/{n}.json"))).unwrap_or_default()
     }
@@ -372,7 +372,7 @@ impl Case {
                     assert_eq!(talk_of(&self.last(value)), talk, "{}", context());
                 }
                 "ran" => {
-                    // Calls of one batch run side by side.
+                    // Calls of one batch run concurrently.
                     let mut ran = self.test.ledger();
                     ran.sort();
                     assert_eq!(ran.join(", "), value.replace("nothing", ""), "{}", context());
@@ -480,7 +480,7 @@ impl Case {
     }
 }
 
-/// `name=value` with a space between; a value with spaces is the last one.
+/// Checks words `name=value`, separated by spaces; a value with spaces must be the last one.
 #[track_caller]
 fn hold_facts(facts: &Value, words: &str, context: &str) {
     let mut rest = words.trim();
@@ -501,18 +501,18 @@ fn hold_facts(facts: &Value, words: &str, context: &str) {
     }
 }
 
-/// JSON, or the text itself.
+/// Parses JSON; any other text becomes a string.
 fn json_of(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| text.into())
 }
 
-/// The stage that asks: its completion channel is the last tool.
+/// The calling stage: its completion channel is the last tool.
 fn stage_of(seen: &Seen) -> String {
     let tools = seen.tools();
     tools.last().and_then(|name| name.strip_prefix("submit_")).unwrap_or("probe").to_owned()
 }
 
-/// What was said, after the opening.
+/// Messages after the opening.
 fn talk_of(seen: &Seen) -> Vec<String> {
     let messages = seen.body["messages"].as_array().cloned().unwrap_or_default();
     let said = messages.iter().filter(|message| message["role"] != "system").skip(1);
@@ -532,7 +532,7 @@ fn talk_of(seen: &Seen) -> Vec<String> {
     .collect()
 }
 
-/// A tool that notes its name and then does something.
+/// A tool that records its name and then runs a shell line.
 fn tool(name: &str, does: &str) -> String {
     format!("cat > /dev/null\necho {name} >> \"$LEDGER\"\n{does}\n")
 }

@@ -2,7 +2,7 @@
 
 use super::case::walk;
 
-/// B-L3, case 74: a setup cannot write what etude gives.
+/// B-L3, case 74: a setup cannot write names that etude provides.
 #[test]
 fn reserved_names_are_not_for_a_setup() {
     for name in ["upstream", "attempts", "host", "workflowRunId", "stageExecutionId"] {
@@ -27,7 +27,7 @@ fn only_a_setup_writes_the_context() {
     }
 }
 
-/// B-0.1.2, B-L6, B-F21: what the stage before handed on has to be what this one asks for.
+/// B-0.1.2, B-L6, B-F21: the result of the previous stage must fit the input of this one.
 #[test]
 fn a_predecessor_that_does_not_fit_ends_the_stage_at_setup() {
     walk(
@@ -83,7 +83,7 @@ fn a_result_has_no_further_fields() {
     );
 }
 
-/// B-G2, B-G4, case 79: an open gate and none at all.
+/// B-G2, B-G4, case 79: an open gate and a missing one let Act begin.
 #[test]
 fn an_open_gate_lets_act_begin() {
     walk(
@@ -92,7 +92,7 @@ fn an_open_gate_lets_act_begin() {
     walk("outline done {\"summary\":\"s\"}\n==> run\nexit 0\nStageGateOutcome outline outcome=proceed effect=act");
 }
 
-/// B-0.1.9, B-G1, B-G5, case 80: not now: the run waits, and a resume enters the stage again at Setup with the same id.
+/// B-0.1.9, B-G1, B-G5, case 80: a deferred stage makes the run wait, and a resume enters it again at Setup with the same id.
 #[test]
 fn a_deferred_stage_is_entered_again() {
     walk(
@@ -153,7 +153,7 @@ fn a_person_may_open_a_gate() {
     walk(&format!("{machine}==> run --yolo\nexit 0"));
 }
 
-/// B-L6, B-5.1, case 82: a setup that breaks: the phase is closed, and nothing is asked.
+/// B-L6, B-5.1, case 82: after a setup that breaks, the phase is closed, and no model is called.
 #[test]
 fn a_setup_that_breaks_ends_the_stage() {
     walk(

@@ -29,7 +29,7 @@ fn the_last_retry_is_a_failure() {
     );
 }
 
-/// B-F15, B-R7, case 63: one attempt is no retry.
+/// B-F15, B-R7, case 63: with one attempt there is no retry.
 #[test]
 fn one_attempt_is_no_retry() {
     walk(
@@ -61,7 +61,7 @@ fn each_attempt_has_all_its_turns() {
     );
 }
 
-/// B-R3, cases 65 and 66: without a judge a completion is good and a cap is not.
+/// B-R3, cases 65 and 66: without a judge a completion is good and a reached cap is not.
 #[test]
 fn without_a_judge_a_cap_is_not_good() {
     walk(
@@ -109,7 +109,7 @@ fn the_judge_sees_everything_and_decides() {
     );
 }
 
-/// B-L7, cases 69 and 71: the judge's verdict stands against a payload that fits; `next` routes the failed stage.
+/// B-L7, cases 69 and 71: the judge's verdict overrides a payload that fits; `next` routes the failed stage.
 #[test]
 fn a_failed_stage_is_routed() {
     walk(
@@ -130,7 +130,7 @@ fn a_failed_stage_is_routed() {
     );
 }
 
-/// B-R10, case 70: a judge that breaks is no verdict.
+/// B-R10, case 70: a judge that breaks gives no verdict.
 #[test]
 fn a_judge_that_breaks_is_no_verdict() {
     walk(
@@ -149,7 +149,7 @@ fn a_judge_that_breaks_is_no_verdict() {
     );
 }
 
-/// B-R6, case 72: a wait between attempts, or none.
+/// B-R6, case 72: a backoff waits between attempts; without one there is no wait.
 #[test]
 fn a_backoff_waits_between_attempts() {
     let noting = "sh date +%s%N >> \"$ROOT/times\"; echo '{\"verdict\":\"retry\",\"reason\":\"x\"}'";
@@ -160,7 +160,7 @@ fn a_backoff_waits_between_attempts() {
     assert!(times[1] - times[0] >= 400_000_000, "{times:?}");
 }
 
-/// B-G3, case 73: the judge has nothing to say about a stage that its gate passed over.
+/// B-G3, case 73: the judge is not called for a stage that its gate skipped.
 #[test]
 fn a_stage_that_was_passed_over_is_not_judged() {
     walk(

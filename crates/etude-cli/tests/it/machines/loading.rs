@@ -20,7 +20,7 @@ fn a_minimal_stage_loads() {
     );
 }
 
-/// B-F10 to B-F17, case 2: each required field has to be there; nothing is asked of a model before.
+/// B-F10 to B-F17, case 2: each required field must be present; no model is called before.
 #[test]
 fn every_required_field_is_required() {
     for field in [
@@ -52,7 +52,7 @@ fn unknown_keys_of_a_stage_are_inert() {
     assert_eq!(case.asked("outline")[0].body["model"], "m-std");
 }
 
-/// B-F20 to B-F22, case 4: what is optional is taken, and shown.
+/// B-F20 to B-F22, case 4: optional keys are accepted, and shown.
 #[test]
 fn optional_keys_are_taken_and_shown() {
     let case = walk(
@@ -107,7 +107,7 @@ fn ids_are_kebab_case_and_unique() {
     );
 }
 
-/// B-2.5, cases 11 and 12: the entry is a stage, and there is one at least.
+/// B-2.5, cases 11 and 12: the entry is a stage, and there is at least one.
 #[test]
 fn the_entry_is_a_stage() {
     walk(
@@ -116,7 +116,8 @@ fn the_entry_is_a_stage() {
     walk("machine stages: none/*.md\n==> run\nexit 3\nerror Validation/StageDefinitionInvalid");
 }
 
-/// B-F15, case 13; B-F17, case 14: how often, and what a closed gate means, are said in full and in known words.
+/// B-F15, case 13; B-F17, case 14: the number of attempts and the meaning of a closed gate are stated in full and in known
+/// words.
 #[test]
 fn policies_are_printed_in_full() {
     walk(
@@ -130,7 +131,7 @@ fn policies_are_printed_in_full() {
     }
 }
 
-/// B-P4, case 15; B-P3, case 112; B-N5, case 18: transitions that cannot hold are found before a run.
+/// B-P4, case 15; B-P3, case 112; B-N5, case 18: invalid transitions are found before a run.
 #[test]
 fn static_transitions_are_checked() {
     let next =
@@ -140,7 +141,7 @@ fn static_transitions_are_checked() {
     walk(&(next("sequential: [ghost]") + "error Validation/StageNextUnknown"));
 }
 
-/// B-P5, cases 16 and 17: a join in the list, and none at all.
+/// B-P5, cases 16 and 17: a join is in the list, or there is none.
 #[test]
 fn a_join_stands_in_the_list_or_nowhere() {
     walk("stage a\nstage b\nstage j\nat outline next: [{else: true, parallel: [a, b, j], join: j}]\n==> check\nfinds");
@@ -169,7 +170,7 @@ fn two_stages_may_share_the_name_of_their_channel() {
     assert_eq!(required(1).map(|t| t["function"]["parameters"]["required"][0].clone()), Some("built".into()));
 }
 
-/// B-F4, case 20: a byte order mark and CRLF are no fault.
+/// B-F4, case 20: a byte order mark and CRLF are accepted.
 #[test]
 fn a_stage_file_of_another_editor_reads_the_same() {
     let case = walk("outline done {\"summary\":\"s\"}\n==> check\nfinds");
@@ -192,7 +193,7 @@ fn hostile_frontmatter_breaks_nothing() {
     assert!(code.is_null() || code == "definition_invalid", "{code}");
 }
 
-/// B-M2, B-CN6: what the machine needs of its runner and of its model is heeded.
+/// B-M2, B-CN6: the requirements of a machine for its runner and its model are checked.
 #[test]
 fn what_a_machine_needs_is_heeded() {
     walk("machine requiredCoreVersion: \">=1 <2\"\n==> check\nfinds");
@@ -223,7 +224,7 @@ fn what_a_machine_needs_is_heeded() {
     );
 }
 
-/// B-0.1.6: the names of what is built in are taken.
+/// B-0.1.6: the names of builtin tools are reserved.
 #[test]
 fn a_tool_cannot_take_the_name_of_one_that_is_built_in() {
     walk(

@@ -1,8 +1,8 @@
-//! The body of a stage (`b-stages` §3, §21 B).
+//! Body of a stage (`b-stages` §3, §21 B).
 
 use super::case::walk;
 
-/// B-X1, B-T1, B-T3, cases 22 and 23: fields, ids and the stage's own words.
+/// B-X1, B-T1, B-T3, cases 22 and 23: fields, ids and the stage's own words are filled in.
 #[test]
 fn fields_and_ids_are_filled_in() {
     walk(
@@ -17,7 +17,7 @@ fn fields_and_ids_are_filled_in() {
     );
 }
 
-/// B-T8, B-T10, case 24: values as text; what is not there is empty.
+/// B-T8, B-T10, case 24: values are text; a missing one is empty.
 #[test]
 fn values_are_written_as_text() {
     walk(
@@ -33,7 +33,7 @@ fn values_are_written_as_text() {
     );
 }
 
-/// B-T3, B-N7, cases 25 and 26: a way into what the stage before handed on; the entry stage has none before it.
+/// B-T3, B-N7, cases 25 and 26: a path leads into the result of the previous stage; the entry stage has none before it.
 #[test]
 fn a_successor_reads_the_result_before_it() {
     walk(
@@ -54,7 +54,7 @@ fn a_successor_reads_the_result_before_it() {
     );
 }
 
-/// B-T10: a result that is not there leaves nothing in the prompt, and is warned of.
+/// B-T10: a missing result leaves nothing in the prompt, and causes a warning.
 #[test]
 fn a_result_that_is_not_there_is_warned_of() {
     let case = walk(
@@ -72,7 +72,7 @@ fn a_result_that_is_not_there_is_warned_of() {
     assert!(ran.err().contains(warning), "{}", ran.err());
 }
 
-/// B-T2, B-T4, B-T5, cases 27 to 29: neither the environment nor attempts nor the host can be named.
+/// B-T2, B-T4, B-T5, cases 27 to 29: a prompt can name neither the environment nor attempts nor the host.
 #[test]
 fn what_has_no_place_in_a_prompt_is_refused() {
     for body in ["{{env.FOO}}", "{{ctx.attempts[0].parseError}}", "{{ctx.host.env}}", "{{settings.x}}", "{{ctx..x}}"] {
@@ -82,7 +82,7 @@ fn what_has_no_place_in_a_prompt_is_refused() {
     }
 }
 
-/// B-0.1.12, B-T9, case 31; B-T1, case 32: what is filled in is not looked at again, and another syntax is text.
+/// B-0.1.12, B-T9, case 31; B-T1, case 32: filled-in text is not expanded again, and another syntax is text.
 #[test]
 fn nothing_is_filled_in_twice() {
     walk(
@@ -97,7 +97,7 @@ fn nothing_is_filled_in_twice() {
     );
 }
 
-/// B-L1, B-T7, B-R4, case 33: an attempt more goes on under the same prompt; Init is entered once.
+/// B-L1, B-T7, B-R4, case 33: a further attempt continues under the same prompt; Init is entered once.
 #[test]
 fn a_retry_renders_nothing_again() {
     let case = walk(

@@ -1,9 +1,9 @@
-//! Scripts (`b-stages` §20.4, §21 I).
+//! Protocol of scripts (`b-stages` §20.4, §21 I).
 
 use super::case::walk;
 
-/// B-H3, B-20.4, case 137: nothing, or nothing but blanks, on stdout is an answer of setup and exit alone; a policy or a guard that says nothing lets
-/// nothing through.
+/// B-H3, B-20.4, case 137: an empty or blank stdout is an answer only from setup and exit; a policy or a guard without output
+/// permits nothing.
 #[test]
 fn only_setup_and_exit_may_say_nothing() {
     for nothing in ["nothing", "sh echo", "sh printf ' \\n\\n'"] {
@@ -24,8 +24,8 @@ fn only_setup_and_exit_may_say_nothing() {
     );
 }
 
-/// B-20.4, case 138: each hook that breaks ends the run with its phase, its status and its last words, which no model
-/// is reported.
+/// B-20.4, case 138: each hook that breaks ends the run with its phase, its status and its last stderr, which no model
+/// receives.
 #[test]
 fn a_script_that_breaks_ends_the_run() {
     for (hook, phase) in
@@ -40,7 +40,7 @@ fn a_script_that_breaks_ends_the_run() {
     }
 }
 
-/// B-20.4, case 138: a script that takes too long is ended, and its last words are kept.
+/// B-20.4, case 138: a script that takes too long is ended, and its last stderr is kept.
 #[test]
 fn a_script_that_takes_too_long_is_ended() {
     walk(
@@ -55,7 +55,7 @@ fn a_script_that_takes_too_long_is_ended() {
     );
 }
 
-/// B-20.4, case 139: validators of pipelines as judges.
+/// B-20.4, case 139: validators of pipelines work as judges.
 #[test]
 fn a_validator_may_judge() {
     walk(
@@ -74,13 +74,13 @@ fn a_validator_may_judge() {
     walk(
         "hook validate outline exit 1\noutline done {\"summary\":\"1\"}\n==> run\nexit 1\nerror ExtensionHost/LifecycleFailure phase=Assert exitCode=1",
     );
-    // What it printed and how it ended contradict each other: both are reported.
+    // Its output and its exit status contradict each other: both are reported.
     walk(
         "hook validate outline exit 3 {\"valid\":true}\noutline done {\"summary\":\"1\"}\n==> run\nexit 1\nerror ExtensionHost/LifecycleFailure phase=Assert exitCode=3 message=~contradicts itself: it printed `{\"valid\": true}`, but exited with status 3",
     );
 }
 
-/// B-20.3, case 140; B-21.141: the same machine in YAML and in scripts tells the same.
+/// B-20.3, case 140; B-21.141: the same machine in YAML and in scripts emits the same events.
 #[test]
 fn yaml_and_scripts_emit_the_same() {
     let yaml = r#"
@@ -111,7 +111,7 @@ fn yaml_and_scripts_emit_the_same() {
     assert_eq!(first, again);
 }
 
-/// B-20.4: a script may ask somebody; the stage halts, and the script is called once more with the answer.
+/// B-20.4: a script may ask a person; the stage halts, and the script is called once more with the answer.
 #[test]
 fn a_script_may_ask_somebody() {
     for (hook, before, proceed) in [
@@ -149,7 +149,7 @@ fn a_script_may_ask_somebody() {
     }
 }
 
-/// B-20.4: who asks what comes next has left already: its exit is not done again.
+/// B-20.4: a stage whose next asks has already left: its exit does not run again.
 #[test]
 fn a_next_that_asks_repeats_nothing() {
     walk(
@@ -196,7 +196,7 @@ fn a_script_may_leave_lines_in_the_log() {
     );
 }
 
-/// B-20.4, `strictUpstream`: what scripts are given of earlier stages.
+/// B-20.4, `strictUpstream`: scripts receive the outputs of earlier stages unless it is strict.
 #[test]
 fn scripts_see_the_outputs_of_earlier_stages_unless_it_is_strict() {
     let machine = "at outline exit: {output: {k: 1}}\nat outline next: [{else: true, sequential: [b]}]\nstage b\nhook setup b {\"ctx\":{}}\noutline done {\"summary\":\"o\"}\nb done {\"summary\":\"b\"}\n";

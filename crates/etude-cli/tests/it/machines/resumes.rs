@@ -1,4 +1,4 @@
-//! Ids, what is kept, capability and isolation (`b-stages` §12 to §16, §21 H).
+//! Ids, stored state, capability and isolation (`b-stages` §12 to §16, §21 H).
 
 use super::case::walk;
 use crate::test::{KEY, wait_until};
@@ -47,7 +47,7 @@ const KEPT: &str = r#"
         build done {"summary":"b"}
 "#;
 
-/// B-M6, B-ST4, B-ST6, B-M5, case 124: the slot is delivered before the machine is attached, which says so.
+/// B-M6, B-ST4, B-ST6, B-M5, case 124: the slot is delivered before the machine is attached, and an event reports that.
 #[test]
 fn a_machine_is_attached_with_its_slot() {
     walk(&format!(
@@ -79,8 +79,7 @@ fn drift(policy: &str, more: &str, came: &str) {
     }
 }
 
-/// B-ST3, case 123: a slot of another version, and a machine that does not take it: nothing is done, and the run is as
-/// it was.
+/// B-ST3, case 123: for a slot of another version that the machine rejects, nothing is executed, and the run is unchanged.
 #[test]
 fn a_slot_of_another_version_is_refused() {
     let case = walk(&format!(
@@ -113,7 +112,8 @@ fn a_rejected_slot_is_rejected_whatever_is_accepted() {
     drift("drift: reject", "", "exit 1\nerror Session/SlotDriftRejected\nStateSlotDrift decision=reject");
 }
 
-/// B-ST3, case 123: `warn` takes the data as it is, and says so. A machine that declares it has said that it may change.
+/// B-ST3, case 123: `warn` accepts the data unchanged, and reports that. A machine that declares it has accepted that it may
+/// change.
 #[test]
 fn a_slot_of_another_version_may_be_taken_as_it_is() {
     drift(
@@ -123,7 +123,7 @@ fn a_slot_of_another_version_may_be_taken_as_it_is() {
     );
 }
 
-/// B-ST3, case 123: `migrate` has a script make the new data, which has to be of the machine's version.
+/// B-ST3, case 123: with `migrate` a script creates the new data, which must have the machine's version.
 #[test]
 fn a_slot_of_another_version_is_migrated() {
     let policy = "drift: migrate, migrate: {script: sh scripts/hook.sh migrate}";
@@ -141,7 +141,7 @@ fn a_slot_of_another_version_is_migrated() {
     }
 }
 
-/// B-ST3: a slot that was migrated is of the new version from then on, in every later process.
+/// B-ST3: a migrated slot has the new version from then on, in every later process.
 #[test]
 fn a_migrated_slot_stays_migrated() {
     let slot = "machine stateSlot: {slotVersion: \"VERSION\", schema: {type: object}, drift: migrate, migrate: {script: sh scripts/hook.sh migrate}}";
@@ -172,8 +172,8 @@ fn a_migrated_slot_stays_migrated() {
     ));
 }
 
-/// A machine with two forms of its slot, which waits for an approval; then its slot is of another version. `migrate` is what its
-/// script does, which has what it is given in `$d`; `then` is what happens next.
+/// A machine with two forms of its slot, which waits for an approval; then its slot has another version. `migrate` is the
+/// content of its script, which has its input in `$d`; `then` has the next lines of the plan.
 fn two_forms(migrate: &str, then: &str) -> super::case::Case {
     let slot = |version: &str| {
         format!(
@@ -213,14 +213,14 @@ fn two_forms(migrate: &str, then: &str) -> super::case::Case {
     ))
 }
 
-/// B-0.1.4, B-ST3: in a fan-out each form of the data that a branch keeps is migrated, once.
+/// B-0.1.4, B-ST3: in a fan-out each form of the data in a branch is migrated, once.
 #[test]
 fn every_form_of_the_slot_in_a_fan_out_is_migrated() {
     let came = r#"told setup j 1 /slot {"slotVersion":"1.0.0","data":{"n":1,"x":2}}"#;
     two_forms("", &format!("==> resume\n exit 0\n asked a 1\n calls migrate 2\n{came}"));
 }
 
-/// B-ST3, A-5.3: a migration whose process dies goes on: what has been migrated is not again.
+/// B-ST3, A-5.3: a migration whose process dies continues: migrated forms are not migrated again.
 #[test]
 fn a_migration_that_is_killed_goes_on_where_it_was() {
     let hangs = r#"[ -e "$ROOT/go" ] || [ "$(ls "$d" | wc -l)" != 2 ] || exec sleep 60; "#;
@@ -243,7 +243,7 @@ fn a_slot_has_a_version() {
     );
 }
 
-/// B-ST3: data of the old form need not fit the new schema, but what the script makes of it does.
+/// B-ST3: data of the old form need not fit the new schema, but the result of the script does.
 #[test]
 fn a_migration_may_change_the_schema() {
     let slot = |version: &str, member: &str| {
@@ -261,7 +261,7 @@ fn a_migration_may_change_the_schema() {
             slot("1.0.0", "m")
         ));
     }
-    // A migration of an earlier process is read once more, and need not fit what the schema has become since.
+    // A migration of an earlier process is read once more, and need not fit the current schema.
     walk(&format!(
         r#"
         {}
@@ -293,8 +293,8 @@ fn a_migration_may_change_the_schema() {
     ));
 }
 
-/// B-ST3: a migration of an earlier process is read once more by the script that it was made with, whatever the machine has
-/// for the next version: nothing, or another script.
+/// B-ST3: a migration of an earlier process is read once more by the script that made it, whatever the machine declares for the
+/// next version: nothing, or another script.
 #[test]
 fn a_migration_holds_under_a_later_policy() {
     let slot = |version: &str, drift: &str| {
@@ -322,7 +322,7 @@ fn a_migration_holds_under_a_later_policy() {
     }
 }
 
-/// B-ST8: a change of the machine that it has not declared is refused, and the document says of which machine.
+/// B-ST8: an undeclared change of the machine is refused, and the document names the machine.
 #[test]
 fn an_undeclared_change_is_refused() {
     let case = walk(&format!("{KEPT}\n==> run\nexit 5\n\nstage build turnCap: 9\n==> resume\nexit 3\n"));
@@ -331,14 +331,14 @@ fn an_undeclared_change_is_refused() {
     assert!(document["stages"].is_array(), "{document}");
 }
 
-/// B-ST7, case 125: nothing is kept under that id.
+/// B-ST7, case 125: an unknown id resumes nothing.
 #[test]
 fn nothing_kept_is_nothing_resumed() {
     let case = walk("outline done {\"summary\":\"s\"}\n==> run\nexit 0");
     case.test.run(&["runs", "resume", "zzzzzzzzzzzzzzzz", "--format", "json"]).exit(2);
 }
 
-/// B-ST1, case 121: what was said is in no slot and in nothing that a later process is given.
+/// B-ST1, case 121: messages are in no slot and in no input of a later process.
 #[test]
 fn no_message_is_kept_in_the_slot() {
     walk(&format!(
@@ -347,7 +347,7 @@ fn no_message_is_kept_in_the_slot() {
     ));
 }
 
-/// B-CN1, B-CN4, B-CN5, case 127: what does not guarantee tool calls is refused before anything is asked.
+/// B-CN1, B-CN4, B-CN5, case 127: a model that does not guarantee tool calls is refused before it is called.
 #[test]
 fn a_model_has_to_guarantee_tool_calls() {
     for claim in ["absent", "preferred"] {
@@ -362,14 +362,14 @@ fn a_model_has_to_guarantee_tool_calls() {
     }
 }
 
-/// Has the configured model claim something else.
+/// Makes the configured model claim another capability.
 fn claims(case: &super::case::Case, claim: &str) {
     let path = "home/.config/etude/config.yaml";
     let config = case.test.read(path).replace("toolCalling: hard", &format!("toolCalling: {claim}"));
     case.test.put(path, &config);
 }
 
-/// B-CN3, case 129: a model that is put in place of another between two stages is refused, and the run stays as it was.
+/// B-CN3, case 129: an incapable model that replaces another between two stages is refused, and the run is unchanged.
 #[test]
 fn a_model_that_cannot_takes_no_run_over() {
     let case = walk(&format!("{KEPT}\n==> run\nexit 5"));
@@ -384,8 +384,8 @@ fn a_model_that_cannot_takes_no_run_over() {
     case.test.run(&["runs", "resume", &id, "--format", "json"]).exit(0);
 }
 
-/// B-IS2, case 130: a key in the prompt, in a tool's description or in a reason is not sent, and nowhere reported; what the
-/// user has typed is.
+/// B-IS2, case 130: a key in the prompt, in a tool's description or in a reason is not sent, and nowhere reported; text that
+/// the user has typed is.
 #[test]
 fn no_model_is_reported_a_key() {
     let done = "outline done {\"summary\":\"s\"}\n";
@@ -408,7 +408,7 @@ fn no_model_is_reported_a_key() {
     assert!(case.was_sent(KEY));
 }
 
-/// B-IS2: what a tool gives, and what a guard says, reach the model without keys.
+/// B-IS2: results of tools and reasons of guards reach the model without keys.
 #[test]
 fn results_hold_no_keys() {
     let case = walk(&format!(
@@ -421,7 +421,7 @@ fn results_hold_no_keys() {
     assert!(!case.was_sent(KEY));
 }
 
-/// B-IS3: what a script prints shows no key in a failure, on stderr or in a document.
+/// B-IS3: output of a script shows no key in a failure, on stderr or in a document.
 #[test]
 fn a_script_that_prints_a_key_does_not_show_it() {
     for hook in [
@@ -436,7 +436,7 @@ fn a_script_that_prints_a_key_does_not_show_it() {
     }
 }
 
-/// B-IS3, case 131: events redact what looks like a key and cut what is long; data stays as it is.
+/// B-IS3, case 131: events redact text that looks like a key and cut long text; data stays unchanged.
 #[test]
 fn events_redact_and_cut() {
     let long = "y".repeat(70 * 1024);
@@ -448,7 +448,7 @@ fn events_redact_and_cut() {
     assert_eq!(case.document()["output"]["parsed"]["big"], long);
 }
 
-/// B-ST4, case 126; B-17, case 134: what receives a run goes out whether anybody observes it or not, and holds up nothing.
+/// B-ST4, case 126; B-17, case 134: events are emitted with or without an observer, and delay nothing.
 #[test]
 fn events_need_no_observer() {
     let case = walk(&format!("{KEPT}\n==> run\nexit 5"));

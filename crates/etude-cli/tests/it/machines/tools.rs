@@ -1,11 +1,11 @@
-//! Which tool calls of a stage run: envelope, grants, guards (`b-stages` §11, §21 F).
+//! Decisions about tool calls of a stage: envelope, grants, guards (`b-stages` §11, §21 F).
 
 use super::case::walk;
 
 const ZAP: &str =
     "outline call bash {\"cmd\":\"ls\"}\noutline call bash {\"cmd\":\"ls\"}\noutline done {\"summary\":\"s\"}\n";
 
-/// B-11.1, case 84: what the stage may call runs in every mode, with one record of it.
+/// B-11.1, case 84: tools that the stage may call run in every mode, with one record of each call.
 #[test]
 fn the_envelope_comes_before_the_mode() {
     walk(
@@ -21,8 +21,8 @@ fn the_envelope_comes_before_the_mode() {
     );
 }
 
-/// B-0.1.1, B-0.1.10, B-GT8, B-GT1, B-GT2, B-HL1, B-HL3, case 86: anything else is asked about once, and nothing of its batch runs
-/// meanwhile; an approval covers that call once.
+/// B-0.1.1, B-0.1.10, B-GT8, B-GT1, B-GT2, B-HL1, B-HL3, case 86: any other call is asked about once, and nothing of its batch
+/// runs meanwhile; an approval covers that call once.
 #[test]
 fn a_call_outside_the_envelope_is_asked_about() {
     let case = walk(&format!(
@@ -54,7 +54,7 @@ fn a_call_outside_the_envelope_is_asked_about() {
     assert_eq!(issued["tuple"], consumed["tuple"]);
 }
 
-/// B-GT1, B-AP3: a no is a result; the stage goes on.
+/// B-GT1, B-AP3: a denial is a result; the stage continues.
 #[test]
 fn a_no_is_a_result() {
     let case = walk(&format!(
@@ -64,7 +64,7 @@ fn a_no_is_a_result() {
     assert!(reported[0].contains("ToolTerminal/ApprovalDenied") && reported[0].contains("too risky"), "{reported:?}");
 }
 
-/// B-GT4, B-GT10, case 87; B-GT5, case 93: an answer is for one call with these arguments, whatever their order, once.
+/// B-GT4, B-GT10, case 87; B-GT5, case 93: an answer is for one call with these arguments, in any order, once.
 #[test]
 fn an_answer_covers_one_call_once() {
     walk(
@@ -121,7 +121,7 @@ fn an_answer_ends_with_its_execution() {
     );
 }
 
-/// B-GT3, case 88: the machine's policy is asked first: yes, no, or a person.
+/// B-GT3, case 88: the machine's policy decides first: yes, no, or a person.
 #[test]
 fn the_policy_is_asked_first() {
     for (word, exit, ran, asked) in
@@ -141,7 +141,8 @@ fn the_policy_is_asked_first() {
     ));
 }
 
-/// B-0.1.8, B-HL4, B-GT3, case 89: no mode and no flag widens what the policy denies, and the mode `yolo` answers nothing.
+/// B-0.1.8, B-HL4, B-GT3, case 89: no mode and no flag permits calls that the policy denies, and the mode `yolo` answers
+/// nothing.
 #[test]
 fn no_mode_widens_the_envelope() {
     walk(&format!("config approvals: {{mode: yolo}}\n{ZAP}==> run\nexit 5\nran nothing"));
@@ -153,7 +154,7 @@ fn no_mode_widens_the_envelope() {
     walk(&format!("{deny}==> run --yolo\nexit 0\nran nothing"));
 }
 
-/// B-H5, B-GT9, case 91; B-H1: guards have the last word, also about what the policy allows; the grant is spent.
+/// B-H5, B-GT9, case 91; B-H1: guards have the last word, also about calls that the policy allows; the grant is spent.
 #[test]
 fn a_guard_has_the_last_word() {
     walk(
@@ -207,7 +208,7 @@ fn questions_are_raised_in_order() {
     );
 }
 
-/// B-HL2, case 97: `--yolo` says yes to all of it.
+/// B-HL2, case 97: `--yolo` approves all of them.
 #[test]
 fn yolo_says_yes() {
     let case = walk(
@@ -241,7 +242,7 @@ fn a_decision_is_reported_before_the_call_begins() {
     );
 }
 
-/// B-20.5: decisions are known by the tool's own key.
+/// B-20.5: decisions are identified by the tool's own key.
 #[test]
 fn decisions_are_known_by_the_tools_own_key() {
     walk(

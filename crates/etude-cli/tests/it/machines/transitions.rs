@@ -3,7 +3,8 @@
 use super::case::walk;
 use crate::test::wait_until;
 
-/// B-L8, B-L10, B-N9, B-N7, B-L9, B-ST4, cases 99 and 126: a chain of two: two turns, each kept before the next begins.
+/// B-L8, B-L10, B-N9, B-N7, B-L9, B-ST4, cases 99 and 126: a chain of two stages is two turns, each recorded before the next
+/// begins.
 #[test]
 fn a_chain_of_two_stages() {
     walk(
@@ -33,7 +34,7 @@ fn a_chain_of_two_stages() {
     );
 }
 
-/// B-N1, B-N3, case 100: all ways to say that nothing comes next.
+/// B-N1, B-N3, case 100: all ways to declare that nothing comes next.
 #[test]
 fn every_way_to_say_that_it_is_over() {
     for next in [
@@ -48,7 +49,7 @@ fn every_way_to_say_that_it_is_over() {
     }
 }
 
-/// B-N6, case 101: what a stage of a list leads to comes before the next of the list.
+/// B-N6, case 101: the successors of a stage in a list come before the next stage of the list.
 #[test]
 fn a_list_is_gone_through_in_depth() {
     walk(
@@ -74,7 +75,7 @@ fn a_list_is_gone_through_in_depth() {
     );
 }
 
-/// B-N2, case 102: the list by its other name; both, and different, is a fault.
+/// B-N2, case 102: the list has another name; both with different content are a fault.
 #[test]
 fn the_list_has_another_name() {
     walk(
@@ -100,7 +101,7 @@ fn the_list_has_another_name() {
     );
 }
 
-/// B-P6, B-N5: what a script says is checked when it arrives. The stage is done all the same, and reported once.
+/// B-P6, B-N5: a script's answer is checked when it arrives. The stage is still done, and reported once.
 #[test]
 fn what_a_script_says_comes_next_is_checked() {
     for (says, error) in [
@@ -118,15 +119,15 @@ fn what_a_script_says_comes_next_is_checked() {
     }
 }
 
-/// A machine that does `a` and `b` at once, and then `j`.
+/// A machine that runs `a` and `b` concurrently, and then `j`.
 fn fan(more: &str) -> String {
     format!(
         "at outline next: [{{else: true, parallel: [a, b, j], join: j}}]\nstage a\nstage b\nstage j\noutline done {{\"summary\":\"o\"}}\na done {{\"summary\":\"a\"}}\nb done {{\"summary\":\"b\"}}\nj done {{\"summary\":\"j\"}}\n{more}\n"
     )
 }
 
-/// B-P1, B-P2, B-P13, B-P14, B-P18, cases 104 and 105: siblings overlap and know nothing of what came before; the join
-/// comes after both, with their results in order; all of it is one turn.
+/// B-P1, B-P2, B-P13, B-P14, B-P18, cases 104 and 105: siblings overlap and see nothing of earlier conversations; the join
+/// follows both, with their results in order; all of it is one turn.
 #[test]
 fn siblings_and_their_join_are_one_turn() {
     let meet = |own: &str, other: &str| {
@@ -158,7 +159,7 @@ fn siblings_and_their_join_are_one_turn() {
     walk(&text);
 }
 
-/// B-P8, B-P9, B-P10, case 107: the first that does not succeed ends the turn; the join never runs, and the machine is
+/// B-P8, B-P9, B-P10, case 107: the first sibling that does not succeed ends the turn; the join never runs, and the machine is
 /// reported.
 #[test]
 fn the_first_failure_ends_the_fan_out() {
@@ -183,7 +184,7 @@ fn the_first_failure_ends_the_fan_out() {
     }
 }
 
-/// B-R9, B-P7, cases 108 and 109: a retry inside a sibling is no failure, and neither is a cap that its judge accepts.
+/// B-R9, B-P7, cases 108 and 109: neither a retry inside a sibling nor a cap that its judge accepts is a failure.
 #[test]
 fn what_a_judge_accepts_is_a_success() {
     walk(&fan(
@@ -194,7 +195,8 @@ fn what_a_judge_accepts_is_a_success() {
     ));
 }
 
-/// B-G7: a sibling that its gate keeps out is no success, whatever the policy; one that is parked says so.
+/// B-G7: a sibling that its gate keeps out does not count as a success, whatever the policy; the row of a suspended one says
+/// so.
 #[test]
 fn a_sibling_that_its_gate_keeps_out_is_no_success() {
     for (policy, row) in
@@ -235,7 +237,7 @@ fn siblings_do_not_see_each_other() {
     walk(&fan("at a setup: {set: {task: A}}\n==> run\nexit 0\nprompt a Task: A\nprompt b Task: "));
 }
 
-/// B-K6, B-P11, B-K3, case 114: a cancellation from outside ends all siblings, and is none of their failures.
+/// B-K6, B-P11, B-K3, case 114: a cancellation from outside ends all siblings, and counts as a failure of none.
 #[test]
 fn a_cancellation_outranks_the_failure_of_siblings() {
     let case = walk(
@@ -264,7 +266,7 @@ fn a_cancellation_outranks_the_failure_of_siblings() {
     assert!(!ran.out().contains("ParallelSiblingFailure") && case.test.files_below("hooks/exit-a").is_empty());
 }
 
-/// B-K4, case 133: a machine that is cancelled before it begins tells nothing.
+/// B-K4, case 133: a machine that is cancelled before it begins emits nothing.
 #[test]
 fn a_machine_that_is_cancelled_before_it_begins_emits_nothing() {
     let case = walk("==> check\nfinds");
@@ -278,7 +280,7 @@ fn a_machine_that_is_cancelled_before_it_begins_emits_nothing() {
     assert!(case.asked("outline").is_empty());
 }
 
-/// B-P16, case 115: what a sibling leads to runs before the join, which sees the sibling's own result.
+/// B-P16, case 115: the successors of a sibling run before the join, which sees the sibling's own result.
 #[test]
 fn a_sibling_may_have_a_branch() {
     let case = walk(&fan(
@@ -289,7 +291,7 @@ fn a_sibling_may_have_a_branch() {
     assert!(at("recover#1") < at("j#1"), "{rows:?}");
 }
 
-/// B-P15, case 116: a join that fails is a stage that fails: its exit runs, and its next routes it.
+/// B-P15, case 116: a failed join is a failed stage: its exit runs, and its next routes it.
 #[test]
 fn a_join_that_fails_is_routed() {
     walk(&fan(r#"
@@ -305,7 +307,7 @@ fn a_join_that_fails_is_routed() {
         "#));
 }
 
-/// B-N8, B-ID3, case 118: a stage that is reached again is another execution; an endless loop has an end.
+/// B-N8, B-ID3, case 118: a stage that is reached again is another execution; an endless loop is ended.
 #[test]
 fn a_stage_may_be_reached_again() {
     walk(
@@ -341,7 +343,7 @@ fn a_stage_may_be_reached_again() {
     );
 }
 
-/// B-20.3, B-0.1.11: no case holds.
+/// B-20.3, B-0.1.11: a next without a matching case is a fault.
 #[test]
 fn a_next_without_a_case_that_holds_is_a_fault() {
     walk(
@@ -355,7 +357,7 @@ fn a_next_without_a_case_that_holds_is_a_fault() {
     );
 }
 
-/// B-N4: a join after a list is none.
+/// B-N4: a join after a list is ignored.
 #[test]
 fn a_join_after_a_list_is_ignored() {
     walk(
@@ -369,7 +371,7 @@ fn a_join_after_a_list_is_ignored() {
     );
 }
 
-/// B-SR2: a stage hands on a mebibyte at most.
+/// B-SR2: the output of a stage has at most 1 MiB.
 #[test]
 fn an_output_has_a_largest_size() {
     let big = |bytes: u32| {

@@ -1,9 +1,9 @@
-//! Machines of stages that are killed: alone, as a step, and while what they keep is brought to another form.
+//! Stage machines to kill: alone, as a step, and during a migration of their state slot.
 
 use super::{scoped, script, with_tool};
 use crate::test::{IN_HOOKS, Test};
 
-/// A stage that looks once and hands in a summary.
+/// A stage that looks once and submits a summary.
 fn stage(test: Test, id: &str) -> Test {
     let text = format!(
         "---\nid: {id}\nname: {id}\nallowedTools: [look]\ncompletionTool: submit_{id}\n\
@@ -19,7 +19,7 @@ fn with_stages(test: Test) -> Test {
     ["plan", "left", "right", "last"].into_iter().fold(with_tool(test, "look"), stage)
 }
 
-/// Three stages, two of them at once, with hooks and a tool; and one that comes after both.
+/// Three stages, two of them concurrent, with hooks and a tool; and one that follows both.
 pub(super) fn stages(test: Test) -> Test {
     let machine = "kind: StateMachine\nid: m\nentryStage: plan\nstateSlot: {slotVersion: \"1.0.0\", schema: {type: object}}\n\
         pipeline:\n  \
@@ -37,8 +37,8 @@ pub(super) fn step(test: Test) -> Test {
     })
 }
 
-/// A machine whose one branch waits for somebody to open its gate, and whose other branch has changed the slot: there are two
-/// forms of it to migrate.
+/// A machine with two branches: one waits until its gate opens, the other has changed the slot. So there are two forms of it to
+/// migrate.
 pub(super) fn drifting(test: Test) -> Test {
     let slot = "{slotVersion: \"0.9.0\", schema: {type: object}}";
     let machine = format!(
@@ -49,7 +49,7 @@ pub(super) fn drifting(test: Test) -> Test {
          right: {{gate: {{script: sh scripts/gate.sh}}}}\n  \
          last: {{setup: {{script: sh scripts/slot.sh}}, exit: {{output: {{kept: {{from: ctx.kept}}}}}}}}\n"
     );
-    // A new form of the data is known by a member more.
+    // A new form of the data has one member more.
     let stored =
         "sed -n 's/.*\"stored\":{[^{}]*\"data\":{\\([^}]*\\)}.*/{\"slotVersion\":\"1.0.0\",\"data\":{\\1,\"m\":3}}/p'";
     let id = "$ETUDE_EFFECT_ID@$ETUDE_ATTEMPT";
@@ -66,7 +66,7 @@ pub(super) fn drifting(test: Test) -> Test {
         .file("machines/m/scripts/slot.sh", slot)
 }
 
-/// The machine declares another form.
+/// Makes the machine declare another form.
 pub(super) fn declare(test: &Test) {
     let path = "app/machines/m/machine.yaml";
     let now = "{slotVersion: \"1.0.0\", schema: {type: object, required: [m]}, drift: migrate, migrate: {script: sh scripts/migrate.sh}}";

@@ -1,11 +1,11 @@
-//! Ways in which steps are run: through layers, in a warm interpreter, and until somebody cancels the run.
+//! Special ways to run steps: through middleware, in a warm interpreter, and until a cancellation.
 
 use std::process::{Command, Stdio};
 
 use super::{Pipeline, Test, scoped, script, step};
 use crate::test::binary;
 
-/// Two layers around every step, one before it and one that goes on when it has ended; both keep the ledger.
+/// Two middleware skills around every step: one acts before it and one after its end; both keep the ledger.
 pub(super) fn layers(test: Test) -> Test {
     let layer = |test: Test, name: &str, script: &str| {
         let skill = format!("---\nname: {name}\ncommand: sh {name}.sh\nmetadata: {{role: middleware}}\n---\n");
@@ -31,7 +31,7 @@ pub(super) fn has_python() -> bool {
     python.is_ok_and(|status| status.success())
 }
 
-/// Steps of Python in a warm interpreter, one of which is tried again.
+/// Python steps in a warm interpreter, one of which is retried.
 pub(super) fn warm(test: Test) -> Test {
     let python = |p: Pipeline, name: &str, fields: &str, end: &str| {
         let text = format!(
