@@ -73,12 +73,12 @@ pub(crate) struct Global {
 }
 
 impl Global {
-    /// Whether stdout is for programs.
+    /// True if stdout is for programs.
     pub(crate) const fn is_json(&self) -> bool {
         matches!(self.format, Format::Json | Format::Jsonl)
     }
 
-    /// Whether more is printed on stderr.
+    /// True if more is printed on stderr.
     pub(crate) const fn is_verbose(&self) -> bool {
         self.verbose > 0
     }
@@ -196,7 +196,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether a string output is printed as text wherever it goes.
+    /// True if a string output is printed as text, also to a file or pipe.
     pub(crate) fn is_raw(&self) -> bool {
         match self {
             Self::Run(args) => args.raw,
@@ -211,7 +211,7 @@ impl Command {
     }
 }
 
-/// Whether a command runs the app or only looks at it.
+/// Purpose of a command: to run the app, or only to look at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Only looks: nothing that an app defines is started, opened or contacted.
@@ -220,7 +220,7 @@ pub(crate) enum Purpose {
     Run,
 }
 
-/// What a command does with runs.
+/// Relation of a command to runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deals {
     /// It deals with runs, wherever they are.
@@ -232,7 +232,7 @@ pub(crate) enum Deals {
 }
 
 impl Command {
-    /// What the command does with runs.
+    /// Returns the relation of the command to runs.
     pub(crate) fn deals(&self) -> Deals {
         match self {
             Self::Run(_) | Self::Machine(Machine::Run(_)) | Self::Approve(_) | Self::Deny(_) => Deals::Runs,
@@ -250,7 +250,7 @@ impl Command {
         }
     }
 
-    /// Whether the command runs the app or only looks at it. Every command is listed: a new one must be decided on.
+    /// Returns the purpose of the command. Every command is listed, so that a new one needs a decision.
     pub(crate) fn purpose(&self) -> Purpose {
         let runs = match self {
             Self::Run(args) => !args.dry_run,

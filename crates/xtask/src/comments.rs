@@ -1,4 +1,4 @@
-//! Check that doc comments of public items add something to the name.
+//! Checks that doc comments begin with their subject, and that those of public items add something to the name.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub fn restated(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in tree.sources() {
         let public = Public::of(&source.code);
-        for comment in comments(&source.text) {
+        for comment in comments(&source.text, "///") {
             let blanks = source.text[comment.end..].bytes().take_while(u8::is_ascii_whitespace).count();
             let Some(head) = public.head(&source.code, comment.end + blanks) else { continue };
             if restates(&comment.text, head) {
@@ -29,6 +29,27 @@ pub fn restated(tree: &Tree) -> Vec<Violation> {
                     comment.text,
                     head.trim()
                 );
+                found.push(Violation::at(&source.path, line_of(&source.text, comment.start), what));
+            }
+        }
+    }
+    found
+}
+
+/// First words of clauses without a head noun: `What a handler returns.`
+const HEADLESS: &[&str] = &["What", "Whatever", "Who", "Whose", "Whom", "Whether", "How", "Which", "Where"];
+
+/// Finds doc comments that begin with a clause without a head noun (`language.md`, rules 2 and 3). A condition is allowed. Its
+/// sentence has a comma: `Where the kernel has no pidfd, a thread waits.`
+pub fn headless(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for source in tree.sources() {
+        for comment in comments(&source.text, "///").into_iter().chain(comments(&source.text, "//!")) {
+            let sentence = comment.text.split(". ").next().unwrap_or_default();
+            let first = sentence.split(' ').next().unwrap_or_default();
+            let is_condition = first == "Where" && sentence.contains(", ");
+            if HEADLESS.contains(&first) && !is_condition {
+                let what = format!("`{sentence}` begins without a subject; lead with a noun, or a verb in the third person");
                 found.push(Violation::at(&source.path, line_of(&source.text, comment.start), what));
             }
         }
@@ -46,12 +67,12 @@ struct Comment {
     text: String,
 }
 
-/// All blocks of doc comments, including those in literals and tests.
-fn comments(text: &str) -> Vec<Comment> {
+/// All blocks of lines that begin with `mark`, including those in literals and tests.
+fn comments(text: &str, mark: &str) -> Vec<Comment> {
     let mut found: Vec<Comment> = Vec::new();
     let (mut at, mut goes_on) = (0, false);
     for line in text.split_inclusive('\n') {
-        match line.trim_start().strip_prefix("///").map(str::trim) {
+        match line.trim_start().strip_prefix(mark).map(str::trim) {
             Some(text) if goes_on => {
                 if let Some(last) = found.last_mut() {
                     last.end = at + line.len();
@@ -217,6 +238,27 @@ mod tests {
             "/// The run.",
         ] {
             assert_eq!(seen(text), [0; 0], "{text}");
+        }
+    }
+
+    #[test]
+    fn comments_without_a_subject_are_seen_in_modules_and_on_private_items() {
+        let seen = |text: &str| headless(&Tree::made_up(&[("crates/a/src/a.rs", text)])).len();
+        for text in [
+            "//! What a run reports.",
+            "/// How often it is asked.\nconst TIMES: u8 = 3;",
+            "    /// Where it ends, in bytes.\n    end: usize,",
+            "/// Whether it follows.\nfn follows() {}",
+        ] {
+            assert_eq!(seen(text), 1, "{text}");
+        }
+        for text in [
+            "//! Progress events of a run.",
+            "/// Number of attempts.\n/// What comes later is ignored.\nconst TIMES: u8 = 3;",
+            "/// Where the kernel has no pidfd, a thread waits.\nfn wait() {}",
+            "/// Returns true if it follows.\nfn follows() {}",
+        ] {
+            assert_eq!(seen(text), 0, "{text}");
         }
     }
 

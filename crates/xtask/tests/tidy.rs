@@ -131,6 +131,11 @@ fn every_source_file_says_what_it_is_about() {
 }
 
 #[test]
+fn doc_comments_begin_with_their_subject() {
+    holds(comments::headless(&TREE));
+}
+
+#[test]
 fn doc_comments_add_to_the_name() {
     holds(comments::restated(&TREE));
 }

@@ -193,7 +193,7 @@ pub(crate) struct LearnOptions {
     pub(crate) dry_run: bool,
 }
 
-/// Where the wording of learned pipelines comes from.
+/// Source of the wording of learned pipelines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Wording {
     /// The requests themselves; no model is called

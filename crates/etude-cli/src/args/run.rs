@@ -51,7 +51,7 @@ pub(crate) struct Run {
     pub(crate) submission: Submission,
 }
 
-/// How a run is submitted to the workers of a fleet, or to a server.
+/// Options for submitting a run to the workers of a fleet, or to a server.
 #[cfg(feature = "postgres")]
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Options for runs in a shared database or on a server")]

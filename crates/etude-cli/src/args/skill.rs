@@ -112,7 +112,7 @@ pub(crate) struct SkillRun {
     pub(crate) raw: bool,
 }
 
-/// What is laid over metadata for this command.
+/// Values that override metadata for this command.
 #[derive(Debug, Args)]
 pub(crate) struct Layers {
     /// Override a metadata value of this skill. Repeatable
@@ -126,7 +126,7 @@ pub(crate) struct Layers {
     pub(crate) set: Vec<String>,
 }
 
-/// What can be asked for.
+/// Requests to the host.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Host {
     /// Call another skill and print its result
