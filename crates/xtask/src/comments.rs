@@ -49,7 +49,8 @@ pub fn headless(tree: &Tree) -> Vec<Violation> {
             let first = sentence.split(' ').next().unwrap_or_default();
             let is_condition = first == "Where" && sentence.contains(", ");
             if HEADLESS.contains(&first) && !is_condition {
-                let what = format!("`{sentence}` begins without a subject; lead with a noun, or a verb in the third person");
+                let what =
+                    format!("`{sentence}` begins without a subject; lead with a noun, or a verb in the third person");
                 found.push(Violation::at(&source.path, line_of(&source.text, comment.start), what));
             }
         }
