@@ -210,7 +210,7 @@ impl Context {
             python_worker: resolved.python_worker.clone(),
             models: settings::models(resolved),
             extra_env: Vec::new(),
-            layers: programs::layer_settings(),
+            middleware: programs::middleware_settings(),
             sandboxes,
             is_exclusive: true,
         })

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use etude::agent::ApplicationAccess;
-use etude_invoke::LayerSettings;
+use etude_invoke::MiddlewareSettings;
 use etude_process::sandbox::{self, SandboxSettings};
 
 use crate::paths;
@@ -27,8 +27,8 @@ pub(crate) fn sandboxes(wanted: &[String]) -> Result<Option<SandboxSettings>, Pr
 }
 
 /// Settings for middleware and code tools: a directory for sockets, and a `PATH` on which they find this program.
-pub(crate) fn layer_settings() -> LayerSettings {
-    LayerSettings { scratch: std::env::temp_dir(), extra_env: own_place().into_iter().collect() }
+pub(crate) fn middleware_settings() -> MiddlewareSettings {
+    MiddlewareSettings { scratch: std::env::temp_dir(), extra_env: own_place().into_iter().collect() }
 }
 
 /// `PATH` with the directory of this program at its end, because scripts call `etude host`.

@@ -3,9 +3,9 @@
 pub(crate) mod events;
 pub(crate) mod failure;
 mod fan_out;
-pub(crate) mod layers;
 pub(crate) mod layout;
 mod live;
+pub(crate) mod middleware;
 pub(crate) mod progress;
 pub(crate) mod runs;
 pub(crate) mod screen;

@@ -52,12 +52,12 @@ impl Telemetry {
     pub(crate) fn observe(&mut self, progress: &Progress<'_>) {
         let Some(tracer) = &mut self.0 else { return };
         match progress {
-            Progress::Layers(reported) => match &reported.what {
+            Progress::Middleware(reported) => match &reported.what {
                 MiddlewareEventKind::Started => {
-                    tracer.began(&format!("layers {}", reported.id), &reported.tool, reported.serves.as_deref())
+                    tracer.began(&format!("middleware {}", reported.id), &reported.tool, reported.serves.as_deref())
                 }
                 MiddlewareEventKind::Ended { error, .. } => {
-                    tracer.ended(&format!("layers {}", reported.id), error.as_ref().map(|(word, _)| *word));
+                    tracer.ended(&format!("middleware {}", reported.id), error.as_ref().map(|(word, _)| *word));
                 }
                 _ => {}
             },

@@ -67,12 +67,12 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 fn main() {
-    let layers: Vec<String> = (0..10).map(|n| format!("layer-{n}")).collect();
+    let middleware: Vec<String> = (0..10).map(|n| format!("middleware-{n}")).collect();
     let no_op = |name: &String| (name.clone(), Arc::new(Tool::new(name, ToolHandler::Middleware(Arc::new(NoOp)))));
-    let mut tools: BTreeMap<String, Arc<Tool>> = layers.iter().map(no_op).collect();
+    let mut tools: BTreeMap<String, Arc<Tool>> = middleware.iter().map(no_op).collect();
     let gives = || ToolHandler::Middleware(Arc::new(Gives));
     tools.insert("bare".to_owned(), Arc::new(Tool::new("bare", gives())));
-    tools.insert("ten".to_owned(), Arc::new(Tool::new("ten", gives()).with_chain(&layers)));
+    tools.insert("ten".to_owned(), Arc::new(Tool::new("ten", gives()).with_chain(&middleware)));
     let mut table = Table(tools);
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
@@ -81,7 +81,7 @@ fn main() {
     }
     let [bare, ten] = times.map(median);
     println!(
-        "bare invocation: {bare:.2} µs; with ten layers: {ten:.2} µs ({:.1} times); the layers add {:.2} µs",
+        "bare invocation: {bare:.2} µs; with ten middleware: {ten:.2} µs ({:.1} times); the middleware adds {:.2} µs",
         ten / bare,
         ten - bare
     );

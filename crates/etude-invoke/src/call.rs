@@ -156,14 +156,17 @@ impl HostCall {
 
     /// Holds the call until a person answers; nothing has run yet. If the key holds a secret, the answer counts for this call
     /// only: redacted, the key would match other calls as well.
-    pub(crate) fn hold(&self, layer: &str, key: &str, question: &str, is_once: bool) -> Throw {
+    pub(crate) fn hold(&self, middleware: &str, key: &str, question: &str, is_once: bool) -> Throw {
         let redact = |text: &str| {
             self.checks.redactor.as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.redact(text))
         };
         let (shown, question) = (redact(key), redact(question));
         let (is_once, key) = (is_once || shown != key, shown);
-        let throw =
-            Throw::new(ThrowKind::Waiting, layer, question.clone()).with(ToolReply::Held { key, question, is_once });
+        let throw = Throw::new(ThrowKind::Waiting, middleware, question.clone()).with(ToolReply::Held {
+            key,
+            question,
+            is_once,
+        });
         self.held.get_or_init(|| throw).clone()
     }
 

@@ -22,14 +22,14 @@ use crate::session::{Access, Session, Signal, Watch};
 
 /// Directories and variables for middleware.
 #[derive(Debug, Clone, Default)]
-pub struct LayerSettings {
+pub struct MiddlewareSettings {
     /// A directory for sockets and long values while programs run.
     pub scratch: PathBuf,
     /// Variables for programs of middleware, besides those of the run's scripts.
     pub extra_env: Vec<(String, OsString)>,
 }
 
-impl LayerSettings {
+impl MiddlewareSettings {
     /// Access for middleware in a session without a gateway for questions.
     pub fn access(&self, withheld_env: Vec<String>, yolo: bool) -> Access {
         Access {

@@ -100,12 +100,12 @@ impl Chains {
 
     /// The chains of a project with a main skill.
     pub(crate) fn compile(project: &mut Project) -> Self {
-        for layer in [
-            layer(REDACT, json!({"before": ["$pre-configure"]})),
-            layer(APPROVE, json!({"after": ["validate-allowed-tools"], "before": ["$execute"]})),
-            layer(CONFIRM, json!({"after": [APPROVE], "before": ["$execute"]})),
+        for middleware in [
+            middleware(REDACT, json!({"before": ["$pre-configure"]})),
+            middleware(APPROVE, json!({"after": ["validate-allowed-tools"], "before": ["$execute"]})),
+            middleware(CONFIRM, json!({"after": [APPROVE], "before": ["$execute"]})),
         ] {
-            project.catalog.register(layer);
+            project.catalog.register(middleware);
         }
         let project = &*project;
         Self(Kind::ALL.into_iter().map(|kind| (kind, compile(project, kind))).collect())
@@ -118,14 +118,14 @@ impl Chains {
 }
 
 /// Middleware of the host, as a tool without a pipeline.
-fn layer(name: &str, place: Value) -> Skill {
+fn middleware(name: &str, place: Value) -> Skill {
     let mut metadata = Map::from_iter([
         ("$inherit".to_owned(), json!(false)),
         ("role".to_owned(), json!("middleware")),
         ("visibility".to_owned(), json!("hidden")),
     ]);
     metadata.insert("$order".to_owned(), json!({ name: place }));
-    Skill::programmatic(name, "A layer of the program.", metadata)
+    Skill::programmatic(name, "Middleware of etude.", metadata)
 }
 
 fn compile(project: &Project, kind: Kind) -> Result<Chain, Throw> {

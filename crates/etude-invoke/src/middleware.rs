@@ -53,7 +53,7 @@ pub(crate) use host::{APPROVE, CONFIRM, CONFIRMATION, REDACT};
 pub(crate) use trust::{Decisions, GATEWAY};
 
 /// The implementation of the middleware or directive `name`.
-pub(crate) fn layer(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Middleware>> {
+pub(crate) fn builtin(name: &str, shared: &Arc<Shared>) -> Option<Arc<dyn Middleware>> {
     let shared = Arc::clone(shared);
     Some(match name {
         "cwd" | "workspace" | "mcp" | "gateway" | "event" | "paths" | "model" | "log" | "include" => {

@@ -42,8 +42,8 @@ impl Table {
         }
         if self.shared.catalog.is_empty() {
             // Without a search path, only the program's own middleware exists.
-            let layer = middleware::layer(reference, &self.shared).ok_or_else(unknown)?;
-            return Ok(Arc::new(Tool::new(reference, ToolHandler::Middleware(layer))));
+            let middleware = middleware::builtin(reference, &self.shared).ok_or_else(unknown)?;
+            return Ok(Arc::new(Tool::new(reference, ToolHandler::Middleware(middleware))));
         }
         // The URI of a server's tool has the same parts as its name (D-9.1, D-12).
         let of_server = reference.strip_prefix("mcp://").map(|address| address.replace('/', "-"));
@@ -60,7 +60,7 @@ impl Table {
             SkillHandler::Prompt => ToolHandler::Nothing,
             SkillHandler::Command(_) | SkillHandler::Module => ToolHandler::Effect,
             SkillHandler::BuiltinTool => {
-                middleware::layer(&skill.name, &self.shared).map_or(ToolHandler::Effect, ToolHandler::Middleware)
+                middleware::builtin(&skill.name, &self.shared).map_or(ToolHandler::Effect, ToolHandler::Middleware)
             }
         };
         self.skills.insert(skill.name.clone(), skill);

@@ -122,7 +122,7 @@ pub struct Drive<'a> {
     pub streams_completions: bool,
     /// True if another process has driven the run before.
     pub is_resumed: bool,
-    /// Events of the run's middleware ([`Progress::Layers`]).
+    /// Events of the run's middleware ([`Progress::Middleware`]).
     pub middleware_events: Option<mpsc::UnboundedReceiver<MiddlewareEvent>>,
     /// Counts the model calls of the run's middleware.
     pub meter: Option<Arc<Meter>>,
@@ -331,7 +331,7 @@ impl Driver<'_, '_> {
                         self.pass_on(&id, &said);
                     }
                 }
-                Some(middleware_events) = self.middleware_events.recv() => (self.emit)(Progress::Layers(&middleware_events)),
+                Some(middleware_events) = self.middleware_events.recv() => (self.emit)(Progress::Middleware(&middleware_events)),
                 Some((id, bytes)) = self.said.recv() => self.show(&id, &bytes),
             }
         }
@@ -516,7 +516,7 @@ impl Driver<'_, '_> {
         // Only the events present now: middleware that emits without end must not delay the handling of this end.
         for _ in 0..self.middleware_events.len() {
             let Ok(middleware_events) = self.middleware_events.try_recv() else { break };
-            (self.emit)(Progress::Layers(&middleware_events));
+            (self.emit)(Progress::Middleware(&middleware_events));
         }
         // Stderr of a process is shown before its end, up to the pieces that had arrived when it ended.
         for _ in 0..STDERR_PIECES {

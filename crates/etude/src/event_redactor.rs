@@ -42,7 +42,7 @@ impl EventRedactor {
                 let redact = self.work(event);
                 emit(Progress::Machine { event: redact.as_ref().unwrap_or(event), rows, is_replay });
             }
-            Progress::Layers(middleware_event) => {
+            Progress::Middleware(middleware_event) => {
                 let mut middleware_event = middleware_event.clone();
                 match &mut middleware_event.what {
                     MiddlewareEventKind::Ended { error, .. } => {
@@ -55,7 +55,7 @@ impl EventRedactor {
                     }
                     MiddlewareEventKind::Started => {}
                 }
-                emit(Progress::Layers(&middleware_event));
+                emit(Progress::Middleware(&middleware_event));
             }
             other => emit(other),
         }

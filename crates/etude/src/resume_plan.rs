@@ -113,7 +113,7 @@ impl<'a> Facts<'a> {
             // The run died before its definition was pinned, so nothing of it has run.
             None => new.push(pinned()?),
             Some(before) => {
-                let changes = before.changes(&now, &layers_of(project.as_ref()), sources, &*blobs);
+                let changes = before.changes(&now, &middleware_of(project.as_ref()), sources, &*blobs);
                 let is_accepted = resume.accept_changes || are_declared(definition, &stored, &changes);
                 if !changes.is_empty() && !is_accepted {
                     return Err(Error::Changed { run_id: run.id.clone(), changes });
@@ -272,13 +272,13 @@ fn rules_of(run: &NewRun, engine: &dyn Engine) -> Result<QueueRules, engine::Err
 /// Files that define a run: those of its target, and those of the app's middleware.
 pub(crate) fn files_of(definition: &Definition, project: Option<&Project>) -> Vec<String> {
     let mut files = definition.files.clone();
-    files.extend(layers_of(project));
+    files.extend(middleware_of(project));
     files.sort_unstable();
     files.dedup();
     files
 }
 
-fn layers_of(project: Option<&Project>) -> Vec<String> {
+fn middleware_of(project: Option<&Project>) -> Vec<String> {
     project.map(etude_invoke::pinned::files).unwrap_or_default()
 }
 
@@ -295,7 +295,7 @@ pub fn changes(
     let Some(before) = Pins::of_records(&view.records) else { return Ok(Vec::new()) };
     let project = Project::of_app(&definition.app, Modules::Run);
     let now = Pins::look(sources, &files_of(definition, project.as_ref()))?;
-    let changes = before.changes(&now, &layers_of(project.as_ref()), sources, blobs);
+    let changes = before.changes(&now, &middleware_of(project.as_ref()), sources, blobs);
     let is_declared = are_declared(definition, &pins::last_slots(&view.records), &changes);
     Ok(if is_declared { Vec::new() } else { changes })
 }

@@ -32,7 +32,7 @@ use crate::queue;
 use crate::resume_plan::{Facts, ResumePlan, files_of, refused_slot};
 use etude_evidence::rehearsal::{Answers, Rehearsed};
 use etude_invoke::{Access, BuiltinTool, Modules, Project};
-use etude_invoke::{Invoker, LayerSettings};
+use etude_invoke::{Invoker, MiddlewareSettings};
 use etude_runs::document::Document;
 use etude_runs::header::Header;
 pub use etude_runs::header::Request;
@@ -58,7 +58,7 @@ pub struct Runner {
     /// Variables that scripts get besides the inherited ones.
     pub extra_env: Vec<(String, OsString)>,
     /// Settings of the middleware of an app.
-    pub layers: LayerSettings,
+    pub middleware: MiddlewareSettings,
     /// Settings of the warm Python interpreter, besides those of steps.
     pub python_worker: PythonWorker,
     /// Settings of sandboxes. `None`: steps that ask for a sandbox fail.
@@ -100,7 +100,7 @@ pub struct Watch<'a> {
     pub stop: watch::Receiver<Stop>,
     /// Streams the completions of models ([`Progress::ModelResponse`]). Providers are then asked to stream.
     pub streams_completions: bool,
-    /// Reports every invocation with its middleware ([`Progress::Layers`]). Otherwise only the output of middleware is
+    /// Reports every invocation with its middleware ([`Progress::Middleware`]). Otherwise only the output of middleware is
     /// reported.
     pub observes_invocations: bool,
 }
@@ -201,7 +201,7 @@ impl Runner {
             grants: Grants::default(),
             withheld_env: Vec::new(),
             extra_env: Vec::new(),
-            layers: LayerSettings { scratch, extra_env: Vec::new() },
+            middleware: MiddlewareSettings { scratch, extra_env: Vec::new() },
             python_worker: PythonWorker::default(),
             sandboxes: None,
             is_exclusive: false,
@@ -359,10 +359,11 @@ impl Runner {
         middleware_events: mpsc::UnboundedSender<MiddlewareEvent>,
         is_observed: bool,
     ) -> Invoker {
-        let extra_env = [self.extra_env.clone(), self.layers.extra_env.clone()].concat();
+        let extra_env = [self.extra_env.clone(), self.middleware.extra_env.clone()].concat();
         let run_id = Some(run.id.clone());
         let redactor = KeyRedactor::of(&self.grants.secrets);
-        let mut access = Access { run_id, extra_env, redactor, ..self.layers.access(self.withheld_env.clone(), yolo) };
+        let mut access =
+            Access { run_id, extra_env, redactor, ..self.middleware.access(self.withheld_env.clone(), yolo) };
         // A prompt may be middleware.
         let agent = BuiltinTool {
             description: None,

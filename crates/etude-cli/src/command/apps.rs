@@ -19,7 +19,7 @@ use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
-use crate::programs::{INHERITED, layer_settings};
+use crate::programs::{INHERITED, middleware_settings};
 use crate::{paths, stdout};
 
 pub(crate) use list::documents;
@@ -75,7 +75,7 @@ fn program_context(context: &Context, granted: &[String]) -> Result<ProgramConte
 fn invoker(context: &Context, middleware_events: mpsc::UnboundedSender<MiddlewareEvent>) -> Result<Invoker, Problem> {
     let dir = project_dir(context)?;
     let redacted = context.settings(&dir)?.withheld_env;
-    let access = layer_settings().access(redacted, false);
+    let access = middleware_settings().access(redacted, false);
     let project = Project::of_app(&dir, context.modules());
     Ok(Invoker::open(&dir, project, access, Box::new(EventRelay::new(middleware_events)), context.global.is_verbose()))
 }

@@ -494,7 +494,7 @@ pub(crate) fn watched(
             if let Progress::Stderr { effect, .. } = &progress {
                 context.note_streamed(effect);
             }
-            if !is_verbose && matches!(&progress, Progress::Layers(reported) if reported.id != 0) {
+            if !is_verbose && matches!(&progress, Progress::Middleware(reported) if reported.id != 0) {
                 return;
             }
             face.show(&progress);

@@ -225,7 +225,7 @@ fn run_one(
         grants: Grants { rehearsal: rehearsal.clone(), ..Grants::default() },
         // State that scripts keep must not go to the user's home.
         extra_env: vec![("XDG_STATE_HOME".to_owned(), scratch.join("state").into_os_string())],
-        layers: programs::layer_settings(),
+        middleware: programs::middleware_settings(),
         python_worker,
         sandboxes: programs::sandboxes(&definition.sandboxed(false))?,
         is_exclusive: true,

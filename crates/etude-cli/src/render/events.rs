@@ -5,7 +5,7 @@ use etude_runs::story;
 use etude_runtime::driver::Progress;
 use serde_json::{Value, json};
 
-use super::{layers, waits};
+use super::{middleware, waits};
 
 /// Numbered lines of one run.
 #[derive(Debug)]
@@ -39,9 +39,9 @@ impl Lines {
                 let payload = waits::json(effect, wait);
                 Some(json!({"event": "transport_retry", "seq": self.count, "payload": payload}))
             }
-            Progress::Layers(reported) if self.is_of_machine => {
+            Progress::Middleware(reported) if self.is_of_machine => {
                 self.count += 1;
-                let (event, payload) = layers::event(reported);
+                let (event, payload) = middleware::event(reported);
                 Some(json!({"event": event, "seq": self.count, "payload": payload}))
             }
             _ if self.is_of_machine => None,
@@ -60,8 +60,8 @@ fn json(progress: &Progress<'_>) -> Option<Value> {
             line["event"] = "transport_retry".into();
             Some(line)
         }
-        Progress::Layers(reported) => {
-            let (event, mut line) = layers::event(reported);
+        Progress::Middleware(reported) => {
+            let (event, mut line) = middleware::event(reported);
             line["event"] = event.into();
             Some(line)
         }

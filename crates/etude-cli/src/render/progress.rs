@@ -12,9 +12,9 @@ use etude_runtime::driver::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::fan_out::Elements;
-use super::layers;
 use super::layout::clip;
 use super::live::{Live, step_of};
+use super::middleware;
 use super::text::harmless;
 use super::waits::Waits;
 
@@ -104,8 +104,8 @@ impl Face {
         match progress {
             Progress::Machine { event, rows, is_replay } => self.show_event(event, rows, *is_replay),
             Progress::Stderr { effect, bytes } => self.show_stderr(effect, bytes),
-            Progress::Layers(reported) => {
-                if let Some(line) = layers::line(reported) {
+            Progress::Middleware(reported) => {
+                if let Some(line) = middleware::line(reported) {
                     self.line(&format!("{DIM}{line}{DIM:#}"));
                 }
             }

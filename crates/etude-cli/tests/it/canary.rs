@@ -342,7 +342,7 @@ fn no_key_is_left_by_applications() {
 
 /// D-16: code tools and middleware of the cascade leak no key.
 #[test]
-fn no_key_is_left_by_skills_and_layers() {
+fn no_key_is_left_by_skills_and_middleware() {
     let (model, far) = (Server::new([Reply::says("done")]), far());
     let test = app(&model, &far)
         .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], watch: {on: true}}\n---\n")

@@ -89,7 +89,7 @@ fn message(diagnostic: &Value) -> String {
 
 /// D-17, D-0.1.7: a rate limit in Python and a redactor in shell work before and after `next`.
 #[test]
-fn layers_of_users_refuse_and_change() {
+fn middleware_of_users_refuses_and_changes() {
     let test = project();
     main_skill(
         &test,
@@ -402,7 +402,7 @@ fn events_reach_their_handlers() {
 
 /// D-16: flags beat the environment, local beats global, and both beat metadata.
 #[test]
-fn layers_of_the_command_line_beat_metadata() {
+fn overrides_of_the_command_line_beat_metadata() {
     let test = project().env("ETUDE_LOCAL_MODEL__ID", "env").env("AGENT_APPS_GLOBAL_MODEL__REGION", "r");
     main_skill(&test, json!({"model": {"id": "file"}}));
     tool(&test, "greet", &json!({}), "true");
@@ -458,9 +458,9 @@ fn modules_are_skills_where_node_is_there() {
 /// D-7.3, D-7.5, D-8: a module as middleware reads and runs the context that it serves through `envelope.target`, sees an
 /// exception as `locals.error`, and can write its context as JSON.
 #[test]
-fn modules_are_layers_where_node_is_there() {
+fn modules_are_middleware_where_node_is_there() {
     if std::process::Command::new("node").arg("--version").output().is_err() {
-        return skipped("modules_are_layers_where_node_is_there", "Node is not installed");
+        return skipped("modules_are_middleware_where_node_is_there", "Node is not installed");
     }
     let test = project();
     main_skill(&test, json!({"guard": {"instead": "none"}, "$order": {"guard": {"after": ["$pre-execute"]}}}));

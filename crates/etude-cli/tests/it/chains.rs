@@ -179,7 +179,7 @@ fn trust_rules_see_the_arguments_of_steps() {
 /// D-7.5, B-18: a failed tool behind middleware that throws the error again keeps its own message and code, as without the
 /// middleware.
 #[test]
-fn failures_of_tools_are_passed_on_by_layers() {
+fn failures_of_tools_are_passed_on_by_middleware() {
     let reported = |test: Test| {
         let server = Server::by(|seen, _| match seen.turn() {
             0 => Reply::bash("echo the output; echo why >&2; exit 3"),
@@ -220,7 +220,7 @@ fn every_invocation_is_reported() {
 
 /// D-7: middleware of one run shares `globals`, so one in shell may count without a file.
 #[test]
-fn layers_of_a_run_share_globals() {
+fn middleware_of_a_run_shares_globals() {
     let etude = binary();
     let count = format!(
         "cat >/dev/null\nn=$({etude} host get globals.count)\n[ \"$n\" = null ] && n=0\n{etude} host set globals.count $((n + 1))\n\
@@ -279,7 +279,7 @@ fn skill_mode(test: &Test, more: &[&str]) -> crate::ran::Ran {
 
 /// D-7, A-7.1, issue 6: without a main skill a call passes only the program's own middleware, in this order.
 #[test]
-fn the_programs_own_checks_are_layers() {
+fn the_programs_own_checks_are_middleware() {
     let server = Server::by(|seen, _| match seen.turn() {
         0 => Reply::call("strict", json!({"n": 1})),
         _ => Reply::says("ok"),
@@ -313,7 +313,7 @@ fn arguments_that_do_not_fit_start_nothing() {
 
 /// D-6.2, A-7.3: `$order` places users' middleware among that of the program: this one counts approved calls, not questions.
 #[test]
-fn layers_may_stand_behind_an_approval() {
+fn middleware_may_stand_behind_an_approval() {
     let server = Server::by(|seen, _| match seen.turn() {
         0 => Reply::call("strict", json!({"n": 1})),
         _ => Reply::says("ok"),
@@ -336,7 +336,7 @@ fn layers_may_stand_behind_an_approval() {
 
 /// D-7, ADR 0020: a model receives the messages of middleware about a call without known secrets.
 #[test]
-fn refusals_of_layers_hold_no_secrets() {
+fn refusals_of_middleware_hold_no_secrets() {
     let server = Server::by(|seen, _| match seen.turn() {
         0 => Reply::call("strict", json!({"n": 1})),
         _ => Reply::says("ok"),

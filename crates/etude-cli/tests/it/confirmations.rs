@@ -132,7 +132,7 @@ fn a_denial_refuses_once() {
 
 /// C-1.14, AA-54, AA-59, AA-61: the command's own guard is an additional check; exactly the listed path is guarded.
 #[test]
-fn the_commands_own_guard_is_another_layer() {
+fn the_commands_own_guard_is_another_middleware() {
     let test = with(&[]);
     run(&test, &[], &["put", "k", "v"]).is("succeeded", 0, &[]);
     let id = asked(&test, &["wipe"]);

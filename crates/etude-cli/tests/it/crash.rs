@@ -160,8 +160,8 @@ fn migration_of_a_slot_killed_anywhere_ends_as_if_it_had_not_been() {
 
 /// D-7: the same for middleware around steps: its effects are part of its step.
 #[test]
-fn layers_killed_anywhere_end_as_if_they_had_not_been() {
-    holds(&construct::LAYERS);
+fn middleware_killed_anywhere_ends_as_if_it_had_not_been() {
+    holds(&construct::MIDDLEWARE);
 }
 
 /// the same for steps in a warm interpreter.

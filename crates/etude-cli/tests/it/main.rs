@@ -7,6 +7,7 @@
 #[path = "../../../etude-postgres/tests/it/server.rs"]
 #[allow(dead_code, reason = "the tests of the engine use more of it")]
 mod database; // a PostgreSQL server for one test, as the tests of the engine have it
+mod middleware; // middleware of runs and skills: observers, reports, later values, parts of a definition
 #[cfg(all(unix, feature = "postgres", feature = "serve"))]
 #[path = "../../../etude-postgres/tests/it/moto.rs"]
 #[allow(dead_code, reason = "the tests of the engine use more of it")]
@@ -87,7 +88,6 @@ mod hostile_programs; // programs around steps that print without end
 #[cfg(unix)]
 mod hostile_terminal; // hostile output at a terminal
 mod inputs; // input of a pipeline on the command line
-mod layers; // middleware of runs and skills: observers, reports, later values, parts of a definition
 mod learn; // records of runs in skill mode for learning
 mod learned; // pipelines learned from runs in skill mode
 #[cfg(unix)]

@@ -274,7 +274,7 @@ fn a_key_that_a_step_prints_on_stderr_is_not_passed_on() {
 
 /// A-3.7: the stderr of middleware is redacted like that of a step.
 #[test]
-fn a_key_that_a_layer_prints_on_stderr_is_not_passed_on() {
+fn a_key_that_middleware_prints_on_stderr_is_not_passed_on() {
     let server = Server::new([Reply::says("ok")]);
     let script = "cat > /dev/null\nkey=$(cat \"$ROOT/config/key\")\n\
                   printf 'found %s' \"${key%%-*}\" >&2; sleep 0.1; printf '%s!\\n' \"${key#sk}\" >&2; exit 1\n";

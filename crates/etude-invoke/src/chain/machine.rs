@@ -153,7 +153,7 @@ struct Call {
     context: ContextId,
     target: ContextId,
     waiter: Waiter,
-    layer: Option<Arc<dyn Middleware>>,
+    middleware: Option<Arc<dyn Middleware>>,
 }
 
 /// The receiver of an outcome.

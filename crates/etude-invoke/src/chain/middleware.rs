@@ -86,7 +86,7 @@ impl View<'_> {
 
     /// The mutable own context of the middleware.
     pub fn own_mut(&mut self) -> &mut Context {
-        self.contexts.get_mut(&self.own).expect("a layer runs in its context")
+        self.contexts.get_mut(&self.own).expect("middleware runs in its context")
     }
 
     /// The context whose `allowed-tools` apply to the target.

@@ -80,7 +80,7 @@ impl fmt::Debug for ToolHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nothing => "Nothing",
-            Self::Middleware(_) => "Layer",
+            Self::Middleware(_) => "Middleware",
             Self::Effect => "Effect",
         })
     }

@@ -120,7 +120,7 @@ fn hooks_and_schemas_may_be_left_alone() {
 async fn a_dropped_invocation_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let access =
-        crate::LayerSettings { scratch: dir.path().to_owned(), extra_env: Vec::new() }.access(Vec::new(), false);
+        crate::MiddlewareSettings { scratch: dir.path().to_owned(), extra_env: Vec::new() }.access(Vec::new(), false);
     let session = Session::new(Project::bare(dir.path()), access, Box::new(Silent), false).unwrap();
     let begin = || {
         let tool = Arc::new(Tool::new("step", crate::chain::ToolHandler::Effect).with_chain(&["execute"]));

@@ -43,7 +43,7 @@ pub enum Progress<'a> {
         wait: &'a TransportWait,
     },
     /// Middleware around an effect emitted an event. None of these events is in the journal.
-    Layers(&'a MiddlewareEvent),
+    Middleware(&'a MiddlewareEvent),
 }
 
 /// Event of an app's middleware, for the observer.

@@ -290,7 +290,7 @@ async fn replayed_outputs_reach_later_steps_unchanged() {
 
 /// middleware that emits without end does not delay the end of a run.
 #[tokio::test]
-async fn layers_that_never_fall_silent_do_not_hold_up_a_run() {
+async fn middleware_that_never_falls_silent_does_not_hold_up_a_run() {
     const ENOUGH: u64 = 1_000_000;
     let world = World::new();
     let session = block_on(world.engine.create(&world.new_run())).unwrap();
@@ -301,7 +301,7 @@ async fn layers_that_never_fall_silent_do_not_hold_up_a_run() {
     say(0).unwrap();
     let (mut last, mut is_over) = (0, false);
     let mut emit = |progress: Progress<'_>| match progress {
-        Progress::Layers(middleware_events) => {
+        Progress::Middleware(middleware_events) => {
             last = middleware_events.id;
             if last < ENOUGH {
                 say(last + 1).unwrap();

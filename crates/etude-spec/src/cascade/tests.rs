@@ -263,7 +263,7 @@ fn a_check_reports_what_compiling_reports() {
 
 /// D-4.7: a fault of a middleware is a fault of every tool that has it.
 #[test]
-fn faults_of_layers_are_faults_of_their_users() {
+fn faults_of_middleware_are_faults_of_its_users() {
     let skills = json!({"app": {"role": "main", "limit": 1}, "limit": {"$inherit": "nope"}, "greet": {}});
     let case = case("greet", skills, json!({"greet": "app"}));
     assert_eq!(explained(&case, Strategy::default()).unwrap_err(), "unknown parent skill: nope");

@@ -60,7 +60,7 @@ impl Form for ProcessForm {
         Ok(match outcome {
             Ok(None) if self.protocol == Protocol::Document => ProcessEnd {
                 exit: Exit::Status(0),
-                stdout: unusable("a layer has left nothing of it"),
+                stdout: unusable("middleware has left nothing of it"),
                 stderr,
                 conditions,
             },
@@ -71,13 +71,13 @@ impl Form for ProcessForm {
             // A process that has run must not look like one that never began, whose failure counts as one of the environment.
             // `found` is not empty, so that no hook is taken for a silent one.
             Err(throw) if has_run => {
-                let problem = "a layer refused its result".to_owned();
+                let problem = "middleware refused its result".to_owned();
                 let stdout = Stdout::Unusable { problem, found: refusal(&throw) };
                 ProcessEnd { exit: Exit::Status(0), stdout, stderr, conditions }
             }
             Err(throw) => {
                 let exit = Exit::NotStarted(refusal(&throw));
-                ProcessEnd { exit, stdout: unusable("a layer refused it"), stderr, conditions }
+                ProcessEnd { exit, stdout: unusable("middleware refused it"), stderr, conditions }
             }
         })
     }
@@ -136,7 +136,7 @@ impl Form for ModelForm {
                 Ok(ModelResponse { text: as_text(value.unwrap_or(Value::Null)), ..answer })
             }
             (Some(Err(failure)), Ok(_)) => Err(failure),
-            (None, Ok(_)) => Err(failed("a layer has answered instead of the model, which cannot be".to_owned())),
+            (None, Ok(_)) => Err(failed("middleware has answered in place of the model, which it must not".to_owned())),
         }
     }
 }

@@ -433,7 +433,7 @@ async fn a_drained_run_can_still_be_cancelled() {
 
 /// the usage of a replayed run includes the model calls of its middleware.
 #[tokio::test]
-async fn a_replay_counts_what_layers_asked() {
+async fn a_replay_counts_what_middleware_asked() {
     let world = World::new();
     let id = world.accepted(Placement::default()).await;
     let mut view = world.engine.view(&id).expect("a run");

@@ -21,7 +21,7 @@ use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
-use crate::render::layers;
+use crate::render::middleware;
 use crate::render::runs::waiting::details;
 use crate::render::text::{harmless, visible};
 use crate::runtime::block_on;
@@ -155,7 +155,7 @@ fn person(context: &Context, cancel: &Cancel) -> Person {
 /// Prints the messages of middleware and the outcomes of invocations.
 async fn emit(mut middleware_events: mpsc::UnboundedReceiver<MiddlewareEvent>, is_quiet: bool) {
     while let Some(middleware_events) = middleware_events.recv().await {
-        if let Some(line) = layers::line(&middleware_events).filter(|_| !is_quiet) {
+        if let Some(line) = middleware::line(&middleware_events).filter(|_| !is_quiet) {
             crate::render::say!("{line}");
         }
     }

@@ -91,12 +91,12 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
     let terminal = Arc::new(Terminal::default());
     let mut access = Access {
         run_id: None,
-        scratch: programs::layer_settings().scratch,
+        scratch: programs::middleware_settings().scratch,
         yolo: args.yolo,
         env: variables(&withheld_env),
         withheld_env,
         redactor: None,
-        extra_env: programs::layer_settings().extra_env,
+        extra_env: programs::middleware_settings().extra_env,
         gateway: context.global.can_ask().then(|| Arc::clone(&terminal) as Arc<dyn Gateway>),
         handlers: BTreeMap::from([("agent".to_owned(), agent)]),
     };

@@ -7,7 +7,7 @@ use etude_invoke::chain::{Event, EventKind};
 use etude_spec::cascade::log::{REPORTERS, scopes};
 use serde_json::{Map, Value, json};
 
-use crate::render::layers::{DEBUG, INFO, LEVELS, level, millis, named_level};
+use crate::render::middleware::{DEBUG, INFO, LEVELS, level, millis, named_level};
 use crate::render::text::harmless;
 use crate::stdout;
 

@@ -104,7 +104,7 @@ pub(super) const MIGRATION: Construct = Construct {
     meanwhile: Some(machines::declare),
     ..staged("stage machine whose slot is migrated", machines::drifting)
 };
-pub(super) const LAYERS: Construct = plain("layers around every step", ways::layers);
+pub(super) const MIDDLEWARE: Construct = plain("middleware around every step", ways::middleware);
 pub(super) const WARM: Construct = plain("warm Python steps", ways::warm);
 pub(super) const INTERRUPTED: Construct = stopped("cancelled by a signal", Stop::Signal);
 pub(super) const CANCELLED: Construct = stopped("cancelled from another process", Stop::Command);
@@ -133,7 +133,7 @@ pub(super) const STAGES_CONTINUED: Construct = Construct {
 pub(super) const ALL: &[&Construct] = &[
     &SEQUENCE, &LARGE_VALUES, &PARALLEL, &FAN_OUT, &SUB_PIPELINE, &NESTED, &RETRIES, &MODEL, &FAILING, &APPROVAL,
     &APPROVALS, &APPROVAL_RETRIES, &APPLICATION, &AGENT, &AGENT_STEP, &AGENTS, &FALLBACK, &STAGES, &STAGES_STEP,
-    &MIGRATION, &LAYERS, &WARM, &INTERRUPTED, &CANCELLED, &DEAD, &EDITED, &CONTINUED, &RETRIED, &RAISED,
+    &MIGRATION, &MIDDLEWARE, &WARM, &INTERRUPTED, &CANCELLED, &DEAD, &EDITED, &CONTINUED, &RETRIED, &RAISED,
     &STAGES_CONTINUED,
 ];
 

@@ -71,7 +71,7 @@ impl Machine {
         let dots = if next.is_some() { "… -> " } else { "" };
         way.reverse();
         let message = format!(
-            "`{reference}` is not invoked: it lies inside {MAX_DEPTH} invocations already ({dots}{}); a skill or a layer \
+            "`{reference}` is not invoked: it lies inside {MAX_DEPTH} invocations already ({dots}{}); a skill or middleware \
              of it that invokes itself needs an end",
             way.join(" -> ")
         );
@@ -169,15 +169,15 @@ impl Machine {
     fn call(&mut self, id: ContextId, waiter: Waiter) {
         let Some(context) = self.contexts.get(&id) else { return };
         let target = context.target.unwrap_or(id);
-        let layer = match &context.tool.body {
+        let middleware = match &context.tool.body {
             ToolHandler::Nothing => return self.work.push(Work::Reply(waiter, Ok(None))),
-            ToolHandler::Middleware(layer) => Some(Arc::clone(layer)),
+            ToolHandler::Middleware(middleware) => Some(Arc::clone(middleware)),
             ToolHandler::Effect => None,
         };
         let call = CallId(self.new_id());
-        let is_layer = layer.is_some();
-        self.calls.insert(call, Call { context: id, target, waiter, layer });
-        if is_layer {
+        let is_middleware = middleware.is_some();
+        self.calls.insert(call, Call { context: id, target, waiter, middleware });
+        if is_middleware {
             self.work.push(Work::Step(call, Resume::Start));
         } else {
             self.commands.push_back(Command::Run { call, context: id });
@@ -187,7 +187,7 @@ impl Machine {
     /// Starts or resumes middleware.
     fn step(&mut self, id: CallId, resume: Resume) {
         let Some(call) = self.calls.get(&id) else { return };
-        let Some(layer) = call.layer.clone() else { return };
+        let Some(middleware) = call.middleware.clone() else { return };
         let (own, target) = (call.context, call.target);
         if !self.contexts.contains_key(&own) || !self.contexts.contains_key(&target) {
             // The served invocation is over, because its caller did not wait for its own request.
@@ -195,7 +195,7 @@ impl Machine {
             return;
         }
         let mut view = View { contexts: &mut self.contexts, own, target, globals: &mut self.globals };
-        match layer.step(&mut view, resume) {
+        match middleware.step(&mut view, resume) {
             Step::Done(value) => self.finish(id, Ok(value)),
             Step::Throw(throw) => self.finish(id, Err(throw)),
             Step::Next => self.work.push(Work::Chain(target, Waiter::Middleware(id, Awaited::Next))),

@@ -102,8 +102,8 @@ impl Tools for Stubs {
 
 impl Stubs {
     fn with(mut self, name: &str, does: Does, chain: &[&str]) -> Self {
-        let layer = Stub(name.to_owned(), does, Arc::clone(&self.log));
-        let tool = Tool::new(name, ToolHandler::Middleware(Arc::new(layer))).with_chain(chain);
+        let middleware = Stub(name.to_owned(), does, Arc::clone(&self.log));
+        let tool = Tool::new(name, ToolHandler::Middleware(Arc::new(middleware))).with_chain(chain);
         self.tools.insert(name.to_owned(), Arc::new(tool));
         self
     }

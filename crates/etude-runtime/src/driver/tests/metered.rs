@@ -83,7 +83,7 @@ fn is_spent(record: &&Record) -> bool {
 
 /// model calls of middleware are in the usage of the run, and each recorded call counts once after a crash.
 #[tokio::test]
-async fn calls_of_layers_count_once() {
+async fn calls_of_middleware_count_once() {
     let (world, models) = judged(None, None);
     let (whole, records) = run(&world, &[]).await;
     assert_eq!((whole.status, whole.usage.calls, whole.usage.input_tokens), (Status::Succeeded, 7, 70));
@@ -101,7 +101,7 @@ async fn calls_of_layers_count_once() {
 /// a call of middleware that exceeds the budget ends the run with its own code; the budget does not limit the
 /// destructor.
 #[tokio::test]
-async fn a_call_of_a_layer_that_exceeds_the_budget_ends_the_run() {
+async fn a_call_of_middleware_that_exceeds_the_budget_ends_the_run() {
     let (world, _) = judged(None, Some(15));
     let (result, records) = run(&world, &[]).await;
     assert_eq!((result.status, result.errors[0].kind), (Status::Failed, FailureKind::BudgetExceeded));
@@ -117,7 +117,7 @@ async fn a_call_of_a_layer_that_exceeds_the_budget_ends_the_run() {
 
 /// middleware makes no model call when the budget is used up, and the run ends because of it.
 #[tokio::test]
-async fn a_layer_asks_nothing_when_the_budget_is_used_up() {
+async fn middleware_asks_nothing_when_the_budget_is_used_up() {
     let (world, models) = judged(None, Some(10));
     let (result, records) = run(&world, &[]).await;
     assert_eq!(result.errors[0].kind, FailureKind::BudgetExceeded, "{:?}", result.errors);

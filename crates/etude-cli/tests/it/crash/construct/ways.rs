@@ -6,7 +6,7 @@ use super::{Pipeline, Test, scoped, script, step};
 use crate::test::binary;
 
 /// Two middleware skills around every step: one acts before it and one after its end; both keep the ledger.
-pub(super) fn layers(test: Test) -> Test {
+pub(super) fn middleware(test: Test) -> Test {
     let layer = |test: Test, name: &str, script: &str| {
         let skill = format!("---\nname: {name}\ncommand: sh {name}.sh\nmetadata: {{role: middleware}}\n---\n");
         test.file(&format!("skills/{name}.skill.md"), &skill).file(&format!("skills/{name}.sh"), &format!("{script}\n"))

@@ -276,7 +276,7 @@ fn nothing_is_evaluated() {
 
 /// D-7: the middleware that a run passes is part of its definition, with its scripts: a resume notices an edit.
 #[test]
-fn layers_belong_to_the_definition_of_a_run() {
+fn middleware_belongs_to_the_definition_of_a_run() {
     let hold = format!("{}; while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done; echo '{{\"output\":2}}'", noting("hold"));
     let test = Test::new()
         .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], mark: {}}\n---\n")
@@ -301,7 +301,7 @@ fn layers_belong_to_the_definition_of_a_run() {
 /// D-7: a program of middleware belongs to its run: its key is that of the step, the same after a resume, and one that
 /// outlived its runner is killed before its step runs again.
 #[test]
-fn programs_of_layers_belong_to_their_run() {
+fn programs_of_middleware_belong_to_their_run() {
     let mark = "cat >/dev/null\necho $$ >> \"$ROOT/pids\"\necho \"$ETUDE_EFFECT_ID\" >> \"$LEDGER\"\n[ -e \"$ROOT/go\" ] || exec sleep 300\n";
     let test = Test::new()
         .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills], mark: {}}\n---\n")
@@ -326,7 +326,7 @@ fn programs_of_layers_belong_to_their_run() {
 
 /// two calls of one command are two effects, also for the middleware around them.
 #[test]
-fn layers_of_two_calls_of_one_command_have_keys_of_their_own() {
+fn middleware_of_two_calls_of_one_command_has_keys_of_its_own() {
     let mark = "cat >/dev/null\necho \"$ETUDE_EFFECT_ID\" >> \"$LEDGER\"\n";
     let call =
         |name: &str| format!("{{name: {name}, type: application, application: echo-box, command: args, args: [x]}}");
