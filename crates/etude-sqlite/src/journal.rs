@@ -311,7 +311,7 @@ impl Journal {
         self.has(run.number, name) || (!self.is_own(name) && lock_owner::is_alive(&self.locks, name).unwrap_or(true))
     }
 
-    /// True if so many sessions are open here that they write together.
+    /// True if enough sessions are open here that they write together.
     pub(crate) fn has_many_runs(&self) -> bool {
         lock(&self.held).len() >= MANY_RUNS
     }

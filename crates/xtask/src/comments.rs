@@ -39,15 +39,19 @@ pub fn restated(tree: &Tree) -> Vec<Violation> {
 /// First words of clauses without a head noun: `What a handler returns.`
 const HEADLESS: &[&str] = &["What", "Whatever", "Who", "Whose", "Whom", "Whether", "How", "Which", "Where"];
 
-/// Finds doc comments that begin with a clause without a head noun (`language.md`, rules 2 and 3). A condition is allowed. Its
-/// sentence has a comma: `Where the kernel has no pidfd, a thread waits.`
+/// Minimum number of words of a main clause: `a thread waits`.
+const MIN_CLAUSE: usize = 3;
+
+/// Finds doc comments that begin with a clause without a head noun (`language.md`, rules 2 and 3). A condition is allowed. A
+/// main clause follows its comma: `Where the kernel has no pidfd, a thread waits.`
 pub fn headless(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for source in tree.sources() {
         for comment in comments(&source.text, "///").into_iter().chain(comments(&source.text, "//!")) {
             let sentence = comment.text.split(". ").next().unwrap_or_default();
             let first = sentence.split(' ').next().unwrap_or_default();
-            let is_condition = first == "Where" && sentence.contains(", ");
+            let main = sentence.split_once(", ").map_or(0, |(_, clause)| clause.split(' ').count());
+            let is_condition = first == "Where" && main >= MIN_CLAUSE;
             if HEADLESS.contains(&first) && !is_condition {
                 let what =
                     format!("`{sentence}` begins without a subject; lead with a noun, or a verb in the third person");
