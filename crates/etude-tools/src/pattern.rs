@@ -17,6 +17,7 @@
 //! command. A denial matches every line that may run a described command, and so every line that cannot be parsed.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -62,7 +63,7 @@ pub struct Pattern {
 enum Name {
     Glob(Box<GlobMatcher>),
     Tag(String),
-    /// Not a valid glob: matches nothing.
+    /// Not a valid glob: matches nothing, but every tool if the pattern is a limit.
     Broken,
 }
 
@@ -408,21 +409,50 @@ fn shown(value: &Value) -> Cow<'_, str> {
 
 /// The pieces of a text between separators outside parentheses, braces and brackets.
 pub(crate) fn split(text: &str, is_separator: impl Fn(char) -> bool) -> impl Iterator<Item = &str> {
+    let ends = enclosed(text);
     let mut pieces = Vec::new();
-    let (mut depth, mut start) = (0_usize, 0);
-    for (at, c) in text.char_indices() {
-        match c {
-            '(' | '{' | '[' => depth += 1,
-            ')' | '}' | ']' => depth = depth.saturating_sub(1),
-            c if depth == 0 && is_separator(c) => {
+    let (mut start, mut end) = (0, 0);
+    for (at, c) in text.char_indices().filter(|(_, c)| "({[".contains(*c) || is_separator(*c)) {
+        match ends.get(&at) {
+            _ if at < end => {}
+            Some(close) => end = *close,
+            None if is_separator(c) => {
                 pieces.push(&text[start..at]);
                 start = at + c.len_utf8();
             }
-            _ => {}
+            None => {}
         }
     }
     pieces.push(&text[start..]);
     pieces.into_iter().map(str::trim).filter(|piece| !piece.is_empty())
+}
+
+/// Ends of the parentheses, braces and brackets of a text, by their starts. An unclosed brace or bracket encloses nothing, so
+/// that it hides neither a directive nor the next pattern. An unclosed parenthesis encloses the rest.
+fn enclosed(text: &str) -> BTreeMap<usize, usize> {
+    let (mut open, mut ends) = (Vec::new(), BTreeMap::new());
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '{' | '[' => open.push((at, c)),
+            '}' | ']' => {
+                let opening = if c == '}' { '{' } else { '[' };
+                if let Some((start, _)) = open.pop_if(|(_, kind)| *kind == opening) {
+                    ends.insert(start, at);
+                }
+            }
+            ')' => {
+                while let Some((start, kind)) = open.pop() {
+                    if kind == '(' {
+                        ends.insert(start, at);
+                        break;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    ends.extend(open.into_iter().filter(|(_, kind)| *kind == '(').map(|(start, _)| (start, text.len())));
+    ends
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ fn read(list: &str, path: &str) -> bool {
 fn lists_are_parted_outside_parentheses() {
     let texts = |list: &str| AllowedTools::parse(list).patterns().iter().map(ToString::to_string).collect::<Vec<_>>();
     assert_eq!(texts("Bash(git *) Read, Write(a, b)  {x,y}-z"), ["Bash(git *)", "Read", "Write(a, b)", "{x,y}-z"]);
+    assert_eq!(texts("Write([a, $deny) Wr[ite($deny) Read"), ["Write([a, $deny)", "Wr[ite($deny)", "Read"]);
+    assert_eq!(texts("Bash(git *, Read"), ["Bash(git *, Read"]);
     assert_eq!(texts(""), Vec::<String>::new());
     assert_eq!(AllowedTools::from_list(&["Bash(git *)", "Read"]).patterns().len(), 2);
 }
