@@ -62,8 +62,10 @@ pub(crate) fn refuse_keys(context: &Context, bundle: &Bundle, dir: &Path) -> Res
     let has_key = |bytes: &[u8]| redactor.finds_in(&String::from_utf8_lossy(bytes));
     match bundle.find(has_key).map_err(|error| refused(&error))? {
         None => Ok(()),
-        Some(path) => Err(Problem::usage(format!("`{path}` holds a key of yours, and a bundle is for every worker"))
-            .hint("exclude the file with `.gitignore`, or take the key from a variable of the workers")),
+        Some(path) => Err(Problem::usage(format!(
+            "`{path}` contains one of your keys, and every worker can read a bundle"
+        ))
+        .hint("exclude the file with `.gitignore`, or read the key from an environment variable of the workers")),
     }
 }
 
@@ -73,7 +75,7 @@ fn too_large(bundle: &Bundle) -> Problem {
     let largest = bundle.entries().iter().max_by_key(|entry| entry.bytes);
     let file = largest.map(|entry| format!("; the largest file is `{}` with {} MiB", entry.path, entry.bytes / MIB));
     let message = format!(
-        "the bundle has {} MiB, and a bundle in the database at most 64 MiB{}",
+        "the bundle has {} MiB; a bundle in the database has at most 64 MiB{}",
         (bundle.bytes().len() as u64).div_ceil(MIB),
         file.unwrap_or_default()
     );
@@ -101,7 +103,7 @@ pub(crate) fn push(
 ) -> Result<bool, Problem> {
     refuse_keys(context, bundle, dir)?;
     let digest = bundle.digest();
-    let failed = |why: &dyn std::fmt::Display| Problem::environment(format!("the bundle cannot be kept: {why}"));
+    let failed = |why: &dyn std::fmt::Display| Problem::environment(format!("cannot store the bundle: {why}"));
     let query = EntryQuery { book: BOOK.to_owned(), key: Some(digest.to_string()), ..EntryQuery::default() };
     let is_new = engine.entries(&query).map_err(|error| of_engine(&error))?.is_empty();
     blob::put(&*engine.bundles(), bundle.bytes()).map_err(|error| match error.kind() {
@@ -134,7 +136,8 @@ pub(crate) fn list(
         Some((at.parse().ok()?, key.to_owned()))
     };
     let after = after.map(|text| {
-        let none = || Problem::usage(format!("`--after {text}` is no cursor")).hint("it is `next` of the page before");
+        let none =
+            || Problem::usage(format!("`--after {text}` is not a cursor")).hint("use `next` of the previous page");
         position(text).ok_or_else(none)
     });
     let query = EntryQuery {
@@ -201,7 +204,7 @@ pub(crate) fn bytes(engine: &dyn Engine, digest: Digest) -> Result<Vec<u8>, Unus
     }
     match Digest::of(&bytes) == digest {
         true => Ok(bytes),
-        false => Err(failed(&"its bytes have another hash").into()),
+        false => Err(failed(&"its content does not match its hash").into()),
     }
 }
 

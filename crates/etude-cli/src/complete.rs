@@ -216,7 +216,7 @@ fn waiting_runs() -> Vec<CompletionCandidate> {
 
 fn runs_where(keep: impl Fn(&RunRow) -> bool) -> Vec<CompletionCandidate> {
     let rows: Vec<RunRow> = rows().into_iter().filter(keep).collect();
-    let latest = rows.first().map(|row| candidate("latest", &format!("the newest run: {}", about(row))));
+    let latest = rows.first().map(|row| candidate("latest", &format!("the latest run: {}", about(row))));
     latest.into_iter().chain(rows.iter().map(|row| candidate(&row.id, &about(row)))).collect()
 }
 

@@ -144,7 +144,7 @@ impl Context {
         }
         let more = shown.count();
         if more > 0 {
-            crate::render::say!("{more} more are not shown; `--format json` has all of them\n");
+            crate::render::say!("{more} more are not shown; list all with `--format json`\n");
         }
     }
 
@@ -329,7 +329,7 @@ impl About<'_> {
 pub(crate) fn here() -> Result<PathBuf, Problem> {
     std::env::current_dir().map_err(|e| {
         Problem::environment(format!("the current directory cannot be found: {e}"))
-            .hint("go to a directory that is there, or name the app with `--app DIR`")
+            .hint("change to an existing directory, or name the app with `--app DIR`")
     })
 }
 

@@ -69,7 +69,7 @@ pub(crate) fn shared(global: &Global) -> Result<Option<Arc<dyn Engine>>, Problem
     #[cfg(feature = "postgres")]
     return postgres::open(global).map(Some);
     #[cfg(not(feature = "postgres"))]
-    Err(Problem::environment("this build of etude has no engine on PostgreSQL")
+    Err(Problem::environment("this build of etude has no PostgreSQL engine")
         .hint("build it with the feature `postgres`, or use the journal of this machine: --engine embedded"))
 }
 

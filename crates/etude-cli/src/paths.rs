@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// Hint if the journal cannot be created.
-pub(crate) const WRITABLE: &str = "set XDG_STATE_HOME to a folder that you can write to";
+pub(crate) const WRITABLE: &str = "set XDG_STATE_HOME to a writable directory";
 
 /// Directory of the journal: `$XDG_STATE_HOME/etude`.
 ///
@@ -22,7 +22,7 @@ pub(crate) fn state_dir() -> Result<PathBuf, String> {
 /// It cannot be created.
 pub(crate) fn scratch(what: &str) -> Result<TempDir, String> {
     let made = tempfile::Builder::new().prefix(&format!("etude-{what}-")).tempdir();
-    made.map_err(|error| format!("a temporary directory cannot be made: {error}"))
+    made.map_err(|error| format!("cannot create a temporary directory: {error}"))
 }
 
 /// Directory of data that can be created or downloaded again: `$XDG_CACHE_HOME/etude`.

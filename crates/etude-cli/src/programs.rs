@@ -19,10 +19,11 @@ pub(crate) fn sandboxes(wanted: &[String]) -> Result<Option<SandboxSettings>, Pr
     };
     sandbox::support().map_err(|why| {
         let message = format!("step `{first}`{others} must run in a sandbox, which this machine cannot enforce: {why}");
-        Problem::environment(message).hint("run it where it can be enforced, or remove `sandbox` from the step")
+        Problem::environment(message)
+            .hint("run it on a machine that can enforce sandboxes, or remove `sandbox` from the step")
     })?;
-    let program = std::env::current_exe()
-        .map_err(|e| Problem::environment(format!("the program that makes sandboxes cannot be found: {e}")))?;
+    let program =
+        std::env::current_exe().map_err(|e| Problem::environment(format!("cannot find the sandbox program: {e}")))?;
     Ok(Some(SandboxSettings { program, scratch: std::env::temp_dir(), is_isolated: false }))
 }
 

@@ -94,7 +94,7 @@ impl Remote {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|e| Problem::environment(format!("no threads can be started: {e}")))?;
+            .map_err(|e| Problem::environment(format!("cannot start threads: {e}")))?;
         let way = RefCell::new(runtime.block_on(Way::find(name.as_deref()))?);
         Ok(Self { name, way, runtime, app })
     }
@@ -177,7 +177,7 @@ impl Remote {
     /// Problem of a response that does not come from an etude server.
     fn foreign(&self, what: &str) -> Problem {
         Problem::environment(format!("the response of {} {what}", self.way().address))
-            .hint("the address may belong to another program: etude serve prints its own")
+            .hint("the address may belong to another program; `etude serve` prints the address of the server")
     }
 
     /// Fetches a document by its path and query.
@@ -272,8 +272,8 @@ impl Remote {
         match self.beginning(id)?.as_slice() {
             [] => Err(unknown(id)),
             [one] => self.block_on(self.run(one)),
-            several => Err(Problem::usage(format!("`{id}` begins the ids of several runs: {}", several.join(", ")))
-                .hint("list the whole ids with `etude runs list`")),
+            several => Err(Problem::usage(format!("`{id}` is a prefix of several run ids: {}", several.join(", ")))
+                .hint("list the full ids with `etude runs list`")),
         }
     }
 
@@ -349,7 +349,7 @@ pub(crate) fn refuse_options(options: &[(bool, &str, &str)]) -> Result<(), Probl
     match options.iter().find(|(is_given, _, _)| *is_given) {
         None => Ok(()),
         Some((_, option, way)) => {
-            Err(Problem::usage(format!("a run on a server takes no `{option}`")).hint(way.to_owned()))
+            Err(Problem::usage(format!("a run on a server does not accept `{option}`")).hint(way.to_owned()))
         }
     }
 }

@@ -65,7 +65,7 @@ fn keep_keys() {
 fn broken_down(context: &Context) -> Exit {
     let problem = Problem::new(Exit::Bug, FailureKind::Internal, "internal error: etude panicked")
         .hint("report it with the message above")
-        .hint("find a run that it interrupted: etude runs list --status interrupted");
+        .hint("list interrupted runs: etude runs list --status interrupted");
     context.report(None, &problem)
 }
 
@@ -173,10 +173,9 @@ fn on_a_server(context: &Context, command: &Command) -> Option<Problem> {
     let (is_named, deals) = (context.global.server.is_some(), command.deals());
     let is_refused = deals == Deals::Journal && context.is_remote() || deals == Deals::Files && is_named;
     is_refused.then(|| match is_named {
-        true => {
-            Problem::usage("a server does not do this").hint("leave out `--server`: the command works on this machine")
-        }
-        false => Problem::usage(format!("`{SERVER}` is set, and a server does not do this"))
+        true => Problem::usage("this command does not work on a server")
+            .hint("omit `--server` to run the command on this machine"),
+        false => Problem::usage(format!("`{SERVER}` is set, and this command does not work on a server"))
             .hint(format!("for the journal of this machine, unset it: env -u {SERVER} etude …")),
     })
 }

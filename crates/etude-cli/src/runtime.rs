@@ -22,7 +22,7 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Problem> {
             runtime.shutdown_timeout(SHUTDOWN);
             done
         })
-        .map_err(|e| Problem::environment(format!("no threads can be started: {e}")))
+        .map_err(|e| Problem::environment(format!("cannot start threads: {e}")))
 }
 
 /// Number of file descriptors for the start of a runtime, and a few for the first step.
@@ -33,8 +33,8 @@ pub(crate) fn descriptors() -> Result<(), Problem> {
     // Pipes need no readable file; the program itself may be unreadable for this user.
     let opened: Result<Vec<_>, std::io::Error> = (0..DESCRIPTORS / 2).map(|_| std::io::pipe()).collect();
     opened.map(drop).map_err(|e| {
-        Problem::environment(format!("there are too few file descriptors: {e}"))
-            .hint("allow more of them: `ulimit -n 256`")
+        Problem::environment(format!("the limit of open files is too low: {e}"))
+            .hint("raise the limit: `ulimit -n 256`")
     })
 }
 
@@ -57,6 +57,6 @@ fn threads() -> Result<(), Problem> {
         }
     }
     let no_threads =
-        |e| Problem::environment(format!("no threads can be started: {e}")).hint("allow more of them: `ulimit -u`");
+        |e| Problem::environment(format!("cannot start threads: {e}")).hint("raise the limit: `ulimit -u`");
     refused.map_or(Ok(()), |error| Err(no_threads(error)))
 }

@@ -359,7 +359,7 @@ fn refused(diagnostics: &[Diagnostic]) -> Problem {
     Problem::new(
         Exit::Definition,
         FailureKind::DefinitionInvalid,
-        format!("the configuration does not hold\n{}", texts.join("\n\n")),
+        format!("the configuration is not valid\n{}", texts.join("\n\n")),
     )
 }
 
@@ -459,7 +459,7 @@ fn rules(layers: &[Layer]) -> Result<Rules, Problem> {
 fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result<(), Problem> {
     let kind = ProviderKind::from_word(&given.kind).ok_or_else(|| {
         let message = format!("provider `{name}` is of kind `{}`, which is not available in this version", given.kind);
-        Problem::environment(message).hint("a local model server can be used with kind `openai-compatible`")
+        Problem::environment(message).hint("use kind `openai-compatible` for a local model server")
     })?;
     if kind == ProviderKind::Local {
         return add_local(resolved, name, given);
@@ -540,9 +540,9 @@ fn words(name: &str, line: &str) -> Result<Vec<String>, Problem> {
 pub(crate) fn given(resolved: &mut Resolved, variables: &BTreeSet<&str>) -> Result<(), Problem> {
     for name in variables {
         if resolved.own.iter().any(|own| own == name) {
-            let message = format!("`{name}` is not given to a step: etude reaches its own database or server with it");
+            let message = format!("`{name}` is never passed to a step: etude uses it for its own database or server");
             return Err(Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, message)
-                .hint("put what the step needs into another variable, and name that one with `from_env`"));
+                .hint("put the value for the step into another variable, and name that variable with `from_env`"));
         }
         let Some(value) = std::env::var_os(name) else {
             let message =
@@ -598,7 +598,7 @@ pub(crate) fn sound(resolved: &Resolved) -> Result<Models, Problem> {
             _ => None,
         };
         Problem::environment(error.to_string())
-            .hint(hint.unwrap_or_else(|| "`etude model list` shows what is configured".to_owned()))
+            .hint(hint.unwrap_or_else(|| "list the configured models: etude model list".to_owned()))
     })
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn listen_to_follow() -> Result<watch::Receiver<Stop>, Problem> {
 }
 
 fn caught(listening: io::Result<watch::Receiver<Stop>>) -> Result<watch::Receiver<Stop>, Problem> {
-    listening.map_err(|error| Problem::environment(format!("signals cannot be caught: {error}")))
+    listening.map_err(|error| Problem::environment(format!("cannot handle signals: {error}")))
 }
 
 /// Like [`listen`], after an earlier stop: after a cancellation the next signal is the second one.
@@ -132,7 +132,7 @@ fn received(name: &'static str) {
         2 => {
             let late = move || {
                 thread::sleep(grace);
-                end(format!("ended {} s after a second {name}: something does not come to an end", grace.as_secs()));
+                end(format!("ended {} s after a second {name}: a task did not stop", grace.as_secs()));
             };
             if thread::Builder::new().spawn(late).is_err() {
                 end(format!("ended by a second {name}"));

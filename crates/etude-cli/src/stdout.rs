@@ -42,7 +42,7 @@ fn through(screen: fn(&str) -> String, work: impl FnOnce(&mut dyn Write) -> io::
         && error.kind() != io::ErrorKind::BrokenPipe
     {
         HAS_FAILED.store(true, Ordering::Relaxed);
-        crate::render::say!("error: stdout cannot be written: {error}");
+        crate::render::say!("error: cannot write to stdout: {error}");
     }
 }
 

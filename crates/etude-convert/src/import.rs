@@ -322,7 +322,7 @@ impl Document {
             .collect();
         for key in &guards {
             let what = format!("`{}`", key.as_text().unwrap_or_default());
-            let reason = "etude has no counterpart of it, and the file must not run without it";
+            let reason = "etude has no equivalent, and the file must not run without it";
             imported.find(self.file.path(), self.line(key), what, reason);
         }
         !guards.is_empty()
@@ -334,7 +334,7 @@ impl Document {
             let name = key.as_text().unwrap_or_default();
             if !known.contains(&name) {
                 let what = if place.is_empty() { format!("`{name}`") } else { format!("`{name}` of {place}") };
-                imported.find(self.file.path(), self.line(key), what, "etude has no counterpart of it");
+                imported.find(self.file.path(), self.line(key), what, "etude has no equivalent");
             }
         }
     }

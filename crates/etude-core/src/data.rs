@@ -73,7 +73,7 @@ pub enum ReadError {
     Damaged(Digest),
     /// The value can be passed on, but not looked into: it is nested too deeply, has too many values, or has text that
     /// is not Unicode.
-    #[error("the value cannot be looked into: {0}")]
+    #[error("the value cannot be parsed: {0}")]
     Opaque(String),
 }
 

@@ -99,7 +99,7 @@ impl Exit {
     /// enough. Only the signals that stop a process at the terminal have one: its host then ends it.
     pub fn why_signal(name: &str) -> &'static str {
         match name {
-            "SIGTTIN" | "SIGTTOU" => ", because it asked for input at the terminal, which it does not have",
+            "SIGTTIN" | "SIGTTOU" => ", because it read from the terminal, which is not available",
             _ => "",
         }
     }
@@ -123,7 +123,7 @@ impl Stdout {
     /// The problem of a process without any output.
     pub const EMPTY: &str = "stdout is empty";
     /// The problem of a process with blanks as its only output.
-    pub const BLANK: &str = "stdout holds nothing but blanks";
+    pub const BLANK: &str = "stdout contains only whitespace";
 
     /// True if the process printed nothing but blanks. Output that was lost does not count.
     pub fn is_nothing(&self) -> bool {

@@ -197,8 +197,8 @@ fn uri_of(document: &Value) -> Result<jsonschema::Uri<String>, String> {
 fn too_heavy() -> String {
     let (most, deepest) = (weight::MAX_COUNT, weight::MAX_DEPTH);
     format!(
-        "it applies more than {most} schemas to one value, through references that multiply, or more than {deepest} one \
-         through the other"
+        "it applies more than {most} schemas to one value because its references multiply, or nests references more \
+         than {deepest} levels deep"
     )
 }
 

@@ -61,7 +61,7 @@ impl Root {
                 return Ok(Self { given, real, dir: Arc::new(dir) });
             }
         }
-        Err(describe(io::Error::other("it keeps changing")))
+        Err(describe(io::Error::other("it changes too often to read")))
     }
 
     /// The path as it was given, absolute.
@@ -162,9 +162,9 @@ impl fmt::Display for Unresolved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Outside(path) => write!(f, "it leads to `{}`", path.display()),
-            Self::Dangling => f.write_str("a symbolic link on the way leads to nothing"),
-            Self::NotADirectory => f.write_str("a name on the way is not a directory"),
-            Self::Loop => f.write_str("it leads through too many symbolic links"),
+            Self::Dangling => f.write_str("a symbolic link in the path has no target"),
+            Self::NotADirectory => f.write_str("a part of the path is not a directory"),
+            Self::Loop => f.write_str("the path has too many symbolic links"),
             Self::Failed(error) => error.fmt(f),
         }
     }

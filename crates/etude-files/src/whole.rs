@@ -69,7 +69,7 @@ impl<'p> Part<'p> {
     /// The file cannot be created, or `place` has no file name.
     pub fn beside(place: &'p Path, access: Access) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it names no file");
+        let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it has no file name");
         let name = place.file_name().ok_or_else(no_file)?;
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);

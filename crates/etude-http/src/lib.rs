@@ -10,7 +10,7 @@ use reqwest::{Client, ClientBuilder, Url, redirect};
 
 /// Hint for a system without trusted certificates, such as a minimal container.
 const NO_CERTIFICATES: &str =
-    "; install the package `ca-certificates`, or name a file of certificates in `SSL_CERT_FILE`";
+    "; install the package `ca-certificates`, or set `SSL_CERT_FILE` to a file of certificates";
 
 /// Chooses the TLS implementation of the process. Clients do it themselves; code that speaks TLS in another way calls
 /// this function first. A second call does nothing.
@@ -52,7 +52,7 @@ fn builder(is_loopback: bool) -> ClientBuilder {
 
 fn built(builder: ClientBuilder) -> Result<Client, String> {
     builder.build().map_err(|error| {
-        let text = format!("the HTTP client cannot be made: {}", causes(&error));
+        let text = format!("cannot create the HTTP client: {}", causes(&error));
         if text.contains("No CA certificates") { text + NO_CERTIFICATES } else { text }
     })
 }

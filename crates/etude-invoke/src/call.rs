@@ -106,10 +106,10 @@ impl Checks {
         let key = redact(&subject.key());
         match self.approved_key.as_ref().filter(is_own) {
             Some(approved) if *approved == key => None,
-            Some(approved) => Some(format!("`{approved}` was approved, and the path leads to `{key}` now")),
+            Some(approved) => Some(format!("`{approved}` was approved, but the path now leads to `{key}`")),
             // The approval was by the tool's name alone, or by the arguments as written.
             None => subject.written().map(|written| {
-                format!("`{}` is a symbolic link's name for `{key}`: use the path without links", redact(written))
+                format!("`{}` leads to `{key}` through a symbolic link: use the path without links", redact(written))
             }),
         }
     }

@@ -158,7 +158,7 @@ impl Invoker {
                             own = Some((end, outcome.clone()));
                             outcome
                         }
-                        None => Err(Throw::new(ThrowKind::Failed, &name, "it has run already")),
+                        None => Err(Throw::new(ThrowKind::Failed, &name, "it has already run")),
                     };
                     begun.end(id, outcome);
                 }
@@ -192,7 +192,7 @@ impl Invoker {
                 *stage = Stage::Open(session.clone());
                 Ok(session)
             }
-            Stage::Closed => Err("everything has been closed".to_owned()),
+            Stage::Closed => Err("internal error: the session is closed".to_owned()),
         }
     }
 

@@ -35,7 +35,7 @@ pub fn refusal(throw: &Throw) -> String {
     if OWN_MIDDLEWARE.contains(&throw.tool.as_str()) {
         return throw.message.clone();
     }
-    format!("`{}` refused it: {}", throw.tool, throw.message)
+    format!("`{}` rejected it: {}", throw.tool, throw.message)
 }
 
 /// A future that can be sent to another thread.

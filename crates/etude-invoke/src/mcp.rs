@@ -82,7 +82,7 @@ impl Bridge {
         let variable = |name: &str| match settings.env.get(name) {
             Some(value) => Ok(value.clone()),
             None if settings.withheld.iter().any(|withheld| withheld == name) => Err(format!(
-                "the variable `{name}` is set, but holds a key of a model provider, which no server gets; put a key for \
+                "the variable `{name}` is set, but contains a key of a model provider, which servers never receive; put a key for \
                  the server into a variable of another name"
             )),
             None => Err(format!("the variable `{name}` is not set")),
@@ -96,7 +96,7 @@ impl Bridge {
                     None if origin.is_loopback() => variable(name),
                     None => variable(name).and_then(|_| {
                         Err(format!(
-                            "`{name}` is not sent to `{}`: the skill names this host, and your configuration does not",
+                            "`{name}` is not sent to `{}`: the skill names this host, but your configuration does not",
                             origin.host()
                         ))
                     }),
@@ -238,7 +238,7 @@ impl Handler for ServerTool {
             let context =
                 CallContext { cancel: caller.cancel.clone(), call_id: run_id::new(), ..CallContext::default() };
             if !args.is_object() {
-                return Err(Throw::new(ThrowKind::Arguments, &found.tool.name, "its arguments are no object"));
+                return Err(Throw::new(ThrowKind::Arguments, &found.tool.name, "its arguments are not an object"));
             }
             let result = found.call(args, context).await;
             match result.error {
@@ -303,7 +303,7 @@ mod tests {
         let why = failure(&[], "http://0.0.0.0:1/mcp", "TEAM").await;
         assert!(why.contains("`TEAM` is not sent to `0.0.0.0") && !why.contains("canary"), "{why}");
         assert!(failure(&sent, "http://0.0.0.0:2/mcp", "TEAM").await.contains("is not sent to"));
-        assert!(failure(&sent, "http://0.0.0.0:2/mcp", "KEPT").await.contains("holds a key"));
+        assert!(failure(&sent, "http://0.0.0.0:2/mcp", "KEPT").await.contains("contains a key"));
         for (url, variable) in
             [("http://127.0.0.1:1/mcp", "TEAM"), ("http://0.0.0.0:1/mcp", "TEAM"), ("http://0.0.0.0:1/mcp", "KEPT")]
         {
@@ -328,7 +328,7 @@ mod tests {
         for part in [
             "the MCP server `gone` cannot be used: `no-such-program-of-etude` could not be started",
             "the MCP server `unset` is not started: the variable `NONE` is not set",
-            "the MCP server `held` is not started: the variable `PROVIDER_KEY` is set, but holds a key",
+            "the MCP server `held` is not started: the variable `PROVIDER_KEY` is set, but contains a key",
             "the MCP server `down` cannot be used: ",
         ] {
             assert!(throw.message.contains(part), "{part}: {}", throw.message);

@@ -118,7 +118,7 @@ impl Shared {
         let roots: Vec<Root> = dirs.chain([self.dir.as_path()]).filter_map(|dir| Root::open(dir).ok()).collect();
         beneath::open_file(&roots, Path::new(whole)).map_err(|why| match why {
             Unresolved::Outside(_) => format!(
-                "`{path}` lies outside the project, the directories on its search path and the skill's own; \
+                "`{path}` is outside the project, its search path and the directory of the skill; \
                  copy it there, or add its directory to `paths` of the main skill"
             ),
             why => format!("`{path}` cannot be read: {why}"),

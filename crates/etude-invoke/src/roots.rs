@@ -51,7 +51,7 @@ fn read(path: &str) -> Result<Value, String> {
     let text = etude_files::regular::read_text(Path::new(path), crate::middleware::MAX_SIZE)
         .map_err(|error| error.to_string())?;
     frontmatter(&text).ok_or_else(|| {
-        "its `frontmatter` is no plain object, and a command that only inspects skills does not run it".to_owned()
+        "its `frontmatter` is not a plain object, and commands that inspect skills do not run modules".to_owned()
     })
 }
 

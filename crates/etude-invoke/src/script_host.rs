@@ -88,9 +88,9 @@ impl Ask {
             "emit" => Ok(Self::Emit(text("topic")?, value("data"))),
             "ask" => Ok(Self::Question(value("question"))),
             "log" => Ok(Self::Log { level: text("level")?, text: text("text")? }),
-            other => {
-                Err(format!("`{other}` is no operation; there are invoke, next, get, set, add, emit, ask and log"))
-            }
+            other => Err(format!(
+                "`{other}` is not an operation; operations are invoke, next, get, set, add, emit, ask and log"
+            )),
         }
     }
 
@@ -127,7 +127,7 @@ pub fn outcome(document: &Value) -> Outcome {
     }
     let text = |key: &str| document.get("error").and_then(|error| error.get(key)).and_then(Value::as_str);
     let kind = text("kind").and_then(ThrowKind::from_word).unwrap_or(ThrowKind::Failed);
-    Err(Throw::new(kind, text("tool").unwrap_or_default(), text("message").unwrap_or("the host gave no answer")))
+    Err(Throw::new(kind, text("tool").unwrap_or_default(), text("message").unwrap_or("the host did not respond")))
 }
 
 #[cfg(test)]

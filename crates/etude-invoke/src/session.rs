@@ -174,7 +174,7 @@ impl Session {
         let (outcome, context) = loop {
             tokio::select! {
                 signal = begun.next() => match signal {
-                    Signal::Run(call) => begun.end(call, Err(Throw::new(ThrowKind::Unknown, name, "it has no function"))),
+                    Signal::Run(call) => begun.end(call, Err(Throw::new(ThrowKind::Unknown, name, "it has no handler"))),
                     Signal::Finished(outcome, context) => break (outcome, context),
                 },
                 // The resulting throws end the invocation.
@@ -311,7 +311,7 @@ impl Drop for Begun {
             }
         }
         for call in left {
-            let over = Err(Throw::new(ThrowKind::Failed, "host", "its invocation is over"));
+            let over = Err(Throw::new(ThrowKind::Failed, "host", "its invocation has ended"));
             self.session.0.update(|state| state.end(call, over));
         }
     }
@@ -472,7 +472,7 @@ impl State {
         if HostCall::of(context).is_some() {
             let to = self.waiting.get(&context.id);
             if to.is_none_or(|to| to.send(Signal::Run(call)).is_err()) {
-                let over = Throw::new(ThrowKind::Failed, &context.tool.name, "its invocation is over");
+                let over = Throw::new(ThrowKind::Failed, &context.tool.name, "its invocation has ended");
                 self.end(call, Err(over));
             }
             return;
@@ -492,7 +492,7 @@ impl State {
         match skill {
             Some(skill) if *tool.name == *GATEWAY && skill.dir.is_empty() => self.begin_question(call, (*args).clone()),
             Some(skill) => self.begin_process(call, &skill),
-            None => self.end(call, Err(Throw::new(ThrowKind::Unknown, &tool.name, "it has no function"))),
+            None => self.end(call, Err(Throw::new(ThrowKind::Unknown, &tool.name, "it has no handler"))),
         }
     }
 
@@ -537,7 +537,7 @@ impl State {
         let (gateway, own) = (self.access.gateway.clone(), self.own.clone());
         tokio::task::spawn_blocking(move || {
             let answer = gateway.and_then(|gateway| gateway.ask(&question));
-            let no_one = || Throw::new(ThrowKind::Waiting, GATEWAY, "no one answered");
+            let no_one = || Throw::new(ThrowKind::Waiting, GATEWAY, "no answer was given");
             own.end(call, answer.map(Some).ok_or_else(no_one));
         });
     }

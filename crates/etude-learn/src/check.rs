@@ -125,7 +125,7 @@ fn of_episodes<'t>(
     }
     let arguments: Vec<String> = banned.into_iter().map(|argument| format!("`{argument}`")).collect();
     let what = if arguments.is_empty() { "the write".to_owned() } else { arguments.join(", ") };
-    Err(Reason::CheckFailed(format!("nothing that was tried gives {what} in every run")))
+    Err(Reason::CheckFailed(format!("no program found that gives {what} in every run")))
 }
 
 /// First fault of a program (2.8), in words; `None` if it has none.
@@ -134,21 +134,21 @@ fn fault(program: &Program, counts: Counts, episodes: &[Episode<'_>], training: 
     if counts.disagreed > 0 {
         let wrong = counts.disagreed;
         let all = counts.agreed + counts.fell_back + wrong;
-        return Some(format!("learned without a request, it makes another write for it: {wrong} of {all}"));
+        return Some(format!("in the leave-one-out check, the program makes a different write: {wrong} of {all}"));
     }
     if let Some(wrong) = episodes.iter().find(|one| compare(program, one) == Kind::Disagreed) {
         let arguments: Vec<String> = blame(program, wrong).into_iter().map(|one| format!("`{one}`")).collect();
         let what = if arguments.is_empty() { "the write".to_owned() } else { arguments.join(", ") };
-        return Some(format!("{what} would be another than in {}", of_run(wrong)));
+        return Some(format!("{what} would differ from {}", of_run(wrong)));
     }
     if let Some(open) = episodes.iter().find(|one| !is_refused(program, one)) {
-        return Some(format!("it would write without its question: {}", of_run(open)));
+        return Some(format!("it would write without asking: {}", of_run(open)));
     }
     if let Some(fixed) = training.iter().take(4).find(|one| !follows_changes(program, one)) {
-        return Some(format!("its write stays the same when what it depends on changes: {}", of_run(fixed)));
+        return Some(format!("its write does not change when its inputs change: {}", of_run(fixed)));
     }
     let is_useful = program.is_open() || episodes.iter().any(|one| compare_part(program, one) == Kind::Agreed);
-    (!is_useful).then(|| "it makes the write of no run".to_owned())
+    (!is_useful).then(|| "it makes the write of none of the runs".to_owned())
 }
 
 fn is_same(one: &Episode<'_>, other: &Episode<'_>) -> bool {

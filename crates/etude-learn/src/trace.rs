@@ -193,7 +193,8 @@ fn event(document: &Value) -> Result<Event, Malformed> {
         (Some("agent"), _) => Ok(Event::Agent(text()?)),
         (None, Some(tool)) => {
             let arguments = document.get("arguments");
-            let arguments = arguments.ok_or(Malformed::Member { name: "arguments", wanted: "there for every call" })?;
+            let arguments =
+                arguments.ok_or(Malformed::Member { name: "arguments", wanted: "present for every call" })?;
             // An export has arguments that were not JSON as a text.
             if !(arguments.is_object() || arguments.is_string()) {
                 return Err(Malformed::Member { name: "arguments", wanted: "an object" });

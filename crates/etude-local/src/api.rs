@@ -31,7 +31,8 @@ pub(crate) struct ChatRequest {
 
 /// Parses the body of a request. The error is the reason for status 400.
 pub(crate) fn decode(body: &[u8]) -> Result<ChatRequest, String> {
-    let body: Body = serde_json::from_slice(body).map_err(|error| format!("the body is no chat request: {error}"))?;
+    let body: Body =
+        serde_json::from_slice(body).map_err(|error| format!("the body is not a valid chat request: {error}"))?;
     if body.n.is_some_and(|n| n != 1) {
         return Err("`n` must be 1".into());
     }
@@ -54,7 +55,7 @@ pub(crate) fn decode(body: &[u8]) -> Result<ChatRequest, String> {
         read_message(&mut request, message)?;
     }
     if request.messages.is_empty() {
-        return Err("`messages` has no message of a user".into());
+        return Err("`messages` has no user message".into());
     }
     Ok(ChatRequest {
         request,
@@ -127,7 +128,7 @@ fn read_message(request: &mut Request, message: WireMessage) -> Result<(), Strin
             let id = message.tool_call_id.unwrap_or_default();
             (Role::Tool, vec![Part::ToolResult { id, content: text }])
         }
-        other => return Err(format!("a message has the role `{other}`")),
+        other => return Err(format!("a message has the unknown role `{other}`")),
     };
     request.messages.push(Message { role, parts });
     Ok(())

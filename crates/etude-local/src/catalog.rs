@@ -90,7 +90,7 @@ const CATALOG: &[Entry] = &[
     Entry {
         id: DEFAULT_MODEL,
         about: "Qwen2.5-Coder 1.5B Instruct, 4 bits",
-        expect: "labels, small extractions, short summaries; code review is a hint, never a gate",
+        expect: "for labels, small extractions and short summaries; use its code reviews as hints only",
         file: "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
         sha256: "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         size: 1_117_320_768,
@@ -108,7 +108,7 @@ const CATALOG: &[Entry] = &[
     Entry {
         id: SMALL_MODEL,
         about: "SmolLM2 135M Instruct, 4 bits",
-        expect: "valid JSON of little meaning: for tests and for trying things out",
+        expect: "for tests and experiments: valid JSON, poor content",
         file: "SmolLM2-135M-Instruct.Q4_1.gguf",
         sha256: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         size: 98_362_432,
@@ -123,7 +123,7 @@ const CATALOG: &[Entry] = &[
     Entry {
         id: EMBEDDING_MODEL,
         about: "all-MiniLM-L6-v2, sentence embeddings",
-        expect: "English requests near the words of a description; other languages poorly",
+        expect: "for English requests close to the words of a description; poor in other languages",
         file: "all-minilm-l6-v2.zip",
         sha256: "0872f5d7d0e806c443e588b6dd6b933e9200cf589b0e757e85e3afd57539c592",
         size: 83_319_212,

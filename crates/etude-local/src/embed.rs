@@ -30,7 +30,7 @@ pub struct Embedder {
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedError {
     /// A file is missing or invalid.
-    #[error("the embedding model's {path} cannot be used: {why}", path = .path.display())]
+    #[error("cannot use {path} of the embedding model: {why}", path = .path.display())]
     File {
         /// The path of the file.
         path: PathBuf,
@@ -199,7 +199,7 @@ impl Tensors {
         let heads = config.num_attention_heads;
         let words = self.take("embeddings.word_embeddings.weight")?;
         if heads == 0 || words.dim(D::Minus1)? % heads != 0 || config.max_position_embeddings < 2 {
-            candle_core::bail!("its configuration does not fit its weights");
+            candle_core::bail!("its configuration does not match its weights");
         }
         Ok(Embedder {
             tokenizer,

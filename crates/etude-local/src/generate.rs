@@ -64,7 +64,7 @@ pub enum GenerateError {
     #[error(transparent)]
     Grammar(#[from] GrammarError),
     /// The request was cancelled.
-    #[error("the request was given up")]
+    #[error("the request was cancelled")]
     Cancelled,
     /// The model or its computation failed.
     #[error("the local model failed: {0}")]

@@ -50,7 +50,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The file is not in the GGUF format, or is truncated.
-    #[error("{path} is not a whole GGUF file: {why}", path = .path.display())]
+    #[error("{path} is not a complete GGUF file: {why}", path = .path.display())]
     Format {
         /// The path of the weights.
         path: PathBuf,
@@ -58,7 +58,7 @@ pub enum OpenError {
         why: String,
     },
     /// The file has a model that is not supported.
-    #[error("{path} cannot be run here: {why}; models of the kinds `llama` and `qwen2` with a `gpt2` tokenizer can", path = .path.display())]
+    #[error("{path} cannot be run: {why}; supported are models of the kinds `llama` and `qwen2` with a `gpt2` tokenizer", path = .path.display())]
     Unsupported {
         /// The path of the weights.
         path: PathBuf,
@@ -129,7 +129,7 @@ impl Gguf {
         let shared_heads = self.number(&key("attention.head_count_kv")).unwrap_or(heads);
         let size = need("embedding_length")?;
         if shared_heads == 0 || heads % shared_heads != 0 || size % heads != 0 {
-            bail!("{size} numbers do not divide into {heads} heads, or these not among {shared_heads}");
+            bail!("{size} is not divisible by {heads} heads, or the heads are not divisible by {shared_heads}");
         }
         let Some(epsilon) = float("attention.layer_norm_rms_epsilon") else {
             bail!("`{}` is missing", key("attention.layer_norm_rms_epsilon"));
@@ -158,7 +158,7 @@ mod tests {
         std::fs::write(&path, "these are no weights at all").expect("written");
         let error = Gguf::open(&path).err().expect("an error");
         assert!(matches!(error, OpenError::Format { .. }), "{error}");
-        assert!(error.to_string().contains("notes.gguf is not a whole GGUF file"), "{error}");
+        assert!(error.to_string().contains("notes.gguf is not a complete GGUF file"), "{error}");
         let missing = Gguf::open(&dir.path().join("none")).err().expect("an error");
         assert!(matches!(missing, OpenError::Io { .. }), "{missing}");
     }

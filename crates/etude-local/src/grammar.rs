@@ -19,10 +19,10 @@ pub(crate) struct Grammars {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GrammarError {
     /// The schema of the answer cannot be used.
-    #[error("the local model cannot be bound to the answer's schema: {0}")]
+    #[error("cannot constrain the local model to the response schema: {0}")]
     Schema(String),
     /// The schema of a tool's arguments cannot be used.
-    #[error("the local model cannot be bound to the arguments of the tools: {0}")]
+    #[error("cannot constrain the local model to the tool arguments: {0}")]
     Tools(String),
 }
 

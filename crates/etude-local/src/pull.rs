@@ -65,7 +65,7 @@ pub enum PullError {
         needed: u64,
     },
     /// Every source failed.
-    #[error("the weights of `{id}` could not be obtained: {}; a GGUF file of your own can be configured instead", .failures.join("; "))]
+    #[error("cannot download the weights of `{id}`: {}; you can configure your own GGUF file instead", .failures.join("; "))]
     NoSource {
         /// The id of the model in the catalog.
         id: &'static str,

@@ -149,7 +149,7 @@ where
         tokio::select! {
             never = listeners.accept(&server) => match never {},
             done = ended => {
-                let panicked = |_| io::Error::other("the thread of the model panicked");
+                let panicked = |_| io::Error::other("internal error: the model thread panicked");
                 done.map(|()| Ended::Idle).map_err(panicked)
             }
         }

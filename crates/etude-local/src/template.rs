@@ -23,7 +23,9 @@ pub(crate) enum Piece {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// The conversation has an image.
-    #[error("the local model reads text only, and the request has the image `{0}`; map the tier to a model that sees")]
+    #[error(
+        "the local model reads text only, and the request has the image `{0}`; map the tier to a model that reads images"
+    )]
     Image(String),
 }
 

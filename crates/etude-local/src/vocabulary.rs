@@ -46,7 +46,7 @@ impl Vocabulary {
         tokenizer.set_encode_special_tokens(true);
         let names = names(gguf)?;
         let end = gguf.number("tokenizer.ggml.eos_token_id").and_then(|id| u32::try_from(id).ok());
-        let end = end.ok_or("it does not say which token ends an answer")?;
+        let end = end.ok_or("it has no end-of-sequence token")?;
         let id = |name: &str| names.iter().position(|(known, _)| known == name).and_then(|id| u32::try_from(id).ok());
         let marks = [CALL_START, CALL_END].into_iter().filter_map(|mark| Some((mark, id(mark)?))).collect();
         let ends = [Some(end), id("<|im_end|>"), id("<|endoftext|>")].into_iter().flatten().collect();

@@ -313,7 +313,7 @@ async fn decide(service: &Service, context: &Context, question: &Question, answe
         let word = content["decision"].as_str();
         let is_word = matches!(word, Some("approve" | "deny"));
         if !is_word {
-            let problem = json!({"code": "input_invalid", "detail": "`decision` is `approve` or `deny`"});
+            let problem = json!({"code": "input_invalid", "detail": "`decision` must be `approve` or `deny`"});
             return Err(Reply { status: 422, body: problem.to_string().into_bytes() });
         }
         body["approved"] = (word == Some("approve")).into();
@@ -358,7 +358,7 @@ pub(crate) async fn resumed(
     state: &Value,
     params: &Params,
 ) -> Result<(String, Faults), RpcError> {
-    let refused = || RpcError::params("`requestState` is not the one that this server sent");
+    let refused = || RpcError::params("`requestState` is not from this server");
     let facts = state.as_str().and_then(|state| service.seal.open(state)).ok_or_else(refused)?;
     let run_id = facts["run"].as_str().filter(|_| facts["caller"] == service.api.caller()).ok_or_else(refused)?;
     let run = crate::call::read(&*service.api, run_id).await?;

@@ -33,7 +33,7 @@ pub(crate) async fn call(service: &Service, context: &Context, params: &Params) 
     let empty = RawValue::from_string("{}".to_owned()).map_err(|e| RpcError::internal(e.to_string()))?;
     let arguments = params.arguments.as_ref().unwrap_or(&empty);
     if !is_object(arguments) {
-        return Err(RpcError::params("`arguments` is an object"));
+        return Err(RpcError::params("`arguments` must be an object"));
     }
     // The run uses the current definition, whatever was listed.
     if let Some(target) = service.target(name) {
@@ -75,7 +75,7 @@ async fn compact(
     let empty = || RawValue::from_string("{}".to_owned()).map_err(|e| RpcError::internal(e.to_string()));
     let inner = members.raw("arguments").map_or_else(empty, Ok)?;
     if !is_object(&inner) {
-        members.fault("arguments", "`arguments` is an object".to_owned());
+        members.fault("arguments", "`arguments` must be an object".to_owned());
     }
     let Some(target) = target.filter(|_| members.problem().is_none()) else {
         let problem = ToolResult::problem(&members.problem().unwrap_or_else(|| reply("{}")), true);
@@ -142,7 +142,7 @@ impl Arguments {
     fn required(&mut self, name: &str) -> Option<String> {
         let value = self.members.get(name).and_then(Value::as_str).map(str::to_owned);
         if value.is_none() {
-            self.fault(name, format!("`{name}` is a string and is required"));
+            self.fault(name, format!("`{name}` is required and must be a string"));
         }
         value
     }
@@ -161,7 +161,7 @@ impl Arguments {
             None => Vec::new(),
             Some(Ok(texts)) => texts,
             Some(Err(_)) => {
-                self.fault(name, format!("`{name}` is an array of strings"));
+                self.fault(name, format!("`{name}` must be an array of strings"));
                 Vec::new()
             }
         }
@@ -242,7 +242,7 @@ async fn fixed_tool(service: &Service, catalog: &Catalog, tool: &Tool, arguments
 fn no_run(refused: &Reply) -> Reply {
     let mut problem: Value = serde_json::from_slice(&refused.body).unwrap_or_default();
     if problem.is_object() && problem["hint"].is_null() {
-        problem["hint"] = "give the whole id of 16 characters; `etude_runs` lists them".into();
+        problem["hint"] = "give the full id of 16 characters; `etude_runs` lists the ids".into();
     }
     Reply { status: refused.status, body: problem.to_string().into_bytes() }
 }
@@ -425,7 +425,7 @@ async fn follow(
     let mut progress = Progress::new(context, progress::INTERVAL);
     let deadline = Instant::now() + limit;
     loop {
-        let status = api.status(run_id).await.ok_or_else(|| RpcError::internal("the run is gone"))?;
+        let status = api.status(run_id).await.ok_or_else(|| RpcError::internal("the run no longer exists"))?;
         progress.steps(api, run_id).await;
         let is_over = matches!(status.as_str(), "succeeded" | "failed" | "cancelled");
         let is_late = Instant::now() >= deadline;
@@ -453,7 +453,7 @@ async fn follow(
             }
         }
         tokio::select! {
-            changed = news.changed() => changed.map_err(|_| RpcError::internal("the server stops"))?,
+            changed = news.changed() => changed.map_err(|_| RpcError::internal("the server is stopping"))?,
             () = sleep_until(deadline), if !is_late => {}
             () = progress.tick() => {}
         }

@@ -181,7 +181,7 @@ impl Catalog {
             [target] => Ok(target),
             several => {
                 let names: Vec<String> = several.iter().map(|target| format!("`{}`", target.name)).collect();
-                Err(format!("`{name}` is the name of several; their tools are {}", names.join(", ")))
+                Err(format!("the name `{name}` is ambiguous; use one of the tools {}", names.join(", ")))
             }
         }
     }
@@ -208,7 +208,7 @@ impl Catalog {
             return RpcError::params(format!("there is no tool `{name}`: {}", broken.sentence()));
         }
         let tools: Vec<String> = match self.target(name) {
-            Some(_) => vec!["it is called through `etude_call`".to_owned()],
+            Some(_) => vec!["call it with `etude_call`".to_owned()],
             None => self.of(name).iter().map(|it| format!("the tool of the {} is `{}`", it.kind, it.name)).collect(),
         };
         let rest: String = tools.iter().map(|tool| format!("; {tool}")).collect();
@@ -260,10 +260,10 @@ fn annotations(is_read_only: bool) -> Value {
 /// The document of a fixed tool.
 fn fixed(name: &str) -> Value {
     let string = |description: &str| json!({"type": "string", "description": description});
-    let run_id = || ("run_id", string("The whole id of a run, 16 characters"));
+    let run_id = || ("run_id", string("The full id of a run, 16 characters"));
     let (description, properties, required): (&str, Vec<(&str, Value)>, &[&str]) = match name {
         "etude_find" => (
-            "Find the tool for a request in plain words: the result has its name as `tool`, and its `input_schema`. Nothing is run.",
+            "Find the tool for a request in plain words. The result has the name as `tool` and the `input_schema`. Runs nothing.",
             vec![("request", string("The request"))],
             &["request"],
         ),
@@ -278,7 +278,7 @@ fn fixed(name: &str) -> Value {
                     }),
                 ),
                 ("limit", json!({"type": "integer", "minimum": 1, "maximum": 200, "default": MAX_RUNS})),
-                ("cursor", string("The `next` of the page before, with the same arguments")),
+                ("cursor", string("The `next` of the previous page, with the same arguments")),
             ],
             &[],
         ),
@@ -304,7 +304,7 @@ fn fixed(name: &str) -> Value {
             &["run_id"],
         ),
         _ => (
-            "Call the `tool` that `etude_find` returns: a pipeline, a machine, or a command of an application. Faulty arguments return the input schema.",
+            "Call the `tool` that `etude_find` returns: a pipeline, a machine, or a command of an application. Invalid arguments return the input schema.",
             vec![
                 ("tool", string("The name of the tool")),
                 ("arguments", json!({"type": "object", "description": "Its arguments"})),

@@ -43,7 +43,7 @@ pub(crate) async fn notify(service: Arc<Service>, peer: Arc<Peer>) {
 /// `subscriptions/listen`: notifies the client of the requested changes until it cancels the request, or the server stops.
 pub(crate) async fn listen(service: &Service, context: &Context, params: &Params) -> Outcome {
     let wanted = params.members.get("notifications").and_then(Value::as_object);
-    let wanted = wanted.ok_or_else(|| RpcError::params("`notifications` is an object and is required"))?;
+    let wanted = wanted.ok_or_else(|| RpcError::params("`notifications` is required and must be an object"))?;
     let wants_tools = wanted.get("toolsListChanged") == Some(&Value::Bool(true));
     let accepted: Map<String, Value> =
         wants_tools.then(|| ("toolsListChanged".to_owned(), true.into())).into_iter().collect();

@@ -70,7 +70,7 @@ impl Peer {
         let key = Value::from(id.as_str()).to_string();
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).insert(key, sender);
         let _ = self.out.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string());
-        receiver.await.unwrap_or_else(|_| Err("the client has gone".to_owned()))
+        receiver.await.unwrap_or_else(|_| Err("the client has disconnected".to_owned()))
     }
 
     /// Handles a response to one of this server's requests.

@@ -57,7 +57,7 @@ impl Run {
         }
         let stderr = first.and_then(|error| error["stderr_tail"].as_str()).map(last_lines).unwrap_or_default();
         if !stderr.is_empty() {
-            lines.push(format!("The end of its stderr:\n{stderr}"));
+            lines.push(format!("Last lines of stderr:\n{stderr}"));
         }
         lines.push(format!("`etude_show` with the run_id `{id}` shows the run, and `etude_resume` continues it."));
         lines.extend(url.map(str::to_owned));

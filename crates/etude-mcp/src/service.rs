@@ -175,13 +175,16 @@ impl Service {
                     Greeting { revision: Revision::June2025, capabilities: Value::Null, client: "client".to_owned() }
                 }
                 None => {
-                    return Err(RpcError::new(RpcError::INVALID_REQUEST, "the connection begins with `initialize`"));
+                    return Err(RpcError::new(
+                        RpcError::INVALID_REQUEST,
+                        "the first request of a connection must be `initialize`",
+                    ));
                 }
             };
             let Greeting { revision, capabilities, client } = greeting;
             return Ok(Context { capabilities, client, progress, ..Context::new(revision, peer) });
         };
-        let word = given.as_str().ok_or_else(|| RpcError::params(format!("`{}` is a string", meta::REVISION)))?;
+        let word = given.as_str().ok_or_else(|| RpcError::params(format!("`{}` must be a string", meta::REVISION)))?;
         if headers.is_some() && of_header.is_some_and(|header| header != word) {
             let message = format!("the header `MCP-Protocol-Version` is not `{word}`");
             return Err(RpcError::new(RpcError::HEADERS, message));
@@ -192,7 +195,7 @@ impl Service {
         }
         let capabilities = params.meta(meta::CAPABILITIES).cloned().unwrap_or_default();
         if revision == Revision::July2026 && !capabilities.is_object() {
-            return Err(RpcError::params(format!("`{}` is an object and is required", meta::CAPABILITIES)));
+            return Err(RpcError::params(format!("`{}` is required and must be an object", meta::CAPABILITIES)));
         }
         let client = params.meta(meta::CLIENT).and_then(|client| client["name"].as_str()).unwrap_or("client");
         let client = client.to_owned();
@@ -203,7 +206,7 @@ impl Service {
         let is_new = context.revision == Revision::July2026;
         if method.ends_with("/list") && params.members.get("cursor").is_some_and(|cursor| !cursor.is_null()) {
             // Every list is one page, so no cursor can be from this server.
-            return Err(RpcError::params("`cursor` is none that this server has sent: each list is one page"));
+            return Err(RpcError::params("`cursor` is not valid: each list is one page"));
         }
         match method {
             "initialize" if !is_new => raw(&self.initialize(context, params).await?),
@@ -282,14 +285,15 @@ impl Service {
             }
             false => "Each pipeline, machine and command of an application is a tool.",
             true => {
-                "There are too many pipelines, machines and commands for a tool each: find one with `etude_find`, and call it with `etude_call`."
+                "There are too many pipelines, machines and commands to list as tools. Find one with `etude_find` and call it with `etude_call`."
             }
         };
-        let broken = broken::note(&catalog.broken).map(|note| format!(" No tool: {note}.")).unwrap_or_default();
+        let broken =
+            broken::note(&catalog.broken).map(|note| format!(" Not available as tools: {note}.")).unwrap_or_default();
         Ok(format!(
-            "{tools}{broken} A call of a pipeline or machine starts a durable run. A call that takes long returns the status `running` with the run's id; read the run \
-             with `etude_show`. Giving up a call does not end its run, and an equal call joins it; `etude_cancel` ends it. Decisions \
-             that approve something are made by people, not by tools."
+            "{tools}{broken} A call of a pipeline or machine starts a durable run. A long call returns the status `running` and the run id; read the run \
+             with `etude_show`. Cancelling a call does not stop its run, and an equal call joins it; `etude_cancel` stops it. Only people make decisions \
+             that approve something, not tools."
         ))
     }
 

@@ -96,7 +96,7 @@ impl Client {
 
     async fn take(&self, line: &[u8], requests: &mut JoinSet<()>) {
         let Ok(text) = std::str::from_utf8(line) else {
-            self.send(Service::refuse(None, RpcError::new(RpcError::PARSE, "the message is no UTF-8")).text);
+            self.send(Service::refuse(None, RpcError::new(RpcError::PARSE, "the message is not UTF-8")).text);
             return;
         };
         if text.trim().is_empty() {

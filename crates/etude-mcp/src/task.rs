@@ -108,6 +108,6 @@ fn document(service: &Service, context: &Context, run: &Run) -> Result<Map<Strin
     }
     match task {
         Value::Object(members) => Ok(members),
-        _ => Err(RpcError::internal("a task is an object")),
+        _ => Err(RpcError::internal("internal error: the task is not an object")),
     }
 }

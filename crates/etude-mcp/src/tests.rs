@@ -164,7 +164,7 @@ async fn what_is_found_can_be_called() {
     let route =
         json!({"pipeline": "change", "candidates": [{"name": "change", "score": 1}, {"name": "one", "score": 0}]});
     let refused = json!({
-        "code": "input_invalid", "detail": "the input does not fit", "errors": [{"pointer": "/input/n", "detail": "`n` is required"}],
+        "code": "input_invalid", "detail": "the input is not valid", "errors": [{"pointer": "/input/n", "detail": "`n` is required"}],
     });
     let replies = [("/v1/apps", apps()), ("POST /v1/apps/a/route", (200, route)), ("POST /v1/runs", (422, refused))];
     let client = Client::new(true, replies).await;
@@ -286,7 +286,7 @@ async fn a_client_is_asked_again_after_a_faulty_answer() {
         let mut replies = client.api.replies.lock().expect("no panic");
         replies.insert("POST /v1/decisions/r1%3Aone%2Fask", (status, reply));
     };
-    let detail = "the answer does not fit: /color: `green` is not one of: red";
+    let detail = "the answer does not match the schema: /color: `green` is not one of: red";
     of(422, json!({"code": "input_invalid", "detail": detail}));
     params["requestState"] = asked["requestState"].clone();
     params["inputResponses"] = json!({"d": {"action": "accept", "content": {"color": "green"}}});
@@ -364,7 +364,7 @@ async fn a_run_that_is_not_found_is_named_by_its_whole_id() {
     let client = Client::new(false, [("/v1/apps", apps())]).await;
     for tool in ["etude_show", "etude_cancel", "etude_resume"] {
         let refused = client.call(tool, json!({"run_id": "latest"})).await;
-        assert!(refused["isError"] == true && text(&refused).contains("the whole id"), "{tool}: {refused}");
+        assert!(refused["isError"] == true && text(&refused).contains("give the full id"), "{tool}: {refused}");
     }
 }
 

@@ -100,7 +100,7 @@ impl RpcError {
 
     /// The error of a request that needs an undeclared extension.
     pub(crate) fn no_extension(extension: &str) -> Self {
-        let message = format!("the request needs the extension `{extension}`, which the client does not declare");
+        let message = format!("the request needs the extension `{extension}`, which the client has not declared");
         let data = json!({"requiredCapabilities": {"extensions": {extension: {}}}});
         Self { data: Some(data), ..Self::new(Self::CAPABILITY, message) }
     }
@@ -180,7 +180,7 @@ pub struct Params {
 impl Params {
     pub(crate) fn text(&self, name: &str) -> Result<&str, RpcError> {
         let value = self.members.get(name).and_then(Value::as_str);
-        value.ok_or_else(|| RpcError::params(format!("`{name}` is a string and is required")))
+        value.ok_or_else(|| RpcError::params(format!("`{name}` is required and must be a string")))
     }
 
     pub(crate) fn meta(&self, name: &str) -> Option<&Value> {
@@ -216,16 +216,16 @@ pub fn parse(text: &str) -> Result<Incoming, (Option<Box<RawValue>>, RpcError)> 
         return Err((None, RpcError::new(RpcError::PARSE, "the message is not JSON")));
     }
     if text.trim_start().starts_with('[') {
-        return Err((None, invalid("batches are not part of the protocol; send one message at a time")));
+        return Err((None, invalid("the protocol does not support batches; send one message at a time")));
     }
     let message: Message<'_> =
-        serde_json::from_str(text).map_err(|_| (None, invalid("the message is no JSON-RPC request")))?;
+        serde_json::from_str(text).map_err(|_| (None, invalid("the message is not a JSON-RPC request")))?;
     let id = message.id.filter(|id| is_id(id.get())).map(ToOwned::to_owned);
     if message.jsonrpc.is_none_or(|version| version.get() != "\"2.0\"") {
-        return Err((id, invalid("`jsonrpc` is \"2.0\"")));
+        return Err((id, invalid("`jsonrpc` must be \"2.0\"")));
     }
     if message.id.is_some() && id.is_none() {
-        return Err((None, invalid("`id` is a string or an integer")));
+        return Err((None, invalid("`id` must be a string or an integer")));
     }
     let Some(method) = message.method else {
         let (Some(id), Some(result)) =
@@ -237,7 +237,7 @@ pub fn parse(text: &str) -> Result<Incoming, (Option<Box<RawValue>>, RpcError)> 
     };
     let params = match message.params.map(RawValue::get) {
         None => Params::default(),
-        Some(text) => read_params(text).ok_or_else(|| (id.clone(), RpcError::params("`params` is an object")))?,
+        Some(text) => read_params(text).ok_or_else(|| (id.clone(), RpcError::params("`params` must be an object")))?,
     };
     Ok(match id {
         Some(id) => Incoming::Request { id, method, params },

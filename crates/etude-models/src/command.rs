@@ -95,15 +95,15 @@ impl Program {
         match tokio::time::timeout(self.timeout, group.run(prompt, &mut stdout_deltas)).await {
             Ok(Ok(ended)) => self.read(&name, ended),
             Ok(Err(error)) if error.kind() == io::ErrorKind::FileTooLarge => Err(ProgramFailed::Failed(format!(
-                "program `{name}` printed more than {MAX_BODY_BYTES} bytes, which no answer has, and was killed"
+                "program `{name}` printed more than {MAX_BODY_BYTES} bytes, the limit of a response, and was killed"
             ))),
             Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Err(ProgramFailed::Failed(format!(
-                "program `{name}` asked for input at the terminal, which it does not have, and was killed"
+                "program `{name}` read from the terminal, which is not available, and was killed"
             ))),
-            Ok(Err(error)) => Err(ProgramFailed::Failed(format!("program `{name}` cannot be waited for: {error}"))),
+            Ok(Err(error)) => Err(ProgramFailed::Failed(format!("cannot wait for program `{name}`: {error}"))),
             Err(_) => {
                 let ms = self.timeout.as_millis();
-                Err(ProgramFailed::TimedOut(format!("program `{name}` gave no answer within {ms} ms and was killed")))
+                Err(ProgramFailed::TimedOut(format!("program `{name}` did not respond within {ms} ms and was killed")))
             }
         }
     }
@@ -117,7 +117,7 @@ impl Program {
         if !ended.status.success() {
             // Some programs report failures as a result object on stdout.
             let reported = text.ok().and_then(|text| output::reported_failure(&text));
-            let reported = reported.map(|reported| format!("; it says: {}", self.redactor.quote(&reported, 500)));
+            let reported = reported.map(|reported| format!("; it printed: {}", self.redactor.quote(&reported, 500)));
             let status = ended.status;
             let message = format!("program `{name}` failed with {status}{}; {stderr}", reported.unwrap_or_default());
             return Err(ProgramFailed::Failed(message));

@@ -129,7 +129,7 @@ impl Hosted {
         let mut asked = call.request.clone();
         asked.must_call = None;
         let (decoded, later) = self.send(model, Call { request: &asked, ..call }, None).await?;
-        let note = format!("the choice of a tool was refused and given up: {}", refusal.message);
+        let note = format!("the provider rejected `tool_choice`, so it was removed: {}", refusal.message);
         Ok((decoded, [refusal.earlier, vec![note], later].concat()))
     }
 
@@ -165,7 +165,8 @@ impl Hosted {
         match self.instructed(model, call, schema).await {
             Ok((decoded, later)) => {
                 self.lock().insert(self.memory(model, schema));
-                let note = format!("structured output was refused and given up: {}", refusal.message);
+                let note =
+                    format!("the provider rejected structured output, so it was turned off: {}", refusal.message);
                 Ok((decoded, [refusal.earlier, vec![note], later].concat()))
             }
             // The request was refused without structured output too, so the first message, about the original request, is
@@ -251,7 +252,7 @@ impl Hosted {
             match self.line.call(&wire(url, &asked), &decode, call.delta_sink, Some(&streaming)).await {
                 Err(failed) if self.may_be_about_streams(&failed, body) => {
                     earlier = failed.earlier;
-                    earlier.push(format!("streaming was refused and given up: {}", failed.message));
+                    earlier.push(format!("the provider rejected streaming, so it was turned off: {}", failed.message));
                 }
                 other => return other,
             }

@@ -67,7 +67,7 @@ async fn read(app_dir: &Path, path: &str) -> Result<Image, String> {
         read.await.map_err(|error| Unresolved::Failed(std::io::Error::other(error))).flatten().map_err(
             |why| match why {
                 Unresolved::Outside(_) => {
-                    format!("image `{path}` is a link that leads out of the app; providers get files of the app only")
+                    format!("image `{path}` is a symbolic link that leads out of the app; only files of the app are sent to providers")
                 }
                 why => format!("image `{path}` cannot be read: {why}"),
             },

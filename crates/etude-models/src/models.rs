@@ -190,7 +190,7 @@ impl Models {
                     if missed.is_unknown && self.defaulted.contains(model) {
                         let tier = request.tier;
                         message += &format!(
-                            "; etude chose this model, as no configuration names one, and it may be out of service: set \
+                            "; etude chose this model because none is configured, and it may be retired: set \
                              `model_mapping.{tier}` to another"
                         );
                     }

@@ -272,7 +272,7 @@ impl ProviderSettings {
             return Some(format!("set `{variable}` or `{setting}`"));
         }
         let place = self.base_url.as_ref().map(ToString::to_string).unwrap_or_default();
-        Some(format!("set `{setting}`: `{variable}` goes to {place} only as `{setting}: \"${{env:{variable}}}\"`"))
+        Some(format!("set `{setting}`: `{variable}` is sent to {place} only as `{setting}: \"${{env:{variable}}}\"`"))
     }
 
     /// Everything that must not be shown: the key, the values of additional headers, and secrets in the URL.

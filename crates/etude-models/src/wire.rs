@@ -93,7 +93,7 @@ pub(crate) enum DecodeError {
 
 impl DecodeError {
     fn missing(what: &str) -> Self {
-        Self::Unreadable(format!("the answer has no `{what}`"))
+        Self::Unreadable(format!("the response has no `{what}`"))
     }
 }
 

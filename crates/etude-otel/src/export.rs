@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const MALFORMED: &str = "`OTEL_EXPORTER_OTLP_ENDPOINT` must be like `http://localhost:4318`, headers like `name=value`";
 
 /// Message for a request that did not reach the server.
-const UNCONNECTED: &str = "no connection: no one answers there, or its certificate is refused";
+const UNCONNECTED: &str = "no connection: the collector does not respond, or its certificate is not trusted";
 
 /// Exporter of the spans of one trace; it sends in the background.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Exporter {
             }
         };
         let ended = tokio::time::timeout(self.settings.timeout, all).await;
-        ended.map_err(|_| "it takes too long".to_owned()).and(first)
+        ended.map_err(|_| "the export timed out".to_owned()).and(first)
     }
 }
 

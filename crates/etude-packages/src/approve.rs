@@ -23,14 +23,14 @@ pub struct Grants {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Nothing exists at the path.
-    #[error("there is nothing at `{}`", .0.display())]
+    #[error("`{}` does not exist", .0.display())]
     Missing(PathBuf),
     /// A file that is not the `APP.md` of a package or the `SKILL.md` of a skill. Its folder may contain others, which the user
     /// has not named.
-    #[error("`{}` is no `APP.md` or `SKILL.md` of a package or skill", .0.display())]
+    #[error("`{}` is not an `APP.md` or `SKILL.md` of a package or skill", .0.display())]
     NotOne(PathBuf),
     /// The folder is too large to be a project: no one can have reviewed all of it.
-    #[error("`{}` has more than {MAX_DIRECTORIES} directories, which is more than anybody can have looked at", .0.display())]
+    #[error("`{}` has more than {MAX_DIRECTORIES} directories, which is too many to review", .0.display())]
     TooLarge(PathBuf),
     /// The content of a package or skill cannot be hashed, or could change without a change of its hash.
     #[error("`{}` cannot be trusted: {source}", path.display())]

@@ -29,7 +29,7 @@ pub enum LedgerError {
         source: io::Error,
     },
     /// The file is not valid JSON of its form.
-    #[error("`{}` is damaged: {source}; move it away to start again", path.display())]
+    #[error("`{}` is damaged: {source}; move it away to start with an empty file", path.display())]
     Damaged {
         /// The path of the ledger, absolute.
         path: PathBuf,

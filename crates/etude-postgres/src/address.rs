@@ -37,7 +37,7 @@ pub enum AddressError {
     #[error("the engine's URL cannot be read: {0}")]
     Syntax(String),
     /// The name of a schema cannot be quoted safely.
-    #[error("`{0}` is no name of a schema: letters, digits and `_`, at most 63, and no digit first")]
+    #[error("`{0}` is not a schema name: use at most 63 letters, digits and `_`, without a leading digit")]
     Schema(String),
     /// A word is not a mode of encryption.
     #[error("`sslmode={0}` is not a mode: {modes}", modes = Mode::ALL.map(Mode::word).join(", "))]
@@ -46,7 +46,7 @@ pub enum AddressError {
     #[error("`sslrootcert=system` needs `sslmode=verify-full`, not `{0}`")]
     WeakMode(&'static str),
     /// One half of a client identity is missing.
-    #[error("`sslcert` and `sslkey` belong together, and one of them is missing")]
+    #[error("`sslcert` and `sslkey` must be set together")]
     Identity,
 }
 

@@ -81,7 +81,8 @@ impl Depot {
 
     /// Object storage at `url`; another process may have changed the URL since the last use.
     pub(crate) fn objects(&self, url: Option<&str>) -> io::Result<Arc<Objects>> {
-        let url = url.ok_or_else(|| unavailable("the value is in object storage, and the database names none"))?;
+        let url = url
+            .ok_or_else(|| unavailable("the value is in object storage, but the database has no object storage URL"))?;
         let mut current = lock(&self.objects);
         if let Some((_, objects)) = current.as_ref().filter(|(of, _)| of == url) {
             return Ok(Arc::clone(objects));
@@ -100,7 +101,7 @@ impl Depot {
     fn keep(&self, mut scratch: Scratch, digest: Digest, len: u64, shelf: Shelf) -> io::Result<Arc<dyn Blob>> {
         let written = scratch.file().metadata()?.len();
         if written != len {
-            return Err(io::Error::other(format!("the scratch file has {written} bytes instead of {len}")));
+            return Err(io::Error::other(format!("the temporary file has {written} bytes instead of {len}")));
         }
         // A value that cannot be kept is not announced: its row would prevent a change of object storage.
         if len > MAX_BYTES && !self.link.wait(self.has_storage()).map_err(|cause| unavailable(cause.to_string()))? {
@@ -145,10 +146,10 @@ impl Depot {
 
     fn fetch(&self, digest: Digest) -> io::Result<Arc<dyn Blob>> {
         let away = |cause: Error| unavailable(cause.to_string());
-        let missing = || io::Error::new(io::ErrorKind::NotFound, format!("the value {digest} is not there"));
+        let missing = || io::Error::new(io::ErrorKind::NotFound, format!("the value {digest} is missing"));
         let place = self.link.wait(self.locate(digest)).map_err(away)?;
         let damaged = || {
-            let message = format!("the stored value {digest} is not what it was");
+            let message = format!("the stored value {digest} does not match its hash");
             io::Error::new(io::ErrorKind::InvalidData, message)
         };
         let Some((shelf, url)) = place.and_then(|place| Some((place.shelf?, place.url))) else {
@@ -268,7 +269,7 @@ pub(crate) fn name(shelf: &str, digest: Digest) -> String {
 
 fn too_large(len: u64) -> io::Error {
     let message = format!(
-        "the value has {len} bytes; at most {MAX_BYTES} bytes are kept in PostgreSQL, and more in object storage (`engine.blobs`)"
+        "the value has {len} bytes; PostgreSQL stores at most {MAX_BYTES} bytes; use object storage for larger values (`engine.blobs`)"
     );
     io::Error::new(io::ErrorKind::FileTooLarge, message)
 }

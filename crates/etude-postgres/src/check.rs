@@ -92,7 +92,7 @@ async fn report(
             "fsync",
             setting(connection, "fsync").await? == "on",
             &setting(connection, "fsync").await?,
-            "writes must be on the disk when they are acknowledged",
+            "acknowledged writes must be on disk",
             "a crash of the machine loses or damages runs",
             "set `fsync = on`",
         ),
@@ -100,8 +100,8 @@ async fn report(
             "synchronous_commit",
             setting(connection, "synchronous_commit").await? != "off",
             &setting(connection, "synchronous_commit").await?,
-            "a commit must be on the disk when it is acknowledged",
-            "a crash of the server loses records that were acknowledged",
+            "acknowledged commits must be on disk",
+            "a crash of the server loses acknowledged records",
             "set `synchronous_commit = on`",
         ),
         one(
@@ -198,7 +198,7 @@ fn tls(connection: &Connection, link: &Link) -> Check {
         Some(version) => check(
             Status::Warning,
             &format!("{version}, certificate not checked"),
-            "anyone on the network between can pose as the database",
+            "anyone on the network path can impersonate the database",
             "remove `sslmode` from the URL",
         ),
     }
@@ -216,7 +216,7 @@ fn sessions(connection: &Connection) -> Check {
         cost: if is_kept {
             ""
         } else {
-            "each statement is planned each time; workers notice deaths after a lease of 15 s, and new runs when they look"
+            "each statement is planned again; workers detect deaths only after a lease of 15 s, and new runs only when they poll"
         },
         hint: if is_kept { "" } else { "connect workers to the server, or let the pooler pool sessions" },
     }
@@ -232,7 +232,7 @@ async fn standby(connection: &mut Connection) -> Result<Check, Fault> {
         id: "standby",
         status: if is_lossy { Status::Warning } else { Status::Ok },
         found: format!("{all} standbys, {asynchronous} asynchronous"),
-        message: "a standby that takes over should have every acknowledged commit",
+        message: "a standby should have every acknowledged commit before a failover",
         cost: if is_lossy { "a failover loses the latest records" } else { "" },
         hint: if is_lossy { "set `synchronous_standby_names`" } else { "" },
     })

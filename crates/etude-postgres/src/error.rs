@@ -90,18 +90,18 @@ fn why_unencrypted(cause: &tokio_postgres::Error) -> String {
     use rustls::CertificateError::{NotValidForName, NotValidForNameContext, UnknownIssuer};
     match tls_error(cause) {
         Some(rustls::Error::InvalidCertificate(UnknownIssuer)) => {
-            "no authority that is trusted here has signed its certificate; name the file with the authority's certificate with \
+            "its certificate is not signed by a trusted authority; name the file with the authority's certificate with \
              `sslrootcert=FILE`"
                 .to_owned()
         }
         Some(rustls::Error::InvalidCertificate(why @ (NotValidForName | NotValidForNameContext { .. }))) => {
             format!("its certificate is for another name ({why}); use a name of the certificate in the URL")
         }
-        Some(rustls::Error::InvalidCertificate(why)) => format!("its certificate is refused: {why}"),
+        Some(rustls::Error::InvalidCertificate(why)) => format!("its certificate is not valid: {why}"),
         Some(why) => format!("TLS fails: {why}"),
         None => match std::error::Error::source(cause) {
             Some(why) if why.to_string() == NO_TLS => {
-                "it does not offer TLS; set `ssl = on` there, or allow an unencrypted connection with `sslmode=disable`".to_owned()
+                "it does not support TLS; set `ssl = on` there, or allow an unencrypted connection with `sslmode=disable`".to_owned()
             }
             why => format!("TLS fails: {}", why.map_or_else(|| cause.to_string(), ToString::to_string)),
         },
@@ -156,11 +156,11 @@ pub(crate) fn store_error(address: &Address, cause: &tokio_postgres::Error) -> E
         "28000" if database.routine() == Some(NO_ROLE) => {
             "; create the role and let it log in, or name another one in the URL"
         }
-        "28000" | "28P01" => "; set `PGPASSWORD`, or give the user the right to log in",
+        "28000" | "28P01" => "; set `PGPASSWORD`, or permit the user to log in",
         "3D000" => "; create the database, or name another one",
-        "42501" => "; give the user rights to the schema",
+        "42501" => "; grant the user privileges on the schema",
         "42P01" | "3F000" => "; run `etude engine migrate`",
-        "26000" | "42P05" => "; a pooler between has begun to share sessions: start this program again",
+        "26000" | "42P05" => "; the connection pooler now shares sessions: restart this program",
         "53100" => "; the disk of the database is full",
         _ => "",
     };

@@ -108,7 +108,10 @@ async fn transact(connection: &mut Connection, link: &Link, grant: &Grant) -> Re
     };
     let (role, is_super, is_owner): (String, bool, bool) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
     if is_super || is_owner {
-        return Err(refused(format!("the role `{}` owns the schema or everything, and sees all runs", grant.role)));
+        return Err(refused(format!(
+            "the role `{}` owns the schema or is a superuser, so it sees all runs",
+            grant.role
+        )));
     }
     let sql = "insert into roles (role, kind, tenant) values ($1, $2, $3)
         on conflict (role) do update set kind = excluded.kind, tenant = excluded.tenant";

@@ -259,7 +259,7 @@ impl Attempts<'_> {
     }
 
     fn silence(&self) -> Error {
-        Error::Store { path: self.link.address.to_string(), why: "the database does not answer".to_owned() }
+        Error::Store { path: self.link.address.to_string(), why: "the database does not respond".to_owned() }
     }
 
     /// Returns the connection of a successful attempt to the pool.
@@ -344,9 +344,9 @@ mod tests {
         let link = Link::new(address, 1, day).expect("a link");
         let read = || with_patience(Duration::ZERO, || link.wait(async { link.attempts().next().await.map(drop) }));
         let refused = read().expect_err("no one listens there").to_string();
-        assert!(!refused.contains("does not answer"), "{refused}");
+        assert!(!refused.contains("does not respond"), "{refused}");
         let _taken = Arc::clone(&link.permits).try_acquire_owned().expect("the only one");
         let kept = read().expect_err("another one has the connection").to_string();
-        assert!(kept.contains("does not answer"), "{kept}");
+        assert!(kept.contains("does not respond"), "{kept}");
     }
 }

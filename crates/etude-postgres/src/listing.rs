@@ -133,8 +133,7 @@ async fn counts(connection: &mut Connection, query: &Query) -> Result<Counts, Fa
     let mut counts = Counts::default();
     for row in connection.query(&sql, &selection.parameters()).await? {
         let word: String = row.try_get(0)?;
-        let state =
-            RunState::from_word(&word).ok_or_else(|| rows::damaged(format!("`{word}` is no state of a run")))?;
+        let state = RunState::from_word(&word).ok_or_else(|| rows::damaged(format!("`{word}` is not a run state")))?;
         counts.add(state, row.try_get(1)?, rows::length(row.try_get(2)?));
     }
     Ok(counts)

@@ -74,7 +74,7 @@ impl Location {
 
     fn bucket(url: &Url) -> Result<Self, String> {
         let bucket = url.host_str().filter(|name| !name.is_empty() && url.port().is_none());
-        let bucket = bucket.ok_or_else(|| format!("`{url}` names no bucket: `s3://bucket/prefix`"))?.to_owned();
+        let bucket = bucket.ok_or_else(|| format!("`{url}` has no bucket: `s3://bucket/prefix`"))?.to_owned();
         let prefix = url.path().trim_matches('/').to_owned();
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=".contains(letter);
         if !prefix.chars().all(is_plain) || prefix.split('/').any(|part| part == "..") || prefix.contains("//") {
@@ -85,7 +85,11 @@ impl Location {
             match &*name {
                 "region" => region = Some(value.into_owned()),
                 "endpoint" => endpoint = Some(server(&value)?),
-                _ => return Err(format!("`{name}` is not a parameter of `s3://`; there are `region` and `endpoint`")),
+                _ => {
+                    return Err(format!(
+                        "`{name}` is not a parameter of `s3://`; parameters are `region` and `endpoint`"
+                    ));
+                }
             }
         }
         Ok(Self::Bucket { bucket, prefix, region, endpoint })
@@ -179,8 +183,8 @@ impl Objects {
         self.delete(&name).await?;
         match read {
             Some((digest, _)) if digest == Digest::of(PROBE) => Ok(()),
-            Some(_) => Err(refused("what was written is read back as something else")),
-            None => Err(refused("what was written cannot be read back")),
+            Some(_) => Err(refused("the value read back differs from the value written")),
+            None => Err(refused("the value just written cannot be read")),
         }
     }
 }

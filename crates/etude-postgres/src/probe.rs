@@ -18,7 +18,7 @@ use crate::store::Store;
 pub(crate) async fn blobs(connection: &mut Connection, format: u32, credentials: &Credentials) -> Result<Check, Fault> {
     let check = |status, found: String, message, cost, hint| Check { id: "blobs", status, found, message, cost, hint };
     if format != FORMAT {
-        let message = "what the schema says of object storage is not known";
+        let message = "the object storage settings of the schema are unknown";
         return Ok(check(Status::Skipped, "no schema of this version".to_owned(), message, "", ""));
     }
     let Some(url) = rules::url(connection).await? else {
@@ -29,7 +29,7 @@ pub(crate) async fn blobs(connection: &mut Connection, format: u32, credentials:
         Ok(objects) => objects.probe().await,
         Err(error) => Err(error),
     };
-    let message = "large values and bundles must be written, read and removed there";
+    let message = "this machine must be able to write, read and remove large values and bundles there";
     Ok(match probed {
         Ok(()) => check(Status::Ok, url, message, "", ""),
         Err(error) => check(
@@ -37,7 +37,7 @@ pub(crate) async fn blobs(connection: &mut Connection, format: u32, credentials:
             format!("{url}: {error}"),
             message,
             "runs with large values stop and wait",
-            "correct the access from here, or `engine.blobs` and `etude engine apply`",
+            "fix the access from this machine, or change `engine.blobs` and run `etude engine apply`",
         ),
     })
 }
@@ -68,13 +68,15 @@ pub(crate) async fn values(store: &Store) -> Result<(), Error> {
 }
 
 fn not_a_worker(store: &Store, role: &str) -> Error {
-    let login = "log in as a worker: the owner of the schema makes a role one with `etude engine grant worker ROLE`";
+    let login = "log in as a worker: the schema owner runs `etude engine grant worker ROLE`";
     let (what, hint) = match store.access.kind {
-        Some(Kind::Tenant) => (format!("is the tenant `{}`, and a tenant drives no runs", store.access.tenant), login),
-        Some(Kind::Worker) => {
-            ("lacks rights of a worker".to_owned(), "run `etude engine migrate` as the owner of the schema")
+        Some(Kind::Tenant) => {
+            (format!("is the tenant `{}`, and a tenant cannot execute runs", store.access.tenant), login)
         }
-        None => ("has not the rights of a worker".to_owned(), login),
+        Some(Kind::Worker) => {
+            ("lacks privileges of a worker".to_owned(), "run `etude engine migrate` as the owner of the schema")
+        }
+        None => ("does not have the privileges of a worker".to_owned(), login),
     };
     Error::Refused { why: format!("the role `{role}` of the database {what}"), hint: hint.to_owned() }
 }
@@ -82,8 +84,8 @@ fn not_a_worker(store: &Store, role: &str) -> Error {
 fn of_probe(url: &str, error: &io::Error) -> Error {
     match Unavailable::of(error) {
         Some(cause) if cause.is_refused => Error::Refused {
-            why: format!("large values cannot be kept and read at {url}: {cause}"),
-            hint: "correct the access from here, or `engine.blobs` and `etude engine apply`; see `etude engine check`"
+            why: format!("cannot store and read large values at {url}: {cause}"),
+            hint: "fix the access from this machine, or change `engine.blobs` and run `etude engine apply`; see `etude engine check`"
                 .to_owned(),
         },
         Some(cause) => Error::ValuesAway(format!("{url}: {cause}")),

@@ -91,7 +91,7 @@ impl Store {
         if !is_read_only {
             return Ok(());
         }
-        let why = "the database may only be read: it is a standby, or `default_transaction_read_only` is on".to_owned();
+        let why = "the database is read-only: it is a standby, or `default_transaction_read_only` is on".to_owned();
         Err(Error::Store { path: self.link.address().to_string(), why })
     }
 

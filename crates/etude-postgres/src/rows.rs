@@ -52,7 +52,7 @@ impl Run {
                 number: row.try_get("run")?,
                 app: row.try_get("app")?,
                 target: row.try_get("target")?,
-                state: RunState::from_word(&word).ok_or_else(|| damaged(format!("`{word}` is no state of a run")))?,
+                state: RunState::from_word(&word).ok_or_else(|| damaged(format!("`{word}` is not a run state")))?,
                 is_live: row.try_get("is_live")?,
                 worker: row.try_get("worker")?,
                 created_at_ms: row.try_get("created_at_ms")?,
@@ -101,7 +101,7 @@ impl Run {
 
 fn placement(row: &Row) -> Result<Placement, Fault> {
     let cause: Option<String> = row.try_get("cause")?;
-    let cause = cause.map(|word| Cause::from_word(&word).ok_or_else(|| damaged(format!("`{word}` is no cause"))));
+    let cause = cause.map(|word| Cause::from_word(&word).ok_or_else(|| damaged(format!("`{word}` is not a cause"))));
     let labels: Option<String> = row.try_get("labels")?;
     let labels = labels.map(|text| tree::of(&text).map_err(|why| damaged(why.to_string()))).transpose()?;
     let labels = labels.iter().filter_map(Value::as_object).flatten();
@@ -282,14 +282,14 @@ pub(crate) fn joined(digests: &[Digest]) -> Option<Vec<u8>> {
 }
 
 pub(crate) fn digest(bytes: &[u8]) -> Result<Digest, Fault> {
-    let bytes = bytes.try_into().map_err(|_| damaged(format!("{} bytes are no digest", bytes.len())))?;
+    let bytes = bytes.try_into().map_err(|_| damaged(format!("{} bytes are not a digest", bytes.len())))?;
     Ok(Digest::from_bytes(bytes))
 }
 
 fn digests(bytes: &[u8]) -> Result<Vec<Digest>, Fault> {
     let (digests, rest) = bytes.as_chunks::<32>();
     if !rest.is_empty() {
-        return Err(damaged(format!("{} bytes are no list of digests", bytes.len())));
+        return Err(damaged(format!("{} bytes are not a list of digests", bytes.len())));
     }
     Ok(digests.iter().copied().map(Digest::from_bytes).collect())
 }

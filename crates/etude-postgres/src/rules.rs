@@ -48,7 +48,7 @@ impl Store {
         let runs = |count| format!("{count} {}", if count == 1 { "run" } else { "runs" });
         let named = needed.iter().map(|(queue, count)| format!("`{queue}` ({})", runs(*count)));
         let why = format!(
-            "runs that are not over name queues that would go: {}; keep these in `queues` until the runs are over, or cancel them",
+            "unfinished runs use queues that would be removed: {}; keep these queues until the runs end, or cancel the runs",
             named.collect::<Vec<_>>().join(", ")
         );
         Err(Error::Store { path: self.link.address().to_string(), why })
@@ -60,8 +60,8 @@ impl Store {
             self.depot.follow(url);
             return Ok(());
         }
-        let why = "there are large values or bundles in another place than `engine.blobs` names, and runs need them; \
-            name that place, or remove the runs and bundles first";
+        let why = "runs need large values or bundles outside the storage in `engine.blobs`; \
+            set `engine.blobs` to that storage, or remove the runs and bundles first";
         Err(Error::Store { path: self.link.address().to_string(), why: why.to_owned() })
     }
 

@@ -87,8 +87,10 @@ impl Shared {
         let (done, end) = oneshot::channel();
         let (run, session) = (self.number, self.session);
         let pending = Pending { run, position: *position + 1, session, record, done };
-        let stopped =
-            || Error::Store { path: self.store.link.address().to_string(), why: "the writers have stopped".to_owned() };
+        let stopped = || Error::Store {
+            path: self.store.link.address().to_string(),
+            why: "internal error: the writers have stopped".to_owned(),
+        };
         self.store.appends.send(pending).map_err(|_| stopped())?;
         let end = tokio::select! {
             biased;

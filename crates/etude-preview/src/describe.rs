@@ -107,7 +107,7 @@ struct Nothing;
 
 impl Scope for Nothing {
     fn root(&self, _: &Reference) -> Result<etude_core::data::Json, String> {
-        Err("nothing is known".to_owned())
+        Err("no values are known".to_owned())
     }
 }
 

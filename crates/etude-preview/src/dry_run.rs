@@ -266,25 +266,25 @@ impl WorstCase {
         if let Some(most) = limits.max_tokens.filter(|_| self.model_calls > 0) {
             notes.push(match self.max_output_tokens {
                 None => format!(
-                    "whether {most} tokens are enough is not known: give every llm step `max_tokens` for a bound"
+                    "cannot check the limit of {most} tokens: set `max_tokens` in every llm step"
                 ),
                 Some(written) if written > most => {
                     format!(
-                        "the run may write {written} tokens, more than the {most} of --max-tokens; it would end there"
+                        "the run may write {written} output tokens, more than the {most} of --max-tokens; it would stop there"
                     )
                 }
                 Some(written) => format!(
-                    "at most {written} of the {most} tokens of --max-tokens are written; the rest is for reading"
+                    "at most {written} of the {most} tokens of --max-tokens are output; the rest is for input"
                 ),
             });
         }
         if let Some(most) = limits.max_cost_usd.filter(|_| self.model_calls > 0) {
             notes.push(match self.cost_usd {
-                None => format!("whether ${most} is enough is not known: it takes `max_tokens` in every llm step, and known prices"),
+                None => format!("cannot check the limit of ${most}: the check requires `max_tokens` in every llm step, and known prices"),
                 Some(cost) if cost > most => {
-                    format!("what is written may cost ${cost:.4}, more than the ${most} of --max-cost; the run would end there")
+                    format!("output tokens may cost ${cost:.4}, more than the ${most} of --max-cost; the run would stop there")
                 }
-                Some(cost) => format!("what is written costs at most ${cost:.4} of the ${most} of --max-cost; the rest is for reading"),
+                Some(cost) => format!("output tokens cost at most ${cost:.4} of the ${most} of --max-cost; the rest is for input tokens"),
             });
         }
         notes

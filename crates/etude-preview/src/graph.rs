@@ -83,7 +83,11 @@ impl Node {
     fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.name.clone()];
         if !self.is_dashed() {
-            lines.push(if self.is_output { format!("{}, gives the output", self.kind) } else { self.kind.to_owned() });
+            lines.push(if self.is_output {
+                format!("{}, output of the pipeline", self.kind)
+            } else {
+                self.kind.to_owned()
+            });
         }
         lines.extend(self.facts.iter().cloned());
         lines

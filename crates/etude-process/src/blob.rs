@@ -376,7 +376,7 @@ impl BlobStore for FileBlobs {
     fn keep(&self, mut scratch: Scratch, digest: Digest, len: u64) -> io::Result<Arc<dyn Blob>> {
         let written = scratch.file.metadata()?.len();
         if written != len {
-            return Err(io::Error::other(format!("the scratch file has {written} bytes instead of {len}")));
+            return Err(io::Error::other(format!("the temporary file has {written} bytes instead of {len}")));
         }
         let place = self.place(digest);
         self.join_users();

@@ -59,7 +59,7 @@ fn read_file(
 }
 
 pub(super) fn unkept(why: &str) -> Stdout {
-    Stdout::Unusable { problem: format!("stdout could not be kept: {why}"), found: String::new() }
+    Stdout::Unusable { problem: format!("cannot store stdout: {why}"), found: String::new() }
 }
 
 /// The range of the value in `bytes`, and `bytes` as text.

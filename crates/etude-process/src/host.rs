@@ -157,7 +157,7 @@ impl ProcessHost {
             let permit = Permit::take(cancel, self.is_guest)?;
             let launched = match cancel.alarm() {
                 Ok(alarm) => self.launch(call, cancel, &alarm)?.map(|(launched, under)| (launched, under, alarm)),
-                Err(error) => Err(Unstarted::Short(format!("a cancellation could not be waited for: {error}"))),
+                Err(error) => Err(Unstarted::Short(format!("cannot watch for a cancellation: {error}"))),
             };
             match launched {
                 Ok((launched, conditions, alarm)) => break (permit, launched, conditions, alarm),
@@ -298,9 +298,8 @@ impl ProcessHost {
             return Ok(None);
         }
         if place.enclosure.is_some() && self.sandboxes.are_isolated() {
-            return Ok(
-                is_asked.then(|| Err("a warm interpreter needs `/proc`, which the step does not see".to_owned()))
-            );
+            return Ok(is_asked
+                .then(|| Err("a warm interpreter needs `/proc`, which the sandbox of the step hides".to_owned())));
         }
         let Some(python) = worker::python(&place.launch, &place.dir, self.environment.path(call)) else {
             let why = "the command is not a single Python process, or has unusual options";
@@ -378,7 +377,7 @@ fn not_started(why: String) -> ProcessEnd {
 /// never began, which a resume runs again. `found` is not empty, so that no hook takes the output for an empty one.
 fn too_long(stderr: Stderr, conditions: Conditions) -> ProcessEnd {
     let most = MAX_DOCUMENT >> 20;
-    let problem = format!("stdout has more than {most} MiB, and the process was ended");
-    let stdout = Stdout::Unusable { problem, found: format!("more than {most} MiB; the program was ended") };
+    let problem = format!("stdout has more than {most} MiB, so the process was killed");
+    let stdout = Stdout::Unusable { problem, found: format!("more than {most} MiB; the program was killed") };
     ProcessEnd { exit: Exit::Status(0), stdout, stderr, conditions }
 }

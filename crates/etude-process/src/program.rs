@@ -105,7 +105,7 @@ pub(super) fn find(name: &str, dir: &Path, path: Option<&OsStr>) -> Result<PathB
         return Err(format!("program `{}` has no execute permission; `chmod +x` it", file.display()));
     }
     let hint = if dir.join(name).is_file() {
-        format!("; a file of that name lies in `{}`: write `./{name}`", dir.display())
+        format!("; `{}` contains a file with this name: write `./{name}`", dir.display())
     } else {
         String::new()
     };
@@ -130,7 +130,7 @@ pub(super) fn explain(launch: &Launch, dir: &Path, error: &io::Error) -> String 
             format!("the arguments and the environment of `{name}` are too long; pass large values on stdin")
         }
         io::ErrorKind::InvalidInput => {
-            format!("an argument or a variable of `{name}` has a NUL character, which no program can be given")
+            format!("an argument or a variable of `{name}` has a NUL character, which programs cannot receive")
         }
         _ if os::is_no_program(error) => no_program(launch),
         _ => format!("program `{name}` could not be started: {error}"),
@@ -140,9 +140,7 @@ pub(super) fn explain(launch: &Launch, dir: &Path, error: &io::Error) -> String 
 fn no_program(launch: &Launch) -> String {
     let name = &launch.name;
     if first_line(&launch.program).is_some_and(|line| line.starts_with("\u{feff}#!")) {
-        return format!(
-            "a byte order mark stands before the `#!` line of `{name}`; save the file as UTF-8 without one"
-        );
+        return format!("a byte order mark precedes the `#!` line of `{name}`; save the file as UTF-8 without one");
     }
     let hint = interpreter_for(name).map(|line| format!("; name an interpreter: `{line}`")).unwrap_or_default();
     format!("`{name}` is neither a program of this machine nor a script with a `#!` line{hint}")

@@ -113,11 +113,11 @@ pub fn enter(words: Vec<OsString>, stdin: io::Stdin) -> (String, u8) {
 
 fn try_enter(words: Vec<OsString>, socket: io::Stdin) -> Result<std::convert::Infallible, String> {
     let mut words = words.into_iter();
-    let mut next = || words.next().ok_or("rules, what its stdin is, a program and its name are needed");
+    let mut next = || words.next().ok_or("usage: RULES STDIN PROGRAM NAME");
     let (rules, stdin, program, name) = (next()?, next()?, next()?, next()?);
-    let rules = rules.to_str().and_then(Rules::parse).ok_or("the rules cannot be read")?;
-    let given =
-        os::receive(socket, &rules, stdin == PASSED).map_err(|error| format!("it was given too little: {error}"))?;
+    let rules = rules.to_str().and_then(Rules::parse).ok_or("the rules cannot be parsed")?;
+    let given = os::receive(socket, &rules, stdin == PASSED)
+        .map_err(|error| format!("it received too few file descriptors: {error}"))?;
     os::restrict(&rules, &given)?;
     let shown = hidden_variables();
     Err(os::replace(&program, &name, words, shown, given.stdin))
@@ -220,11 +220,11 @@ impl Sandboxes {
 
     fn made(&self, asked: &Sandbox, inmate: &Inmate<'_>) -> Result<Enclosure, Unstarted> {
         let SandboxPolicy::Enforced(settings) = &self.policy else {
-            return Err("nothing is there to enforce it".to_owned().into());
+            return Err("sandboxes are not available in this process".to_owned().into());
         };
         let support = support()?;
         let (scratch, scratch_dir) =
-            self.scratch(settings).map_err(|error| reach::failed("no directory can be made", &error))?;
+            self.scratch(settings).map_err(|error| reach::failed("cannot create a directory", &error))?;
         let declared = reach::declared(asked, inmate)?;
         let enforced = describe(support, asked) + if settings.is_isolated { "; isolated" } else { "" };
         let mut variables = vec![("TMPDIR", scratch.clone().into_os_string())];
@@ -246,7 +246,7 @@ impl Sandboxes {
         let mut given = vec![reach::working_dir(inmate)?];
         for place in read.into_iter().chain(write) {
             let (device, file) =
-                identity(&place.fd).map_err(|error| reach::failed("a directory cannot be looked at", &error))?;
+                identity(&place.fd).map_err(|error| reach::failed("a directory cannot be inspected", &error))?;
             key.push_str(&format!(" {device}:{file}"));
             given.push(place.fd);
         }
@@ -312,7 +312,7 @@ pub fn enforced(asked: &Sandbox) -> Option<String> {
 fn describe(support: Support, asked: &Sandbox) -> String {
     let mut text = format!("{}network, no other processes", if asked.network { "" } else { "no " });
     if !support.keeps_signals() {
-        text.push_str(" but by signals");
+        text.push_str(" except signals to them");
     }
     for (what, paths) in [("may read", &asked.read), ("may write", &asked.write)] {
         if !paths.is_empty() {

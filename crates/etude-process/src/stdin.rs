@@ -91,7 +91,7 @@ impl<'a> Feed<'a> {
         self.piece.resize(left.min(STORED_PIECE), 0);
         let got = stored.source.read_at(stored.offset + self.done, &mut self.piece)?;
         if got == 0 {
-            return Err(format!("the stored value {} is shorter than it was", stored.blob));
+            return Err(format!("the stored value {} has been truncated", stored.blob));
         }
         self.piece.truncate(got);
         Ok(())
@@ -177,6 +177,6 @@ mod tests {
         let mut feed = Feed::new(&stdin);
         assert!(matches!(feed.next(), Ok(Next::Slices(_))));
         feed.advance(3);
-        assert!(feed.next().expect_err("too short").contains("shorter than it was"));
+        assert!(feed.next().expect_err("too short").contains("has been truncated"));
     }
 }

@@ -112,7 +112,7 @@ impl Workers {
         };
         let slot = match self.slot(ask) {
             Some(slot) => slot,
-            None => return Ok(Err(format!("the run has {MAX_COUNT} warm interpreters already"))),
+            None => return Ok(Err(format!("the run already has {MAX_COUNT} warm interpreters"))),
         };
         let mut server = match slot.take(cancel)? {
             Ok(Some(server)) => server,

@@ -79,7 +79,7 @@ pub(crate) async fn ask(models: &Arc<dyn ModelPort>, question: Question) -> Repl
         machine.complete(&id, Completed { outcome, elapsed_ms });
     }
     let result = machine.snapshot();
-    let unanswered = || Failure::new(FailureKind::Internal, "the question came to no end");
+    let unanswered = || Failure::new(FailureKind::Internal, "internal error: the model call did not end");
     let value = match result.errors.into_iter().next() {
         Some(failure) => Err(failure),
         None => result.output.ok_or_else(unanswered),

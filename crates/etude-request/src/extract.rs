@@ -116,7 +116,7 @@ impl Stated<'_> {
         let undelivered = match reply.value {
             Ok(value) => {
                 let members = members(&value).ok_or_else(|| {
-                    in_routing(Failure::new(FailureKind::Internal, "the extracted parameters are no JSON object"))
+                    in_routing(Failure::new(FailureKind::Internal, "the extracted parameters are not a JSON object"))
                 })?;
                 found = self.believed(&members);
                 None

@@ -192,10 +192,10 @@ impl Table {
         match models {
             Some(models) => self.ask_model(request, &mut routed, models).await?,
             None if mode == Mode::Llm => {
-                let message = "routing by model was asked for, and no model is configured";
+                let message = "routing by model is requested, but no model is configured";
                 return Err(in_routing(Failure::new(FailureKind::Environment, message)));
             }
-            None => routed.notes.push("the request is doubtful, and no model is there to decide".into()),
+            None => routed.notes.push("the request is ambiguous, and no model is available to decide".into()),
         }
         Ok(routed)
     }
@@ -203,9 +203,7 @@ impl Table {
     async fn ask_model(&self, request: &str, routed: &mut Routed, models: &Arc<dyn ModelPort>) -> Result<(), Failure> {
         let (routes, left_out) = prompt::candidates(&self.routes, &routed.embedded);
         if left_out > 0 {
-            routed
-                .notes
-                .push(format!("{left_out} pipelines that are far from the request were not offered to the model"));
+            routed.notes.push(format!("{left_out} pipelines with low scores were not sent to the model"));
         }
         let answer = ask::ask(models, prompt::for_routing(request, &routes)).await;
         routed.usage.add(&answer.usage);

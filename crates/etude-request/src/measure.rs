@@ -42,7 +42,7 @@ pub fn parse_labelled(text: &str) -> Result<Vec<Labelled>, String> {
             let expected = match value.get("expected") {
                 Some(Value::String(name)) => Some(name.clone()),
                 Some(Value::Null) => None,
-                _ => return Err(wrong("`expected` is the name of a pipeline, or null")),
+                _ => return Err(wrong("`expected` must be the name of a pipeline or null")),
             };
             Ok(Labelled { request: request.to_owned(), expected })
         })

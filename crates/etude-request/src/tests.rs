@@ -138,7 +138,7 @@ fn labelled_requests_are_read_line_by_line() {
     assert_eq!(read[1], Labelled { request: "b".into(), expected: Some("p".into()) });
     assert_eq!(
         parse_labelled("{\"request\": \"a\"}").unwrap_err(),
-        "line 1: `expected` is the name of a pipeline, or null"
+        "line 1: `expected` must be the name of a pipeline or null"
     );
 }
 

@@ -184,7 +184,7 @@ impl Document {
     pub fn from_journal(text: &str, store: &dyn BlobStore) -> Result<Self, String> {
         let parts: Parts<'_> = serde_json::from_str(text).map_err(|e| e.to_string())?;
         if parts.v != 1 {
-            return Err(format!("it has version {}, this program knows version 1", parts.v));
+            return Err(format!("it has version {}; this version of etude supports version 1", parts.v));
         }
         let output = match (parts.output, parts.output_at) {
             (Some(raw), _) => Some(Json::trusted(raw.get())),

@@ -199,7 +199,7 @@ impl Header {
     pub fn parse(text: &str, store: &dyn BlobStore) -> Result<Self, String> {
         let parts: Parts<'_> = serde_json::from_str(text).map_err(|e| e.to_string())?;
         if parts.v != 1 {
-            return Err(format!("it has version {}, this program knows version 1", parts.v));
+            return Err(format!("it has version {}; this version of etude supports version 1", parts.v));
         }
         let input = match (parts.input, parts.input_at) {
             (Some(raw), None) => Json::trusted(raw.get()),

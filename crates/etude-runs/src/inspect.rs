@@ -187,21 +187,23 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
         Outcome::Response(answer) => {
             let tokens = answer.usage.input_tokens + answer.usage.output_tokens;
             (
-                format!("{} answered after {took}, {tokens} tokens", answer.model),
+                format!("{} responded after {took}, {tokens} tokens", answer.model),
                 vec![Stream::Prompt, Stream::ModelResponse],
             )
         }
-        Outcome::CallFailed(failure) => (format!("no answer after {took}: {}", failure.message), vec![Stream::Prompt]),
+        Outcome::CallFailed(failure) => {
+            (format!("no response after {took}: {}", failure.message), vec![Stream::Prompt])
+        }
         Outcome::Opened(tool_list) => {
             let names: Vec<&str> = tool_list.tools.iter().map(|available| available.tool.name.as_str()).collect();
             (format!("offered {}", if names.is_empty() { "no tools".to_owned() } else { names.join(", ") }), Vec::new())
         }
         Outcome::Tool(reply) => match &**reply {
-            ToolReply::Held { question, .. } => (format!("asked first: {question}"), Vec::new()),
+            ToolReply::Held { question, .. } => (format!("asked for approval: {question}"), Vec::new()),
             ToolReply::Done(result) => {
                 let what = match &result.error {
                     Some(error) => format!("{}/{} after {took}", error.class.word(), error.code),
-                    None => format!("gave {} bytes after {took}", result.content.len()),
+                    None => format!("returned {} bytes after {took}", result.content.len()),
                 };
                 (what + &conditions(&of_tool(reply)), vec![Stream::Result])
             }
@@ -215,7 +217,7 @@ fn describe(outcome: &Outcome, ms: u64) -> (String, Vec<Stream>) {
         Outcome::Recalled(None) => ("not in the cache".to_owned(), Vec::new()),
         Outcome::Scanned(found) if found.is_empty() => ("no secret in the prompt".to_owned(), Vec::new()),
         Outcome::Scanned(found) => (format!("the prompt holds {}", found.join(", ")), Vec::new()),
-        Outcome::Remembered => ("put into the cache".to_owned(), Vec::new()),
+        Outcome::Remembered => ("stored in the cache".to_owned(), Vec::new()),
         Outcome::Abandoned => (format!("stopped after {took}"), Vec::new()),
         Outcome::Stopped(_) => (format!("stopped after {took}"), vec![Stream::Stderr]),
     }

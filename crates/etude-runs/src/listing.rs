@@ -191,8 +191,11 @@ pub fn left_alone(engine: &dyn Engine, row: &RunRow) -> Result<Option<String>, E
         return Ok(None);
     }
     let deaths = engine.deaths(&row.id)?;
-    let why =
-        || format!("{deaths} processes died with it one after another, without a new record: no server continues it");
+    let why = || {
+        format!(
+            "{deaths} processes in a row died while they executed it, without a new record: servers no longer continue it"
+        )
+    };
     Ok((deaths >= MAX_DEATHS).then(why))
 }
 

@@ -252,7 +252,7 @@ fn unified(path: &str, before: &str, after: &str) -> String {
 fn why(failure: &ReadFailure) -> String {
     match failure {
         ReadFailure::Missing => "there is no such file".to_owned(),
-        ReadFailure::Outside => "a link leads out of the app".to_owned(),
+        ReadFailure::Outside => "a symbolic link leads out of the app".to_owned(),
         ReadFailure::WrongKind => "it is not a regular file".to_owned(),
         ReadFailure::TooLarge { len } => format!("it has {len} bytes"),
         ReadFailure::Other(why) => why.clone(),

@@ -70,7 +70,7 @@ pub struct Imported {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file exists.
-    #[error("`{}` exists and is not overwritten", .0.display())]
+    #[error("`{}` already exists and was not overwritten", .0.display())]
     Exists(PathBuf),
     /// The file cannot be written. No run was moved.
     #[error("`{}` cannot be written: {why}", path.display())]
@@ -81,7 +81,7 @@ pub enum Error {
         why: String,
     },
     /// The file is on the disk, and the engine failed while moving its runs: all of them are moved, or none.
-    #[error("`{}` is written, but its runs may not be moved: {source}", path.display())]
+    #[error("`{}` was written, but its runs may not have been moved: {source}", path.display())]
     NotMoved {
         /// The export, which is whole.
         path: PathBuf,
@@ -90,7 +90,7 @@ pub enum Error {
     },
     /// The file is on the disk and some of its runs are moved. Its other runs were continued here, and the file could
     /// not be written without them.
-    #[error("`{}` holds runs that were continued here and are not moved ({}), and cannot be written again: {source}", path.display(), runs.join(", "))]
+    #[error("`{}` contains runs that continued here and were not moved ({}), and cannot be rewritten: {source}", path.display(), runs.join(", "))]
     Stale {
         /// The export, which is whole.
         path: PathBuf,
@@ -119,7 +119,7 @@ pub enum Error {
     },
     /// Unfinished runs name queues that the fleet does not have: such queues take no submissions, and no worker reads
     /// them. Nothing was written.
-    #[error("the fleet has no queue `{}`, and runs of the file that have not ended are of it; it has `{}`", missing.join("`, `"), known.join("`, `"))]
+    #[error("the fleet has no queue `{}`, which unfinished runs of the file need; it has `{}`", missing.join("`, `"), known.join("`, `"))]
     UnknownQueues {
         /// The missing queues.
         missing: Vec<String>,
@@ -127,7 +127,7 @@ pub enum Error {
         known: Vec<String>,
     },
     /// A value cannot be kept. No run that needs it was added.
-    #[error("the value {digest} cannot be kept: {why}")]
+    #[error("cannot store the value {digest}: {why}")]
     Value {
         /// The digest that names the value.
         digest: Digest,

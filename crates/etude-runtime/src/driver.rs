@@ -77,7 +77,7 @@ pub enum Error {
     #[error(transparent)]
     Record(#[from] record::Error),
     /// The journal has a record of another effect with the same name.
-    #[error("the journal has an outcome for `{effect}`, but not for what is asked now: the definition has changed")]
+    #[error("the journal has an outcome of another request for `{effect}`: the definition has changed")]
     Mismatch {
         /// The effect whose recorded request is not the one that the machine makes now.
         effect: EffectId,
@@ -89,12 +89,10 @@ pub enum Error {
         name: String,
     },
     /// The process was asked to leave the run to another one. The run is unchanged and can be resumed.
-    #[error("the run was left for another process")]
+    #[error("the run was released to another process")]
     Left,
     /// The machine has no room for another process.
-    #[error(
-        "there is not enough of something that processes need: {why}; allow more of it (`ulimit -a` shows what there may be)"
-    )]
+    #[error("resource limit reached while starting a process: {why}; raise the limit (`ulimit -a` lists the limits)")]
     Shortage {
         /// The resource and the error of the system, as a sentence fragment.
         why: String,
@@ -315,7 +313,7 @@ impl Driver<'_, '_> {
                 Some((id, completed)) = ended.recv() => match completed {
                     Some(completed) => self.receive(id, completed).await?,
                     // The panic message names the place; a run that waits for this end would hang.
-                    None => panic!("effect `{id}` cannot end: what performed it has panicked"),
+                    None => panic!("internal error: the handler of effect `{id}` panicked"),
                 },
                 _ = ticks.tick() => if self.drive.session.has_news()? {
                     self.handle_signals().await?;

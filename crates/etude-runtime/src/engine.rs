@@ -328,7 +328,7 @@ pub trait Session: Send + Sync + fmt::Debug {
     /// # Errors
     /// The store fails, or keeps no apps.
     fn set_bundle(&self, bundle: Digest) -> Boxed<'_, Result<(), Error>> {
-        let why = format!("it keeps no apps of runs, and so not the bundle {bundle}");
+        let why = format!("it does not store apps of runs, so it cannot store the bundle {bundle}");
         let path = "of this machine".to_owned();
         Box::pin(async move { Err(Error::Store { path, why }) })
     }
@@ -529,7 +529,7 @@ pub enum Error {
     #[error("there is no run `{0}`")]
     Unknown(String),
     /// A shortened id fits several runs.
-    #[error("`{prefix}` fits {count} runs; give more of the id")]
+    #[error("`{prefix}` is a prefix of {count} run ids; use a longer prefix")]
     Ambiguous {
         /// The text that was given in place of an id.
         prefix: String,
@@ -551,7 +551,7 @@ pub enum Error {
         holder: Option<Holder>,
     },
     /// This process could not renew its lease in time. It has released the run before others may take it.
-    #[error("run `{run}` was left to other workers: the lease of this one could not be renewed in time")]
+    #[error("run `{run}` was released to other workers: this worker could not renew its lease in time")]
     Lapsed {
         /// The run that the lease was for.
         run: String,
@@ -600,7 +600,7 @@ pub enum Error {
     },
     /// The store of large values does not answer. Its contents are unknown, and the same call may succeed later, so no
     /// run fails because of it.
-    #[error("the journal with its large values cannot be used: {0}")]
+    #[error("the store of large values cannot be used: {0}")]
     ValuesAway(String),
     /// The store answers and refuses this process: a setting must change first, and waiting changes nothing.
     #[error("{why}")]

@@ -108,7 +108,7 @@ impl ToolPort for NoTools {
     }
 
     fn call(&self, call: ToolCall, _cancel: CancellationToken) -> Boxed<ToolReply> {
-        let message = format!("there is no tool `{}` here", call.name);
+        let message = format!("no tool `{}` is available", call.name);
         let result = ToolResult::terminal("ToolNotRegistered", &message);
         Box::pin(std::future::ready(ToolReply::Done(result)))
     }

@@ -59,7 +59,7 @@ impl Action {
             }
             response
         });
-        task.await.unwrap_or_else(|_| Err(Problem::new(Code::Bug, "a handler panicked")))
+        task.await.unwrap_or_else(|_| Err(Problem::new(Code::Bug, "internal error: a handler panicked")))
     }
 
     fn write(self) -> Result<(), Problem> {

@@ -73,10 +73,10 @@ impl Full {
 
     pub(crate) fn problem(&self, admissions: &Admissions) -> Problem {
         match self {
-            Self::Queue => Problem::new(Code::QueueFull, "the queue has as many runs as it may have").retry_after(30),
+            Self::Queue => Problem::new(Code::QueueFull, "the queue has reached its limit of runs").retry_after(30),
             Self::Budget => {
                 let limit = admissions.context.settings().max_cost_per_day_usd.unwrap_or_default();
-                let detail = format!("the runs of this day have cost their limit of {limit} US dollars");
+                let detail = format!("the runs of today have reached the limit of {limit} US dollars");
                 let seconds = admissions.spending.seconds_left(admissions.context.clock().now_ms());
                 Problem::new(Code::BudgetSpent, detail).retry_after(seconds)
             }
@@ -137,7 +137,7 @@ impl Admission {
             let mut holders = holders(admissions, &group.name)?;
             holders.sort_by_key(|row| std::cmp::Reverse(row.number));
             let own_and_earlier = holders.into_iter().skip_while(|row| row.id != run.id);
-            let reason = format!("run `{}` takes its place", run.id);
+            let reason = format!("replaced by run `{}`", run.id);
             for row in own_and_earlier.skip(group.max_runs as usize) {
                 work::cancel_run(&admissions.works, &row, &reason, false)?;
             }

@@ -24,7 +24,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, Problem> {
     let reads = READS.try_with(|()| ()).is_ok();
     let done = tokio::task::spawn_blocking(move || if reads { with_patience(PATIENCE, work) } else { work() });
-    done.await.unwrap_or_else(|_| Err(Problem::new(Code::Bug, "a handler panicked")))
+    done.await.unwrap_or_else(|_| Err(Problem::new(Code::Bug, "internal error: a handler panicked")))
 }
 
 #[cfg(test)]

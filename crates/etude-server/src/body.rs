@@ -64,7 +64,7 @@ pub(crate) struct Part {
 impl Part {
     /// Takes room for more bytes.
     fn take(&mut self, count: usize) -> Result<(), Problem> {
-        let full = || Problem::new(Code::TooManyRequests, "too many bodies arrive at once").retry_after(5);
+        let full = || Problem::new(Code::TooManyRequests, "too many request bodies are being uploaded").retry_after(5);
         let more = u32::try_from(count).map_err(|_| full())?;
         let more = Arc::clone(&self.room.all).try_acquire_many_owned(more).map_err(|_| full())?;
         if let Some(address) = &self.address {

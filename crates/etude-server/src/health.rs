@@ -132,7 +132,7 @@ async fn respond(subject: Arc<Subject>, request: Request<Incoming>) -> Result<Re
             }
             text(out.finish())
         }
-        _ => document(StatusCode::NOT_FOUND, &json!({"error": "there are /healthz, /readyz and /metrics"})),
+        _ => document(StatusCode::NOT_FOUND, &json!({"error": "the paths are /healthz, /readyz and /metrics"})),
     })
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn of(headers: &HeaderMap) -> Result<Option<String>, Problem> {
         .ok()
         .filter(|text| (1..=255).contains(&text.len()) && text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
     let fault = || {
-        let detail = "`Idempotency-Key` has 1 to 255 printable ASCII characters";
+        let detail = "`Idempotency-Key` must have 1 to 255 printable ASCII characters";
         Problem::new(Code::InputInvalid, detail).error(json!({"parameter": "Idempotency-Key", "detail": detail}))
     };
     text.map(|text| Some(text.to_owned())).ok_or_else(fault)
@@ -61,7 +61,7 @@ pub(crate) fn repeated(context: &Context, caller: &Caller, run_id: String, is_sa
         // The key outlives its run: it lives for at least a day.
         Err(Error::Unknown(_)) => {
             let problem = Problem::not_found("the run with this idempotency key was removed");
-            Err(problem.with("run_id", run_id).hint("another key starts another run"))
+            Err(problem.with("run_id", run_id).hint("use another key to start another run"))
         }
         Err(error) => Err(engine_failed(&error)),
         Ok(row) if context.shows(caller, &row) => Ok(run_id),

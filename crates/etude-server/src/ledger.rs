@@ -93,5 +93,5 @@ impl Page {
 
 fn from_cursor(text: &str) -> Result<(i64, String), Problem> {
     let parts = text.split_once('.').and_then(|(at, key)| Some((at.parse().ok()?, key.to_owned())));
-    parts.ok_or_else(|| invalid("cursor", "`cursor` is the `next` of the previous page"))
+    parts.ok_or_else(|| invalid("cursor", "`cursor` must be the `next` of the previous page"))
 }

@@ -72,7 +72,7 @@ impl Routes {
             Reply { status: problem.code().status(), body: document.to_string().into_bytes() }
         };
         if request.method == Method::Post && self.server.context().is_draining() {
-            return refused(&Problem::new(Code::Draining, "the server is about to stop and starts nothing"));
+            return refused(&Problem::new(Code::Draining, "the server is stopping and starts no new runs"));
         }
         let mut caller = self.caller.clone();
         if let Some(decider) = request.decider {

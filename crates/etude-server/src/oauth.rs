@@ -197,12 +197,10 @@ pub(crate) async fn caller(server: &Server, issuer: &Arc<Issuer>, peer: &Peer, t
         Ok(caller) => Ok(caller),
         Err(Refusal::Away) => {
             let detail = "the keys of the issuer of access tokens cannot be read";
-            Err(Problem::new(Code::JournalUnavailable, detail)
-                .hint("tokens of the server itself are accepted meanwhile"))
+            Err(Problem::new(Code::JournalUnavailable, detail).hint("the server still accepts its own tokens"))
         }
         Err(Refusal::Unread { rest_s }) => {
-            let detail =
-                "the key of the access token is not known, and the keys of its issuer were asked for a moment ago";
+            let detail = "the key of the access token is unknown, and the keys of its issuer were fetched a moment ago";
             Err(Problem::new(Code::JournalUnavailable, detail).retry_after(rest_s))
         }
         Err(Refusal::Fault(fault)) => {

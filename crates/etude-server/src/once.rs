@@ -69,7 +69,7 @@ pub(crate) async fn once(path: &'static str, handler: fn(Call) -> Responding, ca
     let call = Call { body: Mutex::new(Some(Body::from(bytes))), ..call };
     // A client that disconnects, and comes again with its key, finds the response.
     let handled = tokio::spawn(async move { keyed.handle(handler, call).await });
-    handled.await.unwrap_or_else(|_| Err(Problem::new(Code::Bug, "a handler panicked")))
+    handled.await.unwrap_or_else(|_| Err(Problem::new(Code::Bug, "internal error: a handler panicked")))
 }
 
 impl Keyed {
@@ -166,7 +166,7 @@ impl Keyed {
             Repeated::Refused => {
                 let detail =
                     "a request with this idempotency key is in progress, or its server ended before it had a response";
-                let hint = "send it again for its response; look at what it was to do before you take another key";
+                let hint = "send the request again to get its response; check its effect before you use another key";
                 Err(Problem::new(Code::KeyInUse, detail).hint(hint))
             }
         }

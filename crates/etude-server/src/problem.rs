@@ -60,7 +60,7 @@ codes! {
     /// The path exists only for other methods.
     MethodNotAllowed = "method_not_allowed", 405, "the route has no such method";
     /// The response does not exist in an accepted form.
-    NotAcceptable = "not_acceptable", 406, "the response has no such media type";
+    NotAcceptable = "not_acceptable", 406, "the response is not available in this media type";
     /// The request needs a run that has not ended.
     RunIsOver = "run_is_over", 409, "the run has ended";
     /// Another process holds the run, or it has not ended.
@@ -74,13 +74,13 @@ codes! {
     /// The same request with this idempotency key is in progress.
     KeyInUse = "key_in_use", 409, "a request with this idempotency key is in progress";
     /// The learned pipeline does not meet the conditions of the requested state; the members list the missing ones.
-    NotPromoted = "not_promoted", 409, "a condition of the promotion does not hold";
+    NotPromoted = "not_promoted", 409, "a condition of the promotion is not met";
     /// A person must confirm the command of the application; the server cannot ask.
     ConfirmationRequired = "confirmation_required", 409, "the command needs a confirmation";
     /// The body exceeds its limit.
     TooLarge = "too_large", 413, "the request is too large";
     /// The body has another media type.
-    UnsupportedMediaType = "unsupported_media_type", 415, "the request has another media type";
+    UnsupportedMediaType = "unsupported_media_type", 415, "the media type of the request is not supported";
     /// `Range` begins after the last byte; `Content-Range` has the length.
     RangeNotSatisfiable = "range_not_satisfiable", 416, "the range is outside the content";
     /// A member, parameter or header has an invalid value; `errors` names each.
@@ -96,9 +96,9 @@ codes! {
     /// The queue has its maximum number of runs, from `serve.max_queued` or the queue.
     QueueFull = "queue_full", 429, "the queue is full";
     /// Too many requests, streams or wrong tokens.
-    TooManyRequests = "too_many_requests", 429, "there are too many requests";
+    TooManyRequests = "too_many_requests", 429, "too many requests";
     /// `serve.per_day` or a quota of the tenant is used up; `Retry-After` says until when.
-    BudgetSpent = "budget_spent", 429, "the budget of the day is spent";
+    BudgetSpent = "budget_spent", 429, "the daily budget is spent";
     /// A fault of the server itself, such as a panic in a handler.
     Bug = "bug", 500, "internal error";
     /// The server is about to stop.

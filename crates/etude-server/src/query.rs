@@ -40,7 +40,7 @@ impl Query {
     pub(crate) fn number(&self, name: &str, least: u64, most: u64, default: u64) -> Result<u64, Problem> {
         let Some(text) = self.get(name) else { return Ok(default) };
         let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-        number.ok_or_else(|| invalid(name, format!("`{name}` is a number from {least} to {most}")))
+        number.ok_or_else(|| invalid(name, format!("`{name}` must be a number from {least} to {most}")))
     }
 
     /// The value of a parameter that is `true` or `false`; false if it is absent.
@@ -48,7 +48,7 @@ impl Query {
         match self.get(name) {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => Err(invalid(name, format!("`{name}` is `true` or `false`"))),
+            Some(_) => Err(invalid(name, format!("`{name}` must be `true` or `false`"))),
         }
     }
 }
@@ -68,7 +68,7 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
 pub(crate) fn hinted(problem: Problem, name: &str, known: &[&str]) -> Problem {
     match etude_spec::did_you_mean(name, known.iter().copied()) {
         Some(near) => problem.hint(format!("did you mean `{near}`?")),
-        None if known.is_empty() => problem.hint("it takes none"),
-        None => problem.hint(format!("known are: {}", known.join(", "))),
+        None if known.is_empty() => problem.hint("it has no parameters"),
+        None => problem.hint(format!("known names: {}", known.join(", "))),
     }
 }

@@ -118,7 +118,7 @@ pub(crate) fn check_length(headers: &HeaderMap, limit: usize) -> Result<(), Prob
 pub(crate) fn check_media_type(headers: &HeaderMap, wanted: &'static str) -> Result<(), Problem> {
     let has_body = headers.contains_key(http::header::TRANSFER_ENCODING)
         || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
-    let refused = || Problem::new(Code::UnsupportedMediaType, format!("the route takes `{wanted}`"));
+    let refused = || Problem::new(Code::UnsupportedMediaType, format!("the route accepts `{wanted}`"));
     match headers.get(CONTENT_TYPE) {
         None if !has_body => Ok(()),
         None => Err(refused()),
@@ -146,7 +146,7 @@ impl Members {
         }
         wire::check(&bytes).map_err(|error| malformed(&error, &bytes))?;
         Self::of(
-            std::str::from_utf8(&bytes).map_err(|_| Problem::new(Code::Malformed, "the body is no UTF-8"))?,
+            std::str::from_utf8(&bytes).map_err(|_| Problem::new(Code::Malformed, "the body is not UTF-8"))?,
             "",
             known,
         )
@@ -154,7 +154,7 @@ impl Members {
 
     /// The members of the object `text`, which is JSON without duplicate keys.
     fn of(text: &str, pointer: &str, known: &[&str]) -> Result<Self, Problem> {
-        let members = wire::members(text).map_err(|_| Problem::invalid(pointer, "it is a JSON object"))?;
+        let members = wire::members(text).map_err(|_| Problem::invalid(pointer, "it must be a JSON object"))?;
         if let Some((name, _)) = members.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             return Err(unknown_member(pointer, name, known));
         }
@@ -178,7 +178,7 @@ impl Members {
 
     fn typed<T: DeserializeOwned>(&self, name: &str, what: &str) -> Result<Option<T>, Problem> {
         let Some(text) = self.raw(name) else { return Ok(None) };
-        serde_json::from_str(text).map(Some).map_err(|_| self.invalid(name, format!("`{name}` is {what}")))
+        serde_json::from_str(text).map(Some).map_err(|_| self.invalid(name, format!("`{name}` must be {what}")))
     }
 
     /// The member `name` as a string; `None` if it is absent.

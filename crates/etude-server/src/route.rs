@@ -253,7 +253,7 @@ fn build() -> Router {
 /// Checks method, scope, media type, size and parameters, then calls the handler.
 async fn enter(methods: &[Route], params: &RawPathParams, request: Request<Body>) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
-    let bug = || Problem::new(Code::Bug, "a request reached a route unchecked");
+    let bug = || Problem::new(Code::Bug, "internal error: the request was not checked for access");
     let Entered { server, caller, peer, cause, readings, router } =
         parts.extensions.get::<Entered>().cloned().ok_or_else(bug)?;
     let method = if parts.method == Method::HEAD { "GET" } else { parts.method.as_str() };

@@ -294,7 +294,7 @@ pub(crate) fn fire(schedules: &Arc<Schedules>, found: Found, given: Option<Diges
         tick::Taken::Invalid(problem) => Err(*problem),
         tick::Taken::Busy | tick::Taken::Other => match fired_before(schedules, &found, &key)? {
             Some(before) => Ok((before, true)),
-            None => Err(Problem::new(Code::Bug, "a tick of its own is taken")),
+            None => Err(Problem::new(Code::Bug, "internal error: the tick was already recorded")),
         },
     }
 }
@@ -307,7 +307,7 @@ pub(crate) fn backfill(schedules: &Arc<Schedules>, found: Found, from: i64, to: 
     let last = (to - 1).min(schedules.context.clock().now_ms());
     let ticks = timing.map(|timing| timing.between(from - 1, last, MAX_BACKFILL + 1)).unwrap_or_default();
     if ticks.len() > MAX_BACKFILL {
-        return Err(Problem::invalid("/to", format!("there are more than {MAX_BACKFILL} ticks in between")));
+        return Err(Problem::invalid("/to", format!("the range has more than {MAX_BACKFILL} ticks")));
     }
     let (mut times, mut has_waiting) = (Vec::new(), false);
     for at_ms in ticks {

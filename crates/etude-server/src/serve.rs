@@ -354,7 +354,7 @@ async fn checked(
         // A form of a page starts runs just as a route does; a login starts nothing. MCP calls are refused one by one.
         let starts = path.is_some_and(|path| !["/login", "/logout", "/mcp"].contains(&path));
         if *method == Method::POST && starts && server.context().is_draining() {
-            return Err(Problem::new(Code::Draining, "the server is about to stop and starts nothing"));
+            return Err(Problem::new(Code::Draining, "the server is stopping and starts no new runs"));
         }
         let has_issuer = server.issuer().is_some();
         let is_public = |path: &str| route::is_public(method, path) && (has_issuer || !resource::is_metadata(path));
@@ -372,7 +372,7 @@ async fn checked(
             let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
             format!("{path}{query}").parse::<Uri>()
         });
-        let target = target.transpose().map_err(|_| Problem::new(Code::Malformed, "the path is not a path"))?;
+        let target = target.transpose().map_err(|_| Problem::new(Code::Malformed, "the path is not valid"))?;
         Ok(Some((caller, target)))
     }
     .await;

@@ -228,7 +228,10 @@ impl Stories {
         let mut outline = engine.outline(id).map_err(|e| engine_failed(&e))?;
         outline.records = Pins::records(engine, id).map_err(|e| engine_failed(&e))?;
         let definition = context.definition_of(&outline).ok_or_else(|| {
-            Problem::new(Code::DefinitionInvalid, "the run's definition is not kept, and the present one has errors")
+            Problem::new(
+                Code::DefinitionInvalid,
+                "the definition of the run was not stored, and the current one has errors",
+            )
         })?;
         let story = Story::new(engine, outline, definition.plan.clone(), definition.app.clone());
         Ok(Followed::new(story, context.settings().kept_events))

@@ -194,7 +194,7 @@ pub struct NewToken {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name has other characters, or the wrong length.
-    #[error("the name `{0}` is not 1 to 64 letters, digits, `.`, `_` or `-`")]
+    #[error("`{0}` is not a token name: use 1 to 64 letters, digits, `.`, `_` or `-`")]
     Name(String),
     /// The name is in use.
     #[error("there is already a token `{0}`")]

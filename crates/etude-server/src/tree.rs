@@ -172,7 +172,7 @@ impl Tree {
 
     /// The nodes below the node `parent`: its children, and for an element of a fan-out all its descendants.
     pub(crate) fn below(&self, parent: &str) -> Result<Vec<Value>, Problem> {
-        let unknown = || invalid("parent", "`parent` is the id of a node");
+        let unknown = || invalid("parent", "`parent` must be the id of a node");
         let is_above = |step: &&Value| {
             let rest = parent.strip_prefix(&id_of(step));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '#']))

@@ -159,7 +159,7 @@ pub(crate) fn accept(webhooks: &Webhooks, incoming: &Incoming) -> Result<Receive
     let delivery = verify::Delivery { headers: &incoming.headers, body: &incoming.bytes, now_ms: incoming.now_ms };
     if !verify::verify(by, &secrets, &delivery) {
         note_refused(webhooks, incoming, None)?;
-        return Err(Problem::new(Code::Unauthenticated, "the signature of the delivery does not hold"));
+        return Err(Problem::new(Code::Unauthenticated, "the signature of the delivery is not valid"));
     }
     let taken = take(webhooks, incoming, by);
     if let Err(problem) = &taken
@@ -301,7 +301,7 @@ fn admit(
             filled.map_err(missing)?
         }
     };
-    let input = Json::parse(&text).map_err(|_| Problem::invalid("", "the body is a JSON object"))?;
+    let input = Json::parse(&text).map_err(|_| Problem::invalid("", "the body must be a JSON object"))?;
     let book = incoming.book();
     let by_id = own_id.map(|id| UniqueKey { key: format!("{book} id {id}"), digest: None });
     let by_body = (!webhook.repeats).then(|| UniqueKey { key: format!("{book} body {digest}"), digest: None });

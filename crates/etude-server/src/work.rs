@@ -336,7 +336,7 @@ pub(crate) fn drive(works: &Arc<Works>, session: Box<dyn Session>, resume: Resum
 fn why_absent(error: NotLoaded, run: &NewRun) -> Reason {
     match error {
         NotLoaded::Unknown { .. } => {
-            Reason::lasting(FailureKind::DefinitionInvalid, format!("the app has no `{}` any more", run.target))
+            Reason::lasting(FailureKind::DefinitionInvalid, format!("the app no longer has `{}`", run.target))
         }
         NotLoaded::Invalid(found) => {
             let first = found.into_iter().find(Diagnostic::is_error).map(|found| found.message);

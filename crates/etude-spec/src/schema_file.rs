@@ -255,7 +255,7 @@ impl<'a> Bundle<'a> {
         }
         if target.contains("://") {
             let hint = "copy that schema into the app and refer to it by its path: nothing is fetched from elsewhere";
-            self.refuse(file, reference, "it lies on another host", hint);
+            self.refuse(file, reference, "it is on another host", hint);
             return None;
         }
         let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
@@ -281,12 +281,12 @@ impl<'a> Bundle<'a> {
                     return None;
                 }
                 Err(_) => {
-                    let why = format!("there is no {full}");
+                    let why = format!("{full} does not exist");
                     self.refuse(
                         file,
                         reference,
                         &why,
-                        "the path is relative to the directory of the file it stands in",
+                        "the path is relative to the directory of the file that contains it",
                     );
                     return None;
                 }

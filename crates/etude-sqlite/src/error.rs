@@ -15,9 +15,9 @@ pub(crate) fn store_error(path: &Path, cause: rusqlite::Error) -> Error {
     let why = match cause.sqlite_error_code() {
         Some(ErrorCode::DatabaseCorrupt) => return damaged(path, &detail),
         Some(ErrorCode::NotADatabase) => return damaged(path, "it is not a SQLite database"),
-        Some(ErrorCode::DiskFull) => "the disk is full; make room and resume the run".to_owned(),
+        Some(ErrorCode::DiskFull) => "the disk is full; free some space and resume the run".to_owned(),
         Some(ErrorCode::ReadOnly) => {
-            "it is read-only; give yourself write permission to the file and its directory, or choose another directory"
+            "it is read-only; add write permission to the file and its directory, or choose another directory"
                 .to_owned()
         }
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
@@ -29,11 +29,11 @@ pub(crate) fn store_error(path: &Path, cause: rusqlite::Error) -> Error {
             )
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "another process kept it locked for 30 s; end that process and try again".to_owned()
+            "another process has kept it locked for 30 s; stop that process and retry".to_owned()
         }
         Some(ErrorCode::SystemIoFailure) => {
             format!(
-                "{detail}; check the disk, that it is not full, and that the directory is not on a network file system"
+                "{detail}; check that the disk works and is not full, and that the directory is not on a network file system"
             )
         }
         _ => match cause {
@@ -49,7 +49,7 @@ pub(crate) fn store_error(path: &Path, cause: rusqlite::Error) -> Error {
 
 /// The error of a journal with content that no version of this program writes.
 pub(crate) fn damaged(path: &Path, why: &str) -> Error {
-    let why = format!("{why}; move the file and its `-wal` and `-shm` neighbours away to start with an empty journal");
+    let why = format!("{why}; move the file and its `-wal` and `-shm` files away to start with an empty journal");
     Error::Damaged { path: path.display().to_string(), why }
 }
 
@@ -57,10 +57,10 @@ pub(crate) fn damaged(path: &Path, why: &str) -> Error {
 pub(crate) fn file_error(path: &Path, cause: &io::Error) -> Error {
     let why = match cause.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "the disk is full; make room and resume the run".to_owned()
+            "the disk is full; free some space and resume the run".to_owned()
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            format!("{cause}; give yourself write permission to it, or choose another directory")
+            format!("{cause}; add write permission to it, or choose another directory")
         }
         _ => cause.to_string(),
     };
@@ -83,9 +83,9 @@ mod tests {
         let expected = [
             (
                 ffi::SQLITE_FULL,
-                "the journal /j/journal.db cannot be used: the disk is full; make room and resume the run",
+                "the journal /j/journal.db cannot be used: the disk is full; free some space and resume the run",
             ),
-            (ffi::SQLITE_READONLY, "the journal /j/journal.db cannot be used: it is read-only; give yourself write"),
+            (ffi::SQLITE_READONLY, "the journal /j/journal.db cannot be used: it is read-only; add write permission"),
             (
                 ffi::SQLITE_CANTOPEN,
                 #[cfg(unix)]
@@ -96,9 +96,9 @@ mod tests {
             ),
             (
                 ffi::SQLITE_IOERR_WRITE,
-                "the journal /j/journal.db cannot be used: as SQLite says (SQLite code 778); check the disk",
+                "the journal /j/journal.db cannot be used: as SQLite says (SQLite code 778); check that the disk works",
             ),
-            (ffi::SQLITE_BUSY, "the journal /j/journal.db cannot be used: another process kept it locked for 30 s"),
+            (ffi::SQLITE_BUSY, "the journal /j/journal.db cannot be used: another process has kept it locked for 30 s"),
             (
                 ffi::SQLITE_CORRUPT,
                 "the journal /j/journal.db is damaged: as SQLite says (SQLite code 11); move the file",

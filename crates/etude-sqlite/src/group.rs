@@ -83,7 +83,7 @@ impl Group {
         let (done, written) = oneshot::channel();
         self.put(Job { work: Box::new(work), blobs, done });
         // A panic of the thread has been printed; it is unknown if the thread wrote.
-        let why = || "the thread that writes it has broken down".to_owned();
+        let why = || "internal error: the writer thread panicked".to_owned();
         let path = || self.shared.pool.path().display().to_string();
         written.await.unwrap_or_else(|_| Err(Error::Store { path: path(), why: why() }))
     }

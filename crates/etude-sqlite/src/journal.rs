@@ -173,9 +173,7 @@ impl Journal {
             (true, _) => (self.pool.path().to_owned(), "it"),
             (false, true) => (self.pool.log(), "the log of the journal"),
         };
-        let why = format!(
-            "{what} was deleted or moved while it was written to; put it back if you have it, then resume the run"
-        );
+        let why = format!("{what} was deleted or moved during a write; restore it if possible, then resume the run");
         Err(Error::Store { path: path.display().to_string(), why })
     }
 

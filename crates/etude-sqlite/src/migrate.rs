@@ -91,7 +91,7 @@ fn migrate(pool: &Pool, steps: &[&str]) -> Result<(), Obstacle> {
 fn begin_journal(connection: &Connection, path: &Path) -> Result<(), Obstacle> {
     let tables: i64 = connection.query_row("select count(*) from sqlite_schema", [], |row| row.get(0))?;
     if tables > 0 {
-        return Err(Obstacle::Other(damaged(path, "it is the database of another program")));
+        return Err(Obstacle::Other(damaged(path, "it belongs to another program")));
     }
     // The log gets the mode of the database file. Nothing secret was written so far.
     private::restrict(path).map_err(|cause| Obstacle::Other(file_error(path, &cause)))
@@ -106,7 +106,7 @@ fn switch_to_log(connection: &Connection, path: &Path) -> Result<(), Obstacle> {
     // If the switch fails, SQLite returns the unchanged mode, and no error.
     let mode: String = connection.query_row("pragma journal_mode = wal", [], |row| row.get(0))?;
     if mode != "wal" {
-        let why = "no write-ahead log can be made beside it; check the disk, and that it is not full".to_owned();
+        let why = "cannot create its write-ahead log; check that the disk works and is not full".to_owned();
         return Err(Obstacle::Other(Error::Store { path: path.display().to_string(), why }));
     }
     Ok(())

@@ -148,7 +148,7 @@ impl Journal {
             }
             thread::sleep(CHECKPOINT_PAUSE);
         }
-        let why = "the runs are removed, but their bytes stay in the log while other processes read the journal; prune again later";
+        let why = "the runs were removed, but their data stays in the log while other processes read the journal; prune again later";
         Err(Error::Store { path: self.pool.log().display().to_string(), why: why.to_owned() })
     }
 }

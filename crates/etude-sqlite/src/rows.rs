@@ -44,7 +44,7 @@ impl Run {
             app: row.get(2)?,
             target: row.get(3)?,
             abi: row.get(4)?,
-            state: RunState::from_word(&word).ok_or_else(|| not(5, format!("`{word}` is no state of a run")))?,
+            state: RunState::from_word(&word).ok_or_else(|| not(5, format!("`{word}` is not a run state")))?,
             epoch: row.get(6)?,
             created_at_ms: row.get(7)?,
             changed_at_ms: row.get(8)?,
@@ -96,7 +96,7 @@ impl Run {
 /// The placement of a run, from column 12 on.
 fn placement(row: &Row<'_>) -> rusqlite::Result<Placement> {
     let cause: Option<String> = row.get(12)?;
-    let cause = cause.map(|word| Cause::from_word(&word).ok_or_else(|| not(12, format!("`{word}` is no cause"))));
+    let cause = cause.map(|word| Cause::from_word(&word).ok_or_else(|| not(12, format!("`{word}` is not a cause"))));
     let labels: Option<String> = row.get(14)?;
     let labels = labels.map(|text| tree::of(&text).map_err(|why| not(14, why.to_string()))).transpose()?;
     let group: Option<String> = row.get(19)?;
@@ -174,7 +174,7 @@ pub(crate) fn insert(
 /// The digest in column `index`.
 pub(crate) fn digest(row: &Row<'_>, index: usize) -> rusqlite::Result<Digest> {
     let bytes = row.get_ref(index)?.as_blob().map_err(|cause| mismatch(index, cause))?;
-    let bytes = bytes.try_into().map_err(|_| not(index, format!("{} bytes are no digest", bytes.len())))?;
+    let bytes = bytes.try_into().map_err(|_| not(index, format!("{} bytes are not a digest", bytes.len())))?;
     Ok(Digest::from_bytes(bytes))
 }
 
@@ -183,7 +183,7 @@ fn digests(row: &Row<'_>, index: usize) -> rusqlite::Result<Vec<Digest>> {
     let bytes = row.get_ref(index)?.as_blob_or_null().map_err(|cause| mismatch(index, cause))?.unwrap_or_default();
     let (digests, rest) = bytes.as_chunks::<32>();
     if !rest.is_empty() {
-        return Err(not(index, format!("{} bytes are no list of digests", bytes.len())));
+        return Err(not(index, format!("{} bytes are not a list of digests", bytes.len())));
     }
     Ok(digests.iter().copied().map(Digest::from_bytes).collect())
 }
@@ -191,7 +191,7 @@ fn digests(row: &Row<'_>, index: usize) -> rusqlite::Result<Vec<Digest>> {
 /// The number of bytes in column `index`.
 pub(crate) fn length(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
     let length: i64 = row.get(index)?;
-    u64::try_from(length).map_err(|_| not(index, format!("{length} is no number of bytes")))
+    u64::try_from(length).map_err(|_| not(index, format!("{length} is not a number of bytes")))
 }
 
 /// A number of bytes in SQLite's integer type, capped at its maximum.

@@ -141,14 +141,14 @@ impl Committed {
             let shared = Arc::clone(&self.shared);
             let spawned = thread::Builder::new().name("journal-sync".to_owned()).spawn(move || shared.run());
             if let Err(cause) = spawned {
-                progress.failed = Some(format!("the thread that syncs it cannot be started: {cause}"));
+                progress.failed = Some(format!("cannot start its sync thread: {cause}"));
             }
         } else if progress.sleeping {
             self.shared.work.notify_one();
         }
         while strict && progress.synced < ticket && progress.failed.is_none() {
             if progress.ended {
-                progress.failed = Some("the journal was closed before it was on the disk".to_owned());
+                progress.failed = Some("the journal was closed before the data was on the disk".to_owned());
                 break;
             }
             progress = self.shared.done.wait(progress).unwrap_or_else(PoisonError::into_inner);

@@ -55,7 +55,7 @@ impl Journal {
         let unreadable = |why: String| Error::Damaged { path: self.dir.join("blobs").display().to_string(), why };
         let text = stored.text().map_err(|cause| unreadable(cause.to_string()))?;
         if Digest::of(text.as_bytes()) != digest {
-            return Err(unreadable(format!("the stored value {digest} is not what it was")));
+            return Err(unreadable(format!("the stored value {digest} does not match its hash")));
         }
         Ok(text.to_string())
     }

@@ -122,7 +122,7 @@ impl Run for AppRun {
                 Ran::Ended(end) => result(&definition, &end, (reports_stderr, most)),
                 Ran::TimedOut => {
                     let message = format!(
-                        "`{}` took longer than {} ms and was ended; `timeout` in `{}` can be longer",
+                        "`{}` took longer than {} ms and was killed; raise `timeout` in `{}`",
                         definition.name, definition.timeout_ms, definition.file
                     );
                     ToolError::transient("ExecutionTimeout", message).into()
@@ -141,7 +141,7 @@ fn result(definition: &AppTool, end: &ProcessEnd, (reports_stderr, most): (bool,
     let ended = match &end.exit {
         Exit::Status(0) => None,
         Exit::Status(status) => Some(format!("exited with status {status}")),
-        Exit::Signal { name, .. } => Some(format!("was ended by {name}{}", Exit::why_signal(name))),
+        Exit::Signal { name, .. } => Some(format!("was killed by {name}{}", Exit::why_signal(name))),
         Exit::NotStarted(why) => return ToolError::failed(format!("`{name}` was not started: {why}")).into(),
     };
     if let Some(ended) = ended {
@@ -192,9 +192,9 @@ fn declared_class(word: &str) -> ErrorClass {
 /// A text unchanged, any other value as JSON; at most `most` bytes.
 fn value_of(value: &str, most: usize) -> Result<ToolResult, String> {
     let text = match value.as_bytes().first() {
-        Some(b'"') => serde_json::from_str(value).map_err(|e| format!("the value cannot be looked into: {e}"))?,
+        Some(b'"') => serde_json::from_str(value).map_err(|e| format!("the value cannot be parsed: {e}"))?,
         Some(b'n') => "[done, no result]".to_owned(),
         _ => compact(value),
     };
-    Ok(ToolResult::ok(bound::clip(&text, most, "ask the tool for less at once")))
+    Ok(ToolResult::ok(bound::clip(&text, most, "request less data in one call")))
 }

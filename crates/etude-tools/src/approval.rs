@@ -102,7 +102,7 @@ impl Decision {
             Self::Ask { key, .. } => Self::Deny {
                 code: "NobodyToAsk",
                 reason: format!(
-                    "`{}` needs approval and there is no one to ask; `approvals: allow` can list it",
+                    "`{}` needs approval, and no one can be asked here; add it to `approvals: allow`",
                     crate::bound::one_line(&key, 200)
                 ),
             },
@@ -117,7 +117,7 @@ fn denial(key: &str, is_unreadable: bool) -> String {
     match is_unreadable {
         false => format!("the policy denies `{key}`"),
         true => format!(
-            "the policy denies some commands, and which ones `{key}` runs cannot be seen from its text; use simple \
+            "the policy denies some commands, and the text of `{key}` does not show its commands; use simple \
              commands without substitutions, functions and here-documents"
         ),
     }

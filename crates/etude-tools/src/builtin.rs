@@ -91,7 +91,7 @@ impl Run for FileTool {
             match done {
                 Ok(Ok(content)) => ToolResult::ok(content),
                 Ok(Err(error)) => error.into(),
-                Err(error) => ToolError::failed(format!("the tool broke: {error}")).into(),
+                Err(error) => ToolError::failed(format!("internal error: the tool panicked: {error}")).into(),
             }
         })
     }
@@ -124,7 +124,7 @@ fn late(token: &CancellationToken) -> ToolError {
         return ToolError::cancelled();
     }
     let seconds = FILE_TIME.as_secs();
-    let message = format!("it took longer than {seconds} s; give a narrower `path` or pattern");
+    let message = format!("it took longer than {seconds} s; use a narrower `path` or pattern");
     ToolError::transient("ExecutionTimeout", message)
 }
 

@@ -305,7 +305,7 @@ fn entries(bytes: &[u8]) -> Result<Vec<Entry>, BundleError> {
             .map_err(|error| refused(&String::from_utf8_lossy(error.as_bytes()), "has a name that is not UTF-8"))?;
         let refuse = |why: &str| refused(&path, why);
         if !is_plain(&path) {
-            return Err(refuse("is no path below the app"));
+            return Err(refuse("is not a path inside the app"));
         }
         let (size, mode) = (entry.size(), entry.header().mode().map_err(broken)?);
         let content = match entry.header().entry_type() {
@@ -313,7 +313,7 @@ fn entries(bytes: &[u8]) -> Result<Vec<Entry>, BundleError> {
                 let mut data = Vec::new();
                 entry.read_to_end(&mut data).map_err(broken)?;
                 if data.len() as u64 != size {
-                    return Err(refuse("has another size than it says"));
+                    return Err(refuse("does not have its declared size"));
                 }
                 Content::File(Digest::of(&data))
             }
@@ -329,7 +329,7 @@ fn entries(bytes: &[u8]) -> Result<Vec<Entry>, BundleError> {
             _ => return Err(refuse("is neither a file nor a link")),
         };
         if !files.insert(path.clone()) {
-            return Err(refuse("is there twice"));
+            return Err(refuse("occurs twice"));
         }
         let mode = if mode & 0o111 == 0 { 0o644 } else { 0o755 };
         all.push(Entry { path, mode, bytes: size, content });
@@ -339,7 +339,7 @@ fn entries(bytes: &[u8]) -> Result<Vec<Entry>, BundleError> {
         Path::new(path).ancestors().skip(1).any(|above| above.to_str().is_some_and(|above| files.contains(above)))
     };
     if let Some(entry) = all.iter().find(|entry| below(&entry.path)) {
-        return Err(refused(&entry.path, "lies below a file or a link"));
+        return Err(refused(&entry.path, "is below a file or a link"));
     }
     if links.len() > MAX_LINKS {
         return Err(refused("the archive", &format!("has more than {MAX_LINKS} links")));

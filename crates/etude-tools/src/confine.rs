@@ -175,9 +175,9 @@ impl Roots {
             Err(Unresolved::Outside(target)) => {
                 Err(Refusal::LeadsOut { target: target.to_string_lossy().into_owned(), path: asked, verb: "touch" })
             }
-            Err(Unresolved::Dangling) => Err(other("a symbolic link on the way leads to nothing".to_owned())),
-            Err(Unresolved::NotADirectory) => Err(other("a part of it is not a directory".to_owned())),
-            Err(Unresolved::Loop) => Err(other("it leads through too many symbolic links".to_owned())),
+            Err(Unresolved::Dangling) => Err(other("a symbolic link in the path has no target".to_owned())),
+            Err(Unresolved::NotADirectory) => Err(other("a part of the path is not a directory".to_owned())),
+            Err(Unresolved::Loop) => Err(other("the path has too many symbolic links".to_owned())),
             Err(Unresolved::Failed(error)) => Err(other(error.to_string())),
         }
     }

@@ -32,7 +32,7 @@ impl Disk {
         beneath::resolve(std::slice::from_ref(&self.0), &self.root().join(path)).map_err(|why| match why {
             Unresolved::Outside(_) => ReadFailure::Outside,
             Unresolved::Dangling | Unresolved::NotADirectory => ReadFailure::Missing,
-            Unresolved::Loop => ReadFailure::Other("it leads through too many symbolic links".to_owned()),
+            Unresolved::Loop => ReadFailure::Other("the path has too many symbolic links".to_owned()),
             Unresolved::Failed(error) => failure(error),
         })
     }

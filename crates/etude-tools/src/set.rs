@@ -143,7 +143,7 @@ impl ToolSet {
         let hint = match did_you_mean(name, names.iter().copied()) {
             Some(near) => format!("; did you mean `{near}`?"),
             None if names.is_empty() => String::new(),
-            None => format!("; there are {}", names.join(", ")),
+            None => format!("; available tools: {}", names.join(", ")),
         };
         let problems: String = listing.problems.iter().map(|problem| format!("; {problem}")).collect();
         let message = format!("there is no tool `{shown}`{hint}{problems}");

@@ -215,7 +215,7 @@ impl Tool {
             text => match tree::of_answer(text) {
                 Ok(args @ Value::Object(_)) => Ok(args),
                 Ok(_) => Err(invalid("are not a JSON object".to_owned())),
-                Err(error) if tree::is_json(text) => Err(invalid(format!("cannot be looked into: {error}"))),
+                Err(error) if tree::is_json(text) => Err(invalid(format!("cannot be parsed: {error}"))),
                 Err(error) => Err(invalid(format!("are not JSON: {error}"))),
             },
         }
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn arguments_that_cannot_be_looked_into_are_not_called_no_json() {
         let message = |text: &str| tool().arguments(text).expect_err(text).message;
-        assert!(message(r#"{"n": 1e400}"#).starts_with("the arguments of `t` cannot be looked into: "));
+        assert!(message(r#"{"n": 1e400}"#).starts_with("the arguments of `t` cannot be parsed: "));
         assert!(message(r#"{"n": 1e400"#).starts_with("the arguments of `t` are not JSON: "));
     }
 }

@@ -216,7 +216,7 @@ impl Inner {
             let skills = catalog.visible_to_agents(trust).map(|entry| entry.directory.clone());
             let read: Vec<PathBuf> = self.grants.read.iter().cloned().chain(skills).collect();
             let roots = Roots::new(&self.app, &read, &self.grants.write)
-                .map_err(|e| format!("a folder that tools may touch cannot be opened: {e}"))?;
+                .map_err(|e| format!("cannot open a directory of the tools: {e}"))?;
             let (tools, diagnostics) = match &self.tools {
                 Some(tools) => (tools.to_vec(), Vec::new()),
                 None => {
@@ -243,7 +243,9 @@ impl Inner {
     fn sandbox(&self, rules: &Sandbox, read: &[PathBuf]) -> Result<Sandbox, String> {
         let name = |path: &PathBuf| {
             let text = path.to_str().map(str::to_owned);
-            text.ok_or_else(|| format!("the folder `{}` cannot be named to a sandbox", path.display()))
+            text.ok_or_else(|| {
+                format!("the sandbox cannot use the directory `{}`: its path is not UTF-8", path.display())
+            })
         };
         let mut sandbox = rules.clone();
         for path in read {
@@ -295,7 +297,7 @@ impl Inner {
             listing.problems.iter().map(|problem| self.redactor.redact(&self.last_lines.with_last_line(problem)));
         let mut problems: Vec<String> = reported.chain(self.faults.get().into_iter().flatten().cloned()).collect();
         if unnamed > 0 {
-            problems.push(format!("{unnamed} of the tools cannot be offered: their names hold a secret"));
+            problems.push(format!("{unnamed} of the tools are not available: their names contain a secret"));
         }
         let mut context = self.system_context(&set);
         if tool_selection.lists_skills {
@@ -448,7 +450,7 @@ impl Inner {
             Some(roots) => roots,
             // The call has failed without a set of tools, so there is nothing to check.
             None => Roots::new(&self.app, &[], &[])
-                .map_err(|error| broken(format!("the folder of the app cannot be opened: {error}")))?,
+                .map_err(|error| broken(format!("cannot open the directory of the app: {error}")))?,
         };
         // The path is resolved once: the same file is judged, asked about and touched.
         if let Some(path) = tool.path(members(&args)).map(str::to_owned) {
@@ -498,7 +500,7 @@ impl Inner {
             Some(template) => etude_core::tool::approval_key(&template, members(args)),
             None => tool.name.clone(),
         };
-        let question = format!("a learned pipeline in the state `assisted` calls `{key}`");
+        let question = format!("a learned pipeline in the state `assisted` wants to call `{key}`");
         let redact = |text: String| self.redactor.redact(&text);
         Some(ToolReply::Held { key: redact(key), question: redact(question), is_once: true })
     }
@@ -601,7 +603,7 @@ impl LastLines {
     fn with_last_line(&self, problem: &str) -> String {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = lines.iter().find(|(server, _)| problem.contains(&format!("`{server}`")));
-        own.map_or_else(|| problem.to_owned(), |(_, line)| format!("{problem}; its last words: {line}"))
+        own.map_or_else(|| problem.to_owned(), |(_, line)| format!("{problem}; its last log line: {line}"))
     }
 }
 

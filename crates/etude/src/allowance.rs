@@ -26,7 +26,7 @@ pub struct Denied {
 }
 
 /// The remedy for a denied grant.
-const APPROVALS: &str = "state what agents may do in the app's `approvals`";
+const APPROVALS: &str = "list the allowed calls in the app's `approvals`";
 
 /// The first grant of a submitter that the queue does not allow.
 pub fn denied_grant(granted: &Granted, allow: &Allow) -> Option<Denied> {

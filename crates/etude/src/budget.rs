@@ -11,7 +11,7 @@ use etude_runtime::host::ModelPort;
 /// A cost limit that cannot be enforced, because the prices of these models are unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the cost of the run cannot be limited: the price of {} is not known; state it under `prices` in etude.yaml",
+    "the cost of the run cannot be limited: the price of {} is unknown; set it under `prices` in etude.yaml",
     named(.models)
 )]
 pub struct Unpriced {
@@ -50,7 +50,7 @@ pub(crate) async fn priced(models: &dyn ModelPort, tiers: BTreeSet<Tier>, limits
 
 /// A budget that is used up: another attempt would fail at once.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("run `{run_id}` would fail at once: it has used {used} of its budget of {limit}")]
+#[error("run `{run_id}` would fail immediately: it has used {used} of its budget of {limit}")]
 pub struct Exhausted {
     /// Id of the run that cannot get another attempt within this budget.
     pub run_id: String,

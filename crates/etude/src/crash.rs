@@ -15,10 +15,12 @@ use etude_runs::target::Target;
 /// The failure of a run whose workers, all of `dead`, died one after the other (K-35).
 pub fn failure(view: &RunView, dead: &[String]) -> Failure {
     let last = view.records.iter().rev().find(|record| !record.key.starts_with('!'));
-    let last = last
-        .map_or_else(|| "none has ended".to_owned(), |record| format!("the last one that ended is `{}`", record.key));
+    let last = last.map_or_else(
+        || "no effect has ended".to_owned(),
+        |record| format!("the last completed effect is `{}`", record.key),
+    );
     let message =
-        format!("{} workers died in a row with the run: {}; of its effects, {last}", dead.len(), dead.join(", "));
+        format!("{} workers in a row died while they executed the run: {}; {last}", dead.len(), dead.join(", "));
     Failure::new(FailureKind::Environment, message)
 }
 

@@ -49,7 +49,7 @@ impl Local {
     pub fn settings(&self, name: &str) -> Result<Settings, String> {
         let mut settings = match &self.weights {
             Some(file) if file.is_file() => Settings::new(name, file, &self.runtime_dir),
-            Some(file) => return Err(format!("there is no file of weights `{}`", file.display())),
+            Some(file) => return Err(format!("there is no weights file `{}`", file.display())),
             None => {
                 let entry = known(name)?;
                 let weights = installed(entry, &self.models_dir).ok_or_else(|| missing(entry))?;
@@ -75,7 +75,7 @@ pub fn known(name: &str) -> Result<&'static Entry, String> {
     find(name).filter(answers).ok_or_else(|| {
         let names: Vec<String> = catalog().iter().filter(answers).map(|entry| format!("`{}`", entry.id)).collect();
         format!(
-            "there is no local model `{name}`; there are {}, and `path` of the provider may name a GGUF file",
+            "there is no local model `{name}`; local models are {}, and `path` of the provider may name a GGUF file",
             names.join(" and ")
         )
     })
@@ -99,7 +99,7 @@ pub fn size(bytes: u64) -> String {
 }
 
 fn missing(entry: &Entry) -> String {
-    format!("its weights are not on this machine; get them with `{}` ({})", pull_command(entry), size(entry.size))
+    format!("its weights are not downloaded; run `{}` ({})", pull_command(entry), size(entry.size))
 }
 
 /// True if `path`, a setting of the provider, names a GGUF file rather than a directory of weights.
@@ -147,7 +147,7 @@ impl LocalServer for Local {
         Box::pin(async move {
             let settings = settings?;
             let socket = etude_local::ensure_running(&settings, &|| start(&settings)).await;
-            socket.map_err(|error| format!("the local model's process cannot be started: {error}"))
+            socket.map_err(|error| format!("cannot start the local model: {error}"))
         })
     }
 }

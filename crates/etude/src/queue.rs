@@ -37,7 +37,7 @@ pub struct Terms {
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// The input does not fit the definition.
-    #[error("the input does not fit: {}", .0.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; "))]
+    #[error("the input is not valid: {}", .0.iter().map(|problem| problem.message.as_str()).collect::<Vec<_>>().join("; "))]
     Input(Vec<InputProblem>),
     /// The journal cannot be read or written.
     #[error(transparent)]
@@ -191,7 +191,7 @@ pub async fn expire(
         let limit = duration(run.placement.queue_timeout_ms.unwrap_or_default());
         let failure = Failure::new(
             FailureKind::QueueExpired,
-            format!("the run stayed queued for more than {limit}, its `queue_timeout`; it did not start"),
+            format!("the run did not start: it was queued for more than its `queue_timeout` of {limit}"),
         );
         end(engine, &*session, definition(run).as_ref(), failure).await?;
         ids.push(session.run_id().to_owned());

@@ -134,7 +134,7 @@ pub enum Error {
     #[error(transparent)]
     Engine(#[from] engine::Error),
     /// The run was stopped by an error.
-    #[error("run `{run_id}` came to a stop: {source}")]
+    #[error("run `{run_id}` stopped: {source}")]
     Drive {
         /// Id of the run, which can be resumed.
         run_id: String,
@@ -153,7 +153,7 @@ pub enum Error {
         changes: Vec<Change>,
     },
     /// Another version of the interpreter wrote the run.
-    #[error("run `{run_id}` was begun by version {found} of the interpreter; this is version {ABI}")]
+    #[error("run `{run_id}` was started by version {found} of the interpreter; this is version {ABI}")]
     OtherAbi {
         /// Id of the run; nothing was written to it.
         run_id: String,
@@ -161,7 +161,7 @@ pub enum Error {
         found: u32,
     },
     /// The run's machine cannot continue under the current conditions. The run is unchanged.
-    #[error("run `{run_id}` cannot go on: {}", failure.message)]
+    #[error("run `{run_id}` cannot continue: {}", failure.message)]
     Refused {
         /// Id of the run that cannot continue.
         run_id: String,

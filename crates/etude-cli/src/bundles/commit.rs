@@ -40,7 +40,7 @@ impl<'a> Commit<'a> {
 
     /// Writes the files of the commit into a directory. For a directory inside a work tree, only its own files are written.
     pub(crate) fn check_out(&self) -> Result<Checkout, Problem> {
-        let failed = |error| Problem::environment(format!("no directory for the commit can be made: {error}"));
+        let failed = |error| Problem::environment(format!("cannot create a directory for the commit: {error}"));
         let dir = tempfile::tempdir().map_err(failed)?;
         let tree = dir.path().join("tree");
         std::fs::create_dir(&tree).map_err(failed)?;
@@ -100,7 +100,7 @@ impl<'a> Commit<'a> {
         }
         let Self { repository, commit } = self;
         let output = git.output().map_err(|error| {
-            Problem::environment(format!("git cannot be started: {error}")).hint("install git, or push a directory")
+            Problem::environment(format!("cannot start git: {error}")).hint("install git, or push a directory")
         })?;
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr);

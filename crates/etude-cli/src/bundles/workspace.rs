@@ -134,7 +134,7 @@ impl Copies {
     fn check(&self) -> Result<(), Problem> {
         let made = private::create_dir_all(&self.dir).and_then(|()| tempfile::tempfile_in(&self.dir));
         made.map(drop).map_err(|error| {
-            let message = format!("the apps of runs cannot be unpacked in `{}`: {error}", self.dir.display());
+            let message = format!("cannot unpack the apps of runs in `{}`: {error}", self.dir.display());
             Problem::environment(message).hint(paths::WRITABLE)
         })
     }
@@ -144,7 +144,7 @@ impl Copies {
 fn place_of(dir: &Path, run_id: &str) -> Result<PathBuf, String> {
     // Other programs write the database, and the id becomes the name of a directory that is created and removed.
     if !run_id::is_id(run_id) {
-        return Err(format!("`{run_id}` is no id of a run"));
+        return Err(format!("`{run_id}` is not a run id"));
     }
     Ok(dir.join(run_id))
 }

@@ -61,7 +61,7 @@ fn program_context(context: &Context, granted: &[String]) -> Result<ProgramConte
     let dir = project_dir(context)?;
     let redacted = context.settings(&dir)?.withheld_env;
     if let Some(name) = granted.iter().find(|name| redacted.contains(name)) {
-        return Err(Problem::usage(format!("`{name}` holds a key of a model provider; no command gets it")));
+        return Err(Problem::usage(format!("`{name}` contains a key of a model provider; commands never receive it")));
     }
     let names = INHERITED.into_iter().chain(granted.iter().map(String::as_str));
     let environment = names.filter_map(|name| std::env::var_os(name).map(|value| (name.into(), value))).collect();

@@ -25,7 +25,7 @@ pub(crate) fn name<'a>(root: &Path, word: &'a str) -> Result<Cow<'a, str>, Probl
     }
     let at = shell::word(&app.display().to_string());
     Err(Problem::usage(format!("`{word}` is not in the app `{}`", root.display()))
-        .hint(format!("name its app, then the pipeline or machine: -C {at}, `{name}`")))
+        .hint(format!("select its app with `-C {at}`, then name `{name}`")))
 }
 
 /// App and name of the definition at `place`, a directory or a file.

@@ -126,8 +126,10 @@ fn unknown(name: &str, known: &[&str]) -> Problem {
     let problem = Problem::usage(format!("there is no pipeline or machine `{name}`"));
     problem.hint(match did_you_mean(name, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None if known.is_empty() => "this app has neither; make one with `etude new NAME`".to_owned(),
-        None => format!("there are: {}", known.join(", ")),
+        None if known.is_empty() => {
+            "this app has no pipelines or machines; create one with `etude new NAME`".to_owned()
+        }
+        None => format!("pipelines and machines of this app: {}", known.join(", ")),
     })
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn convert(context: &Context, args: &args::Convert) -> Exit {
 fn converted(context: &Context, args: &args::Convert) -> Result<Exit, Refused> {
     let snapshot = Snapshot::take(&args.dir)?;
     if let Some(there) = snapshot.files().find(|path| path.starts_with("pipelines/") || *path == write::REPORT) {
-        let problem = Problem::usage(format!("`{}` has `{there}`: it is an app already", args.dir.display()));
+        let problem = Problem::usage(format!("`{}` has `{there}`, so it is already an app", args.dir.display()));
         return Err(problem.hint("run it: etude run -C DIR; check it: etude check -C DIR").into());
     }
     let skill = snapshot.skill()?;
@@ -55,7 +55,7 @@ fn converted(context: &Context, args: &args::Convert) -> Result<Exit, Refused> {
         && let Err(why) = sandbox::support()
     {
         let message = format!("cases run commands of the skill in a sandbox, which this machine cannot enforce: {why}");
-        return Err(Problem::environment(message).hint("convert it where sandboxes can be enforced").into());
+        return Err(Problem::environment(message).hint("convert it on a machine that can enforce sandboxes").into());
     }
     let disk = app(args.model.unwrap_or(Tier::Standard), !cases.is_empty())?;
     let input = json!({
@@ -93,8 +93,8 @@ fn out(args: &args::Convert, skill: &Path) -> Result<PathBuf, Problem> {
             .hint("create it, or choose another `--out`"));
     };
     if out.starts_with(skill) || skill.starts_with(&out) {
-        return Err(Problem::usage(format!("`{shown}` and the skill are inside each other"))
-            .hint("choose an `--out` beside the skill"));
+        return Err(Problem::usage(format!("`{shown}` contains the skill or is inside it"))
+            .hint("choose a directory outside the skill: `--out DIR`"));
     }
     match write::is_free(&out) {
         true => Ok(out),
@@ -110,7 +110,7 @@ fn cases(args: &args::Convert, skill: &Skill) -> Result<Vec<Case>, Problem> {
         let shown = path.display();
         let text = etude_files::regular::read_text(path, MAX_CASES_BYTES)
             .map_err(|e| Problem::usage(format!("the cases `{shown}` cannot be read: {e}")))?;
-        let hint = r#"a case is one line: {"name": "july", "request": "…", "input": {}, "output": "…"}"#;
+        let hint = r#"write one case per line: {"name": "july", "request": "…", "input": {}, "output": "…"}"#;
         cases = case::from_lines(&text)
             .map_err(|(line, why)| Problem::usage(format!("`{shown}` line {line}: {why}")).hint(hint))?;
     }

@@ -297,11 +297,11 @@ fn find_gate(
     question: Option<&str>,
 ) -> Result<Value, Problem> {
     if status != RunState::Waiting.word() {
-        return Err(Problem::usage(format!("run `{id}` does not wait for anybody: {status}"))
-            .hint("see which runs do: etude runs list --status waiting"));
+        return Err(Problem::usage(format!("run `{id}` is not waiting for a decision: {status}"))
+            .hint("list the waiting runs: etude runs list --status waiting"));
     }
     if !waiting.is_empty() && !waiting.iter().any(listing::is_question) {
-        return Err(Problem::usage(format!("run `{id}` is suspended and waits for no answer"))
+        return Err(Problem::usage(format!("run `{id}` is suspended and is not waiting for an answer"))
             .hint(format!("continue it: etude runs resume {id}")));
     }
     let is_asked = |gate: &&Value| {
@@ -317,7 +317,7 @@ fn find_gate(
             "run `{id}` does not wait for the answer to question `{}`",
             harmless(question)
         ))
-        .hint(format!("it may wait for another answer by now: etude runs show {id}")));
+        .hint(format!("see its current question: etude runs show {id}")));
     }
     match wanted {
         Some(effect) => {
@@ -330,7 +330,7 @@ fn find_gate(
         }
         None => match asked.as_slice() {
             [gate] => Ok((*gate).clone()),
-            _ => Err(Problem::usage(format!("run `{id}` waits for several things"))
+            _ => Err(Problem::usage(format!("run `{id}` waits for several decisions"))
                 .hint(format!("name one of them: {}", ids()))),
         },
     }
@@ -342,8 +342,11 @@ fn check_approver(gate: &Value, by: &str) -> Result<(), Problem> {
     if approvers.is_empty() || approvers.contains(&by) {
         return Ok(());
     }
-    Err(Problem::usage(format!("`{by}` may not answer this; its approvers are: {}", approvers.join(", ")))
-        .hint("say who answers with --by NAME"))
+    Err(Problem::usage(format!(
+        "`{by}` is not an approver of this question; its approvers are: {}",
+        approvers.join(", ")
+    ))
+    .hint("name the approver with --by NAME"))
 }
 
 /// Parses and checks the answer; a denial needs none.
@@ -352,7 +355,7 @@ fn check_answer(gate: &Value, typed: &Typed<'_>) -> Result<Json, Problem> {
         Some(text) => Json::parse(text).map_err(|e| Problem::usage(format!("`--answer` is not JSON: {e}")))?,
         None => Json::null(),
     };
-    let value = answer.value().map_err(|e| Problem::usage(format!("`--answer` cannot be taken: {e}")))?;
+    let value = answer.value().map_err(|e| Problem::usage(format!("`--answer` is not valid: {e}")))?;
     let schema = &gate["payload"]["schema"];
     if schema.is_null() || typed.answer.is_none() && !typed.approved {
         return Ok(answer);

@@ -27,7 +27,7 @@ pub(crate) fn engine(context: &Context, command: &args::Engine) -> Exit {
 
 fn named(context: &Context) -> Result<Address, Problem> {
     let none =
-        || Problem::usage("no engine is named").hint("name the database: --engine postgres://USER@HOST/DATABASE");
+        || Problem::usage("no engine is configured").hint("name the database: --engine postgres://USER@HOST/DATABASE");
     address(&context.global)?.ok_or_else(none)
 }
 
@@ -76,8 +76,8 @@ fn migrate(context: &Context) -> Result<Exit, Problem> {
         stdout::json(&json!({"schema": done.schema, "from": done.from, "to": done.to, "applied": applied}));
     } else if !context.global.quiet {
         match done.from == done.to {
-            true => crate::render::say!("the schema `{}` has format {} already", done.schema, done.to),
-            false => crate::render::say!("the schema `{}` has format {} now", done.schema, done.to),
+            true => crate::render::say!("the schema `{}` already has format {}", done.schema, done.to),
+            false => crate::render::say!("the schema `{}` now has format {}", done.schema, done.to),
         }
     }
     Ok(Exit::Done)
@@ -96,8 +96,8 @@ fn grant(context: &Context, args: &args::Grant) -> Result<Exit, Problem> {
         stdout::json(&json!({"role": grant.role, "kind": kind.word(), "tenant": grant.tenant}));
     } else if !context.global.quiet {
         match &grant.tenant {
-            Some(tenant) => crate::render::say!("the role `{}` is the tenant `{tenant}` now", grant.role),
-            None => crate::render::say!("the role `{}` is a worker now", grant.role),
+            Some(tenant) => crate::render::say!("the role `{}` is now the tenant `{tenant}`", grant.role),
+            None => crate::render::say!("the role `{}` is now a worker", grant.role),
         }
     }
     Ok(Exit::Done)

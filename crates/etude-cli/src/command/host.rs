@@ -20,7 +20,7 @@ pub(crate) fn host(context: &Context, host: &Host) -> Exit {
     let prints =
         matches!(host, Host::Invoke { .. } | Host::Next | Host::Get { .. } | Host::Add { .. } | Host::Ask { .. });
     match wire::ask(Path::new(&socket), &request(host).json()) {
-        Err(error) => context.report(None, &Problem::environment(format!("the host does not answer: {error}"))),
+        Err(error) => context.report(None, &Problem::environment(format!("the host does not respond: {error}"))),
         Ok(answer) => match wire::outcome(&answer) {
             Ok(value) => {
                 if prints {

@@ -188,7 +188,7 @@ pub(crate) fn notice(context: &Context, disk: &Disk, run: &str) -> Result<(), Pr
         .map_err(|error| of_engine(&error))?;
     for family in families.iter().filter(|family| !known.contains(family) && !context.global.quiet) {
         crate::render::say!(
-            "note: {} requests have led to `{family}`: etude learn makes a pipeline of them",
+            "note: {} requests led to `{family}`; run `etude learn` to make a pipeline of them",
             learning.min_requests
         );
     }

@@ -45,7 +45,9 @@ fn unknown(name: &str, known: &[String]) -> Problem {
     let problem = Problem::usage(format!("there is no machine `{name}`"));
     match did_you_mean(name, known.iter().map(String::as_str)) {
         Some(near) => problem.hint(format!("did you mean `{near}`?")),
-        None if known.is_empty() => problem.hint("this app has no machines: they lie in machines/NAME/machine.yaml"),
+        None if known.is_empty() => {
+            problem.hint("this app has no machines; a machine is a file machines/NAME/machine.yaml")
+        }
         None => problem.hint(format!("machines of this app: {}", known.join(", "))),
     }
 }
@@ -116,7 +118,7 @@ fn show(context: &Context, name: &str) -> Result<Exit, Refused> {
 fn text(machine: &Machine) -> String {
     let plan: &StageMachine = &machine.plan;
     let mut out = format!("{}  {}\n", plan.id, harmless(&machine.description));
-    let _ = writeln!(out, "asks a model of tier {}, enters {}", plan.tier, plan.entry);
+    let _ = writeln!(out, "calls a model of tier {}, starts at {}", plan.tier, plan.entry);
     for stage in &plan.stages {
         let _ = writeln!(out, "\n{} ({})  {}", stage.id, harmless(&stage.name), harmless(&stage.description));
         let tools = if stage.allowed_tools.is_empty() { "no tools".to_owned() } else { stage.allowed_tools.join(", ") };

@@ -51,7 +51,7 @@ fn pull(context: &Context, name: Option<&str>) -> Result<Exit, Problem> {
         stdout::json(&json!({"model": document}));
     } else {
         if fetched.was_there && !context.global.quiet {
-            crate::render::say!("it has been here before");
+            crate::render::say!("already downloaded");
         }
         stdout::text(&format!("{}\n", fetched.path.display()));
     }

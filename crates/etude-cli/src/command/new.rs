@@ -61,9 +61,11 @@ fn create(context: &Context, args: &args::New) -> Result<Made, Problem> {
     match (kind, &app_dir) {
         ("pipeline", Some(dir)) => pipeline(dir, name, given),
         ("machine", Some(dir)) => machine(dir, name, given),
-        ("pipeline" | "machine", None) => Err(Problem::usage(format!("a {kind} belongs to an app, and here is none"))
-            .hint("create an app here: etude new .")
-            .hint("or elsewhere: etude new DIR; or name one with `--app DIR`")),
+        ("pipeline" | "machine", None) => {
+            Err(Problem::usage(format!("a {kind} belongs to an app, and this directory is not in one"))
+                .hint("create an app here: etude new .")
+                .hint("or elsewhere: etude new DIR; or name one with `--app DIR`"))
+        }
         ("skill", dir) => skill(dir.as_deref(), name),
         ("app", Some(dir)) => package(dir, name),
         ("app", None) => app(Path::new(name)),
@@ -78,10 +80,10 @@ fn without_name(kind: &str) -> Problem {
 
 fn unknown_kind(word: &str) -> Problem {
     let words: Vec<&str> = KINDS.iter().map(|(word, _)| *word).collect();
-    let problem = Problem::usage(format!("`{}` is nothing that `etude new` can create", visible(word)));
+    let problem = Problem::usage(format!("`etude new` cannot create `{}`", visible(word)));
     match did_you_mean(word, words.iter().copied()) {
         Some(near) => problem.hint(format!("did you mean `{near}`?")),
-        None => problem.hint(format!("it creates: {}", words.join(", "))),
+        None => problem.hint(format!("`etude new` creates: {}", words.join(", "))),
     }
 }
 
@@ -103,7 +105,7 @@ fn say(context: &Context, made: &Made) {
     stdout::text(&created.iter().map(|path| format!("{path}\n")).collect::<String>());
     if !context.global.quiet {
         if let Some(kept) = &made.kept {
-            crate::render::say!("note: `{}` was there already and stays as it is", shown(kept));
+            crate::render::say!("note: `{}` already exists and was not changed", shown(kept));
         }
         crate::render::say!("\nnext:");
         made.next.iter().for_each(|line| crate::render::say!("  {line}"));
@@ -148,7 +150,8 @@ fn pipeline(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Proble
     check_name(name).map_err(|problem| {
         let is_path = name.contains(['/', '\\', '.']);
         if is_path {
-            problem.hint("inside an app a new pipeline is made; for a new app go to a directory outside")
+            problem
+                .hint("inside an app, this command creates a pipeline; to create an app, run it in a directory outside")
         } else {
             problem
         }
@@ -292,7 +295,7 @@ fn write(dir: &Path, files: Vec<File>, schemas: &[Schema]) -> Result<Vec<PathBuf
     };
     if let Some((path, to)) = files.iter().zip(&paths).find_map(|(file, path)| Some((path, leads_out(file)?))) {
         let problem = Problem::usage(format!("`{}` leads out of the app, to `{}`", path.display(), to.display()));
-        return Err(problem.hint("nothing was written; the app has a link in the place of a directory"));
+        return Err(problem.hint("nothing was written; the app has a symbolic link instead of a directory"));
     }
     let mut made = Undo::default();
     for (file, path) in files.iter().zip(&paths) {
@@ -328,7 +331,7 @@ fn in_the_way(paths: &[PathBuf]) -> Problem {
         |path: &PathBuf| Failure::new(FailureKind::InputInvalid, format!("`{}` is already there", path.display()));
     let failures = paths.iter().take(MAX_NAMED).map(failure).collect();
     let more = paths.len().saturating_sub(MAX_NAMED);
-    let others = (more > 0).then(|| format!("{more} more of its files are there already"));
+    let others = (more > 0).then(|| format!("{more} more of its files already exist"));
     let remedy = "nothing was written; choose another name, or move it away".to_owned();
     Problem {
         exit: Exit::Usage,

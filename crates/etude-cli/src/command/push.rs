@@ -41,7 +41,7 @@ fn pushed(context: &Context, args: &args::Push) -> Result<Exit, Problem> {
     } else {
         stdout::line(&digest);
         if !context.global.quiet {
-            let what = if uploaded { "is kept now" } else { "was kept already" };
+            let what = if uploaded { "is stored" } else { "was already stored" };
             crate::render::say!("{name}: {files} files, {bytes} bytes; the bundle {what}");
         }
     }

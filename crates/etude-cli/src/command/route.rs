@@ -209,14 +209,13 @@ fn failed(failure: Failure, spent: Usage) -> Problem {
 fn no_match(table: &Table, routed: &Routed) -> Problem {
     let names: Vec<&str> = table.names().collect();
     let message = match names.is_empty() {
-        true => "no pipeline fits the request: this app has no sound one".to_owned(),
-        false => format!("no pipeline fits the request; there are: {}", names.join(", ")),
+        true => "no pipeline fits the request: this app has no pipeline without errors".to_owned(),
+        false => format!("no pipeline fits the request; pipelines of this app: {}", names.join(", ")),
     };
     let mut failure = Failure::new(FailureKind::NoPipelineMatched, message);
     failure.phase = Some(Phase::Routing);
     let problem = Problem::of(Exit::Failed, failure).spent(routed.usage);
-    let problem =
-        problem.hint("see what was considered: etude route REQUEST; run one by name: etude run --pipeline NAME");
+    let problem = problem.hint("list the candidates: etude route REQUEST; run one by name: etude run --pipeline NAME");
     match not_considered(table) {
         Some(hint) => problem.hint(hint),
         None => problem,

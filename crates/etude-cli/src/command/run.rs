@@ -103,7 +103,7 @@ struct Prepared {
 fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Prepared, Refused> {
     let disk = disk_of(context, args)?;
     if args.request.as_deref().is_some_and(|request| request.trim().is_empty()) {
-        return Err(Problem::usage("the request is empty").hint("say what you want in words").into());
+        return Err(Problem::usage("the request is empty").hint("describe the task in words").into());
     }
     let pipeline = args.pipeline.as_deref().map(|name| by_path::name(disk.root(), name)).transpose()?;
     if let Some(name) = &pipeline {
@@ -117,7 +117,7 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
     let Some(request) = &args.request else {
         let Some(name) = &pipeline else {
             let known = etude_spec::App::new(&disk).discovery().pipelines.join(", ");
-            let problem = Problem::usage("say what you want in words, or name a pipeline with `--pipeline NAME`");
+            let problem = Problem::usage("describe the task in words, or name a pipeline with `--pipeline NAME`");
             return Err(match known.is_empty() {
                 true => problem.hint("this app has no pipelines; make one with `etude new NAME`").into(),
                 false => problem.hint(format!("pipelines of this app: {known}")).into(),
@@ -172,9 +172,9 @@ fn note_followed(context: &Context, problem: &Problem, definition: &Definition) 
     for failure in &problem.failures {
         crate::render::say!("note: {name}: {}", failure.message);
     }
-    crate::render::say!("note: the request does not say what `{name}` needs; following SKILL.md");
+    crate::render::say!("note: the request lacks required parameters of `{name}`; following SKILL.md");
     if context.is_shared() {
-        crate::render::say!("hint: to have the pipeline instead, give it yourself: {}", by_name(definition));
+        crate::render::say!("hint: to run the pipeline instead, set the parameters: {}", by_name(definition));
     }
 }
 
@@ -192,8 +192,8 @@ fn can_follow(context: &Context, disk: &Disk) -> Result<bool, Refused> {
 /// Problem of missing parameters, where no model could follow SKILL.md instead.
 fn unfollowed(problem: Problem, definition: &Definition) -> Problem {
     problem
-        .hint(format!("give it yourself: {}", by_name(definition)))
-        .hint(format!("or have a model read the request: {}", settings::REMEDIES))
+        .hint(format!("set the parameters: {}", by_name(definition)))
+        .hint(format!("or let a model extract them from the request: {}", settings::REMEDIES))
 }
 
 /// Command line that runs a pipeline or machine by its name, with its required parameters.
@@ -442,7 +442,7 @@ fn say_first(context: &Context, problem: &Problem) {
 pub(crate) fn granted(args: &args::Granted) -> Result<Granted, Problem> {
     let whole = |dir: &PathBuf| {
         let shown = dir.display();
-        dir.canonicalize().map_err(|e| Problem::usage(format!("the folder `{shown}` cannot be opened: {e}")))
+        dir.canonicalize().map_err(|e| Problem::usage(format!("cannot open the directory `{shown}`: {e}")))
     };
     Ok(Granted {
         read: args.read.iter().map(whole).collect::<Result<_, _>>()?,
@@ -464,8 +464,8 @@ fn warn_of_unknown_prices(context: &Context, args: &args::Run, definition: &Defi
         return Ok(());
     }
     for model in settings::unpriced(&context.settings(&definition.app)?, definition) {
-        crate::render::say!("warning: the price of `{model}` is not known here, and --max-cost needs it");
-        crate::render::say!("hint: state it under `prices` in the configuration of the workers, or use --max-tokens\n");
+        crate::render::say!("warning: --max-cost needs the price of `{model}`, which is not configured here");
+        crate::render::say!("hint: set it under `prices` in the configuration of the workers, or use --max-tokens\n");
     }
     Ok(())
 }

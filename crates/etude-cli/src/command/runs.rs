@@ -85,7 +85,7 @@ pub(crate) fn document_of(engine: &dyn Engine, view: &RunView) -> Result<Documen
     Document::from_journal(text, &blobs).map_err(|why| {
         away(&blobs).unwrap_or_else(|| {
             Problem::environment(format!("the result of run `{}` is damaged: {why}", view.row.id))
-                .hint(format!("see what else is known of it: etude runs export {}", view.row.id))
+                .hint(format!("export its records: etude runs export {}", view.row.id))
         })
     })
 }
@@ -151,10 +151,12 @@ pub(crate) fn place_of(context: &Context, app: &str) -> PathBuf {
 }
 
 fn definition_of(context: &Context, app: &Path, run: &NewRun) -> Result<(Disk, Definition), Refused> {
-    let way_out = format!("or give the run up: etude runs cancel {}", run.id);
+    let way_out = format!("or cancel the run: etude runs cancel {}", run.id);
     let disk = Disk::open(app).map_err(|e| {
         let problem = Problem::environment(format!("the app of this run, `{}`, cannot be opened: {e}", app.display()));
-        problem.hint(format!("if it was moved, name its place: etude -C DIR runs resume {}", run.id)).hint(&way_out)
+        problem
+            .hint(format!("if the app was moved, pass its directory: etude -C DIR runs resume {}", run.id))
+            .hint(&way_out)
     })?;
     match load_target(context, &disk, &Target::parse(&run.target)) {
         Ok(definition) => Ok((disk, definition)),

@@ -123,7 +123,7 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
     Tokens::new(&dir).owner().map_err(|error| Problem::environment(error.to_string()))?;
     let is_quiet = context.global.quiet;
     let lines = log::RequestLog::start(|line| crate::render::say!("{line}"))
-        .map_err(|e| Problem::environment(format!("no threads can be started: {e}")))?;
+        .map_err(|e| Problem::environment(format!("cannot start threads: {e}")))?;
     let (of, noted) = (lines.clone(), lines.clone());
     let log = Box::new(move |line: &LogLine| {
         if !is_quiet {
@@ -142,7 +142,7 @@ fn start(context: &Context, args: &args::Serve) -> Result<Exit, NotStarted> {
         let mut listening = Listening::bind(wanted, &dir, std::process::id()).await.map_err(|error| {
             let message = error.to_string();
             let port = error.address.parse::<SocketAddr>().map(|address| address.port());
-            let hint = port.map(|port| format!("port {port} may be in use; take another one: etude serve --port 0"));
+            let hint = port.map(|port| format!("port {port} may be in use; choose another one: etude serve --port 0"));
             let problem = Problem::environment(message);
             NotStarted { problem: hint.into_iter().fold(problem, Problem::hint), address: Some(error.address) }
         })?;
@@ -218,11 +218,11 @@ fn wanted(args: &args::Serve) -> Result<Wanted, Problem> {
     if let Some(address) = places.iter().map(Place::address).find(|address| !address.ip().is_loopback()) {
         if !is_safe {
             let problem =
-                Problem::usage(format!("`--listen {address}` is no loopback address, so it needs encryption"));
+                Problem::usage(format!("`--listen {address}` is not a loopback address, so it needs encryption"));
             return Err(problem.hint("add `--tls-cert FILE --tls-key FILE`, or `--behind-proxy`"));
         }
         if args.host.is_empty() {
-            let problem = Problem::usage(format!("`--listen {address}` needs the name under which clients reach it"));
+            let problem = Problem::usage(format!("`--listen {address}` needs the host name that clients use"));
             return Err(problem.hint("add `--host NAME`"));
         }
     }
@@ -243,12 +243,10 @@ fn places(wanted: &[value::Place]) -> Result<Vec<Place>, Problem> {
             value::Place::Descriptor(at) => {
                 let bound = handed.remove(&at).and_then(|socket| Some((socket.local_addr().ok()?, socket)));
                 let Some((address, socket)) = bound else {
-                    let problem = Problem::environment(format!(
-                        "`--listen fd:{at}` is not a TCP socket that a service manager has handed over"
-                    ));
-                    return Err(
-                        problem.hint("systemd does so with `ListenStream=PORT` in a `.socket` unit of the same name")
-                    );
+                    let problem =
+                        Problem::environment(format!("`--listen fd:{at}` is not a TCP socket from a service manager"));
+                    return Err(problem
+                        .hint("systemd passes one with `ListenStream=PORT` in a `.socket` unit of the same name"));
                 };
                 Place::Bound(socket, address)
             }
@@ -306,7 +304,7 @@ fn apps_of(given: Vec<(Option<&str>, PathBuf)>, is_one: bool) -> Result<Vec<Serv
         let slug = slug.map_or_else(|| slug_of(&name), str::to_owned);
         let slug = if is_one && slug.is_empty() { "app".to_owned() } else { slug };
         if slug.is_empty() {
-            let problem = Problem::usage(format!("the directory `{name}` gives no slug"));
+            let problem = Problem::usage(format!("cannot derive a slug from the directory name `{name}`"));
             return Err(problem.hint(format!("name the app: etude serve SLUG={}", dir.display())));
         }
         if let Some(other) = apps.iter().find(|app| app.slug == slug) {
@@ -334,7 +332,7 @@ fn one_app(context: &Context) -> Result<ServedApp, Problem> {
         }
     };
     let mut apps = apps_of(vec![(None, dir)], true)?;
-    apps.pop().ok_or_else(|| Problem::usage("there is no app to serve"))
+    apps.pop().ok_or_else(|| Problem::usage("no app to serve"))
 }
 
 /// Parses a directory with an optional slug: `SLUG=DIR`. The name of a directory may itself contain `=`.

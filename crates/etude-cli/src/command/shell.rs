@@ -72,11 +72,8 @@ pub(crate) fn completions(context: &Context, shell: Shell) -> Exit {
         .completer(&name)
         .map(|known| known.write_registration("COMPLETE", "etude", "etude", "etude", &mut script));
     if !matches!(written, Some(Ok(()))) {
-        let problem = Problem::new(
-            Exit::Bug,
-            FailureKind::Internal,
-            format!("the completion script for {name} cannot be written"),
-        );
+        let problem =
+            Problem::new(Exit::Bug, FailureKind::Internal, format!("cannot write the completion script for {name}"));
         return context.report(None, &problem);
     }
     let (line, file) = installation(shell);
@@ -99,7 +96,7 @@ pub(crate) fn man(context: &Context) -> Exit {
     let page = match clap_mangen::Man::new(args::command()).render(&mut page) {
         Ok(()) => page,
         Err(error) => {
-            crate::render::say!("error: the manual page cannot be made: {error}");
+            crate::render::say!("error: cannot create the manual page: {error}");
             return Exit::Bug;
         }
     };

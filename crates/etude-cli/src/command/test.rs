@@ -124,7 +124,7 @@ fn run_cases(
         let responses = recorded(context.settings(disk.root())?, disk, case, record)?;
         let faults = run_one(context, own.as_ref().unwrap_or(disk), case, scratch, responses)?;
         if let Stop::Cancel(why) | Stop::Kill(why) = &*stop.borrow() {
-            let message = format!("the test `{}` was {why}; {number} of {} had been run", case.name, cases.len());
+            let message = format!("the test `{}` was {why}; {number} of {} tests had run", case.name, cases.len());
             return Err(Problem::new(Exit::Interrupted, FailureKind::Cancelled, message).into());
         }
         let duration_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -163,8 +163,9 @@ pub(crate) fn conclude(context: &Context, results: &[Tested]) -> Exit {
 /// change the user's.
 fn fresh(disk: &Disk, to: &Path) -> Result<Option<Disk>, Problem> {
     let broken = |why: std::io::Error| {
-        Problem::environment(format!("the app cannot be copied for a test: {why}"))
-            .hint("its packages keep state, which tests must not see; a test needs room for a copy of the app")
+        Problem::environment(format!("the app cannot be copied for a test: {why}")).hint(
+            "its packages keep state that tests must not change; each test needs disk space for a copy of the app",
+        )
     };
     let copy = copy_without_state(disk.root(), to).map_err(broken)?;
     copy.map(|dir| Disk::open(&dir).map_err(broken)).transpose()
@@ -270,7 +271,7 @@ fn recorded(
 
 fn none(name: Option<&str>) -> Problem {
     match name {
-        Some(name) => Problem::usage(format!("no test has a name with `{name}` in it")),
+        Some(name) => Problem::usage(format!("no test name contains `{name}`")),
         None => Problem::usage("the app has no tests").hint("a test is a file `tests/NAME.yaml` of the app"),
     }
 }

@@ -41,12 +41,12 @@ fn give(context: &Context, path: &Path, args: &args::Trust) -> Result<Exit, Prob
 fn refuse_everything(path: &Path) -> Result<(), Problem> {
     let Ok(place) = std::fs::canonicalize(path) else { return Ok(()) };
     let what = match crate::paths::home().and_then(|home| home.canonicalize().ok()) {
-        _ if place.parent().is_none() => "everything there is",
-        Some(home) if home == place => "your whole home",
-        Some(home) if home.starts_with(&place) => "everything around your home",
+        _ if place.parent().is_none() => "the root directory",
+        Some(home) if home == place => "your home directory",
+        Some(home) if home.starts_with(&place) => "a directory above your home directory",
         _ => return Ok(()),
     };
-    let problem = Problem::usage(format!("`{}` is {what}: no one has looked at all of that", path.display()));
+    let problem = Problem::usage(format!("`{}` is {what}, which is too large to review and trust", path.display()));
     Err(problem.hint("name the folder of one project, a package or a skill: etude trust DIR"))
 }
 
@@ -81,7 +81,7 @@ fn list(context: &Context) -> Result<Exit, Problem> {
     }
     stdout::text(&text);
     if text.is_empty() && !context.global.quiet {
-        crate::render::say!("nothing is trusted beyond your own home; trust a project with `etude trust DIR`");
+        crate::render::say!("nothing outside your home directory is trusted; trust a project with `etude trust DIR`");
     }
     Ok(Exit::Done)
 }
@@ -129,12 +129,13 @@ const fn grants(approval: &Approval) -> &'static str {
 fn problem(error: &approve::Error) -> Problem {
     match error {
         approve::Error::Missing(_) => {
-            Problem::usage(error.to_string()).hint("name a package, a skill, or a folder with some")
+            Problem::usage(error.to_string()).hint("name a package, a skill, or a directory that contains some")
         }
         approve::Error::NotOne(_) => Problem::usage(error.to_string())
             .hint("name the package or skill itself, or its whole folder: etude trust DIR"),
-        approve::Error::TooLarge(_) => Problem::usage(error.to_string())
-            .hint("name the packages and skills in it that you mean: etude trust DIR/NAME"),
+        approve::Error::TooLarge(_) => {
+            Problem::usage(error.to_string()).hint("name the packages and skills to trust: etude trust DIR/NAME")
+        }
         _ => Problem::environment(error.to_string()),
     }
 }

@@ -138,7 +138,7 @@ fn check_queues(queues: &[String], rules: &Rules, support: &Result<Support, Stri
     }
     let named = queues.join("`, `");
     let message = format!("this worker claims nothing from `{named}`: every step there needs a sandbox, and {why}");
-    Err(Problem::environment(message).hint("start it where sandboxes can be enforced, or name another queue"))
+    Err(Problem::environment(message).hint("start it on a machine that can enforce sandboxes, or name another queue"))
 }
 
 /// Warning about queues that the fleet does not have. A worker of only such queues never gets a run.
@@ -147,7 +147,7 @@ fn unknown_queues(queues: &[String], rules: &Rules) -> Option<String> {
     let known: Vec<&str> = rules.queues.keys().map(String::as_str).collect();
     (!unknown.is_empty()).then(|| {
         format!(
-            "warning: the fleet has no queue `{}`, and no run is submitted to one that it does not have; it has `{}`; add a queue to `queues` \
+            "warning: the fleet has no queue `{}`, so no run can be submitted to it; it has `{}`; add a queue to `queues` \
              of your configuration, then run `etude engine apply`",
             unknown.join("`, `"),
             known.join("`, `")
@@ -256,7 +256,11 @@ async fn until_stopped(server: Arc<Server>, mut stop: watch::Receiver<Stop>, voi
 /// Starts the process that ends the steps of this worker if it dies (K-20).
 fn guard() -> Option<Guard> {
     let started = std::env::current_exe().and_then(|program| Guard::start(&program));
-    started.inspect_err(|e| crate::render::say!("warning: no guard ends the steps of a killed worker: {e}")).ok()
+    started
+        .inspect_err(|e| {
+            crate::render::say!("warning: cannot start the guard that ends the steps of a killed worker: {e}")
+        })
+        .ok()
 }
 
 /// Human-readable sentence for an event.
@@ -275,13 +279,13 @@ fn sentence(event: &Value) -> String {
             format!("run {}: lost, {}: {}", text("run_id"), text("reason"), text("message"))
         }
         word @ ("released" | "lost") => format!("run {}: {word}, {}", text("run_id"), text("reason")),
-        "given_up" => format!("run {}: failed, since it stopped too often: {}", text("run_id"), text("message")),
-        "journal_failed" => format!("the queue cannot be looked at: {}", text("message")),
-        "journal_usable" => "the queue can be looked at again".to_owned(),
+        "given_up" => format!("run {}: failed, because it stopped too often: {}", text("run_id"), text("message")),
+        "journal_failed" => format!("cannot read the queue: {}", text("message")),
+        "journal_usable" => "the queue is readable again".to_owned(),
         "connected" => format!("connected again after {} ms", event["after_ms"]),
         // The `stopped` event of the worker itself has no `run_id`.
         "stopped" if event["run_id"].is_string() => {
-            format!("run {}: stopped, and is tried again: {}", text("run_id"), text("message"))
+            format!("run {}: stopped, will be retried: {}", text("run_id"), text("message"))
         }
         "stopped" => format!("stopped: {}", text("reason")),
         word => word.to_owned(),
@@ -298,12 +302,12 @@ mod tests {
     fn a_stopped_run_is_no_stopped_worker() {
         let (run_id, message) = ("r".to_owned(), "the bundle is not kept".to_owned());
         let stopped = Event::Stopped { run_id: run_id.clone(), message: message.clone() }.to_json();
-        assert_eq!(sentence(&stopped), "run r: stopped, and is tried again: the bundle is not kept");
+        assert_eq!(sentence(&stopped), "run r: stopped, will be retried: the bundle is not kept");
         assert!(stopped.get("reason").is_none(), "{stopped}");
         let given_up = Event::GivenUp { run_id, message }.to_json();
-        assert_eq!(sentence(&given_up), "run r: failed, since it stopped too often: the bundle is not kept");
+        assert_eq!(sentence(&given_up), "run r: failed, because it stopped too often: the bundle is not kept");
         assert_eq!(sentence(&json!({"event": "stopped", "reason": "idle"})), "stopped: idle");
-        assert_eq!(sentence(&Event::JournalUsable.to_json()), "the queue can be looked at again");
+        assert_eq!(sentence(&Event::JournalUsable.to_json()), "the queue is readable again");
     }
 
     /// An unknown queue causes a warning, since a misspelt name looks like a queue without runs.

@@ -56,7 +56,10 @@ fn text(census: &Census) -> String {
     for row in &census.queues {
         let waits = row.oldest_age_ms.map(|ms| format!(", the oldest for {}", etude_core::report::duration(ms)));
         let (waits, sleeping) = (waits.unwrap_or_default(), row.sleeping);
-        out.push_str(&format!("queue {}: {} wait{waits}; {} live, {sleeping} sleep\n", row.name, row.depth, row.live));
+        out.push_str(&format!(
+            "queue {}: {} waiting{waits}; {} live, {sleeping} sleeping\n",
+            row.name, row.depth, row.live
+        ));
     }
     out
 }

@@ -42,7 +42,7 @@ pub(crate) fn address(global: &Global) -> Result<Option<Address>, Problem> {
     let of_encryption = |name: &str| variable(name).filter(|_| name.starts_with("PGSSL"));
     let is_readable = |address: Address| address.has_password();
     if global.engine.is_some() && Address::parse_with(&url, &of_encryption).is_ok_and(is_readable) {
-        let problem = Problem::usage("`--engine` has a password, and lists of processes show it");
+        let problem = Problem::usage("`--engine` contains a password, which process lists show");
         return Err(problem.hint(format!("put the URL into `{ENGINE_VARIABLE}`, or the password into `PGPASSWORD`")));
     }
     let mut address = Address::parse_with(&url, &variable).map_err(refused)?;
@@ -101,7 +101,7 @@ pub(crate) fn open_fleet(global: &Global) -> Result<Postgres, Problem> {
 }
 
 fn opened_as_itself(global: &Global, connect_timeout: Duration) -> Result<Postgres, Problem> {
-    let Some(address) = address(global)? else { return Err(Problem::usage("no engine is named")) };
+    let Some(address) = address(global)? else { return Err(Problem::usage("no engine is configured")) };
     let given = settings(global)?;
     let ms = Duration::from_millis;
     let times = Times {

@@ -49,8 +49,8 @@ impl Weights {
     /// Human-readable description.
     pub(crate) fn text(&self) -> String {
         let there = match self.installed() {
-            Some(path) => format!("here: {}", path.display()),
-            None => format!("not here: {}", self.command()),
+            Some(path) => format!("downloaded: {}", path.display()),
+            None => format!("not downloaded: {}", self.command()),
         };
         let Entry { id, about, expect, licence, .. } = self.entry;
         format!("{id}  {}, {there}\n    {about} ({licence}): {expect}\n", self.size())
@@ -133,7 +133,7 @@ pub(crate) fn wanted_by_name(provider: &ProviderSettings, name: Option<&str>) ->
         let problem = Problem::usage(format!("there is no local model `{name}`"));
         match near {
             Some(near) => problem.hint(format!("did you mean `{near}`?")),
-            None => problem.hint(format!("there are: {listed}")),
+            None => problem.hint(format!("local models: {listed}")),
         }
     })
 }

@@ -64,7 +64,7 @@ pub(crate) fn fetch(global: &Global, weights: &Weights) -> Result<Fetched, Probl
         }
     })?;
     shown.clear();
-    let hint = "what has arrived is kept: the same command goes on where it was broken off";
+    let hint = "the partial download is kept; run the same command to resume it";
     match result? {
         Some(Ok(path)) => Ok(Fetched { path, was_there: false }),
         Some(Err(error)) => Err(Problem::environment(error.to_string()).hint(hint)),
@@ -102,7 +102,7 @@ impl Shown {
             self.say(&format!("from {source}"));
         }
         match progress {
-            Progress::Waiting => self.say("another process is getting the same file; waiting for it"),
+            Progress::Waiting => self.say("another process is downloading the same file; waiting for it"),
             Progress::Source { name } => self.source = Some(name),
             Progress::Verifying => self.say("comparing its SHA-256"),
             // A source that is not configured needs no message.
@@ -151,7 +151,7 @@ pub(crate) fn ask(global: &Global, weights: &Weights) -> Result<bool, Problem> {
     crate::render::say!(
         "No model is configured, and ANTHROPIC_API_KEY, OPENAI_API_KEY and GEMINI_API_KEY are not set."
     );
-    let is_wanted = match typed(&format!("Get the local model {id} ({size}) now? [y/N] "))? {
+    let is_wanted = match typed(&format!("Download the local model {id} ({size}) now? [y/N] "))? {
         Typed::Line(line) => Typed::is_yes(&line),
         Typed::End => false,
         Typed::Stopped(_) => {

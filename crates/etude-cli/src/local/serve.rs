@@ -37,7 +37,9 @@ pub(crate) fn become_server(
     if local.weights.is_none() {
         wanted_by_name(provider, Some(&name))?;
     }
-    let settings = local.settings(&name).map_err(Problem::environment)?;
+    let settings = local
+        .settings(&name)
+        .map_err(|why| Problem::environment(format!("the local model `{name}` cannot be served: {why}")))?;
     let mut command = process::command(standalone, &settings, threads(given)).map_err(failed)?;
     command.arg("--foreground");
     let embedding = local::find(local::EMBEDDING_MODEL);

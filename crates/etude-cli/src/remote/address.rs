@@ -77,7 +77,7 @@ impl Address {
         }
         let problem = Problem::environment(format!("there is no token for the server at `{base}`"));
         let problem = problem.hint(format!("set {TOKEN}, or {TOKEN_FILE} to the path of a file with it"));
-        Err(problem.hint("make one where the server is: etude token new NAME --scope read,run"))
+        Err(problem.hint("create one on the server's machine: etude token new NAME --scope read,run"))
     }
 
     /// Address of the server in this process.
@@ -122,19 +122,18 @@ fn token() -> Result<Option<Secret>, Problem> {
 }
 
 fn read_token(path: &Path) -> Result<Secret, Problem> {
-    let text = etude_files::regular::read_text(path, 4096).map_err(|error| {
-        Problem::environment(format!("the file of the token, `{}`, cannot be read: {error}", path.display()))
-    })?;
+    let text = etude_files::regular::read_text(path, 4096)
+        .map_err(|error| Problem::environment(format!("cannot read the token file `{}`: {error}", path.display())))?;
     Ok(Secret::new(text.trim()))
 }
 
 /// Parses the URL, and removes a slash at its end.
 fn base_of(text: &str) -> Result<(String, Url), Problem> {
     let wrong = |why: &str| {
-        Problem::usage(format!("`--server {text}` is no address of a server: {why}"))
+        Problem::usage(format!("`--server {text}` is not a server address: {why}"))
             .hint("give one such as `http://127.0.0.1:3883`, or `local` for your own server")
     };
-    let url = Url::parse(text).map_err(|_| wrong("it is no URL"))?;
+    let url = Url::parse(text).map_err(|_| wrong("it is not a URL"))?;
     if !["http", "https"].contains(&url.scheme()) {
         return Err(wrong("it begins with neither `http://` nor `https://`"));
     }

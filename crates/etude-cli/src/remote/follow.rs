@@ -59,7 +59,9 @@ impl Remote {
         let mut shown = Shown { context, face: context.face(), steps: Steps::default() };
         let done = self.block_on(self.followed(&mut shown, id, watching));
         shown.face.close();
-        done.map_err(|problem| problem.hint(format!("the run is kept on the server: etude runs watch {id}")))
+        done.map_err(|problem| {
+            problem.hint(format!("the run is stored on the server; follow it: etude runs watch {id}"))
+        })
     }
 
     async fn followed(&self, shown: &mut Shown<'_>, id: &str, watching: Watching) -> Result<RunDocument, Problem> {

@@ -24,7 +24,7 @@ pub(super) fn of(address: &impl Display, status: u16, document: &Value) -> Probl
             let mut failure = Failure::new(FailureKind::NoPipelineMatched, detail);
             failure.phase = Some(Phase::Routing);
             let problem = Problem::of(Exit::Failed, failure)
-                .hint("see what was considered: etude route REQUEST; run one by name: etude run --pipeline NAME");
+                .hint("list the candidates: etude route REQUEST; run one by name: etude run --pipeline NAME");
             text("hint").into_iter().fold(problem, Problem::hint)
         }
         "definition_invalid" => definition(document, &detail),
@@ -34,13 +34,15 @@ pub(super) fn of(address: &impl Display, status: u16, document: &Value) -> Probl
             Some(run) => format!("wait for it, or stop it: etude runs cancel {}", harmless(run)),
             None => "wait for it".to_owned(),
         }),
-        "bug" => Problem::new(Exit::Bug, FailureKind::Internal, format!("{address} has a defect: {detail}")),
+        "bug" => {
+            Problem::new(Exit::Bug, FailureKind::Internal, format!("{address} reports an internal error: {detail}"))
+        }
         "unauthenticated" => Problem::environment(format!("{address} refuses the token: {detail}"))
-            .hint("make another where the server is: etude token new NAME --scope read,run"),
+            .hint("create another one on the server's machine: etude token new NAME --scope read,run"),
         "forbidden_scope" => Problem::environment(format!("{address} refuses the token: {detail}"))
-            .hint("make one with that scope where the server is: etude token new NAME --scope read,run,approve"),
+            .hint("create one with that scope on the server's machine: etude token new NAME --scope read,run,approve"),
         "forbidden_host" => Problem::environment(format!("{address} refuses: {detail}"))
-            .hint("let it serve that name: etude serve --host NAME"),
+            .hint("allow that host name: etude serve --host NAME"),
         // The server is stopping or overloaded, or a proxy before it responded.
         _ => Problem::environment(format!("{address} refuses: {detail}")),
     };
@@ -56,7 +58,7 @@ pub(super) fn way_out(cause: &str) -> &'static str {
     if is("UnknownIssuer") {
         "trust its certificate: name a file with all issuers to trust in `SSL_CERT_FILE`"
     } else if is("peer certificate") {
-        "use the name that its certificate has, and look whether the certificate is valid today"
+        "use the host name of its certificate, and check that the certificate has not expired"
     } else if is("corrupt message") || is("handshake") || is("fatal alert") || is("peer is incompatible") {
         "it may serve without TLS there: use http:// and its port"
     } else if is("invalid HTTP") {
@@ -119,8 +121,8 @@ fn changed(document: &Value, detail: &str) -> Problem {
     }
     let run = harmless(document["run_id"].as_str().unwrap_or("RUN"));
     Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, message)
-        .hint("put the files back as they were, and resume")
-        .hint(format!("or take them as they are now: etude runs resume {run} --accept-changes"))
+        .hint("restore the files, then resume the run")
+        .hint(format!("or accept the changes: etude runs resume {run} --accept-changes"))
 }
 
 #[cfg(test)]
@@ -139,7 +141,7 @@ mod tests {
         for (cause, part) in [
             ("Connection refused (os error 111)", "etude serve"),
             ("invalid peer certificate: UnknownIssuer", "`SSL_CERT_FILE`"),
-            ("invalid peer certificate: certificate not valid for name \"a\"", "the name"),
+            ("invalid peer certificate: certificate not valid for name \"a\"", "the host name"),
             ("received corrupt message of type InvalidContentType", "http://"),
             ("tls handshake eof", "http://"),
             ("invalid HTTP version parsed", "https://"),

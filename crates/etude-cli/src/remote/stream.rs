@@ -69,7 +69,7 @@ impl<'r> Stream<'r> {
                         ready.push_back(event);
                         Ok::<_, TooLarge>(())
                     });
-                    taken.map_err(|TooLarge| self.remote.foreign("has an endless line"))?;
+                    taken.map_err(|TooLarge| self.remote.foreign("has a line that is too long"))?;
                 }
                 // Incomplete events are sent again.
                 Ok(None) | Err(_) => {

@@ -110,10 +110,10 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
         | FailureKind::ModelRefused
         | FailureKind::ModelError => {
             if let Some(id) = id {
-                hints.push(format!("see every prompt and answer: etude runs show {id}"));
+                hints.push(format!("see every prompt and response: etude runs show {id}"));
             }
-            if failure.message.contains("of its provider decides") {
-                hints.push("longer answers: providers: {NAME: {max_tokens: 64000}} in etude.yaml".to_owned());
+            if failure.message.contains("of its provider)") {
+                hints.push("allow longer responses: providers: {NAME: {max_tokens: 64000}} in etude.yaml".to_owned());
             }
         }
         FailureKind::StepFailed
@@ -121,21 +121,21 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
         | FailureKind::ValidatorBroken
         | FailureKind::StepTimeout => {
             if let Some(id) = id {
-                hints.push(format!("see what the step was given and what it printed: etude runs show {id}"));
+                hints.push(format!("see the step's input and output: etude runs show {id}"));
             }
         }
         FailureKind::TemplateUnresolved | FailureKind::DefinitionInvalid => {
             hints.push("check the definitions: etude check".to_owned())
         }
         FailureKind::BudgetExceeded if failure.message.contains("`max_turns`") => {
-            hints.push("more turns: agent: {max_turns: 100} in etude.yaml".to_owned())
+            hints.push("allow more turns: agent: {max_turns: 100} in etude.yaml".to_owned())
         }
         FailureKind::BudgetExceeded if id.is_none() => {
-            hints.push("a larger budget: --max-cost, --max-tokens, --timeout".to_owned());
+            hints.push("raise the budget: --max-cost, --max-tokens, --timeout".to_owned());
         }
         _ => {}
     }
-    hints.push(format!("what this code means: etude explain {}", failure.kind.code()));
+    hints.push(format!("explain this code: etude explain {}", failure.kind.code()));
     hints
 }
 

@@ -193,8 +193,8 @@ impl Face {
             Event::AttemptRejected { row, item, attempt, max_attempts, rejected_by, reasons } => {
                 let (name, reason) = (of_item(&rows[*row].name, item.as_ref()), clip(&reasons.join("; "), 300));
                 let what = match rejected_by {
-                    RejectedBy::Schema => "answer rejected by schema",
-                    RejectedBy::Validate => "answer rejected by validate",
+                    RejectedBy::Schema => "response rejected by schema",
+                    RejectedBy::Validate => "response rejected by validate",
                     RejectedBy::Transport => "failed",
                 };
                 let next = attempt + 1;

@@ -21,12 +21,13 @@ pub(crate) fn problem(error: &Error) -> Problem {
                 }
             }
             Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, message)
-                .hint("put the files back as they were, and resume")
-                .hint(format!("or take them as they are now: etude runs resume {run_id} --accept-changes"))
+                .hint("restore the files, then resume the run")
+                .hint(format!("or accept the changes: etude runs resume {run_id} --accept-changes"))
         }
         Error::Drive { run_id, source: driver::Error::Mismatch { .. } } => {
-            Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, error.to_string())
-                .hint(format!("do again what has changed: etude runs resume {run_id} --accept-changes"))
+            Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, error.to_string()).hint(format!(
+                "accept the changes and repeat the changed steps: etude runs resume {run_id} --accept-changes"
+            ))
         }
         Error::Drive { run_id, .. } => {
             let problem = Problem::environment(error.to_string()).of_run(run_id);
@@ -38,13 +39,13 @@ pub(crate) fn problem(error: &Error) -> Problem {
         Error::Refused { run_id, failure } => {
             let failures = [(**failure).clone()];
             Problem::of(Exit::of_failures(&failures), (**failure).clone())
-                .hint(format!("the run is as it was; put that right, then: etude runs resume {run_id}"))
+                .hint(format!("the run is unchanged; fix the cause, then run: etude runs resume {run_id}"))
         }
         Error::Unpriced(unpriced) => {
             let models = unpriced.models.iter().map(|model| format!("\"{model}\": {{input: 1.0, output: 5.0}}"));
             let models = models.collect::<Vec<_>>().join(", ");
             Problem::environment(error.to_string())
-                .hint(format!("in US dollars per million tokens, 0 for what is free: prices: {{{models}}}"))
+                .hint(format!("in US dollars per million tokens, 0 for a free model: prices: {{{models}}}"))
                 .hint("or limit the tokens instead: --max-tokens N")
         }
         Error::Unreadable(_) | Error::Header { .. } => Problem::environment(error.to_string()),
@@ -56,10 +57,10 @@ pub(crate) fn of_engine(error: &engine::Error) -> Problem {
     match error {
         engine::Error::Unknown(_) => Problem::usage(error.to_string()).hint("list them with `etude runs list`"),
         engine::Error::Ambiguous { .. } => {
-            Problem::usage(error.to_string()).hint("list the whole ids with `etude runs list`")
+            Problem::usage(error.to_string()).hint("list the full ids with `etude runs list`")
         }
         engine::Error::Moved(run) => Problem::environment(error.to_string()).hint(format!(
-            "import the file of the export into an engine, and continue it there: etude runs resume {run}"
+            "import the export file into an engine, and continue the run there: etude runs resume {run}"
         )),
         engine::Error::Refused { hint, .. } => Problem::environment(error.to_string()).hint(hint),
         engine::Error::Busy { run, .. } => {

@@ -58,7 +58,7 @@ fn next_attempt(ended: &RunResult, first: &Failure) -> String {
     let usage = record::to_usage(ended.document.members.get("usage").unwrap_or(&Value::Null));
     match first.kind {
         FailureKind::Cancelled => format!("continue the run: {resume}"),
-        FailureKind::ApprovalDenied => format!("ask again: {resume}"),
+        FailureKind::ApprovalDenied => format!("request the approval again: {resume}"),
         FailureKind::BudgetExceeded if let Some(option) = budget::raised(&ended.limits, &usage, &first.message) => {
             format!("continue with a larger budget: {resume} {option}")
         }

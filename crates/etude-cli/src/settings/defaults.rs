@@ -67,8 +67,8 @@ impl Why {
         match self {
             Self::Configured(path) => format!("`{path}` says so"),
             Self::Key(variable) => format!("{variable} is set"),
-            Self::Server(url) => format!("no key is set, and a server answers at {url}"),
-            Self::Local => "no key is set, and no model server answers".to_owned(),
+            Self::Server(url) => format!("no key is set, and a server responds at {url}"),
+            Self::Local => "no key is set, and no model server responds".to_owned(),
         }
     }
 

@@ -61,7 +61,7 @@ fn emit(global: &Global, model: &ModelId) {
     static REPORTED: AtomicBool = AtomicBool::new(false);
     if !global.quiet && !REPORTED.swap(true, Ordering::Relaxed) {
         crate::render::say!(
-            "note: {model} answers, a small model on this machine: no key is set, and no model server answers"
+            "note: using {model}, a small model on this machine: no key is set, and no model server responds"
         );
     }
 }
@@ -76,7 +76,7 @@ pub(crate) fn announce(global: &Global, resolved: &Resolved, tiers: &[Tier]) {
     };
     if !global.quiet && !resolved.untaken.is_empty() {
         let untaken = resolved.untaken.join(", ");
-        note(format!("note: your `agent.sandbox` bounds that of the app's `etude.yaml`, which asks for {untaken}"));
+        note(format!("note: your `agent.sandbox` limits the app's `etude.yaml`, which also requests {untaken}"));
     }
     for tier in tiers.iter().filter(|_| !global.quiet) {
         for model in resolved.settings.mapping.get(tier).into_iter().flatten() {

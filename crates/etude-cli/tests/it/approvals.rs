@@ -120,7 +120,9 @@ fn an_answer_is_taken_as_it_is_or_refused() {
     let test = gate("");
     let id = test.run(&RUN).exit(5).id();
     for answer in [r#""\ud800""#, "[1e400]"] {
-        test.run(&["approve", &id, "--answer", answer]).exit(2).stderr_has("`--answer` cannot be taken");
+        test.run(&["approve", &id, "--answer", answer])
+            .exit(2)
+            .stderr_has("`--answer` is not valid: the value cannot be parsed");
     }
     test.run(&["approve", &id, "--answer", "{\"n\": 123456789012345678901}"]).exit(0);
     resume(&test, &id).output("sent");
@@ -177,7 +179,7 @@ fn several_things_are_waited_for_and_answered_one_by_one() {
         (json!("[RUN]:p/gate[0]"), json!("[RUN]:p/gate[1]"))
     );
     let id = ran.id();
-    test.run(&["approve", &id]).exit(2).stderr_has("waits for several things");
+    test.run(&["approve", &id]).exit(2).stderr_has("waits for several decisions");
     test.run(&["approve", &format!("{id}:p/gate[1]")]).exit(0);
     resume(&test, &id).exit(5).has("/waiting/0/id", "[RUN]:p/gate[0]").has("/waiting/1", Value::Null);
     test.run(&["approve", &format!("{id}:p/gate[0]")]).exit(0);

@@ -285,7 +285,7 @@ fn a_pipeline_is_drawn_in_every_language() {
         r#"
 flowchart TD
   n0["one<br/>code<br/>sh steps/one.sh"]
-  n1(["two<br/>llm, gives the output<br/>tier standard<br/>2 retries"])
+  n1(["two<br/>llm, output of the pipeline<br/>tier standard<br/>2 retries"])
   subgraph n2["_destructor"]
     direction TB
     n3["end<br/>code<br/>sh steps/end.sh"]

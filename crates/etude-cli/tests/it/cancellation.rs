@@ -217,7 +217,7 @@ fn a_dead_run_is_cancelled_and_still_gets_its_destructor() {
     assert_eq!(listed.at("/runs/0/status"), "interrupted");
     test.run(&["runs", "cancel", &id, "--format", "json"]).exit(0).has("/status", "cancelled");
     assert_eq!(test.ledger(), ["c", "slow", "d"]);
-    test.run(&["runs", "cancel", &id]).exit(2).stderr_has("is over: cancelled");
+    test.run(&["runs", "cancel", &id]).exit(2).stderr_has("has ended: cancelled");
 }
 
 /// cancellations are recorded: a run that dies while its destructor runs stays cancelled when it is resumed.

@@ -146,7 +146,7 @@ fn arguments_and_results_are_checked() {
     assert_eq!(test.run(&["skill", "run", "strict", "--arg", "x=1"]).exit(0).value(), json!(1));
     let odd = test.run(&["skill", "run", "text"]);
     assert_eq!(odd.code(), 1);
-    assert!(odd.err().contains("the result of `text` does not fit"), "{}", odd.err());
+    assert!(odd.err().contains("the result of `text` is not valid"), "{}", odd.err());
     assert_eq!(test.ledger(), ["ran", "ran"]);
 }
 
@@ -256,7 +256,7 @@ fn trust_rules_that_cannot_be_read_refuse() {
         for more in [&[][..], &["--yolo"]] {
             let ran = test.run(&[&["skill", "run", "shell"], more].concat());
             assert_eq!(ran.code(), 4, "{trust} {more:?}: {}", ran.err());
-            assert!(ran.err().contains("`trust` is not understood: it has `rules`"), "{trust}: {}", ran.err());
+            assert!(ran.err().contains("`trust` is not valid: it needs `rules`"), "{trust}: {}", ran.err());
         }
         assert_eq!(test.ledger(), [""; 0], "{trust}");
     }
@@ -378,7 +378,7 @@ fn a_number_is_added_to_by_one_program_at_a_time() {
     assert_eq!(ran.value(), json!([3, 1, 0.5]), "{}", ran.err());
     assert_eq!(test.ledger(), ["passed"; 3]);
     assert!(ran.err().contains("`globals.n` is 3: 1 more would exceed 3"), "{}", ran.err());
-    assert!(ran.err().contains("`locals.text` is no number to add to"), "{}", ran.err());
+    assert!(ran.err().contains("`locals.text` is not a number"), "{}", ran.err());
 }
 
 /// D-15: an event reaches the skill that listens to it; the emitter continues, since the listener waits for it, and the command
@@ -575,10 +575,10 @@ fn prompts_get_no_other_files() {
     for path in ["../../elsewhere/key", "../link", whole.as_str()] {
         prompt(&test, "inserts", "", &json!({}), &format!("It says :inline[{path}]"));
         let ran = test.run(&["skill", "run", "inserts"]).exit(1);
-        assert!(ran.err().contains("lies outside the project") && !ran.err().contains("canary"), "{}", ran.err());
+        assert!(ran.err().contains("is outside the project") && !ran.err().contains("canary"), "{}", ran.err());
     }
     prompt(&test, "includes", "", &json!({"include": "../elsewhere/key"}), "Read.");
-    test.run(&["skill", "run", "includes"]).exit(1).stderr_has("lies outside the project");
+    test.run(&["skill", "run", "includes"]).exit(1).stderr_has("is outside the project");
     assert_eq!(server.seen().len(), 0);
     prompt(&test, "shares", "", &json!({}), "It says :inline[../../shared/notes.md]");
     assert_eq!(test.run(&["skill", "run", "shares"]).value(), json!("read"));
@@ -604,9 +604,9 @@ fn prompts_get_what_scripts_print() {
     assert!(text.contains("It says from python :arg[who] and from python :arg[who]"), "{text}");
     for (body, reported) in [
         (":script[sh]{src=fails.sh}", "no luck"),
-        (":script[sh]{src=../../elsewhere.sh}", "lies outside the project"),
-        (":script[cobol]{src=notes.py}", "`cobol` is no language of scripts"),
-        (":script[sh]", "it needs the file of the script"),
+        (":script[sh]{src=../../elsewhere.sh}", "is outside the project"),
+        (":script[cobol]{src=notes.py}", "`cobol` is not a script language"),
+        (":script[sh]", "name the file of the script"),
     ] {
         let ran = run(body).exit(1);
         assert!(ran.err().contains(reported), "{body}: {}", ran.err());
@@ -707,7 +707,7 @@ fn middleware_wraps_code_steps() {
     assert!(!id.is_null());
     let refused = test.run_json("p").exit(1);
     assert!(
-        refused.at("/errors/0/message").to_string().contains("`limit` refused it: called too often"),
+        refused.at("/errors/0/message").to_string().contains("`limit` rejected it: called too often"),
         "{}",
         refused.out()
     );
@@ -729,7 +729,7 @@ fn middleware_wraps_the_calls_of_agents() {
     let seen = server.seen();
     let results: Vec<String> = seen[1..].iter().map(|seen| seen.conversation().concat()).collect();
     assert!(results[0].contains("***") && !results[0].contains("s3cr3t"), "{results:?}");
-    assert!(results[1].contains("`limit` refused it: called too often"), "{results:?}");
+    assert!(results[1].contains("`limit` rejected it: called too often"), "{results:?}");
 }
 
 /// D-4, issue 6: `etude check` reports the faults of skills of an app that has a main skill, with their places.
@@ -803,7 +803,7 @@ fn middleware_wraps_commands_of_applications() {
         ran.out()
     );
     let refused = crate::echo_box::run(&test, &[], &["args", "s3cr3t"]);
-    assert!(refused.out().contains("`limit` refused it: called too often"), "{}", refused.out());
+    assert!(refused.out().contains("`limit` rejected it: called too often"), "{}", refused.out());
     assert_eq!(test.ledger(), ["limit echo-box-args", "limit echo-box-args"]);
     assert!(!ran.err().contains("passed") && refused.err().contains("limit | called too often"), "{}", refused.err());
     let reported = crate::echo_box::run(&test, &["--verbose"], &["args", "x"]);
@@ -822,7 +822,7 @@ fn what_middleware_makes_of_a_command_that_ran_is_reported() {
         .file("skills/refuse.sh", &refuse);
     crate::echo_box::put(&test, crate::echo_box::USER, &[]);
     let ran = crate::echo_box::run(&test, &[], &["args", "x"]);
-    let reported = "the command has run, and its result was refused: `refuse` refused it: not this";
+    let reported = "the command ran, but its result was rejected: `refuse` rejected it: not this";
     assert!(ran.code() == 1 && ran.out().contains(reported) && ran.out().contains("AA_OUT_REFUSED"), "{}", ran.out());
 }
 

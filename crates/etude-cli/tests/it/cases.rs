@@ -60,7 +60,7 @@ fn faults_say_what_to_do() {
     let ran = test.run(&["test", "--format", "json"]).exit(1);
     let ran = ran.has("/tests/0/faults/0", "the output is 1, which has nothing at /summary; expected \"x\"");
     let faults = ran.at("/tests/1/faults").to_string();
-    assert!(faults.contains("there is none; record it with `etude test --record two`"), "{faults}");
+    assert!(faults.contains("it has no recordings; record it with `etude test --record two`"), "{faults}");
 }
 
 /// L-39: an edited binding fails: a write with other arguments, a read that is not recorded, a write that is not expected.
@@ -81,9 +81,9 @@ fn a_case_fails_if_a_binding_is_edited() {
         PIPELINE,
         &CASE.replace("calls: [{tool: cancel, arguments: {id: A-1, sku: lamp, card: c-2}}]", "calls: []"),
     );
-    assert!(found.contains("a call is not expected: `cancel`"), "{found}");
+    assert!(found.contains("unexpected call: `cancel`"), "{found}");
     let found = faults(PIPELINE, &CASE.replace("card: c-2, allowed: {allowed: \"yes\"}", "card: c-2"));
-    assert!(found.contains("the case has no answer for step `allowed`"), "{found}");
+    assert!(found.contains("the case has no recorded response for step `allowed`"), "{found}");
 }
 
 /// 1.4: a case of a deviation names step and reason; the agent that continues is not called.
@@ -133,6 +133,6 @@ fn a_signal_ends_all_tests() {
     let running = test.start(&["test"]);
     test.wait_for("slow");
     running.interrupt();
-    running.finish().exit(130).stderr_has("the test `first` was cancelled by Ctrl-C; 0 of 2 had been run");
+    running.finish().exit(130).stderr_has("the test `first` was cancelled by Ctrl-C; 0 of 2 tests had run");
     assert_eq!(test.ledger(), ["slow"]);
 }

@@ -89,7 +89,7 @@ fn tools_of_stages_pass_the_chain() {
     test.run(&RUN).exit(0);
     let seen = server.seen();
     assert!(seen[1].results()[0].contains("the ***"), "{:?}", seen[1].results());
-    assert!(seen[2].results()[1].contains("`limit` refused it: called too often"), "{:?}", seen[2].results());
+    assert!(seen[2].results()[1].contains("`limit` rejected it: called too often"), "{:?}", seen[2].results());
     assert_eq!(test.ledger(), ["limit look", "looked", "limit look"]);
 }
 
@@ -347,7 +347,7 @@ fn refusals_of_middleware_hold_no_secrets() {
         .file("leak.sh", &format!("cat >/dev/null\necho 'not with {}' >&2\nexit 1\n", crate::test::KEY));
     skill_mode(&test, &[]).exit(0);
     let result = server.seen()[1].results().remove(0);
-    assert!(result.contains("`leak` refused it: not with ***"), "{result}");
+    assert!(result.contains("`leak` rejected it: not with ***"), "{result}");
 }
 
 /// X-3, C-1.13, D-7: a command that a step calls is an invocation inside another one.

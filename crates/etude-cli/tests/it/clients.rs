@@ -219,11 +219,11 @@ fn a_question_is_answered_on_the_server() {
     let on = |args: &[&str]| test.run(&[&["--server", &address], args].concat());
     let waiting = raw(&on(&["run", "-p", "ask", "--format", "json"]).exit(5));
     let (run, id) = (waiting["run_id"].as_str().expect("an id"), waiting["waiting"][0]["id"].as_str().expect("an id"));
-    on(&["approve", id, "--by", "somebody"]).exit(2).stderr_has("takes no `--by`");
+    on(&["approve", id, "--by", "somebody"]).exit(2).stderr_has("does not accept `--by`");
     on(&["approve", id, "--question", "another"]).exit(2);
     let ended = raw(&on(&["approve", id, "--resume", "--format", "json"]).exit(0));
     assert_eq!((&ended["run_id"], &ended["output"]), (&json!(run), &json!(7)));
-    on(&["approve", run]).exit(2).stderr_has("does not wait for anybody: succeeded");
+    on(&["approve", run]).exit(2).stderr_has("is not waiting for a decision: succeeded");
     let (there, here) =
         (on(&["approve", id, "--format", "json"]).exit(2), test.run(&["approve", id, "--format", "json"]));
     assert_eq!(there.at("/errors/0/message"), here.exit(2).at("/errors/0/message"));
@@ -254,7 +254,7 @@ fn a_failed_run_continues_on_the_server() {
     assert_eq!((&ended["run_id"], &ended["output"], &ended["attempt"]), (&json!(run), &json!(2), &json!(2)));
     assert_eq!(test.ledger(), ["first", "second", "second"]);
     on(&["runs", "resume", run]).exit(0).stderr_has("nothing is left to do");
-    on(&["runs", "cancel", run]).exit(2).stderr_has("is over: succeeded");
+    on(&["runs", "cancel", run]).exit(2).stderr_has("has ended: succeeded");
     let again = raw(&on(&["runs", "retry", run, "--from", "first", "--format", "json"]).exit(0));
     assert_eq!(again["attempt"], 3);
     // Section 4: the actor is recorded with the run, there and here.

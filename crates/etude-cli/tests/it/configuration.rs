@@ -110,7 +110,7 @@ fn a_hosted_provider_without_its_key_names_the_variable() {
         .failed_with(&["business ask: environment"])
         .has(
             "/errors/0/message",
-            "llm step `ask` got no answer: `anthropic/claude-sonnet-4-6`: provider `anthropic` has no key; set \
+            "llm step `ask` got no response: `anthropic/claude-sonnet-4-6`: provider `anthropic` has no key; set \
              `ANTHROPIC_API_KEY` or `providers.anthropic.api_key`",
         );
 }
@@ -120,7 +120,7 @@ fn a_hosted_provider_without_its_key_names_the_variable() {
 fn a_faulty_configuration_is_reported_with_its_place() {
     let test = asks().file("etude.yaml", "model_maping: {lite: a/b}\n");
     test.run(&["run", "-p", "p"]).exit(3).stdout("").stderr(
-        "error[P0000]: the configuration does not hold
+        "error[P0000]: the configuration is not valid
    error[P0201]: unknown field `model_maping` in the configuration
     --> [APP]/etude.yaml:1:1
      |

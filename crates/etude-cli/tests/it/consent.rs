@@ -99,7 +99,7 @@ fn a_customary_key_is_not_sent_to_another_host_unasked() {
     assert_eq!((seen.header("api-key"), seen.header("authorization")), (Some("of-the-host"), None));
     let ran = run("").exit(4);
     let message = ran.at("/errors/0/message").to_string();
-    assert!(message.contains("`OPENAI_API_KEY` goes to http://0.0.0.0:"), "{message}");
+    assert!(message.contains("`OPENAI_API_KEY` is sent to http://0.0.0.0:"), "{message}");
     assert_eq!(server.calls(), 1);
     run(", api_key: \"${env:OPENAI_API_KEY}\"").output("ok");
     assert_eq!(server.seen()[1].header("authorization"), Some(&*format!("Bearer {KEY}")));

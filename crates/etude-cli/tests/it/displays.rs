@@ -56,9 +56,9 @@ fn exhausted_retries_report_every_attempt() {
     review().model(&server).run(&RUN).exit(1).stdout("").stderr(
             r#"
   ✓ fetch_diff [TIME]
-  ↻ analyze_files answer rejected by schema: /severity: "urgent" is not one of "low" or "high", attempt 2 of 4
-  ↻ analyze_files answer rejected by validate: Analyzed 12 files but the diff only has 8, attempt 3 of 4
-  ↻ analyze_files answer rejected by validate: Analyzed 12 files but the diff only has 8, attempt 4 of 4
+  ↻ analyze_files response rejected by schema: /severity: "urgent" is not one of "low" or "high", attempt 2 of 4
+  ↻ analyze_files response rejected by validate: Analyzed 12 files but the diff only has 8, attempt 3 of 4
+  ↻ analyze_files response rejected by validate: Analyzed 12 files but the diff only has 8, attempt 4 of 4
   ✗ analyze_files [TIME], 3 retries, 740 tokens, mock/m-std
 
 error[R0203]: llm step `analyze_files` was rejected 4 times (1 attempt + 3 retries); last reason: Analyzed 12 files but the diff only has 8
@@ -77,8 +77,8 @@ error[R0203]: llm step `analyze_files` was rejected 4 times (1 attempt + 3 retri
 code-review failed in [TIME], 4 model calls, 740 tokens, run [RUN]
 not started: gen_report
 hint: fix the cause, then run: etude runs resume [RUN]; after an edit of the app: etude runs resume [RUN] --accept-changes
-hint: see every prompt and answer: etude runs show [RUN]
-hint: what this code means: etude explain R0203"#,
+hint: see every prompt and response: etude runs show [RUN]
+hint: explain this code: etude explain R0203"#,
         );
 }
 
@@ -152,8 +152,8 @@ error[R0102]: code step `fetch_diff`: text before the JSON document; print diagn
 code-review failed in [TIME], run [RUN]
 not started: analyze_files, gen_report
 hint: fix the cause, then run: etude runs resume [RUN]; after an edit of the app: etude runs resume [RUN] --accept-changes
-hint: see what the step was given and what it printed: etude runs show [RUN]
-hint: what this code means: etude explain R0102"#,
+hint: see the step's input and output: etude runs show [RUN]
+hint: explain this code: etude explain R0102"#,
         );
 }
 
@@ -169,7 +169,7 @@ fn a_failing_provider_is_reported_attempt_by_attempt() {
   ↻ analyze_files 503, next attempt in [TIME] (3 of 5)
   ✗ analyze_files [TIME]
 
-error[R0201]: llm step `analyze_files` got no answer: `mock/m-std`: status 404: no such model: m-std (attempt 3 of 5)
+error[R0201]: llm step `analyze_files` got no response: `mock/m-std`: status 404: no such model: m-std (attempt 3 of 5)
   --> pipelines/code-review/pipeline.yaml:9:11
   |
 9 |   - name: analyze_files
@@ -184,8 +184,8 @@ error[R0201]: llm step `analyze_files` got no answer: `mock/m-std`: status 404: 
 code-review failed in [TIME], run [RUN]
 not started: gen_report
 hint: fix the cause, then run: etude runs resume [RUN]; after an edit of the app: etude runs resume [RUN] --accept-changes
-hint: see every prompt and answer: etude runs show [RUN]
-hint: what this code means: etude explain R0201",
+hint: see every prompt and response: etude runs show [RUN]
+hint: explain this code: etude explain R0201",
     );
 }
 
@@ -205,7 +205,7 @@ fn a_broken_validator_is_reported_with_its_stderr() {
     analyze_files/validate | ModuleNotFoundError: yaml
   ✗ analyze_files [TIME], 110 tokens, mock/m-std
 
-error[R0205]: validator `steps/validate_analysis.sh` did not do its job: it exited with status 3 and printed no verdict
+error[R0205]: validator `steps/validate_analysis.sh` failed: it exited with status 3 and printed no verdict
   --> pipelines/code-review/pipeline.yaml:9:11
   |
 9 |   - name: analyze_files
@@ -215,8 +215,8 @@ error[R0205]: validator `steps/validate_analysis.sh` did not do its job: it exit
 code-review failed in [TIME], 1 model call, 110 tokens, run [RUN]
 not started: gen_report
 hint: fix the cause, then run: etude runs resume [RUN]; after an edit of the app: etude runs resume [RUN] --accept-changes
-hint: see what the step was given and what it printed: etude runs show [RUN]
-hint: what this code means: etude explain R0205",
+hint: see the step's input and output: etude runs show [RUN]
+hint: explain this code: etude explain R0205",
         );
 }
 
@@ -237,7 +237,7 @@ error[P0201]: unknown field `modle` in llm step `analyze_files`
    |
 hint: did you mean `model`?
 
-error[P0303]: `prompt` refers to `fetch_dif.output`, but no step has that name
+error[P0303]: `prompt` refers to `fetch_dif.output`, but there is no such step
   --> pipelines/code-review/pipeline.yaml:13:20
    |
 11 |     modle: standard
@@ -258,7 +258,7 @@ fn faults_of_the_input_are_reported_at_once() {
         r"
 error[R0301]: parameter `pr` must be an integer, not `many`
 error[R0301]: parameter `repo` is not declared
-hint: declared are `pr`",
+hint: declared parameters: `pr`",
     );
 }
 
@@ -269,7 +269,7 @@ fn a_run_that_succeeds_reports_its_steps_and_prints_its_output() {
     review().model(&server).run(&RUN).exit(0).stdout("\"a report\"").stderr(
         r"
   ✓ fetch_diff [TIME]
-  ↻ analyze_files answer rejected by validate: Analyzed 12 files but the diff only has 8, attempt 2 of 4
+  ↻ analyze_files response rejected by validate: Analyzed 12 files but the diff only has 8, attempt 2 of 4
   ✓ analyze_files [TIME], 1 retry, 220 tokens, mock/m-std
   ✓ gen_report [TIME]
 
@@ -307,8 +307,8 @@ error[R0101]: code step `check_tools` exited with status 1
 code-review failed in [TIME], run [RUN]
 not started: fetch_diff, analyze_files, gen_report
 hint: fix the cause, then run: etude runs resume [RUN]; after an edit of the app: etude runs resume [RUN] --accept-changes
-hint: see what the step was given and what it printed: etude runs show [RUN]
-hint: what this code means: etude explain R0101",
+hint: see the step's input and output: etude runs show [RUN]
+hint: explain this code: etude explain R0101",
         );
 }
 

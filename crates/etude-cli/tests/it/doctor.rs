@@ -85,7 +85,7 @@ fn a_journal_that_cannot_be_created_is_an_error() {
     let test = test.env("XDG_STATE_HOME", &place);
     let ran = test.run(&["doctor", "--format", "json"]).exit(4);
     let found = finding(&ran, "journal");
-    let fix = "set XDG_STATE_HOME to a folder that you can write to";
+    let fix = "set XDG_STATE_HOME to a writable directory";
     assert_eq!((&found["status"], &found["fix"]), (&"error".into(), &fix.into()));
     assert!(found["message"].as_str().is_some_and(|text| text.contains("cannot be created")), "{found}");
     test.run(&["run", "-p", "p"]).exit(4).stderr_has(&format!("hint: {fix}"));

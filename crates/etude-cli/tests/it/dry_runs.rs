@@ -42,8 +42,8 @@ business
       in pipelines/p
       with WHO=Ada
   ask (llm)
-      when input.n gt 5  (does not hold: the step is skipped)
-      asks a model of tier standard, retries: 1
+      when input.n gt 5  (false: the step is skipped)
+      calls a model of tier standard, retries: 1
       prompt:
         | Greet Ada after {{one.output}}
   each (code)
@@ -60,7 +60,7 @@ business
       waits until ann or bob decides: Send to Ada?
       at most 1 h [TIME]
 
-at worst: no model is asked"#,
+at worst: no model calls"#,
     );
     assert_eq!((server.calls(), test.ledger()), (0, vec![]));
     test.run(&["runs", "list", "--format", "json"]).exit(0).has("/runs", json!([]));

@@ -200,7 +200,7 @@ fn a_budget_that_does_not_bound_the_fallback_is_refused() {
     let server = Server::agent([]);
     let test = app(&server, GET).model_with(&server, "states_cost: false");
     let ran = run(&test, &["--max-cost", "1"]).exit(4);
-    assert!(ran.err().contains("the price of `mock/m-std` is not known"), "{}", ran.err());
+    assert!(ran.err().contains("the price of `mock/m-std` is unknown"), "{}", ran.err());
     assert_eq!(test.ledger(), [""; 0]);
 }
 

@@ -183,7 +183,7 @@ fn no_step_gets_what_the_configured_address_is_made_of() {
     test.run(&["run", "-p", "p", "--engine", "embedded", "--format", "json"]).output(1);
     assert!(!test.read("env").contains("FLEET_WORD") && !test.read("env").contains(PASSWORD));
     let ran = test.run(&["run", "-p", "named", "--engine", "embedded", "--format", "json"]).exit(3);
-    assert!(ran.out().contains("is not given to a step"), "{}", ran.out());
+    assert!(ran.out().contains("is never passed to a step"), "{}", ran.out());
 }
 
 /// K-53: a file with a key of the user is never packed, however the key is written in it.
@@ -194,7 +194,7 @@ fn no_key_is_packed() {
     let test = fleet(&server, test);
     for text in [PASSWORD.to_owned(), "eyJrIjoiY2FuYXJ5LTA4MTUtbmV2ZXItc2hvd24ifQ==".to_owned()] {
         test.put("app/notes/keys.txt", &format!("k = {text}\n"));
-        let ran = test.run(&["push"]).exit(2).stderr_has("`notes/keys.txt` holds a key of yours");
+        let ran = test.run(&["push"]).exit(2).stderr_has("`notes/keys.txt` contains one of your keys");
         assert!(!ran.err().contains(&text), "{}", ran.err());
     }
     assert_eq!(server.sql("select count(*) from etude.entries").trim(), "0");
@@ -217,7 +217,7 @@ fn no_password_of_the_database_is_packed() {
     };
     for test in [named, of_libpq(), of_file()] {
         test.put("app/notes.txt", &format!("k = {PASSWORD}\n"));
-        test.run(&["push"]).exit(2).stderr_has("`notes.txt` holds a key of yours");
+        test.run(&["push"]).exit(2).stderr_has("`notes.txt` contains one of your keys");
     }
 }
 
@@ -259,7 +259,7 @@ fn no_step_takes_the_address_of_the_database() {
         .pipeline("token", |p| p.sh_with("a", &noting("a"), "env: {X: {from_env: ETUDE_TOKEN}}"));
     for name in ["engine", "token"] {
         let ran = test.run_json(name).exit(3).has("/errors/0/kind", "definition_invalid");
-        assert!(ran.out().contains("is not given to a step"), "{}", ran.out());
+        assert!(ran.out().contains("is never passed to a step"), "{}", ran.out());
     }
     assert_eq!(test.ledger(), [""; 0]);
 }

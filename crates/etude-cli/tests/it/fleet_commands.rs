@@ -300,7 +300,7 @@ fn the_configuration_names_the_engine() {
     let test = test.user_config("engine: {url: \"${env:WHERE}\", lease: 9s}\n");
     test.run(&["runs", "list"]).exit(3).stderr_has("engine.lease");
     let test = test.user_config("{}\n").file("etude.yaml", "engine: {url: \"postgres://localhost/x\"}\n");
-    test.run(&["run", "-p", "p"]).exit(3).stderr_has("not the app's to set");
+    test.run(&["run", "-p", "p"]).exit(3).stderr_has("an app cannot set `engine`");
     // Options of a fleet need one.
     std::fs::remove_file(test.path("app/etude.yaml")).expect("it is there");
     test.run(&["run", "-p", "p", "--queue", "x"]).exit(2).stderr_has("--queue");

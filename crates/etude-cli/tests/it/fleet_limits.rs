@@ -71,7 +71,7 @@ fn an_app_cannot_set_the_rules_of_a_fleet() {
     test.run_json("p").exit(3).stderr_has("etude.yaml:2:1").stderr_has("etude.yaml:3:1");
     test.run(&["check", "--format", "json"]).exit(3).has("/diagnostics/0/line", 2).has("/diagnostics/1/line", 3);
     test.put("app/etude.yaml", "engine: {url: embedded}\n");
-    test.run_json("p").exit(3).stderr_has("`engine` is not the app's to set");
+    test.run_json("p").exit(3).stderr_has("an app cannot set `engine`");
 }
 
 /// cluster §6: no run is accepted for a queue that was not applied, and nothing is uploaded for it.
@@ -183,7 +183,7 @@ fn a_spent_quota_takes_no_run() {
     };
     apply(&test, "tenants: {default: {queued: 1}}\n");
     let id = submit(&test, &["--key", "k"]).exit(0).id();
-    assert!(refused("`queued`").contains("1 queued runs, of 1"));
+    assert!(refused("`queued`").contains("1 queued runs of 1"));
     assert_eq!(submit(&test, &["--key", "k"]).exit(0).has("/replayed", true).id(), id);
     assert_eq!(count(&test), 1);
     test.run(&[&WORKER[..], &["--idle", "1s"]].concat()).exit(0);

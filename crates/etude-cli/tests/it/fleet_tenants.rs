@@ -73,11 +73,11 @@ fn tenants_know_nothing_of_each_other() {
     assert_eq!((narrowed.id_of_first_run(), narrowed.at("/runs/1")), (theirs.clone(), json!(null)));
 
     // Runs that a tenant's server accepted could be driven by no other process.
-    acme.run(&["serve", "--port", "0"]).exit(4).stderr_has("a tenant drives no runs");
+    acme.run(&["serve", "--port", "0"]).exit(4).stderr_has("a tenant cannot execute runs");
     acme.run(&["runs", "export", "--all", "--out", "../a.tar", "--format", "json"]).exit(0);
     let refused =
         acme.run(&["runs", "import", "../a.tar", "--format", "json"]).exit(4).has("/errors/0/kind", "environment");
-    refused.stderr_has("needs the owner of the schema or a worker").stderr_has("etude engine grant worker");
+    refused.stderr_has("only the owner of the schema or a worker can").stderr_has("etude engine grant worker");
     let worker = Test::new().env("ETUDE_ENGINE", &server.url("etude").replace("etude@", "carrier@"));
     let running = worker.start(&WORKER);
     wait_until("the gates", || {
@@ -144,7 +144,9 @@ fn the_owner_submits_for_a_tenant() {
     apply(&owner, "tenants: {acme: {queued: 1}}\n");
     let refused = |test: &Test, args: &[&str]| test.run(&[&["run", "-p", "p", "--detach"], args].concat());
     refused(&owner, &["--tenant", "acme"]).exit(1).stderr_has("quota `queued` of tenant `acme`");
-    refused(&acme, &["--tenant", "globex"]).exit(2).stderr_has("you are the tenant `acme`");
+    refused(&acme, &["--tenant", "globex"])
+        .exit(2)
+        .stderr_has("the tenant `acme` cannot submit runs for another tenant");
     refused(&owner, &["--tenant", "a\nb"]).exit(2);
     acme.run(&["runs", "cancel", &first, "--format", "json"]).exit(0).has("/status", "cancelled");
     acme.run(&["runs", "cancel", &own]).exit(2);

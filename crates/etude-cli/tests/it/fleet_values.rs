@@ -277,7 +277,7 @@ fn a_run_in_object_storage_that_is_away_is_not_damaged() {
     worker.finish().exit(0);
     let test = elsewhere(test, "second");
     fs::rename(test.path("store"), test.path("away")).expect("it can be moved");
-    let says = "the journal with its large values cannot be used: `[ROOT]/store`";
+    let says = "the store of large values cannot be used: `[ROOT]/store`";
     for words in [
         &["show", &id][..],
         &["show", &id, "--format", "json"],

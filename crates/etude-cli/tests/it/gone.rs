@@ -24,18 +24,18 @@ fn a_run_without_an_app_is_cancelled_and_deleted() {
     std::fs::remove_dir_all(test.path("app")).expect("it can be deleted");
     let stuck = test.run(&["runs", "resume", &id]).exit(4);
     assert!(
-        stuck.err().contains("hint: if it was moved, name its place: etude -C DIR runs resume "),
+        stuck.err().contains("hint: if the app was moved, pass its directory: etude -C DIR runs resume "),
         "{}",
         stuck.err()
     );
-    assert!(stuck.err().contains("hint: or give the run up: etude runs cancel "), "{}", stuck.err());
+    assert!(stuck.err().contains("hint: or cancel the run: etude runs cancel "), "{}", stuck.err());
     let ran = test.run(&["runs", "cancel", &id, "--format", "json"]).exit(0);
     ran.stderr_has("its destructor did not run")
         .has("/status", "cancelled")
         .has("/errors/0/kind", "cancelled")
         .has("/waiting", Value::Null)
         .steps(&["first succeeded 1", "gate cancelled 0", "last not_started 0", "end not_started 0"]);
-    test.run(&["runs", "cancel", &id]).exit(2).stderr_has("is over: cancelled");
+    test.run(&["runs", "cancel", &id]).exit(2).stderr_has("has ended: cancelled");
     test.run(&["runs", "delete", &id, "--format", "json"]).exit(0).stdout_json(json!({"removed": 1}));
 }
 
@@ -46,7 +46,7 @@ fn a_run_of_a_pipeline_that_is_gone_is_cancelled() {
     test.put("app/pipelines/p/pipeline.yaml", "name: p\nsteps: 3\n");
     test.run(&["runs", "cancel", &id]).exit(3);
     moved(&test, "app/pipelines/p", "app/pipelines/q");
-    test.run(&["runs", "resume", &id]).exit(2).stderr_has("hint: or give the run up: etude runs cancel ");
+    test.run(&["runs", "resume", &id]).exit(2).stderr_has("hint: or cancel the run: etude runs cancel ");
     test.run(&["runs", "cancel", &id]).exit(0).stderr_has("its destructor did not run");
     assert_eq!(test.ledger(), ["first"]);
 }

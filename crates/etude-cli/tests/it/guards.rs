@@ -73,7 +73,10 @@ fn a_guard_that_is_broken_denies_calls_of_agents() {
         let test = app(&server, &format!("guards: [{{command: {command}}}]\n"));
         test.follow("go", &["--yolo"]).output("done");
         let results = server.seen().pop().expect("a model was asked").results();
-        assert!(results[0].contains("a guard could not decide") && results[0].contains(why), "{results:?}");
+        assert!(
+            results[0].contains("a guard failed, so the call is denied") && results[0].contains(why),
+            "{results:?}"
+        );
         assert!(results[0].contains(command) && test.ledger().is_empty(), "{results:?}");
     }
 }

@@ -77,7 +77,7 @@ fn a_full_stdout_is_no_success() {
     let ended = command.stdout(full).output().expect("the binary starts");
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert_eq!(ended.status.code(), Some(4), "{said}");
-    assert!(said.contains("stdout cannot be written"), "{said}");
+    assert!(said.contains("cannot write to stdout"), "{said}");
     test.run(&["runs", "show", "latest", "--format", "json"]).exit(0).has("/status", "succeeded");
 }
 
@@ -120,7 +120,7 @@ fn nul_bytes_break_nothing() {
 fn answers_without_end_are_refused() {
     let server = Server::new([Reply::Body(" ".repeat(80_000_000))]);
     let test = Test::new().pipeline("p", |p| p.llm("a", "Hi", "retry: 0")).model(&server);
-    test.bounded_by(2 << 20, RUN).exit(1).stderr_has("the answer has more than 67108864 bytes");
+    test.bounded_by(2 << 20, RUN).exit(1).stderr_has("the response has more than 67108864 bytes");
 }
 
 /// deep nesting, endless brackets, and a million wrong elements in a response are rejected.
@@ -178,7 +178,7 @@ fn an_output_of_millions_of_values_takes_no_memory() {
             .file("steps/a.py", script)
             .file("schemas/a.json", "{\"type\": \"array\"}")
     });
-    let refused = "the output of code step `a` cannot be looked into: it has more than 10 million values";
+    let refused = "the output of code step `a` cannot be parsed: it has more than 10 million values";
     test.bounded_by(1536 << 10, RUN).exit(1).stderr_has(refused);
     let test = Test::new().pipeline("p", |p| {
         p.step(&python("a"))

@@ -21,7 +21,7 @@ fn provider(script: &str) -> Test {
 #[test]
 fn an_answer_of_a_program_has_an_end() {
     let ran = bounded(&provider("exec yes\n")).exit(1).failed_with(&["business ask: model_error"]);
-    ran.stderr_has("printed more than 67108864 bytes, which no answer has, and was killed");
+    ran.stderr_has("printed more than 67108864 bytes, the limit of a response, and was killed");
 }
 
 /// only the end of its stderr is kept, however long it is.
@@ -39,5 +39,5 @@ fn a_verdict_has_an_end() {
     let test = Test::new()
         .pipeline("p", |p| p.llm("ask", "hi", "retry: 0\nvalidate: steps/v.sh").file("steps/v.sh", "exec yes\n"))
         .model(&server);
-    bounded(&test).exit(1).stderr_has("more than 16 MiB; the program was ended");
+    bounded(&test).exit(1).stderr_has("more than 16 MiB; the program was killed");
 }

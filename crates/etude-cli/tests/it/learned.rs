@@ -154,7 +154,7 @@ fn an_interrupted_promotion_is_made_again() {
     let all = cases(&test, "learned/return-items/tests");
     let blocked = test.path(&format!("app/tests/return-items-{}", all[1]));
     std::fs::create_dir_all(&blocked).expect("a directory");
-    test.run(&PROMOTE).exit(2).stderr_has("is not a file");
+    test.run(&PROMOTE).exit(2).stderr_has("is not a regular file, so the case cannot be written");
     assert_eq!(cases(&test, "learned/return-items/tests"), all);
     std::fs::remove_dir(&blocked).expect("it is there");
     std::fs::create_dir_all(test.path("app/pipelines")).expect("a directory");
@@ -451,7 +451,9 @@ fn code_is_checked_in_all_cases() {
     test.put("app/traces.jsonl", &traces(Some(victim)));
     let ran = learn(&test);
     assert_eq!((ran.at("/candidates"), ran.at("/families/0/reason")), (json!([]), json!("check_failed")));
-    ran.stderr_has("the candidate `return-items` is not written: its code computes another value");
+    ran.stderr_has(
+        "the candidate `return-items` is not written: its code computes values that differ from those of its runs",
+    );
     assert_eq!(
         test.read(&format!("app/learned/return-items/tests/{}", cases()[8])),
         last,

@@ -189,10 +189,7 @@ fn a_broken_validator_keeps_the_attempts_before_it() {
     .has("/errors/0/stderr_tail", "no module named yaml\n")
     .has("/errors/0/attempts/0/rejected_by", "schema")
     .has("/errors/0/attempts/1", Value::Null)
-    .has(
-        "/errors/0/message",
-        "validator `steps/v.sh` did not do its job: it exited with status 3 and printed no verdict",
-    )
+    .has("/errors/0/message", "validator `steps/v.sh` failed: it exited with status 3 and printed no verdict")
     .steps(&["ask failed 2"]);
 }
 
@@ -203,12 +200,12 @@ fn refusals_and_truncated_answers_are_named_and_not_repeated() {
         (
             Reply::Refuses("I cannot help with that"),
             "model_refused",
-            "mock/m-std declined to answer llm step `ask`: I cannot help with that",
+            "mock/m-std refused to respond to llm step `ask`: I cannot help with that",
         ),
         (
             Reply::truncated("{\"n\": "),
             "model_truncated",
-            "the answer of mock/m-std to llm step `ask` was cut off at its longest allowed length (`max_tokens` is 9)",
+            "the response of mock/m-std to llm step `ask` was cut off at the maximum length (`max_tokens` is 9)",
         ),
     ];
     for (reply, kind, message) in cases {

@@ -37,7 +37,7 @@ fn missing_weights_are_reported_with_the_command_and_the_size() {
     let test = app();
     let ran = test.run_json("tell").exit(4).failed_with(&["business ask: environment"]).has(
         "/errors/0/message",
-        "llm step `ask` got no answer: `local/qwen2.5-coder-1.5b`: its weights are not on this machine; get them with \
+        "llm step `ask` got no response: `local/qwen2.5-coder-1.5b`: its weights are not downloaded; run \
          `etude model pull` (1.1 GB)",
     );
     drop(ran);
@@ -80,7 +80,10 @@ fn a_request_is_not_run_with_parameters_that_it_does_not_state() {
     let ran = test.run(&["run", "tell me a story", "--format", "json"]).exit(4).failed_with(&["- -: environment"]);
     let message = ran.at("/errors/0/message");
     let message = message.as_str().expect("a message");
-    assert!(message.contains("get them with `etude model pull` (1.1 GB), or set ANTHROPIC_API_KEY"), "{message}");
+    assert!(
+        message.contains("are not downloaded; run `etude model pull` (1.1 GB), or set ANTHROPIC_API_KEY"),
+        "{message}"
+    );
     assert_eq!(test.ledger(), Vec::<String>::new());
 }
 
@@ -116,7 +119,7 @@ fn without_anything_else_the_local_model_is_mapped() {
     for tier in 0..3 {
         if ran.at(&format!("/tiers/{tier}/why")) == "local" {
             assert_eq!(ran.at(&format!("/tiers/{tier}/model")), "local/qwen2.5-coder-1.5b");
-            assert_eq!(ran.at(&format!("/tiers/{tier}/lacks")), "not here: etude model pull (1.1 GB)");
+            assert_eq!(ran.at(&format!("/tiers/{tier}/lacks")), "not downloaded: etude model pull (1.1 GB)");
             assert_eq!(ran.at(&format!("/tiers/{tier}/price")), json!({"input": 0.0, "output": 0.0}));
         } else {
             assert_eq!(ran.at(&format!("/tiers/{tier}/why")), "server");
@@ -163,12 +166,8 @@ fn weights_from_a_mirror_are_checked() {
         .env("PATH", "/nowhere");
     for line in [&["model", "pull"][..], &["run", "--pull", "-p", "tell"]] {
         let ran = test.run(line).exit(4);
-        assert!(
-            ran.err().contains("the weights of `qwen2.5-coder-1.5b` could not be obtained: the hub's"),
-            "{}",
-            ran.err()
-        );
-        assert!(ran.err().contains("goes on where it was broken off"), "{}", ran.err());
+        assert!(ran.err().contains("cannot download the weights of `qwen2.5-coder-1.5b`: the hub's"), "{}", ran.err());
+        assert!(ran.err().contains("run the same command to resume it"), "{}", ran.err());
     }
     assert_eq!(test.ledger(), Vec::<String>::new());
     test.run(&["model", "list", "--format", "json"]).exit(0).has("/local/0/path", Value::Null);
@@ -272,7 +271,9 @@ fn a_server_that_others_could_reach_needs_a_token() {
     test.run(&["model", "serve", "--token-file", "token"]).exit(2).stderr_has("--listen");
     test.run(&["model", "serve", "--listen", "example.com:80"]).exit(2).stderr_has("an address is a port");
     let bare = Test::new();
-    bare.run(&["model", "serve", "--listen", "0"]).exit(4).stderr_has("get them with `etude model pull`");
+    bare.run(&["model", "serve", "--listen", "0"])
+        .exit(4)
+        .stderr_has("`qwen2.5-coder-1.5b` cannot be served: its weights are not downloaded; run `etude model pull`");
     bare.run(&["model", "serve", "smollm2"]).exit(2).stderr_has("did you mean `smollm2-135m`?");
 }
 
@@ -308,7 +309,7 @@ fn a_tier_that_answers_is_measured() {
     assert_eq!(ran.at("/tiers/0/model"), "mock/m-lite");
     assert_eq!(ran.at("/tiers/0/structured/status"), "ok");
     assert_eq!(ran.at("/tiers/0/tool_call/status"), "wrong");
-    assert_eq!(ran.at("/tiers/0/tool_call/why"), "it called no tool and said: It is sunny.");
+    assert_eq!(ran.at("/tiers/0/tool_call/why"), "it called no tool and responded: It is sunny.");
     assert_eq!((ran.at("/tiers/1"), ran.at("/tiers/0/price")), (Value::Null, Value::Null));
 }
 
@@ -321,7 +322,7 @@ fn an_answer_that_was_cut_off_is_inconclusive() {
     });
     let ran = Test::new().model(&server).run(&["model", "test", "lite", "--format", "json"]).exit(1);
     assert_eq!(ran.at("/tiers/0/structured/status"), "inconclusive");
-    assert_eq!(ran.at("/tiers/0/structured/why"), "the answer was cut off at 4000 tokens");
+    assert_eq!(ran.at("/tiers/0/structured/why"), "the response was cut off at 4000 tokens");
     assert_eq!(server.seen()[0].body["max_tokens"], 4000);
 }
 

@@ -219,7 +219,7 @@ fn a_rejected_slot_of_a_step_leaves_the_run_as_it_was() {
     drifts(&test, OLD, REJECTS);
     for more in [&[][..], &["--accept-changes"]] {
         let args = [&["runs", "resume", &id, "--format", "json"], more].concat();
-        let refused = test.run(&args).exit(1).stderr_has("the run is as it was");
+        let refused = test.run(&args).exit(1).stderr_has("the run is unchanged");
         assert_eq!((refused.at("/errors/0/code"), refused.at("/pipeline")), ("SlotDriftRejected".into(), "p".into()));
     }
     assert_eq!((server.calls(), test.ledger()), (asked, vec!["one".to_owned()]));
@@ -250,7 +250,10 @@ fn a_suspended_stage_cannot_be_approved() {
     let id = waiting.id();
     let effect = waiting.at("/waiting/0/id").as_str().expect("an id").replace("[RUN]", &id);
     for args in [["approve", &id], ["deny", &id], ["approve", &effect]] {
-        test.run(&args).exit(2).stderr_has("is suspended and waits for no answer").stderr_has("etude runs resume");
+        test.run(&args)
+            .exit(2)
+            .stderr_has("is suspended and is not waiting for an answer")
+            .stderr_has("etude runs resume");
     }
     test.run(&["runs", "resume", &id, "--format", "json"]).exit(5).has("/waiting/0/kind", "parked");
 }

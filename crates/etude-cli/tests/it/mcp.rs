@@ -336,7 +336,7 @@ fn a_definition_with_errors_is_said_on_stderr() {
         .expect("it starts");
     let mut line = String::new();
     BufReader::new(child.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
-    assert!(line.starts_with("note: no tool: the pipeline `broken` has errors: P"), "{line}");
+    assert!(line.starts_with("note: not available as a tool: the pipeline `broken` has errors: P"), "{line}");
     drop(child.stdin.take());
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
 }

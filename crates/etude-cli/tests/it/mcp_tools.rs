@@ -318,7 +318,7 @@ fn metadata_gets_no_key_of_a_provider() {
         test.put("project/skills/asks.skill.md", "---\nname: asks\ndescription: Asks.\n---\nIt is <:env[MOCK_KEY]>.\n");
         test.run(&["skill", "run", "asks", "--format", "json"])
     };
-    let why = "`thief` is not started: the variable `MOCK_KEY` is set, but holds a key of a model provider";
+    let why = "`thief` is not started: the variable `MOCK_KEY` is set, but contains a key of a model provider";
     let ran = thief(false).exit(4).has("/status", "failed").has("/errors/0/kind", "environment");
     assert!(ran.err().contains(why) && server.seen().is_empty(), "{}", ran.err());
     let ran = thief(true).exit(0);

@@ -57,7 +57,11 @@ fn schemas_may_be_given_by_tools() {
     tool(&test, "lost", &json!({"params": lost}), "echo '{\"result\": \"done\"}'");
     assert_eq!(test.run(&["skill", "run", "deploy", "--arg", "region=eu"]).exit(0).value(), json!("done"));
     let refused = test.run(&["skill", "run", "deploy", "--arg", "region=mars"]);
-    assert!(refused.code() == 2 && refused.err().contains("the arguments of `deploy` do not fit"), "{}", refused.err());
+    assert!(
+        refused.code() == 2 && refused.err().contains("the arguments of `deploy` are not valid"),
+        "{}",
+        refused.err()
+    );
     assert!(test.run(&["skill", "run", "lost"]).exit(2).err().contains("skill not found: `nobody`"));
 }
 
@@ -232,9 +236,11 @@ fn what_is_reported_is_chosen() {
     let document = test.run(&["skill", "run", "--log", "--format", "json"]).exit(0).doc();
     assert_eq!((&document["levels"][0], document["scopes"].get("pipeline").is_some()), (&json!("trace"), true));
     assert_eq!(test.ledger().len(), before);
-    test.run(&["skill", "run", "--log", "level=warn"]).exit(2).stderr_has("say which skill is to run");
+    test.run(&["skill", "run", "--log", "level=warn"]).exit(2).stderr_has("name the skill to run");
     test.run(&["skill", "run"]).exit(2);
-    assert!(test.run(&["skill", "run", "greet", "--log", "level=loud"]).exit(2).err().contains("`loud` is no level"));
+    assert!(
+        test.run(&["skill", "run", "greet", "--log", "level=loud"]).exit(2).err().contains("`loud` is not a level")
+    );
     assert!(
         test.run(&["skill", "run", "greet", "--log", "reporter=loud"])
             .exit(2)
@@ -254,7 +260,7 @@ fn a_project_without_one_main_skill_is_warned_of() {
     for name in ["a", "b"] {
         test.put(&format!("project/{name}.skill.md"), &format!("---\nname: {name}\nmetadata: {{}}\n---\n"));
     }
-    test.run(&["skill", "explain", "a"]).stderr_has("says that it is the main skill");
+    test.run(&["skill", "explain", "a"]).stderr_has("declares itself as the main skill");
     // A directory of skills need not be a project, but two main skills are wrong in either.
     assert!(!test.run(&["check"]).exit(0).err().contains("main skill"));
     for name in ["a", "b"] {
@@ -357,6 +363,6 @@ fn a_socket_that_cannot_be_made_is_reported() {
     let place = test.path(&format!("app/{long}")).display().to_string();
     let test = test.env("TMPDIR", &place);
     let ran = test.run(&["run", "-p", "p", "--format", "json"]).exit(1);
-    assert!(ran.err().contains("cannot be made") && ran.err().contains("set TMPDIR"), "{}", ran.err());
+    assert!(ran.err().contains("cannot create its host socket") && ran.err().contains("set TMPDIR"), "{}", ran.err());
     assert_eq!(test.ledger(), Vec::<String>::new());
 }

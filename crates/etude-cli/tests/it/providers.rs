@@ -65,7 +65,7 @@ fn endless_failures_end_after_a_bounded_number_of_attempts() {
         let attempt = |n| format!("attempt {n} of 5: status {status}: overloaded, sorry; asked to wait [TIME]");
         let mut attempts: Vec<String> = (1..5).map(attempt).collect();
         attempts.push(last.clone());
-        ran.has("/errors/0/message", format!("llm step `ask` got no answer: {last}")).has(
+        ran.has("/errors/0/message", format!("llm step `ask` got no response: {last}")).has(
             "/errors/0/attempts",
             json!([{"rejected_by": "transport", "errors": attempts, "duration_ms": 0, "tokens": 0}]),
         );

@@ -74,8 +74,8 @@ error[P0000]: the definition of run `[RUN]` has changed since it began
      -cat >/dev/null; printf '%s\n' '{"output":3}'
      +echo three-changed >> "$LEDGER"
      +echo '{"output":33}'
-hint: put the files back as they were, and resume
-hint: or take them as they are now: etude runs resume [RUN] --accept-changes"#,
+hint: restore the files, then resume the run
+hint: or accept the changes: etude runs resume [RUN] --accept-changes"#,
     );
     // The orphan of the dead process may still reach its own end; nothing else begins.
     let notes = test.ledger();

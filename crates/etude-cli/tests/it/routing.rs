@@ -41,7 +41,7 @@ fn a_request_that_fits_nothing_is_reported_what_there_is() {
         .exit(1)
         .has("/errors/0/kind", "no_pipeline_matched")
         .has("/errors/0/phase", "routing")
-        .has("/errors/0/message", "no pipeline fits the request; there are: audit, greet");
+        .has("/errors/0/message", "no pipeline fits the request; pipelines of this app: audit, greet");
     assert_eq!(test.ledger(), Vec::<String>::new());
 }
 
@@ -183,7 +183,7 @@ fn a_parameter_that_could_not_be_taken_is_reported() {
     let test = mail().model(&server);
     let ran = test.run(&["run", "-p", "sort-mail", "sort the 2 newest mails from Ada", "--format", "json"]).exit(0);
     let ran = ran.output(json!({"count": 2, "sender": "anybody"}));
-    assert!(ran.err().contains("warning: what the request says of `sender` is not used"), "{}", ran.err());
+    assert!(ran.err().contains("warning: the value of `sender` in the request is not used"), "{}", ran.err());
     assert!(ran.err().contains("-i sender=…"), "{}", ran.err());
 }
 
@@ -206,7 +206,11 @@ fn a_number_in_the_request_holds_against_a_model() {
     let ran = test.run(&[&SORT[..], &["sort the 2 newest mails"]].concat()).exit(0);
     let ran = ran.output(json!({"count": 2, "sender": "anybody"}));
     assert!(ran.err().contains("input: count=2 (request: \"2\"), sender=anybody (default)"), "{}", ran.err());
-    assert!(ran.err().contains("note: the model gave sender=\"Grace\"; the request does not say so"), "{}", ran.err());
+    assert!(
+        ran.err().contains("note: the model returned sender=\"Grace\"; the request does not contain it"),
+        "{}",
+        ran.err()
+    );
     let id = ran.id();
     let shown = test.run(&["runs", "show", &id, "--format", "json"]).exit(0);
     let shown = shown.has("/routing/request", "sort the 2 newest mails").has("/routing/sources/count/text", "2");
@@ -228,7 +232,7 @@ fn a_number_that_no_parameter_gets_is_an_error() {
     for request in ["sort the mails of my 3 accounts", "sort 2 or 7 mails", "don't sort 3 mails", "sort 500 mails"] {
         let ran = test.run(&[&SORT[..], &[request]].concat()).exit(2).has("/errors/0/kind", "input_invalid");
         let message = ran.at("/errors/0/message").to_string();
-        assert!(message.contains("`count` did not get it and would take its default `5`"), "{request}: {message}");
+        assert!(message.contains("`count` did not receive it and would take its default `5`"), "{request}: {message}");
         assert!(ran.err().contains("-i count="), "{}", ran.err());
     }
     assert_eq!(test.ledger(), Vec::<String>::new());
@@ -315,8 +319,8 @@ fn what_a_request_lacks_is_an_error_where_no_model_is() {
     for more in [&[][..], &["--dry-run"]] {
         let ran = test.run(&[&["run", "-C", "demo", "say hello to Ada"], more].concat()).exit(2);
         ran.stderr_has("required parameter `name` is missing")
-            .stderr_has("hint: give it yourself: etude run --pipeline hello -i name=…\n")
-            .stderr_has("hint: or have a model read the request: set ANTHROPIC_API_KEY");
+            .stderr_has("hint: set the parameters: etude run --pipeline hello -i name=…\n")
+            .stderr_has("hint: or let a model extract them from the request: set ANTHROPIC_API_KEY");
     }
     let listed = test.run(&["runs", "list", "--format", "json"]);
     assert_eq!(listed.at("/total"), 1);

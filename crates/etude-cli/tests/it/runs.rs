@@ -144,7 +144,7 @@ fn latest_is_an_id_everywhere() {
     assert_eq!(test.run(&["runs", "resume", "latest", "--format", "json"]).exit(0).id(), id);
     let exported = test.run(&["runs", "export", "latest"]).exit(0);
     assert!(String::from_utf8_lossy(&exported.raw).contains(&id));
-    test.run(&["runs", "cancel", "latest"]).exit(2).stderr_has("is over");
+    test.run(&["runs", "cancel", "latest"]).exit(2).stderr_has("has ended");
     test.run(&["runs", "diff", "latest", "latest"]).exit(0).stderr_has("the same definition");
 }
 
@@ -202,7 +202,7 @@ fn runs_are_counted_compared_and_weighed() {
     assert!(dry.at("/bytes").as_u64().is_some_and(|bytes| bytes > 0));
     test.run(&["runs", "show", &first]).exit(0);
     test.run(&["runs", "backup", "copy.tar"]).exit(0).stderr_has("3 runs and ");
-    test.run(&["runs", "backup", "copy.tar"]).exit(2).stderr_has("is not overwritten");
+    test.run(&["runs", "backup", "copy.tar"]).exit(2).stderr_has("already exists and was not overwritten");
 }
 
 /// cli: an export is JSON lines: the run, each record in order, the result.
@@ -339,8 +339,8 @@ fn an_approved_call_is_reported_once() {
 fn an_unknown_status_is_wrong_usage() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
     test.run(&["runs", "list", "--status", "done"]).exit(2).stdout("").stderr(
-        "error[R0301]: `done` is no status of a run\n\
-         hint: a run is one of: queued, running, waiting, sleeping, succeeded, failed, cancelled, moved, interrupted",
+        "error[R0301]: `done` is not a run status\n\
+         hint: run statuses: queued, running, waiting, sleeping, succeeded, failed, cancelled, moved, interrupted",
     );
 }
 
@@ -364,7 +364,7 @@ fn what_cannot_be_done_says_what_can_be() {
     let id = test.run_json("p").exit(0).id();
     test.run(&["runs", "cancel", &id]).exit(2).stderr_has("etude runs show");
     test.run(&["approve", &id]).exit(2).stderr_has("etude runs list --status waiting");
-    test.run(&["check", "quite-another"]).exit(2).stderr_has("hint: there are: p");
+    test.run(&["check", "quite-another"]).exit(2).stderr_has("hint: pipelines and machines of this app: p");
     test.run_json("p").exit(0);
     test.run(&["runs", "show", "no-such"]).exit(2).stderr_has("etude runs list");
 }

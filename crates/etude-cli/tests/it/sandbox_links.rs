@@ -145,7 +145,7 @@ fn a_parallel_step_that_swaps_links_opens_no_sandbox() {
             let end = host.run(&call, &Cancel::new(), &mut |_| {}).expect("not cancelled");
             match &end.exit {
                 Exit::NotStarted(why) => {
-                    assert!(why.contains("leads out of the app") || why.contains("keeps changing"), "{why}");
+                    assert!(why.contains("leads out of the app") || why.contains("changes too often to read"), "{why}");
                     refused += 1;
                 }
                 Exit::Status(0) => ran += 1,

@@ -414,7 +414,8 @@ fn a_run_that_kills_its_servers_is_left_alone() {
     let serving = Serving::start(&test, &["--port", "0"]);
     // The server has the run until then.
     crate::test::wait_until("the processes of each server end", || test.read("ledger.left").lines().count() == 3);
-    let reason = "3 processes died with it one after another, without a new record: no server continues it";
+    let reason =
+        "3 processes in a row died while they executed it, without a new record: servers no longer continue it";
     crate::test::wait_until("the list has the reason", || {
         serving.document("GET", "/v1/runs", "")["runs"][0]["reason"] == reason
     });

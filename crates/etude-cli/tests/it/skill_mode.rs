@@ -74,7 +74,7 @@ fn a_parameter_that_the_request_does_not_state_leads_to_skill_mode() {
     let server = router("greet", json!({"name": null}));
     let test = greeter(&server);
     test.run(&["run", "greet somebody", "--router", "llm", "--format", "json"])
-        .stderr_has("the request does not say what `greet` needs; following SKILL.md")
+        .stderr_has("the request lacks required parameters of `greet`; following SKILL.md")
         .output("done")
         .has("/mode", "skill")
         .has("/usage/calls", 3);
@@ -281,7 +281,7 @@ fn folders_can_be_granted() {
     assert!(!test.path("elsewhere/b.txt").exists());
     test.follow("go", &["--read", "nowhere", "--app", "../app"])
         .exit(2)
-        .stderr_has("the folder `nowhere` cannot be opened");
+        .stderr_has("cannot open the directory `nowhere`");
 }
 
 /// skill mode runs without constructor and destructor, even where those are wrong.

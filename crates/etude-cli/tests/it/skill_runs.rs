@@ -81,7 +81,7 @@ fn every_turn_and_every_call_is_in_the_journal() {
     assert!(second.contains("out\nerr") && !second.contains("do something"), "only what is new is kept: {second}");
     assert!(stream("skill/helper/turn2/answer").contains("done"));
     let text = test.run(&["runs", "show", "latest", "helper", "1"]).exit(0);
-    assert!(text.out().contains("turn 1, Bash[0] gave "), "{}", text.out());
+    assert!(text.out().contains("turn 1, Bash[0] returned "), "{}", text.out());
     assert!(test.run(&["runs", "show", &id]).exit(0).out().contains("skill     helper\n"));
     let exported = test.run(&["runs", "export", &id]).exit(0);
     assert!(exported.out().contains("echo out; echo err"), "{}", exported.out());
@@ -95,8 +95,8 @@ fn turns_are_bounded() {
     test.follow("go", &["--yolo"])
         .exit(1)
         .failed_with(&["skill helper: budget_exceeded"])
-        .has("/errors/0/message", "skill `helper` was not done after 3 turns; it can have more with `max_turns`")
-        .stderr_has("hint: more turns: agent: {max_turns: 100} in etude.yaml")
+        .has("/errors/0/message", "skill `helper` did not finish within 3 turns; raise the limit with `max_turns`")
+        .stderr_has("hint: allow more turns: agent: {max_turns: 100} in etude.yaml")
         .has("/usage/calls", 3);
     assert_eq!(test.ledger(), ["0", "1", "2"]);
     let last = server.seen().pop().expect("a model was asked");

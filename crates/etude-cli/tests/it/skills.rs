@@ -58,7 +58,7 @@ fn checks_have_two_profiles() {
     assert_eq!(ran.at("/properties/extra/version"), "1");
     test.run(&["skill", "check", "nowhere"]).exit(2);
     let human = test.run(&["skill", "check", "tidy", "--strict"]).exit(3);
-    assert!(human.err().contains("`version` is no field of a skill"), "{}", human.err());
+    assert!(human.err().contains("`version` is not a field of a skill"), "{}", human.err());
 }
 
 /// C-3.3, C-3.4, SK-27, SK-29, SK-30, SK-35: by default a body is text; in Claude Code's mode it is rendered, and commands run

@@ -227,7 +227,7 @@ fn a_promotion_deletes_no_edited_pipeline() {
     let promote = ["learn", "promote", "back", "--to", "assisted", "--accept-risk"];
     let learn_yaml = test.read("app/pipelines/back/learn.yaml");
     test.put("app/pipelines/back/learn.yaml", &format!("{learn_yaml}content: 9c04d2aa31e7b650\n"));
-    test.run(&promote).exit(2).stderr_has("has been edited since it was learned").stderr_has("keep what you need");
+    test.run(&promote).exit(2).stderr_has("have changed since it was learned").stderr_has("keep what you need");
     test.put("app/pipelines/back/.notes", "mine");
     test.run(&promote).exit(2).stderr_has("`pipelines/back/.notes` was not learned");
     assert!(test.path("app/pipelines/back/.notes").exists() && test.path(&format!("app/{case}")).exists());
@@ -431,7 +431,6 @@ fn words_of_a_forgotten_run_are_in_no_candidate() {
 fn a_run_says_that_its_family_can_be_learned() {
     let server = Server::agent([Reply::call("cancel", json!({"id": "A"}))]);
     let test = app(&server);
-    let says =
-        |request: &str| test.follow(request, &["--yolo"]).exit(0).err().contains("3 requests have led to `cancel`");
+    let says = |request: &str| test.follow(request, &["--yolo"]).exit(0).err().contains("3 requests led to `cancel`");
     assert_eq!([says("Cancel A"), says("Cancel B"), says("cancel b"), says("Cancel C")], [false, false, false, true]);
 }

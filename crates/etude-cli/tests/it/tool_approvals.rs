@@ -39,8 +39,8 @@ fn without_a_terminal_what_changes_things_is_denied_with_the_reason() {
     let ran = test.run(&["run", "--skill", "go", "--format", "jsonl"]).exit(0);
     let results = results(&server);
     for (result, key) in results.iter().zip(["Bash(echo never", "Write(made.txt)"]) {
-        assert!(result.contains(key) && result.contains("needs approval and there is no one to ask"), "{result}");
-        assert!(result.contains("ApprovalDenied") && result.contains("`approvals: allow` can list it"), "{result}");
+        assert!(result.contains(key) && result.contains("needs approval, and no one can be asked here"), "{result}");
+        assert!(result.contains("ApprovalDenied") && result.contains("add it to `approvals: allow`"), "{result}");
     }
     assert!(results[2].contains("Be brief."), "{results:?}");
     assert!(test.ledger().is_empty() && !test.path("app/made.txt").exists());
@@ -227,7 +227,7 @@ fn an_approved_path_is_written_only_where_it_led_when_it_was_asked_about() {
         resume(&test, &ran.id()).output("done");
         assert_eq!(test.path("app/docs/new").exists(), !is_swapped);
         assert!(!test.path("app/src/new").exists());
-        let why = "`Write(docs/new)` was approved, and the path leads to `Write(src/new)` now";
+        let why = "`Write(docs/new)` was approved, but the path now leads to `Write(src/new)`";
         assert_eq!(results(&server)[0].contains(why), is_swapped, "{:?}", results(&server));
     }
 }
@@ -344,7 +344,7 @@ fn a_waiting_run_can_be_cancelled() {
     let id = test.follow("go", &[]).exit(5).id();
     test.run(&["runs", "cancel", &id, "--format", "json"]).exit(0).has("/status", "cancelled");
     assert_eq!((test.ledger(), server.calls()), (Vec::new(), 1));
-    test.run(&["approve", &id]).exit(2).stderr_has("does not wait for anybody");
+    test.run(&["approve", &id]).exit(2).stderr_has("is not waiting for a decision");
 }
 
 /// Runs a command on a terminal of its own and answers its questions; `^C` is Ctrl-C, `^D` the end of input.
@@ -387,7 +387,7 @@ fn at_a_terminal_somebody_is_asked() {
     assert!(ran.out().contains("done"), "{}", ran.out());
     assert_eq!(test.ledger(), ["a", "b", "b"]);
     assert!(ran.out().contains("| command: echo a"), "what is approved is shown whole: {}", ran.out());
-    assert!(results(&server)[3].contains("the user said no to"), "{:?}", results(&server));
+    assert!(results(&server)[3].contains("the user said no to `Bash(echo c"), "{:?}", results(&server));
 }
 
 /// a question can be left open; Ctrl-C at a question cancels the run as it does elsewhere.

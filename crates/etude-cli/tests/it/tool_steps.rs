@@ -109,7 +109,7 @@ fn calls_of_steps_are_shown() {
     let text = test.run(&["runs", "show", "latest"]).exit(0);
     assert!(text.out().contains(r#"cancel {"id":"A-1"}"#) && text.out().contains("get, 2 calls"), "{}", text.out());
     let text = test.run(&["runs", "show", "latest", "order"]).exit(0);
-    assert!(text.out().contains(r#"get {"id":"A-1"} gave "#), "{}", text.out());
+    assert!(text.out().contains(r#"get {"id":"A-1"} returned "#), "{}", text.out());
 }
 
 /// L-46: a dry run shows the calls and requirements of a run before it starts.

@@ -69,11 +69,13 @@ fn an_export_is_written_once_and_without_live_runs() {
     assert_eq!(members, ["runs", "moved", "skipped", "values", "bytes"]);
     let copy = copy.has("/runs", 2).has("/moved", 0).has("/bytes", len);
     assert!(copy.at("/values").as_u64().is_some_and(|values| values > 0));
-    test.run(&[&EXPORT[..], &["--out", "../elsewhere/copy.tar"]].concat()).exit(2).stderr_has("is not overwritten");
+    test.run(&[&EXPORT[..], &["--out", "../elsewhere/copy.tar"]].concat())
+        .exit(2)
+        .stderr_has("already exists and was not overwritten");
     let moved = test.run(&["runs", "export", "--all", "--move", "--out", "../elsewhere/moved.tar"]).exit(0);
     moved
         .stderr_has("3 runs and ")
-        .stderr_has("1 of them are moved")
+        .stderr_has("1 of them were moved")
         .stderr_has("is being executed by a process")
         .stderr_has("etude runs import");
     let listed = |status: &str| test.run(&["runs", "list", "--status", status, "--format", "json"]).exit(0);
@@ -109,7 +111,7 @@ fn a_moved_run_refuses_a_resume() {
     let other = test.run_json("bad").exit(1).id();
     test.run(&[&EXPORT[..], &["--move", "--out", "../elsewhere/a.tar"]].concat()).exit(0).has("/moved", 1);
     let resumed = test.run(&["runs", "resume", &id, "--format", "json"]).exit(4).has("/errors/0/kind", "environment");
-    resumed.stderr_has("was moved to another engine").stderr_has("import the file");
+    resumed.stderr_has("was moved to another engine").stderr_has("import the export file");
     test.run(&["runs", "retry", &id, "--from", "before"]).exit(4).stderr_has("was moved");
     test.run(&["runs", "cancel", &id]).exit(4).stderr_has("was moved");
     test.run(&["runs", "watch", &id]).exit(4).stderr_has("was moved");

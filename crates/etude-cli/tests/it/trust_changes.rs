@@ -179,7 +179,7 @@ fn a_file_that_is_trusted_stands_for_its_own_package_only() {
     test.put("app/SKILL.md", "---\nname: app\ndescription: All.\n---\n");
     test.put("app/.agents/skills/other/SKILL.md", "---\nname: other\ndescription: x\n---\n");
     for file in ["apps/README.md", "SKILL.md", "apps/box/app/run.sh"] {
-        test.run(&["trust", file]).exit(2).stderr_has("is no `APP.md` or `SKILL.md` of a package or skill");
+        test.run(&["trust", file]).exit(2).stderr_has("is not an `APP.md` or `SKILL.md` of a package or skill");
     }
     assert!(!test.run(&["trust", "--list"]).exit(0).out().contains("box"), "nothing is trusted");
     test.run(&["trust", "apps/box/APP.md"]).exit(0);
@@ -200,7 +200,7 @@ fn state_is_kept_and_holds_no_program() {
     ];
     for (old, new) in paths {
         fs::write(root.join("APP.md"), APP.replace(old, new)).expect("written");
-        test.run(&["trust", "apps/box"]).exit(4).stderr_has("is state and may change");
+        test.run(&["trust", "apps/box"]).exit(4).stderr_has("which belongs to the state and may change");
         assert_eq!(go(&test), 4);
     }
 }
@@ -210,14 +210,14 @@ fn state_is_kept_and_holds_no_program() {
 fn an_entry_that_is_evaluated_cannot_be_approved() {
     let (test, root) = approved();
     for (entry, why) in [
-        ("cd app && sh state/run.sh", "text for a shell"),
-        ("sh $AGENT_APP_ROOT/app/state/run.sh", "text for a shell"),
-        ("sh app/st?te/run.sh", "text for a shell"),
-        ("sh -c 'cd app; . state/run.sh'", "text for a shell"),
-        ("bash -ec 'cd app; . state/run.sh'", "text for a shell"),
-        ("python3 -W ignore -c 'import app.state.main'", "text for a shell"),
-        ("env -i perl -E 'do \"app/state/run.pl\"'", "text for a shell"),
-        ("python3 -m app.state.main", "`app/state/main.py`, which is state"),
+        ("cd app && sh state/run.sh", "is inline code"),
+        ("sh $AGENT_APP_ROOT/app/state/run.sh", "is inline code"),
+        ("sh app/st?te/run.sh", "is inline code"),
+        ("sh -c 'cd app; . state/run.sh'", "is inline code"),
+        ("bash -ec 'cd app; . state/run.sh'", "is inline code"),
+        ("python3 -W ignore -c 'import app.state.main'", "is inline code"),
+        ("env -i perl -E 'do \"app/state/run.pl\"'", "is inline code"),
+        ("python3 -m app.state.main", "`app/state/main.py`, which belongs to the state"),
     ] {
         let entry = format!("  command: {}", serde_json::Value::from(entry));
         fs::write(root.join("APP.md"), APP.replace("  command: sh app/run.sh", &entry)).expect("written");
@@ -235,10 +235,10 @@ fn what_cannot_be_hashed_is_refused_by_name() {
         test.run(&["trust", "apps/box"]).exit(4).stderr_has("app/odd").stderr_has(why);
         fs::remove_file(&place).expect("removed");
     };
-    made(&|place| symlink("/bin/sh", place).expect("a link"), "which is outside");
-    made(&|place| symlink("../../../..", place).expect("a link"), "which is outside");
-    made(&|place| symlink("dir/../../..", place).expect("a link"), "may lead anywhere");
-    made(&|place| symlink("../.git/hook.sh", place).expect("a link"), "`.git` is not part of what is approved");
+    made(&|place| symlink("/bin/sh", place).expect("a link"), "outside the package");
+    made(&|place| symlink("../../../..", place).expect("a link"), "outside the package");
+    made(&|place| symlink("dir/../../..", place).expect("a link"), "`..` after a name can leave the package");
+    made(&|place| symlink("../.git/hook.sh", place).expect("a link"), "approvals do not cover `.git`");
     made(
         &|place| {
             let made = std::process::Command::new("mkfifo").arg(place).status().expect("mkfifo runs");

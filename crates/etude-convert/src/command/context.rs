@@ -46,10 +46,10 @@ pub(crate) fn condition<'s>(skill: &'s Skill, statement: &'s Statement) -> Resul
     for text in texts.into_iter().flatten() {
         let is_own = text.id == statement.id;
         if !is_own && is(&SHOWS, &text.text) {
-            return Err("the text above it shows it as an example, or says not to do it");
+            return Err("the text above shows it as an example or forbids it");
         }
         if is_own && is(&REPEATS, &text.text) || intro.is_some_and(|intro| is(&REPEATS, &intro.text)) {
-            return Err("it is done several times");
+            return Err("it is repeated");
         }
         if condition.is_none() && is(&CONDITION, &text.text) {
             condition = Some(text.text.as_str());

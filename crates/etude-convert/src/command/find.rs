@@ -98,7 +98,7 @@ fn of_block(skill: &Skill, text: &str, language: &str) -> Result<Option<Found>, 
         return Ok(None);
     }
     if CHOICE.as_ref().is_some_and(|pattern| pattern.is_match(text)) {
-        return Err("its comments give alternatives, or say when or whether its lines are run");
+        return Err("its comments give alternatives or conditions");
     }
     if shows_ways(text) {
         return Err("it shows several ways to call one program");

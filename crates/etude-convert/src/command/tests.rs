@@ -154,8 +154,8 @@ fn text_that_is_not_for_running_is_refused() {
     assert!(refused("```sh\ngit log  # if needed\n```").contains("comments"));
     assert!(refused("```sh\n# All\ngit log --all\n# Of a file\ngit log a\n```").contains("several ways"));
     assert!(refused("```sh\n\"a b\"[x] AND c\n```").contains("not a program"));
-    assert!(refused("```sh\npython3 scripts/other.py\n```").contains("does not have"));
-    assert!(refused("```sh\npython3 -m scripts.total\n```").contains("only in the skill's folder"));
+    assert!(refused("```sh\npython3 scripts/other.py\n```").contains("a script that is not in the skill"));
+    assert!(refused("```sh\npython3 -m scripts.total\n```").contains("only in the skill's directory"));
     assert!(refused("Run the tests (e.g. `npm test`).").contains("examples or alternatives"));
     assert!(refused("Run `npm test` or `cargo test`.").contains("examples or alternatives"));
 }

@@ -225,11 +225,11 @@ impl Words<'_> {
         let names_script =
             plain.starts_with("scripts/") && plain.contains('.') && !plain.contains(['*', '<', '$', '{']);
         if names_script && self.skill.directories().contains("scripts") && self.path(plain).is_none() {
-            return Err("it calls a script that the skill does not have");
+            return Err("it calls a script that is not in the skill");
         }
         let is_module = plain.contains('.') && !plain.contains('/') && has(&format!("{}.py", plain.replace('.', "/")));
         if is_module {
-            return Err("it runs a module that is found only in the skill's folder");
+            return Err("it runs a module that is only in the skill's directory");
         }
         Ok(())
     }
@@ -322,10 +322,10 @@ impl Words<'_> {
                 continue;
             }
             if place == Place::RawHere {
-                return Err("a placeholder in it is in a here-document, in which nothing is replaced");
+                return Err("a placeholder is in a here-document without expansion");
             }
             if !is_variable && is_secret(name) {
-                return Err("a placeholder in it is for a secret");
+                return Err("a placeholder is for a secret");
             }
             let variable = parameter(name, command);
             out.push_str(&word[from..start]);
@@ -390,7 +390,7 @@ impl Quotes {
     /// Variables are not replaced at this place.
     pub(crate) fn open_at(&self, at: usize) -> Result<Option<char>, &'static str> {
         match self.places.get(at) {
-            Some(Place::RawHere) => Err("is in a here-document in which nothing is replaced"),
+            Some(Place::RawHere) => Err("is in a here-document without expansion"),
             place => Ok(place.and_then(|place| place.quote())),
         }
     }

@@ -84,7 +84,9 @@ impl<'a> Parts<'a> {
         if draft.steps.is_empty() {
             parts.faults.push(format!("pipeline `{}` has no steps", draft.name));
         } else if parts.faults.is_empty() && parts.found.iter().all(|(_, part)| matches!(part, Part::Agent { .. })) {
-            parts.faults.push(format!("pipeline `{}` has only work for an agent, which follows the skill", draft.name));
+            parts
+                .faults
+                .push(format!("pipeline `{}` has only agent steps, which the skill already covers", draft.name));
         }
         if parts.faults.is_empty() { Ok(parts.found) } else { Err(parts.faults) }
     }
@@ -110,7 +112,7 @@ impl<'a> Parts<'a> {
                 self.push(name, Part::Guard { statement });
             }
             (Ok(Some(_)), Label::MainPath) if command::is_mention(statement) => {
-                return Err(format!("statement {id} names a command, and does not say to run it"));
+                return Err(format!("statement {id} mentions a command without an instruction to run it"));
             }
             (Ok(Some((command, None))), Label::Judgement) if is_prose => {
                 let run = self.names.unique(&format!("{name}_run"));
@@ -197,7 +199,7 @@ impl<'a> Parts<'a> {
                 Ok(())
             }
             _ => Err(format!(
-                "statement {} needs the shell of statement {of}, and what is between them does not run in it",
+                "statement {} needs the shell of statement {of}, but the steps between them run outside that shell",
                 statement.id
             )),
         }

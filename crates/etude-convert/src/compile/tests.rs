@@ -196,12 +196,12 @@ fn code_blocks_are_read_with_what_is_above_them() {
     for above in ["**Example:**\n", "Never do this:\n", "## ❌ Wrong\n", "## Common mistakes\n\n### Pushing\n"] {
         let text = format!("{above}\n{block}");
         let id = if above.contains("###") { 3 } else { 2 };
-        assert!(faults(&text, &[Label::MainPath; 3], &[id]).contains("as an example, or says not to do it"), "{above}");
+        assert!(faults(&text, &[Label::MainPath; 3], &[id]).contains("as an example or forbids it"), "{above}");
     }
     let text = format!("Run each one:\n\n{block}");
-    assert!(faults(&text, &words, &[2]).contains("several times"));
+    assert!(faults(&text, &words, &[2]).contains("it is repeated"));
     let mention = faults("Hooks of `npm install` are checked.\n", &words, &[1]);
-    assert!(mention.contains("does not say to run it"), "{mention}");
+    assert!(mention.contains("mentions a command without an instruction to run it"), "{mention}");
 }
 
 /// L-89: commands that take variables or a directory from the commands before them run in one shell with them.
@@ -213,7 +213,7 @@ fn commands_of_one_shell_are_one_step() {
     assert_eq!(compiled.enforced.into_values().collect::<Vec<_>>(), ["s1"; 3]);
     let script = compiled.files.iter().find(|file| file.path.ends_with("s1.sh")).map_or("", |file| &file.text);
     assert!(script.ends_with("\nROOT=$(git rev-parse --show-toplevel)\ncd \"$ROOT\"\ngit status\n"), "{script}");
-    let apart = "statement 5 needs the shell of statement 2, and what is between them does not run in it";
+    let apart = "statement 5 needs the shell of statement 2, but the steps between them run outside that shell";
     assert!(faults(text, &words, &[1, 2, 4, 5]).contains(apart));
     assert!(faults(text, &words, &[1]).contains("sets only variables or the directory"));
     assert!(faults(text, &words, &[2]).contains("statement 2 needs the variable `ROOT`, which statement 1 sets"));
@@ -323,7 +323,7 @@ Keep these rules:
 fn an_agent_alone_is_no_pipeline() {
     assert_eq!(
         faults(NOTES, &OF_NOTES, &[3, 6]),
-        "pipeline `audit` has only work for an agent, which follows the skill"
+        "pipeline `audit` has only agent steps, which the skill already covers"
     );
     for root in ["skills", ".claude/skills"] {
         let other = SkillFile { path: format!("{root}/audit-1/SKILL.md"), is_executable: false, text: None };

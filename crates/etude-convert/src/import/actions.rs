@@ -67,7 +67,7 @@ pub(super) fn file(imported: &mut Imported, path: &str, text: &str) {
             let line = document.line(key);
             let lost = needs(job).into_iter().find(|need| !known.contains(need));
             let lost = lost.map(|lost| match made.iter().any(|(id, _)| *id == lost) {
-                true => format!("it needs `{lost}`, which was not imported whole"),
+                true => format!("it needs `{lost}`, which was imported only in part"),
                 false => format!("it needs `{lost}`, which was not imported"),
             });
             if let Some(reason) = lost.or_else(|| imported.has_room().err()) {
@@ -155,7 +155,7 @@ fn sorted<'n, 's>(
     let (done, left) = in_order(&jobs.iter().map(dependent).collect::<Vec<_>>());
     for (key, _) in left.into_iter().map(|index| &jobs[index]) {
         let what = format!("job `{}`", key.as_text().unwrap_or_default());
-        imported.find(document.file.path(), document.line(key), what, "it needs a job that needs it");
+        imported.find(document.file.path(), document.line(key), what, "it is part of a dependency cycle");
     }
     done.into_iter().map(|index| &jobs[index]).collect()
 }

@@ -46,7 +46,7 @@ pub(super) fn refusal(text: &str, env: &Map<String, Value>) -> Option<String> {
             until = until.max(*end);
         }
         if all.start() < until && is_given(name.as_str()) && is_text(all.start()) {
-            return Some(format!("it evaluates the value of `{}` again, as code or arithmetic", name.as_str()));
+            return Some(format!("it evaluates the value of `{}` as code or arithmetic", name.as_str()));
         }
     }
     None

@@ -141,7 +141,7 @@ fn parts(imported: &mut Imported, (path, text): (&str, &str), is_lenient: bool) 
     let mut source = &file;
     if let Some(error) = diagnostics.iter().find(|diagnostic| diagnostic.is_error()) {
         let reason = match is_lenient {
-            true => format!("each line was read as a name and a text, because {}", error.message),
+            true => format!("each line was parsed as `name: text`, because {}", error.message),
             false => error.message.clone(),
         };
         imported.find(path, error.position().map_or(1, |(line, _)| line), "the frontmatter", reason);
@@ -178,7 +178,7 @@ impl Parts {
         for (key, _) in &entries.0 {
             let name = key.as_text().unwrap_or_default();
             if !KNOWN.contains(&name) {
-                imported.find(path, file.line(key.span.start), format!("`{name}`"), "etude has no counterpart of it");
+                imported.find(path, file.line(key.span.start), format!("`{name}`"), "etude has no equivalent");
             }
         }
         self.tier = field("model").and_then(|model| {
@@ -272,7 +272,7 @@ fn command(imported: &mut Imported, path: &str, name: &str, text: &str) {
     let body = context(imported, path, &parts, (&mut building, &mut request));
     let body = arguments.without(&body);
     for (mention, at) in parts.mentions() {
-        let reason = "the text of the file is not put in; let a code step print it";
+        let reason = "the content of the file is not inserted; print it in a code step";
         imported.find(path, parts.line_of(at), format!("`{mention}`"), reason);
     }
     let mut head = json!({"name": name, "description": building.description});
@@ -355,7 +355,7 @@ fn skill(imported: &mut Imported, sources: &[Source], (path, folder): (&str, &st
     }
     let name = imported.free(folder_name);
     if name != folder_name {
-        return imported.find(path, 1, "the skill", format!("another import is called `{folder_name}`"));
+        return imported.find(path, 1, "the skill", format!("another import has the name `{folder_name}`"));
     }
     let building = Building::new(name.clone(), &parts.description);
     if !follow(imported, building, "{{run.request}}", parts.tier, path) {

@@ -157,7 +157,7 @@ fn ordered<'n, 's>(
     let (done, left) = in_order(&open.iter().map(dependent).collect::<Vec<_>>());
     for node in left.into_iter().map(|index| open[index]) {
         let what = format!("step `{}`", names(node).first().cloned().unwrap_or_default());
-        let reason = "it depends on a step that is not there, or that depends on it";
+        let reason = "it depends on a missing step, or is part of a dependency cycle";
         imported.find(document.file.path(), document.line(node), what, reason);
     }
     done.into_iter().map(|index| open[index]).collect()
@@ -241,8 +241,7 @@ impl Dag<'_> {
         }
         // Earlier versions start another DAG with `run`, later ones a shell command.
         if let Some(run) = step.get("run").and_then(text_of).filter(|run| may_be_dag(run)) {
-            let reason =
-                "may start another DAG, and none is so called beside it; write `command` if it is a shell command";
+            let reason = "may start another DAG, but no DAG with this name is in the same directory; write `command` if it is a shell command";
             return Err(format!("`run: {run}` {reason}"));
         }
         let text = ["run", "script", "command"].iter().find_map(|field| step.get(field).and_then(text_of));
@@ -288,7 +287,7 @@ fn commands(step: &Entries<'_>) -> Result<Option<String>, String> {
     // Earlier versions read its first element as a program, whose name has no blank, and the others as arguments.
     let is_line = |line: &String| line.trim().contains(char::is_whitespace);
     if list("run").is_none() && lines.len() > 1 && !lines.iter().all(is_line) {
-        let reason = "may be one command with its arguments, or several commands; write it as a text";
+        let reason = "is ambiguous: one command with arguments, or several commands; write it as text";
         return Err(format!("its list in `command` {reason}"));
     }
     let lines = lines.iter().filter(|line| !line.trim().is_empty());
@@ -320,7 +319,7 @@ fn shell(text: &str) -> Result<String, String> {
         [env, "-S", rest @ ..] | [env, rest @ ..] if env.ends_with("/env") => rest,
         words => words,
     };
-    let (program, options) = words.split_first().ok_or_else(|| "its first line names no program".to_owned())?;
+    let (program, options) = words.split_first().ok_or_else(|| "its first line has no program".to_owned())?;
     let program = program.rsplit('/').next().unwrap_or_default();
     let is_option = |option: &&str| option.starts_with('-') && option[1..].chars().all(|c| c.is_ascii_lowercase());
     match ["sh", "bash"].contains(&program) && options.iter().all(is_option) {

@@ -200,7 +200,7 @@ impl Variables {
     /// Reason why shell text cannot be imported: it starts a program that may read a variable without a value here.
     pub(super) fn unread(&self, text: &str) -> Option<String> {
         let lost = self.dropped.first().filter(|_| starts_program(text))?;
-        let reason = "which a program that it starts may read, has a value without a counterpart";
+        let reason = "which its programs may read, has a value without an equivalent";
         Some(format!("the variable `{lost}`, {reason}"))
     }
 

@@ -55,11 +55,11 @@ fn steps_of_actions_without_the_same_meaning_are_refused() {
         ("run: echo a=b >> \"$GITHUB_OUTPUT\"", "`GITHUB_OUTPUT`"),
         ("run: echo a=b >> $GITHUB_ENV", "`GITHUB_ENV`"),
         ("run: ls ${RUNNER_TEMP}", "`RUNNER_TEMP`"),
-        ("run: \"cat <<'X'\\n${{ secrets.A }}\\nX\"", "`secrets.A` is in a here-document in which nothing is replaced"),
+        ("run: \"cat <<'X'\\n${{ secrets.A }}\\nX\"", "`secrets.A` is in a here-document without expansion"),
         ("run: test \"$CI\" = true", "`CI`"),
         ("run: echo $COMMIT", "`COMMIT`, whose value has no counterpart"),
         ("run: echo ${COMMIT:0:7}", "`COMMIT`"),
-        ("run: ./publish", "the variable `COMMIT`, which a program that it starts may read"),
+        ("run: ./publish", "the variable `COMMIT`, which its programs may read"),
         ("{run: ./a, env: {REF: \"${{ github.ref }}\"}}", "its variable `REF`"),
         ("{run: ./a, working-directory: \"${{ inputs.dir }}\"}", "its directory"),
         ("{run: ./a, working-directory: ~/x}", "its directory"),
@@ -107,7 +107,7 @@ fn nothing_of_a_job_runs_after_a_lost_step() {
     let imported = one(Kind::Actions, jobs);
     assert_eq!(steps(&imported), 1, "{imported:#?}");
     let last = imported.not_imported.last().expect("a finding");
-    assert_eq!(last.reason, "it needs `a`, which was not imported whole");
+    assert_eq!(last.reason, "it needs `a`, which was imported only in part");
 }
 
 /// docs/import.md: values are never part of shell text, and never evaluated again.
@@ -121,12 +121,12 @@ fn steps_that_evaluate_a_value_again_are_refused() {
         let text = format!(
             "on: {{workflow_dispatch: {{inputs: {{who: {{}}}}}}}}\nenv: {{WHO: \"{input}\"}}\njobs:\n  a:\n    steps:\n      - run: |\n          {run}\n"
         );
-        refuses(Kind::Actions, &[(&text, "again, as code or arithmetic")]);
+        refuses(Kind::Actions, &[(&text, "as code or arithmetic")]);
     }
     let dag = "params: N=1\nsteps: [{command: \"echo $(( $N + 1 ))\"}]\n";
-    refuses(Kind::Dagu, &[(dag, "the value of `N` again")]);
+    refuses(Kind::Dagu, &[(dag, "the value of `N` as code or arithmetic")]);
     let flow = "args: {tag: {default: a}}\nsteps: [{id: a, command: \"sh -c \\\"echo ${tag}\\\"\"}]\n";
-    refuses(Kind::Lobster, &[(flow, "the value of `LOBSTER_ARG_TAG` again")]);
+    refuses(Kind::Lobster, &[(flow, "the value of `LOBSTER_ARG_TAG` as code or arithmetic")]);
 }
 
 /// docs/import.md: defaults are values of the type of their input, with or without quotes.
@@ -224,7 +224,7 @@ fn steps_of_dagu_without_the_same_meaning_are_refused() {
         ("{command: \"echo ${a.stdout}\"}", "its expressions"),
         ("{command: ./a, env: [\"A=$OTHER\"]}", "`A` is computed"),
         ("{command: ./a, env: [{A: \"`date`\"}]}", "`A` is computed"),
-        ("{command: python3 a.py}", "the variable `P`, which a program that it starts may read"),
+        ("{command: python3 a.py}", "the variable `P`, which its programs may read"),
         ("{command: ./a}", "the variable `P`"),
         ("{command: ./a, args: [$Q]}", "its argument"),
         ("{command: ./a, dir: $HOME}", "its directory"),
@@ -264,7 +264,10 @@ fn a_list_in_command_of_dagu_is_imported_if_it_is_plain() {
     assert!(file(&imported, "steps/a.sh").ends_with("\n(\necho one\n)\n(\necho two\n)\n"), "{imported:#?}");
     let rows = ["{command: [echo, a b]}", "{command: [python3 -c, \"print(1)\"]}", "{command: [make, make test]}"];
     let rows = rows.map(|step| format!("steps: [{step}]\n"));
-    refuses(Kind::Dagu, &rows.each_ref().map(|text| (text.as_str(), "may be one command with its arguments")));
+    refuses(
+        Kind::Dagu,
+        &rows.each_ref().map(|text| (text.as_str(), "is ambiguous: one command with arguments, or several commands")),
+    );
 }
 
 /// docs/import.md: parameters with types are parameters with the same types.
@@ -292,11 +295,11 @@ fn parameters_of_dagu_have_their_types() {
     }
     let rows = [
         ("{name: DAY, type: object}", "the type of the parameter `DAY`"),
-        ("{name: DAY, type: integer, default: x}", "the default of the parameter `DAY` does not fit"),
-        ("{name: DAY, enum: [a], default: b}", "the default of the parameter `DAY` does not fit"),
+        ("{name: DAY, type: integer, default: x}", "the default of the parameter `DAY` is not valid"),
+        ("{name: DAY, enum: [a], default: b}", "the default of the parameter `DAY` is not valid"),
         ("{name: DAY, pattern: \"(\"}", "`pattern` of the parameter `DAY`"),
         ("{name: DAY, format: date}", "`format` of the parameter `DAY`"),
-        ("{a: 1, b: 2}", "a parameter with settings has a `name`"),
+        ("{a: 1, b: 2}", "a parameter with settings must have a `name`"),
     ];
     let rows: Vec<(String, &str)> = rows.iter().map(|(params, reason)| (dag(params), *reason)).collect();
     refuses(Kind::Dagu, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
@@ -356,9 +359,9 @@ fn dags_that_start_each_other_are_pipelines_in_pipelines() {
     let itself = ("d/child.yaml", "steps: [{command: make}, {name: s, run: a}]\n");
     let go = |step: &str| format!("steps: [{{name: go, {step}}}, {{name: after, command: ./tell, depends: go}}]\n");
     for (step, other, reason) in [
-        ("run: child.yaml", partly, "`d/child.yaml`, which was not imported whole"),
-        ("run: child.yaml", itself, "`d/child.yaml`, which was not imported whole"),
-        ("run: child.yaml", ("e/child.yaml", child.1), "none is so called beside it"),
+        ("run: child.yaml", partly, "`d/child.yaml`, which was not imported completely"),
+        ("run: child.yaml", itself, "`d/child.yaml`, which was not imported completely"),
+        ("run: child.yaml", ("e/child.yaml", child.1), "no DAG with this name is in the same directory"),
         ("call: child, params: C=1", child, "`d/child.yaml` has no parameter `c`"),
         ("run: child, params: DAY=$NOW", child, "parameter `day` is computed"),
         ("run: child, params: N=1", typed, "the parameter `n` of `d/child.yaml` is not a text"),
@@ -379,10 +382,10 @@ fn dags_that_must_not_run_without_a_field_are_refused() {
     {
         refuses(Kind::Dagu, &[(&format!("{head}\n{steps}"), "must not run without it")]);
     }
-    refuses(Kind::Dagu, &[(&format!("type: agent\n{steps}"), "no counterpart")]);
+    refuses(Kind::Dagu, &[(&format!("type: agent\n{steps}"), "no equivalent")]);
     let imported = one(Kind::Dagu, &format!("schedule: 0 2 * * *\nmailOn: {{failure: true}}\n{steps}"));
     let reasons: Vec<&str> = imported.not_imported.iter().map(|finding| finding.reason.as_str()).collect();
-    assert_eq!(reasons, ["declare it in `etude.yaml` under `schedules`", "etude has no counterpart of it"]);
+    assert_eq!(reasons, ["declare it in `etude.yaml` under `schedules`", "etude has no equivalent"]);
 }
 
 #[test]
@@ -432,7 +435,7 @@ fn steps_of_lobster_without_the_same_meaning_are_refused() {
         ("{id: a, command: ls, cwd: \"${tag}\"}", "its directory"),
         ("{id: a, command: cat, stdin: \"x $tag\"}", "its stdin"),
         ("{id: a, command: cat, stdin: {a: 1}}", "its `stdin`"),
-        ("{id: a, command: \"cat <<'X'\\n${tag}\\nX\"}", "`${tag}` is in a here-document in which nothing is replaced"),
+        ("{id: a, command: \"cat <<'X'\\n${tag}\\nX\"}", "`${tag}` is in a here-document without expansion"),
     ];
     let rows: Vec<(String, &str)> = rows.iter().map(|(step, reason)| (flow(step), *reason)).collect();
     refuses(Kind::Lobster, &rows.iter().map(|(text, reason)| (text.as_str(), *reason)).collect::<Vec<_>>());
@@ -471,7 +474,7 @@ fn nothing_of_lobster_runs_after_a_lost_step() {
         one(Kind::Lobster, "env: {NOW: $x}\nsteps: [{id: a, command: echo a}, {id: b, command: ./deploy}]\n");
     assert_eq!(steps(&imported), 1, "{imported:#?}");
     let last = imported.not_imported.last().expect("a finding");
-    assert!(last.reason.starts_with("the variable `NOW`, which a program"), "{last:?}");
+    assert!(last.reason.starts_with("the variable `NOW`, which its programs may read"), "{last:?}");
 }
 
 /// docs/import.md: a value outside of quotes is divided, as the shell does with the text that GitHub inserts.
@@ -611,7 +614,7 @@ fn frontmatter_that_is_not_yaml_is_read_by_lines() {
         assert_eq!(steps(&imported), 1, "{text}\n{imported:#?}");
         assert!(file(&imported, "pipeline.yaml").contains(shown), "{text}\n{imported:#?}");
         let [first, second] = &imported.not_imported[..] else { panic!("{imported:#?}") };
-        assert!(first.reason.starts_with("each line was read as a name and a text"), "{first:?}");
+        assert!(first.reason.starts_with("each line was parsed as `name: text`"), "{first:?}");
         assert_eq!((second.what.as_str(), second.line), ("`hooks`", 2 + u32::from(text.contains('\n')) + 1));
     }
 }

@@ -173,7 +173,7 @@ impl AgentTask {
             End::Completed(json) => Ok(json),
             End::Leak(secret) => {
                 let message = format!(
-                    "skill `{}` was about to tell the model the value of `{secret}`",
+                    "skill `{}` was stopped: a message to the model contains the value of `{secret}`",
                     agent_of(&self.step).skill
                 );
                 Err(Failure::new(FailureKind::StepFailed, message))
@@ -182,7 +182,7 @@ impl AgentTask {
                 let agent = agent_of(&self.step);
                 let plural = if agent.turn_cap == 1 { "" } else { "s" };
                 let message = format!(
-                    "skill `{}` was not done after {} turn{plural}; it can have more with `max_turns`",
+                    "skill `{}` did not finish within {} turn{plural}; raise the limit with `max_turns`",
                     agent.skill, agent.turn_cap
                 );
                 Err(Failure::new(FailureKind::BudgetExceeded, message))

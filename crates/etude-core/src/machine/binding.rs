@@ -25,14 +25,15 @@ pub(super) fn bind(
             is_it
                 .then(|| format!("`{name}`{}", binding.as_reference().map(|of| format!(", {of},")).unwrap_or_default()))
         });
-        let what = format!("what step `{step}` gives {taker} as {}", given.as_deref().unwrap_or("its input"));
+        let what =
+            format!("the value that step `{step}` passes to {taker} as {}", given.as_deref().unwrap_or("its input"));
         unreadable(&what, &why, FailureKind::InputInvalid, FailureKind::Internal, values.abi())
     })?;
     let violations = schema.faults(&tree);
     if violations.is_empty() {
         return Ok(input);
     }
-    let message = format!("step `{step}` gives {taker} an input that it does not take: {}", violations.join("; "));
+    let message = format!("step `{step}` passes an invalid input to {taker}: {}", violations.join("; "));
     Err(Failure::new(FailureKind::InputInvalid, message).because(Reason::FieldType))
 }
 
@@ -53,7 +54,7 @@ pub(super) fn members(bound: &[(String, Binding)], values: &Values) -> Result<St
 pub(super) fn unreadable(what: &str, why: &ReadError, kind: FailureKind, before: FailureKind, abi: u32) -> Failure {
     match why {
         _ if abi < NAMES_UNREADABLE => Failure::new(before, why.to_string()),
-        ReadError::Opaque(why) => Failure::new(kind, format!("{what} cannot be looked into: {why}")),
+        ReadError::Opaque(why) => Failure::new(kind, format!("{what} cannot be parsed: {why}")),
         why => Failure::new(FailureKind::Environment, why.to_string()),
     }
 }

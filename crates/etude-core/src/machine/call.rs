@@ -111,7 +111,7 @@ impl CallTask {
             return match self.reads {
                 Reads::Value => Ok(value_of(&result.content)),
                 Reads::Document => Json::parse(&result.content).map_err(|why| {
-                    let message = format!("{} printed something else than JSON: {why}", self.what);
+                    let message = format!("the output of {} is not JSON: {why}", self.what);
                     Failure::new(FailureKind::StepOutputInvalid, message)
                 }),
             };

@@ -397,7 +397,7 @@ impl Conversation {
         self.is_forced = false;
         if let Stop::Refusal(reason) = &answer.stop {
             let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-            let message = format!("{} declined to go on with {}{reason}", answer.model, self.settings.who);
+            let message = format!("{} refused to continue {}{reason}", answer.model, self.settings.who);
             return Err(Failure::new(FailureKind::ModelRefused, message));
         }
         self.handle_silence(&answer)?;
@@ -447,7 +447,7 @@ impl Conversation {
             return Ok(());
         }
         let message = format!(
-            "{} answered {} with nothing, {MAX_SILENT_TURNS} times in a row: neither a text nor a tool call",
+            "{} gave {} an empty response {MAX_SILENT_TURNS} times in a row: neither text nor a tool call",
             answer.model, self.settings.who
         );
         Err(Failure::new(FailureKind::ModelError, message))
@@ -462,7 +462,7 @@ impl Conversation {
             return Ok(());
         }
         let message = format!(
-            "{MAX_CUT_ANSWERS} answers of {} to {} in a row were cut off at their longest allowed length{}",
+            "{MAX_CUT_ANSWERS} responses of {} to {} in a row were cut off at the maximum length{}",
             answer.model,
             self.settings.who,
             limit(cx, &answer.usage, "its provider")
@@ -475,8 +475,7 @@ impl Conversation {
         match &self.settings.completion {
             Completion::Text if answer.stop == Stop::Length => {
                 let limit = limit(cx, &answer.usage, "its provider");
-                let message =
-                    format!("the answer of {} was cut off at its longest allowed length{limit}", answer.model);
+                let message = format!("the response of {} was cut off at the maximum length{limit}", answer.model);
                 Err(Failure::new(FailureKind::ModelTruncated, message))
             }
             Completion::Text if !text.is_empty() => Ok(Some(End::Text(text.to_owned()))),
@@ -516,7 +515,7 @@ impl Conversation {
             return Ok(());
         }
         let message = format!(
-            "{} gave {MAX_MISFITS} answers in a row that do not fit its schema; the last: {fault}",
+            "{} gave {MAX_MISFITS} responses in a row that do not match its schema; the last: {fault}",
             self.settings.who
         );
         Err(Failure::new(FailureKind::ValidationExhausted, message))

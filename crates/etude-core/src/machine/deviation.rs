@@ -22,7 +22,7 @@ pub(super) fn of_requirement(step: &str, require: &Requirement, values: &Values)
         () if reads(unmet, |of| of.starts_with(OPEN_HOLE)) => Reason::OpenHole,
         () => Reason::Require,
     };
-    let message = format!("the `require` of step `{step}` does not hold: {}", require.written);
+    let message = format!("the `require` of step `{step}` is false: {}", require.written);
     let mut failure = Failure::new(FailureKind::Deviated, message);
     failure.details = Some(Json::of(&json!({"reason": reason.word(), "condition": require.written})));
     failure.because(reason)

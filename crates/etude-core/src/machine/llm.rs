@@ -230,11 +230,11 @@ impl LlmTask {
         let model = &answer.model;
         let failure = match &answer.stop {
             Stop::Refusal(reason) if reason.is_empty() => {
-                Failure::new(FailureKind::ModelRefused, format!("{model} declined to answer llm step `{name}`"))
+                Failure::new(FailureKind::ModelRefused, format!("{model} refused to respond to llm step `{name}`"))
             }
             Stop::Refusal(reason) => Failure::new(
                 FailureKind::ModelRefused,
-                format!("{model} declined to answer llm step `{name}`: {reason}"),
+                format!("{model} refused to respond to llm step `{name}`: {reason}"),
             ),
             Stop::Length => {
                 let limit = match llm_of(&self.step).max_tokens {
@@ -243,13 +243,11 @@ impl LlmTask {
                 };
                 Failure::new(
                     FailureKind::ModelTruncated,
-                    format!(
-                        "the answer of {model} to llm step `{name}` was cut off at its longest allowed length{limit}"
-                    ),
+                    format!("the response of {model} to llm step `{name}` was cut off at the maximum length{limit}"),
                 )
             }
             _ if self.is_empty(answer) => {
-                Failure::new(FailureKind::ModelError, format!("{model} gave an empty answer to llm step `{name}`"))
+                Failure::new(FailureKind::ModelError, format!("{model} gave an empty response to llm step `{name}`"))
             }
             _ => return Ok(()),
         };
@@ -468,7 +466,7 @@ fn judge_validator(name: &str, end: &ProcessEnd) -> Result<Vec<String>, Failure>
             let how = how.err().unwrap_or_default();
             Err(broken(format!("contradicts itself: it printed `{{\"valid\": true}}`, but {how}")))
         }
-        (Verdict::Missing, Err(how)) => Err(broken(format!("did not do its job: {how} and printed no verdict"))),
+        (Verdict::Missing, Err(how)) => Err(broken(format!("failed: {how} and printed no verdict"))),
         (Verdict::Missing, Ok(())) => {
             let found = match &end.stdout {
                 Stdout::Value(json) => json.text().map(|t| t.chars().take(200).collect::<String>()).unwrap_or_default(),

@@ -8,7 +8,7 @@ use crate::outcome::{Exit, ProcessEnd};
 
 /// The failure for an outcome of the wrong kind: the journal is damaged, or there is an internal error.
 pub(super) fn not_an_answer(id: &EffectId) -> Failure {
-    Failure::new(FailureKind::Internal, format!("the outcome of `{id}` is of another kind than the effect"))
+    Failure::new(FailureKind::Internal, format!("internal error: the outcome of `{id}` does not match its effect"))
 }
 
 /// Turns the end of a process into a failure, unless its exit status is allowed.
@@ -39,7 +39,7 @@ pub(super) fn call_failed(who: &str, failure: &CallFailure) -> Failure {
         CallFailureKind::Environment => FailureKind::Environment,
         CallFailureKind::Model | CallFailureKind::NotRecorded => FailureKind::ModelError,
     };
-    Failure::new(kind, format!("{who} got no answer: {}", failure.message))
+    Failure::new(kind, format!("{who} got no response: {}", failure.message))
 }
 
 /// The number of tokens at which a response was cut off, with the owner of the `max_tokens` that decides. Empty in
@@ -50,5 +50,5 @@ pub(super) fn limit(cx: &Cx, usage: &Usage, of: &str) -> String {
         0 => String::new(),
         tokens => format!("{tokens} tokens; "),
     };
-    format!(" ({count}`max_tokens` of {of} decides)")
+    format!(" ({count}set by `max_tokens` of {of})")
 }

@@ -182,10 +182,10 @@ impl MachineTask {
     /// The output of the machine: the result of the stage that finished last.
     fn end(&self) -> Result<Json, Failure> {
         let State::Walking(walk, ..) = &self.state else {
-            return Err(Failure::new(FailureKind::Internal, "a machine ended that never began"));
+            return Err(Failure::new(FailureKind::Internal, "internal error: the machine ended before it started"));
         };
         let Some((stage, result)) = walk.last() else {
-            return Err(Failure::new(FailureKind::Internal, "a machine ended without a stage"));
+            return Err(Failure::new(FailureKind::Internal, "internal error: the machine ended without a stage"));
         };
         let verdict = result["verdict"].as_str().unwrap_or_default();
         if verdict == "ok" || (verdict == "skip" && self.may_skip) {

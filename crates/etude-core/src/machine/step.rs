@@ -109,12 +109,8 @@ impl StepTask {
         if cx.run_effect(id, || Effect::Sleep { ms, deadline: true }).is_ready() {
             self.timer = None;
             self.is_timed_out = self.stopped.is_none();
-            let message = format!(
-                "{} step `{}` did not end within its timeout of {}",
-                self.step.kind.word(),
-                self.step.name,
-                duration(ms)
-            );
+            let message =
+                format!("{} step `{}` exceeded its timeout of {}", self.step.kind.word(), self.step.name, duration(ms));
             self.stop(cx, &Failure::new(FailureKind::StepTimeout, message));
         }
     }

@@ -237,11 +237,11 @@ impl Scope for Values {
             }
             Reference::Item { .. } => match &self.item {
                 Some(element) => Ok(element.value.clone()),
-                None => Err("there is no `for_each` around".to_owned()),
+                None => Err("the step has no `for_each`".to_owned()),
             },
             Reference::Index => match &self.item {
                 Some(element) => Ok(Json::trusted(element.index.to_string())),
-                None => Err("there is no `for_each` around".to_owned()),
+                None => Err("the step has no `for_each`".to_owned()),
             },
             Reference::Request => match &self.request {
                 Some(request) => Ok(Json::string(request)),

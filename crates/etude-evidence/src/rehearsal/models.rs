@@ -58,7 +58,7 @@ impl EffectMiddleware for Answers {
 
 /// End of a program that must not run beside an agent.
 fn not_run() -> ProcessEnd {
-    let why = "programs without a sandbox do not run in a shadow".to_owned();
+    let why = "a shadow run does not start programs without a sandbox".to_owned();
     ProcessEnd {
         exit: Exit::NotStarted(why.clone()),
         stdout: Stdout::Unusable { problem: why, found: String::new() },
@@ -87,7 +87,7 @@ fn answer(answers: &Map<String, Value>, effect: &EffectId, request: &Request) ->
     }
     answers.get(&step).map(text_of).ok_or_else(|| CallFailure {
         kind: CallFailureKind::NotRecorded,
-        message: format!("the case has no answer for step `{step}`"),
+        message: format!("the case has no recorded response for step `{step}`"),
         model: None,
         transport_failures: Vec::new(),
     })

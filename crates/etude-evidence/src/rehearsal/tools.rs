@@ -48,5 +48,5 @@ impl ToolPort for Rehearsed {
 }
 
 fn unrecorded(call: &Call) -> ToolResult {
-    ToolResult::terminal("NotRecorded", &format!("no result of this call of `{}` is recorded", call.tool))
+    ToolResult::terminal("NotRecorded", &format!("no result is recorded for this call of `{}`", call.tool))
 }

@@ -109,7 +109,7 @@ impl Dir {
                 Err(error) => return Err(error),
             }
         }
-        Err(io::Error::other("it keeps changing"))
+        Err(io::Error::other("it changes too often to read"))
     }
 
     /// Status of the entry `name`; a link is not followed.
@@ -385,7 +385,7 @@ fn has_changed(error: &io::Error) -> bool {
 /// Turns the refusal of a symbolic link into a readable message.
 fn in_words(error: Errno) -> io::Error {
     match error {
-        Errno::LOOP | Errno::MLINK => io::Error::other("it is a symbolic link now, which is not followed"),
+        Errno::LOOP | Errno::MLINK => io::Error::other("it became a symbolic link, which is not followed"),
         error => error.into(),
     }
 }

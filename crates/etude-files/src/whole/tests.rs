@@ -70,5 +70,5 @@ fn a_directory_stays_and_the_part_goes() {
     assert!(replace(&place, b"x", Access::Owner, Durability::Power).is_err());
     assert_eq!(names(dir.path()), ["taken"]);
     let why = replace(Path::new(".."), b"x", Access::Owner, Durability::Power).expect_err("no file");
-    assert_eq!(why.to_string(), "it names no file");
+    assert_eq!(why.to_string(), "it has no file name");
 }

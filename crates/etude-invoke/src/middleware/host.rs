@@ -77,7 +77,7 @@ impl Once for Approve {
         match policy.judge(tool, &subject) {
             // A denial by name holds, regardless of approvals.
             Decision::Deny { code: Decision::BY_NAME, reason } => {
-                Err(refusal(ThrowKind::NotTrusted, APPROVE, format!("{reason} (no one can approve it)")))
+                Err(refusal(ThrowKind::NotTrusted, APPROVE, format!("{reason} (no one can approve it here)")))
             }
             _ if checks.is_approved => match checks.differs(&subject) {
                 None => Ok(None),

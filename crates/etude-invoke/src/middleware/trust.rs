@@ -105,7 +105,7 @@ impl Trust {
         let Some(rules) = rules(&settings) else {
             return denied(
                 &name,
-                "`trust` is not understood: it has `rules`, patterns of tools as a text or a list of texts",
+                "`trust` is not valid: it needs `rules`, which must be a tool pattern or a list of tool patterns",
             );
         };
         let matching = self.shared.matching(&rules, target);
@@ -117,7 +117,7 @@ impl Trust {
         }
         match self.stored(&settings, &name) {
             Some(true) => return Step::Done(None),
-            Some(false) => return denied(&name, "it was denied for good"),
+            Some(false) => return denied(&name, "it was denied permanently"),
             None => {}
         }
         let question = format!("May `{name}` be called with {}?", target.args);
@@ -133,7 +133,7 @@ impl Trust {
             return match self.shared.strategy.trust_no_gateway {
                 TrustNoGateway::Refuse => denied(
                     &name,
-                    "a trust rule asks for a yes, and no one can be asked; `--yolo` says yes to everything",
+                    "a trust rule requires approval, and no one can be asked; `--yolo` approves every call",
                 ),
                 TrustNoGateway::Pass => Step::Done(None),
             };
@@ -164,13 +164,13 @@ impl Trust {
                 Ok(()) => Step::Done(None),
                 Err(error) => Step::Throw(unkept(&error)),
             },
-            _ => denied(&name, "the answer was no"),
+            _ => denied(&name, "it was denied"),
         }
     }
 }
 
 fn unkept(error: &std::io::Error) -> Throw {
-    refusal(ThrowKind::Failed, "trust", format!("the decision cannot be kept in `.etude/trust.json`: {error}"))
+    refusal(ThrowKind::Failed, "trust", format!("cannot store the decision in `.etude/trust.json`: {error}"))
 }
 
 fn denied(name: &str, why: &str) -> Step {

@@ -44,7 +44,7 @@ impl Once for Arguments {
             let tool = call.checks.tool.as_ref();
             return match tool.and_then(|tool| Some((tool, tool.misfit(&target.args)?))) {
                 Some((tool, why)) => {
-                    refused(format!("the arguments of `{}` do not fit its input schema:\n{why}", tool.name))
+                    refused(format!("the arguments of `{}` do not match its input schema:\n{why}", tool.name))
                 }
                 None => Ok(None),
             };
@@ -53,13 +53,13 @@ impl Once for Arguments {
             None => match target.args.as_object() {
                 Some(args) if !args.is_empty() => {
                     let given: Vec<String> = args.keys().map(|key| format!("`{key}`")).collect();
-                    refused(format!("`{name}` takes no arguments, but was given {}", given.join(", ")))
+                    refused(format!("`{name}` takes no arguments, but received {}", given.join(", ")))
                 }
                 _ => Ok(None),
             },
             Some(params) => match self.shared.violations(params, &target.args) {
                 Ok(None) => Ok(None),
-                Ok(Some(why)) => refused(format!("the arguments of `{name}` do not fit: {why}")),
+                Ok(Some(why)) => refused(format!("the arguments of `{name}` are not valid: {why}")),
                 Err(why) => Err(no_schema("params", "validate-args", name, &why)),
             },
         }
@@ -89,7 +89,7 @@ impl Middleware for Returns {
                     refusal(
                         ThrowKind::Returns,
                         "validate-returns",
-                        format!("the result of `{name}` does not fit: {why}"),
+                        format!("the result of `{name}` is not valid: {why}"),
                     )
                 };
                 why.map_or(Step::Done(None), |why| Step::Throw(refused(why)))
@@ -129,7 +129,7 @@ impl Once for AllowedTools {
         if let Some(call) = HostCall::of(target) {
             let Some(list) = call.checks.refusing(&target.args) else { return Ok(None) };
             let name = call.checks.tool.as_ref().map_or(&*target.tool.name, |tool| &tool.name);
-            let message = format!("the allowed tools do not let this call of `{name}` through: {list}");
+            let message = format!("the allowed tools do not permit this call of `{name}`: {list}");
             return Err(refusal(ThrowKind::NotAllowed, "validate-allowed-tools", message));
         }
         let caller = view.caller().filter(|_| !target.is_entry());

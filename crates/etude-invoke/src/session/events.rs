@@ -215,7 +215,7 @@ impl State {
 
     fn acknowledge(&mut self, id: &str, puts_back: bool) -> Outcome {
         let Some((queue, event)) = self.events.pending.remove(id) else {
-            let why = format!("no event `{id}` waits to be acknowledged");
+            let why = format!("there is no unacknowledged event `{id}`");
             return Err(Throw::new(ThrowKind::Failed, "event-ack", why));
         };
         if puts_back {

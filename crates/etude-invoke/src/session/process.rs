@@ -36,7 +36,7 @@ impl State {
                 Command::Direct(["node", "--input-type=module", "-e", MODULE, &path].map(str::to_owned).to_vec())
             }
             SkillHandler::Prompt | SkillHandler::BuiltinTool => {
-                let why = format!("`{name}` is a part of the library that this session does not have");
+                let why = format!("this session does not support `{name}` of the library");
                 return self.end(call, Err(Throw::new(ThrowKind::Failed, &name, why)));
             }
         };
@@ -52,7 +52,7 @@ impl State {
         let refused = |why: String| Err(Throw::new(ThrowKind::Failed, &name, why));
         let (path, language) = (text("src"), text("label"));
         if path.is_empty() {
-            return self.end(call, refused("it needs the file of the script: `:script[sh]{src=FILE}`".to_owned()));
+            return self.end(call, refused("name the file of the script: `:script[sh]{src=FILE}`".to_owned()));
         }
         let file = match self.table.shared.open_inside(&absolute(&dir, path), path, &dir) {
             Ok((_, file)) => file.display().to_string(),
@@ -63,7 +63,8 @@ impl State {
             None if language.is_empty() => Command::Script(file),
             None => {
                 let known = LANGUAGES.map(|(word, _)| word).join(", ");
-                return self.end(call, refused(format!("`{language}` is no language of scripts; there are {known}")));
+                return self
+                    .end(call, refused(format!("`{language}` is not a script language; languages are {known}")));
             }
         };
         self.begin_program(call, Program { name, command, dir, stdin: None });
@@ -75,7 +76,7 @@ impl State {
         let scratch = match self.scratch() {
             Ok(scratch) => scratch,
             Err(error) => {
-                let why = format!("no directory can be made for the sockets of programs: {error}");
+                let why = format!("cannot create a directory for the sockets of programs: {error}");
                 return self.end(call, Err(Throw::new(ThrowKind::Environment, &name, why)));
             }
         };
@@ -92,7 +93,7 @@ impl State {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
             Err(error) => {
                 let why = format!(
-                    "the socket that it would ask its host through cannot be made ({}: {error}); set TMPDIR to a directory with \
+                    "cannot create its host socket ({}: {error}); set TMPDIR to a directory with \
                      a short path that can be written to",
                     place.display()
                 );
@@ -194,7 +195,7 @@ async fn answer(line: String, call: CallId, session: Handle, fault: Fault) -> St
         Some(answered) => answered.await.ok(),
         None => None,
     };
-    let Some(outcome) = outcome else { return refused(&id, "the call is over") };
+    let Some(outcome) = outcome else { return refused(&id, "the call has ended") };
     if passes_throws_on {
         *fault.lock().unwrap_or_else(PoisonError::into_inner) = outcome.as_ref().err().cloned();
     }
@@ -248,7 +249,7 @@ fn outcome(name: &str, end: &ProcessEnd, fault: &Fault) -> Outcome {
         (Stdout::Unusable { problem, found }, _) => {
             failed(format!("`{name}`: {problem} ({}); a result is printed as {{\"result\": …}}", found.trim()))
         }
-        _ => failed(format!("`{name}` printed no object; a result is printed as {{\"result\": …}}")),
+        _ => failed(format!("`{name}` printed no object; print the result as {{\"result\": …}}")),
     }
 }
 
@@ -264,7 +265,7 @@ fn thrown(name: &str, exit: &Exit, printed: Option<&Value>, stderr: &str, passed
     let kind = text("kind").and_then(ThrowKind::from_word).unwrap_or(ThrowKind::Failed);
     let ended = match exit {
         Exit::Status(status) => format!("`{name}` exited with status {status}"),
-        Exit::Signal { name: signal, .. } => format!("`{name}` was ended by {signal}{}", Exit::why_signal(signal)),
+        Exit::Signal { name: signal, .. } => format!("`{name}` was killed by {signal}{}", Exit::why_signal(signal)),
         Exit::NotStarted(why) => why.clone(),
     };
     Throw::new(kind, name, said.unwrap_or(&ended))

@@ -78,8 +78,9 @@ impl State {
         }
         let may = ["locals.", "nonlocals.", "run.tool."].iter().any(|start| wanted.starts_with(start));
         if !may || wanted.starts_with("locals.history") {
-            let why =
-                format!("`{wanted}` cannot be set; what can lies below `locals`, `nonlocals`, `run.tool` or `globals`");
+            let why = format!(
+                "`{wanted}` cannot be set; only values under `locals`, `nonlocals`, `run.tool` and `globals` can"
+            );
             return Err(Throw::new(ThrowKind::Failed, "host", why));
         }
         let (_, target) = self.machine.contexts_of(call).ok_or_else(over)?;
@@ -98,7 +99,7 @@ impl State {
         let known = match self.get(call, wanted)? {
             None | Some(Value::Null) => Number::from(0),
             Some(Value::Number(known)) => known,
-            Some(_) => return Err(Throw::new(ThrowKind::Failed, "host", format!("`{wanted}` is no number to add to"))),
+            Some(_) => return Err(Throw::new(ThrowKind::Failed, "host", format!("`{wanted}` is not a number"))),
         };
         let sum = sum(&known, by);
         let sum =
@@ -121,5 +122,5 @@ fn sum(a: &Number, b: &Number) -> Option<Number> {
 }
 
 fn over() -> Throw {
-    Throw::new(ThrowKind::Failed, "host", "the call is over")
+    Throw::new(ThrowKind::Failed, "host", "the call has ended")
 }

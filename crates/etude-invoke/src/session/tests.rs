@@ -84,7 +84,7 @@ fn what_is_not_acknowledged_may_be_dropped() {
         call(dir.path(), strategy, "talk", json!({}), &[("talk", waits_and_puts_back)])
     };
     assert_eq!(of(Unacknowledged::Kept), Ok(Some(json!(7))));
-    assert!(of(Unacknowledged::Dropped).unwrap_err().message.contains("waits to be acknowledged"));
+    assert!(of(Unacknowledged::Dropped).unwrap_err().message.contains("there is no unacknowledged event"));
 }
 
 fn throws(_: Arc<Value>, _: Caller) -> Boxed<Outcome> {
@@ -112,7 +112,7 @@ fn hooks_and_schemas_may_be_left_alone() {
     assert!(of(without, "app").unwrap_err().contains("skill not found: `absent`"));
     let literal = Strategy { schema_resolution: SchemaResolution::Literal, ..without };
     // The schema is not resolved; the call fails only because the text has no model.
-    assert!(of(literal, "app").unwrap_err().contains("`agent` is a part of the library"));
+    assert!(of(literal, "app").unwrap_err().contains("this session does not support `agent` of the library"));
 }
 
 /// Dropping an invocation abandons its function: its chain ends, and nothing waits for it.

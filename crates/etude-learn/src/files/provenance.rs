@@ -113,7 +113,7 @@ impl Candidate {
                 row.of
             );
         }
-        out.push_str("\n## What it asks\n\n");
+        out.push_str("\n## Questions to the model\n\n");
         if !self.writes.is_empty() {
             out.push_str("- whether the rules of the skill allow the call, before it writes\n");
         }
@@ -123,12 +123,14 @@ impl Candidate {
         if self.writes.is_empty() && self.questions.is_empty() {
             out.push_str("- nothing but the answer\n");
         }
-        out.push_str("\n## What it does not do\n\n- it leaves a run to the agent if a value is missing, a tool fails, or no element fits\n");
+        out.push_str(
+            "\n## Limits\n\n- it leaves a run to the agent if a value is missing, a tool fails, or no element fits\n",
+        );
         for guard in &self.guards {
             let _ = writeln!(out, "- it does not write unless `{}`", guard.condition);
         }
         for hole in self.holes.iter().filter(|hole| hole.set.is_null()) {
-            let _ = writeln!(out, "- it never writes: nothing says where `{}` comes from", hole.argument);
+            let _ = writeln!(out, "- it never writes: the source of `{}` is unknown", hole.argument);
         }
         out
     }

@@ -168,7 +168,7 @@ impl Assembly<'_, '_, '_> {
             }
             outputs.push(self.call(&tool, &args, None, when));
         }
-        self.code("found", Func::FirstOf(outputs), "the first of reads that do the same")
+        self.code("found", Func::FirstOf(outputs), "the first of several equivalent reads")
     }
 
     pub(super) fn code(&mut self, wanted: &str, func: Func, provenance: &str) -> Ref {
@@ -258,7 +258,7 @@ impl Assembly<'_, '_, '_> {
             }
             Bound::Choose(choice) => Term::Ref(self.chosen(n, &choice)),
             Bound::Enumerate { values, always } => {
-                let from = self.code(&format!("{name}_values"), Func::Values(values), "the values that were seen");
+                let from = self.code(&format!("{name}_values"), Func::Values(values), "the values seen in runs");
                 let truth = (self.synth.vars[n].argument.clone(), Path::new());
                 let question = Question { from, by: None, many: false, always, for_each: None, truth, of_each: None };
                 let step = self.name(&name);
@@ -296,7 +296,7 @@ impl Assembly<'_, '_, '_> {
             let list = List { of: Ref::step(&step), kind: Kind::List };
             let func = Func::Column { list, field: choice.field.clone() };
             let wanted = format!("{}_list", self.synth.vars[var].name);
-            return self.code(&wanted, func, "a field of each element that was chosen");
+            return self.code(&wanted, func, "a field of each chosen element");
         }
         Ref::new(Source::Step(step), choice.field.clone())
     }
@@ -321,7 +321,7 @@ impl Assembly<'_, '_, '_> {
                 let (over, results) = (self.node(of), self.node(each));
                 let func = Func::Options { over, results, list: choice.list.clone() };
                 let wanted = format!("{}_options", self.synth.vars[var].name);
-                let options = self.code(&wanted, func, "for each element, the list that is chosen from");
+                let options = self.code(&wanted, func, "for each element, the list to choose from");
                 let of_each = match &self.synth.nodes[of].kind {
                     NodeKind::Elements { var, key, .. } => Some((argument(*var), key.clone())),
                     _ => None,

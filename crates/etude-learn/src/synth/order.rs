@@ -24,7 +24,7 @@ impl Assembly<'_, '_, '_> {
             let open = conditions(step);
             step.require.splice(0..0, open);
         }
-        let provenance = "no run says where these values come from".to_owned();
+        let provenance = "no run shows the source of these values".to_owned();
         self.program.steps.push(Step::new(OPEN_HOLE, StepKind::Code { func: Func::Open(open), provenance }));
     }
 

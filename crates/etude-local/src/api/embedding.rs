@@ -27,7 +27,7 @@ pub(crate) struct Vectors {
 /// Parses the body of a request. The error is the reason for status 400.
 pub(crate) fn decode_embedding(body: &[u8]) -> Result<EmbeddingRequest, String> {
     let body: EmbeddingBody =
-        serde_json::from_slice(body).map_err(|error| format!("the body is no embedding request: {error}"))?;
+        serde_json::from_slice(body).map_err(|error| format!("the body is not a valid embedding request: {error}"))?;
     let texts = match body.input {
         Input::Text(text) => vec![text],
         Input::Texts(texts) => texts,

@@ -40,7 +40,7 @@ fn a_request_that_cannot_be_served_is_refused_with_its_reason() {
     let user = json!([{"role": "user", "content": "?"}]);
     let image = json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]);
     for (body, why) in [
-        (json!({"messages": []}), "no message"),
+        (json!({"messages": []}), "`messages` has no user message"),
         (json!({"messages": image}), "reads text only"),
         (json!({"messages": user, "n": 2}), "`n` must be 1"),
         (json!({"messages": user, "stop": 1}), "`stop` must be a text"),
@@ -49,8 +49,8 @@ fn a_request_that_cannot_be_served_is_refused_with_its_reason() {
         (json!({"messages": user, "logprobs": true}), "`logprobs` is not supported"),
         (json!({"messages": user, "response_format": {"type": "json_schema"}}), "json_schema.schema"),
         (json!({"messages": user, "tool_choice": {"function": {"name": "g"}}}), "`tools` lacks"),
-        (json!({"messages": [{"role": "narrator", "content": "?"}]}), "the role `narrator`"),
-        (json!("?"), "no chat request"),
+        (json!({"messages": [{"role": "narrator", "content": "?"}]}), "the unknown role `narrator`"),
+        (json!("?"), "not a valid chat request"),
     ] {
         let error = decode(body.to_string().as_bytes()).expect_err("refused");
         assert!(error.contains(why), "{error}");

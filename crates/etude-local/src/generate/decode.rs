@@ -183,7 +183,7 @@ impl<'a> Decoding<'a> {
             if digits < DIGITS { mask } else { without_digits(mask, |token| self.model.vocabulary.bytes(token)) }
         });
         let chosen = self.sampler.choose(scores, mask.as_ref());
-        chosen.ok_or_else(|| GenerateError::Engine("no token is possible here".into()))
+        chosen.ok_or_else(|| GenerateError::Engine("the grammar allows no token here".into()))
     }
 }
 

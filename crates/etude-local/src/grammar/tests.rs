@@ -71,7 +71,7 @@ fn a_schema_that_nothing_satisfies_is_refused() {
     let vocabulary = bytewise();
     let grammars = Grammars::new(vocabulary.environment()).expect("grammars");
     let error = grammars.answer(&json!(false), &[]).err().expect("an error");
-    assert!(error.to_string().starts_with("the local model cannot be bound to the answer's schema: "), "{error}");
+    assert!(error.to_string().starts_with("cannot constrain the local model to the response schema: "), "{error}");
 }
 
 #[test]

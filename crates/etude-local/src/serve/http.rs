@@ -138,7 +138,9 @@ async fn respond(request: Request<Incoming>, server: &Server, guard: &Guard) -> 
         }
         (&Method::POST, "/v1/chat/completions") => complete(request, server).await.unwrap_or_else(|f| failed(&f)),
         (&Method::POST, "/v1/embeddings") => embed(request, server).await.unwrap_or_else(|f| failed(&f)),
-        (_, path) => failed(&Failure { status: 404, code: "not_found", message: format!("there is no `{path}`") }),
+        (_, path) => {
+            failed(&Failure { status: 404, code: "not_found", message: format!("there is no route `{path}`") })
+        }
     }
 }
 
@@ -200,7 +202,7 @@ fn invalid(message: String) -> Failure {
 
 /// The failure of a request whose worker is gone.
 fn ending() -> Failure {
-    let message = "the model's process is ending; send the request again".to_owned();
+    let message = "the model process is stopping; send the request again".to_owned();
     Failure { status: 503, code: "ending", message }
 }
 

@@ -312,7 +312,7 @@ async fn a_process_that_cannot_be_started_is_reported() {
 async fn embeddings_without_their_model_are_refused_with_the_remedy() {
     let broken = tempfile::tempdir().expect("a directory");
     for (embedding, models, why) in
-        [(None, 1, "etude model pull"), (Some(broken.path().to_owned()), 2, "config.json cannot be used")]
+        [(None, 1, "etude model pull"), (Some(broken.path().to_owned()), 2, "config.json of the embedding model")]
     {
         let served = Served::with(LONG, Serving { embedding, ..Serving::default() }).await;
         let listed = served.client.get("http://localhost/v1/models").send().await.expect("a response");

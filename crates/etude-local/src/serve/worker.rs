@@ -20,7 +20,7 @@ const MAX_IDLE: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Number of texts that are embedded between two checks for a cancellation.
 const EMBEDDED_AT_ONCE: usize = 64;
-const NO_EMBEDDING: &str = "the embedding model is not on this machine; get it with `etude model pull \
+const NO_EMBEDDING: &str = "the embedding model is not downloaded; run `etude model pull \
                             all-minilm-l6-v2` and restart the server";
 
 /// A queued request.

@@ -41,7 +41,7 @@ fn check_private(dir: &Path) -> io::Result<()> {
     let found = fs::metadata(dir)?;
     let owner = rustix::process::geteuid().as_raw();
     if found.uid() != owner || found.mode() & 0o022 != 0 {
-        let why = format!("{} is not private: others own it or can write to it", dir.display());
+        let why = format!("{} is not private: another user owns it or can write to it", dir.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     Ok(())

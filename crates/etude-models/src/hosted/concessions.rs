@@ -142,12 +142,12 @@ impl Concession {
     /// A sentence about the change and the refusal that required it.
     pub(super) fn note(self, failed: &Failed) -> String {
         let what = match self {
-            Temperature => "`temperature` was refused and left out",
-            LimitName => "the limit of the answer was refused and given its other name",
-            LeastLimit => "the limit of the answer was refused and raised to 16 tokens",
-            Sealed => "sealed thoughts were refused and are not asked for",
-            Thoughts => "what the model thought was refused and is not sent back",
-            NoThoughts => "messages without thoughts were refused and say that they have none",
+            Temperature => "the provider rejected `temperature`, so it was removed",
+            LimitName => "the provider rejected the name of the token limit, so the other name is used",
+            LeastLimit => "the provider rejected the token limit, so it was raised to 16 tokens",
+            Sealed => "the provider rejected encrypted reasoning, so it is no longer requested",
+            Thoughts => "the provider rejected reasoning in messages, so it is not sent back",
+            NoThoughts => "the provider rejected messages without reasoning, so empty reasoning is sent",
         };
         format!("{what}: {}", failed.message)
     }

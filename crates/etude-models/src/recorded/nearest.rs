@@ -117,9 +117,9 @@ pub(crate) fn miss(recordings: &[Recording], asked: &Fields, place: &str) -> Str
             (found.count, std::cmp::Reverse(equal))
         });
     let Some((recording, found)) = nearest else {
-        return format!("no recording in `{place}` fits: there is none");
+        return format!("no recording in `{place}` matches: it has no recordings");
     };
-    format!("no recording in `{place}` fits; the nearest is `{}`: {}", recording.source, describe(&found))
+    format!("no recording in `{place}` matches; the closest is `{}`: {}", recording.source, describe(&found))
 }
 
 fn describe(found: &Difference<'_>) -> String {
@@ -128,10 +128,10 @@ fn describe(found: &Difference<'_>) -> String {
         (Some(recorded), Some(asked)) => {
             let at = equal_prefix(recorded, asked);
             let (recorded, asked) = (excerpt(recorded, at), excerpt(asked, at));
-            format!("{path} differs at character {at}: recorded \"{recorded}\", asked \"{asked}\"")
+            format!("{path} differs at character {at}: recorded \"{recorded}\", requested \"{asked}\"")
         }
-        (None, Some(asked)) => format!("{path} was not there when it was recorded: asked \"{}\"", excerpt(asked, 0)),
-        (Some(recorded), None) => format!("{path} is not there now: recorded \"{}\"", excerpt(recorded, 0)),
+        (None, Some(asked)) => format!("{path} is missing in the recording: requested \"{}\"", excerpt(asked, 0)),
+        (Some(recorded), None) => format!("{path} is missing in the request: recorded \"{}\"", excerpt(recorded, 0)),
         (None, None) => format!("{path} differs"),
     }
 }

@@ -55,7 +55,7 @@ fn part<'a>(object: &'a Object, key: &str) -> Result<&'a Object, String> {
 /// Refuses unknown fields. Else a recording with a misspelled field would never match, or match too much.
 fn known(object: &Object, fields: &[&str]) -> Result<(), String> {
     match object.keys().find(|key| !fields.contains(&key.as_str())) {
-        Some(key) => Err(format!("`{key}` is not a field; fields are {}", fields.join(", "))),
+        Some(key) => Err(format!("unknown field `{key}`; fields are {}", fields.join(", "))),
         None => Ok(()),
     }
 }
@@ -150,7 +150,7 @@ fn answer(value: &Value) -> Result<RecordedResponse, String> {
         (Some("tool_calls"), _) => Stop::ToolCalls,
         (None, _) if !tool_calls.is_empty() => Stop::ToolCalls,
         (Some("end") | None, _) => Stop::End,
-        (Some(other), _) => return Err(format!("`stop` is `{other}`; it is end, tool_calls, length or refusal")),
+        (Some(other), _) => return Err(format!("`stop` is `{other}`; it must be end, tool_calls, length or refusal")),
     };
     Ok(RecordedResponse { text: said, tool_calls, stop, usage: usage(object.get("usage").unwrap_or(&Value::Null)) })
 }
@@ -172,7 +172,7 @@ fn text(value: &Value, key: &str) -> Result<String, String> {
         .get(key)
         .and_then(Value::as_str)
         .map(ToOwned::to_owned)
-        .ok_or_else(|| format!("`{key}` is missing or no text"))
+        .ok_or_else(|| format!("`{key}` is missing or not a string"))
 }
 
 /// Text, given as one string or as the array of its lines.
@@ -181,8 +181,8 @@ fn lines(value: &Value, key: &str) -> Result<String, String> {
         Value::String(text) => Ok(text.clone()),
         Value::Array(all) => {
             let lines = all.iter().map(Value::as_str).collect::<Option<Vec<_>>>();
-            Ok(lines.ok_or_else(|| format!("a line of `{key}` is no text"))?.join("\n"))
+            Ok(lines.ok_or_else(|| format!("a line of `{key}` is not a string"))?.join("\n"))
         }
-        _ => Err(format!("`{key}` is neither a text nor an array of lines")),
+        _ => Err(format!("`{key}` is neither a string nor an array of lines")),
     }
 }

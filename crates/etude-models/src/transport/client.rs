@@ -30,7 +30,7 @@ pub(super) fn client_at(path: &Path) -> Result<Client, String> {
 /// A client for the server that listens at the Unix socket `path`.
 #[cfg(not(unix))]
 pub(super) fn client_at(path: &Path) -> Result<Client, String> {
-    Err(format!("the socket {} cannot be used: this system has no Unix sockets", path.display()))
+    Err(format!("cannot use the socket {}: this system has no Unix sockets", path.display()))
 }
 
 #[cfg(test)]

@@ -192,9 +192,10 @@ impl Line {
     pub(super) fn unread(&self, error: ReadError, place: &str) -> TransportAttempt {
         match error {
             ReadError::Lost(error) => self.lost(error, place),
-            ReadError::TooLarge => {
-                TransportAttempt::last(FailedAs::Exhausted, format!("the answer has more than {MAX_BODY_BYTES} bytes"))
-            }
+            ReadError::TooLarge => TransportAttempt::last(
+                FailedAs::Exhausted,
+                format!("the response has more than {MAX_BODY_BYTES} bytes"),
+            ),
         }
     }
 
@@ -239,13 +240,13 @@ impl Line {
                 self.by_status(status, headers, &Refusal::default(), message)
             }
             DecodeError::TooMuch(why) => {
-                TransportAttempt::last(FailedAs::Exhausted, format!("the answer is too large: {why}"))
+                TransportAttempt::last(FailedAs::Exhausted, format!("the response is too large: {why}"))
             }
             DecodeError::Unreadable(why) => {
                 let start = self.redactor.quote(&String::from_utf8_lossy(body), 100);
                 TransportAttempt::again(
                     FailedAs::Exhausted,
-                    format!("the answer is unreadable: {why}; it starts with `{start}`"),
+                    format!("the response cannot be parsed: {why}; it starts with `{start}`"),
                 )
             }
         }
@@ -253,7 +254,7 @@ impl Line {
 
     /// An attempt that exceeded its time limit in silence.
     pub(super) fn silent(&self, place: &str) -> TransportAttempt {
-        let message = format!("no answer from {place} within {} ms", self.timeout.as_millis());
+        let message = format!("no response from {place} within {} ms", self.timeout.as_millis());
         TransportAttempt::again(FailedAs::Exhausted, message)
     }
 
@@ -280,7 +281,7 @@ fn unreachable(place: &str, cause: &str) -> TransportAttempt {
     // The scheme of `place` is http or https, so another one belongs to a proxy.
     if cause.contains("unsupported scheme") {
         let message = format!(
-            "{place} cannot be reached through the proxy: {cause}; `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY` take the URL of an \
+            "{place} cannot be reached through the proxy: {cause}; set `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` to the URL of an \
              HTTP proxy"
         );
         return TransportAttempt::last(kind, message);
@@ -288,7 +289,7 @@ fn unreachable(place: &str, cause: &str) -> TransportAttempt {
     let message = format!("{place} cannot be reached: {cause}");
     if cause.contains("UnknownIssuer") {
         let message = format!(
-            "{message}; no issuer of its certificate is trusted here: name a file that has all issuers to trust in `SSL_CERT_FILE`"
+            "{message}; no issuer of its certificate is trusted: set `SSL_CERT_FILE` to a file with all trusted issuers"
         );
         return TransportAttempt::last(kind, message);
     }

@@ -41,7 +41,7 @@ impl Line {
         let broken = |broken: Broken| match broken {
             Broken::Off => TransportAttempt::again(
                 FailedAs::Exhausted,
-                format!("the stream from {place} ended before the answer did"),
+                format!("the stream from {place} ended before the response was complete"),
             ),
             Broken::TooLarge => self.unread(ReadError::TooLarge, place),
             Broken::Event(error, data) => self.undecoded(error, &headers, data.as_bytes()),

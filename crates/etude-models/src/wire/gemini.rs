@@ -193,7 +193,9 @@ pub(crate) fn decode(body: &Value, request: &Request) -> Result<Decoded, DecodeE
             Stop::Refusal(with_message(reason, text_at(candidate, "/finishMessage")))
         }
         Some("MALFORMED_FUNCTION_CALL") => {
-            return Err(DecodeError::Unreadable("the model wrote a tool call that its provider could not read".into()));
+            return Err(DecodeError::Unreadable(
+                "the model wrote a tool call that the provider could not parse".into(),
+            ));
         }
         // The finish reasons of a complete response are a closed list: an aborted one must not be taken for one.
         None | Some("STOP" | "FINISH_REASON_UNSPECIFIED" | "") => {
@@ -205,7 +207,7 @@ pub(crate) fn decode(body: &Value, request: &Request) -> Result<Decoded, DecodeE
         }
         Some(reason) => {
             let reason = with_message(reason, text_at(candidate, "/finishMessage"));
-            return Err(DecodeError::Unreadable(format!("the provider broke it off: {reason}")));
+            return Err(DecodeError::Unreadable(format!("the provider aborted the response: {reason}")));
         }
     };
     Ok(Decoded { text, tool_calls, reasoning, stop, tokens })

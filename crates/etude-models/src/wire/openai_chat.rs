@@ -185,7 +185,7 @@ pub(super) fn cut_thoughts(decoded: &mut Decoded) {
 fn ending(finish_reason: Option<&str>) -> Result<Stop, DecodeError> {
     let reason = finish_reason.unwrap_or_default().to_lowercase();
     let broken = |why: &str| {
-        let message = format!("the provider broke the answer off{why} (`finish_reason` is `{reason}`)");
+        let message = format!("the provider aborted the response{why} (`finish_reason` is `{reason}`)");
         Err(DecodeError::Failed { status: 502, message })
     };
     match reason.as_str() {
@@ -193,9 +193,9 @@ fn ending(finish_reason: Option<&str>) -> Result<Stop, DecodeError> {
         | "end_turn" | "stop_sequence" | "stop_token" | "complete" | "completed" | "normal" => Ok(Stop::End),
         "length" | "max_tokens" | "model_length" | "max_length" | "model_context_window_exceeded" => Ok(Stop::Length),
         "content_filter" | "sensitive" | "safety" | "refusal" => Ok(Stop::Refusal(reason)),
-        "insufficient_system_resource" => broken(" for lack of resources"),
+        "insufficient_system_resource" => broken(" because of a lack of resources"),
         "error" | "abort" | "aborted" | "cancelled" | "canceled" | "network_error" | "timeout" => broken(""),
-        other => Err(DecodeError::Unreadable(format!("it ended for a reason that is not known: `{other}`"))),
+        other => Err(DecodeError::Unreadable(format!("the response ended with an unknown reason: `{other}`"))),
     }
 }
 

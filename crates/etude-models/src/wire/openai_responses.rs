@@ -96,7 +96,7 @@ pub(crate) fn decode(body: &Value) -> Result<Decoded, DecodeError> {
         return Err(DecodeError::missing("output"));
     }
     if text_at(body, "/status") == Some("cancelled") {
-        return Err(DecodeError::Failed { status: 502, message: "the provider broke the answer off".to_owned() });
+        return Err(DecodeError::Failed { status: 502, message: "the provider aborted the response".to_owned() });
     }
     let mut text = String::new();
     let mut refusal = None;

@@ -53,7 +53,7 @@ async fn a_result_object_brings_usage_and_cost() {
 #[tokio::test]
 async fn a_program_that_waits_for_a_terminal_is_killed() {
     let failure = shell("kill -TTIN $$; echo late", &ask("hi")).await.expect_err("it fails");
-    let expected = "`cli/m`: program `sh` asked for input at the terminal, which it does not have, and was killed";
+    let expected = "`cli/m`: program `sh` read from the terminal, which is not available, and was killed";
     assert_eq!((failure.kind, failure.message.as_str()), (CallFailureKind::Model, expected));
 }
 
@@ -122,7 +122,7 @@ async fn nothing_that_a_program_started_outlives_its_call() {
         Models::new(settings).expect("the settings hold")
     };
     let failure = make(Some(10_000)).call(&ask("hi")).await.expect_err("it runs too long");
-    assert!(failure.message.contains("gave no answer within 10000 ms and was killed"), "{}", failure.message);
+    assert!(failure.message.contains("did not respond within 10000 ms and was killed"), "{}", failure.message);
     assert_gone(&dir.path().join("pid")).await;
 
     let (models, request) = (make(None), ask("hi"));
@@ -157,7 +157,7 @@ async fn an_answer_without_end_is_refused() {
     let prompt = "x".repeat(3_000_000);
     let failure = shell("exec yes", &ask(&prompt)).await.expect_err("there is no end of it");
     assert_eq!(failure.kind, CallFailureKind::Model);
-    let expected = "`cli/m`: program `sh` printed more than 67108864 bytes, which no answer has, and was killed";
+    let expected = "`cli/m`: program `sh` printed more than 67108864 bytes, the limit of a response, and was killed";
     assert_eq!(failure.message, expected);
 }
 

@@ -23,7 +23,7 @@ async fn a_refused_temperature_is_left_out() {
         let models = models(vec![provider(kind, &server.url())]);
         let answer = models.call(&warm()).await.expect("an answer");
         let [note] = &answer.transport_failures[..] else { panic!("{kind}: {:?}", answer.transport_failures) };
-        assert!(note.contains("`temperature` was refused and left out: status 400"), "{kind}: {note}");
+        assert!(note.contains("the provider rejected `temperature`, so it was removed: status 400"), "{kind}: {note}");
         assert!(models.call(&warm()).await.expect("an answer").transport_failures.is_empty(), "{kind}");
         let sent: Vec<bool> = server.seen().iter().map(|seen| seen.body.to_string().contains("temperature")).collect();
         assert_eq!(sent, [true, false, false], "{kind}");

@@ -58,8 +58,8 @@ async fn a_default_that_is_gone_says_that_it_is_one() {
     let failure = Models::new(settings).expect("the settings hold").call(&ask("hi")).await.expect_err("it is gone");
     assert_eq!(
         failure.message,
-        "`p/m`: status 404: no such model; etude chose this model, as no configuration names one, and it may be out of \
-         service: set `model_mapping.standard` to another"
+        "`p/m`: status 404: no such model; etude chose this model because none is configured, and it may be \
+         retired: set `model_mapping.standard` to another"
     );
 }
 

@@ -73,7 +73,7 @@ async fn a_server_without_structured_output_is_asked_in_words() {
     let models = models(vec![provider(kind, &server.url())]);
     let first = models.call(&ask_for(schema())).await.expect("an answer");
     assert_eq!(first.text, r#"{"n":1}"#);
-    let expected = "structured output was refused and given up: status 400: unknown field";
+    let expected = "the provider rejected structured output, so it was turned off: status 400: unknown field";
     assert_eq!(first.transport_failures, [expected]);
     models.call(&ask_for(schema())).await.expect("an answer");
     let seen = server.seen();

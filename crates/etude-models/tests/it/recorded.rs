@@ -107,13 +107,13 @@ async fn a_miss_names_the_first_difference_to_the_nearest_recording() {
     write(dir.path(), "near.json", json!({ "messages": [{ "text": then }] }), say);
     let failure = replay(dir.path(), &ask(&format!("{long} asked text"))).await.expect_err("it is not recorded");
     assert_eq!(failure.kind, CallFailureKind::NotRecorded);
-    let expected = "the nearest is `near.json`: messages[0].text differs at character 121: \
-                    recorded \"…xxxxxxxxxxxxxxxxxxx recorded text\", asked \"…xxxxxxxxxxxxxxxxxxx asked text\"";
+    let expected = "the closest is `near.json`: messages[0].text differs at character 121: \
+                    recorded \"…xxxxxxxxxxxxxxxxxxx recorded text\", requested \"…xxxxxxxxxxxxxxxxxxx asked text\"";
     assert!(failure.message.ends_with(expected), "{}", failure.message);
 
     let warmer = Request { temperature: Some(0.5), ..ask(&then) };
     let failure = replay(dir.path(), &warmer).await.expect_err("it is not recorded");
-    let expected = "`near.json`: temperature was not there when it was recorded: asked \"0.5\"";
+    let expected = "`near.json`: temperature is missing in the recording: requested \"0.5\"";
     assert!(failure.message.ends_with(expected), "{}", failure.message);
 }
 
@@ -122,7 +122,7 @@ async fn a_place_without_recordings_says_so() {
     let dir = tempfile::tempdir().expect("a directory");
     let failure = replay(&dir.path().join("none"), &ask("hi")).await.expect_err("nothing is recorded");
     assert_eq!(failure.kind, CallFailureKind::NotRecorded);
-    assert!(failure.message.ends_with("fits: there is none"), "{}", failure.message);
+    assert!(failure.message.ends_with("matches: it has no recordings"), "{}", failure.message);
 }
 
 #[tokio::test]
@@ -144,7 +144,7 @@ async fn a_recording_with_a_misspelled_field_is_refused_by_name() {
     write(dir.path(), "a.json", json!({ "mesages": [] }), json!({ "answer": { "text": "x" } }));
     let failure = replay(dir.path(), &ask("hi")).await.expect_err("it cannot be read");
     assert_eq!(failure.kind, CallFailureKind::Environment);
-    assert!(failure.message.contains("a.json` cannot be read: `mesages` is not a field"), "{}", failure.message);
+    assert!(failure.message.contains("a.json` cannot be read: unknown field `mesages`"), "{}", failure.message);
 }
 
 /// Recording: a miss calls the named model once. From then on the recording responds, also in another process.

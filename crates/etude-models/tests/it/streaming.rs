@@ -116,11 +116,11 @@ async fn an_answer_that_has_ended_is_not_asked_for_again() {
 async fn streams_that_break_off_are_tried_again() {
     let good = || Reply::Events(events(KIND, "four"));
     for (bad, sentence, reported) in [
-        (Reply::Events(half()), "ended before the answer did", "half!four"),
+        (Reply::Events(half()), "ended before the response was complete", "half!four"),
         (Reply::CutOff(format!("{0}{0}", half())), "attempt 1 of 3: the connection to http://127.0.0.1", "half!four"),
         (
             Reply::Events(format!("{}data: {{\n\n", half())),
-            "the answer is unreadable: an event is not JSON",
+            "the response cannot be parsed: an event is not JSON",
             "half!four",
         ),
         (
@@ -128,7 +128,7 @@ async fn streams_that_break_off_are_tried_again() {
             "attempt 1 of 3: failure 503: full",
             "half!four",
         ),
-        (Reply::Events(String::new()), "ended before the answer did", "four"),
+        (Reply::Events(String::new()), "ended before the response was complete", "four"),
         (Reply::status(500, "oops"), "attempt 1 of 3: status 500: oops", "four"),
     ] {
         let server = Server::new([bad, good()]);
@@ -154,7 +154,7 @@ async fn a_stream_may_take_long_but_not_be_silent() {
     let silent = Server::new([Reply::Stalls(half()), Reply::Events(events)]);
     let (answer, reported) = streamed(&models(vec![with_limit(&silent, 3_000)]), &ask("hi")).await;
     let failures = answer.expect("an answer").transport_failures;
-    assert!(failures[0].starts_with("attempt 1 of 3: no answer from http://127.0.0.1"), "{failures:?}");
+    assert!(failures[0].starts_with("attempt 1 of 3: no response from http://127.0.0.1"), "{failures:?}");
     assert!(reported.starts_with("half!") && reported.ends_with("four"), "{reported}");
 }
 
@@ -165,7 +165,7 @@ async fn a_refused_stream_is_given_up_for_good() {
         let server = Server::new([Reply::status(400, message), Reply::ok(answer(kind, "four"))]);
         let models = models(vec![provider(kind, &server.url())]);
         let (first, reported) = streamed(&models, &ask("hi")).await;
-        let note = format!("streaming was refused and given up: status 400: {message}");
+        let note = format!("the provider rejected streaming, so it was turned off: status 400: {message}");
         assert_eq!((first.expect("an answer").transport_failures, reported.as_str()), (vec![note], ""));
         let (second, _) = streamed(&models, &ask("hi")).await;
         assert_eq!(second.expect("an answer").transport_failures, [""; 0]);

@@ -24,8 +24,11 @@ async fn passing_failures_are_tried_again() {
         (Reply::status(529, "full"), "attempt 1 of 3: status 529: full"),
         (Reply::Drop, "attempt 1 of 3: the connection to http://127.0.0.1"),
         (Reply::CutOff(body.clone()), "attempt 1 of 3: the connection to http://127.0.0.1"),
-        (Reply::text("<html>"), "attempt 1 of 3: the answer is unreadable: not JSON"),
-        (Reply::ok(json!({ "id": "x" })), "attempt 1 of 3: the answer is unreadable: the answer has no `choices`"),
+        (Reply::text("<html>"), "attempt 1 of 3: the response cannot be parsed: not JSON"),
+        (
+            Reply::ok(json!({ "id": "x" })),
+            "attempt 1 of 3: the response cannot be parsed: the response has no `choices`",
+        ),
         (
             Reply::ok(json!({ "error": { "code": 502, "message": "upstream" } })),
             "attempt 1 of 3: failure 502: upstream",

@@ -195,7 +195,7 @@ async fn a_collector_that_is_not_there_harms_nothing() {
     emit(&mut tracer);
     assert_eq!(tracer.finish(&run()).await, Err("it answers 400 Bad Request".to_owned()));
     let tracer = Tracer::new(settings("http://127.0.0.1:9", &[]), "skill", "x");
-    let unconnected = "no connection: no one answers there, or its certificate is refused";
+    let unconnected = "no connection: the collector does not respond, or its certificate is not trusted";
     assert_eq!(tracer.finish(&run()).await, Err(unconnected.to_owned()));
     let malformed = "`OTEL_EXPORTER_OTLP_ENDPOINT` must be like `http://localhost:4318`, headers like `name=value`";
     for (endpoint, header) in [("localhost:4318", "a=b"), ("http://127.0.0.1:9", "a b=c")] {

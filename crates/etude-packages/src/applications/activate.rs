@@ -51,7 +51,7 @@ impl Activated {
     pub fn text(&self) -> String {
         let mut out =
             format!("<application_content slug=\"{}\" root=\"{}\">\n", escaped(&self.slug), escaped(&self.root));
-        out.push_str("This contract is authoritative: where a skill says otherwise, the contract holds.\n\n");
+        out.push_str("This contract is authoritative: where a skill differs, the contract applies.\n\n");
         out.push_str(self.contract.trim());
         for skill in &self.skills {
             let _ = write!(
@@ -99,7 +99,7 @@ pub fn activate(
         None => text_of(file).map(Cow::Owned),
         Some(found) => {
             let inside = file.strip_prefix(&package.root).ok().and_then(|path| found.text(path));
-            inside.map(Cow::Borrowed).ok_or_else(|| "it is not part of what was approved".to_owned())
+            inside.map(Cow::Borrowed).ok_or_else(|| "it is not part of the approved package".to_owned())
         }
     };
     let contract = text(&package.root.join(APP_FILE)).and_then(|text| body_in(&package.file(), &text));

@@ -63,9 +63,9 @@ impl Confirms for Confirmation {
         let (kind, message) = match &why {
             Unconfirmed::Denied(_) => (ThrowKind::NotTrusted, "a person has denied it".to_owned()),
             Unconfirmed::Waiting { request, .. } => {
-                (ThrowKind::Waiting, format!("a person has to confirm it (`{}`)", request.id))
+                (ThrowKind::Waiting, format!("a person must confirm it (`{}`)", request.id))
             }
-            Unconfirmed::Stale => (ThrowKind::NotTrusted, "its confirmation no longer holds".to_owned()),
+            Unconfirmed::Stale => (ThrowKind::NotTrusted, "its confirmation is no longer valid".to_owned()),
             Unconfirmed::Broken(why) => (ThrowKind::Environment, why.clone()),
         };
         // A chain obtains a confirmation only once.

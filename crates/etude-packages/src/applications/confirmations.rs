@@ -124,7 +124,7 @@ pub enum AnswerError {
     #[error("`{0}` has already been answered")]
     Answered(String),
     /// The request has expired.
-    #[error("`{0}` has expired; give the command again for a new request")]
+    #[error("`{0}` has expired; run the command again for a new request")]
     Expired(String),
     /// The file of requests cannot be used.
     #[error(transparent)]
@@ -267,7 +267,7 @@ fn why_stale(earlier: &Request, bound: &Bound, argv: &[String]) -> &'static str 
     } else if earlier.digest != bound.digest {
         "the package has changed since"
     } else if earlier.stdin != bound.stdin {
-        "it was for another stdin"
+        "it was for a different stdin"
     } else if earlier.env != bound.env {
         "it was for other environment variables"
     } else if earlier.is_used {

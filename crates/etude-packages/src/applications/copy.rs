@@ -24,7 +24,7 @@ pub(super) fn copy_tree(from: &Path, to: &Path, left: &mut u64, is_left_out: &dy
             copy_tree(&place, &target, left, is_left_out)?;
         } else if fs::metadata(&place).is_ok_and(|meta| meta.is_file()) {
             let length = fs::metadata(&place)?.len();
-            *left = left.checked_sub(length).ok_or_else(|| io::Error::other("there is too much to be copied"))?;
+            *left = left.checked_sub(length).ok_or_else(|| io::Error::other("the copy would exceed the size limit"))?;
             fs::copy(&place, target)?;
         }
     }

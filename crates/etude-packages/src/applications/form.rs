@@ -17,10 +17,10 @@ impl Form for CommandForm {
     type End = Result<Bounded, Cancelled>;
 
     fn outcome(&self, end: &Self::End, name: &str, is_seen: bool) -> Outcome {
-        let Ok(end) = end else { return Err(Throw::new(ThrowKind::Failed, name, "it was given up")) };
+        let Ok(end) = end else { return Err(Throw::new(ThrowKind::Failed, name, "it was cancelled")) };
         let text = String::from_utf8_lossy(&end.stdout);
         match &end.exit {
-            _ if end.is_too_large => Err(Throw::new(ThrowKind::Failed, name, "it printed too much")),
+            _ if end.is_too_large => Err(Throw::new(ThrowKind::Failed, name, "it printed more than the limit")),
             Exit::Status(0) if !is_seen => Ok(None),
             Exit::Status(0) if self.is_text => Ok(Some(Value::from(text.as_ref()))),
             Exit::Status(0) => Ok(tree::of(&text).ok()),
@@ -28,7 +28,7 @@ impl Form for CommandForm {
             Exit::NotStarted(why) => Err(Throw::new(ThrowKind::Failed, name, why.clone())),
             Exit::Signal { name: signal, .. } => {
                 let why = Exit::why_signal(signal);
-                Err(Throw::new(ThrowKind::Failed, name, format!("was ended by {signal}{why}")))
+                Err(Throw::new(ThrowKind::Failed, name, format!("was killed by {signal}{why}")))
             }
         }
     }

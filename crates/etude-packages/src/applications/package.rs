@@ -131,13 +131,13 @@ impl Package {
         let refused = |why: String| Err(io::Error::new(io::ErrorKind::InvalidData, why));
         let Some(words) = self.entry_words() else {
             return refused(
-                "`entry.command` is text for a shell or an interpreter, which may run files of the state; put it into a \
-                 script and name that"
+                "`entry.command` is inline code, which may run files of the state; move it to a script and name the \
+                 script"
                     .to_owned(),
             );
         };
         match words.iter().find(|word| found.is_in(&state, Path::new(word))) {
-            Some(word) => refused(format!("`entry.command` names `{word}`, which is state and may change")),
+            Some(word) => refused(format!("`entry.command` names `{word}`, which belongs to the state and may change")),
             None => Ok((found, content)),
         }
     }

@@ -95,7 +95,7 @@ impl Activation {
 #[derive(Debug, thiserror::Error)]
 pub enum ActivationError {
     /// No skill has that name (C-2.7).
-    #[error("there is no skill `{name}`{}; there are: {}", near.as_ref().map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default(), known.join(", "))]
+    #[error("there is no skill `{name}`{}; skills: {}", near.as_ref().map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default(), known.join(", "))]
     Unknown {
         /// The requested name.
         name: String,
@@ -105,13 +105,13 @@ pub enum ActivationError {
         near: Option<String>,
     },
     /// Only people may invoke the skill.
-    #[error("the skill `{0}` can be invoked by people only: ask the user to run it")]
+    #[error("only people can invoke the skill `{0}`: ask the user to run it")]
     PeopleOnly(String),
     /// Only agents may invoke the skill.
     #[error("the skill `{0}` is background knowledge for agents and cannot be run by name")]
     AgentsOnly(String),
     /// The skill lies in an untrusted project.
-    #[error("the skill `{name}` lies in a project that is not trusted; after a look at it: etude trust {}", directory.display())]
+    #[error("the skill `{name}` is in a project that is not trusted; review it, then run: etude trust {}", directory.display())]
     NotTrusted {
         /// Name of the refused skill.
         name: String,
@@ -127,7 +127,7 @@ pub enum ActivationError {
         why: String,
     },
     /// A command in the body failed, so the activation failed (C-3.4).
-    #[error("the skill `{name}` was given up: its command `{command}` {why}")]
+    #[error("the skill `{name}` was cancelled: its command `{command}` {why}")]
     Command {
         /// Name of the skill.
         name: String,

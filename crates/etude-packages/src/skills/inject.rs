@@ -76,7 +76,7 @@ impl Shell {
         match end.exit {
             Exit::Status(status) if claude::is_tolerated(command, status) => Injected::Output(shown(&printed)),
             Exit::Status(status) => Injected::Failed(format!("ended with status {status}{}", last_line(&printed))),
-            Exit::Signal { name, .. } => Injected::Failed(format!("was ended by {name}{}", Exit::why_signal(&name))),
+            Exit::Signal { name, .. } => Injected::Failed(format!("was killed by {name}{}", Exit::why_signal(&name))),
             Exit::NotStarted(why) => Injected::Failed(format!("could not be started: {why}")),
         }
     }

@@ -95,7 +95,7 @@ impl Reading<'_> {
         let state = walk.reading.state;
         let mut found = walk.found;
         if let Some((path, _)) = state.and_then(|state| found.links().find(|(path, _)| found.is_in(state, path))) {
-            let why = format!("`{}` is a link that leads to state, which may change", path.display());
+            let why = format!("`{}` is a symbolic link into the state, which may change", path.display());
             found.unfit.get_or_insert(why);
         }
         Ok(found)
@@ -276,7 +276,7 @@ impl Walk<'_> {
         let mut file = os::open(place)?;
         let meta = file.metadata()?;
         if !meta.is_file() {
-            return Err(io::Error::other(format!("`{}` changes while it is read", path.display())));
+            return Err(io::Error::other(format!("`{}` changed while it was read", path.display())));
         }
         let mut out = copy.map(File::create_new).transpose()?;
         let mut text = self.reading.keep.is_some_and(|keep| keep(path)).then(Vec::new);

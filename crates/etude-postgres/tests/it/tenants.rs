@@ -281,7 +281,10 @@ fn only_workers_may_drive_runs() {
     login(&server, "carrier", dir.path()).check_work().expect("a worker may");
     let refused = |role: &str, word: &str| match login(&server, role, dir.path()).check_work() {
         Err(Error::Refused { why, hint }) => {
-            assert!(why.contains(&format!("`{role}`")) && why.contains("drives no runs") == (role == "acme"), "{why}");
+            assert!(
+                why.contains(&format!("`{role}`")) && why.contains("cannot execute runs") == (role == "acme"),
+                "{why}"
+            );
             assert!(hint.contains(word), "{hint}");
         }
         other => panic!("{role}: {other:?}"),

@@ -96,7 +96,7 @@ impl Scope for Known {
     fn root(&self, reference: &Reference) -> Result<Json, String> {
         match reference {
             Reference::Input { .. } if self.may_answer(reference) => Ok(self.object.clone()),
-            _ => Err("it is known when the run has come that far".to_owned()),
+            _ => Err("the value is known only at run time".to_owned()),
         }
     }
 }

@@ -174,8 +174,11 @@ fn limits_that_the_worst_case_exceeds_are_named() {
     let worst = WorstCase { model_calls: 2, max_output_tokens: Some(2_000), cost_usd: None };
     let limits = Limits { max_tokens: Some(1_000), max_cost_usd: Some(1.0), timeout_ms: None };
     let notes = worst.against(&limits);
-    assert_eq!(notes[0], "the run may write 2000 tokens, more than the 1000 of --max-tokens; it would end there");
-    assert!(notes[1].starts_with("whether $1 is enough is not known"), "{notes:?}");
+    assert_eq!(
+        notes[0],
+        "the run may write 2000 output tokens, more than the 1000 of --max-tokens; it would stop there"
+    );
+    assert!(notes[1].starts_with("cannot check the limit of $1: "), "{notes:?}");
     assert_eq!(WorstCase::default().against(&limits), Vec::<String>::new());
     assert_eq!(worst.against(&Limits::default()), Vec::<String>::new());
 }

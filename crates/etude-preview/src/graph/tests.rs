@@ -76,7 +76,7 @@ fn mermaid_shows_order_data_groups_and_phases() {
     n5(["style<br/>llm<br/>tier lite<br/>2 retries<br/>at most 30 s"])
     n6["size<br/>code<br/>wc -l #124; sort<br/>when list.output.files"]
   end
-  n7(["judge<br/>llm, gives the output<br/>tier reasoning<br/>3 retries<br/>schema judge.json<br/>validated by steps/check.py<br/>for each of list.output.files"])
+  n7(["judge<br/>llm, output of the pipeline<br/>tier reasoning<br/>3 retries<br/>schema judge.json<br/>validated by steps/check.py<br/>for each of list.output.files"])
   n8{{"ask<br/>approval<br/>waits for alice"}}
   n9[["tell<br/>pipeline<br/>runs pipeline other<br/>changes the outside world"]]
   subgraph n10["_destructor"]

@@ -120,7 +120,7 @@ fn scratch_of_another_length_is_refused() {
     let store = FileBlobs::new(dir.path(), false);
     let scratch = store.scratch().expect("scratch");
     let error = store.keep(scratch, Digest::of(b"abc"), 3).expect_err("refused");
-    assert_eq!(error.to_string(), "the scratch file has 0 bytes instead of 3");
+    assert_eq!(error.to_string(), "the temporary file has 0 bytes instead of 3");
 }
 
 /// A synced blob is recognized by its mode, so that the next run of the same definition does not wait for it again. Keeping it

@@ -12,7 +12,7 @@ fn step(bytes: &[u8]) -> (String, String) {
 fn every_mistake_has_its_own_sentence() {
     let table: &[(&str, &str, &str)] = &[
         ("", "stdout is empty", ""),
-        (" \n\t", "stdout holds nothing but blanks", " \\n\\t"),
+        (" \n\t", "stdout contains only whitespace", " \\n\\t"),
         ("[1]", "an array instead of an object: print it as `{\"output\": …}`", "[1]"),
         ("\"x\"", "a string instead of an object: print it as `{\"output\": …}`", "\"x\""),
         ("-12", "a number instead of an object: print it as `{\"output\": …}`", "-12"),

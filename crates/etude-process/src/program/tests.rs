@@ -62,7 +62,7 @@ fn first_lines_of_other_editors_are_named() {
     let why = "the `#!` line of `./env.py` ends in a carriage return; save the file with Unix line ends";
     assert_eq!(direct("env.py"), Err(why.to_owned()));
     assert!(started(dir.path(), &Command::Script("env.py".to_owned())).is_err_and(|why| why.contains("carriage")));
-    let why = "a byte order mark stands before the `#!` line of `./mark.py`; save the file as UTF-8 without one";
+    let why = "a byte order mark precedes the `#!` line of `./mark.py`; save the file as UTF-8 without one";
     assert_eq!(direct("mark.py"), Err(why.to_owned()));
     for name in ["option.py", "perl.pl", "sound.py"] {
         assert!(direct(name).is_ok(), "{name}");

@@ -155,14 +155,14 @@ impl<'a> Given<'a> {
         let refused = |why: &str| Unstarted::Refused(format!("`{}` cannot be found: {why}", self.word));
         beneath::resolve(std::slice::from_ref(root), &self.path).map_err(|why| match why {
             Unresolved::Outside(target) => Unstarted::Refused(format!(
-                "`{}` is a link that leads out of the app, to `{}`: declare that instead",
+                "`{}` is a link that leads out of the app, to `{}`: declare the target instead",
                 self.word,
                 target.display()
             )),
             Unresolved::Failed(error) => self.failed("found", &error),
-            Unresolved::Dangling => refused("a link on its way leads to nothing"),
-            Unresolved::NotADirectory => refused("a part of it is no directory"),
-            Unresolved::Loop => refused("it leads through too many links"),
+            Unresolved::Dangling => refused("a symbolic link in its path has no target"),
+            Unresolved::NotADirectory => refused("a part of its path is not a directory"),
+            Unresolved::Loop => refused("its path has too many symbolic links"),
         })
     }
 

@@ -81,7 +81,7 @@ impl Launched {
         let mut exited = false;
         let broken = loop {
             if let Err(why) = pipes.write() {
-                break Some(Exit::NotStarted(format!("its stdin could not be read from the store: {why}")));
+                break Some(Exit::NotStarted(format!("cannot read its stdin from the store: {why}")));
             }
             if cancel.is_cancelled() || pipes.step.stdout.is_over() {
                 break None;
@@ -101,7 +101,7 @@ impl Launched {
             pipes.step.flush_stderr();
             let exit = match broken {
                 Some(exit) => exit,
-                None if pipes.step.stdout.is_over() => Exit::NotStarted("it printed too much".to_owned()),
+                None if pipes.step.stdout.is_over() => Exit::NotStarted("it printed more than the limit".to_owned()),
                 None => return Err(Cancelled(pipes.step.stderr.finish())),
             };
             return Ok(Ended { exit, stdout: pipes.step.stdout, stderr: pipes.step.stderr, left_something: false });

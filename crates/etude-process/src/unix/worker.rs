@@ -117,7 +117,7 @@ impl Server {
             Ok(None) => {}
             Ok(Some(_)) => return Err(Trouble::Broken("it has ended".to_owned())),
             Err(Errno::CHILD) => {
-                return Err(Trouble::Broken("orphans are not given to this process here".to_owned()));
+                return Err(Trouble::Broken("this process does not become the parent of orphans here".to_owned()));
             }
             Err(error) => return Err(error.into()),
         }
@@ -155,7 +155,7 @@ impl Server {
     fn announced(&mut self, alarm: &Alarm, limit: Duration) -> Result<Pid, Trouble> {
         let line = self.answer(alarm, limit)?;
         let id = line.parse().ok().filter(|id| *id > 0).and_then(Pid::from_raw);
-        id.ok_or_else(|| Trouble::Broken(format!("it said `{line}`")))
+        id.ok_or_else(|| Trouble::Broken(format!("it printed `{line}`")))
     }
 
     /// The next line from the server. Waits at most `limit`. A line that begins with `!` is an error with its reason.
@@ -165,7 +165,7 @@ impl Server {
         while !line.ends_with(b"\n") {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() || line.len() > MAX_LENGTH {
-                return Err(Trouble::Broken(format!("it does not answer within {} s", limit.as_secs())));
+                return Err(Trouble::Broken(format!("it did not respond within {} s", limit.as_secs())));
             }
             let mut fds = vec![PollFd::new(&self.channel, PollFlags::IN), PollFd::new(alarm, PollFlags::IN)];
             fds.extend(self.child.stdout.iter().map(|stdout| PollFd::new(stdout, PollFlags::IN)));

@@ -41,7 +41,7 @@ fn value_is_kept_as_it_was_printed() {
 fn anything_else_on_stdout_is_an_error_of_its_own() {
     let fixture = Fixture::new();
     let table = [
-        ("\n", "stdout holds nothing but blanks"),
+        ("\n", "stdout contains only whitespace"),
         ("{\"output\":1}{\"output\":2}", "2 JSON values on stdout instead of one"),
         ("{\"output\":1} bye", "text after the JSON document"),
         ("hello {\"output\":1}", "text before the JSON document"),

@@ -127,7 +127,7 @@ fn what_cannot_be_started_says_why() {
     let dir = dir.trim_end_matches('/');
     let table: Vec<(Command, String)> = [
         (vec!["no-such-program-x"], "program `no-such-program-x` was not found on PATH".to_owned()),
-        (vec!["plain.sh"], format!("program `plain.sh` was not found on PATH; a file of that name lies in `{dir}`: write `./plain.sh`")),
+        (vec!["plain.sh"], format!("program `plain.sh` was not found on PATH; `{dir}` contains a file with this name: write `./plain.sh`")),
         (vec!["./nothing"], format!("program `./nothing` was not found in `{dir}`")),
         (vec!["./plain.sh"], "program `./plain.sh` has no execute permission; `chmod +x` it, or name an interpreter: `bash ./plain.sh`".into()),
         (vec!["./no-line"], "`./no-line` is neither a program of this machine nor a script with a `#!` line".into()),
@@ -136,7 +136,7 @@ fn what_cannot_be_started_says_why() {
         (vec!["./dos"], "the `#!` line of `./dos` ends in a carriage return; save the file with Unix line ends".into()),
         (vec!["/"], "`/` is a directory, not a program".into()),
         (vec![], "the command is empty".into()),
-        (vec!["true", "a\0b"], "an argument or a variable of `true` has a NUL character, which no program can be given".into()),
+        (vec!["true", "a\0b"], "an argument or a variable of `true` has a NUL character, which programs cannot receive".into()),
     ]
     .into_iter()
     .map(|(words, why)| (Command::Direct(words.into_iter().map(str::to_owned).collect()), why))

@@ -102,7 +102,7 @@ fn stored_value_that_cannot_be_read_ends_the_step_with_the_reason() {
     call.stdin = Stdin(vec![Chunk::Json(stored)]);
     let end = fixture.run(&call);
     let Exit::NotStarted(why) = end.exit else { panic!("{end:?}") };
-    assert!(why.starts_with("its stdin could not be read from the store: "), "{why}");
+    assert!(why.starts_with("cannot read its stdin from the store: "), "{why}");
 }
 
 /// all kinds of exits are distinguished.

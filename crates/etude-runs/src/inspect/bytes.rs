@@ -94,7 +94,7 @@ impl Bytes {
     /// The store fails, or has fewer bytes than were recorded.
     pub fn read(&self, from: u64, to: u64) -> Result<Vec<u8>, String> {
         let size = |bytes: u64| usize::try_from(bytes).map_err(|_| "it is larger than memory".to_owned());
-        let shorter = || "the stored bytes are fewer than they were".to_owned();
+        let shorter = || "the stored bytes have been truncated".to_owned();
         if to > self.len() {
             return Err(shorter());
         }

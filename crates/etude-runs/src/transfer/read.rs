@@ -115,12 +115,12 @@ impl Checked {
             moved += u64::from(!run.state.has_ended());
         }
         if let Some((_, entry)) = self.values.iter().find(|(digest, _)| !needed.contains(digest)) {
-            return Err(Fault::new(entry.name.as_str(), "is needed by no run"));
+            return Err(Fault::new(entry.name.as_str(), "is not used by any run"));
         }
         let counts = (self.runs.len() as u64, moved, self.values.len() as u64);
         if counts != (manifest.runs, manifest.moved, manifest.values) {
             let (runs, moved, values) = counts;
-            let why = format!("has other counts than the archive: {runs} runs, {moved} moved, {values} values");
+            let why = format!("has counts that differ from the archive: {runs} runs, {moved} moved, {values} values");
             return Err(Fault::new(MANIFEST, why));
         }
         bundles.into_iter().try_for_each(|bundle| self.check_bundle(bundle))
@@ -166,14 +166,14 @@ fn name(entry: &Entry) -> Result<Name, Fault> {
         let digest = digest.ok_or_else(|| fault("has a name that is not a hash"))?;
         return match digest == entry.digest {
             true => Ok(Name::Value(digest)),
-            false => Err(fault("is not what its name says")),
+            false => Err(fault("has content that does not match its hash")),
         };
     }
     let id = entry.name.strip_prefix("runs/").and_then(|name| name.strip_suffix(".jsonl"));
     let is_plain = |id: &&str| {
         (1..=MAX_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     };
-    let id = id.filter(is_plain).ok_or_else(|| fault("has a name that no entry of an export has"))?;
+    let id = id.filter(is_plain).ok_or_else(|| fault("has an unknown name"))?;
     Ok(Name::Run(id.to_owned()))
 }
 

@@ -63,7 +63,7 @@ impl<'e> Survey<'e> {
         // A moved run is in the file of an earlier round, and must be in this one.
         match self.gone.keys().find(|id| !chosen.contains_key(*id)) {
             Some(id) => {
-                let why = "a run that was moved cannot be read again".to_owned();
+                let why = "the moved run cannot be read".to_owned();
                 Err(Error::Damaged { path: format!("of run {id}"), why })
             }
             None => Ok(chosen),
@@ -188,7 +188,7 @@ impl<'e> Survey<'e> {
             Ok(())
         });
         if found.is_ok() && Digest::from_bytes(*hasher.finalize().as_bytes()) != value {
-            found = Err("it is not what it was".to_owned());
+            found = Err("its content has changed".to_owned());
         }
         let found = found.map(|()| len);
         self.values.insert(value, found.clone());

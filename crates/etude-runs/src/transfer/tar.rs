@@ -110,14 +110,14 @@ impl Reader {
         let mut entries: Vec<Entry> = Vec::new();
         loop {
             let last = entries.last().map_or("the archive", |entry| entry.name.as_str());
-            let block = scan.block().map_err(|why| Fault::new(last, format!("is cut short: {why}")))?;
+            let block = scan.block().map_err(|why| Fault::new(last, format!("is truncated: {why}")))?;
             let (name, len) = parse(&block).map_err(|why| Fault::new(format!("the entry after {last}"), why))?;
             if name == CHECKSUM {
                 scan.check(len).map_err(|why| Fault::new(CHECKSUM, why))?;
                 return Ok(Self { file: scan.file, entries });
             }
             if entries.last().is_some_and(|before| before.name >= name) {
-                return Err(Fault::new(name, "is there twice, or not in the order of the names"));
+                return Err(Fault::new(name, "occurs twice, or is not sorted by name"));
             }
             scan.hasher.update(&block);
             let offset = scan.at;
@@ -205,7 +205,7 @@ impl Scan {
         let block = self.block()?;
         let (found, fill) = block.split_at(expected.len());
         if found != expected.as_bytes() {
-            return Err("does not fit: the file was damaged or changed".to_owned());
+            return Err("does not match: the file was damaged or changed".to_owned());
         }
         let is_end = fill.iter().chain(&self.block()?).chain(&self.block()?).all(|byte| *byte == 0);
         if !is_end || self.at != self.len {

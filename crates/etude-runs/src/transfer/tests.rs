@@ -393,7 +393,7 @@ fn a_damaged_archive_is_refused() {
     let content = bytes.windows(6).position(|part| part == b"failed").expect("a state");
     bytes[content] = b'F';
     put(&bytes);
-    is_refused(&world, "a.tar", "checksum", "does not fit");
+    is_refused(&world, "a.tar", "checksum", "does not match");
     // A size larger than the file reserves no memory.
     let mut bytes = whole.clone();
     bytes[124..135].copy_from_slice(b"77777777777");
@@ -464,18 +464,18 @@ fn a_hostile_archive_is_refused() {
     let hostile = Hostile::new();
     let (world, whole) = (&hostile.world, &hostile.whole);
     hostile.refuses(&hostile.without("manifest"), "manifest.json", "is missing");
-    hostile.refuses_text("manifest.json", "\"format\":1", "\"format\":2", "knows format 1");
-    hostile.refuses_text("manifest.json", "\"runs\":3", "\"runs\":2", "other counts");
+    hostile.refuses_text("manifest.json", "\"format\":1", "\"format\":2", "supports format 1");
+    hostile.refuses_text("manifest.json", "\"runs\":3", "\"runs\":2", "counts that differ");
     hostile.refuses_text("manifest.json", "\"runs\":3", "\"runs\":3,\"runs\":3", "is damaged");
-    hostile.refuses(&[&whole[..2], &whole[1..]].concat(), "runs/", "is there twice");
+    hostile.refuses(&[&whole[..2], &whole[1..]].concat(), "runs/", "occurs twice");
     let unsorted = [&whole[..1], &whole[2..3], &whole[1..2], &whole[3..]].concat();
-    hostile.refuses(&unsorted, "runs/", "not in the order");
-    hostile.refuses_entry("runs/../../x.jsonl", "{}\n", "has a name");
-    hostile.refuses_entry("notes", "x", "has a name");
+    hostile.refuses(&unsorted, "runs/", "is not sorted by name");
+    hostile.refuses_entry("runs/../../x.jsonl", "{}\n", "has an unknown name");
+    hostile.refuses_entry("notes", "x", "has an unknown name");
     hostile.refuses_entry("values/abc", "x", "not a hash");
     let value = format!("values/{}", Digest::of(b"x"));
-    hostile.refuses_entry(&value, "y", "is not what its name says");
-    hostile.refuses_entry(&value, "x", "is needed by no run");
+    hostile.refuses_entry(&value, "y", "has content that does not match its hash");
+    hostile.refuses_entry(&value, "x", "is not used by any run");
     let large = format!("values/{}", Digest::of(b"\"large\""));
     hostile.refuses(&hostile.without(&large), "runs/", "which is not in the archive");
     // A bundle must be an app.
@@ -509,7 +509,7 @@ fn a_hostile_run_is_refused() {
         ("\"failed\"", "\"wild\"", "line 1: `wild` is not a state"),
         ("\"priority\":0", "\"priority\":101", "between -100 and 100"),
         ("\"priority\":0", "\"priority\":0,\"extra\":1", "line 1: unknown field"),
-        ("\"app\":\"", "\"app\":\"\\u0000", "holds a NUL"),
+        ("\"app\":\"", "\"app\":\"\\u0000", "contains a NUL character"),
         ("{\\\"v\\\":1,\\\"input\\\"", "{\\\"v\\\":7,\\\"input\\\"", "header has version 7"),
         (body, "\"body\":\"{\\\"v\\\":99}\"", "line 2: the record `a` has version 99"),
         (body, "\"body\":\"{\"", "line 2: the record `a` is damaged"),
@@ -523,5 +523,5 @@ fn a_hostile_run_is_refused() {
         hostile.refuses_text(&run, from, to, reason);
     }
     let third = format!("runs/{}.jsonl", IDS[2]);
-    hostile.refuses_text(&third, "\"cancelled\"", "\"running\"", "brings no app along");
+    hostile.refuses_text(&third, "\"cancelled\"", "\"running\"", "has no app bundle");
 }

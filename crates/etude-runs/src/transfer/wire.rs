@@ -50,7 +50,7 @@ impl Manifest {
         let versioned: Versioned = serde_json::from_slice(bytes).map_err(|e| format!("is damaged: {e}"))?;
         if versioned.format != FORMAT {
             let found = versioned.format;
-            return Err(format!("has format {found}; this version of etude knows format {FORMAT}"));
+            return Err(format!("has format {found}; this version of etude supports format {FORMAT}"));
         }
         serde_json::from_slice(bytes).map_err(|e| format!("is damaged: {e}"))
     }
@@ -208,7 +208,7 @@ fn add(run: &mut ArchivedRun, line: Line<'_>) -> Result<(), String> {
         Line::Signal(line) => {
             plain("key", &line.key)?;
             if run.signals.iter().any(|signal| signal.key == line.key) {
-                return Err(format!("is a second signal `{}`", line.key));
+                return Err(format!("repeats the signal `{}`", line.key));
             }
             version(&line.body, record::VERSION.into()).map_err(|why| format!("the signal `{}` {why}", line.key))?;
             run.signals.push(Signal { key: line.key.into_owned(), body: line.body.into_owned() });
@@ -232,7 +232,7 @@ fn of_run_line(id: &str, line: RunLine<'_>) -> Result<ArchivedRun, String> {
     }
     let bundle = line.bundle.as_deref().map(digest).transpose()?;
     if !state.has_ended() && bundle.is_none() {
-        return Err(format!("the run is {} and brings no app along", state.word()));
+        return Err(format!("the run is {} and has no app bundle", state.word()));
     }
     let key = |(key, of): (Cow<'_, str>, Option<String>)| {
         Ok(UniqueKey { key: key.into_owned(), digest: of.as_deref().map(digest).transpose()? })
@@ -285,7 +285,7 @@ fn of_record_line(line: RecordLine<'_>) -> Result<Record, String> {
 
 /// Refuses a text with a NUL, which PostgreSQL cannot store.
 fn plain(name: &str, text: &str) -> Result<(), String> {
-    if text.contains('\0') { Err(format!("`{name}` holds a NUL")) } else { Ok(()) }
+    if text.contains('\0') { Err(format!("`{name}` contains a NUL character")) } else { Ok(()) }
 }
 
 fn digest(hex: &str) -> Result<Digest, String> {
@@ -297,7 +297,7 @@ fn version(body: &str, known: u64) -> Result<(), String> {
     let body = tree::of(body).map_err(|why| format!("is damaged: {why}"))?;
     match body.get("v").and_then(serde_json::Value::as_u64) {
         Some(version) if (1..=known).contains(&version) => Ok(()),
-        Some(version) => Err(format!("has version {version}; this version of etude knows versions up to {known}")),
+        Some(version) => Err(format!("has version {version}; this version of etude supports versions up to {known}")),
         None => Err("has no version".to_owned()),
     }
 }

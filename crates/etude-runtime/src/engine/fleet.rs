@@ -241,7 +241,7 @@ pub enum Refusal {
     #[error("there is no queue `{0}`")]
     UnknownQueue(String),
     /// A quota of the tenant is spent (K-57).
-    #[error("the quota `{quota}` of tenant `{tenant}` is spent: {found}, of {limit}")]
+    #[error("the quota `{quota}` of tenant `{tenant}` is used up: {found} of {limit}")]
     Quota {
         /// The name of the tenant, as it stands in the configuration.
         tenant: String,

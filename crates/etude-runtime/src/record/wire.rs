@@ -282,7 +282,7 @@ impl Body {
     }
 
     pub(super) fn into_completed(self, key: &str, blobs: &dyn BlobStore) -> Result<Completed, Error> {
-        let damaged = || Error::Damaged { key: key.to_owned(), why: "it tells of no known outcome".to_owned() };
+        let damaged = || Error::Damaged { key: key.to_owned(), why: "it has no known outcome".to_owned() };
         let elapsed_ms = self.ms;
         let outcome = if let Some(process) = self.process {
             Outcome::Process(process.into_end(key, blobs)?)
@@ -396,7 +396,7 @@ impl ValueBody {
             // A member `json` of `null` is read as no member at all.
             (None, None) => Ok(Json::null()),
             (None, Some(place)) => reopen(key, blobs, &place),
-            (Some(_), Some(_)) => Err(Error::Damaged { key: key.to_owned(), why: "a value is given twice".to_owned() }),
+            (Some(_), Some(_)) => Err(Error::Damaged { key: key.to_owned(), why: "a value occurs twice".to_owned() }),
         }
     }
 }

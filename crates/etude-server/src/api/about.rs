@@ -32,11 +32,11 @@ const MAX_TURN: Duration = Duration::from_secs(60);
 pub(crate) async fn readiness(call: Call) -> Respond {
     let server = Arc::clone(&call.server);
     if server.context().is_draining() {
-        return Err(Problem::new(Code::Draining, "the server is about to stop"));
+        return Err(Problem::new(Code::Draining, "the server is stopping"));
     }
     let unavailable = |why: String| Problem::new(Code::JournalUnavailable, why);
     if let Some(since) = server.schedules().since_turn().filter(|since| *since > MAX_TURN) {
-        return Err(unavailable(format!("the clock loop has not turned for {} s", since.as_secs())));
+        return Err(unavailable(format!("the scheduler has not run for {} s", since.as_secs())));
     }
     let checked = blocking(move || {
         server.engine().check_writes().map_err(|e| engine_failed(&e))?;

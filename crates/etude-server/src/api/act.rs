@@ -46,7 +46,7 @@ pub(crate) async fn cancel(call: Call) -> Respond {
     let kills = match members.text("mode")?.as_deref() {
         None | Some("cancel") => false,
         Some("kill") => true,
-        Some(_) => return Err(members.invalid("mode", "`mode` is `cancel` or `kill`")),
+        Some(_) => return Err(members.invalid("mode", "`mode` must be `cancel` or `kill`")),
     };
     let (server, id) = (Arc::clone(&call.server), call.param("id").to_owned());
     let of = id.clone();
@@ -71,7 +71,7 @@ pub(crate) async fn resume(call: Call) -> Respond {
 /// `POST /v1/runs/{id}/retry`.
 pub(crate) async fn retry(call: Call) -> Respond {
     let members = call.json(&["from", "accept_changes"]).await?;
-    let from = members.text("from")?.ok_or_else(|| members.invalid("from", "`from` names a step"))?;
+    let from = members.text("from")?.ok_or_else(|| members.invalid("from", "`from` must be the name of a step"))?;
     let accepts = members.flag("accept_changes")?.unwrap_or(false);
     continued(&call, accepts, Limits::default(), Some(from)).await
 }
@@ -92,7 +92,7 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
             // The run has its own files (K-50), which only workers unpack.
             if row.state.is_final() || accept_changes || limits != Limits::default() || from.is_some() {
                 let problem =
-                    Problem::new(Code::RunIsBusy, "the run brings its app along, and only workers execute it");
+                    Problem::new(Code::RunIsBusy, "the run has its own app bundle, and only workers can execute it");
                 return Err(problem.with("run_id", of.as_str()).hint("continue it with `etude runs resume`"));
             }
             let queued = tokio::runtime::Handle::current().block_on(engine.requeue(&of));
@@ -104,9 +104,10 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
         let session =
             engine.take(&of, &server.context().limits(), server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
         let session = session.ok_or_else(|| {
-            let detail =
-                "the server, or the pipeline with this key, has as many runs in progress as its `max_runs` allows";
-            Problem::new(Code::RunIsBusy, detail).with("run_id", of.as_str()).hint("resume it when one has ended")
+            let detail = "the server or the pipeline has reached its limit of runs in progress (`max_runs`)";
+            Problem::new(Code::RunIsBusy, detail)
+                .with("run_id", of.as_str())
+                .hint("resume it after another run has ended")
         })?;
         let view = engine.view(&of).map_err(|e| engine_failed(&e))?;
         let loaded = server.context().definition(&row.app, &row.target);

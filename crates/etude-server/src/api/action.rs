@@ -30,9 +30,9 @@ impl Subject {
             (Some(run), None, None) => Ok(Self::Run(run)),
             (None, Some(app), Some(name)) => Ok(Self::Schedule([app, name])),
             (None, None, None) => Ok(Self::Anything),
-            (Some(_), ..) => Err(invalid("run", "`run` has no other filter beside it")),
-            (None, None, _) => Err(invalid("app", "`app` is that of the `schedule`")),
-            (None, _, None) => Err(invalid("schedule", "`schedule` is one of the `app`")),
+            (Some(_), ..) => Err(invalid("run", "`run` excludes the other filters")),
+            (None, None, _) => Err(invalid("app", "`schedule` requires `app`")),
+            (None, _, None) => Err(invalid("schedule", "`app` requires `schedule`")),
         }
     }
 }
@@ -52,11 +52,9 @@ pub(crate) async fn list(call: Call) -> Respond {
             }
             Subject::Anything if caller.may(Scope::Admin) && caller.only.is_empty() => {}
             Subject::Anything => {
-                let detail = "the actions of all tokens are for the scope `admin` and all pipelines";
+                let detail = "the actions of all tokens require the scope `admin` for all pipelines";
                 let problem = Problem::new(Code::ForbiddenScope, detail);
-                return Err(
-                    problem.hint("ask for those on one run with `run`, or on one schedule with `app` and `schedule`")
-                );
+                return Err(problem.hint("filter by one run with `run`, or by one schedule with `app` and `schedule`"));
             }
         }
         let is_wanted = |entry: &Entry| about.as_ref().is_none_or(|about| action_json(entry)["about"] == *about);

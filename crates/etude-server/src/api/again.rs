@@ -42,9 +42,9 @@ pub(crate) async fn again(call: Call) -> Respond {
         if matches!(Target::parse(&row.target), Target::Skill(_)) {
             let problem = Problem::new(
                 Code::InputInvalid,
-                "the run followed `SKILL.md`; the server runs pipelines and machines again",
+                "the run followed `SKILL.md`; the server can only rerun pipelines and machines",
             );
-            return Err(problem.hint("`etude run` with its request starts another one"));
+            return Err(problem.hint("start another run with its request: `etude run REQUEST`"));
         }
         let app = server.context().app_of(&row).cloned().ok_or_else(|| Problem::not_found("the app is not served"))?;
         let view = server.engine().view(&id).map_err(|e| engine_failed(&e))?;
@@ -54,7 +54,7 @@ pub(crate) async fn again(call: Call) -> Respond {
         let loaded = server.context().startable(&app.dir, &Target::parse(&row.target));
         let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &row.target))?;
         let input = match given {
-            Some(text) => Json::parse(&text).map_err(|_| Problem::invalid("/input", "`input` is an object"))?,
+            Some(text) => Json::parse(&text).map_err(|_| Problem::invalid("/input", "`input` must be an object"))?,
             None => header.request.input,
         };
         let request = Request {

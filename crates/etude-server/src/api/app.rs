@@ -22,7 +22,7 @@ pub(crate) async fn list(call: Call) -> Respond {
         let apps = server.settings().apps.iter();
         apps.map(|app| read(&server, &caller, app).unwrap_or_else(|why| unreadable(app, &why))).collect::<Vec<_>>()
     });
-    let apps = listed.await.map_err(|_| Problem::new(Code::Bug, "the list of apps panicked"))?;
+    let apps = listed.await.map_err(|_| Problem::new(Code::Bug, "internal error: listing the apps panicked"))?;
     Ok(json_response(http::StatusCode::OK, &json!({ "apps": apps })))
 }
 
@@ -36,7 +36,7 @@ pub(crate) async fn show(call: Call) -> Respond {
     let app = app(&call)?;
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
     let document = tokio::task::spawn_blocking(move || document(&server, &caller, &app)).await;
-    let document = document.map_err(|_| Problem::new(Code::Bug, "the document of the app panicked"))??;
+    let document = document.map_err(|_| Problem::new(Code::Bug, "internal error: reading the app panicked"))??;
     Ok(tagged(&call.headers, document.to_string()))
 }
 
@@ -92,7 +92,7 @@ pub(crate) async fn route(call: Call) -> Respond {
 /// The text of a request; empty ones are refused.
 pub(crate) fn request_of(text: Option<String>) -> Result<String, Problem> {
     let text = text.filter(|text| !text.trim().is_empty());
-    text.ok_or_else(|| Problem::invalid("/request", "`request` says in words what is wanted"))
+    text.ok_or_else(|| Problem::invalid("/request", "`request` must describe the task in words"))
 }
 
 /// The routing of a request, without targets that the token may not see (S-16), and its costs.
@@ -126,7 +126,7 @@ pub(crate) async fn command(call: Call) -> Respond {
     }
     let members = call.json(&["argv", "stdin"]).await?;
     let argv = members.texts("argv")?.filter(|argv| !argv.is_empty());
-    let argv = argv.ok_or_else(|| members.invalid("argv", "`argv` has the words of the command"))?;
+    let argv = argv.ok_or_else(|| members.invalid("argv", "`argv` must have the words of the command"))?;
     let stdin = members.text("stdin")?;
     let server = Arc::clone(&call.server);
     // The server waits for the command before it stops.

@@ -104,7 +104,7 @@ impl Place {
             let place = Self { since_ms: since_ms.parse().ok()?, number: number.parse().ok()?, effect };
             (place.check() == check).then_some(place)
         };
-        read().ok_or_else(|| invalid("cursor", "`cursor` is the `next` of the previous page"))
+        read().ok_or_else(|| invalid("cursor", "`cursor` must be the `next` of the previous page"))
     }
 
     fn check(&self) -> String {
@@ -194,10 +194,10 @@ pub(crate) async fn decide(call: Call) -> Respond {
     let members = call.json(&["approved", "question", "answer", "reason"]).await?;
     let caller = call.caller()?.clone();
     let approved = members.flag("approved")?;
-    let approved = approved.ok_or_else(|| members.invalid("approved", "`approved` is `true` or `false`"))?;
+    let approved = approved.ok_or_else(|| members.invalid("approved", "`approved` must be `true` or `false`"))?;
     let question = members.text("question")?;
-    let question =
-        question.ok_or_else(|| members.invalid("question", "`question` is that of the decision that was read"))?;
+    let question = question
+        .ok_or_else(|| members.invalid("question", "`question` must be the `question` of the decision document"))?;
     let answer = match members.raw("answer") {
         Some(text) => Json::parse(text).map_err(|_| members.invalid("answer", "the answer cannot be read"))?,
         None => Json::null(),
@@ -230,13 +230,13 @@ fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Res
         gate.ok_or_else(|| decided_before(&view, effect).map_or_else(no_decision, |earlier| already(&earlier)))?;
     let payload = &gate["payload"];
     if payload["question"] != *given.question {
-        let problem = Problem::new(Code::OtherQuestion, "the run asks another question by now");
+        let problem = Problem::new(Code::OtherQuestion, "the run now asks another question");
         return Err(problem.with("by", Value::Null).with("decided_at", Value::Null).with("approved", Value::Null));
     }
     let approvers: Vec<&str> =
         payload["approvers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if !approvers.is_empty() && !approvers.contains(&caller.name.as_str()) {
-        let detail = format!("`{}` is none of the approvers: {}", caller.name, approvers.join(", "));
+        let detail = format!("`{}` is not an approver; the approvers are: {}", caller.name, approvers.join(", "));
         return Err(Problem::new(Code::NotAnApprover, detail));
     }
     check_answer(&payload["schema"], &given.decision)?;
@@ -290,7 +290,7 @@ fn check_answer(schema: &Value, decision: &Decision) -> Result<(), Problem> {
         return Ok(());
     }
     let all: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    let problem = Problem::new(Code::InputInvalid, format!("the answer does not fit: {}", all.join("; ")));
+    let problem = Problem::new(Code::InputInvalid, format!("the answer does not match the schema: {}", all.join("; ")));
     let entry = |fault: &Violation| json!({"pointer": format!("/answer{}", fault.pointer), "detail": fault.message});
     Err(faults.iter().fold(problem, |problem, fault| problem.error(entry(fault))))
 }

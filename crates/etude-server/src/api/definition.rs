@@ -69,7 +69,7 @@ async fn with_states(call: &Call, definition: &Definition, mut graph: Graph, run
     let (app, target) = (definition.app.display().to_string(), definition.target.to_string());
     let readings = call.readings.clone();
     blocking(move || {
-        let none = || invalid("run", "`run` is a run of this pipeline or machine");
+        let none = || invalid("run", "`run` must be a run of this pipeline or machine");
         let row = server.context().visible(&caller, &id).map_err(|_| none())?;
         if row.app != app || row.target != target {
             return Err(none());
@@ -115,7 +115,7 @@ pub(crate) async fn graph(call: Call) -> Respond {
         Some("svg") => (Graph::svg, "image/svg+xml"),
         Some("mermaid") => (Graph::mermaid, "text/plain; charset=utf-8"),
         Some("dot") => (Graph::dot, "text/vnd.graphviz; charset=utf-8"),
-        Some(_) => return Err(invalid("format", "`format` is `json`, `svg`, `mermaid` or `dot`")),
+        Some(_) => return Err(invalid("format", "`format` must be `json`, `svg`, `mermaid` or `dot`")),
     };
     let text = blocking(move || Ok(draw(&graph))).await?;
     let mut response = tagged(&call.headers, text);

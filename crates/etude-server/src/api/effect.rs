@@ -66,7 +66,7 @@ pub(crate) async fn list(call: Call) -> Respond {
             None => 0,
             Some(after) => {
                 let found = effects.iter().position(|effect| effect.effect.id == after);
-                found.ok_or_else(|| invalid("after", "`after` is the `next` of a page"))? + 1
+                found.ok_or_else(|| invalid("after", "`after` must be the `next` of a page"))? + 1
             }
         };
         let shown: Vec<Value> = effects.iter().skip(from).take(limit).map(document_of).collect();

@@ -51,7 +51,7 @@ pub(crate) async fn show(call: Call) -> Respond {
 /// `POST /v1/apps/{app}/learned/{pipeline}/promote`.
 pub(crate) async fn promote(call: Call) -> Respond {
     let members = call.json(&["to", "accept_risk"]).await?;
-    let wrong = || members.invalid("to", "`to` is `proposed`, `shadow`, `assisted` or `active`");
+    let wrong = || members.invalid("to", "`to` must be `proposed`, `shadow`, `assisted` or `active`");
     let state = |word: String| State::from_word(&word).filter(|state| *state != State::Demoted).ok_or_else(wrong);
     let to = members.text("to")?.map(state).transpose()?;
     let accepts_risk = members.flag("accept_risk")?.unwrap_or(false);

@@ -50,7 +50,7 @@ pub(crate) async fn login(call: Call) -> Respond {
 }
 
 fn no_login() -> Problem {
-    Problem::new(Code::Unauthenticated, "a login has either `code` or `token`, and besides at most `next`")
+    Problem::new(Code::Unauthenticated, "a login takes either `code` or `token`, and optionally `next`")
 }
 
 /// True for a path of this server; `base` is its base path. `//host/` and `/\\host/` lead to another server.
@@ -82,7 +82,7 @@ pub(crate) async fn link(call: Call) -> Respond {
     call.json(&[]).await?;
     // A session has the rights of the token that made its link, and ends with it.
     let Some(token) = call.caller()?.token else {
-        let detail = "a token of the issuer begins no session: it would outlive the token";
+        let detail = "a token of the issuer cannot start a session: the session would outlive the token";
         return Err(Problem::new(Code::ForbiddenScope, detail).hint("use a token of `etude token new`"));
     };
     let (url, expires_at_ms) = call.server.login_link_of(Some(token), "/");

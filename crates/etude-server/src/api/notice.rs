@@ -76,7 +76,7 @@ pub(crate) async fn again(call: Call) -> Respond {
     let (slug, name, delivery_id) =
         (call.param("app").to_owned(), call.param("name").to_owned(), call.param("delivery").to_owned());
     let document = blocking(move || {
-        let unknown = || Problem::not_found("there is no such notice that was set aside");
+        let unknown = || Problem::not_found("there is no such failed notice");
         let app = server.context().app(&slug).filter(|_| caller.only.is_empty()).ok_or_else(unknown)?;
         let (book, key) = (book::notice(app, &name), Some(delivery_id));
         let query = EntryQuery { book, key, state: Some("failed".to_owned()), ..EntryQuery::default() };

@@ -101,11 +101,11 @@ pub(crate) fn filter(call: &Call) -> Result<Option<Query>, Problem> {
         (None, None) => None,
     };
     if let Some(word) = given("cause") {
-        let words = "`cause` is `cli`, `api`, `schedule`, `webhook` or `mcp`";
+        let words = "`cause` must be `cli`, `api`, `schedule`, `webhook` or `mcp`";
         query.cause = Some(Cause::from_word(word).ok_or_else(|| invalid("cause", words))?);
     }
     for label in call.query.all("label") {
-        let (key, value) = label.split_once(':').ok_or_else(|| invalid("label", "`label` is `KEY:VALUE`"))?;
+        let (key, value) = label.split_once(':').ok_or_else(|| invalid("label", "`label` must be `KEY:VALUE`"))?;
         query.labels.push((key.to_owned(), value.to_owned()));
     }
     query.text = given("q").filter(|text| !text.is_empty()).map(str::to_owned);
@@ -118,7 +118,7 @@ fn time(call: &Call, name: &str) -> Result<Option<i64>, Problem> {
     let Some(text) = call.query.get(name) else { return Ok(None) };
     etude_runtime::clock::from_rfc3339(text)
         .map(Some)
-        .ok_or_else(|| invalid(name, format!("`{name}` is an RFC 3339 time")))
+        .ok_or_else(|| invalid(name, format!("`{name}` must be an RFC 3339 time")))
 }
 
 /// The filters of a list as text: a cursor is valid only with the same ones.
@@ -136,7 +136,7 @@ fn to_cursor(cursor: Cursor, filters: &str) -> String {
 }
 
 fn from_cursor(text: &str, filters: &str) -> Result<Cursor, Problem> {
-    let foreign = || invalid("cursor", "`cursor` is the `next` of a page with the same filters");
+    let foreign = || invalid("cursor", "`cursor` must be the `next` of a page with the same filters");
     let mut parts = text.splitn(3, '.');
     let mut number = || parts.next()?.parse::<i64>().ok();
     let cursor = number().zip(number()).map(|(created_at_ms, number)| Cursor { created_at_ms, number });

@@ -45,9 +45,8 @@ pub(crate) async fn next(call: Call) -> Respond {
     let find = find(&call)?;
     let count = usize::try_from(call.query.number("count", 1, 100, 5)?).unwrap_or(5);
     let from = match call.query.get("from") {
-        Some(text) => {
-            etude_runtime::clock::from_rfc3339(text).ok_or_else(|| invalid("from", "`from` is an RFC 3339 time"))?
-        }
+        Some(text) => etude_runtime::clock::from_rfc3339(text)
+            .ok_or_else(|| invalid("from", "`from` must be an RFC 3339 time"))?,
         None => call.server.clock().now_ms(),
     };
     let times = blocking(move || {
@@ -81,11 +80,12 @@ pub(crate) async fn pause(call: Call) -> Respond {
     let members = call.json(&["reason", "until"]).await?;
     let until = members.text("until")?;
     let time = |text: String| {
-        etude_runtime::clock::from_rfc3339(&text).ok_or_else(|| members.invalid("until", "`until` is an RFC 3339 time"))
+        etude_runtime::clock::from_rfc3339(&text)
+            .ok_or_else(|| members.invalid("until", "`until` must be an RFC 3339 time"))
     };
     let (reason, until_ms) = (members.text("reason")?, until.map(time).transpose()?);
     if until_ms.is_some_and(|until_ms| until_ms <= call.server.clock().now_ms()) {
-        return Err(members.invalid("until", "`until` is over; a pause ends later than now"));
+        return Err(members.invalid("until", "`until` is in the past; a pause must end in the future"));
     }
     moved(&call, move |kept| kept.paused(reason.clone(), until_ms)).await
 }
@@ -126,13 +126,13 @@ pub(crate) async fn fire(call: Call) -> Respond {
 pub(crate) async fn backfill(call: Call) -> Respond {
     let members = call.json(&["from", "to"]).await?;
     let time = |name: &str| {
-        let detail = format!("`{name}` is an RFC 3339 time");
+        let detail = format!("`{name}` must be an RFC 3339 time");
         let text = members.text(name)?;
         text.and_then(|text| etude_runtime::clock::from_rfc3339(&text)).ok_or_else(|| members.invalid(name, detail))
     };
     let (from, to) = (time("from")?, time("to")?);
     if from >= to {
-        return Err(members.invalid("to", "`to` is later than `from`"));
+        return Err(members.invalid("to", "`to` must be later than `from`"));
     }
     let (server, find) = (Arc::clone(&call.server), find(&call)?);
     let times = blocking(move || schedule::backfill(server.schedules(), find()?, from, to));

@@ -45,7 +45,7 @@ pub(crate) async fn start(call: Call) -> Respond {
     let key = key::of(&call.headers)?;
     let bytes = call.bytes().await?;
     if bytes.is_empty() {
-        let problem = Problem::new(Code::Malformed, "the body is empty; it is a JSON object");
+        let problem = Problem::new(Code::Malformed, "the body is empty; it must be a JSON object");
         return Err(problem.with("line", 1).with("column", 1));
     }
     let digest = Digest::of(&bytes);
@@ -54,7 +54,7 @@ pub(crate) async fn start(call: Call) -> Respond {
     let members = Members::parse(bytes, &known)?;
     let mut input = members.raw("input").unwrap_or("{}").to_owned();
     if input.len() > MAX_INPUT || total.saturating_sub(input.len()) > 1024 * 1024 {
-        return Err(Problem::new(Code::TooLarge, "`input` has at most 16 MiB, and the rest of the body 1 MiB"));
+        return Err(Problem::new(Code::TooLarge, "`input` can have at most 16 MiB, and the rest of the body 1 MiB"));
     }
     let (caller, wait) = (call.caller()?.clone(), wait(&call));
     let key = key.map(|key| UniqueKey { key: format!("http runs {} {key}", caller.name), digest: Some(digest) });
@@ -85,7 +85,7 @@ pub(crate) async fn start(call: Call) -> Respond {
         Ok(definition)
     });
     let definition = definition.await?;
-    let input = Json::parse(&input).map_err(|_| Problem::invalid("/input", "`input` is an object"))?;
+    let input = Json::parse(&input).map_err(|_| Problem::invalid("/input", "`input` must be an object"))?;
     if is_dry {
         return blocking(move || dry(&definition, &input)).await;
     }
@@ -129,9 +129,7 @@ async fn wanted(
         }
         (Some(_), Some(_), _) => Err(Problem::invalid("/machine", "`pipeline` and `machine` exclude each other")),
         (_, _, Some(_)) => Err(Problem::invalid("/request", "`request` excludes `pipeline` and `machine`")),
-        (None, None, None) => {
-            Err(Problem::invalid("/pipeline", "name a `pipeline` or a `machine`, or say a `request`"))
-        }
+        (None, None, None) => Err(Problem::invalid("/pipeline", "give a `pipeline`, a `machine` or a `request`")),
     }
 }
 
@@ -163,8 +161,8 @@ fn unmatched(server: &Server, caller: &Caller, app: &ServedApp) -> Problem {
     names.sort_unstable();
     let problem = |detail: String| Problem::new(Code::NoPipelineMatched, detail);
     let problem = match names.is_empty() {
-        true => problem("no pipeline fits the request: this app has no sound one".to_owned()),
-        false => problem(format!("no pipeline fits the request; there are: {}", names.join(", "))),
+        true => problem("no pipeline fits the request: this app has no pipeline without errors".to_owned()),
+        false => problem(format!("no pipeline fits the request; pipelines of this app: {}", names.join(", "))),
     };
     match broken.len() {
         0 => problem,
@@ -176,7 +174,7 @@ fn unmatched(server: &Server, caller: &Caller, app: &ServedApp) -> Problem {
 /// The input merged with the stated parameters; explicit members win.
 fn with_stated(input: &str, stated: Map<String, Value>) -> Result<String, Problem> {
     let given: BTreeMap<String, Box<RawValue>> =
-        serde_json::from_str(input).map_err(|_| Problem::invalid("/input", "`input` is an object"))?;
+        serde_json::from_str(input).map_err(|_| Problem::invalid("/input", "`input` must be an object"))?;
     let mut members: Vec<String> =
         given.iter().map(|(name, value)| format!("{}:{}", Value::from(name.as_str()), value.get())).collect();
     let stated = stated.into_iter().filter(|(name, _)| !given.contains_key(name));
@@ -315,10 +313,11 @@ pub(crate) fn limits(members: &Members) -> Result<Limits, Problem> {
     };
     let max_cost_usd = limits.number("max_cost_usd")?;
     if max_cost_usd.is_some_and(|cost| cost < 0.0) {
-        return Err(limits.invalid("max_cost_usd", "`max_cost_usd` is not negative"));
+        return Err(limits.invalid("max_cost_usd", "`max_cost_usd` must not be negative"));
     }
-    let tokens =
-        |count: i64| u64::try_from(count).map_err(|_| limits.invalid("max_tokens", "`max_tokens` is not negative"));
+    let tokens = |count: i64| {
+        u64::try_from(count).map_err(|_| limits.invalid("max_tokens", "`max_tokens` must not be negative"))
+    };
     let max_tokens = limits.integer("max_tokens")?.map(tokens).transpose()?;
     let timeout_ms = match limits.raw("timeout") {
         None => None,
@@ -336,12 +335,12 @@ pub(crate) fn limits(members: &Members) -> Result<Limits, Problem> {
 fn placement(members: &Members, by: &str) -> Result<Placement, Problem> {
     let priority = members.integer("priority")?.unwrap_or(0);
     if !(-100..=100).contains(&priority) {
-        return Err(members.invalid("priority", "`priority` is from -100 to 100"));
+        return Err(members.invalid("priority", "`priority` must be from -100 to 100"));
     }
     let mut labels = BTreeMap::new();
     let given = members.map("labels")?.unwrap_or_default();
     if given.len() > 32 {
-        return Err(members.invalid("labels", "a run has at most 32 labels"));
+        return Err(members.invalid("labels", "a run can have at most 32 labels"));
     }
     for (key, value) in given {
         let is_key =
@@ -356,7 +355,7 @@ fn placement(members: &Members, by: &str) -> Result<Placement, Problem> {
     let not_before = members.text("not_before")?;
     let time = |text: String| {
         etude_runtime::clock::from_rfc3339(&text)
-            .ok_or_else(|| members.invalid("not_before", "`not_before` is an RFC 3339 time"))
+            .ok_or_else(|| members.invalid("not_before", "`not_before` must be an RFC 3339 time"))
     };
     Ok(Placement {
         cause: Cause::Api,

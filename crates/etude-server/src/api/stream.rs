@@ -95,7 +95,7 @@ fn form(headers: &HeaderMap, has_page: bool) -> Result<Form, Problem> {
     }
     match has_page && kinds.iter().any(|kind| ["application/json", "application/*", "*/*"].contains(kind)) {
         true => Ok(Form::Page),
-        false => Err(Problem::new(Code::NotAcceptable, "the events are `text/event-stream` or `application/json`")),
+        false => Err(Problem::new(Code::NotAcceptable, "the route returns `text/event-stream` or `application/json`")),
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) async fn events(call: Call) -> Respond {
         Some(id) => ("Last-Event-ID", Some(id)),
         None => ("after", call.query.get("after")),
     };
-    let unknown = move || invalid(name, format!("`{name}` is the id of an event of this run"));
+    let unknown = move || invalid(name, format!("`{name}` must be the id of an event of this run"));
     let after = after.map(|text| EventId::parse(text).ok_or_else(unknown)).transpose()?;
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let wanted = if form == Form::Page { limit + 1 } else { 1 };

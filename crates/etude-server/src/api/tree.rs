@@ -29,10 +29,10 @@ pub(crate) async fn show(call: Call) -> Respond {
     let given = |name: &str| call.query.get(name).map(str::to_owned);
     let wanted = Wanted { after: given("after"), around: given("around"), status: given("status"), limit };
     if wanted.after.is_some() && wanted.around.is_some() {
-        return Err(invalid("around", "a page has either `after` or `around`"));
+        return Err(invalid("around", "`after` and `around` exclude each other"));
     }
     if wanted.status.as_deref().is_some_and(|word| !STATUS.contains(&word)) {
-        return Err(invalid("status", format!("`status` is one of: {}", STATUS.join(", "))));
+        return Err(invalid("status", format!("`status` must be one of: {}", STATUS.join(", "))));
     }
     let parent = given("parent");
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
@@ -58,9 +58,9 @@ fn page(mut nodes: Vec<Value>, wanted: &Wanted) -> Result<Value, Problem> {
     let place = |id: &str| nodes.iter().position(|node| node["id"] == *id);
     let from = match (&wanted.after, &wanted.around) {
         (None, None) => 0,
-        (Some(after), _) => place(after).ok_or_else(|| invalid("after", "`after` is the `next` of a page"))? + 1,
+        (Some(after), _) => place(after).ok_or_else(|| invalid("after", "`after` must be the `next` of a page"))? + 1,
         (None, Some(id)) => {
-            let at = place(id).ok_or_else(|| invalid("around", "`around` is the id of a node of the list"))?;
+            let at = place(id).ok_or_else(|| invalid("around", "`around` must be the id of a node in the list"))?;
             at / wanted.limit * wanted.limit
         }
     };

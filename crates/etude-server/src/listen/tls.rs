@@ -134,7 +134,7 @@ fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
         CertificateDer::pem_file_iter(cert).map_err(|e| unreadable(cert, &e))?.collect();
     let certs = certs.map_err(|e| unreadable(cert, &e))?;
     if certs.is_empty() {
-        return Err(format!("`{}` has no certificate", cert.display()));
+        return Err(format!("`{}` contains no certificate", cert.display()));
     }
     let key = PrivateKeyDer::from_pem_file(key).map_err(|e| unreadable(key, &e))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

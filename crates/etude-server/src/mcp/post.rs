@@ -30,7 +30,7 @@ pub(crate) async fn post(call: Call) -> Respond {
         return Err(Problem::new(Code::NotAcceptable, detail));
     }
     let bytes = call.bytes().await?;
-    let text = String::from_utf8(bytes).map_err(|_| Problem::new(Code::Malformed, "the body is no UTF-8"))?;
+    let text = String::from_utf8(bytes).map_err(|_| Problem::new(Code::Malformed, "the body is not UTF-8"))?;
     let header = |name: &str| call.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let headers =
         Headers { revision: header("mcp-protocol-version"), method: header("mcp-method"), name: header("mcp-name") };

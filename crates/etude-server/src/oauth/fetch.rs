@@ -27,7 +27,7 @@ enum Answer {
 /// The reason why there are none, as one line without any part of a token.
 pub(super) async fn keys(issuer: &str) -> Result<Keys, String> {
     let read = tokio::time::timeout(TIMEOUT, read(issuer)).await;
-    read.unwrap_or_else(|_| Err(format!("no answer within {} seconds", TIMEOUT.as_secs())))
+    read.unwrap_or_else(|_| Err(format!("no response within {} s", TIMEOUT.as_secs())))
 }
 
 async fn read(issuer: &str) -> Result<Keys, String> {
@@ -35,7 +35,7 @@ async fn read(issuer: &str) -> Result<Keys, String> {
     let keys = place_of_keys(issuer, &url).await?;
     match get(&client(&keys)?, &keys).await? {
         Answer::Document(bytes) => Keys::parse(&bytes),
-        Answer::Status(status) => Err(format!("its keys are not there: status {status}")),
+        Answer::Status(status) => Err(format!("its keys are not available: status {status}")),
     }
 }
 
@@ -45,13 +45,13 @@ async fn place_of_keys(issuer: &str, url: &Url) -> Result<Url, String> {
     for place in places(url) {
         let bytes = match get(&client, &place).await? {
             Answer::Document(bytes) => bytes,
-            Answer::Status(status @ 500..) => return Err(format!("its metadata are not there: status {status}")),
+            Answer::Status(status @ 500..) => return Err(format!("its metadata is not available: status {status}")),
             Answer::Status(_) => continue,
         };
         // A page that reports a missing document may have the status 200.
         let Ok(Metadata { issuer: own, jwks_uri: Some(keys) }) = serde_json::from_slice(&bytes) else { continue };
         if own != issuer {
-            return Err("its metadata name another issuer".to_owned());
+            return Err("its metadata names another issuer".to_owned());
         }
         let keys = Url::parse(&keys).map_err(|_| "`jwks_uri` of its metadata is not a URL".to_owned())?;
         return match keys.scheme() {
@@ -99,7 +99,7 @@ async fn get(client: &Client, url: &Url) -> Result<Answer, String> {
     while let Some(chunk) = response.chunk().await.map_err(failed)? {
         bytes.extend_from_slice(&chunk);
         if bytes.len() > MAX_DOCUMENT {
-            return Err("a document of it has more than 1 MiB".to_owned());
+            return Err("one of its documents has more than 1 MiB".to_owned());
         }
     }
     Ok(Answer::Document(bytes))

@@ -34,19 +34,19 @@ pub(super) enum Fault {
     Algorithm,
     #[error("`typ` of the access token is neither `JWT` nor `at+jwt`")]
     Type,
-    #[error("the access token has `crit`, and no extension is known here")]
+    #[error("the access token has `crit`, and etude supports no JWT extensions")]
     Critical,
-    #[error("the issuer has no key that `kid` of the access token names")]
+    #[error("the issuer has no key with the `kid` of the access token")]
     Key,
-    #[error("the signature of the access token is not that of its key")]
+    #[error("the signature of the access token does not match its key")]
     Signature,
     #[error(
-        "a claim of the access token is missing or has another form: `iss`, `sub`, `aud`, `exp`, `nbf`, `iat`, `scope` or `scp`"
+        "a claim of the access token is missing or malformed: `iss`, `sub`, `aud`, `exp`, `nbf`, `iat`, `scope` or `scp`"
     )]
     Claims,
-    #[error("`iss` of the access token is not `auth.issuer`")]
+    #[error("`iss` of the access token does not match `auth.issuer`")]
     Issuer,
-    #[error("`aud` of the access token does not have `auth.audience`")]
+    #[error("`aud` of the access token does not contain `auth.audience`")]
     Audience,
     #[error("the access token has expired")]
     Expired,
@@ -54,7 +54,7 @@ pub(super) enum Fault {
     Early,
     #[error("`sub` of the access token is not 1 to 255 printable ASCII characters without spaces")]
     Subject,
-    #[error("the access token is bound to a key of its owner (`cnf`), which a bearer does not prove")]
+    #[error("the access token is bound to a key (`cnf`), which the server does not support")]
     Bound,
 }
 

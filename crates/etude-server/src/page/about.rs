@@ -24,7 +24,7 @@ pub(crate) async fn server(call: Call) -> Respond {
     let body = html! {
         div.head { div.line { h1 { "Server" } span.second { "etude " (server["version"].as_str().unwrap_or(ABSENT)) } } }
         div.body id="server" data-live {
-            @if is_draining { div.notice role="alert" { p { "The server is about to stop. The next one completes its runs." } } }
+            @if is_draining { div.notice role="alert" { p { "The server is stopping. The next server completes its runs." } } }
             @if count("interrupted") > 0 {
                 div.notice { (glyph::drawn("interrupted")) p { (number(count("interrupted"))) " runs are interrupted: " a href=(shell.link("/?status=interrupted")) { "show them" } "." } }
             }
@@ -77,7 +77,7 @@ fn tokens_of(shell: &Shell, tokens: &[Value]) -> Markup {
     html! {
         section.card {
             header { h2 { "Tokens" } }
-            @if tokens.is_empty() { p.pad.dim { "None: " code { "etude token new NAME --scope read,run" } " makes one." } }
+            @if tokens.is_empty() { p.pad.dim { "None: " code { "etude token new NAME --scope read,run" } " creates one." } }
             ul.rows { @for token in tokens { li {
                 code.grow { (visible(token["name"].as_str().unwrap_or(ABSENT))) }
                 span.dim.small {

@@ -93,7 +93,7 @@ async fn page(call: &Call, shown: Shown<'_>) -> Respond {
         }
         @if open.is_empty() {
             div.body { div.card id="inbox" data-live { div.empty {
-                p { "No question waits for you. Questions of runs appear here, such as those of an approval step:" }
+                p { "No open questions. Questions of runs appear here, for example from an approval step:" }
                 div.command { code { "{name: approve, type: approval, message: \"Deploy?\"}" } button.link type="button" data-copy hidden { "Copy" } }
             } } }
         } @else {
@@ -129,7 +129,7 @@ async fn gone(call: &Call, shell: &Shell, at: &str) -> Result<Markup, Problem> {
                 (Some(by), Some(approved)) => {
                     code { (visible(by)) } @if approved { " approved " } @else { " denied " } "this question: " (shell.zone.moment(&document["decided_at"])) ". "
                 },
-                _ => { "The question of this link is answered, or its run has ended. " },
+                _ => { "The question of this link has been answered, or its run has ended. " },
             }
             @if let Some(run) = document["run_id"].as_str() { a href=(shell.link(&format!("/runs/{}", segment(run)))) { "Run " code { (row::short(run)) } } }
         } }
@@ -187,7 +187,7 @@ fn one(call: &Call, shell: &Shell, decision: &Value, shown: &Shown<'_>) -> Marku
             dl.table {
                 @for (name, value) in facts { dt { (visible(name)) } dd { (fact(value)) } }
                 dt { "May answer" }
-                dd { @if approvers.is_empty() { "everybody with the scope " code { "approve" } } @else {
+                dd { @if approvers.is_empty() { "everyone with the scope " code { "approve" } } @else {
                     @for (nth, name) in approvers.iter().enumerate() { @if nth > 0 { ", " } (visible(name)) @if *name == reader { " (you)" } }
                 } }
             }

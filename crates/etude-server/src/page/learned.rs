@@ -32,7 +32,7 @@ pub(crate) async fn list(call: Call) -> Respond {
         div.head { (crumbs(&shell, &call, None)) div.line { h1 { "Learned pipelines" } } }
         div.body.flush { div.card id="learned" data-live {
             @if rows.is_empty() { div.empty {
-                p { "Nothing was learned in this app. After some runs of a kind in skill mode, this makes a pipeline of them:" }
+                p { "No learned pipelines in this app. After several similar runs in skill mode, this command makes a pipeline of them:" }
                 div.command { code { "etude learn" } button.link type="button" data-copy hidden { "Copy" } }
             } } @else { table.runs.list {
                 caption.said { "Learned pipelines" }
@@ -160,7 +160,7 @@ fn notices(one: &Value) -> Markup {
         @if one["demoted"].is_object() {
             div.notice { (glyph::drawn("cancelled")) p { "Demoted: " (visible(&one["demoted"]["reason"].as_str().unwrap_or_default().replace('_', " "))) } }
         }
-        @if one["edited"] == true { div.notice { (glyph::drawn("waiting")) p { "Its files were edited after it was learned, so earlier evidence does not count." } } }
+        @if one["edited"] == true { div.notice { (glyph::drawn("waiting")) p { "The files were edited after the pipeline was learned, so earlier evidence does not count." } } }
         @if let Some(by) = one["accepted_risk"]["by"].as_str() {
             div.notice { (glyph::drawn("waiting")) p { (visible(by)) " accepted the risk of a promotion without enough comparisons." } }
         }
@@ -185,7 +185,7 @@ fn actions(shell: &Shell, path: &str, one: &Value) -> Markup {
                 summary.button { "Demote" }
                 div { form.form method="post" action=(path) {
                     (source::once())
-                    div.field { label for="reason" { "Reason " span.kind { "optional" } } input id="reason" name="reason"; span.help { "No request is routed to the pipeline any more; its files stay." } }
+                    div.field { label for="reason" { "Reason " span.kind { "optional" } } input id="reason" name="reason"; span.help { "The router no longer picks the pipeline. Its files stay." } }
                     div { button.primary name="act" value="demote" { "Demote the pipeline" } }
                 } }
             } }
@@ -193,10 +193,10 @@ fn actions(shell: &Shell, path: &str, one: &Value) -> Markup {
                 summary.button.primary name="act" value="promote" { "Promote to " (next) }
                 div { form.form method="post" action=(path) {
                     (source::once())
-                    p.second { (effect(next)) " Its recorded cases are run first." }
+                    p.second { (effect(next)) " etude runs its recorded cases first." }
                     div.field {
                         label.choice { input type="checkbox" name="accept_risk" value="yes"; "Accept the risk" }
-                        span.help { "Without enough comparisons. Your name and the time are kept." }
+                        span.help { "Promotes without enough comparisons and records your name and the time." }
                     }
                     div { button.primary name="act" value="promote" { "Promote to " (next) } }
                 } }
@@ -208,10 +208,10 @@ fn actions(shell: &Shell, path: &str, one: &Value) -> Markup {
 /// The effect of a state, as a sentence.
 fn effect(state: &str) -> &'static str {
     match state {
-        "shadow" => "It runs beside the agent and changes nothing.",
-        "assisted" => "Requests are routed to it, and a person confirms each write.",
-        "active" => "Requests are routed to it.",
-        _ => "It waits.",
+        "shadow" => "It runs after the agent, for comparison, and changes nothing.",
+        "assisted" => "The router picks it, and a person confirms each write.",
+        "active" => "The router picks it.",
+        _ => "The router does not pick it.",
     }
 }
 
@@ -220,13 +220,13 @@ fn bindings(one: &Value) -> Markup {
     let (rows, holes) = (list_of(one, "bindings"), list_of(one, "holes"));
     html! {
         section.card id="values" {
-            header { h2.grow { "Where each value comes from" } }
-            @if rows.is_empty() && holes.is_empty() { p.pad.dim { "Its calls have no arguments, or the pipeline was not learned from runs." } }
+            header { h2.grow { "Sources of values" } }
+            @if rows.is_empty() && holes.is_empty() { p.pad.dim { "The calls of this pipeline have no arguments, or it was not learned from runs." } }
             ul.rows {
                 @for row in rows { li { div {
                     p { code { (visible(text(row, "step"))) (visible(text(row, "argument"))) } " = " code { (visible(text(row, "expression"))) } }
-                    p.small.second { (source_of(text(row, "source"))) ", held in " (count(row, "/held")) " of " (count(row, "/of")) " runs" }
-                    @if !list_of(row, "alternatives").is_empty() { p.small.dim { "Held as well: " @for (nth, other) in list_of(row, "alternatives").iter().enumerate() { @if nth > 0 { ", " } code { (visible(other.as_str().unwrap_or_default())) } } } }
+                    p.small.second { (source_of(text(row, "source"))) ", correct in " (count(row, "/held")) " of " (count(row, "/of")) " runs" }
+                    @if !list_of(row, "alternatives").is_empty() { p.small.dim { "Also matched: " @for (nth, other) in list_of(row, "alternatives").iter().enumerate() { @if nth > 0 { ", " } code { (visible(other.as_str().unwrap_or_default())) } } } }
                 } } }
                 @for hole in holes { li { div {
                     p { code { (visible(text(hole, "step"))) (visible(text(hole, "argument"))) } " is asked" }
@@ -245,7 +245,7 @@ fn source_of(word: &str) -> &str {
         "argument" => "From another argument",
         "constant" => "Always the same",
         "computed" => "Computed",
-        "question" => "From an answer",
+        "question" => "From a model's response",
         other => other,
     }
 }
@@ -253,7 +253,7 @@ fn source_of(word: &str) -> &str {
 fn hole_of(hole: &Value) -> Markup {
     html! {
         @match &hole["set"] {
-            Value::Null => "No closed set: the pipeline hands over to the agent here.",
+            Value::Null => "No closed set of values: the agent takes over here.",
             Value::String(set) if set == "request" => "One of the words of the request.",
             Value::String(set) => { "One of " code { (visible(set)) } },
             set => { "One of " code { (visible(&set.to_string())) } },
@@ -265,17 +265,17 @@ fn hole_of(hole: &Value) -> Markup {
 fn conditions(one: &Value) -> Markup {
     let guards = list_of(one, "guards");
     let eligibility = match text(&one["eligibility"], "kind") {
-        "trusted" => "Whether the rules allow a request is not asked: a person has said that they do.",
-        _ => "A model is asked whether the rules allow the request; anything but a yes hands over to the agent.",
+        "trusted" => "No model checks the rules: a person has confirmed that they allow these requests.",
+        _ => "A model checks that the rules allow the request. On any response except yes, the agent takes over.",
     };
     html! {
         section.card id="conditions" {
-            header { h2.grow { "What must hold" } }
+            header { h2.grow { "Conditions" } }
             ul.rows {
                 @for guard in guards { li { div {
                     p { code { (visible(text(guard, "step"))) } " requires " code { (visible(&guard["condition"].to_string())) } }
                     @let violated = count(guard, "/violated");
-                    p.small.second { "Did not hold in " (violated) @if violated == 1 { " other run" } @else { " other runs" } ", in which the agent did not write this." }
+                    p.small.second { "False in " (violated) @if violated == 1 { " other run" } @else { " other runs" } ", where the agent did not make this write." }
                 } } }
                 li { p.second { (eligibility) } }
             }
@@ -296,8 +296,8 @@ fn comparisons(shell: &Shell, one: &Value) -> Markup {
     html! {
         section.card id="comparisons" data-live {
             header { h2.grow { "Beside the agent" } span.dim { (total) } }
-            @if all.is_empty() { p.pad.dim { "No comparison yet. In the state shadow, the pipeline runs beside the agent." } }
-            @if total > all.len() { p.pad.small.dim { "The first " (all.len()) " are shown; " code { "etude learn show" } " has all of them." } }
+            @if all.is_empty() { p.pad.dim { "No comparison yet. In the state shadow, the pipeline runs after the agent, for comparison." } }
+            @if total > all.len() { p.pad.small.dim { "The first " (all.len()) " are shown; " code { "etude learn show" } " lists all of them." } }
             @for row in all {
                 @let is_same = text(row, "kind") == "agreed";
                 details.fold open[text(row, "kind") == "disagreed"] {
@@ -345,7 +345,7 @@ fn evidence(one: &Value) -> Markup {
             header { h2 { "Evidence" } }
             div.pad { dl.table {
                 dt { "Requests" } dd { (count(one, "/evidence/requests")) " in " (count(one, "/evidence/runs")) " runs" }
-                @for (kind, name) in [("leave_one_out", "Left out once"), ("live", "Beside the agent")] {
+                @for (kind, name) in [("leave_one_out", "Leave one out"), ("live", "Beside the agent")] {
                     dt { (name) } dd { (of(kind, "agreed")) " agreed, " (of(kind, "fell_back")) " fell back, " span.bad[of(kind, "disagreed") > 0] { (of(kind, "disagreed")) " disagreed" } }
                 }
                 dt { "Wrong writes" } dd { "at most " (percent(&one["evidence"]["wrong_rate_bound"])) }

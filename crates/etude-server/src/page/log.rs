@@ -44,9 +44,9 @@ pub(crate) async fn show(call: Call) -> Respond {
     let is_wrapped = call.query.get("wrap").is_none() || call.query.flag("wrap")?;
     let from = match call.query.get("from") {
         None => 0,
-        Some(text) => text.parse().map_err(|_| invalid("from", "`from` is a number of bytes"))?,
+        Some(text) => text.parse().map_err(|_| invalid("from", "`from` must be a number of bytes"))?,
     };
-    let to = call.query.get("to").map(|text| text.parse().map_err(|_| invalid("to", "`to` is a number of bytes")));
+    let to = call.query.get("to").map(|text| text.parse().map_err(|_| invalid("to", "`to` must be a number of bytes")));
     let wanted = call.query.get("q").filter(|text| !text.is_empty());
     let source = format!("/v1{place}");
     let read = match wanted {
@@ -80,7 +80,7 @@ pub(crate) async fn show(call: Call) -> Respond {
             @if let Some(text) = wanted { p.second role="status" { (number(read.lines.len() as u64)) " lines with “" (visible(text)) "” in bytes " (number(from)) " to " (number(read.next)) "." } }
         }
         div.log id="log" data-live[is_end] class=[(!is_wrapped).then_some("nowrap")] tabindex="0" {
-            @if read.lines.is_empty() { p.empty { @if wanted.is_some() { "No line has this text." } @else { "The text is empty." } } }
+            @if read.lines.is_empty() { p.empty { @if wanted.is_some() { "No line contains this text." } @else { "The text is empty." } } }
             (list(&read, wanted, &link))
         }
     };

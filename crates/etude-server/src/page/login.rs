@@ -33,7 +33,7 @@ pub(crate) fn form(server: &Server, wanted: &Wanted<'_>) -> Response {
                 Some(why) => { p.bad role="alert" { (marked(why)) } },
                 None => {
                     @if wanted.unsent.is_some() {
-                        p.bad role="alert" { "The session had ended, and nothing was done. Log in in another tab, then send the form below again." }
+                        p.bad role="alert" { "Your session had expired, so the form was not processed. Log in in another tab, then send the form below again." }
                     } @else if wanted.status == StatusCode::UNAUTHORIZED { p.second { "Log in to continue." } }
                 },
             }
@@ -43,7 +43,7 @@ pub(crate) fn form(server: &Server, wanted: &Wanted<'_>) -> Response {
                 div.field {
                     label for="token" { "Token" }
                     input id="token" name="token" type="password" autocomplete="current-password" required aria-invalid=[wanted.refused.map(|_| "true")];
-                    span.help { "Of " code { "etude token new" } ", or the owner's." }
+                    span.help { "From " code { "etude token new" } ", or the owner token." }
                 }
                 div { button.primary { "Log in" } }
             }
@@ -61,7 +61,7 @@ fn again(unsent: &Unsent) -> Markup {
     let typed = unsent.fields.iter().filter(|(name, _)| name != KEY);
     html! {
         form.form method="post" action=(unsent.action) {
-            h2 { "What was not sent" }
+            h2 { "Unsent form" }
             @for (name, value) in &unsent.fields { input type="hidden" name=(name) value=(value); }
             @for (name, value) in typed {
                 div.field { span.kind { (visible(name)) } pre { (visible(value)) } }

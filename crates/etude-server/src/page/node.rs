@@ -72,13 +72,13 @@ fn nothing(node: &Value, tree: &Tree) -> String {
     let id = id_of(node);
     match node["status"].as_str().unwrap_or_default() {
         "not_started" => "It has not started.".to_owned(),
-        "skipped" => "It was skipped: its condition did not hold.".to_owned(),
+        "skipped" => "It was skipped: its condition was false.".to_owned(),
         "waiting" => "It waits for an answer.".to_owned(),
         _ if tree.children(&id).next().is_some() => {
             "Select a node below it to see what that read and wrote.".to_owned()
         }
-        "running" => "It is in progress. Its output is here when it ends.".to_owned(),
-        _ => "No process and no model ran for it.".to_owned(),
+        "running" => "It is in progress. The output appears here when it ends.".to_owned(),
+        _ => "It started no process and called no model.".to_owned(),
     }
 }
 
@@ -134,7 +134,7 @@ async fn correction(call: &Call, shown: &Shown, node: &Value) -> Result<Option<M
     Ok(Some(html! {
         section.block {
             header { h2 { "Changed in attempt " (attempt + 1) } }
-            @if changes.is_empty() { p.dim { "Nothing: the response was the same." } } @else {
+            @if changes.is_empty() { p.dim { "No change: the response was the same." } } @else {
                 pre.code.diff tabindex="0" { @for change in changes {
                     @let (class, sign, text) = match change { Line::Added(text) => ("add", "+ ", text), Line::Removed(text) => ("del", "− ", text) };
                     span class=(class) { (sign) (text) }

@@ -80,7 +80,7 @@ fn began(shell: &Shell, run: &Value) -> Markup {
 fn queued(shell: &Shell, run: &Value) -> Markup {
     html! {
         "queued at " (shell.zone.clock(&run["created_at"]))
-        @if run["not_before"].is_string() { ", begins no earlier than " (shell.zone.moment(&run["not_before"])) } @else { ", begins when it is its turn" }
+        @if run["not_before"].is_string() { ", starts no earlier than " (shell.zone.moment(&run["not_before"])) } @else { ", starts when a slot is free" }
     }
 }
 
@@ -88,7 +88,7 @@ fn queued(shell: &Shell, run: &Value) -> Markup {
 pub(super) fn reason(run: &Value) -> Option<String> {
     match run["status"].as_str()? {
         "failed" | "cancelled" | "waiting" => run["reason"].as_str().map(str::to_owned),
-        "sleeping" => Some("it waits for a time, and needs no process until then".to_owned()),
+        "sleeping" => Some("it sleeps until a set time, without a process".to_owned()),
         "interrupted" => {
             let why = run["reason"].as_str().unwrap_or("its process has ended");
             Some(format!("{why}; resume it to continue"))

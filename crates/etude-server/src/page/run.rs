@@ -161,7 +161,7 @@ fn facts(shell: &Shell, shown: &Shown) -> Markup {
             div.more { dt { "Tokens" } dd { (tokens("input_tokens")) " in · " (tokens("output_tokens")) " out" } }
             div { dt { "Cost" } dd { (money(&usage["cost_usd"])) @if run["limits"]["max_cost_usd"].is_number() { span.dim { " of " (money(&run["limits"]["max_cost_usd"])) } } } }
             div.more { dt { "Cause" } dd { (run["cause"].as_str().unwrap_or(ABSENT)) @if let Some(by) = run["by"].as_str() { " " span.dim { (visible(by)) } } } }
-            @if let Some(again) = run["again_of"].as_str() { div.more { dt { "Again of" } dd { a href=(shell.link(&format!("/runs/{}", segment(again)))) { code { (row::short(again)) } } } } }
+            @if let Some(again) = run["again_of"].as_str() { div.more { dt { "Rerun of" } dd { a href=(shell.link(&format!("/runs/{}", segment(again)))) { code { (row::short(again)) } } } } }
             @if let Some(position) = run["queue"]["position"].as_u64() { div { dt { "Queue" } dd { "position " (position) span.dim { ", " (waits_for(shell, run)) } } } }
             @if run["labels"].as_object().is_some_and(|labels| !labels.is_empty()) { div.more { dt { "Labels" } dd { (row::labels(shell, run)) } } }
             @if !shown.actions.is_empty() { div.more { dt { "Actions" } dd { @for action in &shown.actions { p { (row::action(shell, action)) } } } } }
@@ -244,7 +244,7 @@ fn actions(shell: &Shell, shown: &Shown) -> Markup {
                     summary.button.danger { "Cancel" }
                     div { form.form method="post" action=(act("cancel")) {
                         (source::once())
-                        div.field { label for="reason" { "Reason " span.kind { "optional" } } input id="reason" name="reason"; span.help { "The destructor runs, unless the run is killed." } }
+                        div.field { label for="reason" { "Reason " span.kind { "optional" } } input id="reason" name="reason"; span.help { "The destructor still runs, unless you kill the run." } }
                         div.actions { button.danger name="mode" value="cancel" { "Cancel the run" } button.danger name="mode" value="kill" { "Kill" } }
                     } }
                 }
@@ -288,7 +288,7 @@ async fn changed(call: &Call, action: &str, form: &[(String, String)], problem: 
         div.head {
             nav.crumbs aria-label="Path" { a href=(shell.link("/")) { "Runs" } "/" a href=(shell.link(&format!("/runs/{}", segment(id)))) { code { (row::short(id)) } } }
             div.line { h1 { "The definition has changed since the run began" } }
-            p.second { "Steps that have succeeded keep their outputs. The others run as the definition is now." }
+            p.second { "Succeeded steps keep their outputs. The other steps run with the current definition." }
             form method="post" action=(shell.link(&format!("/runs/{}/{action}", segment(id)))) {
                 (source::once())
                 input type="hidden" name="accept_changes" value="true";

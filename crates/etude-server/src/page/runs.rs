@@ -61,7 +61,7 @@ impl Filters {
             days => {
                 let number = days.parse::<i64>().ok().filter(|days| (1..=3_650).contains(days));
                 let number =
-                    number.ok_or_else(|| crate::query::invalid("days", "`days` is a number from 1 to 3650"))?;
+                    number.ok_or_else(|| crate::query::invalid("days", "`days` must be a number from 1 to 3650"))?;
                 // Whole minutes, so that the pages of one list have the same filters.
                 let since = crate::clock::rfc3339((now_ms - number * DAY_MS) / 60_000 * 60_000);
                 Ok(self.query(&[dropped.as_slice(), &["since"]].concat(), &[("since", &since)]))
@@ -203,7 +203,7 @@ fn empty(shell: &Shell, filters: &Filters) -> Markup {
     html! {
         div.empty {
             @if filters.is_empty() {
-                p { "No run yet. Start one on the page of " a href=(shell.link("/apps")) { "a pipeline" } ", or with:" }
+                p { "No runs yet. Start one on the page of " a href=(shell.link("/apps")) { "a pipeline" } ", or with:" }
                 div.command { code { "etude run --pipeline NAME" } button.link type="button" data-copy hidden { "Copy" } }
             } @else {
                 p { "No run matches these filters." }

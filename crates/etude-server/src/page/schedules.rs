@@ -92,7 +92,7 @@ fn trouble(schedule: &Value, ticks: &[Value]) -> Option<String> {
 }
 
 fn ticks_made(count: usize) -> String {
-    if count == 1 { "tick made".to_owned() } else { format!("{count} ticks made") }
+    if count == 1 { "tick started".to_owned() } else { format!("{count} ticks started") }
 }
 
 /// The reason why a tick started no run, as a phrase.
@@ -100,7 +100,7 @@ fn reason(word: &str) -> &str {
     match word {
         "overlap" => "an earlier run had not ended",
         "paused" => "the schedule was paused",
-        "missed" => "no server was there",
+        "missed" => "no server was running",
         "queue_full" => "the queue was full",
         "budget_spent" => "the budget was spent",
         "definition_invalid" => "the definition had errors",
@@ -240,12 +240,12 @@ fn head(shell: &Shell, schedule: &Value) -> Markup {
             p.second { (when(schedule)) " " span.dim { (pattern(schedule)) } }
             @for fault in list_of(schedule, "broken") {
                 div.notice.bad role="alert" { (glyph::drawn("failed")) p {
-                    "The schedule makes no runs: " (marked(text(fault, "message")))
+                    "The schedule starts no runs: " (marked(text(fault, "message")))
                     @if let Some(hint) = fault["hint"].as_str() { " " span { (marked(hint)) } }
                 } }
             }
             @if schedule["paused"] == true {
-                div.notice { (glyph::drawn("paused")) p { "Ticks make no runs while the schedule is paused" @if let Some(reason) = schedule["reason"].as_str() { ": " (visible(reason)) } @else { "." } } }
+                div.notice { (glyph::drawn("paused")) p { "Ticks start no runs while the schedule is paused" @if let Some(reason) = schedule["reason"].as_str() { ": " (visible(reason)) } @else { "." } } }
             }
         }
     }
@@ -266,7 +266,7 @@ fn actions(shell: &Shell, schedule: &Value) -> Markup {
                     summary.button { "Pause" }
                     div { form.form method="post" action=(act("pause")) {
                         (source::once())
-                        div.field { label for="reason" { "Reason " span.kind { "optional" } } input id="reason" name="reason"; span.help { "Shown to everybody until somebody resumes the schedule." } }
+                        div.field { label for="reason" { "Reason " span.kind { "optional" } } input id="reason" name="reason"; span.help { "Shown until someone resumes the schedule." } }
                         div { button.primary { "Pause the schedule" } }
                     } }
                 }
@@ -277,8 +277,8 @@ fn actions(shell: &Shell, schedule: &Value) -> Markup {
                     div { form.form method="post" action=(act("backfill")) {
                         (source::once())
                         div.field { label for="from" { "From" } input id="from" name="from" type="datetime-local" required; }
-                        div.field { label for="to" { "Up to, not included" } input id="to" name="to" type="datetime-local" required;
-                            span.help { "Times of " (visible(zone_name(schedule))) ". Each past tick in between that has no run gets one." } }
+                        div.field { label for="to" { "To (exclusive)" } input id="to" name="to" type="datetime-local" required;
+                            span.help { "Times of " (visible(zone_name(schedule))) ". Each past tick in this range that has no run starts one." } }
                         div { button.primary { "Backfill" } }
                     } }
                 }
@@ -290,7 +290,7 @@ fn actions(shell: &Shell, schedule: &Value) -> Markup {
 
 fn table(shell: &Shell, ticks: &[Value]) -> Markup {
     if ticks.is_empty() {
-        return html! { div.empty { p { "No tick yet. " b { "Run now" } " makes a run at once." } } };
+        return html! { div.empty { p { "No tick yet. " b { "Run now" } " starts a run immediately." } } };
     }
     html! {
         table.runs.list {

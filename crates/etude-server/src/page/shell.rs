@@ -75,7 +75,7 @@ impl Shell {
 
     /// The note in place of buttons that the reader may not use; `None` if the reader may.
     pub(super) fn lacks(&self, scope: Scope) -> Option<Markup> {
-        let lacking = html! { p.dim.small { "Your token does not have the scope " code { (scope.word()) } ", which this needs." } };
+        let lacking = html! { p.dim.small { "Your token does not have the scope " code { (scope.word()) } ", which this action requires." } };
         (!self.may(scope)).then_some(lacking)
     }
 

@@ -28,7 +28,7 @@ async fn send(
     body: Body,
     readings: Readings,
 ) -> Result<Response, Problem> {
-    let request = request.body(body).map_err(|_| bug("a page asks for a path that is none"))?;
+    let request = request.body(body).map_err(|_| bug("internal error: a page requests an invalid path"))?;
     let (server, router, caller) = (Arc::clone(&call.server), call.router.clone(), call.caller.clone());
     local(Entered { server, router, caller, peer: call.peer, cause: call.cause, readings }, request).await
 }
@@ -55,7 +55,7 @@ pub(super) async fn decisions(call: &Call) -> Result<Vec<Value>, Problem> {
     let (mut open, mut path) = (Vec::new(), "/v1/decisions?limit=200".to_owned());
     loop {
         let mut page = get(call, &path).await?;
-        open.append(page["decisions"].as_array_mut().ok_or_else(|| bug("a list is none"))?);
+        open.append(page["decisions"].as_array_mut().ok_or_else(|| bug("internal error: a document has no list"))?);
         match page["next"].as_str() {
             Some(next) if open.len() < MAX_SHOWN => path = format!("/v1/decisions?limit=200&cursor={next}"),
             _ => return Ok(open),

@@ -236,7 +236,7 @@ impl Tree {
         if self.nodes.is_empty() {
             return html! { div.empty {
                 @if shown.status() == "queued" { p { "The run is queued: no step has started." } }
-                @else { p { "The run has no step to show." } }
+                @else { p { "The run has no steps." } }
             } };
         }
         let depths = self.depths();

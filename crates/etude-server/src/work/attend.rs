@@ -179,8 +179,8 @@ fn why(error: &runner::Error) -> Reason {
         Changed { run_id, changes } => {
             let changes = changes.iter().map(|Change { path, what, .. }| format!("{what} `{path}`"));
             let changes = changes.collect::<Vec<_>>().join(", ");
-            let way = format!("take the files as they are with `etude runs resume {run_id} --accept-changes`");
-            Reason::lasting(FailureKind::DefinitionInvalid, format!("{error}: {changes}; put them back, or {way}"))
+            let way = format!("accept the changes with `etude runs resume {run_id} --accept-changes`");
+            Reason::lasting(FailureKind::DefinitionInvalid, format!("{error}: {changes}; restore the files, or {way}"))
         }
         Unpriced(_) => Reason::lasting(FailureKind::Environment, error.to_string()),
         Refused { failure, .. } => Reason::lasting(failure.kind, failure.message.clone()),

@@ -109,7 +109,7 @@ fn pages_show_evidence_and_both_sides_of_a_disagreement() {
     let page = text(path);
     for wanted in [
         "cancel_order/order_id</code> = <code>{{input.order_id}}",
-        "From the request, held in 3 of 3 runs",
+        "From the request, correct in 3 of 3 runs",
         "&lt;b&gt;wrong&lt;/b&gt;",
         "T-1051",
         "T-1088",

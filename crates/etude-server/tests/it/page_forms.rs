@@ -258,7 +258,7 @@ fn a_queued_run_has_a_reason() {
     let body = json!({"pipeline": "p", "not_before": "2199-01-01T00:00:00Z"});
     let run = server.send("POST", "/v1/runs", Some(&body)).json();
     let text = page(&server, "/");
-    assert!(text.contains("begins no earlier than <time datetime=\"2199-01-01T00:00:00.000Z\""), "{text}");
+    assert!(text.contains("starts no earlier than <time datetime=\"2199-01-01T00:00:00.000Z\""), "{text}");
     // The start is empty: the run was only created at that time.
     assert!(text.contains("<td class=\"wide num\">–</td>"), "{text}");
     let text = page(&server, &format!("/runs/{}", id_of(&run)));

@@ -913,7 +913,7 @@ fn a_limit_of_money_needs_prices() {
     let reply = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "p", "limits": {"max_cost_usd": 1}})));
     assert_eq!((reply.status, &reply.json()["errors"][0]["pointer"]), (422, &json!("/limits/max_cost_usd")));
     assert_eq!(reply.problem().1, "input_invalid");
-    assert!(reply.text().contains("the price of `mock/m` is not known"), "{}", reply.text());
+    assert!(reply.text().contains("the price of `mock/m` is unknown"), "{}", reply.text());
     assert_eq!(server.run(&json!({"pipeline": "p", "limits": {"max_tokens": 100}}))["status"], "succeeded");
 }
 
@@ -933,7 +933,7 @@ fn a_request_that_fits_nothing_names_the_pipelines() {
     let server = server();
     let reply = server.send("POST", "/v1/runs", Some(&json!({"request": "sing"})));
     assert_eq!(reply.problem().1, "no_pipeline_matched");
-    assert_eq!(reply.json()["detail"], "no pipeline fits the request; there are: ask, bad, p");
+    assert_eq!(reply.json()["detail"], "no pipeline fits the request; pipelines of this app: ask, bad, p");
 }
 
 /// the document of a run that was resumed with other limits has those in force, before and after its end.

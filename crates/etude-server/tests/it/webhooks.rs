@@ -134,7 +134,7 @@ fn a_delivery_that_does_not_fit_is_ignored() {
         );
     }
     assert_eq!(of("c").expect("accepted")["reason"], Value::Null);
-    assert!(server.send("GET", "/webhooks", None).text().contains("its input does not fit the pipeline"));
+    assert!(server.send("GET", "/webhooks", None).text().contains("the input does not match the pipeline"));
 }
 
 /// S-33: a number that is taken from the body keeps its digits.

@@ -56,7 +56,7 @@ fn faults_of_schedules_are_located() {
         ("{pipeline: report, cron: \"0 2 * * *\"}", "P0802 line 2: a schedule with `cron` has no `timezone`"),
         (
             "{pipeline: report, cron: \"0 25 * * *\", timezone: UTC}",
-            "P0801 line 2: the cron pattern `0 25 * * *` cannot be read: `25` is no hour; hours are 0 to 23",
+            "P0801 line 2: the cron pattern `0 25 * * *` cannot be read: the hour cannot be `25`; hours are 0 to 23",
         ),
         ("{pipeline: report, cron: \"0 2 * * *\", timezone: CEST+1}", "P0803 line 2: there is no time zone `CEST+1`"),
         ("{pipeline: report}", "P0801 line 2: the schedule `a` has no `cron` and no `every`"),
@@ -67,7 +67,7 @@ fn faults_of_schedules_are_located() {
         ("{pipeline: report, every: 1h, overlap: both}", "P0205 line 2: `overlap` cannot be `both`"),
         (
             "{pipeline: report, every: 1h, input: {d: \"{{tick.day}}\"}}",
-            "P0302 line 2: `tick.day` is no reference here",
+            "P0302 line 2: `tick.day` is not a valid reference here",
         ),
     ] {
         assert_eq!(one(entry), [wanted], "{entry}");
@@ -98,7 +98,7 @@ fn the_input_of_a_schedule_fits_its_target() {
     assert!(misfits(true).is_empty());
     let found = misfits(false);
     assert_eq!((found.len(), found[0].code.as_str(), found[0].position()), (1, "P0313", Some((2, 36))));
-    assert!(found[0].message.starts_with("the input of the schedule `a` does not fit: "), "{}", found[0].message);
+    assert!(found[0].message.starts_with("the input of the schedule `a` is not valid: "), "{}", found[0].message);
 }
 
 /// S-115: an unsigned webhook is a diagnostic.
@@ -166,7 +166,7 @@ fn a_notice_goes_to_https() {
     for url in
         ["https://a.example/${env:KEY}", "https://${env:KEY}.a.example/", "${env:A}.a.example/${env:B}", "${env:A}x"]
     {
-        let wanted = "P0805 line 2: the receiver of a notice has a variable in a part of its address";
+        let wanted = "P0805 line 2: a variable is only a part of the address of a notice";
         assert_eq!(one(&format!("url: \"{url}\"")), [wanted], "{url}");
     }
 }
@@ -207,7 +207,7 @@ fn limits_of_pipelines_are_read_and_checked() {
     assert_eq!((whole.serve.max_runs, whole.serve.max_cost_per_day_usd), (Some(4), Some(2.5)));
     for (limits, wanted) in [
         ("{key: \"{{input.a}}\"}", "P0203 `report` has `key` but no `max_runs`"),
-        ("{max_runs: 1, key: \"{{a}}\"}", "P0302 `a` is no reference here"),
+        ("{max_runs: 1, key: \"{{a}}\"}", "P0302 `a` is not a valid reference here"),
         ("{max_runs: 1, when_full: wait}", "P0205 `when_full` cannot be `wait`"),
     ] {
         let (_, found) = config(&format!("serve: {{pipelines: {{report: {limits}}}}}\n"));

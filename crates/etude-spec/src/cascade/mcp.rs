@@ -62,7 +62,7 @@ pub fn transport(entry: &Value) -> Result<Transport, &'static str> {
     match (is_text("url"), is_text("command")) {
         (true, _) => Ok(Transport::Http),
         (false, true) => Ok(Transport::Stdio),
-        (false, false) => Err("it has neither a `url` nor a `command`"),
+        (false, false) => Err("it has no `url` and no `command`"),
     }
 }
 

@@ -48,7 +48,7 @@ impl Overrides {
     pub fn pair(text: &str) -> Result<(String, Value), String> {
         match text.split_once('=') {
             Some((path, value)) if !path.trim().is_empty() => Ok((path.trim().to_owned(), parsed(value))),
-            _ => Err(format!("`{text}` is not KEY=VALUE")),
+            _ => Err(format!("`{text}` must be KEY=VALUE")),
         }
     }
 }

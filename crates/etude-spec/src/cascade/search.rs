@@ -431,7 +431,7 @@ pub(super) fn text(sources: &dyn Sources, path: &str, shown: &str) -> Result<Arc
             ReadFailure::TooLarge { len } => files::too_large(shown, len, MAX_SIZE),
             ReadFailure::Outside => files::unreadable(shown, "a link leads out of the directory"),
             ReadFailure::Other(why) => files::unreadable(shown, &why),
-            ReadFailure::Missing | ReadFailure::WrongKind => files::unreadable(shown, "it is not there"),
+            ReadFailure::Missing | ReadFailure::WrongKind => files::unreadable(shown, "it does not exist"),
         })
     })?;
     match String::from_utf8(bytes) {

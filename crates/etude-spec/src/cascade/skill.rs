@@ -384,7 +384,7 @@ fn command(file: &Arc<SourceFile>, node: &Node<'_>, found: &mut Vec<Diagnostic>)
             return SkillHandler::Command(Command::Direct(words));
         }
     }
-    match node.as_text().ok_or("it is neither text nor a list of texts").and_then(crate::command::parse) {
+    match node.as_text().ok_or("it must be text or a list of texts").and_then(crate::command::parse) {
         Ok(command) => SkillHandler::Command(command),
         Err(why) => {
             found.push(values::bad_command(file, node.span, why).severity(Severity::Error));

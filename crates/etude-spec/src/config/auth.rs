@@ -39,11 +39,11 @@ fn fault(issuer: &str) -> Option<(&'static str, &'static str)> {
         return Some(("is not a URL", "for example `https://id.example.com/realms/team`"));
     };
     if issuer.contains(['?', '#', '@']) {
-        return Some(("has a user, a query or a fragment", "an issuer is scheme, host, port and path"));
+        return Some(("has a user, a query or a fragment", "an issuer has only scheme, host, port and path"));
     }
     match (issuer.split_once("://").map(|(scheme, _)| scheme), origin.is_loopback()) {
         (Some("https"), _) | (Some("http"), true) => None,
-        _ => Some(("is not `https`", "only an issuer on this machine may have `http://`")),
+        _ => Some(("is not `https`", "only an issuer on this machine can use `http://`")),
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) fn check(found: &mut Findings<'_>, root: &Entries<'_>) {
     let place = |field: &str| node.as_map().and_then(|entries| entries.get(field)).map_or(key.span, |node| node.span);
     for (field, ms) in [("beat", settings.beat_ms), ("poll", settings.poll_ms)] {
         if ms == 0 {
-            let why = format!("`engine.{field}` is 0, and nothing may happen without a pause");
+            let why = format!("`engine.{field}` is 0; it must be at least 1 ms");
             found.push(values::unusable_configuration(found.file, place(field), &why, Some("give at least `1ms`")));
         }
     }
@@ -91,7 +91,7 @@ pub(super) fn check(found: &mut Findings<'_>, root: &Entries<'_>) {
     let least = settings.beat_ms.saturating_mul(3).saturating_add(MARGIN_MS).max(settings.grace_ms.saturating_add(1));
     if settings.lease_ms < least {
         let why = format!(
-            "`engine.lease` is {} ms; it is at least three beats and a second, and longer than the grace: {least} ms",
+            "`engine.lease` is {} ms; the minimum for this `beat` and `grace` is {least} ms",
             settings.lease_ms
         );
         let hint = "raise `lease`, or lower `beat` or `grace`";

@@ -10,9 +10,9 @@ use crate::yaml::{self, Entries, Node, boolean, integer, number, texts};
 
 /// Keys that an app's own file must not set, each with the reason.
 const OF_USER: [(&str, &str); 3] = [
-    ("engine", "it names the database of all runs"),
-    ("queues", "the rules of a fleet hold for the runs of all apps"),
-    ("tenants", "the rules of a fleet hold for the runs of all apps"),
+    ("engine", "it selects the database of all runs"),
+    ("queues", "the rules of a fleet apply to the runs of all apps"),
+    ("tenants", "the rules of a fleet apply to the runs of all apps"),
 ];
 
 /// Rules of a queue under `queues`; `None` means no limit.
@@ -182,8 +182,8 @@ pub fn not_to_apply(
     let allowed = queues.filter_map(|(_, _, queue)| queue.as_map()?.get("allow")?.as_map()?.get("folders")?.as_seq());
     let of_folders = allowed.flatten().filter_map(|node| {
         let folder = node.as_text().filter(|folder| !is_whole(folder))?;
-        let message = format!("`allow.folders` has `{folder}`, which is no absolute path and allows nothing");
-        let hint = "name the folder as it is on the workers, such as `/data`";
+        let message = format!("`allow.folders` has `{folder}`, which is not an absolute path and has no effect");
+        let hint = "use the absolute path on the workers, such as `/data`";
         Some(values::unusable_configuration(file, node.span, &message, Some(hint)))
     });
     of_blobs.chain(of_folders).collect()
@@ -202,8 +202,8 @@ pub fn not_of_app(file: &std::sync::Arc<SourceFile>) -> Vec<Diagnostic> {
     let Some(entries) = root.as_ref().and_then(Node::as_map) else { return Vec::new() };
     let of = |(name, why): (&str, &str)| {
         let (key, _) = entries.entry(name)?;
-        let message = format!("`{name}` is not the app's to set: {why}");
-        let hint = "put it into your own configuration, or into a file that `--config` names";
+        let message = format!("an app cannot set `{name}`: {why}");
+        let hint = "move it to your own configuration, or to a file for `--config`";
         Some(values::unusable_configuration(file, key.span, &message, Some(hint)))
     };
     OF_USER.into_iter().filter_map(of).collect()
@@ -283,9 +283,7 @@ mod tests {
         let found = not_of_app(&SourceFile::new("etude.yaml", text));
         let places: Vec<_> = found.iter().map(Diagnostic::position).collect();
         assert_eq!(places, [Some((4, 1)), Some((2, 1)), Some((3, 1))]);
-        assert!(
-            found.iter().all(Diagnostic::is_error) && found[1].message.contains("`queues` is not the app's to set")
-        );
+        assert!(found.iter().all(Diagnostic::is_error) && found[1].message.contains("an app cannot set `queues`"));
         assert_eq!(not_of_app(&SourceFile::new("etude.yaml", "agent: {}\n")), []);
     }
 }

@@ -35,7 +35,7 @@ pub(crate) fn not_a_mapping(file: &File, at: Span, kind: &str) -> Diagnostic {
         format!("the frontmatter of a package is a mapping from fields to values, not {kind}"),
     )
     .named("AA_NOT_MAPPING")
-    .hint("begin with `name: …`")
+    .hint("start with `name: …`")
 }
 
 pub(crate) fn missing(file: &File, at: Span, field: &str) -> Diagnostic {
@@ -74,16 +74,16 @@ pub(crate) fn schema_unsupported(file: &File, at: Span, schema: &str, known: &st
 }
 
 pub(crate) fn kind_mismatch(file: &File, at: Span, kind: &str) -> Diagnostic {
-    Diagnostic::error(Code::UnknownWord, file, at, format!("an APP.md is of the kind `app`, not {}", quoted(kind)))
+    Diagnostic::error(Code::UnknownWord, file, at, format!("the kind of an APP.md must be `app`, not {}", quoted(kind)))
         .named("AA_KIND_MISMATCH")
         .path("kind")
 }
 
 pub(crate) fn foreign_dialect(file: &File, at: Span) -> Diagnostic {
-    let message = "this APP.md is of another kind: it has `appType`, and no `entry.command` to run".to_owned();
+    let message = "this APP.md belongs to another host: it has `appType` and no `entry.command`".to_owned();
     Diagnostic::error(Code::ForeignDialect, file, at, message)
         .named("AA_FOREIGN_DIALECT")
-        .hint("its own host runs it; an Agent Application has `entry` and `commands`")
+        .hint("only its own host can run it; an Agent Application has `entry` and `commands`")
 }
 
 pub(crate) fn version(file: &File, at: Span, version: &str) -> Diagnostic {
@@ -101,7 +101,7 @@ pub(crate) fn slug_derived(file: &File, at: Span, slug: &str) -> Diagnostic {
 }
 
 pub(crate) fn slug_format(file: &File, at: Span, slug: &str, used: &str) -> Diagnostic {
-    Diagnostic::error(Code::BadName, file, at, format!("{} is no slug; {} is used", quoted(slug), quoted(used)))
+    Diagnostic::error(Code::BadName, file, at, format!("{} is not a slug; {} is used", quoted(slug), quoted(used)))
         .severity(Severity::Warning)
         .named("AA_SLUG_FORMAT")
         .path("slug")
@@ -116,14 +116,14 @@ pub(crate) fn duplicate_command(file: &File, at: Span, command: &str) -> Diagnos
 }
 
 pub(crate) fn skill_path(file: &File, at: Span, name: &str) -> Diagnostic {
-    Diagnostic::error(Code::LeavesApp, file, at, format!("{} is no short name of a skill", quoted(name)))
+    Diagnostic::error(Code::LeavesApp, file, at, format!("{} is not a short name of a skill", quoted(name)))
         .named("AA_SKILL_PATH")
         .path("skills")
         .hint("`X` stands for `skills/X/SKILL.md`: letters, digits, `.`, `_` and `-`, a letter or digit first")
 }
 
 pub(crate) fn no_skills(file: &File, at: Span) -> Diagnostic {
-    Diagnostic::error(Code::Empty, file, at, "`skills` is empty: agents get the contract alone".to_owned())
+    Diagnostic::error(Code::Empty, file, at, "`skills` is empty: agents receive only the contract".to_owned())
         .severity(Severity::Warning)
         .named("AA_NO_SKILLS")
         .path("skills")
@@ -138,11 +138,16 @@ pub(crate) fn scheduling_value(file: &File, at: Span, shown: &str) -> Diagnostic
 }
 
 pub(crate) fn confirmation_coerced(file: &File, at: Span, one: &str) -> Diagnostic {
-    Diagnostic::error(Code::WrongType, file, at, "`confirmationRequired` must be a list; it is read as one".to_owned())
-        .severity(Severity::Warning)
-        .named("AA_CONFIRM_COERCED")
-        .path("confirmationRequired")
-        .hint(format!("write `[{}]`", plain(one)))
+    Diagnostic::error(
+        Code::WrongType,
+        file,
+        at,
+        "`confirmationRequired` must be a list; the value is used as a list with one entry".to_owned(),
+    )
+    .severity(Severity::Warning)
+    .named("AA_CONFIRM_COERCED")
+    .path("confirmationRequired")
+    .hint(format!("write `[{}]`", plain(one)))
 }
 
 pub(crate) fn confirmation_unknown(file: &File, at: Span, command: &str, commands: &[String]) -> Diagnostic {
@@ -159,15 +164,15 @@ pub(crate) fn state_path(file: &File, at: Span, shown: &str) -> Diagnostic {
         .severity(Severity::Warning)
         .named("AA_STATE_PATH")
         .path("metadata.statePaths")
-        .hint("write for example `[\"app/cache/**\"]`; what changes elsewhere ends the approval of the package")
+        .hint("write for example `[\"app/cache/**\"]`; changes to other files end the approval of the package")
 }
 
 pub(crate) fn unknown_field(file: &File, at: Span, key: &str) -> Diagnostic {
-    Diagnostic::error(Code::UnknownField, file, at, format!("{} is no field of a package", quoted(key)))
+    Diagnostic::error(Code::UnknownField, file, at, format!("{} is not a field of a package", quoted(key)))
         .severity(Severity::Note)
         .named("AA_UNKNOWN_FIELD")
         .path(key)
-        .hint("what only some tools know belongs below `metadata`")
+        .hint("put tool-specific fields under `metadata`")
 }
 
 /// The body lacks sections that agents need.
@@ -175,7 +180,7 @@ pub fn sections(path: &str, missing: &[&str]) -> Diagnostic {
     whole(Code::MissingSection, path, format!("the contract has no section {}", quoted_list(missing, "and")))
         .severity(Severity::Note)
         .named("AA_BODY_SECTION_MISSING")
-        .hint("agents operate the package by this text alone")
+        .hint("agents use the package with this text only")
 }
 
 // The package.
@@ -191,14 +196,14 @@ pub fn missing_app_file(path: &str) -> Diagnostic {
 pub fn missing_app_dir(path: &str) -> Diagnostic {
     whole(Code::MissingFile, path, "the package has no directory `app`".to_owned())
         .named("AA_MISSING_APP_DIR")
-        .hint("its code and its state lie there")
+        .hint("it contains the code and the state")
 }
 
 /// There is no `skills/` (C3).
 pub fn missing_skills_dir(path: &str) -> Diagnostic {
     whole(Code::MissingFile, path, "the package has no directory `skills`".to_owned())
         .named("AA_MISSING_SKILLS_DIR")
-        .hint("each skill has a directory of its own there, with a SKILL.md")
+        .hint("it contains a directory with a SKILL.md for each skill")
 }
 
 /// The slug is not the directory's name.
@@ -221,16 +226,17 @@ pub fn skill_unresolved(path: &str, name: &str) -> Diagnostic {
 
 /// A listed skill lies outside of the package's `skills/`.
 pub fn skill_outside(path: &str, name: &str) -> Diagnostic {
-    let message = format!("a link at `skills/{}` leads out of `skills/`; it is not followed", plain(name));
+    let message = format!("the symbolic link `skills/{}` leads out of `skills/` and is ignored", plain(name));
     whole(Code::LeavesApp, path, message)
         .named("AA_SKILL_PATH")
         .path("skills")
-        .hint("copy the skill into the package: its approval covers only what lies in it")
+        .hint("copy the skill into the package: the approval covers only files inside the package")
 }
 
 /// The name in a skill's frontmatter differs from its directory.
 pub fn skill_name(path: &str, own: &str, directory: &str) -> Diagnostic {
-    let message = format!("the skill in `skills/{}` is named {}; the directory counts", plain(directory), quoted(own));
+    let message =
+        format!("the skill in `skills/{}` is named {}; the directory name is used", plain(directory), quoted(own));
     whole(Code::NameMismatch, path, message)
         .severity(Severity::Warning)
         .named("AA_SKILL_NAME_DIR")
@@ -243,7 +249,7 @@ pub fn skill_unlisted(path: &str, name: &str) -> Diagnostic {
         .severity(Severity::Warning)
         .named("AA_SKILL_UNLISTED")
         .path("skills")
-        .hint("agents are never given it")
+        .hint("agents never receive this skill")
 }
 
 /// Two packages have the same slug; `path` is the one that is not used.
@@ -251,7 +257,7 @@ pub fn slug_collision(path: &str, slug: &str, used: &str) -> Diagnostic {
     whole(Code::Shadowed, path, format!("two packages are {}: the one in `{used}` is used", quoted(slug)))
         .severity(Severity::Warning)
         .named("AA_SLUG_COLLISION")
-        .hint(format!("reach this one with `--apps-path {}`", path.strip_suffix("/APP.md").unwrap_or(path)))
+        .hint(format!("use this one with `--apps-path {}`", path.strip_suffix("/APP.md").unwrap_or(path)))
 }
 
 /// A file that would be an `APP.md` if its name were in capitals.
@@ -264,7 +270,7 @@ pub fn file_case(path: &str) -> Diagnostic {
 
 /// A search has reached its limit of directories.
 pub fn too_many(root: &str, most: usize) -> Diagnostic {
-    let message = format!("`{root}` has more than {} directories; the rest was not looked at", number(most as u64));
+    let message = format!("`{root}` has more than {} directories; the rest was not searched", number(most as u64));
     whole(Code::ScanBound, root, message).severity(Severity::Warning).hint("keep packages apart from other files")
 }
 
@@ -277,14 +283,15 @@ pub fn undecodable_body(path: &str, why: &str) -> Diagnostic {
 
 /// There is no package of that slug.
 pub fn no_such_package(slug: &str, known: &[String]) -> Diagnostic {
-    let there = if known.is_empty() { "there are none here".to_owned() } else { format!("there are {}", list(known)) };
+    let there =
+        if known.is_empty() { "no packages are available".to_owned() } else { format!("packages: {}", list(known)) };
     whole(Code::NotACommand, slug, format!("there is no package {}; {there}", quoted(slug)))
         .maybe_hint(meant(slug, known.iter().map(String::as_str)))
 }
 
 /// The command is not declared.
 pub fn no_such_command(path: &str, words: &str, commands: &[String]) -> Diagnostic {
-    let message = format!("{} is no command of this package; it has {}", quoted(words), list(commands));
+    let message = format!("{} is not a command of this package; its commands are {}", quoted(words), list(commands));
     whole(Code::NotACommand, path, message)
         .named("AA_CMD_UNDECLARED")
         .maybe_hint(meant(words, commands.iter().map(String::as_str)))
@@ -293,7 +300,7 @@ pub fn no_such_command(path: &str, words: &str, commands: &[String]) -> Diagnost
 /// The package is unusable for a reason that was reported before.
 pub fn declined(path: &str, slug: &str) -> Diagnostic {
     whole(Code::Contradiction, path, format!("the package {} cannot be used until its errors are fixed", quoted(slug)))
-        .hint("see them all: etude apps check")
+        .hint("list all errors: etude apps check")
 }
 
 /// The package has no approval; `shadowed` are others of the same slug.
@@ -302,7 +309,7 @@ pub fn not_trusted(path: &str, root: &str, what: &str, shadowed: &[String]) -> D
         shadowed.first().map(|other| format!("; or use the one in `{other}`: --apps-path {other}")).unwrap_or_default();
     whole(Code::NotTrusted, path, format!("the package in `{root}` is not approved for {what}"))
         .named("AA_TRUST_REQUIRED")
-        .hint(format!("look at it, then: etude trust {root}{other}"))
+        .hint(format!("review it, then run: etude trust {root}{other}"))
 }
 
 /// A person must confirm the command.
@@ -310,12 +317,12 @@ pub fn must_be_confirmed(path: &str, command: &str, id: &str) -> Diagnostic {
     whole(Code::Confirmation, path, format!("{} must be confirmed by a person", quoted(command)))
         .named("AA_CONFIRM_REQUIRED")
         .severity(Severity::Warning)
-        .hint(format!("etude approve {id}, or etude deny {id}; then the same command again"))
+        .hint(format!("run etude approve {id} or etude deny {id}, then repeat the command"))
 }
 
 /// An earlier answer is not valid for this run.
 pub fn not_confirmed_any_more(path: &str, command: &str, why: &str) -> Diagnostic {
-    whole(Code::Confirmation, path, format!("an earlier answer about {} does not count: {why}", quoted(command)))
+    whole(Code::Confirmation, path, format!("an earlier decision on {} is no longer valid: {why}", quoted(command)))
         .named("AA_CONFIRM_STALE")
         .severity(Severity::Warning)
 }
@@ -331,7 +338,7 @@ pub fn denied(path: &str, command: &str, by: &str, reason: Option<&str>) -> Diag
 pub fn scheduling_unsupported(path: &str) -> Diagnostic {
     whole(Code::NotACommand, path, "this package does not support scheduling".to_owned())
         .named("AA_SCHED_UNSUPPORTED")
-        .hint("nothing may be scheduled with it, and no command invented for that")
+        .hint("do not schedule its commands, and do not invent a command for that")
 }
 
 /// The package claims to support scheduling without documenting how.
@@ -355,28 +362,28 @@ pub fn spawn(path: &str, why: &str) -> Diagnostic {
 
 /// A middleware refused the result of a program that has run.
 pub fn result_refused(path: &str, why: &str) -> Diagnostic {
-    whole(Code::NotFinished, path, format!("the command has run, and its result was refused: {why}"))
+    whole(Code::NotFinished, path, format!("the command ran, but its result was rejected: {why}"))
         .named("AA_OUT_REFUSED")
-        .hint("what it has done is done; look before you run it again")
+        .hint("its effects remain; check them before you run it again")
 }
 
 /// The program exceeded its time limit, in milliseconds.
 pub fn timed_out(path: &str, limit_ms: u64) -> Diagnostic {
     whole(Code::NotFinished, path, format!("the command took longer than {} ms and was ended", number(limit_ms)))
         .named("AA_TIMEOUT")
-        .hint("--timeout gives it more time")
+        .hint("raise the limit with --timeout")
 }
 
 /// The program was ended by a signal.
 pub fn ended_by_signal(path: &str, signal: &str) -> Diagnostic {
-    whole(Code::NotFinished, path, format!("the command was ended by {signal}")).named("AA_SIGNAL")
+    whole(Code::NotFinished, path, format!("the command was killed by {signal}")).named("AA_SIGNAL")
 }
 
 /// The program exceeded its output limit, in bytes.
 pub fn too_large(path: &str, limit: u64) -> Diagnostic {
     whole(Code::NotFinished, path, format!("the command printed more than {} bytes and was ended", number(limit)))
         .named("AA_OUT_TOO_LARGE")
-        .hint("--max-output gives it more room")
+        .hint("raise the limit with --max-output")
 }
 
 /// A command succeeded, but its stdout is not one JSON value.
@@ -391,7 +398,7 @@ pub fn unstructured_error(path: &str) -> Diagnostic {
     whole(Code::NotOneValue, path, "the command failed without a JSON error on stdout".to_owned())
         .named("AA_ERR_UNSTRUCTURED")
         .severity(Severity::Warning)
-        .hint("what it wrote on stderr may say why")
+        .hint("its stderr may contain the reason")
 }
 
 /// Exit status and `ok` contradict each other.
@@ -403,7 +410,7 @@ pub fn contradiction(path: &str) -> Diagnostic {
 
 /// A response does not fit the package's own schema.
 pub fn schema_mismatch(path: &str, schema: &str, why: &str, is_strict: bool) -> Diagnostic {
-    whole(Code::Mismatch, path, format!("the answer does not fit {}: {}", quoted(schema), cause(why)))
+    whole(Code::Mismatch, path, format!("the output does not match {}: {}", quoted(schema), cause(why)))
         .named("AA_SCHEMA_MISMATCH")
         .severity(if is_strict { Severity::Error } else { Severity::Warning })
 }

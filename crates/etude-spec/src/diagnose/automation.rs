@@ -23,7 +23,7 @@ pub(crate) fn no_target(file: &File, at: Span, name: &str) -> Diagnostic {
 pub(crate) fn unknown_machine(file: &File, at: Span, name: &str, machines: &[&str]) -> Diagnostic {
     let label = match machines {
         [] => "the app has no stage machine".to_owned(),
-        machines => format!("there are: {}", list(machines)),
+        machines => format!("available: {}", list(machines)),
     };
     Diagnostic::error(Code::UnknownMachine, file, at, format!("there is no stage machine {}", quoted(name)))
         .label(label)
@@ -31,8 +31,8 @@ pub(crate) fn unknown_machine(file: &File, at: Span, name: &str, machines: &[&st
 }
 
 pub(crate) fn unknown_reference(file: &File, at: Span, reference: &str, forms: &str) -> Diagnostic {
-    let message = format!("`{}` is no reference here", plain(reference));
-    Diagnostic::error(Code::NotAReference, file, at, message).label(format!("there are {forms}"))
+    let message = format!("`{}` is not a valid reference here", plain(reference));
+    Diagnostic::error(Code::NotAReference, file, at, message).label(format!("references are {forms}"))
 }
 
 pub(crate) fn no_pattern(file: &File, at: Span, name: &str) -> Diagnostic {
@@ -63,7 +63,7 @@ pub(crate) fn interval_too_short(file: &File, at: Span) -> Diagnostic {
 
 pub(crate) fn no_zone(file: &File, at: Span) -> Diagnostic {
     Diagnostic::error(Code::NoTimeZone, file, at, "a schedule with `cron` has no `timezone`".to_owned())
-        .label("names different instants in different zones")
+        .label("the times depend on the time zone")
         .hint("add `timezone: Europe/Berlin`, `timezone: UTC`, or `timezone: local` for the zone of the server")
 }
 
@@ -75,13 +75,13 @@ pub(crate) fn unknown_zone(file: &File, at: Span, name: &str) -> Diagnostic {
 
 /// The input of a schedule does not fit its target.
 pub(crate) fn misfit(file: &File, at: Span, name: &str, why: &str, hint: Option<String>) -> Diagnostic {
-    let message = format!("the input of the schedule {} does not fit: {why}", quoted(name));
+    let message = format!("the input of the schedule {} is not valid: {why}", quoted(name));
     Diagnostic::error(Code::BadBinding, file, at, message).maybe_hint(hint)
 }
 
 /// The target of a schedule cannot be prepared.
 pub(crate) fn unready(file: &File, at: Span, name: &str, why: &str) -> Diagnostic {
-    let message = format!("what the schedule {} runs cannot begin: {why}", quoted(name));
+    let message = format!("the target of the schedule {} cannot start: {why}", quoted(name));
     Diagnostic::error(Code::BrokenPipeline, file, at, message)
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn not_read(file: &File, why: &str) -> Diagnostic {
 
 pub(crate) fn not_verified(file: &File, at: Span, name: &str, why: &str) -> Diagnostic {
     Diagnostic::error(Code::NotVerified, file, at, format!("the webhook {} {why}", quoted(name)))
-        .label("anybody could begin runs")
+        .label("anyone could start runs")
         .hint("for example: `verify: {kind: github, secrets: [\"${env:HOOK_SECRET}\"]}`")
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn no_standard_secret(file: &File, at: Span, name: &str, is_key: bool
     let what = if is_key { "does not begin with `whsec_`" } else { "is not `whsec_` and base64" };
     let message = format!("a secret of the webhook {} {what}", quoted(name));
     let found = Diagnostic::error(Code::NotVerified, file, at, message)
-        .label(if is_key { "is taken for the base64 after `whsec_`" } else { "no delivery can be signed with it" })
+        .label(if is_key { "is used as the base64 after `whsec_`" } else { "no delivery can be signed with it" })
         .hint("copy the whole secret from the sender: `whsec_` and what follows it");
     if may_fit { found.severity(Severity::Warning) } else { found }
 }
@@ -114,7 +114,7 @@ pub(crate) fn no_signature_header(file: &File, at: Span, name: &str) -> Diagnost
 pub(crate) fn receiver(file: &File, at: Span, is_http: bool) -> Diagnostic {
     let message = match is_http {
         true => "the receiver of a notice has no `https://`",
-        false => "the receiver of a notice is no `https://` address",
+        false => "the receiver of a notice is not an `https://` address",
     };
     Diagnostic::error(Code::UnsafeReceiver, file, at, message.to_owned())
         .label("must begin with `https://`")
@@ -122,15 +122,15 @@ pub(crate) fn receiver(file: &File, at: Span, is_http: bool) -> Diagnostic {
 }
 
 pub(crate) fn variable_in_receiver(file: &File, at: Span) -> Diagnostic {
-    let message = "the receiver of a notice has a variable in a part of its address".to_owned();
+    let message = "a variable is only a part of the address of a notice".to_owned();
     Diagnostic::error(Code::UnsafeReceiver, file, at, message)
-        .label("a variable may be sent to a host that this file names")
+        .label("the variable would be sent to a host named in this file")
         .hint("put the whole address into the variable: `url: \"${env:CHAT_URL}\"`")
 }
 
 pub(crate) fn no_limit(file: &File, at: Span, name: &str, field: &str) -> Diagnostic {
     let message = format!("{} has `{field}` but no `max_runs`", quoted(name));
     Diagnostic::error(Code::MissingField, file, at, message)
-        .label("limits nothing")
+        .label("has no effect")
         .hint("add how many of its runs may be in progress at once: `max_runs: 1`")
 }

@@ -19,30 +19,30 @@ pub(crate) fn unknown_parent(file: &File, at: Option<Span>, name: &str, known: &
 pub(crate) fn inherit_cycle(file: &File, at: Option<Span>, way: &[&str]) -> Diagnostic {
     let message = format!("inheritance cycle: {}", quoted(&way.join(" -> ")));
     Diagnostic::error(Code::InheritCycle, file, at, message)
-        .label("this leads back to where it came from")
-        .hint("take one of the parents out")
+        .label("this parent leads back to the skill")
+        .hint("remove one of the parents")
 }
 
 pub(crate) fn inconsistent_inherit(file: &File, at: Option<Span>, name: &str) -> Diagnostic {
     let message = format!("inconsistent `$inherit` order for {}", quoted(name));
     Diagnostic::error(Code::InconsistentInherit, file, at, message)
-        .label("a parent stands before its own descendant")
-        .hint("write the more special parent first")
+        .label("a parent is listed before its own descendant")
+        .hint("list the more specific parent first")
 }
 
 pub(crate) fn too_many_parents(file: &File, at: Option<Span>, name: &str, most: usize) -> Diagnostic {
     let message = format!("{} inherits from more than {most} skills", quoted(name));
     Diagnostic::error(Code::TooManyParents, file, at, message)
         .label("parents of parents count, too")
-        .hint("put what they say into fewer skills")
+        .hint("merge some of the parents")
 }
 
 pub(crate) fn order_cycle(file: &File, at: Option<Span>, names: &[String]) -> Diagnostic {
     let list: Vec<String> = names.iter().map(|name| quoted(name)).collect();
     let message = format!("ordering cycle among: {}", list.join(", "));
     Diagnostic::error(Code::OrderCycle, file, at, message)
-        .label("each of them must come before itself")
-        .hint("take one `before` or `after` away")
+        .label("each of them would have to run before itself")
+        .hint("remove one `before` or `after`")
 }
 
 /// `name` is the skill, `key` a key of its metadata, `policy` the merge policy that the file asks for.
@@ -95,31 +95,31 @@ pub(crate) fn schema(file: &File, at: Option<Span>, name: &str, key: &str, why: 
 }
 
 pub(crate) fn name(file: &File, at: Option<Span>, name: &str) -> Diagnostic {
-    let message = format!("{} is no name for a skill", quoted(name));
+    let message = format!("{} is not a valid skill name", quoted(name));
     Diagnostic::error(Code::BadSkillName, file, at, message)
         .hint("a name has 1 to 64 lower-case letters and digits, with single dashes inside")
 }
 
 pub(crate) fn public_params(file: &File, at: Option<Span>, name: &str) -> Diagnostic {
-    let message = format!("`params` of the main skill {} are those of every skill below it", quoted(name));
+    let message = format!("every skill below the main skill {} inherits its `params`", quoted(name));
     Diagnostic::error(Code::PublicParams, file, at, message)
         .severity(Severity::Warning)
-        .label("skills without `params` of their own get these")
+        .label("skills without their own `params` inherit these")
         .hint("add `params` to `$private`")
 }
 
 /// `paths` are those of the skills, `file` is the first of them.
 pub(crate) fn no_main(file: &File, paths: &[&str]) -> Diagnostic {
-    let message = format!("none of {} says that it is the main skill", quoted_list(paths, "and"));
+    let message = format!("none of {} declares itself as the main skill", quoted_list(paths, "and"));
     Diagnostic::error(Code::NoMainSkill, file, None, message)
         .severity(Severity::Warning)
         .hint("add `role: main` to the metadata of one")
 }
 
 pub(crate) fn several_mains(file: &File, at: Option<Span>, paths: &[&str]) -> Diagnostic {
-    let message = format!("{} each say that they are the main skill", quoted_list(paths, "and"));
+    let message = format!("{} each declare themselves as the main skill", quoted_list(paths, "and"));
     Diagnostic::error(Code::NoMainSkill, file, at, message)
-        .hint("one directory has one main skill: take `role: main` from the others")
+        .hint("a directory has one main skill: remove `role: main` from the others")
 }
 
 pub(crate) fn module(file: &File, why: &str) -> Diagnostic {

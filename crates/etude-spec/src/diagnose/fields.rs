@@ -43,7 +43,7 @@ fn of_scope(key: &str) -> Option<String> {
         _ => return None,
     };
     Some(format!(
-        "write it as a pipeline of its own, `pipelines/{name}/pipeline.yaml`: it runs {when} every pipeline of the app"
+        "write it as a separate pipeline, `pipelines/{name}/pipeline.yaml`: it runs {when} every pipeline of the app"
     ))
 }
 

@@ -18,13 +18,13 @@ pub(crate) fn too_large(path: &str, len: u64, limit: u64) -> Diagnostic {
     let file = SourceFile::new(path, "");
     let message = format!("{} has {} bytes; at most {} are read", quoted(path), number(len), number(limit));
     Diagnostic::error(Code::TooLarge, &file, None, message)
-        .hint("keep data in files of its own and let a code step read them")
+        .hint("move data to separate files and read them in a code step")
 }
 
 pub(crate) fn not_utf8(path: &str, valid: &str) -> Diagnostic {
     let file = SourceFile::new(path, valid);
     let at = Span::new(valid.len(), valid.len());
-    let message = format!("{} is not UTF-8: the byte after this place cannot be decoded", quoted(path));
+    let message = format!("{} is not UTF-8: the byte after this position cannot be decoded", quoted(path));
     Diagnostic::error(Code::NotUtf8, &file, at, message).hint("save the file as UTF-8")
 }
 

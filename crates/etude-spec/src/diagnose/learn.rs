@@ -11,7 +11,7 @@ pub(crate) fn bad_field_pattern(file: &Arc<SourceFile>, at: Span, pattern: &str,
     let why = why.lines().last().unwrap_or_default().trim_start_matches("error: ");
     let message = format!("{} in `redact` is not a regular expression: {why}", quoted(pattern));
     Diagnostic::error(Code::BadCondition, file, at, message)
-        .hint("it is matched with the whole name of a field: `email`, `card_.*`")
+        .hint("the pattern must match the whole name of a field: `email`, `card_.*`")
 }
 
 /// A learned pipeline that receives no requests. `place` is that of its state.
@@ -36,7 +36,7 @@ pub(crate) fn edited(file: &Arc<SourceFile>, place: Span, name: &str) -> Diagnos
 /// A state that its directory contradicts.
 pub(crate) fn misplaced(file: &Arc<SourceFile>, place: Span, name: &str, state: &str) -> Diagnostic {
     let message = format!(
-        "learned pipeline {} is {}, but it lies in `learned/`, where nothing is routed to",
+        "learned pipeline {} is {}, but it is in `learned/`, which the router ignores",
         quoted(name),
         quoted(state)
     );

@@ -27,12 +27,12 @@ pub(crate) fn not_a_reference(file: &File, at: Span, text: &str, steps: &[&str])
     } else if text.contains('[') {
         "an element is written with a dot: `{{step.output.0}}`".to_owned()
     } else if text.contains('|') || text.contains('(') {
-        "there are no filters and no functions: let a code step compute it".to_owned()
+        "templates have no filters or functions: compute the value in a code step".to_owned()
     } else {
         "references are `{{input.name}}` and `{{step.output.field}}`; a literal `{{` is written `\\{{`".to_owned()
     };
     let message =
-        if text.is_empty() { "`{{}}` names nothing".to_owned() } else { format!("{} is no reference", quoted(text)) };
+        if text.is_empty() { "`{{}}` is empty".to_owned() } else { format!("{} is not a reference", quoted(text)) };
     Diagnostic::error(Code::NotAReference, file, at, message).hint(hint)
 }
 
@@ -56,7 +56,7 @@ fn of_other_tools(text: &str) -> Option<String> {
         "inputs" | "params" | "parameters" | "args" => Some(written(&format!("input.{rest}"))),
         "env" | "secrets" | "vars" => {
             let name = rest.split('.').next().unwrap_or(rest);
-            Some(format!("a code step gets a variable of the environment with `env: {{{name}: {{from_env: {name}}}}}`"))
+            Some(format!("a code step receives an environment variable with `env: {{{name}: {{from_env: {name}}}}}`"))
         }
         _ => None,
     }
@@ -92,7 +92,7 @@ pub(crate) fn unknown_step(
     owner: &str,
     earlier: &[&str],
 ) -> Diagnostic {
-    let message = format!("`{field}` refers to {}, but no step has that name", quoted(&format!("{step}.output")));
+    let message = format!("`{field}` refers to {}, but there is no such step", quoted(&format!("{step}.output")));
     Diagnostic::error(Code::UnknownStep, file, at, message)
         .label(before(owner, earlier))
         .maybe_hint(meant(step, earlier.iter().copied()))
@@ -125,7 +125,8 @@ pub(crate) fn own_step(file: &File, at: Span, step: &str, earlier: &[&str]) -> D
 
 pub(crate) fn own_group(file: &File, at: Span, step: &str, group: &str) -> Diagnostic {
     let message = format!("step {} refers to the group {} that it belongs to", quoted(step), quoted(group));
-    Diagnostic::error(Code::OwnStep, file, at, message).label("the group has no output before all its steps have ended")
+    Diagnostic::error(Code::OwnStep, file, at, message)
+        .label("the output of the group exists only after all its steps have ended")
 }
 
 pub(crate) fn sibling_step(file: &File, at: Span, step: &str, owner: &str, group: &str) -> Diagnostic {
@@ -147,7 +148,7 @@ pub(crate) fn unknown_input(file: &File, at: Span, name: &str, declared: &[&str]
     let diagnostic = Diagnostic::error(Code::UnknownInput, file, at, message);
     match declared {
         [] => diagnostic.hint(format!("declare it: `input: {{{}: string}}`", visible(name))),
-        _ => diagnostic.label(format!("declared are: {}", list(declared))).hint(
+        _ => diagnostic.label(format!("declared inputs: {}", list(declared))).hint(
             meant(name, declared.iter().copied())
                 .unwrap_or_else(|| format!("declare it: `{}: string` below `input`", visible(name))),
         ),
@@ -158,7 +159,7 @@ pub(crate) fn unknown_input(file: &File, at: Span, name: &str, declared: &[&str]
 pub(crate) fn no_item(file: &File, at: Span, word: &str, field: &str, repeated: bool) -> Diagnostic {
     if repeated {
         return Diagnostic::error(Code::NoItem, file, at, format!("`{word}` does not exist yet in `{field}`"))
-            .label("this is read once, before the first element")
+            .label("this field is read once, before the first element")
             .hint("the prompt, the command's `env` and other fields are read per element");
     }
     Diagnostic::error(Code::NoItem, file, at, format!("`{word}` exists only in a step with `for_each`"))
@@ -193,8 +194,11 @@ pub(crate) fn no_such_value(
 ) -> Diagnostic {
     let (message, label, hint) = match why {
         NoValue::Member { name, known } => {
-            let label =
-                if known.is_empty() { "it has no members".to_owned() } else { format!("it has: {}", list(known)) };
+            let label = if known.is_empty() {
+                "the value has no members".to_owned()
+            } else {
+                format!("it has: {}", list(known))
+            };
             (
                 format!("{} has no member {}", quoted(so_far), quoted(name)),
                 label,
@@ -203,7 +207,7 @@ pub(crate) fn no_such_value(
         }
         NoValue::Leaf { kind, into } => {
             let message = format!("{} is {kind}, which has no member {}", quoted(so_far), quoted(into));
-            (message, format!("only {} has a value", quoted(so_far)), None)
+            (message, format!("the reference must end at {}", quoted(so_far)), None)
         }
         NoValue::Array { name, way } => {
             let message = format!("{} is an array, which has no member {}", quoted(so_far), quoted(name));
@@ -241,16 +245,16 @@ pub(crate) fn unknown_output(file: &File, at: Span, name: &str, steps: &[&str]) 
         at,
         format!("`output` names {}, but no step has that name", quoted(name)),
     )
-    .label(if steps.is_empty() { "there are no steps".to_owned() } else { format!("steps are: {}", list(steps)) })
+    .label(if steps.is_empty() { "there are no steps".to_owned() } else { format!("steps: {}", list(steps)) })
     .maybe_hint(meant(name, steps.iter().copied()))
 }
 
 pub(crate) fn unknown_pipeline(file: &File, at: Span, name: &str, pipelines: &[&str]) -> Diagnostic {
     Diagnostic::error(Code::UnknownPipeline, file, at, format!("there is no pipeline {}", quoted(name)))
         .label(if pipelines.is_empty() {
-            "the app has no other".to_owned()
+            "the app has no other pipeline".to_owned()
         } else {
-            format!("there are: {}", list(pipelines))
+            format!("available: {}", list(pipelines))
         })
         .maybe_hint(meant(name, pipelines.iter().copied()))
 }
@@ -260,7 +264,7 @@ pub(crate) fn unknown_skill(file: &File, at: Span, name: &str, skills: &[&str]) 
         .label(if skills.is_empty() {
             "the app has none: a skill is a folder of `skills/` with a SKILL.md".to_owned()
         } else {
-            format!("there are: {}", list(skills))
+            format!("available: {}", list(skills))
         })
         .maybe_hint(meant(name, skills.iter().copied()))
 }
@@ -290,7 +294,7 @@ pub(crate) enum Excess {
 /// A step that makes its pipeline exceed a limit. `of`: `pipeline` or `skill`.
 pub(crate) fn too_far(file: &File, at: Span, of: &str, name: &str, excess: Excess) -> Diagnostic {
     let name = quoted(name);
-    let all = "pipelines that it runs are counted, each as often as a step runs it";
+    let all = "each call of another pipeline counts all its steps";
     match excess {
         Excess::Depth { most } => {
             let message = format!("with {of} {name} inside it, this pipeline holds too many inside each other");
@@ -316,13 +320,13 @@ pub(crate) fn too_far(file: &File, at: Span, of: &str, name: &str, excess: Exces
 
 pub(crate) fn scope_pipeline(file: &File, at: Span, name: &str) -> Diagnostic {
     let message = format!("{} cannot be run by a step", quoted(name));
-    Diagnostic::error(Code::UnknownPipeline, file, at, message).label("runs before or after every pipeline, by itself")
+    Diagnostic::error(Code::UnknownPipeline, file, at, message).label("etude runs it before or after every pipeline")
 }
 
 pub(crate) fn learned_pipeline(file: &File, at: Span, name: &str) -> Diagnostic {
     let message = format!("learned pipeline {} cannot be run by a step", quoted(name));
     Diagnostic::error(Code::UnknownPipeline, file, at, message)
-        .label("its writes are confirmed, and its demotions count, only in a run of its own")
+        .label("confirmation of writes and demotion work only in a separate run")
         .hint(format!("copy it to a directory of another name without `learn.yaml`: pipelines/{name}"))
 }
 
@@ -334,7 +338,7 @@ pub(crate) fn scope_fallback(file: &File, at: Span, name: &str) -> Diagnostic {
 }
 
 pub(crate) fn no_skill_to_fall_back_to(file: &File, at: Span) -> Diagnostic {
-    let message = "`fallback: skill` needs SKILL.md, which this app does not have".to_owned();
+    let message = "`fallback: skill` needs SKILL.md, and this app has none".to_owned();
     Diagnostic::error(Code::MissingFile, file, at, message)
         .label("there is no skill mode")
         .hint("write SKILL.md in the app's directory, or remove `fallback`")
@@ -352,7 +356,7 @@ pub(crate) fn undeclared_binding(file: &File, at: Span, pipeline: &str, name: &s
         .label(if declared.is_empty() {
             "it takes no input".to_owned()
         } else {
-            format!("it takes: {}", list(declared))
+            format!("its inputs: {}", list(declared))
         })
         .maybe_hint(meant(name, declared.iter().copied()))
 }
@@ -375,7 +379,7 @@ pub(crate) fn idle_pattern(file: &File, at: Span, pattern: &str, name: &str, kno
     let message = format!("`allowed_tools` has the pattern {}, which matches no tool", quoted(pattern));
     Diagnostic::error(Code::UnknownTool, file, at, message)
         .severity(Severity::Warning)
-        .label(format!("there are: {}", list(known)))
+        .label(format!("available: {}", list(known)))
         .hint(meant(name, known.iter().copied()).unwrap_or_else(|| {
             "tools of MCP servers are written `mcp__SERVER__TOOL`; `*` stands for any part of a name".to_owned()
         }))
@@ -384,7 +388,7 @@ pub(crate) fn idle_pattern(file: &File, at: Span, pattern: &str, name: &str, kno
 /// A step that calls a tool which neither etude nor the app has.
 pub(crate) fn unknown_tool(file: &File, at: Span, name: &str, known: &[&str]) -> Diagnostic {
     Diagnostic::error(Code::UnknownTool, file, at, format!("there is no tool {}", quoted(name)))
-        .label(format!("there are: {}", list(known)))
+        .label(format!("available: {}", list(known)))
         .hint(meant(name, known.iter().copied()).unwrap_or_else(|| {
             "a tool of the app is `tools/NAME.yaml`; one of an MCP server is written `mcp__SERVER__TOOL`".to_owned()
         }))
@@ -394,7 +398,7 @@ pub(crate) fn unknown_tool(file: &File, at: Span, name: &str, known: &[&str]) ->
 pub(crate) fn excluded_tool(file: &File, at: Span, name: &str) -> Diagnostic {
     let message = format!("`allowed-tools` of `SKILL.md` does not list {}", quoted(name));
     Diagnostic::error(Code::UnknownTool, file, at, message)
-        .label("a step may call what the app's skill may call")
+        .label("a step can call only the tools of the app's skill")
         .hint("add it to `allowed-tools`, or remove the step")
 }
 

@@ -34,11 +34,11 @@ pub(crate) fn of_fault(file: &File, fault: Fault, what: &str, fields: &str) -> D
         Fault::TooLarge => {
             let most = number(crate::frontmatter::LIMIT as u64);
             Diagnostic::error(Code::TooLarge, file, None, format!("the frontmatter has more than {most} bytes"))
-                .hint("frontmatter is what every listing reads; move the rest into the body")
+                .hint("every listing reads the frontmatter; move long text into the body")
         }
         Fault::NotUtf8 => {
             let at = Span::new(file.text().len(), file.text().len());
-            let message = "the file is not UTF-8: the byte after this place cannot be decoded".to_owned();
+            let message = "the file is not UTF-8: the byte after this position cannot be decoded".to_owned();
             Diagnostic::error(Code::NotUtf8, file, at, message).hint("save the file as UTF-8")
         }
     }
@@ -65,14 +65,9 @@ pub(crate) fn recovered(unparsable: Diagnostic) -> Diagnostic {
 }
 
 pub(crate) fn not_portable(file: &File, at: Span, what: &str) -> Diagnostic {
-    Diagnostic::error(
-        Code::NotPortable,
-        file,
-        at,
-        format!("{what} are not part of the YAML that skills are written in"),
-    )
-    .named("SK_YAML")
-    .hint("write the value out")
+    Diagnostic::error(Code::NotPortable, file, at, format!("skills cannot use {what}"))
+        .named("SK_YAML")
+        .hint("write the value out")
 }
 
 pub(crate) fn flow_style(file: &File, at: Span) -> Diagnostic {
@@ -80,7 +75,7 @@ pub(crate) fn flow_style(file: &File, at: Span) -> Diagnostic {
     Diagnostic::error(Code::NotPortable, file, at, message)
         .severity(Severity::Warning)
         .named("SK_FLOW_STYLE")
-        .hint("write one entry a line")
+        .hint("write one entry per line")
 }
 
 pub(crate) fn tools_as_list(file: &File, at: Span) -> Diagnostic {
@@ -96,11 +91,11 @@ pub(crate) fn tools_as_list(file: &File, at: Span) -> Diagnostic {
 }
 
 pub(crate) fn unknown_field(file: &File, at: Span, key: &str) -> Diagnostic {
-    Diagnostic::error(Code::UnknownField, file, at, format!("{} is no field of a skill", quoted(key)))
+    Diagnostic::error(Code::UnknownField, file, at, format!("{} is not a field of a skill", quoted(key)))
         .label(format!("a skill has {}", quoted_list(&SKILL.names().collect::<Vec<_>>(), "and")))
         .named("SK_UNKNOWN_FIELD")
         .path(key)
-        .hint("what only some clients know belongs below `metadata`")
+        .hint("put client-specific fields under `metadata`")
 }
 
 pub(crate) fn wrong_type(file: &File, at: Span, key: &str, expected: &str, kind: &str) -> Diagnostic {
@@ -166,7 +161,7 @@ pub(crate) fn no_description(file: &File, at: Span, why: &str) -> Diagnostic {
     Diagnostic::error(code, file, at, why.to_owned())
         .named("SK_DESCRIPTION")
         .path("description")
-        .hint("say what it does and when to use it: agents choose by the description alone")
+        .hint("describe what the skill does and when to use it: agents select skills only by the description")
 }
 
 pub(crate) fn long_description(file: &File, at: Span, length: usize, most: usize) -> Diagnostic {
@@ -179,7 +174,7 @@ pub(crate) fn long_description(file: &File, at: Span, length: usize, most: usize
     )
     .named("SK_DESCRIPTION")
     .path("description")
-    .hint("every agent pays for it in every conversation; details belong in the body")
+    .hint("every conversation includes the description; move details into the body")
 }
 
 pub(crate) fn compatibility(file: &File, at: Span, length: usize, most: usize) -> Diagnostic {
@@ -229,7 +224,7 @@ pub fn shadowed(path: &str, name: &str, by: &str) -> Diagnostic {
 /// Directories below `first` were not searched.
 pub fn too_deep(root: &str, deepest: usize, first: &str) -> Diagnostic {
     let message = format!(
-        "skills more than {deepest} directories below {} are not looked for: {}",
+        "skills more than {deepest} directories below {} are not found: {}",
         plain_path(root),
         plain_path(first)
     );
@@ -243,7 +238,7 @@ pub fn too_deep(root: &str, deepest: usize, first: &str) -> Diagnostic {
 pub fn too_many(root: &str, most: usize) -> Diagnostic {
     let most = number(most as u64);
     let message =
-        format!("{} has more than {most} directories that are no skills; the rest was not looked at", plain_path(root));
+        format!("{} has more than {most} directories without a skill; the rest was not searched", plain_path(root));
     Diagnostic::error(Code::ScanBound, &SourceFile::new(root, ""), None, message)
         .severity(Severity::Warning)
         .named("SK_TOO_MANY")
@@ -257,7 +252,7 @@ pub fn dangling(first: &str, count: usize) -> Diagnostic {
     Diagnostic::error(Code::DanglingLink, &SourceFile::new(first, ""), None, message)
         .severity(Severity::Warning)
         .named("SK_DANGLING")
-        .hint("remove it, or put back what it led to")
+        .hint("remove it, or restore its target")
 }
 
 /// A path in back-quotes; unlike names, paths are not shortened.

@@ -19,7 +19,7 @@ pub(crate) fn no_frontmatter(file: &File) -> Diagnostic {
 pub(crate) fn turn_cap(file: &File, at: Span, found: &str) -> Diagnostic {
     Diagnostic::error(Code::OutOfRange, file, at, format!("`turnCap` cannot be {}", plain(found)))
         .label("must be at least 1")
-        .hint("the cap is a safety net: a stage that needs 3 turns may have 10")
+        .hint("the cap is a safety limit: give a stage that needs 3 turns about 10")
 }
 
 pub(crate) fn stage_id(file: &File, at: Span, id: &str) -> Diagnostic {
@@ -40,7 +40,7 @@ pub(crate) fn stage_id(file: &File, at: Span, id: &str) -> Diagnostic {
 pub(crate) fn duplicate_stage(file: &File, at: Span, id: &str, first: &str) -> Diagnostic {
     let message = format!("two stages have the id {}: this one, and the one in {}", quoted(id), quoted(first));
     Diagnostic::error(Code::DuplicateName, file, at, message)
-        .hint("transitions name stages by their id: give one of them another")
+        .hint("transitions refer to stages by id: rename one of them")
 }
 
 pub(crate) fn duplicate_tool(file: &File, at: Span, tool: &str) -> Diagnostic {
@@ -52,7 +52,7 @@ pub(crate) fn duplicate_tool(file: &File, at: Span, tool: &str) -> Diagnostic {
 /// A pattern in a stage's list of tool names (B-F12).
 pub(crate) fn tool_pattern(file: &File, at: Span, pattern: &str) -> Diagnostic {
     let name = pattern.split(['(', '*', ' ']).next().unwrap_or_default();
-    let message = format!("`allowedTools` of a stage lists names of tools, and {} is a pattern", quoted(pattern));
+    let message = format!("`allowedTools` of a stage must list tool names; {} is a pattern", quoted(pattern));
     let hint = "a guard in machine.yaml can deny single calls: `guards: [{script: python3 scripts/guard.py}]`";
     Diagnostic::error(Code::UnknownTool, file, at, message).label("no tool has this name").hint(match name {
         "" | "mcp__" => hint.to_owned(),
@@ -64,7 +64,7 @@ pub(crate) fn tool_pattern(file: &File, at: Span, pattern: &str) -> Diagnostic {
 pub(crate) fn unknown_tool(file: &File, at: Span, name: &str, known: &[&str]) -> Diagnostic {
     Diagnostic::error(Code::UnknownTool, file, at, format!("there is no tool {}: the stage cannot start", quoted(name)))
         .severity(Severity::Warning)
-        .label(format!("there are: {}", list(known)))
+        .label(format!("available: {}", list(known)))
         .maybe_hint(meant(name, known.iter().copied()))
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn tool_name(file: &File, at: Span, name: &str) -> Diagnostic {
 
 /// A completion schema that the arguments of a call cannot fit, because they are an object (B-F14).
 pub(crate) fn completion_type(file: &File, at: Span) -> Diagnostic {
-    let message = "`completionSchema` does not describe an object, and the arguments of a tool are one";
+    let message = "`completionSchema` must describe an object, because tool arguments are an object";
     Diagnostic::error(Code::NotASchema, file, at, message.to_owned())
         .hint("put the value into a property: `{type: object, required: [items], properties: {items: …}}`")
 }
@@ -106,8 +106,13 @@ pub(crate) fn old_placeholder(file: &File, at: Span) -> Diagnostic {
 }
 
 pub(crate) fn no_stages(file: &File, at: Span, pattern: &str) -> Diagnostic {
-    Diagnostic::error(Code::NoStages, file, at, format!("the machine has no stages: no file fits {}", quoted(pattern)))
-        .hint("add a stage file, for example `stages/plan.md`")
+    Diagnostic::error(
+        Code::NoStages,
+        file,
+        at,
+        format!("the machine has no stages: no file matches {}", quoted(pattern)),
+    )
+    .hint("add a stage file, for example `stages/plan.md`")
 }
 
 pub(crate) fn unknown_stage(file: &File, at: Span, what: &str, id: &str, known: &[&str]) -> Diagnostic {
@@ -126,7 +131,7 @@ pub(crate) fn dangling_join(file: &File, at: Span, stage: &str, join: &str, list
         format!("`join` of stage {} names {}, which is not in its `parallel` list", quoted(stage), quoted(join));
     Diagnostic::error(Code::DanglingJoin, file, at, message)
         .label(format!("must be one of {}", quoted_list(listed, "and")))
-        .hint(format!("add {} to the list: the join is named there too, and runs after all others", quoted(join)))
+        .hint(format!("add {} to the list: the join must be in the list and runs after all others", quoted(join)))
 }
 
 pub(crate) fn too_few(file: &File, at: Span, stage: &str) -> Diagnostic {
@@ -155,17 +160,17 @@ pub(crate) fn one_of(file: &File, at: Span, what: &str, words: &[&str], found: u
 
 pub(crate) fn reserved(file: &File, at: Span, name: &str, reserved: &[&str]) -> Diagnostic {
     Diagnostic::error(Code::ReservedName, file, at, format!("a setup cannot write {}", quoted(name)))
-        .label(format!("etude itself gives {}", quoted_list(reserved, "and")))
+        .label(format!("etude sets {}", quoted_list(reserved, "and")))
         .hint("choose another name")
 }
 
 pub(crate) fn bad_path(file: &File, at: Span, path: &str) -> Diagnostic {
-    Diagnostic::error(Code::BadSource, file, at, format!("{} is no path to a value", quoted(path)))
+    Diagnostic::error(Code::BadSource, file, at, format!("{} is not a path to a value", quoted(path)))
         .hint("a path is a source, then members and elements: `parsed.steps[0].title`")
 }
 
 pub(crate) fn unknown_source(file: &File, at: Span, root: &str, phase: &str, known: &[&str]) -> Diagnostic {
-    Diagnostic::error(Code::BadSource, file, at, format!("{} is nothing that `{phase}` can read", quoted(root)))
+    Diagnostic::error(Code::BadSource, file, at, format!("`{phase}` cannot read this source: {}", quoted(root)))
         .label(format!("sources are {}", list(known)))
         .maybe_hint(meant(root, known.iter().copied()))
 }
@@ -182,14 +187,14 @@ pub(crate) fn comparison(file: &File, at: Span, why: &str) -> Diagnostic {
 }
 
 pub(crate) fn no_else(file: &File, at: Span, stage: &str) -> Diagnostic {
-    let message = format!("`next` of stage {} has no `else`: if no case holds, the run fails there", quoted(stage));
+    let message = format!("`next` of stage {} has no `else`: if no case is true, the run fails there", quoted(stage));
     Diagnostic::error(Code::NoElse, file, at, message)
         .severity(Severity::Warning)
         .hint("end it with `- {else: true, terminal: true}`")
 }
 
 pub(crate) fn after_else(file: &File, at: Span, stage: &str) -> Diagnostic {
-    let message = format!("a case of `next` of stage {} comes after one that always holds", quoted(stage));
+    let message = format!("a case of `next` of stage {} comes after a case that is always true", quoted(stage));
     Diagnostic::error(Code::NoElse, file, at, message).severity(Severity::Warning).hint("put `else` last")
 }
 
@@ -200,45 +205,46 @@ pub(crate) fn unreachable(file: &File, at: Option<Span>, stage: &str) -> Diagnos
 }
 
 pub(crate) fn slot_value(file: &File, at: Span, name: &str, why: &str) -> Diagnostic {
-    Diagnostic::error(Code::BadDefault, file, at, format!("the slot's member {} cannot be this: {why}", quoted(name)))
+    Diagnostic::error(
+        Code::BadDefault,
+        file,
+        at,
+        format!("the value of the slot member {} is not valid: {why}", quoted(name)),
+    )
 }
 
 pub(crate) fn version(file: &File, at: Span, field: &str, found: &str) -> Diagnostic {
-    Diagnostic::error(Code::BadName, file, at, format!("{} is no version", quoted(found)))
-        .label(format!("`{field}` is three numbers with dots"))
+    Diagnostic::error(Code::BadName, file, at, format!("{} is not a version", quoted(found)))
+        .label(format!("`{field}` must be three numbers with dots"))
         .hint("for example `\"1.0.0\"`")
 }
 
 pub(crate) fn contract_version(file: &File, at: Span, found: &str) -> Diagnostic {
     let message = format!("the machine is written for version {} of stage definitions", quoted(found));
-    Diagnostic::error(Code::NotAvailable, file, at, message).label("this version of etude knows 1.x")
+    Diagnostic::error(Code::NotAvailable, file, at, message).label("this version of etude supports 1.x")
 }
 
 pub(crate) fn core_version(file: &File, at: Span, range: &str, core: [u64; 3]) -> Diagnostic {
     let [major, minor, patch] = core;
     let message = format!("the machine is for runners of version {}", quoted(range));
     Diagnostic::error(Code::NotAvailable, file, at, message)
-        .label(format!("this version of etude knows version {major}.{minor}.{patch} of stage definitions"))
+        .label(format!("this version of etude supports version {major}.{minor}.{patch} of stage definitions"))
 }
 
 pub(crate) fn version_range(file: &File, at: Span, found: &str) -> Diagnostic {
-    Diagnostic::error(Code::BadName, file, at, format!("{} is no range of versions", quoted(found)))
+    Diagnostic::error(Code::BadName, file, at, format!("{} is not a version range", quoted(found)))
         .hint("for example `\">=1 <2\"` or `^1.0`")
 }
 
 pub(crate) fn unknown_capability(file: &File, at: Span, name: &str, level: &str) -> Diagnostic {
-    let fault = Diagnostic::error(
-        Code::NotAvailable,
-        file,
-        at,
-        format!("no model is known to have the capability {}", quoted(name)),
-    )
-    .severity(Severity::Warning);
+    let fault =
+        Diagnostic::error(Code::NotAvailable, file, at, format!("no known model has the capability {}", quoted(name)))
+            .severity(Severity::Warning);
     match level {
         "hard" => fault
             .label("the machine will not run: `MissingCapability`")
-            .hint("take it out, or say `{name: …, level: preferred}`"),
-        _ => fault.label(format!("it is asked for as {}, so the machine runs without it", quoted(level))),
+            .hint("remove it, or write `{name: …, level: preferred}`"),
+        _ => fault.label(format!("its level is {}, so the machine runs without it", quoted(level))),
     }
 }
 
@@ -259,7 +265,7 @@ pub(crate) fn unknown_machine(file: &File, at: Span, name: &str, known: &[&str])
         .label(if known.is_empty() {
             "the app has none: a machine is a folder of `machines/` with a machine.yaml".to_owned()
         } else {
-            format!("there are: {}", list(known))
+            format!("available: {}", list(known))
         })
         .maybe_hint(meant(name, known.iter().copied()))
 }

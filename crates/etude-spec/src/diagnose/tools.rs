@@ -30,10 +30,10 @@ pub(crate) fn script_name(mut fault: Diagnostic) -> Diagnostic {
     fault.span = None;
     if fault.code == Code::BadName {
         let hint =
-            "rename it, give it a `tools/<name>.yaml`, or take its execute bit away if agents are not to call it";
+            "rename it, give it a `tools/<name>.yaml`, or remove its execute permission if agents must not call it";
         return fault.severity(Severity::Warning).hint(hint);
     }
-    fault.hint("rename the file, or take its execute bit away if agents are not to call it")
+    fault.hint("rename the file, or remove its execute permission if agents must not call it")
 }
 
 pub(crate) fn name_mismatch(file: &File, at: Span, name: &str, stem: &str) -> Diagnostic {
@@ -46,7 +46,7 @@ pub(crate) fn name_mismatch(file: &File, at: Span, name: &str, stem: &str) -> Di
 pub(crate) fn same_name(path: &str, first: &str, name: &str) -> Diagnostic {
     let message = format!("two tools are named {}: this one, and {}", quoted(name), quoted(first));
     Diagnostic::error(Code::DuplicateName, &SourceFile::new(path, ""), None, message)
-        .hint("rename one of the files; extensions are no part of a name")
+        .hint("rename one of the files; the extension is not part of the name")
 }
 
 pub(crate) fn bad_schema(file: &File, at: Span, why: &str) -> Diagnostic {
@@ -55,12 +55,12 @@ pub(crate) fn bad_schema(file: &File, at: Span, why: &str) -> Diagnostic {
 
 pub(crate) fn schema_of_no_object(file: &File, at: Span) -> Diagnostic {
     Diagnostic::error(Code::NotASchema, file, at, "`inputSchema` does not describe an object".to_owned())
-        .label("arguments are an object")
+        .label("tool arguments must be an object")
         .hint("add `type: object`")
 }
 
 pub(crate) fn key_reference(file: &File, at: Span, reference: &str) -> Diagnostic {
-    Diagnostic::error(Code::NotAReference, file, at, format!("{} is no argument", quoted(reference)))
+    Diagnostic::error(Code::NotAReference, file, at, format!("{} is not an argument", quoted(reference)))
         .hint("an approval key refers to arguments: `{{args.name}}`")
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn key_argument(file: &File, at: Span, name: &str, declared: &[&str])
         .label(if declared.is_empty() {
             "it has none".to_owned()
         } else {
-            format!("it has {}", quoted_list(declared, "and"))
+            format!("arguments: {}", quoted_list(declared, "and"))
         })
         .maybe_hint(hint)
 }

@@ -16,7 +16,7 @@ type File = Arc<SourceFile>;
 /// A fault of the merged configuration, which spans several files.
 pub(crate) fn unusable_configuration(file: &File, at: Span, why: &str, hint: Option<&str>) -> Diagnostic {
     Diagnostic::error(Code::Contradiction, file, at, visible(why).into_owned())
-        .hint(hint.unwrap_or("`etude model list` shows which models answer, and why"))
+        .hint(hint.unwrap_or("list the models in use: etude model list"))
 }
 
 /// `field` holds the key, and the name of the value in messages.
@@ -56,12 +56,12 @@ pub(crate) fn wrong_type(file: &File, at: Span, field: (&str, &str), expected: &
 }
 
 pub(crate) fn top_level(file: &File, at: Span, what: &str, kind: &str) -> Diagnostic {
-    let message = format!("{what} is a mapping from fields to values, not {kind}");
+    let message = format!("{what} must be a mapping from fields to values, not {kind}");
     Diagnostic::error(Code::WrongType, file, at, message).hint("begin with `name: …`")
 }
 
 pub(crate) fn step_not_a_mapping(file: &File, at: Span, kind: &str) -> Diagnostic {
-    let message = format!("a step is a mapping with `name` and `type`, not {kind}");
+    let message = format!("a step must be a mapping with `name` and `type`, not {kind}");
     Diagnostic::error(Code::WrongType, file, at, message)
         .hint("for example: `- {name: fetch, type: code, command: bash steps/fetch.sh}`")
 }
@@ -69,9 +69,9 @@ pub(crate) fn step_not_a_mapping(file: &File, at: Span, kind: &str) -> Diagnosti
 pub(crate) fn unknown_word(file: &File, at: Span, what: &str, word: &str, words: &[&str]) -> Diagnostic {
     let type_hint = || step_type(word).filter(|_| words == pipeline::STEP_TYPES).map(str::to_owned);
     let hint = type_hint().or_else(|| meant(word, words.iter().copied())).or_else(|| match words {
-        pipeline::TIERS => Some(
-            "a pipeline names a capability level; `model_mapping` in etude.yaml says which model that is".to_owned(),
-        ),
+        pipeline::TIERS => {
+            Some("a pipeline names a capability level; `model_mapping` in etude.yaml maps it to a model".to_owned())
+        }
         _ => None,
     });
     let message = format!("{what} cannot be {}", quoted(word));
@@ -89,7 +89,7 @@ fn step_type(word: &str) -> Option<&'static str> {
     if PROGRAMS.contains(&word.as_str()) {
         return Some("a step that runs a program is `type: code` with `command`");
     }
-    MODELS.contains(&word.as_str()).then_some("a step that asks a model is `type: llm` with `prompt`")
+    MODELS.contains(&word.as_str()).then_some("a step that calls a model is `type: llm` with `prompt`")
 }
 
 pub(crate) fn out_of_range(file: &File, at: Span, what: &str, found: &str, min: &str, max: &str) -> Diagnostic {
@@ -135,7 +135,7 @@ pub(crate) fn duplicate_name(file: &File, at: Span, first: Span, name: &str) -> 
     Diagnostic::error(Code::DuplicateName, file, at, format!("two steps are named {}", quoted(name)))
         .label("used again here")
         .related(first, "first used here")
-        .hint("names are unique in a pipeline, also in groups: outputs are found by them")
+        .hint("step names must be unique in a pipeline, also in groups, because references use them")
 }
 
 pub(crate) fn contradiction(file: &File, at: Span, message: String, label: &str, hint: &str) -> Diagnostic {
@@ -146,7 +146,7 @@ pub(crate) fn retry_of_timeout(file: &File, at: Span) -> Diagnostic {
     contradiction(
         file,
         at,
-        "`on: [timeout]` repeats nothing".into(),
+        "`on: [timeout]` has no effect".into(),
         "the `timeout` of a step is for all its attempts together",
         "end a slow attempt in the command, and repeat it by its exit status: `timeout 30 COMMAND`, `on: [124]`",
     )
@@ -181,7 +181,7 @@ pub(crate) fn no_sandbox(extensions: &[Diagnostic], why: &str) -> Vec<Diagnostic
         Diagnostic::error(Code::NoSandbox, &found.file, found.span.unwrap_or_default(), message)
             .severity(Severity::Warning)
             .label("runs are refused here")
-            .hint("run it where it can be enforced, or remove `sandbox`")
+            .hint("run it on a machine that can enforce it, or remove `sandbox`")
     };
     extensions.iter().filter(asked).map(warn).collect()
 }
@@ -194,8 +194,8 @@ pub(crate) fn bad_duration(file: &File, at: Span, what: &str, why: &str) -> Diag
 
 pub(crate) fn zero_timeout(file: &File, at: Span) -> Diagnostic {
     Diagnostic::error(Code::OutOfRange, file, at, "`timeout` cannot be 0".into())
-        .label("the step would end before it begins")
-        .hint("remove it for a step without a time limit")
+        .label("the step would end before it starts")
+        .hint("remove `timeout` for no time limit")
 }
 
 pub(crate) fn bad_command(file: &File, at: Span, why: &str) -> Diagnostic {
@@ -215,9 +215,9 @@ pub(crate) fn bad_pattern(file: &File, at: Span, why: &str) -> Diagnostic {
 }
 
 pub(crate) fn nested_group(file: &File, at: Span, name: &str) -> Diagnostic {
-    Diagnostic::error(Code::NestedGroup, file, at, format!("group {} stands inside a group", quoted(name)))
+    Diagnostic::error(Code::NestedGroup, file, at, format!("group {} is inside another group", quoted(name)))
         .label("groups nest one level only")
-        .hint("put its steps into the outer group, or into a pipeline of their own")
+        .hint("move its steps into the outer group, or into a separate pipeline")
 }
 
 pub(crate) fn bad_default(file: &File, at: Span, parameter: &str, why: &str) -> Diagnostic {
@@ -231,7 +231,7 @@ pub(crate) fn not_json(file: &File, at: Span, what: &str) -> Diagnostic {
 }
 
 pub(crate) fn not_a_parameter_schema(file: &File, at: Span, parameter: &str, why: &str) -> Diagnostic {
-    let message = format!("parameter {} is not declared by a JSON Schema: {why}", quoted(parameter));
+    let message = format!("the declaration of parameter {} is not a JSON Schema: {why}", quoted(parameter));
     Diagnostic::error(Code::NotASchema, file, at, message)
 }
 
@@ -255,9 +255,9 @@ pub(crate) fn parameter_shape(file: &File, at: Span, parameter: &str, kind: &str
 }
 
 pub(crate) fn no_interpreter(file: &File, at: Span, path: &str) -> Diagnostic {
-    let message = format!("nothing says how to run the validator {}", quoted(path));
+    let message = format!("no known way to run the validator {}", quoted(path));
     Diagnostic::error(Code::NoInterpreter, file, at, message)
-        .label("neither executable nor of a known extension")
+        .label("not executable, and no known extension")
         .hint("make it executable, or name it .py, .sh, .js, .mjs, .ts, .rb or .pl")
 }
 
@@ -276,14 +276,14 @@ pub(crate) fn config_not_a_mapping(file: &File, at: Span, kind: &str) -> Diagnos
         Code::WrongType,
         file,
         at,
-        format!("a configuration is a mapping from fields to values, not {kind}"),
+        format!("a configuration must be a mapping from fields to values, not {kind}"),
     )
     .hint("begin with `model_mapping:` or `providers:`")
 }
 
 pub(crate) fn provider_without_kind(file: &File, at: Span, name: &str, kinds: &[&str]) -> Diagnostic {
     Diagnostic::error(Code::MissingField, file, at, format!("provider {} has no `kind`", quoted(name)))
-        .label("its name is not a kind either")
+        .label("the name of the provider is not a kind either")
         .hint(match meant(name, kinds.iter().copied()) {
             Some(meant) => format!("{meant} kinds are {}", list(kinds)),
             None => format!("kinds are {}", list(kinds)),

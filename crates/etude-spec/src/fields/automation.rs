@@ -18,7 +18,7 @@ pub const NOTICE_TYPES: &[&str] = &["run.succeeded", "run.failed", "run.cancelle
 /// A value of `schedules`, with its name as the key.
 pub static SCHEDULE: Object = Object {
     name: "a schedule",
-    doc: "When a server begins runs by itself.",
+    doc: "Times at which a server starts runs.",
     fields: &[fields! {
         optional "pipeline": Text, "report", "The pipeline to run.";
         optional "machine": Text, "triage", "The stage machine to run.";
@@ -26,9 +26,9 @@ pub static SCHEDULE: Object = Object {
         optional "every": LongDuration, "6h", "The interval, counted from midnight UTC; at least `1s`.";
         optional "timezone": Text, "Europe/Berlin", "The zone of `cron`: a name of the IANA database, `UTC` or `local`.";
         optional "input": Entries(&Any), "{day: \"{{tick.date}}\"}", "The input of each run.";
-        optional "overlap": Word(OVERLAPS), "queue", "What happens if an earlier run has not ended." => default "skip";
-        optional "catch_up": Word(CATCH_UPS), "all", "Which missed ticks run later." => default "last";
-        optional "catch_up_within": LongDuration, "7d", "How old a missed tick may be to run later." => default "1d";
+        optional "overlap": Word(OVERLAPS), "queue", "Behaviour if an earlier run has not ended." => default "skip";
+        optional "catch_up": Word(CATCH_UPS), "all", "Missed ticks that run later." => default "last";
+        optional "catch_up_within": LongDuration, "7d", "Maximum age of a missed tick that still runs." => default "1d";
         optional "jitter": LongDuration, "5m", "The largest delay of a tick, which spreads the load." => default "0s";
     }],
 };
@@ -36,13 +36,13 @@ pub static SCHEDULE: Object = Object {
 /// A value of `webhooks`, with its name as the key.
 pub static WEBHOOK: Object = Object {
     name: "a webhook",
-    doc: "A request of another program that begins a run.",
+    doc: "A request of another program that starts a run.",
     fields: &[fields! {
         optional "pipeline": Text, "review", "The pipeline to run.";
         optional "machine": Text, "triage", "The stage machine to run.";
         optional "verify": Kind::Object(&VERIFY), "{kind: github, secrets: [\"${env:HOOK_SECRET}\"]}",
-            "How the sender proves itself.";
-        optional "when": Entries(&Any), "{body.ref: refs/heads/main}", "Values that a delivery must have to begin a run.";
+            "Authentication of the sender.";
+        optional "when": Entries(&Any), "{body.ref: refs/heads/main}", "Values that a delivery must have to start a run.";
         optional "input": Entries(&Any), "{range: \"{{body.before}}\"}", "The input of the run; by default the body.";
         optional "repeat": Word(&["allow"]), "allow", "Equal bodies under different delivery ids are different deliveries.";
     }],
@@ -51,10 +51,10 @@ pub static WEBHOOK: Object = Object {
 /// `verify` of a webhook.
 pub static VERIFY: Object = Object {
     name: "a verification",
-    doc: "How the sender of a webhook proves itself.",
+    doc: "Authentication of the sender of a webhook.",
     fields: &[fields! {
         required "kind": Word(VERIFY_KINDS), "github", "The scheme of the signature.";
-        optional "secrets": List(&Text), "[\"${env:HOOK_SECRET}\"]", "The secrets, of which one must fit.";
+        optional "secrets": List(&Text), "[\"${env:HOOK_SECRET}\"]", "The secrets; one of them must match.";
         optional "header": Text, "X-Signature", "For `hmac` and `token`: the header with the signature or secret.";
         optional "algorithm": Word(&["sha256", "sha512"]), "sha512", "For `hmac`: the hash." => default "sha256";
         optional "encoding": Word(&["hex", "base64"]), "base64", "For `hmac`: the form of the signature." => default "hex";
@@ -70,10 +70,10 @@ pub static NOTICE: Object = Object {
     fields: &[fields! {
         required "name": Text, "chat", "Its name.";
         required "url": Text, "\"https://chat.example/x\"", "The receiver.";
-        required "on": List(&ON), "[run.failed, run.waiting]", "What it reports.";
+        required "on": List(&ON), "[run.failed, run.waiting]", "The events that it reports.";
         required "secret": Text, "\"${env:NOTICE_SECRET}\"", "The key of the signature: `whsec_` and base64.";
-        optional "pipelines": List(&Text), "[\"deploy*\"]", "Globs of the pipelines and machines that it reports.";
-        optional "allow_private": Bool, "true", "The receiver may have a private address, and use `http://`."
+        optional "pipelines": List(&Text), "[\"deploy*\"]", "Globs of the reported pipelines and machines.";
+        optional "allow_private": Bool, "true", "Permits a private address and `http://`."
             => default "false";
     }],
 };
@@ -91,12 +91,12 @@ pub static SERVE: Object = Object {
         optional "max_queued": Integer(1, 10_000_000), "500", "Runs that wait for their start; more are refused."
             => default "10000";
         optional "per_day": Kind::Object(&PER_DAY), "{max_cost_usd: 20}",
-            "What the runs of a day may use before no more are accepted.";
+            "Daily budget; further runs are refused.";
         optional "drain_timeout": LongDuration, "2m",
-            "The time that runs have to finish their effects when the server stops." => default "30s";
+            "Time for runs to finish their effects when the server stops." => default "30s";
         optional "pipelines": Entries(&LIMITS_KIND), "{deploy: {max_runs: 1, key: \"{{input.environment}}\"}}",
             "Limits of pipelines and stage machines, by name.";
-        optional "mcp": Kind::Object(&MCP), "{read_only: [report], answer_within: 30s}", "How agents are served over MCP.";
+        optional "mcp": Kind::Object(&MCP), "{read_only: [report], answer_within: 30s}", "Settings of MCP for agents.";
     }],
 };
 
@@ -109,13 +109,13 @@ pub const APPROVALS: &[&str] = &["page", "client"];
 /// `serve.mcp`.
 pub static MCP: Object = Object {
     name: "a setting for agents",
-    doc: "How an app is served to agents over MCP, by `etude mcp` and at `/mcp`.",
+    doc: "Settings of `etude mcp` and of `/mcp`, which serve an app to agents over MCP.",
     fields: &[fields! {
         optional "read_only": List(&Text), "[report]", "Pipelines and stage machines that change nothing: clients may call them without asking.";
         optional "answer_within": LongDuration, "30s",
             "The longest time until a call returns; the run continues, and the result says so." => default "50s";
         optional "on_cancel": Word(ON_CANCEL), "cancel",
-            "What becomes of the run of an abandoned call: it continues, or is cancelled." => default "leave";
+            "Effect of an abandoned call on its run: the run continues, or is cancelled." => default "leave";
         optional "approvals": Word(APPROVALS), "client",
             "Where questions that authorize something are decided: on the page, or also in a form of the client." => default "page";
     }],
@@ -124,7 +124,7 @@ pub static MCP: Object = Object {
 /// `serve.per_day`.
 pub static PER_DAY: Object = Object {
     name: "a limit per day",
-    doc: "What the runs of a day may use. A day begins at midnight UTC.",
+    doc: "Daily budget of all runs. A day begins at midnight UTC.",
     fields: &[fields! {
         optional "max_cost_usd": Number(0.0, 1_000_000_000.0), "20",
             "The cost of the models, in US dollars. Runs in progress continue to their end.";
@@ -137,12 +137,12 @@ pub static LIMITS: Object = Object {
     doc: "Limits that the runs of one pipeline or stage machine share.",
     fields: &[fields! {
         optional "max_runs": Integer(1, 10_000), "1", "Its runs in progress at once, for each key.";
-        optional "key": Template, "\"{{input.environment}}\"", "What distinguishes its runs: each key has its own limit.";
+        optional "key": Template, "\"{{input.environment}}\"", "Template of the key; each key has its own limit.";
         optional "when_full": Word(WHEN_FULL), "cancel",
-            "What becomes of a run for which there is no room: it waits, is refused, or replaces the oldest one, which is cancelled."
+            "Behaviour at the limit: the run waits, is refused, or replaces the oldest run, which is cancelled."
             => default "queue";
-        optional "priority": Integer(-100, 100), "10", "The priority of runs that name none." => default "0";
-        optional "queue_timeout": LongDuration, "1h", "How long a run may stay queued before it fails.";
+        optional "priority": Integer(-100, 100), "10", "Default priority of runs." => default "0";
+        optional "queue_timeout": LongDuration, "1h", "Maximum time in the queue before the run fails.";
     }],
 };
 

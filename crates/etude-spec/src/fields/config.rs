@@ -13,14 +13,14 @@ pub static CONFIG: Object = Object {
     doc: "The configuration of etude: models, providers and policy.",
     fields: &[fields! {
         optional "model_mapping": Kind::Object(&MAPPING), "{lite: anthropic/claude-haiku-4-5}",
-            "Which model stands for each capability level, as `provider/model` or a bare known name.";
+            "The model for each capability level, as `provider/model` or a known model name.";
         optional "providers": Entries(&PROVIDER_KIND), "{vllm: {kind: openai-compatible, base_url: \"http://127.0.0.1:8000/v1\"}}",
             "Where models are, by name.";
-        optional "router": Kind::Object(&ROUTER), "{mode: auto}", "How requests are matched to pipelines.";
-        optional "agent": Kind::Object(&AGENT), "{max_turns: 80}", "How skill mode works.";
-        optional "approvals": Kind::Object(&APPROVALS), "{mode: ask}", "What may be done without asking.";
+        optional "router": Kind::Object(&ROUTER), "{mode: auto}", "Settings of the router, which matches requests to pipelines.";
+        optional "agent": Kind::Object(&AGENT), "{max_turns: 80}", "Settings of skill mode.";
+        optional "approvals": Kind::Object(&APPROVALS), "{mode: ask}", "Actions that are allowed without approval.";
         optional "guards": List(&GUARD_KIND), "[{command: python3 guard.py}]",
-            "Programs that are asked before a tool is used.";
+            "Programs that check each tool call.";
         optional "mcp": Kind::Object(&MCP), "{servers: {files: {command: mcp-files, args: [docs]}}}",
             "Servers of the Model Context Protocol whose tools agents may call.";
         optional "worker": Either(&WORKER_FORMS), "python",
@@ -29,10 +29,10 @@ pub static CONFIG: Object = Object {
             "Prices of models, in US dollars per million tokens.";
         optional "schedules": Entries(&automation::SCHEDULE_KIND),
             "{nightly: {pipeline: report, cron: \"30 2 * * *\", timezone: Europe/Berlin}}",
-            "When a server begins runs by itself, by name.";
+            "Schedules, by name: times at which a server starts runs.";
         optional "webhooks": Entries(&automation::WEBHOOK_KIND),
             "{push: {pipeline: review, verify: {kind: github, secrets: [\"${env:HOOK_SECRET}\"]}}}",
-            "Requests of other programs that begin runs, by name.";
+            "Webhooks, by name: requests of other programs that start runs.";
         optional "notices": List(&automation::NOTICE_KIND),
             "[{name: chat, url: \"https://chat.example/x\", on: [run.failed], secret: \"${env:NOTICE_SECRET}\"}]",
             "Messages to other programs about runs.";
@@ -47,7 +47,7 @@ pub static CONFIG: Object = Object {
         optional "tenants": Entries(&TENANT_KIND), "{acme: {live: 20, queued: 1000}}",
             "The tenants of a fleet that have limits, by name. Not in an app's own file.";
         optional "learn": Kind::Object(&learn::LEARN), "{shadow: 0.5, redact: [email]}",
-            "What is learned from runs in skill mode, and how far a learned pipeline may go.";
+            "Settings of `etude learn`: learning from runs in skill mode, and limits of promotions.";
         optional "joinOutsideNextStages": Bool, "true",
             "A stage may join one that its predecessor does not name." => default "false";
         optional "strictUpstream": Bool, "true",
@@ -61,7 +61,7 @@ static MODELS: [Kind; 2] = [Text, List(&Text)];
 /// `model_mapping`.
 pub static MAPPING: Object = Object {
     name: "a model mapping",
-    doc: "Which model stands for each capability level.",
+    doc: "The model for each capability level.",
     fields: &[fields! {
         optional "lite": Either(&MODELS), "anthropic/claude-haiku-4-5", "Fast and cheap: classification, extraction.";
         optional "standard": Either(&MODELS), "anthropic/claude-sonnet-4-6", "General purpose.";
@@ -74,7 +74,7 @@ pub static PROVIDER: Object = Object {
     name: "a provider",
     doc: "Where models are and how they are asked.",
     fields: &[fields! {
-        optional "kind": Word(PROVIDER_KINDS), "openai-compatible", "What it speaks; by default what its name says.";
+        optional "kind": Word(PROVIDER_KINDS), "openai-compatible", "The protocol; by default the name of the provider.";
         optional "base_url": Text, "\"http://127.0.0.1:8000/v1\"", "Where it listens.";
         optional "api_key": Text, "\"${env:MY_KEY}\"", "The key; `${env:NAME}` is taken from the environment.";
         optional "command": Text, "claude -p", "For `command`: a program that reads a prompt and prints an answer.";
@@ -84,59 +84,59 @@ pub static PROVIDER: Object = Object {
             "For `recorded`: the model that answers what is not recorded yet.";
         optional "headers": Entries(&Text), "{X-Team: review}", "Additional HTTP headers.";
         optional "structured_output": Kind::Either(&[Bool, Word(&["native", "prompt"])]), "prompt",
-            "Whether the provider's own structured output is used.";
-        optional "timeout": Duration, "2m", "Longest time for one call.";
+            "True to use the provider's structured output.";
+        optional "timeout": Duration, "2m", "Maximum time for one call.";
         optional "retries": Integer(0, 9), "8",
-            "Most retries of one call after a transport failure: 408, 409, 429, 5xx, a lost connection, no answer in time."
+            "Maximum retries of one call after a transport failure: 408, 409, 429, 5xx, a lost connection, no answer in time."
             => default "4";
         optional "max_wait": Duration, "5m",
-            "Longest wait between two tries, also where the provider asks for a longer one (`Retry-After`)."
+            "Maximum wait between two attempts, even if the provider requests a longer one (`Retry-After`)."
             => default "1m";
         optional "states_cost": Bool, "true",
-            "Its answers state what they cost: `--max-cost` bounds them without a price. By default true for openrouter.ai and servers of this machine.";
+            "Its responses state their cost: `--max-cost` bounds them without a price. By default true for openrouter.ai and servers of this machine.";
         optional "context": Integer(512, 1_000_000), "16384",
-            "How many tokens a prompt and its answer may have together: conversations of agents are kept within it. \
+            "Maximum tokens of a prompt and its response together: conversations of agents are kept within it. \
              For `local` it is 8192 by default.";
         optional "max_tokens": Integer(1, 10_000_000), "64000",
-            "Most tokens of an answer where a step names none. By default 32000 for Claude 4.5 and later, and what the \
+            "Maximum tokens of a response if a step sets none. By default 32000 for Claude 4.5 and later, and what the \
              service allows for others.";
         optional "threads": Integer(1, 1024), "4",
             "For `local`: threads of the model's process; by default all cores but one.";
         optional "idle": Duration, "2m",
-            "For `local`: how long the model stays in memory without being asked; 10 minutes by default.";
-        optional "capabilities": Kind::Object(&CAPABILITIES), "{toolCalling: probed}", "What its models can do.";
+            "For `local`: time until an idle model is unloaded; 10 minutes by default.";
+        optional "capabilities": Kind::Object(&CAPABILITIES), "{toolCalling: probed}", "Capabilities of its models.";
     }],
 };
 
 /// `capabilities` of a provider.
 pub static CAPABILITIES: Object = Object {
     name: "a list of capabilities",
-    doc: "What a provider's models can do.",
+    doc: "Capabilities of a provider's models.",
     fields: &[fields! {
         optional "toolCalling": Word(&["hard", "probed", "preferred", "absent"]), "probed",
-            "How surely they call tools.";
+            "Reliability of tool calls.";
     }],
 };
 
 /// The value of `router`.
 pub static ROUTER: Object = Object {
     name: "a router setting",
-    doc: "How requests are matched to pipelines.",
+    doc: "Settings of the router, which matches requests to pipelines.",
     fields: &[fields! {
-        optional "mode": Word(&["auto", "llm", "embedded"]), "embedded", "Which router decides." => default "auto";
+        optional "mode": Word(&["auto", "llm", "embedded"]), "embedded", "The router to use." => default "auto";
     }],
 };
 
 /// The value of `approvals`.
 pub static APPROVALS: Object = Object {
     name: "an approval policy",
-    doc: "What may be done without asking.",
+    doc: "Actions that are allowed without approval.",
     fields: &[fields! {
         optional "mode": Word(&["ask", "allowlist", "yolo"]), "allowlist",
             "Ask, allow what is listed, or allow everything." => default "ask";
         optional "allow": List(&Text), "[\"git *\"]", "Patterns of what is allowed.";
         optional "unattended": Word(&["deny", "wait"]), "wait",
-            "What becomes of a question where no one is at a terminal: the call is denied, or the run waits."
+            "Behaviour of a question without a terminal: the call is denied, or the run waits."
             => default "deny";
     }],
 };
@@ -144,13 +144,13 @@ pub static APPROVALS: Object = Object {
 /// The value of `agent`.
 pub static AGENT: Object = Object {
     name: "an agent setting",
-    doc: "How skill mode works.",
+    doc: "Settings of skill mode.",
     fields: &[fields! {
         optional "tier": Word(&["lite", "standard", "reasoning"]), "reasoning",
-            "Which model it asks." => default "standard";
-        optional "max_turns": Kind::Integer(1, 10_000), "80", "Most answers of the model." => default "50";
+            "The model to call." => default "standard";
+        optional "max_turns": Kind::Integer(1, 10_000), "80", "Maximum responses of the model." => default "50";
         optional "sandbox": Kind::Object(&SANDBOX), "{network: false}",
-            "What programs that agents run may reach besides the folders of their tools.";
+            "Resources that programs of agents can access besides the directories of their tools.";
     }],
 };
 
@@ -161,7 +161,7 @@ pub static AUTH: Object = Object {
     fields: &[fields! {
         required "issuer": Text, "\"https://id.example.com\"",
             "Its URL, as `iss` of its tokens has it, character for character; `http://` only on this machine.";
-        required "audience": Text, "\"https://runs.example.com/mcp\"", "What `aud` of a token must contain.";
+        required "audience": Text, "\"https://runs.example.com/mcp\"", "Required value in `aud` of a token.";
     }],
 };
 
@@ -173,13 +173,13 @@ pub static ENGINE: Object = Object {
         optional "url": Text, "\"${env:ETUDE_ENGINE}\"",
             "The URL of a PostgreSQL database, or `embedded`; the environment and `--engine` override it.";
         optional "lease": LongDuration, "15s",
-            "How long a worker has its runs after a heartbeat: at least three beats and a second, and longer than `grace`."
+            "Lease of a worker after a heartbeat: at least three beats plus one second, and longer than `grace`."
             => default "15s";
         optional "beat": LongDuration, "3s", "The time between two heartbeats." => default "3s";
-        optional "grace": LongDuration, "3s", "What remains of the lease when the connection is closed." => default "3s";
-        optional "poll": LongDuration, "500ms", "The longest time between two looks at the queue." => default "500ms";
+        optional "grace": LongDuration, "3s", "Remaining lease after the connection is closed." => default "3s";
+        optional "poll": LongDuration, "500ms", "Maximum time between two polls of the queue." => default "500ms";
         optional "patience": LongDuration, "60s",
-            "How long effects continue and writes wait while the database is down." => default "60s";
+            "Time for which effects continue and writes wait while the database is down." => default "60s";
         optional "max_crashes": Integer(0, 1000), "3",
             "The deaths of workers in a row after which the run fails; 0: any number." => default "3";
         optional "cache": Either(&SIZE), "10GiB",
@@ -203,7 +203,7 @@ pub static QUEUE: Object = Object {
             "Live runs in the queue of each app: of the directory that a run was submitted from.";
         optional "per_label": Entries(&LIMIT), "{\"gpu=a100\": 2}",
             "Live runs in the queue with a label, by `KEY=VALUE`.";
-        optional "allow": Kind::Object(&ALLOW), "{network: false}", "What runs that are submitted here may have.";
+        optional "allow": Kind::Object(&ALLOW), "{network: false}", "Permissions of runs in this queue.";
         optional "untrusted": Bool, "true", "Every step runs in a sandbox or not at all." => default "false";
     }],
 };
@@ -211,11 +211,11 @@ pub static QUEUE: Object = Object {
 /// `allow` of a queue.
 pub static ALLOW: Object = Object {
     name: "a list of what a queue allows",
-    doc: "What runs that are submitted to a queue may have.",
+    doc: "Permissions of runs in a queue.",
     fields: &[fields! {
         optional "network": Bool, "false", "Steps that use the network." => default "true";
         optional "unsandboxed": Bool, "false", "Steps without a sandbox." => default "true";
-        optional "yolo": Bool, "true", "`--yolo`: agents that ask for nothing." => default "false";
+        optional "yolo": Bool, "true", "`--yolo`: agents that act without approvals." => default "false";
         optional "folders": List(&Text), "[/data]",
             "Folders of the workers for `--read` and `--write`, with all that is in them; absolute paths.";
     }],
@@ -252,18 +252,18 @@ static TENANT_KIND: Kind = Kind::Object(&TENANT);
 /// `sandbox` of `agent`: as in code steps, with paths as written.
 pub static SANDBOX: Object = Object {
     name: "a sandbox setting",
-    doc: "What programs that agents run may reach.",
+    doc: "Resources that programs of agents can access.",
     fields: &[fields! {
-        optional "network": Bool, "false", "Whether they may use the network.";
-        optional "read": List(&Text), "[data]", "What they may read, from the app's directory; `~/` is home.";
-        optional "write": List(&Text), "[out]", "What they may read and write.";
+        optional "network": Bool, "false", "True to permit network access.";
+        optional "read": List(&Text), "[data]", "Readable paths, relative to the app's directory; `~/` is home.";
+        optional "write": List(&Text), "[out]", "Readable and writable paths.";
     }],
 };
 
 /// One of `guards`.
 pub static GUARD: Object = Object {
     name: "a guard",
-    doc: "A program that is asked before a tool is used.",
+    doc: "A program that checks each tool call.",
     fields: &[fields! {
         required "command": Text, "python3 guard.py",
             "The program." => instead "the guard reads the call as JSON from stdin";
@@ -283,16 +283,16 @@ pub static MCP: Object = Object {
 /// A value of `mcp.servers`, with its name as the key.
 pub static MCP_SERVER: Object = Object {
     name: "an MCP server",
-    doc: "How a server is started or reached; with both `url` and `command` it is the URL.",
+    doc: "Command or URL of a server; with both, the URL is used.",
     fields: &[fields! {
         optional "command": Text, "npx", "A program that speaks the protocol on stdin and stdout.";
         optional "args": List(&Text), "[-y, my-mcp-server]", "Its arguments.";
         optional "env": Entries(&Text), "{TOKEN: \"${env:TOKEN}\"}", "Variables for it.";
         optional "url": Text, "\"https://mcp.example.com/mcp\"", "Where a server listens (streamable HTTP).";
         optional "headers": Entries(&Text), "{Authorization: \"Bearer ${env:TOKEN}\"}", "HTTP headers.";
-        optional "timeout": Duration, "5m", "Longest time for one call." => default "2m";
+        optional "timeout": Duration, "5m", "Maximum time for one call." => default "2m";
         optional "protocol": Word(&["auto", "2025-11-25", "2026-07-28"]), "\"2025-11-25\"",
-            "The revision it speaks; by default the newest that both sides know." => default "auto";
+            "The protocol revision; by default the newest that both sides support." => default "auto";
     }],
 };
 
@@ -303,7 +303,7 @@ static WORKER_FORMS: [Kind; 2] = [Word(&["python"]), Kind::Object(&WORKER)];
 /// The long form of `worker`.
 pub static WORKER: Object = Object {
     name: "a worker setting",
-    doc: "Which warm interpreters run code steps.",
+    doc: "Warm interpreters that run code steps.",
     fields: &[fields! {
         optional "python": Kind::Object(&PYTHON_WORKER), "{preload: [json]}", "The warm Python interpreter.";
     }],
@@ -312,22 +312,22 @@ pub static WORKER: Object = Object {
 /// The value of `worker.python`.
 pub static PYTHON_WORKER: Object = Object {
     name: "a Python worker setting",
-    doc: "How the warm Python interpreter works.",
+    doc: "Settings of the warm Python interpreter.",
     fields: &[fields! {
         optional "preload": List(&Text), "[json, re]",
             "Modules that it imports once, before the first step; those that start threads keep it from working.";
         optional "steps": Word(&["all", "marked"]), "marked",
-            "Which steps it runs: all that are a Python process, or those with `worker: python`." => default "all";
+            "Steps that it runs: all that are a Python process, or those with `worker: python`." => default "all";
     }],
 };
 
 /// A value of `prices`, with the model as the key.
 pub static PRICE: Object = Object {
     name: "a price",
-    doc: "What a model costs, in US dollars per million tokens.",
+    doc: "Price of a model, in US dollars per million tokens.",
     fields: &[fields! {
-        required "input": DOLLARS, "3", "Tokens read.";
-        required "output": DOLLARS, "15", "Tokens written.";
+        required "input": DOLLARS, "3", "Input tokens.";
+        required "output": DOLLARS, "15", "Output tokens.";
         optional "cached": DOLLARS, "0.3", "Tokens read from a cache.";
     }],
 };

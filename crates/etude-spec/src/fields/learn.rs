@@ -9,21 +9,21 @@ pub const STATES: &[&str] = &["proposed", "shadow", "assisted", "active", "demot
 /// `learn` of a configuration.
 pub static LEARN: Object = Object {
     name: "a learning setting",
-    doc: "What is learned from runs in skill mode, and how far a learned pipeline may go.",
+    doc: "Settings of `etude learn`: learning from runs in skill mode, and limits of promotions.",
     fields: &[fields! {
-        optional "enabled": Bool, "false", "Without it no trace is read, and nothing is proposed or counted."
+        optional "enabled": Bool, "false", "False to read no traces, and to propose and count nothing."
             => default "true";
-        optional "notice": Bool, "false", "Whether a run in skill mode ends with a line when its family can be learned."
+        optional "notice": Bool, "false", "True to print a note at the end of a run in skill mode when its family can be learned."
             => default "true";
         optional "min_requests": Integer(1, 10_000), "5", "Distinct requests before a family is learned." => default "3";
         optional "writes": Word(&["shadow", "assisted", "active"]), "active",
             "The highest state that a pipeline with writes reaches without `--accept-risk`." => default "assisted";
         optional "shadow": Number(0.0, 1.0), "0.5", "Share of the runs in skill mode that candidates shadow."
             => default "0.2";
-        optional "confirm": Word(&["person", "model"]), "model", "Who confirms writes in the state `assisted`."
+        optional "confirm": Word(&["person", "model"]), "model", "Approver of writes in the state `assisted`."
             => default "person";
         optional "promote": Kind::Object(&PROMOTE), "{wrong_rate: 0.01}", "The evidence that a promotion needs.";
-        optional "demote": Kind::Object(&DEMOTE), "{after: 3}", "When deviations demote.";
+        optional "demote": Kind::Object(&DEMOTE), "{after: 3}", "Limit of deviations before a demotion.";
         optional "exclude": List(&Text), "[\"mcp__bank__*\", Bash]",
             "Tools that are never learned, in the pattern language of `allowed-tools`." => default "[]";
         optional "redact": List(&Text), "[email, \"card_.*\"]",
@@ -46,7 +46,7 @@ pub static PROMOTE: Object = Object {
 /// `learn.demote`.
 pub static DEMOTE: Object = Object {
     name: "a condition of demotions",
-    doc: "When deviations demote.",
+    doc: "Limit of deviations before a demotion.",
     fields: &[fields! {
         optional "after": Integer(1, 1_000), "3", "Deviations of the same kind that demote." => default "2";
         optional "window": Integer(1, 10_000), "50", "Runs among which they are counted." => default "20";
@@ -70,7 +70,7 @@ pub static LEARN_FILE: Object = Object {
         optional "holes": List(&Data), "[]", "Values that the runs do not determine.";
         optional "guards": List(&Data), "[]", "Conditions that must hold.";
         optional "eligibility": Data, "asked",
-            "Whether a model is asked if the write is permitted: `asked`, or `trusted` with a reason.";
+            "Check of permission for the write: `asked` (a model checks), or `trusted` with a reason.";
         optional "covers": List(&Text), "[\"9c04d2aa31e7b650\"]", "Digests of the requests that it covers.";
         optional "not_covered": List(&Data), "[]", "Requests that it does not cover.";
     }],

@@ -17,11 +17,11 @@ pub static APPLICATION: Object = Object {
         optional "slug": Text, "tool-shed", "Identifier, lower case with `-`; by default the directory's name.";
         optional "schema": Word(&["agentapplications/v1"]), "agentapplications/v1",
             "Version of the format." => default "agentapplications/v1";
-        optional "kind": Word(&["app"]), "app", "What the package is." => default "app";
+        optional "kind": Word(&["app"]), "app", "Kind of the package." => default "app";
         optional "confirmationRequired": List(&Text), "[box remove]",
             "Commands that a person confirms each time." => default "[]";
         optional "scheduling": Word(&["supported", "notSupported"]), "supported",
-            "Whether commands may run on a schedule." => default "notSupported";
+            "Support for commands on a schedule." => default "notSupported";
         optional "license": Prose, "MIT", "The license, for readers.";
         optional "authors": Either(&AUTHORS), "[Ada]", "The authors, for readers.";
         optional "tags": List(&Text), "[lists]", "Words to find it by.";
@@ -48,9 +48,9 @@ pub static SKILL: Object = Object {
     doc: "A skill: instructions that an agent reads when it needs them.",
     fields: &[fields! {
         required "name": Text, "release-notes", "Its name, that of its directory: lower case with `-`.";
-        required "description": Prose, "Writes release notes", "What it does and when an agent should use it.";
+        required "description": Prose, "Writes release notes", "Description: purpose, and situations in which an agent should use it.";
         optional "license": Prose, "MIT", "The license, for readers.";
-        optional "compatibility": Prose, "Needs git", "What it needs to work.";
+        optional "compatibility": Prose, "Needs git", "Requirements.";
         optional "metadata": Entries(&Text), "{author: Ada}", "Texts for tools.";
         optional "allowed-tools": Either(&TOOLS), "Read Bash(git:*)", "The tools that it may call; by default all.";
     }],

@@ -41,7 +41,7 @@ pub static PIPELINE: Object = Object {
     fields: &[fields! {
         required "name": Text, "code-review", "The pipeline's name; the same as its directory's.";
         required "description": Prose, "Review a change and report what is wrong",
-            "What it does; routing compares requests with it.";
+            "Description; the router compares requests with it.";
         optional "triggers": List(&Prose), "[review this change]", "Example requests that routing compares with.";
         optional "input": Inputs, "{repo: string}",
             "The parameters, as `name: type`, or `name: {…}` with a JSON Schema.";
@@ -57,24 +57,24 @@ pub static PIPELINE: Object = Object {
 /// Fields that identify a step.
 const HEAD: &[Field] = fields! {
     required "name": Text, "fetch_diff", "The step's name, unique in the pipeline.";
-    required "type": Word(STEP_TYPES), "code", "What the step does.";
+    required "type": Word(STEP_TYPES), "code", "Type of the step.";
 };
 
 /// Fields of every step.
 const EVERY_STEP: &[Field] = fields! {
-    optional "timeout": Duration, "30s", "Longest time for the step, all its attempts included." => extension "X-1";
+    optional "timeout": Duration, "30s", "Maximum time for the step, including all attempts." => extension "X-1";
     optional "when": Condition, "\"{{checks.output.ok}}\"",
-        "The step runs only if this holds; else its output is null." => extension "X-1";
+        "The step runs only if this is true; else its output is null." => extension "X-1";
     optional "require": Condition, "{value: \"{{order.output.status}}\", equals: delivered}",
-        "Must hold before the step starts; else the run ends as `deviated`." => extension "L-46";
+        "Must be true before the step starts; else the run ends as `deviated`." => extension "L-46";
     optional "for_each": Template, "\"{{list.output.files}}\"",
         "An array; the step runs once per element, as `{{item}}` and `{{index}}`." => extension "X-1";
     optional "max_parallel": COUNT, "4",
-        "How many elements run at once; of a group without `for_each` how many children, and by default all." => default "1", extension "X-1";
+        "Maximum number of elements at once; for a group without `for_each`, of children (by default all)." => default "1", extension "X-1";
     optional "max_items": Integer(1, 10_000_000), "5000",
         "A longer array is an error before anything runs." => default "1000", extension "X-1";
     optional "on_item_failure": Word(&["stop", "collect"]), "collect",
-        "Whether one failed element ends the step." => default "stop", extension "X-1";
+        "Behaviour after a failed element: the step ends or continues." => default "stop", extension "X-1";
     optional "cache": Either(&CACHE_FORMS), "true",
         "Reuse the output of an earlier run with the same content." => default "false", extension "X-1";
     optional "effects": Bool, "true", "The step changes the outside world." => default "false", extension "X-1";
@@ -103,15 +103,15 @@ pub static CODE: Object = Object {
                 "JSON Schema that the output must satisfy: a file, or the schema itself."
                 => instead INSTEAD_IN_PATH, extension "X-2";
             optional "output": Word(&["json", "text"]), "text",
-                "What stdout is: an object with `output`, or text, which is the output without its last line break."
+                "Format of stdout: an object with `output`, or text, whose last line break is removed."
                 => default "json", extension "X-2";
             optional "allow_exit": List(&Integer(0, 255)), "[0, 1]",
                 "Exit statuses that are results." => default "[0]", extension "X-2";
             optional "retry": Either(&RETRY_FORMS), "2",
-                "How often a failed attempt is repeated." => default "0", extension "X-2";
+                "Retries after a failed attempt." => default "0", extension "X-2";
             optional "worker": Word(&["python", "node"]), "python", "Run in a warm interpreter." => extension "X-2";
             optional "sandbox": Kind::Object(&SANDBOX), "{network: false}",
-                "What the process may reach." => extension "X-2";
+                "Resources that the process can access." => extension "X-2";
         },
         EVERY_STEP,
     ],
@@ -125,7 +125,7 @@ pub static LLM: Object = Object {
         HEAD,
         fields! {
             optional "model": Word(TIERS), "standard",
-                "The capability level; the configuration says which model it is." => default "standard";
+                "The capability level; the configuration maps it to a model." => default "standard";
             required "prompt": Template, "\"Summarise: {{fetch.output}}\"",
                 "The prompt; `{{step.output}}` and `{{input.name}}` are filled in.";
             optional "schema": Schema, "{type: object, required: [title]}",
@@ -136,10 +136,10 @@ pub static LLM: Object = Object {
                 "Checks the content of the answer: the path of a script, or `{command: COMMAND}`."
                 => instead INSTEAD_IN_VALIDATOR;
             optional "retry": Integer(0, MAX_RETRY), "3",
-                "How often a rejected answer is asked for again." => default "2";
+                "Maximum retries after a rejected response." => default "2";
             optional "system": Template, "You are a careful reviewer.", "System prompt." => extension "X-3";
             optional "temperature": Number(0.0, 2.0), "0.2", "Sampling temperature." => extension "X-3";
-            optional "max_tokens": Integer(1, 10_000_000), "2000", "Most tokens of an answer." => extension "X-3";
+            optional "max_tokens": Integer(1, 10_000_000), "2000", "Maximum tokens of a response." => extension "X-3";
             optional "cache_prompt": Bool, "true",
                 "Ask the provider to cache the start of the prompt." => default "false", extension "X-3";
             optional "images": List(&Template), "[\"{{shot.output.path}}\"]",
@@ -159,7 +159,7 @@ pub static PARALLEL: Object = Object {
             required "steps": Steps, "[{name: a, type: code, command: ./a}]",
                 "The children. They see the steps before the group, not each other.";
             optional "on_failure": Word(&["stop", "wait"]), "wait",
-                "Whether the first failure cancels the others." => default "stop";
+                "Behaviour after the first failure: the other steps are cancelled or continue." => default "stop";
         },
         EVERY_STEP,
     ],
@@ -187,14 +187,14 @@ pub static APPROVAL: Object = Object {
     fields: &[
         HEAD,
         fields! {
-            required "message": Template, "\"Publish {{draft.output.title}}?\"", "What is asked.";
+            required "message": Template, "\"Publish {{draft.output.title}}?\"", "The question.";
             optional "schema": Schema, "{type: object}",
                 "JSON Schema of a structured answer: a file, or the schema itself.";
-            optional "approvers": List(&Text), "[alice, bob]", "Who may answer; by default anybody.";
+            optional "approvers": List(&Text), "[alice, bob]", "Names of the approvers; by default anyone.";
             optional "on_timeout": Word(&["fail", "deny", "approve"]), "deny",
-                "What happens when `timeout` passes without an answer." => default "fail";
+                "Result after `timeout` without a decision." => default "fail";
             optional "on_deny": Word(&["fail", "continue"]), "continue",
-                "Whether a denial fails the step." => default "fail";
+                "Behaviour after a denial: the step fails or succeeds." => default "fail";
         },
         EVERY_STEP,
     ],
@@ -208,13 +208,13 @@ pub static SKILL: Object = Object {
         HEAD,
         fields! {
             required "skill": Text, "release-notes", "The skill: a folder of `skills/` with a SKILL.md.";
-            required "request": Template, "\"Write notes for {{input.tag}}\"", "What it is asked to do.";
+            required "request": Template, "\"Write notes for {{input.tag}}\"", "The task.";
             optional "model": Word(TIERS), "reasoning", "Capability level." => default "standard";
             optional "schema": Schema, "schemas/notes.json",
                 "JSON Schema of the answer, an object: a file, or the schema itself.";
             optional "allowed_tools": List(&Text), "[Read, \"Bash(git log *)\"]",
-                "What it may call; by default what the skill allows.";
-            optional "max_turns": Integer(1, 10_000), "20", "Most answers of the model." => default "50";
+                "Tools that it can call; by default those of the skill.";
+            optional "max_turns": Integer(1, 10_000), "20", "Maximum responses of the model." => default "50";
         },
         EVERY_STEP,
     ],
@@ -231,7 +231,7 @@ pub static APPLICATION: Object = Object {
             required "command": Text, "\"box list\"",
                 "The declared command." => instead "pass it as an argument: `args: [\"REF\"]`";
             optional "args": List(&Template), "[\"--tag\", \"{{input.tag}}\"]",
-                "Its arguments; each is one argument, whatever it holds.";
+                "Its arguments; each entry is passed as one argument.";
         },
         EVERY_STEP,
     ],
@@ -257,7 +257,7 @@ pub static TOOL: Object = Object {
 /// A stage that runs alone.
 pub static STAGE: Object = Object {
     name: "a stage step",
-    doc: "Does one stage: a model works until it hands in what the stage asks for.",
+    doc: "Runs one stage: a model works until it submits the result of the stage.",
     fields: &[
         HEAD,
         fields! {
@@ -271,7 +271,7 @@ pub static STAGE: Object = Object {
 /// A stage machine.
 pub static MACHINE: Object = Object {
     name: "a machine step",
-    doc: "Goes through the stages of a machine of this app.",
+    doc: "Runs the stages of a machine of this app.",
     fields: &[
         HEAD,
         fields! {
@@ -288,7 +288,7 @@ pub static FROM_ENV: Object = Object {
     doc: "The value of a variable of etude's own environment.",
     fields: &[fields! {
         required "from_env": Text, "OPENAI_API_KEY",
-            "The variable of etude's environment that has the value. The run ends as `environment` if it is not set."
+            "The variable in etude's environment with the value. The run ends as `environment` if it is not set."
             => extension "X-2";
     }],
 };
@@ -301,39 +301,39 @@ pub static CHOOSE: Object = Object {
         required "from": Template, "\"{{orders.output}}\"", "The list; exactly one reference.";
         optional "by": Text, "order_id", "The field whose values are the answers; a list of scalars has none.";
         optional "many": Bool, "true", "The output is a list of elements." => default "false";
-        optional "always": Bool, "true", "A list of one element is asked about, too." => default "false";
+        optional "always": Bool, "true", "Call the model for a list of one element, too." => default "false";
     }],
 };
 
 /// The long form of `cache`.
 pub static CACHE: Object = Object {
     name: "a cache setting",
-    doc: "When an earlier output is reused.",
+    doc: "Conditions for reusing an earlier output.",
     fields: &[fields! {
-        optional "ttl": Duration, "24h", "How old an output may be; by default any age.";
-        optional "key": Template, "\"{{input.repo}}\"", "What the output depends on, instead of the whole input.";
+        optional "ttl": Duration, "24h", "Maximum age of an output; by default any age.";
+        optional "key": Template, "\"{{input.repo}}\"", "Values that the output depends on, instead of the whole input.";
     }],
 };
 
 /// The long form of `retry` in code steps.
 pub static RETRY: Object = Object {
     name: "a retry setting",
-    doc: "When and how often a failed attempt is repeated.",
+    doc: "Conditions and limits of retries.",
     fields: &[fields! {
-        required "max": Integer(0, MAX_RETRY), "3", "Most retries: attempts beyond the first.";
+        required "max": Integer(0, MAX_RETRY), "3", "Maximum retries after the first attempt.";
         optional "backoff": Duration, "500ms", "Wait before the first retry." => default "1s";
         optional "factor": Number(1.0, 100.0), "2", "The wait grows by this factor with every retry." => default "2";
-        optional "max_backoff": Duration, "1m", "Longest wait." => default "30s";
+        optional "max_backoff": Duration, "1m", "Maximum wait." => default "30s";
         optional "jitter": Bool, "false", "Vary each wait a little." => default "true";
         optional "on": List(&Either(&[Integer(1, 255), Word(&["timeout", "signal"])])), "[75, signal]",
-            "Exit statuses that are retried, and `signal`; by default all. `timeout` never comes: it is for all attempts.";
+            "Exit statuses that are retried, and `signal`; by default all. `timeout` has no effect, because it covers all attempts.";
     }],
 };
 
 /// The long form of `validate`.
 pub static VALIDATOR: Object = Object {
     name: "a validator",
-    doc: "What checks the content of an answer.",
+    doc: "The check of the content of a response.",
     fields: &[fields! {
         required "command": Text, "python3 steps/check.py --strict",
             "The command to run in the pipeline's directory, as in a code step."
@@ -344,11 +344,11 @@ pub static VALIDATOR: Object = Object {
 /// `sandbox`.
 pub static SANDBOX: Object = Object {
     name: "a sandbox setting",
-    doc: "What the process may reach.",
+    doc: "Resources that the process can access.",
     fields: &[fields! {
-        optional "network": Bool, "false", "Whether it may use the network.";
-        optional "read": List(&Template), "[data]", "What it may read, from the pipeline's directory; `~/` is home.";
-        optional "write": List(&Template), "[out]", "What it may read and write.";
+        optional "network": Bool, "false", "True to permit network access.";
+        optional "read": List(&Template), "[data]", "Readable paths, relative to the pipeline's directory; `~/` is home.";
+        optional "write": List(&Template), "[out]", "Readable and writable paths.";
     }],
 };
 
@@ -358,8 +358,8 @@ pub static PARAMETER: Object = Object {
     doc: "A parameter: a JSON Schema plus `required` and `default`.",
     fields: &[fields! {
         optional "required": Bool, "false",
-            "Whether it must be given; by default only if there is no default." => extension "A-2.4";
-        optional "default": Literal, "low", "The value it has when it is not given." => extension "A-2.4";
+            "True if the parameter is required; by default true without `default`." => extension "A-2.4";
+        optional "default": Literal, "low", "The value if the input omits the parameter." => extension "A-2.4";
     }],
 };
 
@@ -369,7 +369,7 @@ static LIST_FORMS: [Kind; 2] = [List(&Literal), Template];
 /// Conditions other than a template: exactly one comparison, or one of the combinations.
 pub static COMPARISON: Object = Object {
     name: "a condition",
-    doc: "A comparison of one value with a written one.",
+    doc: "A comparison of a value with a constant.",
     fields: &[fields! {
         optional "value": Template, "\"{{a.output.n}}\"", "The value that is compared.";
         optional "equals": Literal, "3", "The same JSON value." => instead INSTEAD_IN_COMPARISON;

@@ -26,31 +26,31 @@ const INSTEAD_OF_PATH: &str = "write the path without braces: `path: parsed.summ
 /// The frontmatter of a stage file.
 pub static STAGE: Object = Object {
     name: "a stage",
-    doc: "A stage: what a model may do there, and what it has to hand in. Unknown keys are the author's own.",
+    doc: "A stage: the tools of the model and the result that it must submit. Unknown keys are for the author.",
     fields: &[fields! {
         required "id": Text, "outline", "Its name for transitions: lower case, with `-` between words.";
         required "name": Text, "Outline", "Its name for people.";
         required "allowedTools": List(&Text), "[Read, Grep]", "The tools that it may call without asking.";
-        required "completionTool": Text, "submit_outline", "The tool by which the model says that it is done.";
+        required "completionTool": Text, "submit_outline", "The tool that the model calls to submit its result.";
         required "completionSchema": SCHEMA, "{type: object, required: [summary], properties: {summary: {type: string}}}",
-            "JSON Schema of what it hands in.";
+            "JSON Schema of the submitted result.";
         required "retryPolicy": Of(&RETRY_POLICY), "{maxAttempts: 2, backoff: none}",
-            "How often it is tried, and the wait in between.";
-        required "turnCap": Integer(i64::MIN, i64::MAX), "20", "Most turns of the model in one attempt, from 1.";
-        required "resolutionPolicy": Word(RESOLUTIONS), "retry-later", "What `defer` and `block` of its gate cause.";
-        optional "description": Prose, "Plans the change.", "What it is for.";
+            "Maximum attempts, and the wait between them.";
+        required "turnCap": Integer(i64::MIN, i64::MAX), "20", "Maximum turns of the model in one attempt, at least 1.";
+        required "resolutionPolicy": Word(RESOLUTIONS), "retry-later", "Effects of `defer` and `block` of its gate.";
+        optional "description": Prose, "Plans the change.", "Purpose of the stage.";
         optional "inputsSchema": Either(&[SCHEMA, Bool]), "{type: object, required: [parsed]}",
             "JSON Schema of the result of each stage before it.";
-        optional "tags": List(&Text), "[read-only]", "Words for the author's own use.";
+        optional "tags": List(&Text), "[read-only]", "Tags for the author.";
     }],
 };
 
 /// The value of `retryPolicy` in a stage's frontmatter.
 pub static RETRY_POLICY: Object = Object {
     name: "a retry policy",
-    doc: "How often a stage is tried.",
+    doc: "Retry policy of a stage.",
     fields: &[fields! {
-        required "maxAttempts": Integer(1, 1_000), "2", "Most attempts, the first one included.";
+        required "maxAttempts": Integer(1, 1_000), "2", "Maximum attempts, including the first.";
         required "backoff": Either(&[Word(&["none"]), Integer(0, 86_400_000), Of(&BACKOFF)]), "none",
             "The wait before another attempt: `none`, milliseconds, or a growing wait.";
     }],
@@ -61,10 +61,10 @@ pub static BACKOFF: Object = Object {
     name: "a backoff",
     doc: "The wait between attempts.",
     fields: &[fields! {
-        required "kind": Word(&["fixed", "exponential"]), "exponential", "Whether the wait grows.";
+        required "kind": Word(&["fixed", "exponential"]), "exponential", "Growth of the wait.";
         required "initialMs": Integer(0, 86_400_000), "500", "The first wait, in milliseconds.";
-        optional "factor": Kind::Number(1.0, 100.0), "2", "How fast it grows." => default "2";
-        optional "maxMs": Integer(0, 86_400_000), "30000", "The longest wait, in milliseconds." => default "60000";
+        optional "factor": Kind::Number(1.0, 100.0), "2", "Growth factor." => default "2";
+        optional "maxMs": Integer(0, 86_400_000), "30000", "Maximum wait, in milliseconds." => default "60000";
         optional "jitter": Bool, "false", "Waits never vary: the same run waits the same." => default "false";
     }],
 };
@@ -74,31 +74,31 @@ pub static MACHINE: Object = Object {
     name: "a machine",
     doc: "A state machine: the order of its stages belongs to it, and a model works inside each of them.",
     fields: &[fields! {
-        optional "kind": Word(&["StateMachine"]), "StateMachine", "What the file is." => default "StateMachine";
+        optional "kind": Word(&["StateMachine"]), "StateMachine", "Kind of the file." => default "StateMachine";
         required "id": Text, "doc-update", "Its name; the same as its directory's.";
         optional "contractVersion": Text, "\"1.0.0\"", "The version of stage definitions that it is written for.";
         optional "requiredCoreVersion": Text, "\">=1\"", "The versions of stage definitions whose runners may run it.";
-        optional "description": Prose, "Updates the documentation", "What it does; routing compares requests with it.";
+        optional "description": Prose, "Updates the documentation", "Description; the router compares requests with it.";
         optional "triggers": List(&Prose), "[update the docs]", "Example requests that routing compares with.";
         optional "input": Inputs, "{task: string}", "Its parameters; without them any input is taken.";
         required "entryStage": Text, "outline", "The stage that runs first.";
         optional "stages": Either(&[Text, List(&Text)]), "stages/*.md",
             "Its stage files: paths below its directory, `*` for any name." => default "stages/*.md";
         required "stateSlot": Of(&SLOT), "{slotVersion: \"1.0.0\", schema: {type: object}, drift: reject}",
-            "What it keeps from stage to stage.";
+            "State that it keeps from stage to stage.";
         optional "model": Word(TIERS), "standard",
-            "The capability level of the model that all stages ask." => default "standard";
-        optional "capabilities": Data, "[]", "What a model must be able to do, beside calling tools.";
+            "The capability level of the model for all stages." => default "standard";
+        optional "capabilities": Data, "[]", "Required capabilities of the model, besides tool calls.";
         optional "context": Of(&CONTEXT), "{required: [task]}", "The fields that stages may refer to as `{{ctx.…}}`.";
-        optional "config": Entries(&Data), "{strict: true}", "What scripts see as `machine.config`.";
+        optional "config": Entries(&Data), "{strict: true}", "Value of `machine.config` in scripts.";
         optional "grants": Either(&[List(&Of(&GRANT)), Of(&SCRIPT)]), "[{stage: check, tool: Bash, decision: approve, times: 1}]",
-            "Who decides about calls of other tools before a person is asked.";
+            "Policies for calls of other tools, applied before a person is asked.";
         optional "guards": List(&Of(&GUARD)), "[{script: python3 scripts/guard.py}]", "Programs that may deny a call.";
         optional "onFailure": Of(&SCRIPT), "{script: python3 scripts/failed.py}", "Is notified when a fan-out was aborted.";
         optional "maxStageExecutions": Integer(1, 100_000), "100",
-            "More executions than this end the run." => default "100";
+            "Maximum stage executions of a run." => default "100";
         optional "pipeline": Entries(&Of(&HOOKS)), "{outline: {next: [{terminal: true}]}}",
-            "What happens around each stage, by its id.";
+            "Hooks of each stage, by stage id.";
         optional "enabled": Bool, "true", "For other runners; not interpreted here.";
         optional "autoAttach": Bool, "false", "For other runners; not interpreted here.";
         optional "reloadBehavior": Text, "between-turns", "For other runners; not interpreted here.";
@@ -108,11 +108,11 @@ pub static MACHINE: Object = Object {
 /// `stateSlot`.
 pub static SLOT: Object = Object {
     name: "a state slot",
-    doc: "What a machine keeps from stage to stage, and what happens to data of another version.",
+    doc: "State that a machine keeps from stage to stage, with its version policy.",
     fields: &[fields! {
         required "slotVersion": Text, "\"1.0.0\"", "The version of its form.";
         required "schema": SCHEMA, "{type: object}", "JSON Schema of its data.";
-        optional "drift": Word(DRIFTS), "reject", "What happens to data of another version." => default "reject";
+        optional "drift": Word(DRIFTS), "reject", "Policy for data of another version." => default "reject";
         optional "migrate": Of(&SCRIPT), "{script: python3 scripts/migrate.py}", "Changes data of another version.";
     }],
 };
@@ -137,7 +137,7 @@ pub static SCRIPT: Object = Object {
 const SCRIPT_FIELDS: &[Field] = fields! {
     required "script": Text, "python3 scripts/judge.py",
         "The command; it runs in the machine's directory." => instead INSTEAD_IN_SCRIPT;
-    optional "timeoutMs": Integer(1, 86_400_000), "30000", "Longest time, in milliseconds." => default "600000";
+    optional "timeoutMs": Integer(1, 86_400_000), "30000", "Maximum time, in milliseconds." => default "600000";
 };
 
 /// An element of `guards`.
@@ -148,7 +148,7 @@ pub static GUARD: Object = Object {
         optional "script": Text, "python3 scripts/guard.py",
             "The command; it runs in the machine's directory." => instead INSTEAD_IN_SCRIPT;
         optional "command": Text, "python3 scripts/guard.py", "The same as `script`." => instead INSTEAD_IN_SCRIPT;
-        optional "timeoutMs": Integer(1, 86_400_000), "30000", "Longest time, in milliseconds." => default "600000";
+        optional "timeoutMs": Integer(1, 86_400_000), "30000", "Maximum time, in milliseconds." => default "600000";
     }],
 };
 
@@ -159,23 +159,23 @@ pub static GRANT: Object = Object {
     fields: &[fields! {
         optional "stage": Text, "check", "The stage; without it any.";
         required "tool": Text, "Bash", "The tool.";
-        required "decision": Word(&["approve", "deny", "defer"]), "approve", "What is decided; `defer` asks a person.";
-        optional "times": Integer(1, 100_000), "1", "How often it decides in one run; without it always.";
+        required "decision": Word(&["approve", "deny", "defer"]), "approve", "The decision; `defer` asks a person.";
+        optional "times": Integer(1, 100_000), "1", "Maximum number of uses in one run; by default unlimited.";
     }],
 };
 
 /// The hooks around a stage.
 pub static HOOKS: Object = Object {
     name: "a stage's hooks",
-    doc: "What happens around a stage.",
+    doc: "Hooks of a stage.",
     fields: &[fields! {
         optional "setup": Of(&SETUP), "{set: {task: {from: input.task}}}",
             "Fills the context before the prompt is made.";
-        optional "gate": Of(&GATE), "{script: sh scripts/gate.sh}", "Decides whether the stage runs now.";
+        optional "gate": Of(&GATE), "{script: sh scripts/gate.sh}", "Decides if the stage runs now.";
         optional "assert": Of(&ASSERT), "{script: python3 scripts/judge.py}", "Judges the work.";
-        optional "exit": Of(&EXIT), "{output: {digest: {from: parsed.summary}}}", "Says what is handed on and kept.";
+        optional "exit": Of(&EXIT), "{output: {digest: {from: parsed.summary}}}", "Sets the output and the kept state.";
         optional "next": Either(&[List(&Of(&CASE)), Of(&SCRIPT)]), "[{else: true, terminal: true}]",
-            "Says what comes next.";
+            "Selects the next stage.";
     }],
 };
 
@@ -195,13 +195,13 @@ pub static SETUP: Object = Object {
 const OPTIONAL_SCRIPT: &[Field] = fields! {
     optional "script": Text, "python3 scripts/hook.py",
         "A command that decides; it runs in the machine's directory." => instead INSTEAD_IN_SCRIPT;
-    optional "timeoutMs": Integer(1, 86_400_000), "30000", "Longest time, in milliseconds." => default "600000";
+    optional "timeoutMs": Integer(1, 86_400_000), "30000", "Maximum time, in milliseconds." => default "600000";
 };
 
 /// The value of `gate` among the hooks of a stage (B-20.3).
 pub static GATE: Object = Object {
     name: "a gate",
-    doc: "Decides whether a stage runs: either `rules` or `script`.",
+    doc: "Decides if a stage runs: either `rules` or `script`.",
     fields: &[
         fields! {
             optional "rules": List(&Of(&GATE_RULE)), "[{when: {path: slot.ready, equals: false}, outcome: defer}]",
@@ -214,10 +214,10 @@ pub static GATE: Object = Object {
 /// An element of `gate.rules`.
 pub static GATE_RULE: Object = Object {
     name: "a gate's rule",
-    doc: "An outcome, and when it holds.",
+    doc: "An outcome and its conditions.",
     fields: &[fields! {
-        optional "when": WHEN, "{path: slot.ready, equals: false}", "All must hold; without it always.";
-        required "outcome": Word(&["proceed", "defer", "block"]), "defer", "What is decided.";
+        optional "when": WHEN, "{path: slot.ready, equals: false}", "All must be true; by default always true.";
+        required "outcome": Word(&["proceed", "defer", "block"]), "defer", "The decision.";
         optional "reason": Text, "not ready", "Why.";
     }],
 };
@@ -227,7 +227,7 @@ const WHEN: Kind = Either(&[Of(&TEST), List(&Of(&TEST))]);
 /// A comparison of one value of the run with a written one.
 pub static TEST: Object = Object {
     name: "a test",
-    doc: "One value compared with a written one.",
+    doc: "A comparison of a value with a constant.",
     fields: &[fields! {
         required "path": Text, "parsed.summary",
             "The value: a source, then members and elements." => instead INSTEAD_OF_PATH;
@@ -259,10 +259,10 @@ pub static ASSERT: Object = Object {
 /// An element of `assert.rules`.
 pub static ASSERT_RULE: Object = Object {
     name: "an assert's rule",
-    doc: "A verdict, and when it holds.",
+    doc: "A verdict and its conditions.",
     fields: &[fields! {
-        optional "when": WHEN, "{path: parsed.steps, exists: false}", "All must hold; without it always.";
-        required "verdict": Word(&["ok", "retry", "fail", "skip"]), "retry", "What is decided.";
+        optional "when": WHEN, "{path: parsed.steps, exists: false}", "All must be true; by default always true.";
+        required "verdict": Word(&["ok", "retry", "fail", "skip"]), "retry", "The decision.";
         optional "reason": Text, "list the steps", "Why; on `retry` the model is informed.";
     }],
 };
@@ -270,13 +270,13 @@ pub static ASSERT_RULE: Object = Object {
 /// The value of `exit` among the hooks of a stage (B-20.3).
 pub static EXIT: Object = Object {
     name: "an exit",
-    doc: "Says what a stage hands on and keeps: either `output` and `slot`, or `script`.",
+    doc: "Sets the output and the kept state of a stage: either `output` and `slot`, or `script`.",
     fields: &[
         fields! {
             optional "output": Entries(&Literal), "{digest: {from: parsed.summary}}",
-                "What the next stage sees as `output`." => instead INSTEAD_OF_VALUE;
+                "Value of `output` in the next stage." => instead INSTEAD_OF_VALUE;
             optional "slot": Entries(&Literal), "{outlineDone: true}",
-                "Members that are laid over the slot's data." => instead INSTEAD_OF_VALUE;
+                "Members that replace members of the slot." => instead INSTEAD_OF_VALUE;
         },
         OPTIONAL_SCRIPT,
     ],
@@ -285,14 +285,14 @@ pub static EXIT: Object = Object {
 /// A case of `next`.
 pub static CASE: Object = Object {
     name: "a case of next",
-    doc: "What comes next, and when.",
+    doc: "The next stages and their conditions.",
     fields: &[fields! {
-        optional "when": WHEN, "{path: result.verdict, equals: ok}", "All must hold.";
-        optional "else": Bool, "true", "It always holds.";
+        optional "when": WHEN, "{path: result.verdict, equals: ok}", "All must be true.";
+        optional "else": Bool, "true", "Always true.";
         optional "sequential": List(&Text), "[build]", "These stages, one after the other.";
         optional "parallel": List(&Text), "[test, lint, review]", "These stages at once.";
         optional "join": Text, "review", "One of `parallel` that runs when all others succeeded.";
-        optional "terminal": Bool, "true", "Nothing: the machine is done.";
+        optional "terminal": Bool, "true", "No next stage: the machine ends.";
     }],
 };
 

@@ -9,7 +9,7 @@ const STATUSES: &[&str] = &["succeeded", "failed", "cancelled", "waiting"];
 /// A whole file of `tests/`.
 pub static TEST: Object = Object {
     name: "a test",
-    doc: "A test: a pipeline or a machine, its input, and what must come of it.",
+    doc: "A test: a pipeline or a machine, its input, and the expected result.",
     fields: &[fields! {
         optional "name": Prose, "Greets Ada", "A title for readers; the file's name identifies the test.";
         optional "pipeline": Text, "greet", "The pipeline that runs; a test has `pipeline` or `machine`.";
@@ -23,16 +23,16 @@ pub static TEST: Object = Object {
             "Recorded calls. With them no tool is started: a call gets the result of an equal one.";
         optional "answers": Entries(&Data), "{which: A-17}",
             "Recorded answers of models, by step; then nothing is read from `recordings`.";
-        optional "expect": Kind::Object(&EXPECT), "{status: failed}", "What must come of it.";
+        optional "expect": Kind::Object(&EXPECT), "{status: failed}", "The expected result.";
     }],
 };
 
 /// `expect` of a test.
 pub static EXPECT: Object = Object {
     name: "an expectation",
-    doc: "What must come of a run.",
+    doc: "The expected result of a run.",
     fields: &[fields! {
-        optional "status": Word(STATUSES), "failed", "How the run ends." => default "succeeded";
+        optional "status": Word(STATUSES), "failed", "The final status of the run." => default "succeeded";
         optional "output": Entries(&Data), "{/total: 3}",
             "Expected parts of the output, by JSON pointer; `\"\"` is the whole output.";
         optional "error": Text, "step_failed", "The kind of the first error.";
@@ -50,9 +50,9 @@ pub static RECORDED_CALL: Object = Object {
     fields: &[fields! {
         required "tool": Text, "get_order", "The tool.";
         optional "arguments": Entries(&Data), "{order_id: A-17}", "Its arguments." => default "{}";
-        optional "result": Data, "{status: open}", "What it returned." => default "null";
+        optional "result": Data, "{status: open}", "The returned value." => default "null";
         optional "error": Data, "{class: ToolTerminal, code: NotFound, message: no such order}",
-            "Why it failed: an object, or the message alone." => default "null";
+            "The error: an object, or only the message." => default "null";
     }],
 };
 

@@ -8,20 +8,20 @@ pub static TOOL: Object = Object {
     name: "a tool",
     doc: "A tool of the app: a program that an agent may call, with JSON on stdin and JSON on stdout.",
     fields: &[fields! {
-        required "name": Text, "issue_lookup", "What it is called by; the name of the file.";
-        required "description": Prose, "Looks up an issue by its number.", "What it does, for the model.";
+        required "name": Text, "issue_lookup", "Name of the tool; the same as the file's.";
+        required "description": Prose, "Looks up an issue by its number.", "Description for the model.";
         optional "inputSchema": Entries(&Data), "{type: object, properties: {number: {type: integer}}, required: [number]}",
             "JSON Schema of its arguments."
             => default "{type: object}";
         required "command": Text, "python3 tools/issue_lookup.py",
             "The program; it runs in the app's directory."
             => instead "the program reads its arguments as one JSON object from stdin";
-        optional "gated": Bool, "false", "Whether a call needs approval." => default "true";
-        optional "effects": Bool, "true", "Whether a call changes something outside: what runs are learned from."
+        optional "gated": Bool, "false", "True if a call needs approval." => default "true";
+        optional "effects": Bool, "true", "True if a call changes something outside the app; `etude learn` uses it."
             => default "false if `gated: false`, otherwise not known";
         optional "approvalKey": ArgsTemplate, "\"issue_lookup({{args.number}})\"",
-            "What patterns of `approvals` are matched with; by default the name.";
-        optional "timeout": Duration, "5m", "Longest time for one call." => default "2m";
+            "Text that patterns of `approvals` match; by default the name.";
+        optional "timeout": Duration, "5m", "Maximum time for one call." => default "2m";
         optional "tags": List(&Text), "[files, network]", "Words that patterns such as `#network` select by.";
     }],
 };

@@ -52,7 +52,7 @@ impl<'d> Problems<'d> {
     fn finish(self) -> Vec<InputProblem> {
         let mut all = self.listed;
         if self.left_out > 0 {
-            all.push(InputProblem::new(None, format!("{} more faults are not listed", self.left_out), None));
+            all.push(InputProblem::new(None, format!("{} more errors are not listed", self.left_out), None));
         }
         all
     }
@@ -159,7 +159,7 @@ impl InputDecl {
         let names = self.names();
         let hint = meant(name, names.iter().copied()).or_else(|| match names.as_slice() {
             [] => Some("the pipeline takes no input".to_owned()),
-            _ => Some(format!("declared are {}", quoted_list(&names, "and"))),
+            _ => Some(format!("declared parameters: {}", quoted_list(&names, "and"))),
         });
         InputProblem::new(Some(name), format!("parameter {} is not declared", quoted(name)), hint)
     }

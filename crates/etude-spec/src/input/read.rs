@@ -19,7 +19,7 @@ pub(crate) fn read(found: &mut Findings<'_>, parameters: &Entries<'_>) -> InputD
     let mut declared = InputDecl::default();
     for (name, key, node) in parameters.iter() {
         if name.is_empty() || name.contains(|c: char| c.is_whitespace() || ".={}[]()|\"'`\\".contains(c)) {
-            let rule = "no blanks, dots, `=`, quotes or brackets: `{{input.name}}` could not name it";
+            let rule = "no spaces, dots, `=`, quotes or brackets, so that `{{input.name}}` can refer to it";
             found.push(values::bad_name(found.file, key.span, "a parameter", name, rule));
             continue;
         }

@@ -71,7 +71,7 @@ fn places_and_demotions_are_reported() {
     assert_eq!(
         found,
         [
-            "error learned/p/learn.yaml:2:8 learned pipeline `p` is `active`, but it lies in `learned/`, where nothing is routed to"
+            "error learned/p/learn.yaml:2:8 learned pipeline `p` is `active`, but it is in `learned/`, which the router ignores"
         ]
     );
     let found = read_text(&GOOD.replace("shadow", "demoted")).1;

@@ -31,7 +31,7 @@ pub(super) fn check(file: &Arc<SourceFile>, step: &StepDef<'_>, resolved: &Resol
     };
     let key = step.node.as_map().and_then(|entries| entries.entry("cache"));
     let at = key.map_or(step.at, |(key, _): (&Node<'_>, _)| key.span);
-    Some(values::contradiction(file, at, message, label, "remove `cache` here and cache the steps inside one by one"))
+    Some(values::contradiction(file, at, message, label, "remove `cache` here and set it on the inner steps"))
 }
 
 fn inside<'a>(step: &'a StepDef<'_>, resolved: &'a Resolved) -> Option<Obstacle<'a>> {

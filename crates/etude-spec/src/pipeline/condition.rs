@@ -40,7 +40,7 @@ pub(crate) fn read<'n>(
             found.push(values::bad_condition(
                 found.file,
                 node.span,
-                format!("`{field}` refers to nothing, so it would always hold"),
+                format!("`{field}` has no reference, so its result would never change"),
             ));
         }
         return Some(Condition::Truthy(bind(node, template)));

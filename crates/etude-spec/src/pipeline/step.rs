@@ -141,7 +141,7 @@ fn check_untyped(found: &mut Findings<'_>, entries: &Entries<'_>, name: &str, at
         list.retain(|d| of_head(d) || meant(d) || d.span == Some(type_at));
     }
     for diagnostic in list.iter_mut().filter(|d| d.message.ends_with("has no `type`")) {
-        diagnostic.label = Some("a step needs `name` and `type`".to_owned());
+        diagnostic.label = Some("a step requires `name` and `type`".to_owned());
         diagnostic.hint = Some(match guess {
             Some(_) => format!("add `type: {word}`"),
             None => format!("types are {}", list_words(tables::STEP_TYPES)),
@@ -186,7 +186,7 @@ fn check_combinations(found: &mut Findings<'_>, entries: &Entries<'_>, step: &St
             found.file,
             key.span,
             message,
-            "the approval waits for ever",
+            "the approval waits forever",
             "add `timeout`, or remove it",
         ));
     }
@@ -389,7 +389,7 @@ fn env<'n>(
     };
     for (name, key, value) in variables.iter() {
         if name.starts_with("ETUDE_") {
-            let why = "names that begin with `ETUDE_` are given by etude itself";
+            let why = "names that begin with `ETUDE_` are reserved for etude";
             found.push(values::reserved_name(found.file, key.span, "a variable", name, why));
         } else if !command::is_name(name) {
             let rule = "a letter or `_`, then letters, digits and `_`";
@@ -456,7 +456,7 @@ fn choose<'n>(
     for field in ["schema", "validate"] {
         if entries.get(field).is_some() {
             let message = format!("`choose` and `{field}` in one step");
-            let label = "the list says what the answer may be";
+            let label = "the list determines the allowed responses";
             found.push(values::contradiction(found.file, key.span, message, label, "remove one of the two"));
         }
     }

@@ -51,7 +51,7 @@ pub enum CronError {
     #[error("`{0}` is not `@hourly`, `@daily`, `@weekly`, `@monthly` or `@yearly`")]
     Nickname(String),
     /// A part of a field is invalid.
-    #[error("`{part}` is no {field}; {range}")]
+    #[error("the {field} cannot be `{part}`; {range}")]
     Part {
         /// The part as written.
         part: String,
@@ -61,7 +61,7 @@ pub enum CronError {
         range: &'static str,
     },
     /// No date matches.
-    #[error("no date fits it")]
+    #[error("no date matches the pattern")]
     Never,
 }
 

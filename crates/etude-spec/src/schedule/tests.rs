@@ -99,15 +99,15 @@ fn a_pattern_that_is_none_is_refused_with_the_part() {
     for (pattern, wanted) in [
         ("* * * *", "it has 4 fields; a pattern has five: minute, hour, day, month, weekday"),
         ("0 0 0 * * *", "it has 6 fields; a pattern has five: minute, hour, day, month, weekday"),
-        ("61 * * * *", "`61` is no minute; minutes are 0 to 59"),
-        ("5-1 * * * *", "`5-1` is no minute; minutes are 0 to 59"),
-        ("*/0 * * * *", "`*/0` is no minute; minutes are 0 to 59"),
-        ("+5 * * * *", "`+5` is no minute; minutes are 0 to 59"),
-        ("0 24 * * *", "`24` is no hour; hours are 0 to 23"),
-        ("0 0 * foo *", "`foo` is no month; months are 1 to 12 or `JAN` to `DEC`"),
-        ("0 0 * * 5#6", "`5#6` is no weekday; weekdays are 0 to 7 or `SUN` to `SAT`, `5L` and `5#2`"),
+        ("61 * * * *", "the minute cannot be `61`; minutes are 0 to 59"),
+        ("5-1 * * * *", "the minute cannot be `5-1`; minutes are 0 to 59"),
+        ("*/0 * * * *", "the minute cannot be `*/0`; minutes are 0 to 59"),
+        ("+5 * * * *", "the minute cannot be `+5`; minutes are 0 to 59"),
+        ("0 24 * * *", "the hour cannot be `24`; hours are 0 to 23"),
+        ("0 0 * foo *", "the month cannot be `foo`; months are 1 to 12 or `JAN` to `DEC`"),
+        ("0 0 * * 5#6", "the weekday cannot be `5#6`; weekdays are 0 to 7 or `SUN` to `SAT`, `5L` and `5#2`"),
         ("@often", "`@often` is not `@hourly`, `@daily`, `@weekly`, `@monthly` or `@yearly`"),
-        ("0 0 30 2 *", "no date fits it"),
+        ("0 0 30 2 *", "no date matches the pattern"),
         ("", "it has 0 fields; a pattern has five: minute, hour, day, month, weekday"),
     ] {
         assert_eq!(Cron::parse(pattern).expect_err(pattern).to_string(), wanted, "{pattern}");

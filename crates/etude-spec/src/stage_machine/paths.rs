@@ -134,7 +134,7 @@ fn test(found: &mut Findings<'_>, entries: &Entries<'_>, node: &Node<'_>, sight:
     let path = entries.get("path").and_then(|path| read(found, path, sight));
     let given: Vec<_> = OPS.iter().filter(|(word, _)| entries.get(word).is_some()).collect();
     let [(word, op)] = given.as_slice() else {
-        let why = if given.is_empty() { "there is none" } else { "there are several" };
+        let why = if given.is_empty() { "it has none" } else { "it has several" };
         found.push(diagnose::comparison(found.file, node.span, why));
         return None;
     };

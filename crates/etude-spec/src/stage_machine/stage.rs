@@ -153,7 +153,7 @@ fn fields(found: &mut Findings<'_>, entries: &Entries<'_>, root: &Node<'_>) {
                     own_keys(&mut found.list, before, value);
                 }
                 if let (Kind::Word(words), Some(fault)) = (&field.kind, found.list.get_mut(before)) {
-                    fault.hint.get_or_insert_with(|| format!("known are {}", quoted_list(words, "and")));
+                    fault.hint.get_or_insert_with(|| format!("valid values: {}", quoted_list(words, "and")));
                 }
             }
             None if field.required => {
@@ -254,7 +254,7 @@ fn backoff(found: &mut Findings<'_>, node: &Node<'_>) -> Backoff {
     let is_fixed = text(entries, "kind").is_some_and(|kind| kind.text == "fixed");
     if let Some((key, _)) = entries.entry("jitter").filter(|(_, node)| node.as_bool() == Some(true)) {
         marked(found, "/retryPolicy/backoff/jitter", rank::FIELDS, |found| {
-            let hint = "remove it: a run that is done again must wait as it did";
+            let hint = "remove it: a replayed run must wait the same time";
             let message = format!("{} has no jitter", BACKOFF.name);
             found.push(values::contradiction(found.file, key.span, message, "cannot be `true`", hint));
         });
@@ -322,8 +322,10 @@ fn body(found: &mut Findings<'_>, at: Span, front: &Value, context: Option<&[Str
         let name = placeholder.name();
         let fault = match placeholder.space {
             Space::Ctx if name == "attempts" => Some(("the prompt is made once, before any attempt", None)),
-            Space::Ctx if name == "host" => Some(("`ctx.host` is no value", None)),
-            Space::Ctx => undeclared(name, context).map(|hint| ("the machine declares no such field", Some(hint))),
+            Space::Ctx if name == "host" => Some(("`ctx.host` is not a value", None)),
+            Space::Ctx => {
+                undeclared(name, context).map(|hint| ("the machine declares no such context field", Some(hint)))
+            }
             Space::Stage => match follow(front, &placeholder.path) {
                 Some(Value::Object(_) | Value::Array(_)) => Some(("it is not a single value", None)),
                 Some(_) => None,
@@ -360,23 +362,25 @@ fn undeclared(name: &str, context: Option<&[String]>) -> Option<String> {
     let near = crate::wording::did_you_mean(name, declared.iter().map(String::as_str));
     Some(match near {
         Some(near) => format!("did you mean `ctx.{near}`?"),
-        None if declared.is_empty() => "`context` in machine.yaml declares none".to_owned(),
+        None if declared.is_empty() => "`context` in machine.yaml declares no fields".to_owned(),
         None => format!("`context` in machine.yaml declares {}", quoted_list(declared, "and")),
     })
 }
 
 fn why_malformed(text: &str) -> (&'static str, Option<String>) {
     let head = text.split(['.', '[', ' ']).next().unwrap_or_default();
-    let ours = Some("placeholders are `{{ctx.name}}` and `{{stage.id}}`, with `.member` and `[0]` behind".to_owned());
+    let ours = Some(
+        "placeholders are `{{ctx.name}}` and `{{stage.id}}`, optionally followed by `.member` or `[0]`".to_owned(),
+    );
     match head {
         "env" => ("the environment is never shown to a model", ours),
         "settings" | "config" => ("settings are never shown to a model", ours),
         "input" => {
-            let hint = "let `setup` take it over: `setup: {set: {task: {from: input.task}}}`, then `{{ctx.task}}`";
-            ("the input is not shown by itself", Some(hint.to_owned()))
+            let hint = "copy it in `setup`: `setup: {set: {task: {from: input.task}}}`, then `{{ctx.task}}`";
+            ("templates cannot read the input directly", Some(hint.to_owned()))
         }
-        "ctx" | "stage" => ("it is no path; there are neither filters nor expressions", ours),
-        _ => ("it is in none of the two namespaces", ours),
+        "ctx" | "stage" => ("it is not a path; templates have no filters or expressions", ours),
+        _ => ("it is in neither namespace", ours),
     }
 }
 

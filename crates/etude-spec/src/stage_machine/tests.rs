@@ -210,7 +210,7 @@ fn tools_that_do_not_exist_are_reported() {
     assert_eq!(
         reported("[Read, \"Bash(python3 *)\"]", "done"),
         [
-            "error AllowedToolUnknown /allowedTools/1 `allowedTools` of a stage lists names of tools, and `Bash(python3 *)` is a pattern"
+            "error AllowedToolUnknown /allowedTools/1 `allowedTools` of a stage must list tool names; `Bash(python3 *)` is a pattern"
         ]
     );
     assert_eq!(

@@ -62,7 +62,7 @@ fn every_fault_is_located() {
             "P0405 5:26 `inputSchema` is not a JSON Schema: `type` cannot be \"int\"",
             "P0214 6:10 the command cannot be split into words: a single quote is not closed",
             "P0307 7:19 `approvalKey` refers to the argument `m`, which `inputSchema` does not have",
-            "P0302 7:31 `n` is no argument",
+            "P0302 7:31 `n` is not an argument",
             "P0301 7:35 `approvalKey` has `{{` without `}}`",
             "P0213 8:10 `timeout` is not a duration: it does not begin with a number",
         ]

@@ -21,20 +21,20 @@ pub(crate) fn duplicate_key(file: &File, at: Span, first: Span, key: &str) -> Di
 }
 
 pub(crate) fn unknown_alias(file: &File, at: Span, name: &str) -> Diagnostic {
-    let message = format!("the alias {} has no anchor before it", quoted(&format!("*{name}")));
+    let message = format!("the alias {} has no earlier anchor", quoted(&format!("*{name}")));
     Diagnostic::error(Code::UnknownAlias, file, at, message)
-        .label(format!("nothing above is marked `&{}`", plain(name)))
+        .label(format!("no value above has the anchor `&{}`", plain(name)))
         .hint("text that begins with `*` must be quoted")
 }
 
 pub(crate) fn recursive_alias(file: &File, at: Span) -> Diagnostic {
-    Diagnostic::error(Code::UnknownAlias, file, at, "an alias stands inside its own anchor".into())
+    Diagnostic::error(Code::UnknownAlias, file, at, "an alias is inside its own anchor".into())
         .label("this would contain itself")
 }
 
 pub(crate) fn expansion_too_large(file: &File, at: Span, limit: usize) -> Diagnostic {
     let message = format!("aliases expand to more than {} values", number(limit as u64));
-    Diagnostic::error(Code::ExpansionTooLarge, file, at, message).label("the bound is crossed here")
+    Diagnostic::error(Code::ExpansionTooLarge, file, at, message).label("the limit is exceeded here")
 }
 
 pub(crate) fn too_deep(file: &File, at: Span, limit: usize) -> Diagnostic {
@@ -49,7 +49,7 @@ pub(crate) fn unknown_tag(file: &File, at: Span, tag: &str) -> Diagnostic {
 pub(crate) fn several_documents(file: &File, at: Span) -> Diagnostic {
     Diagnostic::error(Code::SeveralDocuments, file, at, "a second YAML document begins here".into())
         .label("only the first is read")
-        .hint("one file defines one thing: move the rest to a file of its own")
+        .hint("a file has one definition: move the other document to a separate file")
 }
 
 pub(crate) fn empty_file(file: &File) -> Diagnostic {
@@ -63,7 +63,7 @@ pub(crate) fn key_not_text(file: &File, at: Span, kind: &str) -> Diagnostic {
 
 pub(crate) fn merge_key(file: &File, at: Span) -> Diagnostic {
     Diagnostic::error(Code::MergeKey, file, at, "merge keys (`<<`) are not supported".into())
-        .hint("write the fields out; an alias can stand for a whole value")
+        .hint("copy the fields; an alias can replace only a whole value")
 }
 
 pub(crate) fn unquoted_template(file: &File, at: Span) -> Diagnostic {

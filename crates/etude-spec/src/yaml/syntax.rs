@@ -100,7 +100,7 @@ fn line_fault(text: &str, range: std::ops::Range<usize>, at: usize) -> Option<Fa
         return Some((
             place,
             "a tab is used for indentation".into(),
-            "indent with blanks: YAML allows no tabs here".into(),
+            "indent with spaces: YAML allows no tabs here".into(),
         ));
     }
     let start =
@@ -114,7 +114,7 @@ fn line_fault(text: &str, range: std::ops::Range<usize>, at: usize) -> Option<Fa
     let value = &rest[1..];
     let place = |from: usize, to: usize| (range.start + start + from, range.start + start + to);
     if !value.is_empty() && !value.starts_with([' ', '\t', ':', '/']) {
-        let why = format!("a blank is missing after the colon of `{key}`");
+        let why = format!("a space is missing after the colon of `{key}`");
         return Some((place(0, key.len() + 1), why, format!("write {}", quoted(&format!("{key}: {value}")))));
     }
     let scalar = value.trim();
@@ -151,14 +151,14 @@ fn words(error: &ScanError, line: &str) -> (String, Option<String>) {
             "close the mapping with `}`, and separate its entries with `,`; text with braces must be quoted".into(),
         ),
         ErrorKind::UnknownQuotedScalarEscape => {
-            Some("in double quotes a backslash is written `\\\\`; single quotes take it as it is".into())
+            Some("in double quotes a backslash is written `\\\\`; single quotes keep it unchanged".into())
         }
         ErrorKind::TabNotAllowed
         | ErrorKind::TabInBlockIndentation
         | ErrorKind::TabInIndentation
-        | ErrorKind::TabAtBlockScalarStart => Some("use blanks: YAML allows no tabs here".into()),
+        | ErrorKind::TabAtBlockScalarStart => Some("use spaces: YAML allows no tabs here".into()),
         ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => Some(format!(
-            "every entry of a mapping has the form `key: value`; {} has no colon followed by a blank",
+            "every entry of a mapping has the form `key: value`; {} has no colon followed by a space",
             quoted(line.trim())
         )),
         ErrorKind::ExpectedBlockMappingKey | ErrorKind::InvalidIndentation | ErrorKind::ExpectedBlockSequenceEntry => {

@@ -108,7 +108,7 @@ fn syntax_errors_say_what_to_do() {
     has("a:\n\tb: 1\n", "2:1");
     has("a:\n\tb: 1\n", "a tab is used for indentation");
     has("a: 1\nname:foo\nb: 2\n", "2:1");
-    has("a: 1\nname:foo\nb: 2\n", "a blank is missing after the colon of `name`");
+    has("a: 1\nname:foo\nb: 2\n", "a space is missing after the colon of `name`");
     has("description: Review: a change\n", "contains a colon and is not quoted");
     has("a: \"x\nb: 1\n", "a quoted text is not closed");
     has("a: [1, 2\nb: 1\n", "`]`");

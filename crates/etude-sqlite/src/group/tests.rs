@@ -21,7 +21,7 @@ fn a_thread_that_breaks_down_is_replaced() {
     runtime.block_on(async {
         let broken = soon(group.write(Vec::new(), |_| panic!("on purpose"))).await;
         let Err(Error::Store { why, .. }) = broken else { panic!("{broken:?}") };
-        assert!(why.contains("has broken down"), "{why}");
+        assert!(why.contains("the writer thread panicked"), "{why}");
         while lock(&group.shared.queue).has_thread {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -97,7 +97,7 @@ fn the_database_of_another_program_is_left_alone() {
     rusqlite::Connection::open(&file).and_then(|other| other.execute_batch("create table notes (text)")).expect("sql");
     let before = fs::read(&file).expect("read");
     let text = refusal(dir.path()).to_string();
-    assert!(text.contains("it is the database of another program"), "{text}");
+    assert!(text.contains("it belongs to another program"), "{text}");
     assert!(fs::read(&file).expect("read") == before, "the file was changed");
 }
 

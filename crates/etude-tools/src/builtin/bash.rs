@@ -107,12 +107,12 @@ fn result(ran: Ran, output: Ends, seconds: usize) -> ToolResult {
             None => return ToolResult::ok(printed),
         },
         Ran::TimedOut => {
-            let message = format!("the command took longer than {seconds} s and was ended; `timeout` can be longer");
+            let message = format!("the command took longer than {seconds} s and was killed; raise `timeout`");
             ToolError::transient("ExecutionTimeout", message)
         }
         Ran::Cancelled => ToolError::cancelled(),
         Ran::Stopped => {
-            ToolError::failed(format!("the command printed more than {} MiB and was ended", TOO_MUCH >> 20))
+            ToolError::failed(format!("the command printed more than {} MiB and was killed", TOO_MUCH >> 20))
         }
     };
     if !printed.is_empty() && !printed.ends_with('\n') {
@@ -125,7 +125,7 @@ fn failure(end: &ProcessEnd) -> Option<ToolError> {
     match &end.exit {
         Exit::Status(0) => None,
         Exit::Status(status) => Some(ToolError::failed(format!("exit status {status}"))),
-        Exit::Signal { name, .. } => Some(ToolError::failed(format!("ended by {name}{}", Exit::why_signal(name)))),
+        Exit::Signal { name, .. } => Some(ToolError::failed(format!("killed by {name}{}", Exit::why_signal(name)))),
         Exit::NotStarted(why) => Some(ToolError::failed(why.clone())),
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
     let place = path.existing(Access::Write)?;
     if stop.withheld.holds(&place.to_string()) || stop.withheld.holds(&path.normal()) {
         let message =
-            format!("`{place}` may not be read, and an edit would show what is in it; replace it with `Write`");
+            format!("reading `{place}` is denied, and an edit would reveal its content; replace it with `Write`");
         return Err(ToolError::terminal("PathRefused", message));
     }
     let file = whole(&place, stop)?;
@@ -54,7 +54,7 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
     let added = (new.len() as u64).saturating_mul(found.len() as u64);
     let length = (file.len() - old.len() * found.len()) as u64 + added;
     if length > MAX_SIZE {
-        let message = format!("`{place}` would have {length} bytes after that, and {MAX_SIZE} are the most");
+        let message = format!("`{place}` would have {length} bytes; the limit is {MAX_SIZE}");
         return Err(ToolError::terminal("InputInvalid", message));
     }
     let changed = file.replace(&*old, &new);
@@ -115,7 +115,7 @@ fn missing(place: &str, file: &str, (old, new): (&str, &str), stop: &Stop) -> Re
     near.sort_unstable_by_key(|(_, line)| *line);
     let shown: Vec<String> = near.iter().map(|(_, line)| numbered(file, *line, *line)).collect();
     let hint = if shown.is_empty() {
-        "read the file again: nothing in it is like the first line of it".to_owned()
+        "read the file again: no line is similar to its first line".to_owned()
     } else {
         format!("check blanks and line breaks; lines like its first one are:\n{}", shown.join("\n"))
     };
@@ -127,7 +127,7 @@ fn missing(place: &str, file: &str, (old, new): (&str, &str), stop: &Stop) -> Re
 /// text does not exist yet.
 fn advice(file: &str, old: &str, new: &str) -> &'static str {
     if !new.trim().is_empty() && file.contains(new) {
-        "\n`new_string` is in it: this change has been made already"
+        "\nthe file contains `new_string`: the change may have been made already"
     } else if new.contains(old) {
         "\nto add lines, give as `old_string` a line that is there now, and as `new_string` that line with the new ones"
     } else {

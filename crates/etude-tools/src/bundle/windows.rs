@@ -13,6 +13,6 @@ pub(super) fn set_mode(_file: &File, _mode: u32) -> io::Result<()> {
 }
 
 pub(super) fn link(_target: &str, path: &Path) -> io::Result<()> {
-    let why = format!("`{}` is a link, which cannot be made on this system", path.display());
+    let why = format!("`{}` is a symbolic link, which this system cannot create", path.display());
     Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }

@@ -227,7 +227,9 @@ fn opening(error: &ClientInitializeError) -> String {
         ClientInitializeError::TransportError { error, context } => {
             format!("{} ({context})", chain(error.error.as_ref()))
         }
-        ClientInitializeError::ConnectionClosed(_) => "it ended before it had answered; its log may say why".to_owned(),
+        ClientInitializeError::ConnectionClosed(_) => {
+            "it exited before it responded; its log may contain the reason".to_owned()
+        }
         ClientInitializeError::JsonRpcError(error) => {
             format!("{} (code {})", bound::one_line(&error.message, 500), error.code.0)
         }
@@ -256,7 +258,9 @@ impl std::fmt::Display for Unopened {
 }
 
 fn spawn(name: &str, config: &ServerConfig, settings: &Arc<Settings>) -> Result<ServerProcess, String> {
-    let Endpoint::Stdio { command, args, env } = &config.endpoint else { return Err("it has no program".to_owned()) };
+    let Endpoint::Stdio { command, args, env } = &config.endpoint else {
+        return Err("its command is empty".to_owned());
+    };
     let environment = ChildEnvironment::only(settings.base_env.clone());
     let environment = environment.with(env.iter().map(|(name, value)| (name.clone(), value.into())));
     let mut program = detached(command, environment);
@@ -285,8 +289,8 @@ async fn pass_on(name: String, settings: Arc<Settings>, stderr: impl AsyncRead +
 }
 
 fn http(config: &ServerConfig) -> Result<StreamableHttpClientTransport<Client>, String> {
-    let Endpoint::Http { url, headers } = &config.endpoint else { return Err("it has no URL".to_owned()) };
-    let parsed = Url::parse(url.expose()).map_err(|error| format!("its URL cannot be read: {error}"))?;
+    let Endpoint::Http { url, headers } = &config.endpoint else { return Err("its URL is empty".to_owned()) };
+    let parsed = Url::parse(url.expose()).map_err(|error| format!("its URL is not valid: {error}"))?;
     if !matches!(parsed.scheme(), "http" | "https") || parsed.host().is_none() {
         return Err("its URL does not begin with http:// or https:// and a host".to_owned());
     }
@@ -297,7 +301,7 @@ fn http(config: &ServerConfig) -> Result<StreamableHttpClientTransport<Client>, 
         // The value is not shown, because it may be a key.
         let mut value = value
             .parse::<http::HeaderValue>()
-            .map_err(|_| format!("the value of the header `{name}` has characters that no header may have"))?;
+            .map_err(|_| format!("the value of the header `{name}` has characters that headers do not allow"))?;
         value.set_sensitive(true);
         map.insert(header, value);
     }

@@ -14,9 +14,10 @@ pub(super) fn result(answer: &CallToolResult, most: usize) -> ToolResult {
         parts.push(value.to_string());
     }
     let text = bound::plain(&parts.join("\n"), usize::MAX - 1);
-    let text = bound::clip(&text, most, "ask the tool for less at once");
+    let text = bound::clip(&text, most, "request less data in one call");
     if answer.is_error == Some(true) {
-        let message = if text.trim().is_empty() { "the tool failed and said nothing".to_owned() } else { text.clone() };
+        let message =
+            if text.trim().is_empty() { "the tool failed without a message".to_owned() } else { text.clone() };
         return ToolResult::failed_with(message, ToolError::failed(bound::one_line(&text, 500)));
     }
     ToolResult::ok(if text.is_empty() { "[done, no result]".to_owned() } else { text })

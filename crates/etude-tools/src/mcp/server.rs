@@ -95,7 +95,7 @@ impl Server {
             Ok(started) => started.map_err(|why| self.problem(&why))?,
             Err(_) => {
                 let seconds = self.config.start_timeout.as_secs();
-                return Err(self.problem(&format!("it did not answer within {seconds} s")));
+                return Err(self.problem(&format!("it did not respond within {seconds} s")));
             }
         };
         state.agreed = Some(connection.protocol());
@@ -172,13 +172,13 @@ impl Run for McpRun {
         if let Some(number) = cx.written.as_deref().and_then(exact::rounded_whole) {
             let number = bound::one_line(&number, 80);
             let message = format!(
-                "the number {number} has more digits than a call of an MCP server keeps; give it as a string, if the tool takes one"
+                "the number {number} has more digits than a call of an MCP tool keeps; pass it as a string if the tool accepts one"
             );
             return Box::pin(std::future::ready(ToolError::failed(message).into()));
         }
         Box::pin(async move {
             let Some(server) = server else {
-                return ToolError::transient("ServerUnavailable", "its MCP server was ended").into();
+                return ToolError::transient("ServerUnavailable", "its MCP server was stopped").into();
             };
             let cancel = cx.cancel.clone();
             tokio::select! {
@@ -206,8 +206,8 @@ impl Server {
             Ok(Err(Failure::Lost(why))) => {
                 self.forget(&connection).await;
                 let message = format!(
-                    "the MCP server `{}` was lost during `{name}`: {}; it is started again at the next call, \
-                     and whether this call took effect is not known",
+                    "the MCP server `{}` was lost during `{name}`: {}; the next call restarts it, \
+                     and this call may have taken effect",
                     self.name,
                     self.redacted(&why)
                 );

@@ -58,7 +58,7 @@ pub fn bind(line: &str, arguments: &[String]) -> Result<String, String> {
         return Err("a command line with arguments must not compute anything else".to_owned());
     }
     // An ordinary word in each place shows where words begin and end.
-    let unreadable = || "the command line is not one of simple commands of literal words".to_owned();
+    let unreadable = || "the command line must have only simple commands with literal words".to_owned();
     let names: Vec<String> = (1..=arguments.len()).map(|n| format!("argument{n}")).collect();
     let named = words(&with_arguments(line, &names)).ok_or_else(unreadable)?;
     let bound = with_arguments(line, arguments);
@@ -70,8 +70,8 @@ pub fn bind(line: &str, arguments: &[String]) -> Result<String, String> {
         let raw = &line[start..end];
         match places.iter().position(|place| place == raw) {
             Some(n) if read[at].takes_value && named[at].takes_value && read[at].text == arguments[n] => used[n] = true,
-            Some(_) => return Err(format!("`{raw}` does not stand for a plain argument of a program there")),
-            None if raw.contains('$') => return Err(format!("`{raw}` must be a word of its own, such as `\"$1\"`")),
+            Some(_) => return Err(format!("`{raw}` is not a plain argument of a program there")),
+            None if raw.contains('$') => return Err(format!("`{raw}` must be a separate word, such as `\"$1\"`")),
             None if read[at].text != named[at].text => return Err(unreadable()),
             None => {}
         }
@@ -83,7 +83,7 @@ pub fn bind(line: &str, arguments: &[String]) -> Result<String, String> {
     let count_of_words = words.iter().map(|(start, end)| &line[*start..*end]).filter(is_word).count();
     match used.iter().all(|used| *used) && count == count_of_words {
         true => Ok(bound),
-        false => Err("each argument must stand in the command line as `\"$1\"`, `\"$2\"` and so on".to_owned()),
+        false => Err("the command line must contain each argument as `\"$1\"`, `\"$2\"` and so on".to_owned()),
     }
 }
 

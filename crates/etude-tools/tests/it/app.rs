@@ -185,5 +185,5 @@ async fn long_values_are_cut_with_a_word_about_it() {
     let app = App::new();
     sidecar(&app, "long", "", "import json\nprint(json.dumps({'ok': True, 'value': 'x' * 500000}))\n");
     let result = call(&app, "long", json!({})).await;
-    assert!(result.content.len() <= 30_000 && result.content.contains("left out here; ask the tool for less"));
+    assert!(result.content.len() <= 30_000 && result.content.contains("left out here; request less data in one call"));
 }

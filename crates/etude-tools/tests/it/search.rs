@@ -126,7 +126,7 @@ async fn what_is_denied_is_left_out_of_searches_and_listings() {
         for old in ["run", "not there"] {
             let args = json!({"path": path, "old_string": old, "new_string": "x"});
             let shown = call("Edit", args, "Read(secret/**, $deny)").await;
-            assert!(shown.contains("may not be read"), "{shown}");
+            assert!(shown.contains("is denied, and an edit would reveal"), "{shown}");
         }
     }
     let all = json!({"pattern": "run"});

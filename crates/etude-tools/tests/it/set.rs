@@ -34,7 +34,7 @@ async fn a_name_that_is_none_gets_a_near_one() {
     let error = result.error.expect("error");
     assert_eq!((error.class.word(), error.code.as_str()), ("ToolTerminal", "ToolNotRegistered"));
     assert_eq!(error.message, "there is no tool `read`; did you mean `Read`?");
-    assert!(app.call("frobnicate", json!({})).await.content.contains("there are Read, Write"));
+    assert!(app.call("frobnicate", json!({})).await.content.contains("available tools: Read, Write"));
 }
 
 /// `b-stages` §11.1 (5): the caller sees all violations of the schema by arguments.

@@ -149,10 +149,7 @@ impl Applications {
         let asked = tree::of_answer(arguments).unwrap_or_default();
         let slug = asked.get("application").and_then(Value::as_str).unwrap_or_default();
         let Some(package) = self.known().into_iter().find(|package| package.contract.slug == slug) else {
-            return ToolResult::terminal(
-                "ApplicationUnavailable",
-                &format!("there is no application `{slug}` in reach"),
-            );
+            return ToolResult::terminal("ApplicationUnavailable", &format!("no application `{slug}` is available"));
         };
         match activate(package, &package.access(&self.trust()), skills::Invoker::Agent, None) {
             Ok(activated) => ToolResult::ok(activated.text()),
@@ -163,10 +160,7 @@ impl Applications {
     /// The reply to a call with `when`: etude never postpones a command; the application's contract says how to (C-1.15).
     fn scheduled(&self, slug: &str, when: &str) -> ToolResult {
         if !self.known().iter().any(|package| package.contract.slug == slug) {
-            return ToolResult::terminal(
-                "ApplicationUnavailable",
-                &format!("there is no application `{slug}` in reach"),
-            );
+            return ToolResult::terminal("ApplicationUnavailable", &format!("no application `{slug}` is available"));
         }
         match scheduling(&self.catalog, slug, when) {
             Ok(section) => ToolResult::terminal(
@@ -248,11 +242,11 @@ fn unconfirmed(why: Unconfirmed, slug: &str, line: &str, caller: Caller) -> Tool
         Unconfirmed::Denied(refusal) => refused(&refusal),
         Unconfirmed::Broken(why) => ToolResult::terminal("ConfirmationFailed", &why),
         Unconfirmed::Stale => {
-            let why = "the package has changed since it was confirmed, or the question has expired; ask again";
+            let why = "the package has changed since it was confirmed, or the confirmation has expired; call again";
             ToolResult::terminal("ConfirmationStale", why)
         }
         Unconfirmed::Waiting { request, .. } if !caller.can_ask => ToolResult::denied(&format!(
-            "`{line}` needs a person's confirmation and there is no one to ask; they can give it with: etude approve {}",
+            "`{line}` needs a person's confirmation, and no one can be asked here; a person can confirm it with: etude approve {}",
             request.id
         )),
         Unconfirmed::Waiting { fresh, .. } => {

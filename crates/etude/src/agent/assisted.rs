@@ -53,13 +53,13 @@ impl Assisted {
     /// # Errors
     /// The model did not answer `yes`; the text says why the call is not made.
     pub(super) async fn ask(&self, models: &dyn ModelPort, tool: &str, args: &Value) -> Result<(), String> {
-        let refused = |why: &str| format!("the call of `{tool}` is not confirmed: {why}");
+        let refused = |why: &str| format!("the call of `{tool}` was not confirmed: {why}");
         let answer = models.call(self.question(tool, args)).await.map_err(|failure| refused(&failure.message))?;
         let answer: Value = etude_core::tree::of_answer(answer.text.trim()).unwrap_or_default();
         match answer["confirm"].as_str() {
             Some("yes") => Ok(()),
-            Some(word @ ("no" | "unsure")) => Err(refused(&format!("the model answered `{word}`"))),
-            _ => Err(refused("the model gave none of the answers")),
+            Some(word @ ("no" | "unsure")) => Err(refused(&format!("the model responded `{word}`"))),
+            _ => Err(refused("the model responded with none of the choices")),
         }
     }
 

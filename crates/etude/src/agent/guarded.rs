@@ -25,7 +25,7 @@ impl Inner {
         let input = match self.input.value() {
             Ok(input) => input,
             Err(why) => {
-                return Some(ToolResult::denied(&format!("guards cannot be asked: the input cannot be read: {why}")));
+                return Some(ToolResult::denied(&format!("cannot run the guards: the input cannot be read: {why}")));
             }
         };
         let cwd = self.app.display().to_string();

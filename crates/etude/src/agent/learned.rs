@@ -24,7 +24,7 @@ impl Inner {
             Ok(false) if is_active => Err(ToolResult::terminal(
                 "ToolChanged",
                 &format!(
-                    "the description or the schema of `{}` has changed since the pipeline `{name}` was trusted with it",
+                    "the description or the schema of `{}` has changed since the pipeline `{name}` was promoted",
                     tool.name
                 ),
             )),

@@ -10,7 +10,7 @@ use etude_spec::did_you_mean;
 
 /// Unknown name of a step to restart from.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no step `{step}` to start again from")]
+#[error("the run has no step `{step}` to retry from")]
 pub struct UnknownStep {
     /// The name that matches no step, child of a group or stage of a machine.
     pub step: String,

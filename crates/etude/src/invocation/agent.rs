@@ -54,7 +54,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
         None => models,
         Some(id) => models.only(id).ok_or_else(|| {
             let message =
-                format!("the model `{id}` cannot be chosen here; `model.id` may also be lite, standard or reasoning");
+                format!("the model `{id}` is not available here; `model.id` can also be lite, standard or reasoning");
             Throw::new(ThrowKind::Environment, "agent", message)
         })?,
     };
@@ -84,7 +84,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
     let cancel = caller.cancel.clone();
     let watcher = tokio::spawn(async move {
         cancel.cancelled().await;
-        let _ = stopping.send(Stop::Kill("the call was given up".to_owned()));
+        let _ = stopping.send(Stop::Kill("the call was cancelled".to_owned()));
         // The channel must stay open until the run has ended.
         std::future::pending::<()>().await;
     });
@@ -169,7 +169,12 @@ impl ToolPort for Skills {
         Box::pin(async move {
             let args = match etude_core::tool::arguments(&call.arguments).map(|json| json.value()) {
                 Some(Ok(args)) => args,
-                _ => return ToolReply::Done(ToolResult::terminal("InputInvalid", "the arguments are no JSON object")),
+                _ => {
+                    return ToolReply::Done(ToolResult::terminal(
+                        "InputInvalid",
+                        "the arguments are not a JSON object",
+                    ));
+                }
             };
             // Members that begin with `$` are options, which models may not set.
             let args = match args {
@@ -204,7 +209,7 @@ impl Skills {
             match compiler.compile(&skill).0 {
                 Some(compiled) => tools.push(available(&skill, compiled.merged.get("params"))),
                 None => problems
-                    .push(format!("the skill `{}` has errors; `etude skill explain {0}` tells them", skill.name)),
+                    .push(format!("the skill `{}` has errors; list them with `etude skill explain {0}`", skill.name)),
             }
         }
         (tools, problems)

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use etude_invoke::{Form, OWN_MIDDLEWARE, as_value, refusal};
 
 fn given_up(name: &str) -> Outcome {
-    Err(Throw::new(ThrowKind::Failed, name, "it was given up"))
+    Err(Throw::new(ThrowKind::Failed, name, "it was cancelled"))
 }
 
 /// The form of a process of a run.
@@ -45,7 +45,7 @@ impl Form for ProcessForm {
             (Exit::Status(0), Stdout::Unusable { problem, .. }) => failed(problem.clone()),
             (Exit::NotStarted(why), _) => failed(why.clone()),
             (Exit::Status(status), _) => failed(format!("exited with status {status}")),
-            (Exit::Signal { name, .. }, _) => failed(format!("was ended by {name}{}", Exit::why_signal(name))),
+            (Exit::Signal { name, .. }, _) => failed(format!("was killed by {name}{}", Exit::why_signal(name))),
         }
     }
 
@@ -60,7 +60,7 @@ impl Form for ProcessForm {
         Ok(match outcome {
             Ok(None) if self.protocol == Protocol::Document => ProcessEnd {
                 exit: Exit::Status(0),
-                stdout: unusable("middleware has left nothing of it"),
+                stdout: unusable("middleware removed the result"),
                 stderr,
                 conditions,
             },
@@ -71,13 +71,13 @@ impl Form for ProcessForm {
             // A process that has run must not look like one that never began, whose failure counts as one of the environment.
             // `found` is not empty, so that no hook is taken for a silent one.
             Err(throw) if has_run => {
-                let problem = "middleware refused its result".to_owned();
+                let problem = "middleware rejected the result".to_owned();
                 let stdout = Stdout::Unusable { problem, found: refusal(&throw) };
                 ProcessEnd { exit: Exit::Status(0), stdout, stderr, conditions }
             }
             Err(throw) => {
                 let exit = Exit::NotStarted(refusal(&throw));
-                ProcessEnd { exit, stdout: unusable("middleware refused it"), stderr, conditions }
+                ProcessEnd { exit, stdout: unusable("middleware rejected the call"), stderr, conditions }
             }
         })
     }
@@ -103,7 +103,7 @@ pub(super) fn document(stdin: &Stdin) -> Result<Value, Throw> {
     match tree::of(&text) {
         Ok(value) => Ok(value),
         Err(error) if tree::is_json(&text) => {
-            Err(Throw::new(ThrowKind::Failed, "layers", format!("its input cannot be looked into: {error}")))
+            Err(Throw::new(ThrowKind::Failed, "layers", format!("its input cannot be parsed: {error}")))
         }
         Err(_) => Ok(json!({})),
     }
@@ -136,7 +136,9 @@ impl Form for ModelForm {
                 Ok(ModelResponse { text: as_text(value.unwrap_or(Value::Null)), ..answer })
             }
             (Some(Err(failure)), Ok(_)) => Err(failure),
-            (None, Ok(_)) => Err(failed("middleware has answered in place of the model, which it must not".to_owned())),
+            (None, Ok(_)) => {
+                Err(failed("middleware returned a response in place of the model, which is not allowed".to_owned()))
+            }
         }
     }
 }
@@ -242,7 +244,7 @@ mod tests {
         let wide = format!("{{\"a\": [{}0]}}", "0,".repeat(tree::MAX_VALUES));
         for text in [deep, wide] {
             let error = stdin(&text).expect_err("it cannot be looked into");
-            assert!(error.message.contains("its input cannot be looked into"), "{}", error.message);
+            assert!(error.message.contains("its input cannot be parsed"), "{}", error.message);
         }
     }
 }

@@ -16,7 +16,7 @@ fn local(dir: &Path) -> Local {
 async fn missing_weights_are_reported_with_the_command_and_the_size() {
     let dir = tempfile::tempdir().expect("a directory");
     let why = local(dir.path()).start(DEFAULT_MODEL).await.expect_err("no weights");
-    assert_eq!(why, "its weights are not on this machine; get them with `etude model pull` (1.1 GB)");
+    assert_eq!(why, "its weights are not downloaded; run `etude model pull` (1.1 GB)");
     let why = local(dir.path()).start("smollm2-135m").await.expect_err("no weights");
     assert!(why.ends_with("`etude model pull smollm2-135m` (98 MB)"), "{why}");
 }
@@ -26,7 +26,9 @@ async fn missing_weights_are_reported_with_the_command_and_the_size() {
 fn an_unknown_name_is_reported_with_the_known_ones() {
     for name in ["gpt-5", EMBEDDING_MODEL] {
         let why = known(name).expect_err("unknown");
-        assert!(why.starts_with(&format!("there is no local model `{name}`; there are `qwen2.5-coder-1.5b` and")));
+        assert!(
+            why.starts_with(&format!("there is no local model `{name}`; local models are `qwen2.5-coder-1.5b` and"))
+        );
     }
 }
 
@@ -44,7 +46,7 @@ fn a_file_of_ones_own_needs_no_known_name() {
     assert_eq!((settings.weights, settings.context_tokens), (file, 2048));
     assert_eq!((settings.id.as_str(), settings.idle), ("mine", Duration::from_secs(1)));
     local.weights = Some(dir.path().join("gone.gguf"));
-    assert!(local.settings("mine").expect_err("gone").starts_with("there is no file of weights"));
+    assert!(local.settings("mine").expect_err("gone").starts_with("there is no weights file `"));
 }
 
 #[test]

@@ -167,7 +167,7 @@ async fn a_limit_of_money_needs_prices() {
     let request = |limits| Request { limits, ..Request::new(Json::trusted("{}"), String::new()) };
     let started = parts.runner.start(&parts.definition, &parts.disk, request(limits), Watch::new(&mut |_| ())).await;
     let refused = started.expect_err("it is refused").to_string();
-    assert!(refused.contains("the price of `m/standard` is not known"), "{refused}");
+    assert!(refused.contains("the price of `m/standard` is unknown"), "{refused}");
     assert_eq!(world.engine.list(&Query::default()).expect("the journal").len(), 0);
 
     let submitted = queue::enqueue(&*world.engine, &parts.definition, request(limits), Terms::default(), NOW).await;

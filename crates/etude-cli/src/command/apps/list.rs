@@ -34,7 +34,7 @@ pub(super) fn list(context: &Context, args: &args::AppsPlaces) -> Result<Exit, P
     stdout::text(&text);
     context.show(catalog.diagnostics());
     if text.is_empty() && !context.global.quiet {
-        crate::render::say!("no packages here or in your home: they lie in apps/ and .agents/apps/");
+        crate::render::say!("no packages here or in your home directory; packages are in apps/ and .agents/apps/");
     }
     Ok(Exit::Done)
 }

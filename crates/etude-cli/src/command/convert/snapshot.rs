@@ -60,7 +60,7 @@ impl Snapshot {
         let unusable =
             |path: &str, why: &str| Problem::usage(format!("`{path}` of the skill cannot be converted: {why}"));
         if depth > MAX_DEPTH {
-            return Err(unusable(dir, "it is too deep"));
+            return Err(unusable(dir, "it is nested too deeply"));
         }
         let place = self.root.join(dir);
         let entries = fs::read_dir(&place).map_err(|e| unusable(dir, &e.to_string()))?;
@@ -84,7 +84,9 @@ impl Snapshot {
                     self.files.push(Taken { path, is_executable, bytes });
                 }
                 Ok(FileKind::Other) => return Err(unusable(&path, "it is not a regular file")),
-                Err(ReadFailure::Outside) => return Err(unusable(&path, "it is a link out of the skill")),
+                Err(ReadFailure::Outside) => {
+                    return Err(unusable(&path, "it is a symbolic link that leads out of the skill"));
+                }
                 Err(other) => return Err(unusable(&path, &format!("{other:?}"))),
             }
             if self.files.len() > MAX_FILES {

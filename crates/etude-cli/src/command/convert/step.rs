@@ -48,7 +48,7 @@ fn done(context: &Context, step: &args::Conversion) -> Result<Value, Problem> {
         .read_to_string(&mut text)
         .map_err(|e| Problem::usage(format!("stdin cannot be read: {e}")))?;
     let given: Value = serde_json::from_str(&text)
-        .map_err(|e| Problem::usage(format!("a run starts this command: stdin is not JSON: {e}")))?;
+        .map_err(|e| Problem::usage(format!("stdin is not JSON: {e}; only a run starts this command")))?;
     let output = match step {
         args::Conversion::Labels => return Ok(checked_labels(&given)),
         args::Conversion::Verify => verify::verify(context, &Facts::read(given)?)?,

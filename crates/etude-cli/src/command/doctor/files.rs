@@ -90,7 +90,7 @@ fn of_present(context: &Context, dir: &Path) -> Finding {
         Err(problem) => return of_problem("configuration", &problem),
     };
     if found.is_empty() {
-        return Finding::ok("configuration", "no file, so the defaults hold");
+        return Finding::ok("configuration", "no file, so the defaults apply");
     }
     let shown: Vec<String> = found.iter().map(|path| path.display().to_string()).collect();
     match context.settings(dir) {

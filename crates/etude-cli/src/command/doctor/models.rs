@@ -131,7 +131,7 @@ async fn call(models: &Models, tier: Tier) -> Result<String, Lack> {
     let start = Instant::now();
     match tokio::time::timeout(CALL_PATIENCE, models.call(&request)).await {
         Err(_) => Err(Lack::new(format!("no response within {} s", CALL_PATIENCE.as_secs()), "etude model test")),
-        Ok(Err(failure)) => Err(Lack::new(failure.message, "etude model list shows what is configured")),
+        Ok(Err(failure)) => Err(Lack::new(failure.message, "list the configured models: etude model list")),
         Ok(Ok(answer)) => {
             let took = duration(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX));
             let cost = answer.usage.cost_usd.map(|cost| format!(", ${cost:.5}")).unwrap_or_default();

@@ -71,7 +71,7 @@ impl Gathered {
     fn dir(&mut self, dir: &Path, name: &str, depth: usize) -> Result<(), Problem> {
         let broken = |e: io::Error| Problem::environment(format!("`{name}` cannot be read: {e}"));
         if depth > MAX_DEPTH {
-            self.find(name, "the folder", "it is too deep");
+            self.find(name, "the folder", "it is nested too deeply");
             return Ok(());
         }
         let mut entries = fs::read_dir(dir).map_err(broken)?.collect::<Result<Vec<_>, _>>().map_err(broken)?;

@@ -34,7 +34,7 @@ pub(super) fn text(disk: &Disk, path: &str) -> Result<String, Problem> {
 fn find(root: &Root, path: &str) -> Result<Spot, Problem> {
     beneath::resolve(std::slice::from_ref(root), &root.real().join(path)).map_err(|why| match why {
         Unresolved::Outside(to) => Problem::usage(format!("`{path}` leads out of the app, to `{}`", to.display()))
-            .hint("replace the link on the way with a directory"),
+            .hint("replace the symbolic link in this path with a directory"),
         why => Problem::environment(format!("`{path}` cannot be changed: {why}")),
     })
 }
@@ -89,7 +89,7 @@ pub(super) fn to_pipelines(disk: &Disk, located: &Located) -> Result<Vec<String>
             dir(disk, TESTS)?;
             let case = case_path(&located.name, &digest);
             if disk.kind(&case).is_ok_and(|kind| !matches!(kind, FileKind::File { .. })) {
-                return Err(Problem::usage(format!("`{case}` is not a file: a case has no place"))
+                return Err(Problem::usage(format!("`{case}` is not a regular file, so the case cannot be written"))
                     .hint(format!("rename or remove `{case}`")));
             }
         }
@@ -128,10 +128,10 @@ fn check_replaced(disk: &Disk, located: &Located, target: &str) -> Result<(), Pr
     };
     let content = replaced.learned.and_then(|learned| learned.content);
     let refused = match (content, other_file(disk, target)) {
-        (_, Some(file)) => format!("`{file}` was not learned, and would be deleted with `{target}`"),
+        (_, Some(file)) => format!("`{file}` was not learned, but would be deleted with `{target}`"),
         (Some(content), _) if content != learned::content_of(disk, target) => {
             format!(
-                "`{target}` has been edited since it was learned, or its tools and rules have, and would be deleted"
+                "`{target}`, its tools or its rules have changed since it was learned; replacing it would delete the changes"
             )
         }
         _ => return Ok(()),
@@ -157,7 +157,7 @@ pub(super) fn to_learned(disk: &Disk, located: &Located) -> Result<Vec<String>, 
     }
     if disk.kind(&target).is_ok() {
         return Err(Problem::usage(format!("`{target}` exists: the family was learned again"))
-            .hint(format!("promote that, or delete it first: etude learn forget {}", located.name)));
+            .hint(format!("promote the new candidate, or delete it first: etude learn forget {}", located.name)));
     }
     dir(disk, LEARNED)?;
     let mut paths = vec![target.clone()];

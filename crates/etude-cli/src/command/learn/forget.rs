@@ -38,10 +38,12 @@ pub(super) fn forget(context: &Context, args: &args::LearnForget) -> Result<Exit
         match (run, name) {
             (Some(run), _) => {
                 crate::render::say!("run {run} is forgotten; {} cases were removed", cases.len());
-                reworded.iter().for_each(|path| crate::render::say!("note: `{path}` is written without its words"));
+                reworded
+                    .iter()
+                    .for_each(|path| crate::render::say!("note: `{path}` was rewritten without the words of the run"));
                 for path in &words {
                     crate::render::say!(
-                        "note: its words may be in `{path}`, which was edited or promoted: change `description` and `triggers`"
+                        "note: `{path}` was edited or promoted and may contain words of the run: change `description` and `triggers`"
                     );
                 }
             }
@@ -70,7 +72,7 @@ struct Forgotten {
 fn candidate(learnt: &Learnt, name: &str) -> Result<Vec<String>, Problem> {
     let standing = learnt.find(name)?;
     if standing.is_routed() {
-        return Err(Problem::usage(format!("`{name}` is in use: it is no candidate"))
+        return Err(Problem::usage(format!("`{name}` is in use, so it is not a candidate"))
             .hint(format!("take it out of use first: etude learn demote {name}")));
     }
     let cases = cases_in(&learnt.disk, &standing.located);

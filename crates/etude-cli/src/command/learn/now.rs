@@ -112,7 +112,7 @@ fn say_faults(context: &Context, learned: &Learned) {
     for family in learned.families.iter().filter(|family| family.outcome.is_err() && !context.global.quiet) {
         if let Some(why) = &family.why {
             let (name, why) = (crate::render::text::harmless(&family.family), crate::render::text::harmless(why));
-            crate::render::say!("note: nothing is learned of `{name}`: {why}");
+            crate::render::say!("note: nothing was learned from `{name}`: {why}");
         }
     }
 }
@@ -136,7 +136,7 @@ fn fails_its_cases(
 ) -> bool {
     let fails = || -> Result<Option<String>, Refused> {
         if bindings::differ(context, disk, candidate, stop)? {
-            return Ok(Some("its code computes another value than its runs have".to_owned()));
+            return Ok(Some("its code computes values that differ from those of its runs".to_owned()));
         }
         let tested = test::some_of_candidate(context, disk, &candidate.name, &candidate.samples)?;
         let fault = |tested: &test::Tested| Some(format!("case `{}`: {}", tested.name, tested.faults.first()?));
@@ -202,7 +202,7 @@ fn report(document: &Value) {
         for row in list("candidates") {
             let (name, change, path) = (text(&row["name"]), text(&row["change"]), text(&row["path"]));
             // Some requests also asked for other writes of their runs, which the pipeline alone does not cover.
-            let none = if row["not_covered"] == row["requests"] { ", and covers none of them" } else { "" };
+            let none = if row["not_covered"] == row["requests"] { ", covers none of them" } else { "" };
             writeln!(out, "{name}  {change}  {path}  from {} requests{none}", row["requests"])?;
         }
         Ok(())

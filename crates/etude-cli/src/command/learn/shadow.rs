@@ -45,7 +45,7 @@ pub(crate) fn begin(context: &Context, disk: &Disk, run: &str) -> Result<Option<
         return Ok(None);
     }
     let failed =
-        |error: std::io::Error| Problem::environment(format!("the shadow of run `{run}` cannot be started: {error}"));
+        |error: std::io::Error| Problem::environment(format!("cannot start the shadow of run `{run}`: {error}"));
     let mut command = detached(std::env::current_exe().map_err(failed)?, ChildEnvironment::without(&[]));
     command.arg("--app").arg(disk.root()).arg("--quiet");
     if let Some(config) = &context.global.config {

@@ -138,12 +138,12 @@ fn print(document: &Value) {
             let (held, of, why) = (&row["held"], &row["of"], text(&row["why"]));
             writeln!(out, "  {step}{argument} = {expression}  {} ({held} of {of}, {why})", text(&row["source"]))?;
             for other in row["alternatives"].as_array().into_iter().flatten() {
-                writeln!(out, "      also held: {}", text(other))?;
+                writeln!(out, "      also matched: {}", text(other))?;
             }
         }
         for row in list("holes") {
             let set = if row["set"].is_null() {
-                "no closed set: the run deviates here".to_owned()
+                "no closed set of values: the run deviates here".to_owned()
             } else {
                 text(&row["set"])
             };

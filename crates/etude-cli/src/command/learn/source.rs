@@ -73,7 +73,7 @@ fn of_file(path: &Path, redactor: &Redactor, read: &mut Read) -> Result<(), Prob
     let name = path.display().to_string();
     let unreadable = |why: String| {
         Problem::usage(format!("the trace file `{name}` cannot be read: {why}"))
-            .hint("a trace file has one JSON object a line, as `etude learn export` prints them")
+            .hint("a trace file has one JSON object per line, as `etude learn export` prints it")
     };
     let length = std::fs::metadata(path).map_err(|e| unreadable(e.to_string()))?;
     if !length.is_file() {

@@ -21,7 +21,7 @@ pub(super) fn reword(context: &Context, disk: &Disk, learned: &mut Learned, tier
     let resolved = settings::ready(&context.global, context.settings(disk.root())?, &[tier], Need::Look)?;
     settings::answerable(&resolved, &[tier])?;
     if !resolved.has_model(tier) {
-        let message = format!("no model of the tier `{tier}` is available to word pipelines");
+        let message = format!("no model of the tier `{tier}` is available to write descriptions");
         return Err(Problem::environment(message).hint(settings::REMEDIES).into());
     }
     let models = settings::models(resolved);
@@ -35,7 +35,7 @@ pub(super) fn reword(context: &Context, disk: &Disk, learned: &mut Learned, tier
         let asked = interruptible(async { Ok(reworded(&models, tier, &words).await.0) })?;
         match asked {
             Ok(Some(Words { description, triggers })) => candidate.reword(&Wording { description, triggers }),
-            Ok(None) => note(context, &candidate.name, "its words are not those of a pipeline"),
+            Ok(None) => note(context, &candidate.name, "the response is not a valid description with triggers"),
             // No model can respond: a key is missing or refused, or the provider cannot be reached.
             Err(failure) if failure.kind == FailureKind::Environment => {
                 return Err(Problem::of(Exit::Environment, failure).hint(settings::REMEDIES).into());
@@ -49,7 +49,7 @@ pub(super) fn reword(context: &Context, disk: &Disk, learned: &mut Learned, tier
 fn note(context: &Context, name: &str, why: &str) {
     if !context.global.quiet {
         let why = crate::render::text::harmless(why);
-        crate::render::say!("note: `{name}` keeps the words of its requests: {why}");
+        crate::render::say!("note: `{name}` keeps the wording of its requests: {why}");
     }
 }
 

@@ -29,7 +29,7 @@ fn lacks(resolved: &Resolved, model: &ModelId) -> Option<String> {
         return Some(why.clone());
     }
     if let Some(weights) = resolved.missing(model) {
-        return Some(format!("not here: {} ({})", weights.command(), weights.size()));
+        return Some(format!("not downloaded: {} ({})", weights.command(), weights.size()));
     }
     let Some(provider) = provider else {
         return Some(format!("there is no provider `{}`", model.provider));
@@ -88,7 +88,9 @@ fn text(resolved: &Resolved, weights: &[Weights]) -> String {
         if let Some((input, output)) = price(resolved, tier) {
             match input + output == 0.0 {
                 true => text.push_str(", free"),
-                false => text.push_str(&format!(", ${input} and ${output} for a million tokens read and written")),
+                false => {
+                    text.push_str(&format!(", ${input} per million input tokens, ${output} per million output tokens"))
+                }
             }
         }
         text.push('\n');

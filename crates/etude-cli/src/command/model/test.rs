@@ -98,7 +98,7 @@ async fn stoppable(tier: Tier, models: &Models, limit: u32) -> Result<TierTest, 
 
 async fn test_tier(tier: Tier, models: &Models, limit: u32) -> TierTest {
     let structured = call(models, Request { max_tokens: Some(limit), ..structured(tier) }, |answer| {
-        let value: Value = serde_json::from_str(answer.text.trim()).map_err(|e| format!("no JSON: {e}"))?;
+        let value: Value = serde_json::from_str(answer.text.trim()).map_err(|e| format!("not JSON: {e}"))?;
         match satisfies(schema(), &value) {
             true => Ok(()),
             false => Err(format!("it does not satisfy the schema: {value}")),
@@ -106,8 +106,9 @@ async fn test_tier(tier: Tier, models: &Models, limit: u32) -> TierTest {
     })
     .await;
     let tool = call(models, Request { max_tokens: Some(limit), ..with_tool(tier) }, |answer| {
-        let called = answer.tool_calls.first().ok_or_else(|| format!("it called no tool and said: {}", answer.text))?;
-        let arguments: Value = serde_json::from_str(&called.arguments).map_err(|e| format!("no JSON: {e}"))?;
+        let called =
+            answer.tool_calls.first().ok_or_else(|| format!("it called no tool and responded: {}", answer.text))?;
+        let arguments: Value = serde_json::from_str(&called.arguments).map_err(|e| format!("not JSON: {e}"))?;
         match called.name == "weather" && satisfies(parameters(), &arguments) {
             true => Ok(()),
             false => Err(format!("it called `{}` with {arguments}", called.name)),
@@ -126,7 +127,7 @@ async fn call(models: &Models, request: Request, judge: impl FnOnce(&ModelRespon
         Ok(answer) => {
             let limit = request.max_tokens.unwrap_or_default();
             let (status, why) = match answer.stop {
-                Stop::Length => ("inconclusive", Some(format!("the answer was cut off at {limit} tokens"))),
+                Stop::Length => ("inconclusive", Some(format!("the response was cut off at {limit} tokens"))),
                 _ => match judge(&answer) {
                     Ok(()) => ("ok", None),
                     Err(why) => ("wrong", Some(why)),
@@ -215,9 +216,9 @@ fn document(one: &TierTest, resolved: &Resolved) -> Value {
 fn text(one: &TierTest, resolved: &Resolved) -> String {
     let model = one.model.as_deref().unwrap_or("no model");
     let price = match price(resolved, one.tier) {
-        None => "price not known".to_owned(),
+        None => "price unknown".to_owned(),
         Some(price) if price.input + price.output == 0.0 => "free".to_owned(),
-        Some(price) => format!("${} and ${} for a million tokens", price.input, price.output),
+        Some(price) => format!("${} and ${} per million input and output tokens", price.input, price.output),
     };
     let mut text = format!("{}  {}, {price}\n", one.tier.word(), harmless(model));
     for (what, call) in [("structured answer", &one.structured), ("tool call", &one.tool)] {

@@ -167,13 +167,13 @@ fn extract(stated: &Stated<'_>, definition: &Definition, lite: &mut Lite<'_>) ->
     }
     if let Some(why) = &extracted.undelivered {
         let names: Vec<String> = questions.iter().map(|name| format!("`{name}`")).collect();
-        crate::render::say!("warning: what the request says of {} is not used: {}", names.join(", "), harmless(why));
-        crate::render::say!("hint: state it yourself: -i {}=…", questions[0]);
+        crate::render::say!("warning: the value of {} in the request is not used: {}", names.join(", "), harmless(why));
+        crate::render::say!("hint: set it: -i {}=…", questions[0]);
     }
     if !extracted.made_up.is_empty() {
         let values: Vec<String> = extracted.made_up.iter().map(|(name, json)| format!("{name}={json}")).collect();
         crate::render::say!(
-            "note: the model gave {}; the request does not say so, and it is not used",
+            "note: the model returned {}; the request does not contain it, so it is not used",
             harmless(&values.join(", "))
         );
     }
@@ -190,7 +190,8 @@ pub(crate) fn unclear(unclear: &[Unclear]) -> Option<Problem> {
             Some(default) => format!("would take its default `{default}`"),
             None => "would be left out".to_owned(),
         };
-        let message = format!("the request has {}; `{}` did not get it and {instead}", texts.join(" and "), one.name);
+        let message =
+            format!("the request has {}, but `{}` did not receive it and {instead}", texts.join(" and "), one.name);
         let mut failure = Failure::new(FailureKind::InputInvalid, message);
         failure.phase = Some(Phase::Routing);
         failure
@@ -204,7 +205,7 @@ pub(crate) fn unclear(unclear: &[Unclear]) -> Option<Problem> {
         run_id: None,
     };
     let pair = etude_core::shell::word(&format!("{}={value}", first.name));
-    Some(problem.hint(format!("say what is meant with `-i {}`", harmless(&pair))))
+    Some(problem.hint(format!("set the value with `-i {}`", harmless(&pair))))
 }
 
 /// Models of the lite tier, resolved at first use.
@@ -253,8 +254,8 @@ impl<'a> Lite<'a> {
         let model = self.resolved.first(Tier::Lite).filter(|_| self.resolved.withheld(Tier::Lite).is_none())?;
         let weights = self.resolved.missing(model)?;
         Some(format!(
-            "no model of the tier `{}` is there to take the parameters from the request: the weights of `{model}` are not on this \
-             machine; get them with `{}` ({}), or {}",
+            "no model of the tier `{}` is available to extract parameters from the request: the weights of `{model}` are not \
+             downloaded; run `{}` ({}), or {}",
             Tier::Lite,
             weights.command(),
             weights.size(),

@@ -34,7 +34,7 @@ pub(super) fn prepare(
     let disk = Disk::open(&app).map_err(|e| {
         let problem =
             Problem::environment(format!("the app of run `{id}`, `{}`, cannot be opened: {e}", app.display()));
-        problem.hint(format!("if it was moved, name its place: etude -C DIR run --again {id}"))
+        problem.hint(format!("if the app was moved, pass its directory: etude -C DIR run --again {id}"))
     })?;
     if let Some(name) = target.pipeline() {
         crate::command::learn::check_named(context, &disk, name)?;
@@ -49,7 +49,7 @@ pub(super) fn prepare(
     let mut input = Members::parse(&text).map_err(|e| damaged(e.to_string()))?;
     if let Some(given) = args.input.as_deref().map(input_text).transpose()? {
         let given = Members::parse(&given)
-            .map_err(|_| Problem::usage("`--input` with `--again` is an object of the values to replace"))?;
+            .map_err(|_| Problem::usage("`--input` with `--again` must be an object with the values to replace"))?;
         given.0.into_iter().for_each(|(name, value)| input.set(name, value));
     }
     let replaced = pairs(&args.pairs)?;

@@ -61,16 +61,16 @@ fn text(run: &DryRun, limits: &Limits) -> String {
 
 fn worst(worst: &WorstCase) -> String {
     let mut text = match worst.model_calls {
-        0 => return "no model is asked".to_owned(),
+        0 => return "no model calls".to_owned(),
         1 => "1 model call".to_owned(),
         many => format!("{many} model calls"),
     };
     match worst.max_output_tokens {
-        Some(tokens) => text.push_str(&format!(", {tokens} tokens written")),
-        None => text.push_str(", tokens without a bound (a step has no `max_tokens`)"),
+        Some(tokens) => text.push_str(&format!(", {tokens} output tokens")),
+        None => text.push_str(", unbounded output tokens (a step has no `max_tokens`)"),
     }
     if let Some(cost) = worst.cost_usd {
-        text.push_str(&format!(", ${cost:.4} for them; what is read costs extra"));
+        text.push_str(&format!(", ${cost:.4} for them; input tokens cost extra"));
     }
     text
 }
@@ -84,7 +84,7 @@ fn draw(out: &mut String, step: &StepFacts) {
         let holds = match when.holds {
             None => "",
             Some(true) => "  (holds)",
-            Some(false) => "  (does not hold: the step is skipped)",
+            Some(false) => "  (false: the step is skipped)",
         };
         lines.push(format!("when {}{holds}", when.text));
     }
@@ -92,7 +92,7 @@ fn draw(out: &mut String, step: &StepFacts) {
         let holds = match require.holds {
             None => "",
             Some(true) => "  (holds)",
-            Some(false) => "  (does not hold: the run deviates here)",
+            Some(false) => "  (false: the run deviates here)",
         };
         format!("requires {}{holds}", require.text)
     }));
@@ -100,13 +100,13 @@ fn draw(out: &mut String, step: &StepFacts) {
     work(&mut lines, &step.work);
     lines.extend(step.timeout_ms.map(|ms| format!("at most {}", duration(ms))));
     if step.is_cached {
-        lines.push("an earlier output is reused where there is one".to_owned());
+        lines.push("reuses an earlier output if there is one".to_owned());
     }
     if step.worst_case.model_calls > 0 {
         let derivation = step.bound.as_ref().map(|bound| format!(" = {}", bound.text())).unwrap_or_default();
         lines.push(format!("at worst {}{derivation}", worst(&step.worst_case)));
         let unknown = step.bound.iter().flat_map(|bound| &bound.unknown);
-        lines.extend(unknown.map(|why| format!("not known: {why}")));
+        lines.extend(unknown.map(|why| format!("unknown: {why}")));
     }
     for line in lines.iter().flat_map(|line| line.lines()) {
         let _ = writeln!(out, "{pad}    {}", harmless(line));
@@ -157,7 +157,7 @@ fn work(lines: &mut Vec<String>, work: &Work) {
         }
         Work::Skill { skill, tier, prompt, allowed, schema, max_turns } => {
             lines.push(format!("follows skill `{skill}` with a model of tier {tier}, at most {max_turns} turns"));
-            let tools = allowed.as_ref().map_or_else(|| "all in reach".to_owned(), |list| list.join(", "));
+            let tools = allowed.as_ref().map_or_else(|| "all available".to_owned(), |list| list.join(", "));
             lines.push(format!("tools: {tools}"));
             lines.extend(schema.as_ref().map(|name| format!("answer: {name}")));
             lines.push(format!("prompt: {prompt}"));
@@ -165,7 +165,7 @@ fn work(lines: &mut Vec<String>, work: &Work) {
         Work::Parallel { max_parallel: Some(most) } => lines.push(format!("at most {most} of these at once:")),
         Work::Parallel { max_parallel: None } => lines.push("all of these at once:".to_owned()),
         Work::Machine { machine, tier, stages, max_executions, .. } => {
-            lines.push(format!("goes through the stages of {machine}, a model of tier {tier} works in each"));
+            lines.push(format!("runs the stages of {machine}, each with a model of tier {tier}"));
             lines.push(format!("stages {}; at most {max_executions} executions", stages.join(", ")));
         }
         Work::Pipeline { name, input } => {
@@ -173,21 +173,21 @@ fn work(lines: &mut Vec<String>, work: &Work) {
             lines.extend(input.iter().map(|(name, value)| format!("with {name} = {value}")));
         }
         Work::Approval { message, schema, approvers, on_timeout } => {
-            let who = if approvers.is_empty() { "somebody".to_owned() } else { approvers.join(" or ") };
+            let who = if approvers.is_empty() { "a person".to_owned() } else { approvers.join(" or ") };
             lines.push(format!("waits until {who} decides: {message}"));
             lines.extend(schema.as_ref().map(|schema| format!("answer must satisfy {schema}")));
             match on_timeout {
                 OnTimeout::Fail => {}
-                OnTimeout::Deny => lines.push("counts as denied when the time is over".to_owned()),
-                OnTimeout::Approve => lines.push("counts as approved when the time is over".to_owned()),
+                OnTimeout::Deny => lines.push("counts as denied after the timeout".to_owned()),
+                OnTimeout::Approve => lines.push("counts as approved after the timeout".to_owned()),
             }
         }
     }
 }
 
 fn question(lines: &mut Vec<String>, ask: &Question) {
-    let limit = ask.max_tokens.map(|most| format!(", at most {most} tokens an answer")).unwrap_or_default();
-    lines.push(format!("asks a model of tier {}, retries: {}{limit}", ask.tier, ask.retry));
+    let limit = ask.max_tokens.map(|most| format!(", at most {most} tokens per response")).unwrap_or_default();
+    lines.push(format!("calls a model of tier {}, retries: {}{limit}", ask.tier, ask.retry));
     let quoted = |lines: &mut Vec<String>, what: &str, text: &str| {
         lines.push(format!("{what}:"));
         lines.extend(text.lines().map(|line| format!("  | {line}")));

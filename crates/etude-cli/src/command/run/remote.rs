@@ -85,7 +85,9 @@ impl Terms {
         if !self.is_detached {
             return Ok(());
         }
-        let problem = Problem::usage("`--web` shows the run while it is at work, `--detach` does not wait for it");
+        let problem = Problem::usage(
+            "`--web` and `--detach` exclude each other: `--web` follows the run, `--detach` does not wait",
+        );
         Err(problem.hint("leave one of them out"))
     }
 
@@ -110,14 +112,14 @@ pub(super) fn body(
         (args.refresh, "--refresh", HERE),
         (args.pull, "--pull", "download the model where the server is: etude model pull"),
         (args.again.is_some(), "--again", "give the input again: etude run --pipeline NAME --input JSON"),
-        (has_both, "--pipeline beside a request", "give the input with `-i KEY=VALUE`"),
+        (has_both, "--pipeline with a request", "give the input with `-i KEY=VALUE`"),
         (args.dry_run && !context.is_json(), "--dry-run", "print its document with `--format json`"),
     ])?;
     of_this_machine(&args.granted, &args.limits)?;
     match (&args.request, &args.pipeline) {
         (Some(request), _) => {
             let way = "name the pipeline: etude run --pipeline NAME -i KEY=VALUE";
-            refuse_options(&[(!args.pairs.is_empty(), "-i beside a request", way)])?;
+            refuse_options(&[(!args.pairs.is_empty(), "-i with a request", way)])?;
             let input = args.input.as_deref().map(input_text).transpose()?;
             let head = head(&remote.app()?, ("request", request), &args.limits, terms);
             Ok(with_input(&head, input.as_deref()))
@@ -130,7 +132,7 @@ pub(super) fn body(
         }
         (None, None) => {
             let names = names(remote, &remote.app()?, "pipelines")?;
-            let problem = Problem::usage("say what you want in words, or name a pipeline with `--pipeline NAME`");
+            let problem = Problem::usage("describe the task in words, or name a pipeline with `--pipeline NAME`");
             Err(problem.hint(of_app("pipelines", &names)))
         }
     }
@@ -224,7 +226,7 @@ fn unknown(remote: &Remote, app: &str, kind: &str, name: &str) -> Result<Problem
 /// Names of an app's definitions, for a hint.
 fn of_app(kind: &str, names: &[String]) -> String {
     match (names, kind) {
-        ([], "machines") => "this app has no machines: they lie in machines/NAME/machine.yaml".to_owned(),
+        ([], "machines") => "this app has no machines; a machine is a file machines/NAME/machine.yaml".to_owned(),
         ([], _) => "this app has no pipelines; make one with `etude new NAME`".to_owned(),
         (names, kind) => format!("{kind} of this app: {}", names.join(", ")),
     }

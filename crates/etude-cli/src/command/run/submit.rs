@@ -54,10 +54,10 @@ pub(crate) fn check(
     let denied = allowance::denied_grant(granted, &rules.allow)
         .or_else(|| allowance::denied_step(definition, settings.grants.sandbox.as_ref(), rules));
     let Some(Denied { member, what, remedy }) = denied else { return Ok(()) };
-    let problem = Problem::usage(format!("{what} is refused: `{member}` of the queue does not grant it"));
+    let problem = Problem::usage(format!("{what} is refused: `{member}` of the queue does not allow it"));
     Err(problem.hint(match remedy {
         Some(remedy) => format!("{remedy}, or use another queue: --queue NAME"),
-        None => "no sandbox keeps it; use another queue: --queue NAME".to_owned(),
+        None => "no sandbox can restrict it; use another queue: --queue NAME".to_owned(),
     }))
 }
 
@@ -67,8 +67,7 @@ fn check_tenant(engine: &dyn Engine, asked: Option<&str>) -> Result<(), Problem>
     if asked == own {
         return Ok(());
     }
-    Err(Problem::usage(format!("you are the tenant `{own}`, and submit no runs for another one"))
-        .hint("remove `--tenant`"))
+    Err(Problem::usage(format!("the tenant `{own}` cannot submit runs for another tenant")).hint("remove `--tenant`"))
 }
 
 /// Rules of the queue that a run is submitted to.
@@ -144,7 +143,11 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
         }
         Enqueued::Refused(refusal) => return Err(refused(engine, &refusal)),
         Enqueued::Full => return Err(Problem::environment("the queue is full")),
-        Enqueued::Held { run_id } => return Err(Problem::environment(format!("run `{run_id}` has its room"))),
+        Enqueued::Held { run_id } => {
+            return Err(Problem::environment(format!(
+                "the limit of the pipeline is reached: run `{run_id}` is in progress"
+            )));
+        }
     };
     if let Some(stop) = stop {
         let followed = Followed { run_id: &run_id, definition: Some(definition), before: None, stop };

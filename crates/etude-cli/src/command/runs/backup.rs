@@ -17,7 +17,7 @@ pub(super) fn backup(context: &Context, file: &Path) -> Result<Exit, Problem> {
         return Err(problem.hint("back up the database with `pg_dump`; for the journal here, add `--engine embedded`"));
     }
     if file.exists() {
-        let problem = Problem::usage(format!("`{}` exists and is not overwritten", file.display()));
+        let problem = Problem::usage(format!("`{}` already exists and was not overwritten", file.display()));
         return Err(problem.hint("name a file that does not exist"));
     }
     let dir = paths::state_dir().map_err(Problem::environment)?;

@@ -65,8 +65,8 @@ pub(super) fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
 }
 
 pub(super) fn is_over(id: &str, status: &str) -> Problem {
-    let problem = Problem::usage(format!("run `{id}` is over: {status}"));
-    problem.hint(format!("see what came of it: etude runs show {id}"))
+    let problem = Problem::usage(format!("run `{id}` has ended: {status}"));
+    problem.hint(format!("see its result: etude runs show {id}"))
 }
 
 pub(super) fn cancelling(context: &Context, id: &str) -> Exit {
@@ -86,7 +86,7 @@ fn cancel_queued(context: &Context, engine: &dyn Engine, view: &RunView) -> Resu
     let id = &view.row.id;
     let cancelled = block_on(queue::cancel(engine, definition, id, CANCELLED))?.map_err(|e| of_engine(&e))?;
     if cancelled {
-        show_end(context, engine, id, &format!("run {id} was cancelled; it had not begun"))?;
+        show_end(context, engine, id, &format!("run {id} was cancelled before it started"))?;
     }
     Ok(cancelled)
 }
@@ -125,7 +125,7 @@ fn give_up(context: &Context, engine: &Arc<dyn Engine>, id: &str) -> Result<Exit
     let failure = Failure::new(FailureKind::Cancelled, CANCELLED.to_owned());
     let ended = crash::end(engine, &*session, &view, definition.as_ref(), failure);
     block_on(ended)?.map_err(|e| of_engine(&e))?;
-    let note = format!("run {id} was cancelled; its destructor did not run, because its app or its definition is gone");
+    let note = format!("run {id} was cancelled; its destructor did not run, because its app or definition is missing");
     show_end(context, &**engine, id, &note)?;
     Ok(Exit::Done)
 }

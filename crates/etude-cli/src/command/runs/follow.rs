@@ -48,7 +48,8 @@ pub(crate) fn follow(context: &Context, engine: &dyn Engine, followed: Followed<
         Err(problem) => {
             let target = definition.map(|definition| definition.target.clone());
             let about = About { run_id: Some(run_id), target: target.as_ref(), so_far: None };
-            let problem = problem.hint(format!("the run is kept in the database: etude runs watch {run_id}"));
+            let problem =
+                problem.hint(format!("the run is stored in the database; follow it: etude runs watch {run_id}"));
             Ok(context.report(about, &problem))
         }
     }

@@ -89,7 +89,7 @@ fn cursor(text: &str) -> Result<Cursor, Problem> {
     let parsed = text
         .split_once('-')
         .and_then(|(at, number)| Some(Cursor { created_at_ms: at.parse().ok()?, number: number.parse().ok()? }));
-    let none = || Problem::usage(format!("`--after {text}` is no cursor")).hint("it is `next` of the page before");
+    let none = || Problem::usage(format!("`--after {text}` is not a cursor")).hint("use `next` of the previous page");
     parsed.ok_or_else(none)
 }
 
@@ -163,6 +163,6 @@ fn check_status(wanted: &str) -> Result<(), Problem> {
     if known.contains(&wanted) {
         return Ok(());
     }
-    let problem = Problem::usage(format!("`{wanted}` is no status of a run"));
-    Err(problem.hint(format!("a run is one of: {}", known.join(", "))))
+    let problem = Problem::usage(format!("`{wanted}` is not a run status"));
+    Err(problem.hint(format!("run statuses: {}", known.join(", "))))
 }

@@ -34,9 +34,8 @@ pub(super) fn list(remote: &Remote, args: &args::RunsList) -> Result<list::Page,
         Some(Target::Pipeline(name)) => query.push(("pipeline", name)),
         Some(Target::Machine(name)) => query.push(("machine", name)),
         Some(Target::Skill(_)) => {
-            return Err(
-                Problem::usage("a server lists no runs of skill mode by name").hint("list all runs: etude runs list")
-            );
+            return Err(Problem::usage("a server cannot filter runs of skill mode by name")
+                .hint("list all runs: etude runs list"));
         }
     }
     let counts = remote.get("/v1/runs/counts", &query)?;
@@ -134,7 +133,7 @@ fn stream(remote: &Remote, run: &RunDocument, name: &str) -> Result<Exit, Proble
             let output = run.document.output.as_ref().and_then(|output| output.text().ok());
             let none = || {
                 Problem::usage(format!("run `{id}` has no output"))
-                    .hint(format!("what happened: etude runs show {}", short(id)))
+                    .hint(format!("see the failure: etude runs show {}", short(id)))
             };
             Some(output.ok_or_else(none)?.to_string())
         }
@@ -146,8 +145,8 @@ fn stream(remote: &Remote, run: &RunDocument, name: &str) -> Result<Exit, Proble
         return Ok(Exit::Done);
     }
     let usage = || {
-        Problem::usage(format!("`{name}` names no stream of run `{id}`"))
-            .hint("it is the id of an effect and `stdin`, `stdout`, `stderr`, `prompt`, `answer` or `result`")
+        Problem::usage(format!("`{name}` is not a stream of run `{id}`"))
+            .hint("a stream is the id of an effect and `stdin`, `stdout`, `stderr`, `prompt`, `answer` or `result`")
     };
     let (effect, word) = name.rsplit_once('/').ok_or_else(usage)?;
     let path = format!("/v1/runs/{id}/effects/{}/{}", percent(effect), percent(word));
@@ -207,7 +206,7 @@ pub(super) fn retry(context: &Context, remote: &Remote, args: &args::RunsRetry) 
     let limits = &args.limits;
     let has_limits = limits.max_cost.is_some() || limits.max_tokens.is_some() || limits.timeout.is_some();
     let way = "raise them with `etude runs resume`";
-    if let Err(problem) = refuse_options(&[(has_limits, "limits of a retry", way)]) {
+    if let Err(problem) = refuse_options(&[(has_limits, "--max-cost, --max-tokens or --timeout with retry", way)]) {
         return context.report(None, &problem);
     }
     let body = json!({"from": args.from, "accept_changes": args.accept_changes});

@@ -18,7 +18,7 @@ use crate::runtime::block_on;
 pub(super) fn with_app(context: &Context, engine: &dyn Engine, run: &NewRun) -> Result<(Digest, NewRun), Problem> {
     if let Some(tenant) = engine.tenant() {
         return Err(Problem::usage(format!("the tenant `{tenant}` cannot change the app of a run"))
-            .hint(format!("begin again with the app here: etude run --again {}", run.id)));
+            .hint(format!("start a new run with the app here: etude run --again {}", run.id)));
     }
     let disk = context.disk()?;
     let bundle = bundles::push_app(context, engine, &disk)?;
@@ -31,8 +31,8 @@ pub(super) fn with_app(context: &Context, engine: &dyn Engine, run: &NewRun) -> 
 
 /// Refuses another app for a run that was moved from a fleet to this machine with its own.
 pub(super) fn keeps_its_app(run_id: &str) -> Problem {
-    Problem::usage(format!("run `{run_id}` was moved here with its app, and cannot take another one"))
-        .hint(format!("begin again with the app here: etude run --again {run_id}"))
+    Problem::usage(format!("run `{run_id}` was imported with its app and cannot use another one"))
+        .hint(format!("start a new run with the app here: etude run --again {run_id}"))
 }
 
 /// Refuses an app that the queue of the run does not allow (K-54).

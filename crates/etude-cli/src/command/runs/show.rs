@@ -235,7 +235,7 @@ fn json_document(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed
             let mut bytes = Vec::new();
             document.write(&mut bytes).map_err(|e| {
                 Problem::environment(format!("the output of run `{}` cannot be read: {e}", view.row.id))
-                    .hint(format!("its steps and what they printed: etude runs show {}", view.row.id))
+                    .hint(format!("see its steps and their output: etude runs show {}", view.row.id))
             })?;
             String::from_utf8(bytes).unwrap_or_default()
         }
@@ -260,7 +260,7 @@ fn stream(context: &Context, engine: &Arc<dyn Engine>, view: &RunView, name: &st
         };
         let json = json.ok_or_else(|| {
             Problem::usage(format!("run `{}` has no {name}", view.row.id))
-                .hint(format!("what happened: etude runs show {}", short(&view.row.id)))
+                .hint(format!("see the failure: etude runs show {}", short(&view.row.id)))
         })?;
         // A string is printed as text.
         match json.inline().and_then(|text| serde_json::from_str::<String>(text).ok()) {
@@ -270,7 +270,7 @@ fn stream(context: &Context, engine: &Arc<dyn Engine>, view: &RunView, name: &st
         return Ok(Exit::Done);
     }
     let usage = || {
-        Problem::usage(format!("`{name}` names no stream of run `{}`", view.row.id))
+        Problem::usage(format!("`{name}` is not a stream of run `{}`", view.row.id))
             .hint(format!("list them with `etude runs show {} --format json`", view.row.id))
     };
     let (effect, word) = name.rsplit_once('/').ok_or_else(usage)?;
@@ -292,7 +292,7 @@ pub(super) fn read(
     let bytes = match stream {
         Stream::Stdin => {
             let definition = definition_as_pinned(context, &**engine, view).ok_or_else(|| {
-                Problem::environment("stdin is made again from the definition, which can neither be read nor was kept")
+                Problem::environment("stdin is rebuilt from the definition, which was not stored and cannot be read")
                     .hint("etude check")
             })?;
             let store: Arc<dyn BlobStore> = Arc::new(blobs.clone());

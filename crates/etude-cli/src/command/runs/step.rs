@@ -98,7 +98,7 @@ fn unknown(view: &RunView, name: &str, rows: &[Value]) -> Problem {
     let names: Vec<&str> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
     let problem = Problem::usage(format!("run `{}` has no step `{name}`", view.row.id));
     match names.is_empty() {
-        true => problem.hint(format!("what it did: etude runs show {}", short(&view.row.id))),
+        true => problem.hint(format!("see its steps: etude runs show {}", short(&view.row.id))),
         false => problem.hint(format!("its steps: {}", names.join(", "))),
     }
 }
@@ -129,7 +129,7 @@ fn choose<'a>(
         let problem = Problem::usage(format!("step `{name}` of run `{}` has no {what} {number}", view.row.id));
         match (known.iter().min(), known.iter().max()) {
             (Some(min), Some(max)) => problem.hint(format!("it has {min} to {max}")),
-            _ => problem.hint(format!("it has none: etude runs show {} {name}", short(&view.row.id))),
+            _ => problem.hint(format!("see the step: etude runs show {} {name}", short(&view.row.id))),
         }
     };
     let scope: Vec<Placed<'a>> = match number {
@@ -166,7 +166,7 @@ fn excerpt(
     let command = format!("etude runs show {} --stream {name}", short(&view.row.id));
     let content = match show::read(context, engine, view, &effect.id, stream) {
         Ok(Some(bytes)) => Ok(layout::head(&String::from_utf8_lossy(&bytes), MAX_LINES, width.saturating_sub(2))),
-        Ok(None) => Err("not known: the definition has changed since".to_owned()),
+        Ok(None) => Err("unknown: the definition has changed since the run".to_owned()),
         Err(problem) => Err(problem.failures.first().map_or_else(String::new, |failure| failure.message.clone())),
     };
     (stream.word(), command, content)

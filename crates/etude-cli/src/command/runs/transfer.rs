@@ -33,7 +33,7 @@ pub(super) fn export(context: &Context, args: &args::RunsExport) -> Result<Exit,
         let (file, size) = (file.display(), etude_core::report::bytes(*bytes));
         crate::render::say!("{runs} runs and {values} large values in {file} ({size})");
         if *moved > 0 {
-            crate::render::say!("{moved} of them are moved: they continue only where the file is imported");
+            crate::render::say!("{moved} of them were moved: they continue only in the engine that imports the file");
         }
         for one in skipped.iter().take(MAX_NAMED) {
             crate::render::say!("left out: run {} {}", one.run_id, one.why);
@@ -53,7 +53,7 @@ pub(super) fn export(context: &Context, args: &args::RunsExport) -> Result<Exit,
 pub(super) fn import(context: &Context, args: &args::RunsImport) -> Result<Exit, Problem> {
     let engine = context.engine(true)?;
     if let Some(tenant) = engine.tenant() {
-        let message = format!("you are the tenant `{tenant}`, and an import needs the owner of the schema or a worker");
+        let message = format!("the tenant `{tenant}` cannot import runs; only the owner of the schema or a worker can");
         let hint = "import as another role, or let the owner grant it: `etude engine grant worker ROLE`";
         return Err(Problem::environment(message).hint(hint));
     }
@@ -62,7 +62,7 @@ pub(super) fn import(context: &Context, args: &args::RunsImport) -> Result<Exit,
     if context.is_json() {
         stdout::json(&json!({"runs": runs, "present": present, "values": values}));
     } else if !context.global.quiet {
-        crate::render::say!("{runs} runs and {values} large values added; {present} runs were present");
+        crate::render::say!("{runs} runs and {values} large values added; {present} runs were already present");
     }
     Ok(Exit::Done)
 }
@@ -77,12 +77,12 @@ fn pack(context: &Context, engine: &dyn Engine, run: &NewRun) -> Result<etude_co
     let bundle = etude_tools::bundle::Bundle::pack(dir).map_err(|error| error.to_string())?;
     crate::bundles::refuse_keys(context, &bundle, dir).map_err(|problem| problem.message())?;
     let kept = etude_runtime::blob::put(&*engine.bundles(), bundle.bytes());
-    kept.map(|(digest, _)| digest).map_err(|error| format!("its bundle cannot be kept: {error}"))
+    kept.map(|(digest, _)| digest).map_err(|error| format!("cannot store its bundle: {error}"))
 }
 
 #[cfg(not(feature = "postgres"))]
 fn pack(_: &Context, _: &dyn Engine, _: &NewRun) -> Result<etude_core::digest::Digest, String> {
-    Err("this build of etude packs no apps".to_owned())
+    Err("this build of etude cannot pack apps".to_owned())
 }
 
 /// Problem of a failed export or import, with a hint.
@@ -100,11 +100,11 @@ fn problem(error: &Error) -> Problem {
             Problem::environment(message).hint("no run was moved by this command; name another file")
         }
         Error::NotMoved { path, .. } => Problem::environment(message).hint(format!(
-            "before you import {}, see whether its runs are listed: etude runs list --all --status moved",
+            "before you import {}, check that its runs are listed: etude runs list --all --status moved",
             path.display()
         )),
         Error::Stale { path, .. } => Problem::environment(message).hint(format!(
-            "the other runs of {} are moved: import it, then cancel these runs where it was imported",
+            "the other runs of {} were moved: import the file, then cancel these runs in that engine",
             path.display()
         )),
         Error::UnknownQueues { .. } => {
@@ -112,7 +112,7 @@ fn problem(error: &Error) -> Problem {
             Problem::usage(message).hint(hint)
         }
         Error::Value { .. } => {
-            Problem::environment(message).hint("the runs that were added are whole; fix the cause, then import again")
+            Problem::environment(message).hint("the runs added so far are complete; fix the cause, then import again")
         }
         Error::Engine(error) => of_engine(error),
     }

@@ -49,7 +49,7 @@ impl Configured {
         let disk = Disk::open(app).map_err(|e| e.to_string())?;
         // A folder may become an app later.
         if !etude::app::is_app(disk.root()) {
-            return Err(format!("`{}` is not an app now", app.display()));
+            return Err(format!("`{}` is no longer an app", app.display()));
         }
         let settings = self.context(app).settings(disk.root()).map_err(|problem| why(&problem))?;
         Ok((disk, settings))
@@ -204,7 +204,7 @@ impl Apps for Configured {
         // A reader must not start programs of the app.
         let context = self.context_for(app, Purpose::Look);
         let document = crate::command::route::document_of(&context, request);
-        document.map_err(|refused| of_refused(refused, "the definition of the pipeline that fits has errors"))
+        document.map_err(|refused| of_refused(refused, "the matching pipeline has errors"))
     }
 
     fn learned(&self, app: &Path) -> Result<Value, etude_server::Problem> {

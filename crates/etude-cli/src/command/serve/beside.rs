@@ -50,9 +50,8 @@ impl Beside {
             }
         };
         let thread = std::thread::Builder::new().name("serve".to_owned()).spawn(work);
-        let thread = thread.map_err(|e| Problem::environment(format!("no thread can be started: {e}")))?;
-        let server =
-            is_ready.recv().map_err(|_| Problem::environment("the server has ended before it has begun"))??;
+        let thread = thread.map_err(|e| Problem::environment(format!("cannot start a thread: {e}")))?;
+        let server = is_ready.recv().map_err(|_| Problem::environment("the server stopped before it was ready"))??;
         Ok(Self { server, thread, dir })
     }
 

@@ -11,7 +11,7 @@ use etude_process::{ChildEnvironment, detached};
 /// link. The server does not fail if no browser can be opened.
 pub(super) fn open(link: &str, dir: &Path) {
     if let Err(error) = try_open(link, dir) {
-        crate::render::say!("warning: no browser can be opened: {error}");
+        crate::render::say!("warning: cannot open a browser: {error}");
         crate::render::say!("hint: print a login link: etude serve --link");
     }
 }

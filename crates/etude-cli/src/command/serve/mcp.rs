@@ -30,7 +30,7 @@ pub(crate) fn mcp(context: &Context, args: &args::Mcp) -> Exit {
 
 fn serve(context: &Context, args: &args::Mcp) -> Result<Exit, Problem> {
     let selection = Selection::new(args.tools.as_deref(), args.compact)
-        .map_err(|why| Problem::usage(format!("`--tools` is no glob: {why}")).hint("give one such as `deploy-*`"))?;
+        .map_err(|why| Problem::usage(format!("`--tools` is not a glob: {why}")).hint("give one such as `deploy-*`"))?;
     let state = paths::state_dir().map_err(Problem::environment)?;
     let app = one_app(context)?;
     let dir = app.dir.clone();
@@ -64,7 +64,7 @@ fn serve(context: &Context, args: &args::Mcp) -> Result<Exit, Problem> {
         });
         let served = etude_server::stdio(server, selection, tokio::io::stdin(), tokio::io::stdout()).await;
         signals.abort();
-        served.map_err(|e| Problem::environment(format!("the client cannot be served: {e}")))?;
+        served.map_err(|e| Problem::environment(format!("cannot serve the client: {e}")))?;
         Ok(Exit::Done)
     })?
 }
@@ -73,6 +73,6 @@ fn serve(context: &Context, args: &args::Mcp) -> Result<Exit, Problem> {
 fn say_faults(apps: &apps::Configured, app: &Path) {
     let faults = apps.list(app).ok().and_then(|app| etude_mcp::faults(&app));
     if let Some(faults) = faults {
-        crate::render::say!("note: no tool: {}", crate::render::text::harmless(&faults));
+        crate::render::say!("note: not available as a tool: {}", crate::render::text::harmless(&faults));
     }
 }

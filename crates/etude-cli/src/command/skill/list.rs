@@ -24,7 +24,7 @@ pub(super) fn list(context: &Context, compat: Compat) -> Result<Exit, Problem> {
     context.show(catalog.diagnostics());
     if catalog.entries().next().is_none() && !context.global.quiet {
         crate::render::say!(
-            "no skills here or in your home: they lie in .agents/skills, .etude/skills and .claude/skills"
+            "no skills here or in your home directory; skills are in .agents/skills, .etude/skills and .claude/skills"
         );
     }
     Ok(Exit::Done)

@@ -63,8 +63,8 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
         return Ok(Exit::Done);
     }
     let Some(name) = &args.name else {
-        let problem = Problem::usage("say which skill is to run");
-        return Err(problem.hint("list what `--log` can ask for: etude skill run --log").into());
+        let problem = Problem::usage("name the skill to run");
+        return Err(problem.hint("list the values of `--log`: etude skill run --log").into());
     };
     let asked = watch::Asked::of(&args.log).map_err(Problem::usage)?;
     let project = project::open_for(context, &args.layers, name)?;
@@ -113,8 +113,8 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
             return Ok(without(bridge, throw).await);
         }
         access.handlers.extend(bridge.handlers());
-        let session = Session::new(project, access, Box::new(followed), true)
-            .map_err(|error| Problem::environment(format!("no socket can be made for what the skill runs: {error}")))?;
+        let session =
+            Session::new(project, access, Box::new(followed), true).map_err(|error| without_socket(&error))?;
         let ended = session.invoke(name, given, stopped(&mut stop)).await;
         finish_spans(&telemetry, &ended).await;
         session.close();
@@ -123,6 +123,10 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
     })??;
     ended.is_cancelled |= terminal.is_stopped.load(Ordering::Relaxed);
     Ok(finish(context, &ended))
+}
+
+fn without_socket(error: &std::io::Error) -> Problem {
+    Problem::environment(format!("cannot create a socket for the programs of the skill: {error}"))
 }
 
 /// Completes when the user stops the call.

@@ -38,13 +38,13 @@ impl Asked {
             match value.split_once('=').unwrap_or(("scope", value)) {
                 ("level", word) => {
                     let known = named_level(word);
-                    asked.level = Some(known.ok_or_else(|| format!("`{word}` is no level; {}", listing()))?);
+                    asked.level = Some(known.ok_or_else(|| format!("`{word}` is not a level; {}", listing()))?);
                 }
                 ("scope", "full") => asked.level = Some(0),
                 ("scope", scopes) => {
                     for scope in scopes.split(',') {
                         if !SCOPES.iter().any(|(known, _)| *known == scope) {
-                            return Err(format!("`{scope}` is no scope; {}", listing()));
+                            return Err(format!("`{scope}` is not a scope; {}", listing()));
                         }
                         asked.scopes.push(scope.to_owned());
                     }
@@ -54,7 +54,7 @@ impl Asked {
                     false => return Err(format!("`{word}` is not a reporter; {}", listing())),
                 },
                 (key, _) => {
-                    return Err(format!("`--log {key}=…` is not known; there are `level`, `scope` and `reporter`"));
+                    return Err(format!("`--log` has no key `{key}`; keys are `level`, `scope` and `reporter`"));
                 }
             }
         }

@@ -97,7 +97,7 @@ fn of_calls(case: &Case, made: &Made) -> Vec<String> {
             None => faults.push(format!("call {} is missing: {}", at + 1, shown(call))),
         }
     }
-    faults.extend(made.writes.iter().skip(wanted.len()).map(|call| format!("a call is not expected: {}", shown(call))));
+    faults.extend(made.writes.iter().skip(wanted.len()).map(|call| format!("unexpected call: {}", shown(call))));
     faults
 }
 

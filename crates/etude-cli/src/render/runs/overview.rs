@@ -136,8 +136,8 @@ fn routing(out: &mut String, routing: &Value, width: usize) {
     for call in routing["calls"].as_array().into_iter().flatten() {
         let took = duration(call["duration_ms"].as_u64().unwrap_or(0));
         let end = match call["answer"].as_str() {
-            Some(answer) => format!("answered after {took}: {answer}"),
-            None => format!("no answer after {took}: {}", member(call, "error")),
+            Some(answer) => format!("responded after {took}: {answer}"),
+            None => format!("no response after {took}: {}", member(call, "error")),
         };
         line("", &format!("model call for {}: {} {end}", member(call, "purpose"), member(call, "model")));
     }
@@ -238,7 +238,7 @@ fn steps(out: &mut String, document: &Value, width: usize) {
         let facts = clip(&format!("{}{call}", facts(row)), width.saturating_sub(widest + 6).max(20));
         let _ = writeln!(out, "  {} {name:<widest$}  {DIM}{facts}{DIM:#}", mark(row));
     }
-    let folded = [(succeeded, "that succeeded"), (untouched, "not started")];
+    let folded = [(succeeded, "succeeded"), (untouched, "not started")];
     let folded = folded.iter().filter(|(number, _)| *number > 0);
     let folded: Vec<String> = folded.map(|(number, what)| format!("{number} more {what}")).collect();
     if !folded.is_empty() {
@@ -292,7 +292,7 @@ fn next(out: &mut String, document: &Value, extra: &Extra) {
         "waiting" => {
             let count = |name: &str| document[name].as_array().map_or(0, Vec::len);
             let is_decided = count("decisions") > 0 && count("decisions") == count("waiting");
-            let what = if is_decided { "continue: it has been decided" } else { "continue after the decision" };
+            let what = if is_decided { "continue: the decision has been made" } else { "continue after the decision" };
             commands.push((format!("etude runs resume {id}"), what));
         }
         _ => {}
@@ -301,9 +301,9 @@ fn next(out: &mut String, document: &Value, extra: &Extra) {
         let step = shell::word(&layout::clip(step, 64));
         commands.push((format!("etude runs show {id} {step}"), "the step's attempts, input and output"));
     }
-    commands.extend(extra.resume.iter().map(|command| (command.clone(), "continue when the cause is fixed")));
+    commands.extend(extra.resume.iter().map(|command| (command.clone(), "continue after the cause is fixed")));
     if let Some(code) = error["code"].as_str() {
-        commands.push((format!("etude explain {}", layout::clip(code, 16)), "what the error means"));
+        commands.push((format!("etude explain {}", layout::clip(code, 16)), "explain the error"));
     }
     let widest = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
     for (at, (command, what)) in commands.iter().enumerate() {

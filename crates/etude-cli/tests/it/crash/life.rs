@@ -456,7 +456,7 @@ pub(super) fn run_id(test: &Test) -> Option<String> {
     ask(test, "select id from runs", |row| row.get(0))
 }
 
-/// First row of a query; `None` if there is none, or no table yet.
+/// First row of a query; `None` if it has none, or no table yet.
 fn ask<T>(test: &Test, query: &str, read: impl FnOnce(&rusqlite::Row<'_>) -> rusqlite::Result<T>) -> Option<T> {
     let connection = rusqlite::Connection::open(test.path("home/.local/state/etude/journal.db")).ok()?;
     connection.query_row(query, [], read).ok()

@@ -110,7 +110,7 @@ fn the_time_to_answer_is_what_the_clock_says() {
         // The outcome stays, whatever the clock says afterwards.
         let show = ["runs", "show", &id, "--format", "json"];
         later(&test, -DAY, &show).exit(0).has("/output", expected.0);
-        test.run(&["approve", &id]).exit(2).stderr_has("does not wait");
+        test.run(&["approve", &id]).exit(2).stderr_has("is not waiting for a decision");
     }
 }
 

@@ -141,7 +141,7 @@ fn static_transitions_are_checked() {
     walk(&(next("sequential: [ghost]") + "error Validation/StageNextUnknown"));
 }
 
-/// B-P5, cases 16 and 17: a join is in the list, or there is none.
+/// B-P5, cases 16 and 17: a join is in the list, or it has none.
 #[test]
 fn a_join_stands_in_the_list_or_nowhere() {
     walk("stage a\nstage b\nstage j\nat outline next: [{else: true, parallel: [a, b, j], join: j}]\n==> check\nfinds");

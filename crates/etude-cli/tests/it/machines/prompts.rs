@@ -68,7 +68,7 @@ fn a_result_that_is_not_there_is_warned_of() {
         "#,
     );
     let ran = case.test.run(&["machine", "run", "m"]);
-    let warning = "`{{ctx.upstream[0].output.x}}` is empty: `ctx.upstream` has no result here";
+    let warning = "`{{ctx.upstream[0].output.x}}` is empty: `ctx.upstream` has no result";
     assert!(ran.err().contains(warning), "{}", ran.err());
 }
 

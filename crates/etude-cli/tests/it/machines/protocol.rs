@@ -181,7 +181,7 @@ fn a_question_is_asked_once_and_in_words() {
         "hook gate outline {ask}\nhook gate outline {{\"outcome\":\"proceed\"}}\noutline done {{\"summary\":\"s\"}}\n==> run --yolo\nexit 0\ntold gate outline 2 /answer/approved true"
     ));
     walk(&format!(
-        "hook gate outline {ask}\nhook gate outline {ask}\n==> run --yolo\nexit 1\nerror ExtensionHost/LifecycleFailure phase=CheckGate message=~asked again after it was answered; the answer is in `answer` of its stdin"
+        "hook gate outline {ask}\nhook gate outline {ask}\n==> run --yolo\nexit 1\nerror ExtensionHost/LifecycleFailure phase=CheckGate message=~asked again after the answer; the answer is in `answer` of its stdin"
     ));
     walk(
         "hook gate outline {\"ask\":{\"kind\":\"Oracle\",\"message\":\"x\"}}\n==> run\nexit 1\nerror ExtensionHost/LifecycleFailure phase=CheckGate",

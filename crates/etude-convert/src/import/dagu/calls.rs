@@ -97,7 +97,7 @@ impl Dag<'_> {
             return Err(format!("`{other}` of a step that starts a DAG has no counterpart"));
         }
         let callee = self.dags.imported.get(file).filter(|callee| callee.is_whole);
-        let callee = callee.ok_or_else(|| format!("it starts `{file}`, which was not imported whole"))?;
+        let callee = callee.ok_or_else(|| format!("it starts `{file}`, which was not imported completely"))?;
         let input = input(step, &self.variables, (file, callee))?;
         let (_, timeout) = limits(step)?;
         let bytes: usize = input.iter().map(|(name, value)| name.len() + value.as_str().map_or(0, str::len)).sum();

@@ -31,7 +31,7 @@ pub(super) fn is_importable(imported: &mut Imported, document: &Document, root: 
     }
     let kind = field(root, "type").and_then(text_of).unwrap_or_else(|| "graph".to_owned());
     if !["chain", "graph"].contains(&kind.as_str()) {
-        imported.find(document.file.path(), 1, format!("`type: {kind}`"), "etude has no counterpart of it");
+        imported.find(document.file.path(), 1, format!("`type: {kind}`"), "etude has no equivalent");
         return false;
     }
     for (key, _) in &root.0 {
@@ -39,7 +39,7 @@ pub(super) fn is_importable(imported: &mut Imported, document: &Document, root: 
         match snake(name).as_str() {
             "schedule" => imported.find(document.file.path(), line, "trigger `schedule`", SCHEDULE),
             word if LISTED.contains(&word) => {
-                imported.find(document.file.path(), line, format!("`{name}`"), "etude has no counterpart of it");
+                imported.find(document.file.path(), line, format!("`{name}`"), "etude has no equivalent");
             }
             _ => {}
         }

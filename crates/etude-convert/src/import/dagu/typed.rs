@@ -24,7 +24,7 @@ pub(super) fn declaration(item: &Node<'_>) -> Option<Result<Declaration, String>
 
 fn read(members: Map<String, Value>, default: Option<String>) -> Result<Declaration, String> {
     let name = members.get("name").and_then(Value::as_str).map(str::trim).filter(|name| is_name(name));
-    let name = name.ok_or("a parameter with settings has a `name` that can be that of a variable")?.to_owned();
+    let name = name.ok_or("a parameter with settings must have a `name` that is a valid variable name")?.to_owned();
     let fault = |what: &str| format!("{what} of the parameter `{name}` has no counterpart");
     let kind = members.get("type").map_or(Some("string"), Value::as_str).map(str::trim);
     let kind = kind.filter(|kind| TYPES.contains(kind)).ok_or_else(|| fault("the type"))?;
@@ -80,7 +80,7 @@ pub(super) fn with_default(name: &str, mut schema: Value, default: Option<&str>)
     let Some(default) = default else { return Ok(schema) };
     let value = of_type(schema["type"].as_str().unwrap_or_default(), default);
     let fits = |value: &Value| Schema::lazy(name, schema.clone(), BTreeMap::new()).faults(value).is_empty();
-    let value = value.filter(fits).ok_or_else(|| format!("the default of the parameter `{name}` does not fit it"))?;
+    let value = value.filter(fits).ok_or_else(|| format!("the default of the parameter `{name}` is not valid"))?;
     schema["default"] = value;
     Ok(schema)
 }

@@ -368,7 +368,7 @@ impl Execution {
         }
         self.check_stop()?;
         let Some(reply) = reply else {
-            return Err(Failure::new(FailureKind::Cancelled, "the script was given up"));
+            return Err(Failure::new(FailureKind::Cancelled, "the script was cancelled"));
         };
         if let Reply::Value(value) = &reply {
             for line in value.get("audit").and_then(Value::as_array).into_iter().flatten() {

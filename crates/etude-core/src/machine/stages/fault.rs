@@ -48,7 +48,7 @@ pub(super) fn leak(stage: &str, part: &str, secret: &str) -> Failure {
         "toolManifest" => "a tool's description",
         _ => "the conversation",
     };
-    let message = format!("{what} of stage `{stage}` holds the value of `{secret}`, which no model may receive");
+    let message = format!("{what} of stage `{stage}` contains the value of `{secret}`, which models must not receive");
     fault(VALIDATION, "LLMContextLeak", stage, &message, json!({"secret": secret, "part": part}))
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn drift_rejected(machine: &str, stored: &str, now: &str) -> Failure 
 
 /// The failure for a slot that could not be migrated to the machine's version (B-ST3).
 pub(super) fn migration_failed(machine: &str, why: &str, more: Value) -> Failure {
-    let message = format!("the state slot of machine `{machine}` could not be migrated: {why}");
+    let message = format!("cannot migrate the state slot of machine `{machine}`: {why}");
     let context = overlaid(json!({"extId": machine}), more);
     fault(SESSION, "SlotMigrationFailed", "", &message, context)
 }
@@ -72,7 +72,7 @@ pub(super) fn migration_failed(machine: &str, why: &str, more: Value) -> Failure
 pub(super) fn incapable(machine: &str, model: &str, capability: &str, claim: &str) -> Failure {
     let message = match (capability, claim) {
         ("toolCalling", "probed") => format!(
-            "machine `{machine}` needs a model that calls tools; `{model}` was asked to call one and did not: choose another model, or state `capabilities.toolCalling: hard` if it can"
+            "machine `{machine}` needs a model that calls tools; `{model}` was asked to call one and did not: choose another model, or set `capabilities.toolCalling: hard` if it can"
         ),
         ("toolCalling", _) => format!(
             "machine `{machine}` needs a model that guarantees tool calls, and `{model}` does not: its `toolCalling` is `{claim}`"

@@ -10,7 +10,7 @@ use crate::outcome::ProcessEnd;
 pub const SLOT: &str = "TOOL_CALL/pre";
 
 /// Text for the model if a guard is broken.
-pub const UNDECIDED: &str = "a guard could not decide, so the call is denied";
+pub const UNDECIDED: &str = "a guard failed, so the call is denied";
 
 /// The words that a guard may decide with.
 pub(super) const WORDS: &[&str] = &["allow", "deny"];

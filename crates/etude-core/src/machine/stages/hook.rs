@@ -167,7 +167,7 @@ pub(super) fn reply(end: &ProcessEnd) -> Reply {
     match (&end.exit, &end.stdout) {
         (Exit::Status(0), Stdout::Value(_)) => match stdout {
             Some(value) => Reply::Value(value),
-            None => broken("printed a value that cannot be read".to_owned(), Some(0)),
+            None => broken("printed a value that cannot be parsed".to_owned(), Some(0)),
         },
         (Exit::Status(0), stdout) if stdout.is_nothing() => Reply::Nothing,
         (Exit::Status(0), Stdout::Unusable { problem, .. }) => {

@@ -33,7 +33,7 @@ impl Asked<'_> {
 
     fn wrong_word(&self, field: &str, found: Option<&Value>, known: &str) -> Failure {
         let found = found.map_or("nothing".to_owned(), Value::to_string);
-        self.broken(&format!("gave {found} as `{field}`; it must be {known}"), Reply::facts(Some(0), ""))
+        self.broken(&format!("printed {found} as `{field}`; it must be {known}"), Reply::facts(Some(0), ""))
     }
 
     /// The members of a reply, which must be an object.
@@ -54,7 +54,7 @@ impl Asked<'_> {
         };
         if self.phase != Phase::Setup && members.contains_key("ctx") {
             let message = format!(
-                "the {} script of stage `{}` gave `ctx`, which only a setup may write",
+                "the {} script of stage `{}` printed `ctx`, which only a setup can write",
                 self.word(),
                 self.stage
             );
@@ -70,7 +70,8 @@ impl Asked<'_> {
             None => Ok(Map::new()),
             Some(Value::Object(fields)) => Ok(fields),
             Some(_) => {
-                let message = format!("the setup script of stage `{}` gave a `ctx` that is no object", self.stage);
+                let message =
+                    format!("the setup script of stage `{}` printed a `ctx` that is not an object", self.stage);
                 let context = json!({"phase": "Setup", "stageId": self.stage});
                 Err(fault(VALIDATION, "ContextMutationForbidden", self.stage, &message, context))
             }
@@ -141,7 +142,7 @@ impl Asked<'_> {
         };
         let list = match (names("nextStages")?, names("stages")?) {
             (Some(next), Some(stages)) if next != stages => {
-                let why = "gave `nextStages` and `stages`, and they differ";
+                let why = "printed different `nextStages` and `stages`";
                 return Err(self.broken(why, Reply::facts(Some(0), "")));
             }
             (next, stages) => next.or(stages).unwrap_or_default(),
@@ -172,11 +173,13 @@ impl Asked<'_> {
         let outside = machine.policy.join_outside_next_stages;
         Next::parallel(list, join, outside).map_err(|why| {
             let (class, code, why) = match why {
-                FanOutFault::DanglingJoin => (VALIDATION, "StageJoinDangling", "a `join` that is not in its list"),
+                FanOutFault::DanglingJoin => {
+                    (VALIDATION, "StageJoinDangling", "a `join` that is not in its fan-out list")
+                }
                 FanOutFault::TooFew => (HOST, "InvalidParallelPlan", "a fan-out of fewer than two entries"),
-                FanOutFault::Twice => (HOST, "InvalidParallelPlan", "a fan-out that names a stage twice"),
+                FanOutFault::Twice => (HOST, "InvalidParallelPlan", "a fan-out that lists a stage twice"),
             };
-            let message = format!("the next script of stage `{}` gave {why}", self.stage);
+            let message = format!("the next script of stage `{}` printed {why}", self.stage);
             fault(class, code, self.stage, &message, context)
         })
     }
@@ -192,11 +195,11 @@ pub(super) fn decision(reply: Reply, known: &[&str]) -> Decided {
         Reply::Value(Value::Object(members)) => {
             let word = members.get("decision").and_then(Value::as_str).map(str::to_owned);
             if members.contains_key("ctx") {
-                return Err(("gave `ctx`, which only a setup may write".to_owned(), well()));
+                return Err(("printed `ctx`, which only a setup can write".to_owned(), well()));
             }
             match word.filter(|word| known.contains(&word.as_str())) {
                 Some(word) => Ok((word, members)),
-                None => Err((format!("gave no `decision` of {}", known.join(", ")), well())),
+                None => Err((format!("printed no valid `decision`; it must be one of {}", known.join(", ")), well())),
             }
         }
         Reply::Value(_) => Err(("must print one JSON object".to_owned(), well())),

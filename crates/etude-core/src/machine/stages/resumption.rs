@@ -201,7 +201,7 @@ impl Migration {
             // Records of earlier versions of the program do not name the script.
             (None, Drift::Migrate(script)) => script,
             (None, Drift::Reject | Drift::Warn) => {
-                return Err(migration_failed(&machine.id, "the machine has no script for it any more", json!({})));
+                return Err(migration_failed(&machine.id, "the machine no longer has a migration script", json!({})));
             }
         };
         let more = json!({
@@ -228,7 +228,7 @@ impl Migration {
         let version = members.get("slotVersion").and_then(Value::as_str);
         if version != Some(wanted) {
             let found = version.map_or("none".to_owned(), |version| format!("`{version}`"));
-            let why = format!("the script gave {found} as `slotVersion`; the machine has {wanted}");
+            let why = format!("the script printed {found} as `slotVersion`; the machine has {wanted}");
             return Err(migration_failed(id, &why, json!({"slotVersion": version, "currentVersion": wanted})));
         }
         let data = members.get("data").cloned().unwrap_or_default();
@@ -237,7 +237,7 @@ impl Migration {
         if faults.is_empty() {
             return Ok(data);
         }
-        let why = format!("the new data does not fit the slot's schema: {}", faults.join("; "));
+        let why = format!("the new data does not match the schema of the slot: {}", faults.join("; "));
         Err(migration_failed(id, &why, json!({"errors": faults})))
     }
 

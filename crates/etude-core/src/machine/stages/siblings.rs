@@ -217,7 +217,7 @@ impl Siblings {
                     // Another sibling may have ended since.
                     cx.stages.last = Some(Json::of(&result));
                 }
-                let reason = result["reason"].as_str().unwrap_or("no reason was given");
+                let reason = result["reason"].as_str().unwrap_or("no reason given");
                 let why = format!("its verdict is {}: {reason}", result["verdict"].as_str().unwrap_or("?"));
                 (why, json!({"verdict": result["verdict"], "reason": result.get("reason")}))
             }

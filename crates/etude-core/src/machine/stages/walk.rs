@@ -148,7 +148,7 @@ impl Walk {
                 Ok(())
             }
             Next::Parallel { .. } if self.branch_of.is_some() => {
-                let message = format!("stage `{stage}` opens a fan-out inside a fan-out; they do not nest");
+                let message = format!("stage `{stage}` opens a fan-out inside a fan-out; fan-outs cannot be nested");
                 let context = json!({"stageId": stage, "nested": true});
                 Err(fault(HOST, "InvalidParallelPlan", stage, &message, context))
             }

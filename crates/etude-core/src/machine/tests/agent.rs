@@ -196,7 +196,10 @@ fn the_turn_cap_ends_an_agent() {
     let world = play(&pipeline([skill("x", "go")]), script);
     let result = world.machine.result().expect("a result");
     assert_eq!(result.errors[0].kind, crate::failure::FailureKind::BudgetExceeded);
-    assert_eq!(result.errors[0].message, "skill `tidy` was not done after 3 turns; it can have more with `max_turns`");
+    assert_eq!(
+        result.errors[0].message,
+        "skill `tidy` did not finish within 3 turns; raise the limit with `max_turns`"
+    );
     let last = world.request("p/x/turn3").messages.last().expect("a message").clone();
     assert!(matches!(&last.parts[..], [Part::Text(text)] if text.contains("last turn")), "{last:?}");
     assert!(!world.started.iter().any(|(id, _)| id.as_str() == "p/x/turn4"));
@@ -323,7 +326,7 @@ fn a_text_that_does_not_fit_forces_the_call_of_the_answer_tool() {
     assert_eq!(forced(&world, "p/x/turn3"), None, "it called the tool");
     let result = world.machine.result().expect("a result");
     assert_eq!(result.errors[0].kind, crate::failure::FailureKind::ValidationExhausted);
-    assert!(result.errors[0].message.contains("3 answers in a row"), "{}", result.errors[0].message);
+    assert!(result.errors[0].message.contains("3 responses in a row"), "{}", result.errors[0].message);
 }
 
 /// X-3: other work between misfits resets their count.
@@ -361,7 +364,7 @@ fn a_silent_model_ends_its_agent_early() {
     let world = play(&pipeline([skill("x", "go")]), "p/x/turn1 answer \np/x/turn2 answer \np/x/turn3 answer ");
     let result = world.machine.result().expect("a result");
     assert_eq!((result.errors[0].kind, result.usage.calls), (crate::failure::FailureKind::ModelError, 3));
-    assert!(result.errors[0].message.contains("with nothing, 3 times in a row"), "{}", result.errors[0].message);
+    assert!(result.errors[0].message.contains("an empty response 3 times in a row"), "{}", result.errors[0].message);
 }
 
 /// A-7.2: a cancelled agent waits for its calls to end and starts no others.
@@ -453,8 +456,8 @@ fn answers_that_are_cut_off_again_and_again_end_the_agent() {
         pipeline([step])
     };
     let log = play(&case(), &script).log;
-    let error = "error model_truncated business/x 3 answers of test/model to skill `tidy` in a row were cut off at their longest \
-                 allowed length (2 tokens; `max_tokens` of its provider decides)";
+    let error = "error model_truncated business/x 3 responses of test/model to skill `tidy` in a row were cut off at the maximum \
+                 length (2 tokens; set by `max_tokens` of its provider)";
     assert!(log.contains(error), "{log}");
     let mut earlier = case();
     earlier.start.abi = 7;

@@ -103,7 +103,7 @@ fn no_answer_arrives_and_the_step_fails() {
             abandon p/ok
             emit step ok failed
             result failed
-            error step_timeout business/ok approval step `ok` did not end within its timeout of 1 h 0 min
+            error step_timeout business/ok approval step `ok` exceeded its timeout of 1 h 0 min
               at ok.yaml
             row business/ok approval failed, tries 0, 10 ms
         "#]],
@@ -274,7 +274,7 @@ fn the_timeout_of_a_group_approves_nothing() {
             emit step ok cancelled
             emit step g failed
             result failed
-            error step_timeout business/g parallel step `g` did not end within its timeout of 5 s
+            error step_timeout business/g parallel step `g` exceeded its timeout of 5 s
               at g.yaml
             row business/g parallel failed, tries 0, 10 ms
             row business/ok approval cancelled, tries 0, 10 ms
@@ -300,7 +300,7 @@ fn the_timeout_of_a_calling_step_approves_nothing() {
             abandon p/s/ok
             emit step s failed
             result failed
-            error step_timeout business/s pipeline step `s` did not end within its timeout of 5 s
+            error step_timeout business/s pipeline step `s` exceeded its timeout of 5 s
               at s.yaml
             row business/s pipeline failed, tries 0, 10 ms
         "#]],
@@ -372,7 +372,7 @@ fn unanswered_elements_fail_the_step() {
             emit item ok[1] 2 cancelled, 2 of 2
             emit step ok failed
             result failed
-            error step_timeout business/ok approval step `ok` did not end within its timeout of 1 min
+            error step_timeout business/ok approval step `ok` exceeded its timeout of 1 min
               at ok.yaml
             row business/ok approval failed, tries 1, 10 ms, items 1 of 2
         "#]],

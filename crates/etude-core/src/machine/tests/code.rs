@@ -60,7 +60,7 @@ fn a_signal_of_the_terminal_says_what_it_means() {
         code("a"),
         "signal SIGTTIN",
         "step_failed",
-        "code step `a` was killed by SIGTTIN (signal 9), because it asked for input at the terminal, which it does not have",
+        "code step `a` was killed by SIGTTIN (signal 9), because it read from the terminal, which is not available",
         &["signal SIGTTIN"],
     );
 }
@@ -387,7 +387,7 @@ fn the_timeout_ends_a_step_that_waits_for_its_next_attempt() {
             abandon p/a!backoff1
             emit step a failed
             result failed
-            error step_timeout business/a code step `a` did not end within its timeout of 5 s
+            error step_timeout business/a code step `a` exceeded its timeout of 5 s
               at a.yaml
               try rejected by transport (10 ms, 0 tokens): code step `a` exited with status 1
             row business/a code failed, tries 1, 10 ms
@@ -504,5 +504,5 @@ fn an_env_value_without_a_value_fails_before_anything_starts() {
 /// An outcome of another kind than the effect is an internal error, and is reported as such.
 #[test]
 fn an_outcome_of_the_wrong_kind_is_an_internal_failure() {
-    fails(code("a"), "kept", "internal", "the outcome of `p/a` is of another kind than the effect", &[]);
+    fails(code("a"), "kept", "internal", "internal error: the outcome of `p/a` does not match its effect", &[]);
 }

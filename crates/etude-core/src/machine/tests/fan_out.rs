@@ -349,7 +349,7 @@ fn the_timeout_of_a_group_stops_its_children() {
             emit step b cancelled
             emit step g failed
             result failed
-            error step_timeout business/g parallel step `g` did not end within its timeout of 9 s
+            error step_timeout business/g parallel step `g` exceeded its timeout of 9 s
               at g.yaml
             row business/g parallel failed, tries 0, 10 ms
             row business/a code succeeded, tries 1, 10 ms
@@ -384,7 +384,7 @@ fn the_timeout_of_a_child_fails_the_group() {
             emit step b cancelled
             emit step g failed
             result failed
-            error step_timeout business/a code step `a` did not end within its timeout of 1 s
+            error step_timeout business/a code step `a` exceeded its timeout of 1 s
               at a.yaml
             row business/g parallel failed, tries 0, 10 ms
             row business/a code failed, tries 1, 10 ms
@@ -568,7 +568,7 @@ fn collect_does_not_swallow_a_missing_key() {
             emit item x[0] 1 failed, 1 of 2
             emit step x failed
             result failed
-            error environment business/x element 0 of 2: llm step `x` got no answer: set THE_KEY
+            error environment business/x element 0 of 2: llm step `x` got no response: set THE_KEY
               at x.yaml
               details {"item":0}
             row business/x llm failed, tries 0, 10 ms, items 0 of 2, 1 failed: [0]
@@ -871,7 +871,7 @@ fn the_timeout_covers_all_elements() {
             emit item a[1] 2 cancelled, 2 of 3
             emit step a failed
             result failed
-            error step_timeout business/a code step `a` did not end within its timeout of 3 s
+            error step_timeout business/a code step `a` exceeded its timeout of 3 s
               at a.yaml
             row business/a code failed, tries 2, 10 ms, items 1 of 3
         "#]],
@@ -963,7 +963,7 @@ fn collect_does_not_swallow_a_defect() {
             emit item a[0] 1 failed, 1 of 2
             emit step a failed
             result failed
-            error internal business/a element 0 of 2: the outcome of `p/a[0]` is of another kind than the effect
+            error internal business/a element 0 of 2: internal error: the outcome of `p/a[0]` does not match its effect
               at a.yaml
               details {"item":0}
             row business/a code failed, tries 1, 10 ms, items 0 of 2, 1 failed: [0]

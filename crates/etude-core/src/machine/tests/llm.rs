@@ -240,7 +240,7 @@ fn a_refusal_is_not_retried() {
             done p/x refuses it is against policy
             emit step x failed
             result failed
-            error model_refused business/x test/model declined to answer llm step `x`: it is against policy
+            error model_refused business/x test/model refused to respond to llm step `x`: it is against policy
               at x.yaml
             row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
             usage calls 1 tokens 3+2
@@ -261,7 +261,7 @@ fn a_truncated_answer_is_not_retried() {
             done p/x cut {"n": 1
             emit step x failed
             result failed
-            error model_truncated business/x the answer of test/model to llm step `x` was cut off at its longest allowed length (2 tokens; `max_tokens` of the step or of its provider decides)
+            error model_truncated business/x the response of test/model to llm step `x` was cut off at the maximum length (2 tokens; set by `max_tokens` of the step or of its provider)
               at x.yaml
             row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
             usage calls 1 tokens 3+2
@@ -277,7 +277,7 @@ fn an_empty_answer_without_a_schema_is_asked_for_again() {
     assert!(log.contains("rejected by schema: the answer is empty") && log.contains("succeeded \"Hello\""), "{log}");
     case.start.abi = 7;
     let log = play(&case, "p/x answer").log;
-    assert!(log.contains("error model_error business/x test/model gave an empty answer to llm step `x`"), "{log}");
+    assert!(log.contains("error model_error business/x test/model gave an empty response to llm step `x`"), "{log}");
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn empty_answers_alone_are_a_model_error() {
             done p/x#2 answer
             emit step x failed
             result failed
-            error model_error business/x test/model gave an empty answer to llm step `x`
+            error model_error business/x test/model gave an empty response to llm step `x`
               at x.yaml
               try rejected by schema (10 ms, 5 tokens): the answer is empty
               try rejected by schema (10 ms, 5 tokens): the answer is empty
@@ -318,7 +318,7 @@ fn a_model_that_cannot_be_reached_fails_the_step() {
             done p/x no_answer HTTP 503
             emit step x failed
             result failed
-            error model_error business/x llm step `x` got no answer: HTTP 503
+            error model_error business/x llm step `x` got no response: HTTP 503
               at x.yaml
               try rejected by transport (10 ms, 0 tokens): HTTP 503; HTTP 503; HTTP 503
             row business/x llm failed, tries 0, 10 ms
@@ -339,7 +339,7 @@ fn a_missing_key_is_an_environment_failure() {
             done p/x no_key ANTHROPIC_API_KEY is not set
             emit step x failed
             result failed
-            error environment business/x llm step `x` got no answer: ANTHROPIC_API_KEY is not set
+            error environment business/x llm step `x` got no response: ANTHROPIC_API_KEY is not set
               at x.yaml
             row business/x llm failed, tries 0, 10 ms
         "#]],
@@ -362,7 +362,7 @@ fn attempts_before_a_refusal_are_kept() {
             done p/x#2 refuses
             emit step x failed
             result failed
-            error model_refused business/x test/model declined to answer llm step `x`
+            error model_refused business/x test/model refused to respond to llm step `x`
               at x.yaml
               try rejected by schema (10 ms, 5 tokens): "n" is a required property
             row business/x llm failed, tries 2, 20 ms, retries 1, calls 2 tokens 6+4
@@ -418,7 +418,7 @@ fn a_broken_validator_spends_no_retry() {
             done p/x/validate exit 1 Traceback
             emit step x failed
             result failed
-            error validator_broken business/x validator `check.py` did not do its job: it exited with status 1 and printed no verdict
+            error validator_broken business/x validator `check.py` failed: it exited with status 1 and printed no verdict
               at x.yaml
               exit 1
               stderr Traceback
@@ -640,7 +640,7 @@ fn the_timeout_covers_the_validator() {
             done p/x/validate abandoned
             emit step x failed
             result failed
-            error step_timeout business/x llm step `x` did not end within its timeout of 30 s
+            error step_timeout business/x llm step `x` exceeded its timeout of 30 s
               at x.yaml
             row business/x llm failed, tries 1, 10 ms, calls 1 tokens 3+2
             usage calls 1 tokens 3+2
@@ -666,7 +666,7 @@ fn a_validator_may_be_a_command() {
             done p/x/validate exit 1 Traceback
             emit step x failed
             result failed
-            error validator_broken business/x validator `check --strict` did not do its job: it exited with status 1 and printed no verdict
+            error validator_broken business/x validator `check --strict` failed: it exited with status 1 and printed no verdict
               at x.yaml
               exit 1
               stderr Traceback
@@ -768,8 +768,8 @@ fn a_chosen_element_keeps_its_digits() {
 fn a_list_that_cannot_be_looked_into_is_the_fault_of_its_maker() {
     let mut case = pipeline([choose_many("x", "Which?", "{{input.l}}")]).input(r#"{"l": ["\ud800"]}"#);
     let log = play(&case, "").log;
-    let error = "error input_invalid business/x the list that step `x` chooses from cannot be looked into: ";
+    let error = "error input_invalid business/x the list that step `x` chooses from cannot be parsed: ";
     assert!(log.contains(error), "{log}");
     case.start.abi = 7;
-    assert!(play(&case, "").log.contains("error environment business/x the value cannot be looked into: "));
+    assert!(play(&case, "").log.contains("error environment business/x the value cannot be parsed: "));
 }

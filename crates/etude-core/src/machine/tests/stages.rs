@@ -188,7 +188,7 @@ fn a_model_that_was_tried_is_distinguished_from_one_that_claims_too_little() {
     let world = play(&pipeline([goes_through(machine())]), script);
     let tried = &world.machine.result().expect("a result").errors[0].message;
     assert!(
-        tried.contains("`test/doubtful` was asked to call one and did not: choose another model, or state"),
+        tried.contains("`test/doubtful` was asked to call one and did not: choose another model, or set"),
         "{tried}"
     );
     let message = |claim| Machine::refused_model(&machine(), "m/x", claim).map(|failure| failure.message);
@@ -419,7 +419,10 @@ fn a_judge_is_shown_all_words() {
     let case = pipeline([goes_through(StageMachine { stages: vec![Arc::new(judged)], ..machine() })]);
     let turns = "p/x/one#1/turn1 calls done {}\np/x/one#1/assert output {\"verdict\":\"maybe\"}";
     let message = play(&case, turns).machine.result().expect("a result").errors[0].message.clone();
-    assert!(message.ends_with(r#"gave "maybe" as `verdict`; it must be `ok`, `retry`, `fail` or `skip`"#), "{message}");
+    assert!(
+        message.ends_with(r#"printed "maybe" as `verdict`; it must be `ok`, `retry`, `fail` or `skip`"#),
+        "{message}"
+    );
 }
 
 /// X-3: a run of an earlier interpreter asks again about the calls of a halted batch, as it did.

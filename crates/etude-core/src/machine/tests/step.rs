@@ -156,7 +156,7 @@ fn a_timeout_gives_the_process_up_and_waits_for_its_end() {
             done _d/close output "close"
             emit step close succeeded
             result failed
-            error step_timeout business/a code step `a` did not end within its timeout of 30 s
+            error step_timeout business/a code step `a` exceeded its timeout of 30 s
               at a.yaml
             row business/a code failed, tries 1, 10 ms
             row business/b code not_started
@@ -214,7 +214,7 @@ fn an_outcome_that_comes_after_the_timeout_does_not_count() {
             abandon p/a
             emit step a failed
             result failed
-            error step_timeout business/a code step `a` did not end within its timeout of 30 s
+            error step_timeout business/a code step `a` exceeded its timeout of 30 s
               at a.yaml
             row business/a code failed, tries 1, 10 ms
         "#]],

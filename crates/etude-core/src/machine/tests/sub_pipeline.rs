@@ -136,7 +136,7 @@ fn input_that_breaks_the_schema_fails_before_anything_runs() {
             emit step s started
             emit step s failed
             result failed
-            error input_invalid business/s step `s` gives pipeline `sub` an input that it does not take: /n: "seven" is not of type "integer"
+            error input_invalid business/s step `s` passes an invalid input to pipeline `sub`: /n: "seven" is not of type "integer"
               at s.yaml
             row business/a code succeeded, tries 1, 10 ms
             row business/s pipeline failed
@@ -185,7 +185,7 @@ fn the_timeout_of_the_calling_step_is_not_blamed_on_the_step_below() {
             done p/s/x abandoned
             emit step s failed
             result failed
-            error step_timeout business/s pipeline step `s` did not end within its timeout of 1 min
+            error step_timeout business/s pipeline step `s` exceeded its timeout of 1 min
               at s.yaml
             row business/s pipeline failed, tries 1, 10 ms
         "#]],
@@ -211,7 +211,7 @@ fn a_timeout_below_is_reported_as_such() {
             done p/s/x abandoned
             emit step s failed
             result failed
-            error step_timeout business/s in pipeline `sub`: code step `x` did not end within its timeout of 1 min
+            error step_timeout business/s in pipeline `sub`: code step `x` exceeded its timeout of 1 min
               at x.yaml
             row business/s pipeline failed, tries 1, 10 ms
         "#]],

@@ -148,11 +148,10 @@ fn an_output_that_cannot_be_looked_into_is_the_fault_of_its_maker() {
     let starts = |error: String, start: &str| assert!(error.starts_with(start), "{error}");
     starts(
         errors(sub(), ABI),
-        "error input_invalid business/s what step `s` gives pipeline `sub` as `n`, `{{a.output}}`, cannot be looked into: ",
+        "error input_invalid business/s the value that step `s` passes to pipeline `sub` as `n`, `{{a.output}}`, cannot be parsed: ",
     );
-    starts(errors(sub(), 7), "error internal business/s the value cannot be looked into: ");
-    let what =
-        "error step_output_invalid business/b `{{a.output.0}}` in the `require` of step `b` cannot be looked into: ";
+    starts(errors(sub(), 7), "error internal business/s the value cannot be parsed: ");
+    let what = "error step_output_invalid business/b `{{a.output.0}}` in the `require` of step `b` cannot be parsed: ";
     starts(errors(code("b").require_equal("{{a.output.0}}", 1), ABI), what);
     starts(errors(code("b").require_equal("{{a.output.0}}", 1), 7), "error deviated business/b ");
 }
@@ -161,7 +160,7 @@ fn an_output_that_cannot_be_looked_into_is_the_fault_of_its_maker() {
 fn an_output_with_a_schema_is_looked_into() {
     let mut case = pipeline([code("a").schema("{\"type\": \"array\"}")]);
     let log = play(&case, r#"p/a output ["\ud800"]"#).log;
-    let error = "error step_output_invalid business/a the output of code step `a` cannot be looked into: ";
+    let error = "error step_output_invalid business/a the output of code step `a` cannot be parsed: ";
     assert!(log.contains(error), "{log}");
     case.start.abi = 7;
     assert!(play(&case, r#"p/a output ["\ud800"]"#).log.contains("error environment business/a "));

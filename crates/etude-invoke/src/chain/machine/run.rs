@@ -71,7 +71,7 @@ impl Machine {
         let dots = if next.is_some() { "… -> " } else { "" };
         way.reverse();
         let message = format!(
-            "`{reference}` is not invoked: it lies inside {MAX_DEPTH} invocations already ({dots}{}); a skill or middleware \
+            "`{reference}` is not invoked: it is nested in {MAX_DEPTH} invocations ({dots}{}); a skill or middleware \
              of it that invokes itself needs an end",
             way.join(" -> ")
         );

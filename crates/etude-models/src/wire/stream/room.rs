@@ -22,7 +22,7 @@ impl Room {
     pub(super) fn text(&mut self, text: &str) -> Result<(), DecodeError> {
         self.bytes += text.len();
         if self.bytes > MAX_BODY_BYTES {
-            return Err(DecodeError::TooMuch(format!("more than {MAX_BODY_BYTES} bytes of a stream would be kept")));
+            return Err(DecodeError::TooMuch(format!("the stream has more than {MAX_BODY_BYTES} bytes")));
         }
         Ok(())
     }

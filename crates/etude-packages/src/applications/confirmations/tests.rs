@@ -58,7 +58,7 @@ fn an_answer_holds_for_one_stdin() {
     let answer = Answer { approved: true, by: "ada".to_owned(), at: "2026-01-01T00:00:00Z".to_owned(), reason: None };
     store.answer(&request.id, answer).unwrap();
     for other in [Some(b"all".as_slice()), None] {
-        assert!(matches!(ask(other), Verdict::Waiting { stale: Some("it was for another stdin"), .. }));
+        assert!(matches!(ask(other), Verdict::Waiting { stale: Some("it was for a different stdin"), .. }));
     }
     assert!(matches!(ask(Some(b"one")), Verdict::Confirmed(_)));
 }

@@ -7,7 +7,7 @@ use super::is_version_control;
 /// Checks the `target` of the link at `path`. `..` is accepted only at the beginning of a target, where it is relative to real
 /// directories. So no chain of accepted links leads to the outside.
 pub(super) fn check(path: &Path, target: &Path) -> Result<(), String> {
-    let outside = || format!("is a link to `{}`, which is outside", target.display());
+    let outside = || format!("is a symbolic link to `{}`, outside the package", target.display());
     let mut place = path.parent().map(Path::to_owned).unwrap_or_default();
     let mut is_below = false;
     for part in target.components() {
@@ -17,7 +17,10 @@ pub(super) fn check(path: &Path, target: &Path) -> Result<(), String> {
                 place.push(name);
             }
             Component::ParentDir if is_below => {
-                return Err(format!("is a link to `{}`: `..` after a name may lead anywhere", target.display()));
+                return Err(format!(
+                    "is a symbolic link to `{}`: `..` after a name can leave the package",
+                    target.display()
+                ));
             }
             Component::ParentDir if place.pop() => {}
             Component::CurDir => {}
@@ -25,7 +28,7 @@ pub(super) fn check(path: &Path, target: &Path) -> Result<(), String> {
         }
     }
     if is_version_control(&place) {
-        return Err(format!("is a link to `{}`, and `.git` is not part of what is approved", target.display()));
+        return Err(format!("is a symbolic link to `{}`, and approvals do not cover `.git`", target.display()));
     }
     Ok(())
 }

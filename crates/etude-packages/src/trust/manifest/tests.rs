@@ -50,5 +50,5 @@ fn chains_of_links_to_state_are_refused() {
     assert!(read(root.path()).approvable().is_ok());
     symlink(Path::new("here/state/run"), &root.path().join("app/tool")).expect("a link");
     let why = read(root.path()).approvable().expect_err("refused").to_string();
-    assert!(why.contains("app/tool") && why.contains("leads to state"), "{why}");
+    assert!(why.contains("app/tool") && why.contains("symbolic link into the state"), "{why}");
 }

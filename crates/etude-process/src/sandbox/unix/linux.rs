@@ -44,7 +44,7 @@ pub(in crate::sandbox) fn landlock() -> Result<u32, String> {
 
 fn arch() -> Result<TargetArch, String> {
     let name = std::env::consts::ARCH;
-    TargetArch::try_from(name).map_err(|_| format!("there is no system call filter for {name} processors"))
+    TargetArch::try_from(name).map_err(|_| format!("no system call filter supports {name} processors"))
 }
 
 /// The first descriptor after the three standard streams.
@@ -52,15 +52,15 @@ const FIRST: std::os::fd::RawFd = 3;
 
 /// Gives up rights of this process and of everything that it starts. The process has one thread.
 pub(in crate::sandbox) fn restrict(rules: &Rules, given: &Given) -> Result<(), String> {
-    rustix::process::fchdir(&given.dir).map_err(|error| format!("its directory cannot be entered: {error}"))?;
-    confine(rules, given).map_err(|error| format!("the files could not be confined: {error}"))?;
+    rustix::process::fchdir(&given.dir).map_err(|error| format!("cannot enter its directory: {error}"))?;
+    confine(rules, given).map_err(|error| format!("cannot restrict file access: {error}"))?;
     // With capabilities, root bypasses file permissions.
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
-    set_capabilities(None, sets).map_err(|error| format!("capabilities could not be given up: {error}"))?;
+    set_capabilities(None, sets).map_err(|error| format!("cannot drop capabilities: {error}"))?;
     // None of these rules apply to open descriptors: the caller may have left files and connections open.
     close_fds::set_fds_cloexec(FIRST, &[]);
-    filter(rules).map_err(|error| format!("system calls could not be filtered: {error}"))
+    filter(rules).map_err(|error| format!("cannot filter system calls: {error}"))
 }
 
 fn handled(version: u32, network: bool) -> Result<Ruleset, RulesetError> {

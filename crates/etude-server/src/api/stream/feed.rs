@@ -44,7 +44,7 @@ impl Pieces for Live {
 /// `GET /v1/events`: the runs whose state changes.
 pub(crate) async fn feed(call: Call) -> Respond {
     form(&call.headers, false)?;
-    let unknown = || invalid("Last-Event-ID", "`Last-Event-ID` is the id of an event of this feed");
+    let unknown = || invalid("Last-Event-ID", "`Last-Event-ID` must be the id of an event of this feed");
     let header = call.headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default());
     let after = header.map(|text| text.parse::<u64>().map_err(|_| unknown())).transpose()?;
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());

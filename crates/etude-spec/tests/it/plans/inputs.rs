@@ -64,7 +64,7 @@ fn faults_of_an_input_are_bounded() {
     assert!(faults[99].contains("`m99` is not declared"), "{}", faults[99]);
     // `n` has a value that does not fit: its fault is not listed, but the parameter is not missing.
     assert!(faults[100].starts_with("required parameter `s` is missing"), "{}", faults[100]);
-    assert!(faults[101].starts_with("1901 more faults are not listed"), "{}", faults[101]);
+    assert!(faults[101].starts_with("1901 more errors are not listed"), "{}", faults[101]);
 }
 
 /// a value that does not fit is refused.
@@ -104,7 +104,7 @@ fn everything_wrong_is_reported_at_once() {
     assert_eq!(
         problems,
         [
-            "parameter `other` is not declared / declared are `first`, `second` and `third`",
+            "parameter `other` is not declared / declared parameters: `first`, `second` and `third`",
             "parameter `frist` is not declared / did you mean `first`?",
             "required parameters `first` and `third` are missing / give it with `-i first=…`",
         ]

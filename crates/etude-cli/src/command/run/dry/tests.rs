@@ -47,23 +47,23 @@ business
       all of these at once:
     ask (llm)
         for each of list.output: at most 5 elements, 1 at once
-        asks a model of tier standard, retries: 2, at most 100 tokens an answer
+        calls a model of tier standard, retries: 2, at most 100 tokens per response
         prompt:
           | Hello Ada,
           | read {{item}}
-        at worst 15 model calls, 1500 tokens written = 5 elements × 3 calls × ≤ 100 output tokens
-        not known: the number of elements of list.output; `max_items` (5) is used
-        not known: the price of the model for tier standard
+        at worst 15 model calls, 1500 output tokens = 5 elements × 3 calls × ≤ 100 output tokens
+        unknown: the number of elements of list.output; `max_items` (5) is used
+        unknown: the price of the model for tier standard
     rest (code)
-        when input.who equals "Bob"  (does not hold: the step is skipped)
+        when input.who equals "Bob"  (false: the step is skipped)
         runs ["echo","a\u001b[31m"]
         in pipelines/p
   ok (approval)
-      waits until somebody decides: Send it to Ada?
-      counts as denied when the time is over
+      waits until a person decides: Send it to Ada?
+      counts as denied after the timeout
       at most 1 h 0 min
 
-at worst: 15 model calls, 1500 tokens written
+at worst: 15 model calls, 1500 output tokens
 "#;
     let got = shown(&Limits::default());
     assert_eq!(got, expected, "{got}");
@@ -75,7 +75,9 @@ fn a_budget_that_may_not_do_is_reported_before_the_run() {
     let limits = Limits { max_tokens: Some(1_000), ..Limits::default() };
     let got = shown(&limits);
     assert!(
-        got.ends_with("the run may write 1500 tokens, more than the 1000 of --max-tokens; it would end there\n"),
+        got.ends_with(
+            "the run may write 1500 output tokens, more than the 1000 of --max-tokens; it would stop there\n"
+        ),
         "{got}"
     );
 }

@@ -66,8 +66,8 @@ steps
   · report   not started
 
 next      etude runs show 9x0db7 analyze  the step's attempts, input and output
-          etude runs resume 9x0db7        continue when the cause is fixed
-          etude explain R0203             what the error means
+          etude runs resume 9x0db7        continue after the cause is fixed
+          etude explain R0203             explain the error
 "
     );
     assert!(shown.lines().count() <= 36 && shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
@@ -108,7 +108,7 @@ fn of_many_steps_those_that_went_well_are_folded() {
     let document =
         json!({"run_id": "9x0db7nsqx7cyhbh", "status": "failed", "steps": rows, "errors": [], "duration_ms": 1});
     let shown = plain(&document, &extra());
-    assert!(shown.contains("  ✗ s30  12 ms\n  … 28 more that succeeded, 10 more not started\n"), "{shown}");
+    assert!(shown.contains("  ✗ s30  12 ms\n  … 28 more succeeded, 10 more not started\n"), "{shown}");
     assert!(shown.lines().count() <= 30, "{shown}");
 }
 

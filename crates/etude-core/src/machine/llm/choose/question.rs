@@ -54,7 +54,7 @@ impl Question {
             if values.abi() >= DEVIATES_WITHOUT_LIST {
                 return Err(deviation::of_choice(name, &choose.from, Reason::FieldType, "there is no list"));
             }
-            let message = format!("`choose` of step `{name}` needs a list and got something else");
+            let message = format!("`choose` of step `{name}` needs a list; the value is not a list");
             return Err(Failure::new(FailureKind::TemplateUnresolved, message).because(Reason::FieldType));
         };
         if list.is_empty() {
@@ -65,11 +65,11 @@ impl Question {
         for (_, answer) in &list {
             if !matches!(answer, Value::String(_) | Value::Number(_) | Value::Bool(_)) {
                 let of = choose.by.as_ref().map_or_else(String::new, |by| format!("`{by}` of "));
-                let message = format!("{of}an element is no text and no number");
+                let message = format!("{of}an element is neither text nor a number");
                 return Err(deviation::of_choice(name, &choose.from, Reason::FieldType, &message));
             }
             if !known.insert(answer.to_string()) {
-                let message = format!("two answers would be {answer}");
+                let message = format!("two choices would be {answer}");
                 return Err(deviation::of_choice(name, &choose.from, Reason::ChooseAmbiguous, &message));
             }
         }

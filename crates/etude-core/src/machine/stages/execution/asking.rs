@@ -72,11 +72,11 @@ impl Execution {
         };
         let phase = self.open.unwrap_or(Phase::Setup);
         if call.is_answered() {
-            let why = "asked again after it was answered; the answer is in `answer` of its stdin";
+            let why = "asked again after the answer; the answer is in `answer` of its stdin";
             return Err(self.asked(phase).broken(why, reply.fields()));
         }
         let Some(gate) = self.gate_of(request) else {
-            let why = "gave an `ask` that is no question: `{\"kind\": \"Confirm\" or \"Ask\", \"message\": TEXT, \"schema\": …}`";
+            let why = "gave an invalid `ask`: `{\"kind\": \"Confirm\" or \"Ask\", \"message\": TEXT, \"schema\": …}`";
             return Err(self.asked(phase).broken(why, reply.fields()));
         };
         let question = Question { script: call.key().to_owned(), request: Digest::of(request.to_string().as_bytes()) };

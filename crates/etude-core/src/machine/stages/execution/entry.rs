@@ -101,7 +101,7 @@ impl Execution {
     fn take_fields(&mut self, cx: &mut Cx, shared: &Shared, fields: Map<String, Value>) -> Result<Step, Failure> {
         if let Some(name) = fields.keys().find(|name| RESERVED.contains(&name.as_str())) {
             let stage = &self.stage_context.stage.id;
-            let message = format!("the setup of stage `{stage}` wrote `{name}`, which etude itself gives");
+            let message = format!("the setup of stage `{stage}` wrote `{name}`, which is reserved for etude");
             let failure =
                 fault(VALIDATION, "ContextMutationForbidden", stage, &message, json!({"name": name, "phase": "Setup"}));
             self.emit_init_failed(cx, shared, Phase::Setup, &failure);
@@ -156,7 +156,7 @@ impl Execution {
                 1 => "1 result".to_owned(),
                 count => format!("{count} results"),
             };
-            let detail = format!("`{{{{{path}}}}}` is empty: `ctx.upstream` has {has} here");
+            let detail = format!("`{{{{{path}}}}}` is empty: `ctx.upstream` has {has}");
             let facts = json!({"phase": Phase::Init.word(), "path": format!("/body#{path}"), "detail": detail});
             emit(cx, "StageWarning", self.stage_context.event(shared, facts));
         }
@@ -182,7 +182,7 @@ impl Execution {
             let known: Vec<&str> =
                 shared.tool_list.tools.iter().map(|available| available.tool.name.as_str()).collect();
             let message = format!(
-                "`allowedTools` of stage `{}` names `{tool}`, which is no tool here; there are {}",
+                "`allowedTools` of stage `{}` names `{tool}`, which is not an available tool; tools are {}",
                 stage.id,
                 known.join(", ")
             );
@@ -303,7 +303,8 @@ impl Execution {
             "reason": self.reason, "retryable": self.suspended_by == GateOutcome::Defer,
         });
         let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        let message = format!("stage `{}` is parked{why}; go on with `etude runs resume {}`", stage.id, shared.run_id);
+        let message =
+            format!("stage `{}` is parked{why}; resume it with `etude runs resume {}`", stage.id, shared.run_id);
         let subject = Subject::Other { kind: "parked", payload: Json::of(&payload) };
         Question { message, schema: None, approvers: Vec::new(), subject }
     }

@@ -216,7 +216,7 @@ impl Execution {
         if faults.is_empty() {
             return Ok(());
         }
-        let message = format!("stage `{stage}` left a state slot that does not fit its schema: {}", faults.join("; "));
+        let message = format!("the state slot after stage `{stage}` does not match its schema: {}", faults.join("; "));
         let mut facts = Map::new();
         facts.insert("errors".to_owned(), json!(faults));
         Err(lifecycle(Phase::Exit, stage, &message, facts))
@@ -232,7 +232,7 @@ impl Execution {
                     let case = cases.iter().find(|case| declared::hold(&sources, &case.when));
                     let Some(next) = case.map(|case| case.next.clone()) else {
                         let stage = &self.stage_context.stage.id;
-                        let message = format!("no case of `next` of stage `{stage}` holds");
+                        let message = format!("no case of `next` of stage `{stage}` is true");
                         return Err(lifecycle(Phase::Next, stage, &message, Map::new()));
                     };
                     return Ok(self.go_to(cx, shared, next));
