@@ -206,7 +206,7 @@ impl FileBlobs {
         }
     }
 
-    /// Removes a blob. A missing blob is no error.
+    /// Removes a blob. A missing blob is not an error.
     ///
     /// # Errors
     /// The file cannot be removed.

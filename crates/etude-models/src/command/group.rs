@@ -60,7 +60,7 @@ impl Group {
         let status = {
             let write = async move {
                 if let Some(mut stdin) = stdin {
-                    // A program may respond without reading all of its input. Then it closes its end, which is no failure.
+                    // A program may respond without reading all of its input. Then it closes its end, which is not a failure.
                     let _ = stdin.write_all(&input).await;
                     let _ = stdin.shutdown().await;
                 }

@@ -37,7 +37,7 @@ pub(super) fn asked(headers: &HeaderMap, policy: &TransportPolicy, now: Timestam
             }
         }
     };
-    // A float becomes the nearest integer in range: a date in the past is no wait, and a huge number is the longest one.
+    // A float becomes the nearest integer in range: a date in the past means 0, and a huge number is the longest one.
     ms.is_finite().then(|| Duration::from_millis((ms as u64).min(policy.max_wait_ms)))
 }
 

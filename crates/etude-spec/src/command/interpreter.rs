@@ -33,6 +33,7 @@ struct Options {
     has_subcommands: bool,
 }
 
+/// An interpreter that evaluates only `-e TEXT`, and the base of the others.
 const PLAIN: Options = Options {
     text: "e",
     long_text: &[],
@@ -65,7 +66,7 @@ const PHP: Options = Options {
     ..PLAIN
 };
 
-/// Returns the code that a command runs, also behind `env`; `None` if its program is no interpreter known here.
+/// Returns the code that a command runs, also behind `env`; `None` if its program is not a known interpreter.
 pub fn code(words: &[String]) -> Option<Code<'_>> {
     let (program, rest) = words.split_first()?;
     match name(program) {

@@ -60,7 +60,7 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
         let mut total = got as u64;
         if line.last() != Some(&b'\n') && got == 1 << 20 {
             total += skip_line(&mut file, stop).map_err(failed)??;
-            // The limit may split a character, which is no fault of the file.
+            // The limit may split a character, which is not a fault of the file.
             if let Err(error) = std::str::from_utf8(&line)
                 && error.error_len().is_none()
             {

@@ -149,7 +149,7 @@ fn a_judge_that_breaks_is_no_verdict() {
     );
 }
 
-/// B-R6, case 72: a backoff waits between attempts; without one there is no wait.
+/// B-R6, case 72: a backoff waits between attempts; without a backoff the next attempt starts at once.
 #[test]
 fn a_backoff_waits_between_attempts() {
     let noting = "sh date +%s%N >> \"$ROOT/times\"; echo '{\"verdict\":\"retry\",\"reason\":\"x\"}'";
