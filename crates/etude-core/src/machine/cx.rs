@@ -305,6 +305,10 @@ impl Cx {
         let mut rows = self.rows.clone();
         for (row, span) in rows.iter_mut().zip(&self.spans).filter(|(_, span)| span.active > 0) {
             row.duration_ms += self.now_ms.saturating_sub(span.since_ms);
+            // Another task of the row has already succeeded.
+            if row.status == StepStatus::Succeeded {
+                row.status = StepStatus::Running;
+            }
         }
         rows
     }

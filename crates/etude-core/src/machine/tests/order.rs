@@ -92,6 +92,21 @@ fn the_same_order_gives_the_same_commands() {
     });
 }
 
+/// X-24: the row of a step with `for_each` is running as long as one of its elements is.
+#[test]
+fn a_step_runs_until_its_last_element_has_ended() {
+    let mut world = World::new(&pipeline([code("e").for_each("{{input.l}}").max_parallel(2)]).input(r#"{"l":[1,2]}"#));
+    world.emit(Input::Poll);
+    let status = |world: &World| world.machine.snapshot().steps[0].status;
+    let mut seen = vec![status(&world)];
+    for (id, effect) in world.running.clone() {
+        world.emit(Input::Complete(id.clone(), script::default(&id, &effect)));
+        world.emit(Input::Poll);
+        seen.push(status(&world));
+    }
+    assert_eq!(seen, [StepStatus::Running, StepStatus::Running, StepStatus::Succeeded]);
+}
+
 /// Results do not depend on timing: if nothing fails, every order yields the same output, rows and usage.
 #[test]
 fn every_order_gives_the_same_output() {
