@@ -30,7 +30,7 @@ const RUNNER: Provider =
 /// Fields of a job that do not change what its commands do on another machine.
 const JOB: [&str; 7] = ["name", "runs-on", "steps", "needs", "env", "permissions", "timeout-minutes"];
 
-/// Fields of a step that have a counterpart.
+/// Fields of a step that have an equivalent.
 const STEP_FIELDS: [&str; 7] = ["name", "id", "run", "env", "shell", "working-directory", "timeout-minutes"];
 
 struct Workflow<'d> {
@@ -192,7 +192,7 @@ impl Workflow<'_> {
         }
     }
 
-    /// Variables `known`, with those of a workflow or a job added. A variable without a counterpart is a finding, and is
+    /// Variables `known`, with those of a workflow or a job added. A variable without an equivalent is a finding, and is
     /// dropped.
     fn common(&self, imported: &mut Imported, mut known: Variables, node: Option<&Node<'_>>) -> Variables {
         for (line, name, value) in self.variables(node) {
@@ -207,7 +207,7 @@ impl Workflow<'_> {
         known
     }
 
-    /// Mapping of variables: line, name and value of each. The error is the reason why a value has no counterpart.
+    /// Mapping of variables: line, name and value of each. The error is the reason why a value has no equivalent.
     fn variables(&self, node: Option<&Node<'_>>) -> Vec<(u32, String, Result<Value, String>)> {
         let entries = node.and_then(Node::as_map).map(|map| map.0.as_slice()).unwrap_or_default();
         let read = |(key, value): &(Node<'_>, Node<'_>)| {
@@ -230,11 +230,11 @@ impl Workflow<'_> {
             (_, Some(name)) if is_whole && self.inputs.contains_key(&name) => {
                 Ok(json!(format!("{{{{input.{name}}}}}")))
             }
-            _ => Err(format!("the expression `{inner}` has no counterpart")),
+            _ => Err(format!("the expression `{inner}` has no equivalent")),
         }
     }
 
-    /// Adds the steps of a job, up to the first one without a counterpart whose failure would end the job. False if there is
+    /// Adds the steps of a job, up to the first one without an equivalent whose failure would end the job. False if there is
     /// such a step, or no step at all.
     fn job(&self, imported: &mut Imported, building: &mut Building, (key, node): (&Node<'_>, &Node<'_>)) -> bool {
         let id = key.as_text().unwrap_or_default();
@@ -246,7 +246,7 @@ impl Workflow<'_> {
         // Conditions, matrices, containers and reusable workflows decide about the meaning of the commands.
         let other = job.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !JOB.contains(name));
         if let Some(other) = other {
-            imported.find(path, line, what, format!("`{other}` has no counterpart"));
+            imported.find(path, line, what, format!("`{other}` has no equivalent"));
             return false;
         }
         if let Some((key, _)) = job.entry("timeout-minutes") {
@@ -281,7 +281,7 @@ impl Workflow<'_> {
     /// Adds a step.
     ///
     /// # Errors
-    /// The reason why the step has no counterpart.
+    /// The reason why the step has no equivalent.
     fn step(&self, building: &mut Building, node: &Node<'_>, job: &Job, title: &str) -> Result<(), String> {
         let step = node.as_map().ok_or_else(|| "it is not a mapping".to_owned())?;
         let id = step.get("id").and_then(text_of);
@@ -292,11 +292,11 @@ impl Workflow<'_> {
     fn run(&self, building: &mut Building, step: &Entries<'_>, job: &Job, id: &str) -> Result<(), String> {
         let field = |name: &str| step.get(name).and_then(text_of);
         if let Some(action) = field("uses") {
-            return Err(format!("the action `{action}` has no counterpart; the caller's directory is used as it is"));
+            return Err(format!("the action `{action}` has no equivalent; the caller's directory is used as it is"));
         }
         if let Some(other) = step.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !STEP_FIELDS.contains(name))
         {
-            return Err(format!("`{other}` has no counterpart"));
+            return Err(format!("`{other}` has no equivalent"));
         }
         let run = field("run").ok_or_else(|| "it has no `run`".to_owned())?;
         let shell = match field("shell").as_deref() {
@@ -304,12 +304,12 @@ impl Workflow<'_> {
             None => "bash -e",
             Some("bash") => "bash -eo pipefail",
             Some("sh") => "sh -e",
-            Some(other) => return Err(format!("the shell `{other}` has no counterpart")),
+            Some(other) => return Err(format!("the shell `{other}` has no equivalent")),
         };
         let timeout = match field("timeout-minutes") {
             None => None,
             Some(minutes) if minutes.parse::<f64>().is_ok_and(|minutes| minutes > 0.0) => Some(format!("{minutes}m")),
-            Some(other) => return Err(format!("its time limit `{other}` has no counterpart")),
+            Some(other) => return Err(format!("its time limit `{other}` has no equivalent")),
         };
         let place = place(field("working-directory").as_deref())?;
         building.has_room()?;
@@ -350,7 +350,7 @@ impl Workflow<'_> {
                     variables.set(secret, json!({"from_env": secret}));
                     secret.to_owned()
                 }
-                _ => return Err(format!("the expression `{inner}` has no counterpart")),
+                _ => return Err(format!("the expression `{inner}` has no equivalent")),
             };
             let quote = quotes.open_at(all.start()).map_err(|reason| format!("the expression `{inner}` {reason}"))?;
             text.push_str(&run[from..all.start()]);

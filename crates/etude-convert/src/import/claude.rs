@@ -167,7 +167,7 @@ fn lines(text: &str) -> u32 {
 }
 
 impl Parts {
-    /// Adds the fields of the frontmatter. Fields without a counterpart are findings.
+    /// Adds the fields of the frontmatter. Fields without an equivalent are findings.
     fn with(mut self, imported: &mut Imported, file: &Arc<SourceFile>, entries: &Entries<'_>) -> Self {
         let path = file.path();
         let field = |name: &str| entries.get(name).and_then(text_of);
@@ -234,7 +234,7 @@ impl Parts {
     /// Reason why a command in the body cannot be a code step.
     fn refusal(&self, line: &str) -> Option<String> {
         if ARGUMENT_OF_SHELL.as_ref().is_none_or(|pattern| pattern.is_match(line)) {
-            return Some("arguments in its text have no counterpart".to_owned());
+            return Some("arguments in its text have no equivalent".to_owned());
         }
         self.arguments.refusal(line, &CLAUDE)
     }
@@ -332,13 +332,13 @@ fn context(
 /// Lists blocks of commands, and variables that Claude Code replaces.
 fn unmapped(imported: &mut Imported, path: &str, parts: &Parts, body: &str) {
     if let Some(at) = parts.body.find("```!") {
-        let reason = "it has no counterpart, and its text stays as it is";
+        let reason = "it has no equivalent, and its text stays as it is";
         imported.find(path, parts.line_of(at), "a block of commands", reason);
     }
     if let Some(at) = body.find("${CLAUDE_") {
         let name: String = body[at..].chars().take_while(|c| *c != '}').chain(['}']).collect();
         let line = parts.body.find(&name).map_or(parts.line, |at| parts.line_of(at));
-        imported.find(path, line, format!("`{name}`"), "it has no counterpart, and stays as it is");
+        imported.find(path, line, format!("`{name}`"), "it has no equivalent, and stays as it is");
     }
 }
 

@@ -24,7 +24,7 @@ static EXPRESSION: LazyLock<Option<Regex>> =
 /// Variables that Dagu sets.
 const DAGU: Provider = Provider { name: "Dagu", prefixes: &["DAG_", "DAGU_"], words: &[] };
 
-/// Fields of a step that have a counterpart, in their present spelling.
+/// Fields of a step that have an equivalent, in their present spelling.
 const STEP: [&str; 13] = [
     "name", "id", "description", "run", "command", "script", "args", "depends", "output", "env", "working_dir",
     "retry_policy", "timeout_sec",
@@ -181,7 +181,7 @@ impl Dag<'_> {
     /// Adds a step.
     ///
     /// # Errors
-    /// The reason why the step has no counterpart.
+    /// The reason why the step has no equivalent.
     fn step(&mut self, (node, step): (&Node<'_>, &Entries<'_>), known: &str) -> Result<(), String> {
         if let Some(lost) = list(step.get("depends")).into_iter().find(|name| !self.steps.contains_key(name)) {
             return Err(format!("it depends on `{lost}`, which was not imported"));
@@ -193,7 +193,7 @@ impl Dag<'_> {
         let other =
             step.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !STEP.contains(&snake(name).as_str()));
         if let Some(other) = other {
-            return Err(format!("`{other}` has no counterpart"));
+            return Err(format!("`{other}` has no equivalent"));
         }
         let text = self.text((node, step))?;
         let shell = shell(&text)?;
@@ -237,7 +237,7 @@ impl Dag<'_> {
     /// Shell text of a step.
     fn text(&self, (node, step): (&Node<'_>, &Entries<'_>)) -> Result<String, String> {
         if step.get("script").is_some() && (step.get("command").is_some() || step.get("run").is_some()) {
-            return Err("its command runs its script, which has no counterpart".to_owned());
+            return Err("its command runs its script, which has no equivalent".to_owned());
         }
         // Earlier versions start another DAG with `run`, later ones a shell command.
         if let Some(run) = step.get("run").and_then(text_of).filter(|run| may_be_dag(run)) {
@@ -254,7 +254,7 @@ impl Dag<'_> {
             text.push_str(&format!(" {}", etude_core::shell::quoted(&argument)));
         }
         if EXPRESSION.as_ref().is_none_or(|pattern| pattern.is_match(&text)) {
-            return Err("its expressions have no counterpart".to_owned());
+            return Err("its expressions have no equivalent".to_owned());
         }
         for number in (1..10).filter(|number| self.variables.values.contains_key(&format!("{ARGUMENT}{number}"))) {
             let variable = format!("${{{ARGUMENT}{number}}}");
@@ -324,7 +324,7 @@ fn shell(text: &str) -> Result<String, String> {
     let is_option = |option: &&str| option.starts_with('-') && option[1..].chars().all(|c| c.is_ascii_lowercase());
     match ["sh", "bash"].contains(&program) && options.iter().all(is_option) {
         true => Ok([&[program], options].concat().join(" ")),
-        false => Err(format!("its program `{}` has no counterpart", line.trim())),
+        false => Err(format!("its program `{}` has no equivalent", line.trim())),
     }
 }
 
@@ -334,7 +334,7 @@ fn output(step: &Entries<'_>) -> Result<Option<String>, String> {
     let name = text_of(node).map(|text| text.trim_start_matches('$').to_owned());
     match name.filter(|name| is_name(name)) {
         Some(name) => Ok(Some(name)),
-        None => Err("its `output` has no counterpart".to_owned()),
+        None => Err("its `output` has no equivalent".to_owned()),
     }
 }
 

@@ -113,7 +113,7 @@ impl Workflow<'_> {
         }
     }
 
-    /// Mapping of variables: line, name and value of each. The error is the reason why a value has no counterpart.
+    /// Mapping of variables: line, name and value of each. The error is the reason why a value has no equivalent.
     fn variables(&self, node: Option<&Node<'_>>) -> Vec<(u32, String, Result<Value, String>)> {
         let entries = node.and_then(Node::as_map).map(|map| map.0.as_slice()).unwrap_or_default();
         let read = |(key, value): &(Node<'_>, Node<'_>)| {
@@ -153,20 +153,20 @@ impl Workflow<'_> {
     /// Adds a step: its command, then its approval.
     ///
     /// # Errors
-    /// The reason why the step has no counterpart.
+    /// The reason why the step has no equivalent.
     fn import(&mut self, step: &Entries<'_>, id: &str) -> Result<(), String> {
         if let Some(other) = step.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !STEP.contains(name)) {
-            return Err(format!("`{other}` has no counterpart"));
+            return Err(format!("`{other}` has no equivalent"));
         }
         let condition = step.get("when").or(step.get("condition"));
         let when = match condition.map(|node| text_of(node).unwrap_or_default()) {
             None => None,
             Some(text) => {
-                Some(self.condition(&text).ok_or_else(|| format!("its condition `{text}` has no counterpart"))?)
+                Some(self.condition(&text).ok_or_else(|| format!("its condition `{text}` has no equivalent"))?)
             }
         };
         if step.get("pipeline").is_some() {
-            return Err("pipelines of Lobster's own commands have no counterpart".to_owned());
+            return Err("pipelines of Lobster's own commands have no equivalent".to_owned());
         }
         let message = approval(step).map(message).transpose()?;
         let command = step.get("command").or(step.get("run")).and_then(text_of);
@@ -255,7 +255,7 @@ impl Workflow<'_> {
             // A JSON value has no line break at its end.
             return Ok(if &found[2] == "stdout" { Stdin::Output(variable) } else { Stdin::Text(variable) });
         }
-        let value = self.value(from).ok_or_else(|| format!("its stdin `{from}` has no counterpart"))?;
+        let value = self.value(from).ok_or_else(|| format!("its stdin `{from}` has no equivalent"))?;
         variables.set("STDIN_TEXT", value);
         Ok(Stdin::Text("STDIN_TEXT".to_owned()))
     }
@@ -292,7 +292,7 @@ impl Workflow<'_> {
                 continue;
             }
             if !is_output(path.as_str()) {
-                return Err(format!("`{}` has no counterpart", all.as_str()));
+                return Err(format!("`{}` has no equivalent", all.as_str()));
             }
             let variable = self.variable(id.as_str(), variables)?;
             let quote = quotes.open_at(all.start()).map_err(|reason| format!("`{}` {reason}", all.as_str()))?;
@@ -322,7 +322,7 @@ fn approval<'n, 's>(step: &'n Entries<'s>) -> Option<&'n Node<'s>> {
 fn message(approval: &Node<'_>) -> Result<String, String> {
     let other = approval.as_map().and_then(|map| map.0.iter().find(|(key, _)| key.as_text() != Some("prompt")));
     if let Some((key, _)) = other {
-        return Err(format!("`{}` of its approval has no counterpart", key.as_text().unwrap_or_default()));
+        return Err(format!("`{}` of its approval has no equivalent", key.as_text().unwrap_or_default()));
     }
     let prompt = approval.as_map().and_then(|map| map.get("prompt")).or(Some(approval)).and_then(text_of);
     let prompt = prompt.filter(|text| !["required", "true"].contains(&text.as_str()));

@@ -114,7 +114,7 @@ pub(super) struct Provider {
     pub(super) words: &'static [&'static str],
 }
 
-/// Variables of shell text: those with a value, and those that were dropped because their value has no counterpart.
+/// Variables of shell text: those with a value, and those that were dropped because their value has no equivalent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Variables {
     /// Values by name: templates, or `{from_env: NAME}`.
@@ -212,7 +212,7 @@ impl Variables {
             let is_reference = matches!(before, '$' | '{' | '!' | '#');
             let is_option = before == '-' || text[found.end()..].starts_with('-');
             if self.dropped.contains(word) && (is_reference || !is_option) {
-                return Some(format!("it reads the variable `{word}`, whose value has no counterpart"));
+                return Some(format!("it reads the variable `{word}`, whose value has no equivalent"));
             }
             let is_provided = provider.prefixes.iter().any(|prefix| word.starts_with(prefix) && word != *prefix)
                 || is_reference && provider.words.contains(&word);

@@ -57,7 +57,7 @@ fn steps_of_actions_without_the_same_meaning_are_refused() {
         ("run: ls ${RUNNER_TEMP}", "`RUNNER_TEMP`"),
         ("run: \"cat <<'X'\\n${{ secrets.A }}\\nX\"", "`secrets.A` is in a here-document without expansion"),
         ("run: test \"$CI\" = true", "`CI`"),
-        ("run: echo $COMMIT", "`COMMIT`, whose value has no counterpart"),
+        ("run: echo $COMMIT", "`COMMIT`, whose value has no equivalent"),
         ("run: echo ${COMMIT:0:7}", "`COMMIT`"),
         ("run: ./publish", "the variable `COMMIT`, which its programs may read"),
         ("{run: ./a, env: {REF: \"${{ github.ref }}\"}}", "its variable `REF`"),
@@ -217,9 +217,9 @@ fn steps_of_dagu_without_the_same_meaning_are_refused() {
         ("{run: child}", "may start another DAG"),
         ("{run: jobs/child.yaml}", "may start another DAG"),
         ("{run: ./child.yml}", "may start another DAG"),
-        ("{call: child}", "`call` has no counterpart"),
-        ("{command: echo $TODAY}", "`TODAY`, whose value has no counterpart"),
-        ("{command: \"echo ${P}\"}", "`P`, whose value has no counterpart"),
+        ("{call: child}", "`call` has no equivalent"),
+        ("{command: echo $TODAY}", "`TODAY`, whose value has no equivalent"),
+        ("{command: \"echo ${P}\"}", "`P`, whose value has no equivalent"),
         ("{command: echo $DAG_RUN_ID}", "`DAG_RUN_ID`"),
         ("{command: \"echo ${a.stdout}\"}", "its expressions"),
         ("{command: ./a, env: [\"A=$OTHER\"]}", "`A` is computed"),
@@ -389,7 +389,7 @@ fn dags_that_must_not_run_without_a_field_are_refused() {
 }
 
 #[test]
-fn retry_policies_have_exact_counterparts() {
+fn retry_policies_have_exact_equivalents() {
     for (policy, expected) in [
         ("{limit: 3, intervalSec: 10}", "max: 3 backoff: \"10s\" factor: 1 jitter: false"),
         ("{limit: 1, interval_sec: 90}", "max: 1 backoff: \"90s\" factor: 1 jitter: false max_backoff: \"90s\""),
@@ -430,7 +430,7 @@ fn steps_of_lobster_without_the_same_meaning_are_refused() {
         ("{id: a, command: ls, retry: {max: 2}}", "`retry`"),
         ("{id: a, command: ls, timeout_ms: 5}", "`timeout_ms`"),
         ("{id: a, command: echo $LOBSTER_ARGS_JSON}", "`LOBSTER_ARGS_JSON`"),
-        ("{id: a, command: echo $a.approved}", "`$a.approved` has no counterpart"),
+        ("{id: a, command: echo $a.approved}", "`$a.approved` has no equivalent"),
         ("{id: a, command: ls, env: {A: \"x-${tag}\"}}", "its variable `A`"),
         ("{id: a, command: ls, cwd: \"${tag}\"}", "its directory"),
         ("{id: a, command: cat, stdin: \"x $tag\"}", "its stdin"),

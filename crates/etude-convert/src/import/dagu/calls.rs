@@ -13,7 +13,7 @@ use super::super::{Source, text_of};
 use super::head::declared;
 use super::{ARGUMENT, Dag, field, is_yaml, limits, may_be_dag, names, snake};
 
-/// Fields of a step that starts a DAG and that have a counterpart.
+/// Fields of a step that starts a DAG and that have an equivalent.
 const FIELDS: [&str; 8] = ["name", "id", "description", "run", "call", "params", "depends", "timeout_sec"];
 
 /// DAGs of an import.
@@ -84,7 +84,7 @@ impl Dag<'_> {
     /// Adds a step that starts the DAG of a file.
     ///
     /// # Errors
-    /// The reason why the step has no counterpart.
+    /// The reason why the step has no equivalent.
     pub(super) fn call(
         &mut self,
         (node, step): (&Node<'_>, &Entries<'_>),
@@ -94,7 +94,7 @@ impl Dag<'_> {
         let other =
             step.0.iter().filter_map(|(key, _)| key.as_text()).find(|name| !FIELDS.contains(&snake(name).as_str()));
         if let Some(other) = other {
-            return Err(format!("`{other}` of a step that starts a DAG has no counterpart"));
+            return Err(format!("`{other}` of a step that starts a DAG has no equivalent"));
         }
         let callee = self.dags.imported.get(file).filter(|callee| callee.is_whole);
         let callee = callee.ok_or_else(|| format!("it starts `{file}`, which was not imported completely"))?;

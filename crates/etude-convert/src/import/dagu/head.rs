@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::{Document, Imported, SCHEDULE, text_of};
 use super::{ARGUMENT, Dag, field, pairs, snake, typed};
 
-/// Fields that have a counterpart, or change nothing here.
+/// Fields that have an equivalent, or change nothing here.
 const KNOWN: [&str; 11] = [
     "name", "description", "type", "params", "env", "steps", "group", "tags", "labels", "max_active_steps",
     "working_dir",
@@ -23,7 +23,7 @@ const LISTED: [&str; 28] = [
 /// Maximum number of parameters of a DAG: each step looks for each of them.
 const MAX_PARAMETERS: usize = 100;
 
-/// Lists the fields that have no counterpart; false if the DAG must not run without one of them.
+/// Lists the fields that have no equivalent; false if the DAG must not run without one of them.
 pub(super) fn is_importable(imported: &mut Imported, document: &Document, root: &Entries<'_>) -> bool {
     let is_known = |name: &str| KNOWN.contains(&name) || LISTED.contains(&name);
     if document.guarded(imported, root, |name| !is_known(&snake(name))) {
@@ -51,7 +51,7 @@ impl Dag<'_> {
     /// Adds `params`, a text, a list or a mapping. Parameters with a computed default are findings.
     ///
     /// # Errors
-    /// A parameter has settings without a counterpart.
+    /// A parameter has settings without an equivalent.
     pub(super) fn parameters(&mut self, imported: &mut Imported, node: Option<&Node<'_>>) -> Result<(), String> {
         let Some(node) = node else { return Ok(()) };
         let mut declarations = Vec::new();
@@ -108,7 +108,7 @@ pub(super) struct Declaration {
 
 /// Parameters without types, or their values: the name of each, `None` if it is positional, and its default.
 pub(super) fn declared(node: &Node<'_>) -> Result<Vec<(Option<String>, String)>, String> {
-    let typed = || "parameters with a schema or other settings have no counterpart".to_owned();
+    let typed = || "parameters with a schema or other settings have no equivalent".to_owned();
     let mut found = Vec::new();
     if let Some(text) = text_of(node) {
         return Ok(words(&text).iter().map(|word| pair(word)).collect());

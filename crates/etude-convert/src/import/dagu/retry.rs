@@ -19,13 +19,13 @@ const DEFAULT_MAX: f64 = 30.0;
 /// Retry policy as `retry` of a code step.
 ///
 /// # Errors
-/// The part that has no exact counterpart.
+/// The part that has no exact equivalent.
 pub(super) fn of(policy: &Entries<'_>) -> Result<Value, String> {
     let names = || policy.0.iter().filter_map(|(key, _)| key.as_text());
     if let Some(other) = names().find(|name| !KNOWN.contains(&snake(name).as_str())) {
-        return Err(format!("`{other}` of its retry policy has no counterpart"));
+        return Err(format!("`{other}` of its retry policy has no equivalent"));
     }
-    let lost = |name: &str| format!("`{name}` of its retry policy has no exact counterpart");
+    let lost = |name: &str| format!("`{name}` of its retry policy has no exact equivalent");
     let number = |name: &str| match field(policy, name) {
         None => Ok(None),
         Some(node) => text_of(node).and_then(|text| text.parse::<u64>().ok()).map(Some).ok_or_else(|| lost(name)),

@@ -25,7 +25,7 @@ pub(super) fn declaration(item: &Node<'_>) -> Option<Result<Declaration, String>
 fn read(members: Map<String, Value>, default: Option<String>) -> Result<Declaration, String> {
     let name = members.get("name").and_then(Value::as_str).map(str::trim).filter(|name| is_name(name));
     let name = name.ok_or("a parameter with settings must have a `name` that is a valid variable name")?.to_owned();
-    let fault = |what: &str| format!("{what} of the parameter `{name}` has no counterpart");
+    let fault = |what: &str| format!("{what} of the parameter `{name}` has no equivalent");
     let kind = members.get("type").map_or(Some("string"), Value::as_str).map(str::trim);
     let kind = kind.filter(|kind| TYPES.contains(kind)).ok_or_else(|| fault("the type"))?;
     let mut schema = json!({"type": kind});
