@@ -74,7 +74,8 @@ impl Terms {
             let Some(limit) = limit else { continue };
             let found = quota.count(connection, tenant, limit).await?;
             if found >= limit {
-                let (found, limit) = (format!("{found} {}", quota.unit), limit.to_string());
+                let unit = quota.units[usize::from(found != 1)];
+                let (found, limit) = (format!("{found} {unit}"), limit.to_string());
                 return Ok(Some(Refusal::Quota { tenant: tenant.to_owned(), quota: quota.name, found, limit }));
             }
         }
@@ -95,8 +96,8 @@ fn tenant(placement: &Placement) -> &str {
 struct Quota {
     /// Name of the quota in the configuration.
     name: &'static str,
-    /// Unit of the count, for messages.
-    unit: &'static str,
+    /// Unit of the count in singular and plural, for messages.
+    units: [&'static str; 2],
     /// SQL query: the count for the tenant `$1`; counting may stop at `$2`.
     sql: &'static str,
 }
@@ -105,18 +106,18 @@ struct Quota {
 const QUOTAS: [Quota; 3] = [
     Quota {
         name: "queued",
-        unit: "queued runs",
+        units: ["queued run", "queued runs"],
         sql: "select count(*) from (select 1 from runs where tenant = $1 and state = 'queued' limit $2) as found",
     },
     Quota {
         name: "records_per_day",
-        unit: "records of runs of the last 24 hours",
+        units: ["record of runs of the last 24 hours", "records of runs of the last 24 hours"],
         sql: "select count(*) from (select 1 from runs join records using (run)
             where tenant = $1 and created_at_ms > now_ms() - 86400000 and records.key <> '!claim' limit $2) as found",
     },
     Quota {
         name: "bytes",
-        unit: "bytes in the database",
+        units: ["byte in the database", "bytes in the database"],
         sql: "with own as materialized (select run from runs where tenant = $1)
             select (coalesce((select sum(octet_length(body)) from headers join own using (run)), 0)
                 + coalesce((select sum(octet_length(body)) from results join own using (run)), 0)

@@ -183,7 +183,7 @@ fn a_spent_quota_takes_no_run() {
     };
     apply(&test, "tenants: {default: {queued: 1}}\n");
     let id = submit(&test, &["--key", "k"]).exit(0).id();
-    assert!(refused("`queued`").contains("1 queued runs of 1"));
+    assert!(refused("`queued`").contains("1 queued run of 1"));
     assert_eq!(submit(&test, &["--key", "k"]).exit(0).has("/replayed", true).id(), id);
     assert_eq!(count(&test), 1);
     test.run(&[&WORKER[..], &["--idle", "1s"]].concat()).exit(0);
