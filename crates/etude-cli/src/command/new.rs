@@ -137,9 +137,9 @@ fn app(dir: &Path) -> Result<Made, Problem> {
     let files = write(dir, files, &[Schema::Pipeline, Schema::Test])?;
     let at = shell::word(&dir.display().to_string());
     let next = vec![
-        format!("etude run -C {at} --pipeline hello -i name=Ada    # no model is asked"),
+        format!("etude run -C {at} --pipeline hello -i name=Ada    # uses no model"),
         format!(
-            "etude run -C {at} --pipeline explain -i text='A tide is the rise and fall of the sea.'    # asks a model: needs a key or a local one"
+            "etude run -C {at} --pipeline explain -i text='A tide is the rise and fall of the sea.'    # uses a model: needs a key or a local model"
         ),
     ];
     Ok(Made { files, next, kept })
@@ -171,7 +171,7 @@ fn machine(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Problem
         format!("etude check{at} {name}"),
         format!("etude machine show{at} {name}"),
         format!(
-            "etude machine run{at} {name} -i task='Say what this app does'    # asks a model: needs a key or a local one"
+            "etude machine run{at} {name} -i task='Say what this app does'    # uses a model: needs a key or a local model"
         ),
     ];
     Ok(Made { files, next, kept: None })
