@@ -337,14 +337,14 @@ async fn place(
 
 async fn deaths(connection: &mut Connection, number: i64) -> Result<u32, Fault> {
     let sql = "select case when deaths_at = (select coalesce(max(seq), 0) from records
-            where records.run = runs.run and key not in ('!claim', '!clock')) then deaths else 0 end from runs where run = $1";
+            where records.run = runs.run and key not in ('!claim', '!clock', '!resumed')) then deaths else 0 end from runs where run = $1";
     let deaths: i32 = connection.query_opt(sql, &[&number]).await?.map_or(Ok(0), |row| row.try_get(0))?;
     Ok(u32::try_from(deaths).unwrap_or(0))
 }
 
 async fn dead(connection: &mut Connection, number: i64) -> Result<Vec<String>, Fault> {
     let sql = "select case when deaths_at = (select coalesce(max(seq), 0) from records
-            where records.run = runs.run and key not in ('!claim', '!clock')) then dead else '{}' end from runs where run = $1";
+            where records.run = runs.run and key not in ('!claim', '!clock', '!resumed')) then dead else '{}' end from runs where run = $1";
     Ok(connection.query_opt(sql, &[&number]).await?.map_or(Ok(Vec::new()), |row| row.try_get(0))?)
 }
 

@@ -12,7 +12,7 @@ use tokio_postgres::Row;
 use crate::error::Fault;
 use crate::link::Connection;
 
-pub(crate) use etude_runtime::record::CLOCK;
+pub(crate) use etude_runtime::record::{CLOCK, RESUMED};
 
 /// Key of the records that claims write. Replay skips them.
 pub(crate) const CLAIM: &str = "!claim";

@@ -49,6 +49,9 @@ pub const ATTEMPT: &str = "!attempt";
 /// Key of the record of a process at work on a run with a time budget: a [`Clock`].
 pub const CLOCK: &str = "!clock";
 
+/// Keys of records that a process may write each time it takes a run. They are not progress of the run.
+pub const TAKEN: [&str; 2] = [CLOCK, RESUMED];
+
 /// Key of the record of a model call that is not an effect of the run.
 pub const SPENT: &str = "!spent";
 

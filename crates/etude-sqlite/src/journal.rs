@@ -272,10 +272,11 @@ impl Journal {
             let next = rows::next_seq(connection, number)?;
             // A holder that releases a run clears its name: this one died.
             if seen.lock_owner.is_some() {
-                let deaths = rows::deaths(connection, number, next)? + 1;
+                let progress = rows::progress(connection, number)?;
+                let deaths = rows::deaths(connection, number, progress)? + 1;
                 connection
                     .prepare_cached("update runs set deaths = ?2, deaths_at = ?3 where number = ?1")?
-                    .execute((number, deaths, next))?;
+                    .execute((number, deaths, progress))?;
             }
             let Some(run) = Run::find(connection, &seen.id)? else { return Ok(None) };
             let was_queued = run.state == RunState::Queued;

@@ -148,12 +148,12 @@ impl Journal {
         })
     }
 
-    /// The number of processes that died with the run since its last record.
+    /// The number of processes that died with the run since its last progress.
     pub(crate) fn deaths(&self, run_id: &str) -> Result<u32, Error> {
         let run = self.find(run_id)?;
         let noticed = self.pool.snapshot(|connection| {
-            let next = rows::next_seq(connection, run.number)?;
-            rows::deaths(connection, run.number, next)
+            let progress = rows::progress(connection, run.number)?;
+            rows::deaths(connection, run.number, progress)
         })?;
         let is_dead = run.lock_owner.is_some() && !self.is_held(&run);
         Ok(noticed + u32::from(is_dead))

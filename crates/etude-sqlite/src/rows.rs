@@ -7,6 +7,7 @@ use etude_core::tree;
 use etude_runtime::engine::{
     Cause, LimitGroup, NewRun, Placement, Positioned, Record, RunState, Signal, values_of_header,
 };
+use etude_runtime::record::TAKEN;
 use rusqlite::types::{FromSqlError, Type, ValueRef};
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row};
 use serde_json::{Value, json};
@@ -307,11 +308,23 @@ pub(crate) fn next_seq(connection: &Connection, run: i64) -> rusqlite::Result<u3
     Ok(last.map_or(0, |last| last + 1))
 }
 
-/// The number of noticed deaths of processes with the run since it has `next` records.
-pub(crate) fn deaths(connection: &Connection, run: i64, next: u32) -> rusqlite::Result<u32> {
+/// The number after that of the last record that is progress of the run.
+pub(crate) fn progress(connection: &Connection, run: i64) -> rusqlite::Result<u32> {
+    let last: Option<u32> = connection
+        .prepare_cached(
+            "select id & 0xffffffff from records where id between ?1 and ?2 and key not in (?3, ?4)
+             order by id desc limit 1",
+        )?
+        .query_row((record_id(run, 0), record_id(run, u32::MAX), TAKEN[0], TAKEN[1]), |row| row.get(0))
+        .optional()?;
+    Ok(last.map_or(0, |last| last + 1))
+}
+
+/// The number of noticed deaths of processes with the run since its last progress.
+pub(crate) fn deaths(connection: &Connection, run: i64, progress: u32) -> rusqlite::Result<u32> {
     connection
         .prepare_cached("select case when deaths_at = ?2 then deaths else 0 end from runs where number = ?1")?
-        .query_row((run, next), |row| row.get(0))
+        .query_row((run, progress), |row| row.get(0))
 }
 
 /// The key of a record in its table.

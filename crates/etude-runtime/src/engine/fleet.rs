@@ -66,8 +66,9 @@ pub trait Fleet: Send + Sync {
     /// [`Error::Unknown`].
     fn place(&self, run_id: &str, limits: &Limits, now_ms: i64) -> Result<Option<QueuePlace>, Error>;
 
-    /// Number of processes that have died with the run since its last record. A process that releases a run has not
-    /// died. The number stops a run that takes each process down from being taken for ever.
+    /// Number of processes that have died with the run since its last record that is progress
+    /// ([`crate::record::progress`]). A process that releases a run has not died. The number stops a run that takes each
+    /// process down from being taken for ever.
     ///
     /// # Errors
     /// [`Error::Unknown`].

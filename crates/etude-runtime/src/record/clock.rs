@@ -2,7 +2,7 @@
 
 use etude_core::digest::Digest;
 
-use super::{CLOCK, VERSION, at_ms, to_deadline};
+use super::{CLOCK, TAKEN, VERSION, at_ms, to_deadline};
 use crate::engine::Record;
 
 /// The time budget of a run, as the earlier processes left it.
@@ -53,9 +53,9 @@ pub fn of_clock(ends_ms: i64, at_ms: u64) -> Record {
     Record { key: CLOCK.to_owned(), request: Digest::of(b"clock"), body, blobs: Vec::new() }
 }
 
-/// Number of records that show progress of a run; a sign of life of a process is not progress.
+/// Number of records that show progress of a run. A process that only takes the run makes none.
 pub fn progress(records: &[Record]) -> usize {
-    records.iter().filter(|record| record.key != CLOCK).count()
+    records.iter().filter(|record| !TAKEN.contains(&record.key.as_str())).count()
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
     use etude_core::outcome::{Completed, Outcome};
 
     use super::*;
-    use crate::record::{of_deadline, of_outcome};
+    use crate::record::{of_deadline, of_outcome, of_resumed};
 
     const BEGAN: i64 = 1_000_000;
 
@@ -108,9 +108,10 @@ mod tests {
         assert_eq!(left(&[waits[0].clone(), other], 900_000), Some(60_000));
     }
 
-    /// K-35: a sign of life of a process is not progress.
+    /// K-35, S-161: neither a sign of life of a process nor a resumption is progress.
     #[test]
     fn signs_of_life_are_no_progress() {
-        assert_eq!(progress(&[of_clock(1, 0), outcome(1), of_clock(1, 2)]), 1);
+        let resumed = of_resumed(&Default::default(), 3);
+        assert_eq!(progress(&[of_clock(1, 0), outcome(1), of_clock(1, 2), resumed]), 1);
     }
 }

@@ -3,11 +3,13 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 
+use etude_core::plan::stages::SlotForms;
 use etude_runtime::conformance::{block_on, new_run};
 use etude_runtime::engine::{
     Engine as _, Enqueued, Fleet as _, LimitGroup, Limits, NewRun, Placement, Query, RunState, Session, Submission,
     UniqueKey,
 };
+use etude_runtime::record::{of_clock, of_resumed};
 use etude_sqlite::{Sqlite, Sync};
 
 use crate::crash::spawn;
@@ -203,6 +205,14 @@ fn deaths_are_counted_since_the_last_record() {
     drop(session);
     die("take-again");
     assert_eq!(deaths(), 1);
+    // Records that a process writes because it has taken the run are no progress.
+    for (record, expected) in [(of_clock(NOW, 1), 2), (of_resumed(&SlotForms::default(), 1), 3)] {
+        let session = engine.claim("r-0").expect("claim");
+        block_on(session.append(record)).expect("append");
+        drop(session);
+        die("take-again");
+        assert_eq!(deaths(), expected);
+    }
 }
 
 /// Takes a run that was begun before, and holds it.
