@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use etude_core::digest::Digest;
 use etude_files::private;
 use etude_runtime::blob::FileBlobs;
-use etude_runtime::engine::{Error, Holder, NewRun, RunState};
+use etude_runtime::engine::{Error, Holder, NewRun, RunState, values_of_header};
 use rusqlite::Connection;
 use tokio::sync::Notify;
 
@@ -187,16 +188,21 @@ impl Journal {
         self.pool.write(|connection| connection.execute_batch("begin immediate; rollback"))
     }
 
-    /// Creates a run and a session for it. The run is not synced: the sync of the first record covers it.
+    /// Creates a run and a session for it. The run is not synced: the sync of the first record covers it. A large input is
+    /// synced, because no record names it.
     pub(crate) async fn create(self: &Arc<Self>, run: &NewRun) -> Result<SqliteSession, Error> {
         let pending_run = Arc::new(self.pending_run(run)?);
-        let written = if self.has_many_runs() {
+        let input: Vec<Digest> = values_of_header(&run.header).collect();
+        if self.has_many_runs() {
             let writing = Arc::clone(&pending_run);
-            self.group.write(Vec::new(), move |connection| writing.write(connection)).await
-        } else {
-            self.pool.transaction(|connection| pending_run.write(connection))
-        };
-        pending_run.session(written)
+            let written = self.group.write(input, move |connection| writing.write(connection)).await;
+            return pending_run.session(written);
+        }
+        let session = pending_run.session(self.pool.transaction(|connection| pending_run.write(connection)))?;
+        if !input.is_empty() {
+            self.syncer.committed(&input)?;
+        }
+        Ok(session)
     }
 
     pub(crate) fn pending_run(self: &Arc<Self>, run: &NewRun) -> Result<PendingRun, Error> {

@@ -34,7 +34,7 @@ impl Journal {
         let written = written.unwrap_or(Written::Full);
         if written == Written::Done {
             self.is_in_place()?;
-            self.syncer.committed(&[])?;
+            self.syncer.committed(&write.submission.as_ref().map(queue::input_of).unwrap_or_default())?;
         }
         Ok(written)
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use etude_core::digest::Digest;
 use etude_runtime::engine::{
     Enqueued, Error, LimitGroup, Limits, NewRun, QueuePlace, QueueReason, RunState, Submission, UniqueKey,
+    values_of_header,
 };
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -47,7 +48,7 @@ impl Journal {
             Written::Exists => Err(Error::Exists(submission.run.id.clone())),
             Written::Done(Enqueued::Accepted) => {
                 self.is_in_place()?;
-                self.syncer.committed(&[])?;
+                self.syncer.committed(&input_of(submission))?;
                 Ok(Enqueued::Accepted)
             }
             Written::Done(other) => Ok(other),
@@ -205,6 +206,11 @@ fn begin(connection: &Connection, number: i64, now_ms: i64) -> rusqlite::Result<
         .prepare_cached("update runs set state = 'running', started_at_ms = ?1, changed_at_ms = ?1 where number = ?2")?
         .execute((now_ms, number))
         .map(drop)
+}
+
+/// The value that holds a large input. No record names it, so it is synced with the row of the run.
+pub(crate) fn input_of(submission: &Submission) -> Vec<Digest> {
+    values_of_header(&submission.run.header).collect()
 }
 
 /// The run that has one of the keys.

@@ -8,7 +8,9 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::put;
 use etude_runtime::conformance::{block_on, new_run, record};
-use etude_runtime::engine::{CacheLabel, Error, Holder, NewRun, Query, RunState, Session as _, Signal};
+use etude_runtime::engine::{
+    CacheLabel, Entry, Error, Expected, Holder, NewRun, Query, RunState, Session as _, Signal, Submission, Write,
+};
 
 use crate::journal::Journal;
 use crate::session::SqliteSession;
@@ -324,6 +326,33 @@ fn make_old(journal: &Journal, blob: Digest) {
     let name = blob.to_string();
     let file = File::open(journal.dir.join("blobs").join(&name[..2]).join(&name)).expect("the blob's file");
     file.set_modified(SystemTime::now() - Duration::from_secs(7_200)).expect("it can be made old");
+}
+
+/// A large input is on the disk with the row of its run, like a value of a record: without it, the run could not continue after
+/// a loss of power. Synced values are read-only.
+#[test]
+fn a_large_input_is_synced_with_its_run() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let of = |id: &str| {
+        let (input, _) = put(&*journal.blobs, id.as_bytes()).expect("kept");
+        let run = NewRun { header: format!(r#"{{"v":1,"input_at":["{input}",3]}}"#), ..new_run(id, 1) };
+        let name = input.to_string();
+        (run, journal.dir.join("blobs").join(&name[..2]).join(name))
+    };
+    let submission = |run: NewRun| Submission { run, keys: vec![], max_queued: None, needs_room: false };
+    let (created, queued, ticked) = (of("r-1"), of("r-2"), of("r-3"));
+    drop(block_on(journal.create(&created.0)).expect("created"));
+    journal.enqueue(&submission(queued.0)).expect("accepted");
+    let (entry, submission) = (Entry { book: "ticks".to_owned(), ..Entry::default() }, Some(submission(ticked.0)));
+    journal.write_entry(&Write { entry, expected: Expected::Nothing, submission, is_alone: false }).expect("written");
+    let since = Instant::now();
+    for path in [created.1, queued.1, ticked.1] {
+        while !std::fs::metadata(&path).expect("a value").permissions().readonly() {
+            assert!(since.elapsed() < Duration::from_secs(60), "{} was never synced", path.display());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
 }
 
 /// A cached value that a run takes is held for it: the record that refers to it comes later, and the cache may forget it before.
