@@ -1,13 +1,13 @@
 //! A content-addressed store for values that are too large for memory or for a journal.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use etude_core::data::Blob;
 use etude_core::digest::Digest;
@@ -25,9 +25,12 @@ pub use watched::{Unavailable, Watched};
 /// Maximum length in bytes of a value that is held in memory. A longer value lies in a [`BlobStore`].
 pub const INLINE_LIMIT: usize = 256 * 1024;
 
-/// Lock file of the stores that have kept a value; each holds a shared lock. [`FileBlobs::alone`] sees from it whether another
-/// process may be about to refer to a value.
+/// Lock file of the stores with values that no record refers to yet; each holds a shared lock. [`FileBlobs::alone`] sees from it
+/// if a store may be about to refer to a value.
 const USERS: &str = "users.lock";
+
+/// Time for which a kept value is protected without a record that refers to it.
+pub const GRACE: Duration = Duration::from_secs(60 * 60);
 
 /// Maximum age of a scratch file. Older ones belong to dead processes and are removed.
 const SCRATCH_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
@@ -145,12 +148,29 @@ pub struct FileBlobs {
     dir: PathBuf,
     strict: bool,
     next: AtomicU64,
-    /// The shared lock on [`USERS`], held from the first kept value until the store is dropped. `None` where files cannot be
-    /// locked.
-    user: OnceLock<Option<File>>,
+    pending: Mutex<Pending>,
 }
 
-/// Proof that no store keeps values in the directory, and that none can begin to until this is dropped.
+/// The values of a store that no record refers to yet.
+#[derive(Debug, Default)]
+struct Pending {
+    /// The number of times that each was kept or found, and the last of these times.
+    values: BTreeMap<Digest, (u32, Instant)>,
+    /// The shared lock on [`USERS`], held while there are values. `None` also where files cannot be locked.
+    lock: Option<File>,
+}
+
+impl Pending {
+    /// Forgets values that are not protected any more, and the lock with the last one.
+    fn expire(&mut self) {
+        self.values.retain(|_, (_, since)| since.elapsed() < GRACE);
+        if self.values.is_empty() {
+            self.lock = None;
+        }
+    }
+}
+
+/// Proof that no store is about to refer to a value in the directory, and that none can keep or find one until this is dropped.
 #[derive(Debug)]
 pub struct Alone {
     _lock: File,
@@ -171,11 +191,11 @@ impl FileBlobs {
     /// A store in `dir`, which is created when the first value is kept. With `strict`, a blob is on the disk when
     /// [`BlobStore::keep`] returns, not only in the page cache of the operating system.
     pub fn new(dir: impl Into<PathBuf>, strict: bool) -> Self {
-        Self { dir: dir.into(), strict, next: AtomicU64::new(0), user: OnceLock::new() }
+        Self { dir: dir.into(), strict, next: AtomicU64::new(0), pending: Mutex::default() }
     }
 
-    /// `Some` if no other open store has kept a value. Then no process is about to refer to a value that nothing refers to
-    /// yet. `None` also where files cannot be locked.
+    /// `Some` if every value that an open store has kept or found was let go of: no process is about to refer to a value that
+    /// nothing refers to yet. `None` also where files cannot be locked.
     ///
     /// # Errors
     /// The lock file cannot be opened.
@@ -183,16 +203,40 @@ impl FileBlobs {
         if !self.dir.is_dir() {
             return Ok(None);
         }
+        self.pending().expire();
         let file = self.users_file()?;
         Ok(file.try_lock().is_ok().then_some(Alone { _lock: file }))
     }
 
-    /// Takes the shared lock of the stores that keep values, once.
-    fn join_users(&self) {
-        self.user.get_or_init(|| {
-            let file = self.users_file().ok()?;
-            file.lock_shared().ok().map(|()| file)
-        });
+    /// Ends the protection of values that were kept or found, once for each time: records refer to them now.
+    pub fn let_go<'d>(&self, digests: impl IntoIterator<Item = &'d Digest>) {
+        let mut pending = self.pending();
+        for digest in digests {
+            if let Some((count, _)) = pending.values.get_mut(digest) {
+                *count -= 1;
+                if *count == 0 {
+                    pending.values.remove(digest);
+                }
+            }
+        }
+        pending.expire();
+    }
+
+    /// Protects a value until it is let go of. Waits while another store removes values.
+    fn hold(&self, digest: Digest) {
+        let mut pending = self.pending();
+        if pending.lock.is_none() {
+            drop(pending);
+            let lock = self.users_file().ok().filter(|file| file.lock_shared().is_ok());
+            pending = self.pending();
+            pending.lock = pending.lock.take().or(lock);
+        }
+        let (count, since) = pending.values.entry(digest).or_insert((0, Instant::now()));
+        (*count, *since) = (*count + 1, Instant::now());
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn users_file(&self) -> io::Result<File> {
@@ -379,10 +423,11 @@ impl BlobStore for FileBlobs {
             return Err(io::Error::other(format!("the temporary file has {written} bytes instead of {len}")));
         }
         let place = self.place(digest);
-        self.join_users();
+        self.hold(digest);
         // A file of another length under this name was cut short by a power failure. It is replaced.
         if !fs::metadata(&place).is_ok_and(|there| there.len() == len) || self.renew(&place).is_err() {
-            self.put_in_place(&mut scratch, &place).map_err(|error| at(&place, &error))?;
+            let put = self.put_in_place(&mut scratch, &place);
+            put.inspect_err(|_| self.let_go([&digest])).map_err(|error| at(&place, &error))?;
         }
         Ok(Arc::new(FileBlob { path: place }))
     }
@@ -395,8 +440,8 @@ impl BlobStore for FileBlobs {
 
     /// Renews an existing value: until a record refers to it, nothing else protects it from removal.
     fn has(&self, digest: Digest) -> bool {
-        self.join_users();
-        self.renew(&self.place(digest)).is_ok()
+        self.hold(digest);
+        self.renew(&self.place(digest)).inspect_err(|_| self.let_go([&digest])).is_ok()
     }
 }
 

@@ -96,6 +96,8 @@ impl Journal {
                     &label.step,
                 ))
         })?;
+        // The row refers to a value that was kept for it.
+        self.blobs.let_go(blob.iter().filter(|_| output.as_stored().is_none()));
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use etude_core::digest::Digest;
-use etude_runtime::blob::Kept;
+use etude_runtime::blob::{Alone, GRACE, Kept};
 use etude_runtime::engine::{Error, Prunable, Query, RunState};
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -16,21 +16,23 @@ use crate::listing;
 use crate::lock_owner;
 use crate::rows::{self, Run};
 
-/// Minimum age of a blob that is removed while another process stores values. A driver stores a value before it appends the
-/// record that refers to it, and may be between the two right now. Storing a value again makes it young.
-const BLOB_GRACE: Duration = Duration::from_secs(60 * 60);
+/// Time in which a prune waits for a moment without values that await their records. A driver stores a value before it appends
+/// the record that refers to it. After that time, only blobs older than [`GRACE`] are removed; storing a value again makes it
+/// young.
+const ALONE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Minimum number of empty pages (of 4 KiB) for which the file is rewritten; they must also be at least half of all pages.
 const EMPTY_PAGES: i64 = 2_048;
 
-/// Time in which a prune tries to empty the log, and the pauses between its attempts.
+/// Time in which a prune tries to empty the log.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(30);
-const CHECKPOINT_PAUSE: Duration = Duration::from_millis(10);
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(10);
 
 impl Journal {
     /// Removes the finished runs that match `query`; those that a driver still has stay. Their bytes are then in no file of the
     /// journal. Deleted content is overwritten (`secure_delete`), and the log is emptied. Values without references are removed
-    /// at once, unless another process stores values right now.
+    /// at once, unless processes keep storing values.
     pub(crate) fn prune(&self, query: &Query) -> Result<u64, Error> {
         let query_finished = finished(query);
         let runs = match query_finished.states.is_empty() {
@@ -61,11 +63,24 @@ impl Journal {
         }
         lock_owner::remove_stale(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
         let forgotten = self.prune_cache(query)?;
-        let alone = self.blobs.alone().map_err(|cause| file_error(&self.dir.join("blobs"), &cause))?;
-        self.collect_blobs(if alone.is_some() { None } else { Some(SystemTime::now() - BLOB_GRACE) })?;
+        let has_removed = removed > 0 || forgotten > 0;
+        let alone = self.alone(if has_removed { ALONE_PATIENCE } else { Duration::ZERO })?;
+        self.collect_blobs(if alone.is_some() { None } else { Some(SystemTime::now() - GRACE) })?;
         drop(alone);
-        self.shrink(removed > 0 || forgotten > 0)?;
+        self.shrink(has_removed)?;
         Ok(removed)
+    }
+
+    /// Waits at most for `patience` for a moment in which no value awaits its record.
+    fn alone(&self, patience: Duration) -> Result<Option<Alone>, Error> {
+        let (since, dir) = (Instant::now(), self.dir.join("blobs"));
+        loop {
+            let alone = self.blobs.alone().map_err(|cause| file_error(&dir, &cause))?;
+            if alone.is_some() || since.elapsed() >= patience || !dir.is_dir() {
+                return Ok(alone);
+            }
+            thread::sleep(PAUSE);
+        }
     }
 
     /// The runs that [`Journal::prune`] would remove, and the bytes that they take.
@@ -146,7 +161,7 @@ impl Journal {
             if self.pool.read(|connection| connection.query_row(sql, [], |row| row.get::<_, i64>(0)))? == 0 {
                 return Ok(());
             }
-            thread::sleep(CHECKPOINT_PAUSE);
+            thread::sleep(PAUSE);
         }
         let why = "the runs were removed, but their data stays in the log while other processes read the journal; prune again later";
         Err(Error::Store { path: self.pool.log().display().to_string(), why: why.to_owned() })

@@ -128,6 +128,8 @@ impl Committed {
     /// # Errors
     /// An earlier sync or, in strict mode, this one failed: the disk is not reliable any more.
     pub(crate) fn notify(&self, blobs: &[Digest]) -> Result<(), Error> {
+        // Rows refer to the values now.
+        self.shared.blobs.let_go(blobs);
         let mut progress = lock(&self.shared.progress);
         progress.committed += 1;
         let strict = self.shared.strict;

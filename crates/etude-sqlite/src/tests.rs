@@ -582,12 +582,35 @@ fn the_bytes_of_a_pruned_run_are_gone_from_every_file() {
     let has_secret = || all_bytes(dir.path()).windows(secret.len()).any(|bytes| bytes == secret.as_bytes());
     assert!(has_secret(), "the journal holds what was written");
     let journal = open(&dir);
-    // The thread of the first journal may still sync, and counts as another user of the values until it ends.
-    while journal.blobs.alone().expect("a directory of values").is_none() {
-        std::thread::yield_now();
-    }
     assert_eq!(journal.prune(&Query::default()).expect("prune"), 1);
     assert!(!has_secret());
+}
+
+/// S-63: the values of a deleted run are gone at once, although this process has kept them and drives other runs.
+#[test]
+fn a_process_that_keeps_values_deletes_those_of_a_run() {
+    use etude_runtime::blob::BlobStore as _;
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let kept = |text: &str| put(&*journal.blobs, text.as_bytes()).expect("kept").0;
+    let (input, output) = (kept("an input"), kept("an output"));
+    let long = format!("\"{}\"", "x".repeat(300_000));
+    let label = CacheLabel::default();
+    journal.remember(Digest::of(b"key"), &Json::trusted(long.clone()), &label).expect("remembered");
+    let run = NewRun { header: format!(r#"{{"v":1,"input_at":["{input}",8]}}"#), ..new_run("r-1", 1) };
+    let session = block_on(journal.create(&run)).expect("created");
+    let mut large = record("a", "1");
+    large.blobs.push(output);
+    block_on(session.append(large)).expect("appended");
+    block_on(session.set_state(RunState::Succeeded, Some(&long.replace('x', "y")))).expect("set_state");
+    let _other = block_on(journal.create(&new_run("r-2", 1))).expect("created");
+    let of_run = Query { id: Some("r-1".to_owned()), ..Query::default() };
+    assert_eq!(journal.prune(&of_run).expect("prune"), 1);
+    let left: Vec<Digest> = journal.blobs.list().expect("a list").into_iter().map(|kept| kept.digest).collect();
+    assert_eq!(left, [Digest::of(long.as_bytes())], "the cache has its value");
+    let awaited = kept("an output");
+    assert_eq!(journal.prune(&Query::default()).expect("prune"), 0);
+    assert!(journal.blobs.open(awaited).is_ok(), "its record may come");
 }
 
 /// A value that another process has just stored may be about to get its record.

@@ -88,7 +88,8 @@ fn values_are_kept_in_a_directory_that_is_removed_meanwhile() {
     }
 }
 
-/// A value that `has` finds is held: its time is renewed, and another store is not alone until the first one is dropped.
+/// A value that `has` finds is held: its time is renewed, and no store is alone until the value is let go of, as often as it was
+/// found.
 #[test]
 fn values_that_are_found_are_held() {
     let dir = tempfile::tempdir().expect("dir");
@@ -100,6 +101,30 @@ fn values_that_are_found_are_held() {
     assert!(store.has(digest) && !store.has(Digest::of(b"not there")));
     assert!(other.alone().expect("locked").is_none());
     assert!(store.list().expect("listed")[0].modified > old);
+    let (again, _) = put(&store, b"a definition").expect("kept again");
+    store.let_go([&digest, &Digest::of(b"not there")]);
+    assert!(other.alone().expect("locked").is_none() && store.alone().expect("locked").is_none());
+    store.let_go([&again]);
+    assert!(other.alone().expect("locked").is_some() && store.alone().expect("locked").is_some());
+}
+
+/// No value is found or kept while another store removes values.
+#[test]
+fn a_store_that_is_alone_is_waited_for() {
+    let dir = tempfile::tempdir().expect("dir");
+    let store = FileBlobs::new(dir.path(), false);
+    let (digest, _) = put(&store, b"a definition").expect("kept");
+    store.let_go([&digest]);
+    let alone = store.alone().expect("locked").expect("no value is held");
+    std::thread::scope(|scope| {
+        let found = scope.spawn(|| store.has(digest));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!found.is_finished());
+        store.remove(digest).expect("removed");
+        drop(alone);
+        assert!(!found.join().expect("no panic"), "it was removed before");
+    });
+    assert!(store.alone().expect("locked").is_some());
 }
 
 #[test]
