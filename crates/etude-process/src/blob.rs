@@ -258,6 +258,29 @@ impl FileBlobs {
         absent_is(fs::remove_file(self.place(digest)), ())
     }
 
+    /// Removes a blob whose last write was before `before`, beside stores that may keep or find it at this moment. True if it
+    /// was removed.
+    ///
+    /// # Errors
+    /// The file cannot be examined or removed.
+    pub fn remove_older(&self, digest: Digest, before: SystemTime) -> io::Result<bool> {
+        let place = self.place(digest);
+        let is_older = |path: &Path| Ok::<_, io::Error>(fs::metadata(path)?.modified()? < before);
+        if !absent_is(is_older(&place), false)? {
+            return Ok(false);
+        }
+        // A store that renews the blob now either has done so when the name is gone, or misses the name.
+        let aside = self.scratch()?;
+        if !absent_is(fs::rename(&place, aside.path()).map(|()| true), false)? {
+            return Ok(false);
+        }
+        let is_older = is_older(aside.path())?;
+        if !is_older {
+            fs::rename(aside.path(), &place)?;
+        }
+        Ok(is_older)
+    }
+
     /// All blobs, in no particular order.
     ///
     /// # Errors
@@ -346,10 +369,16 @@ impl FileBlobs {
 
     /// Sets the time of a blob that is kept again to now. Pruning exempts recent blobs, because their record may be about to
     /// be written.
+    ///
+    /// # Errors
+    /// There is no such blob, or a prune has just removed it.
     fn renew(&self, place: &Path) -> io::Result<()> {
         let file = File::open(place)?;
         file.set_modified(SystemTime::now())?;
-        if self.strict { file.sync_all() } else { Ok(()) }
+        if self.strict {
+            file.sync_all()?;
+        }
+        fs::metadata(place).map(drop)
     }
 
     fn place(&self, digest: Digest) -> PathBuf {

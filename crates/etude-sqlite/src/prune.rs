@@ -128,13 +128,13 @@ impl Journal {
             }
             Ok(unneeded)
         })?;
-        // One of them may have been stored again since the list was made, which makes it young.
-        let again = self.blobs.list().map_err(fail)?;
-        let young: BTreeSet<_> = again.iter().filter(|kept| !is_old(kept)).map(|kept| kept.digest).collect();
         let mut removed = 0;
-        for digest in unneeded.into_iter().filter(|digest| !young.contains(digest)) {
-            self.blobs.remove(digest).map_err(fail)?;
-            removed += 1;
+        for digest in unneeded {
+            removed += match before {
+                // One of them may have been stored again since the list was made, which makes it young.
+                Some(before) => u64::from(self.blobs.remove_older(digest, before).map_err(fail)?),
+                None => self.blobs.remove(digest).map(|()| 1).map_err(fail)?,
+            };
         }
         Ok(removed)
     }

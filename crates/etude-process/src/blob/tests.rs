@@ -108,6 +108,27 @@ fn values_that_are_found_are_held() {
     assert!(other.alone().expect("locked").is_some() && store.alone().expect("locked").is_some());
 }
 
+/// Of a prune and a store that keeps the same old value at the same time, one comes first: a value that was kept stays.
+#[test]
+fn an_old_value_that_is_kept_again_stays() {
+    let dir = tempfile::tempdir().expect("dir");
+    let (store, prune) = (FileBlobs::new(dir.path(), false), FileBlobs::new(dir.path(), false));
+    let (digest, _) = put(&store, b"a definition").expect("kept");
+    let before = SystemTime::now() - Duration::from_secs(3_600);
+    assert!(!prune.remove_older(digest, before).expect("looked at"), "it is young");
+    for _ in 0..200 {
+        put(&store, b"a definition").expect("kept");
+        let old = SystemTime::now() - Duration::from_secs(90_000);
+        fs::File::open(store.place(digest)).expect("there").set_modified(old).expect("aged");
+        std::thread::scope(|scope| {
+            scope.spawn(|| prune.remove_older(digest, before).expect("removed or not"));
+            put(&store, b"a definition").expect("kept again");
+        });
+        assert!(store.open(digest).is_ok());
+    }
+    assert_eq!(fs::read_dir(dir.path().join("tmp")).expect("the scratch files").count(), 0);
+}
+
 /// No value is found or kept while another store removes values.
 #[test]
 fn a_store_that_is_alone_is_waited_for() {
