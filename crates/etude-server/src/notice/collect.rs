@@ -84,7 +84,8 @@ fn report(notices: &Arc<Notices>, found: &Found, row: &RunRow) -> Result<bool, P
         return Ok(false);
     }
     let target = RunTarget::parse(&row.target);
-    let document = result_of(&**notices.context.engine(), row)?;
+    // A run whose result is lost has no error code. It holds back no later notice.
+    let document = result_of(&**notices.context.engine(), row).unwrap_or_default();
     let data = json!({
         "run_id": row.id, "app": found.app.slug, "pipeline": target.pipeline(), "machine": target.machine(),
         "status": listing::status(row), "error_code": document.as_ref().and_then(listing::kind),
@@ -165,4 +166,41 @@ fn note(
 /// The absolute URL of a page.
 fn url(notices: &Notices, path: &str) -> String {
     format!("{}{}{path}", notices.context.origin().unwrap_or_default(), notices.context.settings().base_path)
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_runtime::conformance::new_run;
+    use etude_runtime::engine::NewRun;
+    use etude_spec::automation;
+    use etude_spec::source::SourceFile;
+
+    use super::*;
+
+    /// S-123: a run whose result is lost is reported, and so are the runs after it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_lost_result_holds_back_no_notice() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let notice = "notices:\n  - {name: chat, url: \"https://chat.example/x\", on: [run.failed], secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw}\n";
+        let automation = automation::read(&SourceFile::new("etude.yaml", notice), None);
+        let app = ServedApp { slug: "demo".to_owned(), dir: dir.path().to_owned() };
+        let (state, server) = crate::work::tests::serving(false, vec![app.clone()]);
+        let (notices, engine) = (server.notices(), server.engine());
+        let found = Found { app, automation: Arc::new(automation), index: 0 };
+        tokio::task::block_in_place(|| collect(notices, &found)).expect("collected");
+        let fails = async |id: &str, result: &str| {
+            let run = NewRun { app: dir.path().display().to_string(), ..new_run(id, 1) };
+            let session = engine.create(&run).await.expect("create");
+            session.set_state(RunState::Failed, Some(result)).await.expect("set_state");
+        };
+        fails("r-1", &"x".repeat(300_000)).await;
+        std::fs::remove_dir_all(state.path().join("blobs")).expect("the result is lost");
+        fails("r-2", "{}").await;
+        tokio::task::block_in_place(|| collect(notices, &found)).expect("collected");
+        let query = EntryQuery { book: found.book(), ..EntryQuery::default() };
+        let mut reported: Vec<_> =
+            notices.ledger.entries(&query).expect("entries").into_iter().map(|of| of.run_id).collect();
+        reported.sort_unstable();
+        assert_eq!(reported, [Some("r-1".to_owned()), Some("r-2".to_owned())]);
+    }
 }

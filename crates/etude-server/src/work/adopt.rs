@@ -59,18 +59,24 @@ pub(super) fn adopt(works: &Arc<Works>) -> Result<(), Problem> {
         return Ok(());
     }
     let waiting = Query { apps, states: vec![RunState::Waiting], ..Query::default() };
-    let (mut is_settled, mut until_ms) = (true, None);
+    let (mut is_settled, mut until_ms, mut looked) = (true, None, Ok(()));
     for row in engine.list(&waiting).map_err(|e| engine_failed(&e))?.into_iter().filter(is_own) {
-        match wait(works, &row, now_ms)? {
-            Wait::Over => {
+        match wait(works, &row, now_ms) {
+            Ok(Wait::Over) => {
                 is_settled = false;
                 continue_run(works, &row.id)?;
             }
-            Wait::Until(at_ms) => until_ms = until_ms.into_iter().chain(at_ms).min(),
+            Ok(Wait::Until(at_ms)) => until_ms = until_ms.into_iter().chain(at_ms).min(),
+            Err(problem) if engine.health().is_disconnected => return Err(problem),
+            // A run that cannot be read, because its result is lost, stops no other run.
+            Err(problem) => {
+                is_settled = false;
+                looked = Err(problem);
+            }
         }
     }
     works.settle(is_settled.then_some(Settled { version, until_ms }));
-    Ok(())
+    looked
 }
 
 /// Marks that no waiting run of this server can continue in this version of the journal, until the first of their deadlines.

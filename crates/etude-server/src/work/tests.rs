@@ -7,11 +7,17 @@ use std::time::Duration;
 use etude::Disk;
 use etude::definition::Definition;
 use etude::runner::Runner;
+use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_core::machine::ABI;
+use etude_core::model::Usage;
+use etude_core::outcome::Decision;
+use etude_runs::document::Document;
 use etude_runs::target::Target;
 use etude_runtime::conformance::{new_run, record};
-use etude_runtime::engine::{Engine, NewRun, Placement, RunState};
+use etude_runtime::engine::{Cause, Engine, NewRun, Placement, RunState};
+use etude_runtime::record::decision_signal;
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
@@ -127,6 +133,35 @@ async fn a_server_leaves_runs_with_bundles_to_workers() {
     // The run was not taken, so nothing stopped here.
     let stops = &server.works().stops;
     assert_eq!(stops.next("r-1", Duration::from_secs(3600), || Ok::<_, ()>(0)), Ok(Next::Continue));
+}
+
+/// S-84: a waiting run whose result is lost keeps no other run from going on.
+#[tokio::test]
+async fn a_run_that_cannot_be_read_stops_no_other() {
+    let app = tempfile::tempdir().expect("a directory");
+    let (dir, server) = serving(false, vec![ServedApp { slug: "demo".to_owned(), dir: app.path().to_owned() }]);
+    let engine = Arc::clone(server.engine());
+    let waits = async |id: &str, created_at_ms: i64, result: &str| {
+        let placement = Placement { cause: Cause::Api, ..Placement::default() };
+        let run = NewRun { app: app.path().display().to_string(), placement, ..new_run(id, created_at_ms) };
+        let session = engine.create(&run).await.expect("create");
+        session.set_state(RunState::Waiting, Some(result)).await.expect("set_state");
+    };
+    let asks = json!({"id": "r-1:a", "kind": "approval", "payload": {"question": "q"}});
+    waits(
+        "r-1",
+        1,
+        &Document { waiting: vec![asks], ..Document::not_started(None, &[], &Usage::default()) }.to_journal(),
+    )
+    .await;
+    waits("r-2", 2, &"x".repeat(300_000)).await;
+    std::fs::remove_dir_all(dir.path().join("blobs")).expect("the result is lost");
+    let decision =
+        Decision { approved: true, answer: Json::null(), by: String::new(), at: String::new(), reason: None };
+    engine.signal("r-1", &decision_signal("a", "q", &decision)).expect("signal");
+    look(server.works(), true).await;
+    let row = |id: &str| engine.row(id).expect("a row").state;
+    assert_eq!((row("r-1"), row("r-2")), (RunState::Failed, RunState::Waiting), "the app has no such pipeline");
 }
 
 /// A run whose pipeline is gone, so that it cannot be driven to its end, ends as cancelled.
