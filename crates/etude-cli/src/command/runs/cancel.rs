@@ -1,6 +1,8 @@
 //! `etude runs cancel`.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use etude::Disk;
 use etude::definition::{self, Configuration, Definition, LoadError};
@@ -8,7 +10,7 @@ use etude::{crash, queue, skill_mode, stage_machine};
 use etude_core::failure::{Failure, FailureKind};
 use etude_runs::story::Pinned;
 use etude_runs::target::Target;
-use etude_runtime::engine::{Engine, NewRun, RunState, RunView};
+use etude_runtime::engine::{Engine, Error, NewRun, RunState, RunView};
 use etude_runtime::record;
 use etude_spec::stage_machine::Rules;
 use serde_json::json;
@@ -25,13 +27,19 @@ use crate::{paths, stdout};
 /// Reason recorded in the journal and the result document.
 pub(super) const CANCELLED: &str = "cancelled by `etude runs cancel`";
 
+/// Maximum time in which the process that executes a run takes a cancellation, or leaves the run without it.
+const MOMENT: Duration = Duration::from_secs(2);
+
+/// Pause between two looks at the run.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Cancels a run. The process that runs it is notified; without one, the destructor runs here.
 pub(super) fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
     if let Some(remote) = context.server()? {
         return Ok(remote::cancel(context, &remote, id)?);
     }
     let engine = context.engine(false)?;
-    let view = find::find(context, &*engine, id)?;
+    let mut view = find::find(context, &*engine, id)?;
     let id = view.row.id.clone();
     if view.row.state == RunState::Moved {
         return Err(of_engine(&etude_runtime::engine::Error::Moved(id)).into());
@@ -39,10 +47,15 @@ pub(super) fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
     if view.row.state.is_final() {
         return Err(is_over(&id, view.row.state.word()).into());
     }
-    if view.row.is_live {
+    let was_live = view.row.is_live;
+    if was_live {
         let attempt = record::attempt_number(&view.records);
         engine.signal(&id, &record::cancel_signal(CANCELLED, attempt)).map_err(|e| of_engine(&e))?;
-        return Ok(cancelling(context, &id));
+        if !is_left(&*engine, &view).map_err(|e| of_engine(&e))? {
+            return Ok(cancelling(context, &id));
+        }
+        // The process read no more signals: the run was about to wait, or the process died.
+        view = engine.view(&id).map_err(|e| of_engine(&e))?;
     }
     if view.row.state == RunState::Queued && cancel_queued(context, &*engine, &view)? {
         return Ok(Exit::Done);
@@ -56,11 +69,29 @@ pub(super) fn cancel(context: &Context, id: &str) -> Result<Exit, Refused> {
     if is_gone(context, &view.run) {
         return Ok(give_up(context, &engine, &id)?);
     }
-    drop(engine);
-    match resume::cancelled(context, &id, CANCELLED)? {
+    match resume::cancelled(context, &id, CANCELLED) {
         // A run that ended as cancelled is a success of this command.
-        Exit::Interrupted => Ok(Exit::Done),
-        exit => Ok(exit),
+        Ok(Exit::Interrupted) => Ok(Exit::Done),
+        // Another process continues the run, and finds the signal.
+        Err(_) if was_live && engine.row(&id).is_ok_and(|row| row.is_live) => Ok(cancelling(context, &id)),
+        ended => ended,
+    }
+}
+
+/// Waits until the process that executed a run has taken the cancellation. True if no process has the run any more and it has
+/// neither ended nor taken it.
+fn is_left(engine: &dyn Engine, before: &RunView) -> Result<bool, Error> {
+    let (id, since) = (&before.row.id, Instant::now());
+    let of_before = before.records.iter().filter(|record| record.key == record::CANCEL).count();
+    loop {
+        let row = engine.row(id)?;
+        if row.state.is_final() || engine.records_of(id, record::CANCEL)?.len() > of_before {
+            return Ok(false);
+        }
+        if !row.is_live || since.elapsed() >= MOMENT {
+            return Ok(!row.is_live);
+        }
+        thread::sleep(PAUSE);
     }
 }
 
@@ -138,4 +169,42 @@ fn show_end(context: &Context, engine: &dyn Engine, id: &str, note: &str) -> Res
     }
     print(context, &document);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_runtime::blob::FileBlobs;
+    use etude_runtime::engine::Placement;
+    use etude_runtime::memory::MemoryEngine;
+
+    use super::*;
+
+    /// cli: a cancellation that comes when a run is about to wait is not lost: the process that had the run reads no signal any
+    /// more. One that takes the cancellation keeps the run.
+    #[test]
+    fn a_run_that_begins_to_wait_is_left() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let engine = MemoryEngine::new(Arc::new(FileBlobs::new(dir.path(), false)));
+        let run = NewRun {
+            id: "r-1".to_owned(),
+            app: "/app".to_owned(),
+            target: "p".to_owned(),
+            abi: 1,
+            created_at_ms: 1,
+            header: "{}".to_owned(),
+            placement: Placement::default(),
+        };
+        let session = block_on(engine.create(&run)).expect("a runtime").expect("created");
+        let before = engine.view("r-1").expect("a run");
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                thread::sleep(PAUSE * 2);
+                block_on(session.set_state(RunState::Waiting, Some("{}"))).expect("a runtime").expect("it waits");
+            });
+            assert!(is_left(&engine, &before).expect("looked at"));
+        });
+        let session = engine.claim("r-1").expect("no one has it");
+        block_on(session.append(record::of_cancel(CANCELLED, 1))).expect("a runtime").expect("appended");
+        assert!(!is_left(&engine, &before).expect("looked at"), "it is being cancelled");
+    }
 }
