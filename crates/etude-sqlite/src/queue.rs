@@ -80,8 +80,10 @@ impl Journal {
                 Ok(is_next)
             })?;
             if let Some((run, taken)) = taken {
+                // The session comes first: if the disk fails now, its end releases the run.
+                let session = SqliteSession::new(Arc::clone(self), run, taken);
                 self.syncer.committed(&[])?;
-                return Ok(Some(SqliteSession::new(Arc::clone(self), run, taken)));
+                return Ok(Some(session));
             }
         }
     }

@@ -9,7 +9,8 @@ use etude_core::digest::Digest;
 use etude_runtime::blob::put;
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{
-    CacheLabel, Entry, Error, Expected, Holder, NewRun, Query, RunState, Session as _, Signal, Submission, Write,
+    CacheLabel, Entry, Error, Expected, Holder, Limits, NewRun, Query, RunState, Session as _, Signal, Submission,
+    Write,
 };
 
 use crate::journal::Journal;
@@ -638,6 +639,20 @@ fn a_deleted_log_is_noticed_at_the_next_record() {
     let refused = block_on(session.append(record("b", "2"))).expect_err("the log is gone").to_string();
     assert!(refused.contains("journal.db-wal") && refused.contains("was deleted or moved"), "{refused}");
     assert!(block_on(session.set_state(RunState::Succeeded, None)).is_err(), "a run that is not kept does not succeed");
+}
+
+/// A run that is taken from the queue while the disk fails is not kept by a process that does not drive it.
+#[test]
+fn a_run_whose_start_is_not_on_the_disk_is_released() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let submission = Submission { run: new_run("r-1", 1), keys: vec![], max_queued: None, needs_room: false };
+    open(&dir).enqueue(&submission).expect("accepted");
+    let settings = Settings { dir: dir.path().join("journal"), sync: Sync::Strict };
+    let journal = Arc::new(Journal::open(settings).expect("it opens"));
+    std::fs::remove_file(journal.pool.log()).expect("the log is there");
+    let taken = journal.next(&Limits::of_default_queue(1), 1).map(drop);
+    assert!(matches!(taken, Err(Error::Store { .. })), "{taken:?}");
+    journal.claim("r-1").map(drop).expect("it is free");
 }
 
 /// A backup beside a prune shows the journal either before the prune or after it.
