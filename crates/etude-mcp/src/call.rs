@@ -411,8 +411,8 @@ enum Followed {
     Result { result: ToolResult, is_over: bool },
 }
 
-/// Follows a run until it ends, waits for an answer that the client cannot give now, or takes longer than `limit`. `repeated`:
-/// the client has been asked before, and has the faults of its answers.
+/// Follows a run until it ends, waits for an answer that the client cannot give now, or takes longer than `limit`, or until the
+/// server stops. `repeated`: the client has been asked before, and has the faults of its answers.
 async fn follow(
     service: &Service,
     context: &Context,
@@ -421,14 +421,15 @@ async fn follow(
     repeated: Option<&Faults>,
 ) -> Result<Followed, RpcError> {
     let api = &*service.api;
-    let mut news = api.news(run_id);
+    let (mut news, mut stopping) = (api.news(run_id), api.stopping());
     let mut progress = Progress::new(context, progress::INTERVAL);
     let deadline = Instant::now() + limit;
     loop {
         let status = api.status(run_id).await.ok_or_else(|| RpcError::internal("the run no longer exists"))?;
         progress.steps(api, run_id).await;
         let is_over = matches!(status.as_str(), "succeeded" | "failed" | "cancelled");
-        let is_late = Instant::now() >= deadline;
+        // Without the run's id, the client of a server that stops would start another run.
+        let is_late = Instant::now() >= deadline || *stopping.borrow();
         if is_over || is_late || status == "waiting" {
             let run = read(api, run_id).await?;
             if is_over {
@@ -455,6 +456,7 @@ async fn follow(
         tokio::select! {
             changed = news.changed() => changed.map_err(|_| RpcError::internal("the server is stopping"))?,
             () = sleep_until(deadline), if !is_late => {}
+            Ok(_) = stopping.wait_for(|stop| *stop), if !is_late => {}
             () = progress.tick() => {}
         }
     }

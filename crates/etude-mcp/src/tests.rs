@@ -20,12 +20,15 @@ struct Fixed {
     replies: Mutex<BTreeMap<&'static str, (u16, Value)>>,
     asked: Mutex<Vec<String>>,
     definitions: watch::Sender<u64>,
+    news: watch::Sender<()>,
+    stop: watch::Sender<bool>,
 }
 
 impl Fixed {
     fn new(replies: impl IntoIterator<Item = (&'static str, (u16, Value))>) -> Arc<Self> {
         let replies = Mutex::new(replies.into_iter().collect());
-        Arc::new(Self { replies, asked: Mutex::default(), definitions: watch::Sender::default() })
+        let (definitions, news, stop) = (watch::Sender::default(), watch::Sender::default(), watch::Sender::default());
+        Arc::new(Self { replies, asked: Mutex::default(), definitions, news, stop })
     }
 
     fn reply(&self, path: &str) -> Option<(u16, Value)> {
@@ -63,7 +66,7 @@ impl Api for Fixed {
     }
 
     fn news(&self, _: &str) -> watch::Receiver<()> {
-        watch::channel(()).1
+        self.news.subscribe()
     }
 
     fn definitions(&self) -> watch::Receiver<u64> {
@@ -71,7 +74,7 @@ impl Api for Fixed {
     }
 
     fn stopping(&self) -> watch::Receiver<bool> {
-        watch::channel(false).1
+        self.stop.subscribe()
     }
 
     fn caller(&self) -> &'static str {
@@ -398,6 +401,21 @@ async fn a_resource_is_read_in_parts() {
         small["result"]["contents"],
         json!([{"uri": "etude://runs/r1/output?offset=600001", "mimeType": "text/plain", "text": "\""}])
     );
+}
+
+/// Section 9: an open call returns its run when the server stops. Without the id, its client would start another run.
+#[tokio::test]
+async fn a_call_returns_its_run_when_the_server_stops() {
+    let client = Client::new(false, started(run("running", &json!({})))).await;
+    let stop = async {
+        tokio::task::yield_now().await;
+        client.api.stop.send_replace(true);
+    };
+    let call = async { tokio::join!(client.call("one", json!({"n": 1})), stop).0 };
+    let called = tokio::time::timeout(std::time::Duration::from_secs(10), call).await.expect("a result");
+    let structured = &called["structuredContent"];
+    assert_eq!((&structured["run_id"], &structured["status"]), (&json!("r1"), &json!("running")), "{called}");
+    assert_eq!(called["isError"], false);
 }
 
 /// S-155: a call of a known tool reads no definition but its own.
