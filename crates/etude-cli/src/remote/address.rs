@@ -179,8 +179,8 @@ async fn own_server(fits: impl Fn(&Value) -> bool) -> Result<Option<Address>, Pr
         let Ok(text) = response.text().await else { continue };
         let server: Value = serde_json::from_str(&text).unwrap_or_default();
         if server["pid"].is_u64() && fits(&server) {
-            let base = server["base_path"].as_str().unwrap_or_default();
-            return Ok(Some(Address { base: format!("http://localhost{base}"), ..own }));
+            // Only the network addresses have a base path.
+            return Ok(Some(own));
         }
     }
     Ok(None)

@@ -74,6 +74,18 @@ fn a_run_on_a_server_is_reported_as_one_here() {
     assert_eq!(serving.end().0, Some(0));
 }
 
+/// cli: the user's own server is reached through its socket, which has no base path.
+#[test]
+fn an_own_server_below_a_base_path_is_reached() {
+    let test = test();
+    let serving = Serving::start(&test, &["--port", "0", "--base-path", "/etude"]);
+    for server in ["local", &format!("{}/etude", address(&serving))] {
+        assert_eq!(test.run(&["--server", server, "run", "-p", "p", "-i", "count=3"]).exit(0).out(), "{\"n\":2}\n");
+        assert!(test.run(&["--server", server, "runs", "list"]).exit(0).out().contains("succeeded"), "{server}");
+    }
+    assert_eq!(serving.end().0, Some(0));
+}
+
 /// cli: an output that a JSON tree cannot hold is printed unchanged, by a server as locally. A client that waited for a
 /// parsable document would wait for ever.
 #[test]
