@@ -463,8 +463,9 @@ fn finish(allowed_origin: Option<HeaderValue>, response: &mut Response, request_
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
         headers.insert(VARY, HeaderValue::from_static("Origin"));
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, HEAD, POST, DELETE"));
-        let allowed =
-            "Authorization, Content-Type, Idempotency-Key, If-None-Match, If-Range, Last-Event-ID, Prefer, Range";
+        // With those of MCP over HTTP, which its clients send with every request.
+        let allowed = "Authorization, Content-Type, Idempotency-Key, If-None-Match, If-Range, Last-Event-ID, \
+             MCP-Protocol-Version, Mcp-Method, Mcp-Name, Prefer, Range, Traceparent";
         headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
         let exposed =
             "Content-Range, ETag, Idempotency-Replayed, Location, Preference-Applied, Retry-After, WWW-Authenticate";

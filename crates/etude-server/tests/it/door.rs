@@ -115,6 +115,13 @@ fn cors_headers_are_for_allowed_origins_only() {
     for name in ["Location", "ETag", "Idempotency-Replayed"] {
         assert!(exposed.split(", ").any(|exposed| exposed == name), "{exposed}");
     }
+    // A browser sends only the headers that the response to this request names.
+    let asked = [("Origin", "https://tool.example"), ("Access-Control-Request-Method", "POST")];
+    let reply = server.raw("OPTIONS", "/mcp", &asked, None);
+    let allowed = reply.header("access-control-allow-headers").expect("allowed headers");
+    for name in ["Authorization", "Idempotency-Key", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"] {
+        assert!(allowed.split(", ").any(|allowed| allowed == name), "{allowed}");
+    }
 }
 
 /// S-9: a form post with a cookie and no `Origin` or fetch metadata is 403.
