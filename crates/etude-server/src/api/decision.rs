@@ -240,7 +240,9 @@ fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Res
         return Err(Problem::new(Code::NotAnApprover, detail));
     }
     check_answer(&payload["schema"], &given.decision)?;
-    if let Some(ended_ms) = listing::deadline(&view, effect).filter(|ends_ms| *ends_ms < server.clock().now_ms()) {
+    // The deadline is a timer of the run: it follows the clock of the machine.
+    let now_ms = etude_runtime::clock::now_ms();
+    if let Some(ended_ms) = listing::deadline(&view, effect).filter(|ends_ms| *ends_ms < now_ms) {
         let ended = etude_runtime::clock::rfc3339(ended_ms);
         return Err(Problem::not_found(format!("the deadline was {ended}; a later decision does not count")));
     }

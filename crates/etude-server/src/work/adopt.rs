@@ -54,7 +54,8 @@ pub(super) fn adopt(works: &Arc<Works>) -> Result<(), Problem> {
     }
     // Read before the list: a later write makes another version.
     let version = engine.version().map_err(|e| engine_failed(&e))?;
-    let now_ms = works.context.clock().now_ms();
+    // Deadlines are timers of runs: they follow the clock of the machine.
+    let now_ms = etude_runtime::clock::now_ms();
     if works.settled().is_some_and(|settled| settled.holds(version, now_ms)) {
         return Ok(());
     }

@@ -61,28 +61,43 @@ fn open_questions_have_pages() {
     }
 }
 
+/// The records and the last change of a run.
+fn seen(server: &Running, id: &str) -> (usize, u64) {
+    let settings = etude_sqlite::Settings { dir: server.dir().to_owned(), sync: etude_sqlite::Sync::Normal };
+    let view = etude_sqlite::Sqlite::open(settings).expect("the journal").view(id).expect("the run");
+    (view.records.len(), view.row.change)
+}
+
 /// The deadline of an answered question continues no run: the run waits without a change until the next answer.
 #[test]
 fn an_answered_deadline_wakes_no_run() {
     let server = Running::start();
-    server.pipeline("two", "", &["approval: message: A?, timeout: 1h", "approval: message: B?"]);
+    server.pipeline("two", "", &["approval: message: A?, timeout: 3s", "approval: message: B?"]);
     let run = server.run(&json!({"pipeline": "two"}));
     let id = run["run_id"].as_str().expect("an id");
     approve(&server, &questions(&server, id)[0]);
     while questions(&server, id).first().is_none_or(|decision| decision["message"] != "B?") {
         std::thread::yield_now();
     }
-    let engine = etude_sqlite::Sqlite::open(etude_sqlite::Settings {
-        dir: server.dir().to_owned(),
-        sync: etude_sqlite::Sync::Normal,
-    })
-    .expect("the journal");
-    let seen = |view: etude_runtime::engine::RunView| (view.records.len(), view.row.change);
-    let before = seen(engine.view(id).expect("the run"));
-    server.clock.set_offset(3_600_001);
+    let before = seen(&server, id);
     // The server looks for runs to continue each second.
+    std::thread::sleep(Duration::from_millis(5_500));
+    assert_eq!(seen(&server, id), before);
+    approve(&server, &questions(&server, id)[0]);
+    server.until(id, &["succeeded"]);
+}
+
+/// Section 16.1: the clock of the server moves no timer of a run: its question stays open, and the run waits without a change.
+#[test]
+fn the_clock_of_the_server_moves_no_deadline() {
+    let server = Running::start();
+    server.pipeline("one", "", &["approval: message: A?, timeout: 1h"]);
+    let run = server.run(&json!({"pipeline": "one"}));
+    let id = run["run_id"].as_str().expect("an id");
+    let before = seen(&server, id);
+    server.clock.set_offset(2 * 3_600_000);
     std::thread::sleep(Duration::from_millis(2_500));
-    assert_eq!(seen(engine.view(id).expect("the run")), before);
+    assert_eq!(seen(&server, id), before);
     approve(&server, &questions(&server, id)[0]);
     server.until(id, &["succeeded"]);
 }
