@@ -1,11 +1,14 @@
 //! Open questions of runs, and the decisions about them.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use etude_core::data::Json;
 use etude_core::digest::hex;
 use etude_core::outcome::Decision;
 use etude_core::schema::{Schema, Violation};
+use etude_runs::document::Document;
 use etude_runs::listing;
 use etude_runtime::engine::{Cursor, Query, RunRow, RunState, RunView, Signalled, name_of};
 use etude_runtime::record;
@@ -24,6 +27,12 @@ use crate::work;
 
 /// Rows per read.
 const PAGE: u32 = 1_000;
+
+/// Maximum time in which a run that has the answer to one question may turn out to wait for another one.
+const MOMENT: Duration = Duration::from_secs(3);
+
+/// Pause between two looks at such a run.
+const PAUSE: Duration = Duration::from_millis(20);
 
 fn no_decision() -> Problem {
     Problem::not_found("there is no such open question")
@@ -132,23 +141,58 @@ fn waiting(server: &Server, apps: Vec<String>) -> Result<Vec<RunRow>, Problem> {
 pub(crate) async fn show(call: Call) -> Respond {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let document = blocking(move || {
-        let (run, _) = id.split_once(':').ok_or_else(no_decision)?;
-        let row = server.context().visible(&caller, run).map_err(|_| no_decision())?;
-        let open = open_of(&server, &row)?.into_iter().find(|decision| decision["id"] == *id);
-        open.map_or_else(|| Err(closed(&server, &row, &id)?), Ok)
+        let Asked { row, view, gate } = Asked::read(&server, &caller, &id)?;
+        let open = gate.filter(|gate| listing::decision(&view.signals, gate).is_none());
+        open.map(|gate| decision_json(&row, &view, &gate)).ok_or_else(|| closed(&row, &view, &id))
     });
     Ok(tagged(&call.headers, document.await?.to_string()))
 }
 
 /// The problem of a question that is not open, with its run and the decision about it.
-fn closed(server: &Server, row: &RunRow, id: &str) -> Result<Problem, Problem> {
-    let view = server.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
+fn closed(row: &RunRow, view: &RunView, id: &str) -> Problem {
     let effect = id.split_once(':').map_or("", |(_, effect)| effect);
     let problem = no_decision().with("run_id", row.id.as_str());
-    Ok(match decided_before(&view, effect) {
+    match decided_before(view, effect) {
         Some(earlier) => of_decision(problem, &earlier),
         None => problem,
-    })
+    }
+}
+
+/// A run, and its question with a certain id.
+struct Asked {
+    row: RunRow,
+    view: RunView,
+    /// The entry of `waiting` in the run's result, while the run waits.
+    gate: Option<Value>,
+}
+
+impl Asked {
+    /// Reads the question with this id. A run that has just got the answer to another question waits again in a moment, unless it
+    /// has more to do: who answers all questions of a run one after the other does not miss any. Blocks.
+    fn read(server: &Server, caller: &Caller, id: &str) -> Result<Self, Problem> {
+        let (run, effect) = id.split_once(':').ok_or_else(no_decision)?;
+        let (engine, since) = (server.engine(), Instant::now());
+        loop {
+            let row = server.context().visible(caller, run).map_err(|_| no_decision())?;
+            // Read the result before the signals: a question that has left the result has its decision among the signals.
+            let text = engine.result(run).map_err(|e| engine_failed(&e))?;
+            let view = engine.view(run).map_err(|e| engine_failed(&e))?;
+            let document = text.and_then(|text| Document::from_journal(&text, &*engine.blobs()).ok());
+            let waiting = document.map(|document| document.waiting).unwrap_or_default();
+            let gate = waiting.into_iter().find(|waiting| waiting["id"] == *id && listing::is_question(waiting));
+            let is_at_work = row.state == RunState::Running && row.is_live;
+            // A run in progress has no result, or still that of its last wait.
+            let is_undecided = match &gate {
+                Some(gate) => listing::decision(&view.signals, gate).is_none(),
+                None => decided_before(&view, effect).is_none(),
+            };
+            if !(is_at_work && is_undecided) || since.elapsed() >= MOMENT {
+                let gate = gate.filter(|_| row.state == RunState::Waiting);
+                return Ok(Self { row, view, gate });
+            }
+            thread::sleep(PAUSE);
+        }
+    }
 }
 
 /// The open questions of a run.
@@ -213,19 +257,12 @@ pub(crate) async fn decide(call: Call) -> Respond {
 
 fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Result<String, Problem> {
     let (run, effect) = id.split_once(':').ok_or_else(no_decision)?;
-    let row = server.context().visible(caller, run).map_err(|_| no_decision())?;
+    let Asked { view, gate, .. } = Asked::read(server, caller, id)?;
     let engine = server.engine();
     let key = record::decision_key(effect, &given.question);
-    // Read the result before the signals: a question that has left the result has its decision among the signals.
-    let text = engine.result(run).map_err(|e| engine_failed(&e))?;
-    let view = engine.view(run).map_err(|e| engine_failed(&e))?;
     if let Some(earlier) = view.signals.iter().find(|signal| signal.key == key).and_then(record::to_decision) {
         return given.after(id, &earlier);
     }
-    let document = text.and_then(|text| etude_runs::document::Document::from_journal(&text, &*engine.blobs()).ok());
-    let waiting = document.map(|document| document.waiting).unwrap_or_default();
-    let gate = waiting.iter().find(|waiting| waiting["id"] == *id && listing::is_question(waiting));
-    let gate = gate.filter(|_| row.state == RunState::Waiting);
     let gate =
         gate.ok_or_else(|| decided_before(&view, effect).map_or_else(no_decision, |earlier| already(&earlier)))?;
     let payload = &gate["payload"];

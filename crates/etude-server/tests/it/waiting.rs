@@ -61,6 +61,34 @@ fn open_questions_have_pages() {
     }
 }
 
+/// S-84: all questions of a run can be answered one after the other, although each answer continues the run.
+#[test]
+fn questions_of_one_run_are_answered_in_a_row() {
+    let server = Running::start();
+    let group = |names: &[&str]| {
+        let gate = |name: &&str| format!("{{name: {name}, type: approval, message: \"{name}?\"}}");
+        format!("type: parallel, steps: [{}]", names.iter().map(gate).collect::<Vec<_>>().join(", "))
+    };
+    let dir = server.dir().join("demo/pipelines/all");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let steps = format!("steps:\n  - {{name: g, {}}}\n", group(&["x", "y", "z"]));
+    std::fs::write(dir.join("pipeline.yaml"), format!("name: all\ndescription: Asks thrice.\n{steps}"))
+        .expect("written");
+    for _ in 0..8 {
+        let run = server.run(&json!({"pipeline": "all"}));
+        let id = run["run_id"].as_str().expect("an id");
+        let open = questions(&server, id);
+        assert_eq!(open.len(), 3);
+        for decision in &open {
+            let path = format!("/v1/decisions/{}", decision["id"].as_str().expect("an id").replace('/', "%2F"));
+            assert_eq!(server.send("GET", &path, None).status, 200);
+            approve(&server, decision);
+            assert_eq!(server.send("GET", &path, None).problem(), (404, "not_found".to_owned()));
+        }
+        server.until(id, &["succeeded"]);
+    }
+}
+
 /// The records and the last change of a run.
 fn seen(server: &Running, id: &str) -> (usize, u64) {
     let settings = etude_sqlite::Settings { dir: server.dir().to_owned(), sync: etude_sqlite::Sync::Normal };
