@@ -16,6 +16,7 @@ use etude_spec::learned::State;
 use serde_json::{Value, json};
 
 use crate::problem::{Code, Problem};
+use crate::token::Caller;
 
 /// Configuration, definitions and models of the surrounding program.
 pub trait Apps: Send + Sync {
@@ -205,6 +206,16 @@ pub enum NotLoaded {
     Unreadable(String),
     /// The storage of the app does not answer, so its state is unknown (K-23).
     Unreachable(String),
+}
+
+impl NotLoaded {
+    /// The same without targets that the caller may not see (S-16).
+    pub(crate) fn seen_by(mut self, caller: &Caller) -> Self {
+        if let Self::Unknown { known } = &mut self {
+            known.retain(|name| caller.covers(name));
+        }
+        self
+    }
 }
 
 /// The problem of a target that cannot be loaded. `pointer` is the member that names it.

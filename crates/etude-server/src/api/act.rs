@@ -111,7 +111,7 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
         })?;
         let view = engine.view(&of).map_err(|e| engine_failed(&e))?;
         let loaded = server.context().definition(&row.app, &row.target);
-        let (disk, definition) = loaded.map_err(|error| not_loaded(error, "", &row.target))?;
+        let (disk, definition) = loaded.map_err(|error| not_loaded(error.seen_by(&caller), "", &row.target))?;
         check_prices(&server, &definition, &limits)?;
         let changes = etude::changes(&view, &definition, &disk, &*engine.blobs());
         let changes = changes.map_err(|e| Problem::new(Code::DefinitionInvalid, e.to_string()))?;

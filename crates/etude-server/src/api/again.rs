@@ -52,7 +52,7 @@ pub(crate) async fn again(call: Call) -> Respond {
             .map_err(|why| Problem::new(Code::JournalUnavailable, why))?;
         // The result is a new run, so a pipeline that is out of use refuses it.
         let loaded = server.context().startable(&app.dir, &Target::parse(&row.target));
-        let (_, definition) = loaded.map_err(|error| not_loaded(error, "", &row.target))?;
+        let (_, definition) = loaded.map_err(|error| not_loaded(error.seen_by(&caller), "", &row.target))?;
         let input = match given {
             Some(text) => Json::parse(&text).map_err(|_| Problem::invalid("/input", "`input` must be an object"))?,
             None => header.request.input,

@@ -105,13 +105,18 @@ pub(crate) fn routed(
     present(app)?;
     let (mut document, spent) = server.apps().route(&app.dir, request)?;
     let is_hidden = |name: &Value| name.as_str().is_some_and(|name| !caller.covers(name));
-    if is_hidden(&document["pipeline"]) {
-        for name in ["pipeline", "input", "sources", "unclear"] {
-            document[name] = if name == "pipeline" { Value::Null } else { json!({}) };
-        }
-    }
+    let is_route_hidden = is_hidden(&document["pipeline"]);
     if let Some(candidates) = document["candidates"].as_array_mut() {
         candidates.retain(|candidate| !is_hidden(&candidate["name"]));
+    }
+    if is_route_hidden {
+        for name in ["input", "sources", "unclear"] {
+            document[name] = json!({});
+        }
+        (document["pipeline"], document["why"]) = (Value::Null, json!([]));
+        let score = |nth: usize| document["candidates"][nth]["score"].as_f64().unwrap_or_default();
+        let (first, second) = (score(0), score(1));
+        (document["score"], document["margin"]) = (first.into(), (first - second).into());
     }
     Ok((document, spent))
 }

@@ -80,7 +80,7 @@ pub(crate) async fn start(call: Call) -> Respond {
     let (server, dir) = (Arc::clone(&call.server), app.dir.clone());
     let definition = blocking(move || {
         let loaded = server.context().startable(&dir, &target);
-        let (_, definition) = loaded.map_err(|error| not_loaded(error, pointer, &name))?;
+        let (_, definition) = loaded.map_err(|error| not_loaded(error.seen_by(&caller), pointer, &name))?;
         check_prices(&server, &definition, &limits)?;
         Ok(definition)
     });

@@ -69,6 +69,24 @@ fn routes_refuse_other_scopes() {
     }
 }
 
+/// S-16: the refusal of a wrong name, and a route, show a token for some pipelines nothing of the others.
+#[test]
+fn refusals_and_routes_show_nothing_of_other_pipelines() {
+    let server = Running::start();
+    ["open-a", "secret"].iter().for_each(|name| server.pipeline(name, "", &["true"]));
+    let bearer = format!("Bearer {}", server.token("ci", &[Scope::Read, Scope::Run], &["open-*"], None));
+    let post = |path: &str, body: Value| {
+        server.raw("POST", path, &[("Authorization", &bearer)], Some(body.to_string())).json()
+    };
+    let unknown = post("/v1/runs", json!({"pipeline": "open-to-all-readers"}));
+    assert_eq!(unknown["hint"], "known names: open-a", "{unknown}");
+    let owner = server.send("POST", "/v1/apps/demo/route", Some(&json!({"request": "secret"}))).json();
+    assert_eq!((&owner["pipeline"], &owner["score"]), (&json!("secret"), &json!(1)));
+    let hidden = post("/v1/apps/demo/route", json!({"request": "secret"}));
+    assert_eq!((&hidden["pipeline"], &hidden["why"]), (&Value::Null, &json!([])), "{hidden}");
+    assert_eq!((hidden["score"].as_f64(), hidden["margin"].as_f64()), (Some(0.0), Some(0.0)), "{hidden}");
+}
+
 /// S-17: expired and revoked tokens are 401 at once.
 #[test]
 fn expired_and_revoked_tokens_are_refused_at_once() {
