@@ -61,14 +61,14 @@ pub(crate) fn invalid(name: &str, detail: impl Into<String>) -> Problem {
 fn unknown(name: &str, known: &[&str]) -> Problem {
     let detail = format!("the route has no parameter `{name}`");
     let problem = Problem::new(Code::UnknownMember, detail.clone()).error(json!({"parameter": name, "detail": detail}));
-    hinted(problem, name, known)
+    if known.is_empty() { problem.hint("it has no parameters") } else { hinted(problem, name, known) }
 }
 
-/// Adds the closest known name as a hint, or all names.
+/// Adds the closest known name as a hint, or all names, if there are any.
 pub(crate) fn hinted(problem: Problem, name: &str, known: &[&str]) -> Problem {
     match etude_spec::did_you_mean(name, known.iter().copied()) {
         Some(near) => problem.hint(format!("did you mean `{near}`?")),
-        None if known.is_empty() => problem.hint("it has no parameters"),
+        None if known.is_empty() => problem,
         None => problem.hint(format!("known names: {}", known.join(", "))),
     }
 }

@@ -226,7 +226,7 @@ fn unknown_member(pointer: &str, name: &str, known: &[&str]) -> Problem {
     let detail = format!("the request has no member `{name}`");
     let at = format!("{pointer}/{}", escaped(name));
     let problem = Problem::new(Code::UnknownMember, detail.clone()).error(json!({"pointer": at, "detail": detail}));
-    hinted(problem, name, known)
+    if known.is_empty() { problem.hint("it has no members") } else { hinted(problem, name, known) }
 }
 
 #[cfg(test)]

@@ -80,6 +80,8 @@ fn refusals_and_routes_show_nothing_of_other_pipelines() {
     };
     let unknown = post("/v1/runs", json!({"pipeline": "open-to-all-readers"}));
     assert_eq!(unknown["hint"], "known names: open-a", "{unknown}");
+    let none = post("/v1/runs", json!({"machine": "open-to-all-readers"}));
+    assert_eq!((&none["code"], &none["hint"]), (&json!("input_invalid"), &Value::Null));
     let owner = server.send("POST", "/v1/apps/demo/route", Some(&json!({"request": "secret"}))).json();
     assert_eq!((&owner["pipeline"], &owner["score"]), (&json!("secret"), &json!(1)));
     let hidden = post("/v1/apps/demo/route", json!({"request": "secret"}));
