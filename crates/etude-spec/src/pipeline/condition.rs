@@ -87,7 +87,7 @@ fn comparison<'n>(
             }
         }
         ["not"] => read(found, entries.get("not")?, templates, field).map(|inner| Condition::Not(Box::new(inner))),
-        ["value", word] | [word, "value"] => {
+        ["value", word] | [word, "value"] if !["any", "not"].contains(word) => {
             let op = Op::from_word(word)?;
             compare(found, entries, (op, word), templates, field)
         }
