@@ -249,6 +249,14 @@ pub(crate) fn unknown_output(file: &File, at: Span, name: &str, steps: &[&str]) 
     .maybe_hint(meant(name, steps.iter().copied()))
 }
 
+/// An `output` that names a child of a group that runs once per element.
+pub(crate) fn output_of_elements(file: &File, at: Span, name: &str, group: &str) -> Diagnostic {
+    let message = format!("`output` names {}, which has one output per element", quoted(name));
+    Diagnostic::error(Code::UnknownOutput, file, at, message)
+        .label(format!("its group {} has `for_each`", quoted(group)))
+        .hint(format!("write `output: {}`: the list of the group's outputs", plain(group)))
+}
+
 pub(crate) fn unknown_pipeline(file: &File, at: Span, name: &str, pipelines: &[&str]) -> Diagnostic {
     Diagnostic::error(Code::UnknownPipeline, file, at, format!("there is no pipeline {}", quoted(name)))
         .label(if pipelines.is_empty() {

@@ -34,13 +34,18 @@ pub(crate) fn check(found: &mut Findings<'_>, definition: &Definition<'_>, open_
             }
         }
     }
-    if let Some(output) = definition.output
-        && !places.contains_key(output.text)
-        && (!definition.steps.is_empty())
-    {
-        let all: Vec<&str> = places.keys().copied().collect();
-        let shown = if all.len() == names.len() { &names } else { &all };
-        found.push(references::unknown_output(found.file, output.at, output.text, shown));
+    if let Some(output) = definition.output.filter(|_| !definition.steps.is_empty()) {
+        match places.get(output.text) {
+            Some(Place { group: Some(group), top, .. }) if repeated(&definition.steps[*top]) => {
+                found.push(references::output_of_elements(found.file, output.at, output.text, group));
+            }
+            Some(_) => {}
+            None => {
+                let all: Vec<&str> = places.keys().copied().collect();
+                let shown = if all.len() == names.len() { &names } else { &all };
+                found.push(references::unknown_output(found.file, output.at, output.text, shown));
+            }
+        }
     }
 }
 
