@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use etude_spec::cascade::search::{Cache, Catalog};
+use etude_spec::cascade::search::{Cache, Catalog, absolute};
 use etude_spec::cascade::{
     Compiled, Compiler, LIBRARY, Overrides, PathEntry, ProjectMain, Scope, Skill, Skills, Strategy, project_main,
 };
@@ -130,12 +130,31 @@ impl Project {
 
     /// Searches the path that the skill `name` declares, if it can be compiled.
     fn search_as(&mut self, name: &str, cache: &mut Cache) {
-        if let Ok(compiled) = self.compile(name) {
-            let entries = PathEntry::list(compiled.merged.get("paths"));
-            if !entries.is_empty() && entries != self.searched {
-                self.search(&entries, self.catalog.main.clone(), cache);
-            }
+        let Ok(compiled) = self.compile(name) else { return };
+        let mut entries = PathEntry::list(compiled.merged.get("paths"));
+        entries.extend(self.still_external(&entries));
+        if !entries.is_empty() && entries != self.searched {
+            self.search(&entries, self.catalog.main.clone(), cache);
         }
+    }
+
+    /// External directories of the current path that a directory of `entries` contains, and that `entries` do not name. They
+    /// stay external: their skills must not get the authority of the directory around them (D-0.1.4).
+    fn still_external(&self, entries: &[PathEntry]) -> Vec<PathEntry> {
+        let cwd = self.dir.display().to_string();
+        let named = entries.iter().filter_map(|entry| match entry {
+            PathEntry::Dir { dir, .. } => Some(absolute(&cwd, dir)),
+            PathEntry::Ignore(_) => None,
+        });
+        let named: Vec<String> = named.collect();
+        let is_within = |entry: &&PathEntry| match entry {
+            PathEntry::Dir { dir, external: true } => {
+                let dir = PathBuf::from(absolute(&cwd, dir));
+                named.iter().all(|other| dir != Path::new(other)) && named.iter().any(|other| dir.starts_with(other))
+            }
+            _ => false,
+        };
+        self.searched.iter().filter(is_within).cloned().collect()
     }
 
     fn search(&mut self, entries: &[PathEntry], main: Option<Arc<Skill>>, cache: &mut Cache) {
@@ -245,4 +264,27 @@ fn nearest(start: &Path) -> (PathBuf, ProjectMain) {
         }
     }
     (start.to_owned(), main_of(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D-4.1, D-0.1.4: a skill of an external directory has no authority outside of it, also if it is called from outside and
+    /// its own path does not name that directory.
+    #[test]
+    fn an_external_skill_stays_external_if_it_is_the_entry() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("ext")).unwrap();
+        let main = "---\nname: app\nmetadata: {role: main, paths: [{external: ./ext}], color: red}\n---\n";
+        std::fs::write(dir.path().join("app.skill.md"), main).unwrap();
+        std::fs::write(dir.path().join("ext/tool.skill.md"), "x").unwrap();
+        std::fs::write(dir.path().join("own.skill.md"), "y").unwrap();
+        let levels = |entry: &str| {
+            let setup = Setup { dir: Some(dir.path().to_owned()), entry: entry.to_owned(), ..Setup::default() };
+            Project::open(setup).unwrap().compile(entry).unwrap().levels
+        };
+        assert_eq!(levels("tool"), ["tool", "default"]);
+        assert_eq!(levels("own"), ["own", "app", "default"]);
+    }
 }
