@@ -123,6 +123,8 @@ pub(crate) fn compiled(compiler: &Compiler<'_>, skill: &Arc<Skill>, hooks: Hooks
         return Err(Throw::new(ThrowKind::Definition, &skill.name, faults(&found)));
     };
     let about = Map::from_iter([("description".to_owned(), json!(skill.description))]);
+    // A file that only declares metadata has no prompt for an agent (D-10).
+    let is_prompt = skill.body == SkillHandler::Prompt && !skill.content().trim().is_empty();
     Ok(Tool {
         name: skill.name.as_str().into(),
         chain: compiled.chain.iter().map(|name| Arc::from(name.as_str())).collect(),
@@ -134,7 +136,7 @@ pub(crate) fn compiled(compiler: &Compiler<'_>, skill: &Arc<Skill>, hooks: Hooks
         about: Arc::new(about),
         uri: skill.uri().map(Arc::from),
         frontmatter: Arc::new(skill.frontmatter()),
-        prompt: (skill.body == SkillHandler::Prompt).then(|| Arc::from(skill.content())),
+        prompt: is_prompt.then(|| Arc::from(skill.content())),
         allowed_tools: skill.allowed_tools.as_deref().map(Arc::from),
         body: ToolHandler::Nothing,
     })

@@ -64,6 +64,17 @@ fn a_path_may_be_evaluated() {
     assert_eq!(of(Evaluation::Path), Some(json!("Hi Ann you")));
 }
 
+/// D-10: only a Markdown skill with a text has a prompt. One that only declares metadata calls no agent, whatever is included.
+#[test]
+fn a_skill_without_text_calls_no_agent() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("bare.skill.md"), "---\nname: bare\nmetadata: {color: red}\n---\n\n  \n").unwrap();
+    let of = |name| call(dir.path(), Strategy::default(), name, json!({}), &[("agent", gives_its_prompt)]);
+    assert_eq!(of("bare"), Ok(None));
+    std::fs::write(dir.path().join("told.skill.md"), "---\nname: told\n---\nGo.\n").unwrap();
+    assert!(of("told").unwrap().is_some_and(|prompt| prompt.as_str().is_some_and(|text| text.ends_with("Go."))));
+}
+
 fn waits_and_puts_back(_: Arc<Value>, caller: Caller) -> Boxed<Outcome> {
     Box::pin(async move {
         caller.invoke("event-subscribe", json!({"topic": "t"})).await?;
@@ -100,7 +111,7 @@ fn gives_one(_: Arc<Value>, _: Caller) -> Boxed<Outcome> {
 #[test]
 fn hooks_and_schemas_may_be_left_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let text = "---\nname: app\nmetadata:\n  role: main\n  $hook: look\n  $private: params\n  params: {$resolve: absent}\n---\n";
+    let text = "---\nname: app\nmetadata:\n  role: main\n  $hook: look\n  $private: params\n  params: {$resolve: absent}\n---\nGo.\n";
     std::fs::write(dir.path().join("app.skill.md"), text).unwrap();
     let of = |strategy, name: &'static str| {
         let handlers: [(&str, Function); 2] = [("greet", gives_one), ("look", throws)];
