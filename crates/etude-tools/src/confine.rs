@@ -246,6 +246,21 @@ impl PathArgument {
         names
     }
 
+    /// Every name by which a denial may refer to the file `below` the path, or to the path itself if `below` is empty: as
+    /// written, without links, and both also absolute.
+    pub(crate) fn all_names(&self, below: &Path) -> Vec<PathBuf> {
+        let whole = |path: &Path| if below.as_os_str().is_empty() { path.to_owned() } else { path.join(below) };
+        let mut names = vec![whole(Path::new(&self.normal()))];
+        if let Ok(place) = &self.found {
+            let real = whole(&place.real);
+            names.push(PathBuf::from(self.roots.shown(&real)));
+            let given = |root: &Root| real.strip_prefix(root.real()).map(|below| root.given().join(below));
+            names.extend(self.roots.0.roots.iter().filter_map(|root| given(root).ok()));
+            names.push(real);
+        }
+        names
+    }
+
     /// The absolute path without links; `None` if it could not be resolved.
     pub fn real(&self) -> Option<&Path> {
         self.found.as_ref().ok().map(|place| place.real.as_path())

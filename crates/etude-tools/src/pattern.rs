@@ -344,10 +344,6 @@ fn is_server(name: &str, prefix: &str) -> bool {
     prefix.strip_suffix("__") == Some(name)
 }
 
-fn path(specifier: &str, path: &str) -> bool {
-    path_glob(specifier).is_some_and(|glob| glob.is_match(path))
-}
-
 fn path_glob(specifier: &str) -> Option<GlobMatcher> {
     matcher(specifier.strip_prefix("./").unwrap_or(specifier), true)
 }

@@ -1,5 +1,7 @@
 //! `Edit`: replaces a passage of a file by another.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::builtin::text::{MAX_SIZE, numbered, whole};
@@ -31,7 +33,7 @@ pub(super) fn schema() -> Value {
 
 pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<String, ToolError> {
     let place = path.existing(Access::Write)?;
-    if stop.withheld.holds(&place.to_string()) || stop.withheld.holds(&path.normal()) {
+    if stop.withheld.holds(path, Path::new("")) {
         let message =
             format!("reading `{place}` is denied, and an edit would reveal its content; replace it with `Write`");
         return Err(ToolError::terminal("PathRefused", message));

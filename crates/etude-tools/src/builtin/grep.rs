@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
 use etude_files::beneath::Kind;
 use regex::bytes::{Regex, RegexBuilder};
@@ -49,12 +50,12 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
         walk::walk(&start, None, true, stop, |entry| {
             let shown = start.shown_below(entry.real);
             let matches = glob.as_ref().is_none_or(|glob| glob.is_match(entry.below));
-            if entry.kind == Kind::File && matches && !stop.withheld.holds(&shown) {
+            if entry.kind == Kind::File && matches && !stop.withheld.holds(path, entry.below) {
                 search.file(entry.open(), &shown, stop)?;
             }
             Ok(!search.is_full())
         })?;
-    } else if !stop.withheld.holds(&start.to_string()) {
+    } else if !stop.withheld.holds(path, Path::new("")) {
         search.file(start.open(), &start.to_string(), stop)?;
     }
     Ok(search.finish())

@@ -31,7 +31,7 @@ pub(super) fn run(path: &PathArgument, args: &Args, stop: &Stop) -> Result<Strin
     let depth = number(args, "depth", 1);
     let (mut lines, mut more) = (Vec::new(), false);
     walk::walk(&start, Some(depth), depth > 1, stop, |entry| {
-        if stop.withheld.holds(&start.shown_below(entry.real)) {
+        if stop.withheld.holds(path, entry.below) {
             return Ok(true);
         }
         more = lines.len() == MAX_COUNT;

@@ -4,6 +4,8 @@
 //! that one, so that another name does not evade it. Arguments of foreign tools are recognized as paths only by their schema
 //! and their names; for those, both paths must match.
 
+use std::path::Path;
+
 use etude_core::tool::approval_key;
 use globset::GlobMatcher;
 use serde_json::Value;
@@ -20,8 +22,8 @@ const NAMES: [&str; 16] = [
 impl PathArgument {
     /// True if `glob` names the path. With `is_strict`, the written path does not count.
     pub(super) fn is_named(&self, glob: &GlobMatcher, is_strict: bool) -> bool {
-        let others = || glob.is_match(self.normal()) || self.real().is_some_and(|real| glob.is_match(real));
-        self.names().iter().any(|name| glob.is_match(name)) || !is_strict && others()
+        let names = if is_strict { self.names() } else { self.all_names(Path::new("")) };
+        names.iter().any(|name| glob.is_match(name))
     }
 }
 

@@ -1,13 +1,24 @@
 //! Files that a call on a folder must leave out, because a pattern withholds them.
 
-use super::{Pattern, Subject, Verdict, glob, path};
+use std::path::Path;
+
+use globset::GlobMatcher;
+
+use super::{Pattern, Subject, Verdict, matcher, path_glob};
+use crate::confine::PathArgument;
 use crate::tool::{ApprovalKey, Tool};
 
 /// Files that a search or listing must leave out. A pattern with `$deny` or `$policy=ask` about paths applies to each file
 /// that a call would read, not only to the folder that the call names.
 #[derive(Debug, Clone, Default)]
 pub struct Withheld {
-    patterns: Vec<Pattern>,
+    files: Vec<Files>,
+}
+
+/// Files that one pattern withholds: those that one of the globs names, or all if the pattern has no valid glob.
+#[derive(Debug, Clone)]
+struct Files {
+    globs: Option<Vec<GlobMatcher>>,
 }
 
 impl Withheld {
@@ -26,12 +37,23 @@ impl Withheld {
             pattern.names(call.tool) || matches!(&*call.tool.name, "Grep" | "Edit") && pattern.names_read(call.tool)
         };
         let patterns = patterns.into_iter().filter(names).filter(is_kept);
-        Self { patterns: patterns.filter(|pattern| !pattern.is_unconditional()).cloned().collect() }
+        Self { files: patterns.filter(|pattern| !pattern.is_unconditional()).map(Pattern::files).collect() }
     }
 
-    /// True if the file is left out. Its path is relative to the app.
-    pub fn holds(&self, file: &str) -> bool {
-        self.patterns.iter().any(|pattern| pattern.withholds(file))
+    /// True if the file `below` the path of the call is left out; an empty `below` means the path itself. As for the path of a
+    /// call, every name of the file counts.
+    pub(crate) fn holds(&self, path: &PathArgument, below: &Path) -> bool {
+        // Most calls have nothing to leave out.
+        if self.files.is_empty() {
+            return false;
+        }
+        let names = path.all_names(below);
+        self.files.iter().any(|files| {
+            files
+                .globs
+                .as_ref()
+                .is_none_or(|globs| globs.iter().any(|glob| names.iter().any(|name| glob.is_match(name))))
+        })
     }
 }
 
@@ -41,10 +63,12 @@ impl Pattern {
         self.names(&read)
     }
 
-    fn withholds(&self, file: &str) -> bool {
-        match self.description().strip_prefix("path=") {
-            Some(pattern) => path(pattern, file) || glob(pattern, file),
-            None => path(&self.description(), file),
-        }
+    fn files(&self) -> Files {
+        let description = self.description();
+        let globs = match description.strip_prefix("path=") {
+            Some(pattern) => path_glob(pattern).into_iter().chain(matcher(pattern, false)).collect(),
+            None => Vec::from_iter(path_glob(&description)),
+        };
+        Files { globs: Some(globs).filter(|globs| !globs.is_empty()) }
     }
 }

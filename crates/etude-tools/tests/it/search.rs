@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use etude_tools::pattern::{Subject, Withheld};
-use etude_tools::{AllowedTools, CallContext};
+use etude_tools::pattern::{Subject, Verdict, Withheld};
+use etude_tools::{AllowedTools, CallContext, Roots, ToolSet};
 use serde_json::json;
 
 use crate::fixture::App;
@@ -133,4 +133,46 @@ async fn what_is_denied_is_left_out_of_searches_and_listings() {
     assert_eq!(call("Grep", all.clone(), "Read(secret/**, $deny)").await, "src/a.rs:1: run", "what may not be read");
     assert_eq!(call("Grep", all.clone(), "Grep(secret/**, $policy=ask)").await, "src/a.rs:1: run", "nothing was asked");
     assert!(call("Grep", all, "Grep(secret/**) Write(**, $deny)").await.contains("secret/key.rs"));
+}
+
+/// ADR 0054: a denial applies to a file by every name of it, in a search as in a call on the file itself.
+#[tokio::test]
+async fn what_is_denied_by_another_name_is_left_out_too() {
+    let app = App::new();
+    app.write("src/a.rs", "run\n").write("secret/key.rs", "run\n");
+    let more = app.path().with_file_name("more");
+    std::fs::create_dir_all(more.join("secret")).expect("made");
+    std::fs::write(more.join("secret/key.rs"), "run\n").expect("written");
+    for (target, link) in [(more.as_path(), "granted"), (&app.path(), "same")] {
+        std::os::unix::fs::symlink(target, more.with_file_name(link)).expect("a link");
+    }
+    let (granted, same) = (more.with_file_name("granted"), more.with_file_name("same"));
+    let tools = ToolSet::built_in(Roots::new(&same, &[granted.clone()], &[]).expect("roots"), app.host());
+    let call = async |name: &str, args: serde_json::Value, list: &str| {
+        let found = tools.find(name).await.expect("there");
+        let arguments = args.as_object().expect("an object");
+        let list = AllowedTools::parse(list);
+        let subject = Subject::new(&found.tool, arguments, tools.roots());
+        if list.verdict(&subject) == Verdict::Deny {
+            return "denied".to_owned();
+        }
+        let withheld = Arc::new(Withheld::new(&subject, list.patterns()));
+        found.call(Arc::new(arguments.clone().into()), CallContext { withheld, ..CallContext::default() }).await.content
+    };
+    for (folder, dir) in
+        [(".".to_owned(), app.path()), (".".to_owned(), same), (show(&granted), granted), (show(&more), more)]
+    {
+        let list = format!("Read({0}/secret/**, $deny) Glob({0}/secret/**, $deny)", dir.display());
+        let file = json!({"path": format!("{folder}/secret/key.rs")});
+        assert_eq!(call("Read", file, &list).await, "denied", "{list}");
+        let searched = call("Grep", json!({"pattern": "run", "path": folder}), &list).await;
+        let found = call("Glob", json!({"pattern": "*.rs", "path": folder}), &list).await;
+        assert!(!searched.contains("secret") && !found.contains("secret"), "{list}: {searched} {found}");
+    }
+    // An invalid glob may mean any file.
+    assert_eq!(call("Grep", json!({"pattern": "run"}), "Read([secret/**, $deny)").await, "[no line matches]");
+}
+
+fn show(path: &std::path::Path) -> String {
+    path.display().to_string()
 }
