@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::super::openai_chat::{THOUGHTS, content_text, failure_of};
 use super::super::thoughts::Filter;
@@ -114,15 +114,24 @@ impl Completion {
         for detail in array_at(delta, "reasoning_details") {
             self.room.value(detail)?;
             // Texts grow from piece to piece; encrypted content comes whole.
-            let is_same = |last: &&mut Value| last["type"] == detail["type"] && last["index"] == detail["index"];
+            let is_same = |last: &&mut Map<String, Value>| {
+                ["type", "index"].iter().all(|name| last.get(*name).unwrap_or(&Value::Null) == &detail[*name])
+            };
             let grows = ["text", "summary"].into_iter().find(|name| detail[*name].is_string());
-            match (grows, self.details.last_mut().filter(is_same)) {
+            match (grows, self.details.last_mut().and_then(Value::as_object_mut).filter(is_same)) {
                 (Some(name), Some(last)) => {
-                    let text = [&last[name], &detail[name]].map(|text| text.as_str().unwrap_or_default()).concat();
+                    // The text grows in place: it may come in very many pieces.
+                    let mut text = match last.get_mut(name).map(Value::take) {
+                        Some(Value::String(text)) => text,
+                        _ => String::new(),
+                    };
+                    text.push_str(detail[name].as_str().unwrap_or_default());
                     for (key, value) in detail.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
-                        last[key] = value.clone();
+                        if key != name {
+                            last.insert(key.clone(), value.clone());
+                        }
                     }
-                    last[name] = Value::from(text);
+                    last.insert(name.to_owned(), Value::from(text));
                 }
                 _ => {
                     self.room.block()?;

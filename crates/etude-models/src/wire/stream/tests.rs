@@ -366,3 +366,25 @@ fn what_is_replaced_is_kept_once() {
         reader.push(format!("data: {event}\n\n").as_bytes(), &mut |_| {}).expect("it is taken");
     }
 }
+
+/// Reasoning grows from piece to piece, whatever a server puts beside it.
+#[test]
+fn details_of_reasoning_of_any_form_are_put_together() {
+    let details = |pieces: &[Value]| {
+        let events = pieces.iter().map(|piece| json!({"choices": [{"delta": {"reasoning_details": [piece]}}]}));
+        let end = json!({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]});
+        let stream: String = events.chain([end]).map(|event| format!("data: {event}\n\n")).collect();
+        let decoded = assembled(ProviderKind::OpenAiCompatible, &stream);
+        decoded.reasoning.expect("reasoning")["reasoning_details"].clone()
+    };
+    let piece = |text: &str| json!({"type": "reasoning.text", "index": 0, "text": text});
+    assert_eq!(
+        details(&[piece("a"), json!({"type": "reasoning.text", "index": 0, "text": "b", "signature": "s"})]),
+        json!([{"type": "reasoning.text", "index": 0, "text": "ab", "signature": "s"}])
+    );
+    for other in [json!("a"), json!([1]), json!(7), json!(true), json!({"text": 7})] {
+        let text = json!({"text": "b"});
+        let expected = if other.is_object() { json!([text]) } else { json!([other, text]) };
+        assert_eq!(details(&[other, text]), expected);
+    }
+}
