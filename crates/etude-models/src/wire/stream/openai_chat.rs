@@ -166,11 +166,11 @@ impl Completion {
             }
         };
         let call = &mut self.calls[at];
-        if call.id.is_empty() {
-            id.clone_into(&mut call.id);
-        }
-        if call.name.is_empty() {
-            name.clone_into(&mut call.name);
+        for (kept, text) in [(&mut call.id, id), (&mut call.name, name)] {
+            if kept.is_empty() {
+                self.room.text(text)?;
+                text.clone_into(kept);
+            }
         }
         lay_over(&mut call.extra, &piece["extra_content"], &mut self.room)?;
         match value_at(piece, "/function/arguments") {
@@ -178,7 +178,10 @@ impl Completion {
                 self.room.text(text)?;
                 call.arguments.get_or_insert_default().push_str(text);
             }
-            Some(object @ Value::Object(_)) => call.arguments = Some(object.to_string()),
+            Some(object @ Value::Object(_)) => {
+                self.room.value(object)?;
+                call.arguments = Some(object.to_string());
+            }
             _ => {}
         }
         Ok(())

@@ -356,6 +356,24 @@ fn a_stream_without_end_is_not_kept() {
     }
 }
 
+/// Everything that is kept of a call counts, not only arguments that come as text.
+#[test]
+fn calls_of_any_form_are_bounded() {
+    let piece = "x".repeat(1 << 20);
+    for call in
+        [json!({"id": piece}), json!({"function": {"name": piece}}), json!({"function": {"arguments": {"a": piece}}})]
+    {
+        let mut reader = Reader::new(assembler(ProviderKind::OpenAiCompatible));
+        let end = (0..70).find_map(|index| {
+            let mut call = call.clone();
+            call["index"] = index.into();
+            let event = json!({"choices": [{"delta": {"tool_calls": [call]}}]});
+            reader.push(format!("data: {event}\n\n").as_bytes(), &mut |_| {}).err()
+        });
+        assert!(matches!(end, Some(Broken::Event(DecodeError::TooMuch(_), _))), "{end:?}");
+    }
+}
+
 /// Values that later events repeat are not counted twice: usage comes with every event of some services.
 #[test]
 fn what_is_replaced_is_kept_once() {
