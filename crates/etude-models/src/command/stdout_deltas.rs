@@ -8,20 +8,24 @@ pub(super) struct StdoutDeltas<'a> {
     delta_sink: Option<&'a DeltaSink<'a>>,
     /// Number of bytes that were reported.
     emitted: usize,
+    /// Number of blanks at the beginning of the output, which are looked at once.
+    blanks: usize,
     /// Holds reasoning back.
     filter: Filter,
 }
 
 impl<'a> StdoutDeltas<'a> {
     pub(super) fn new(delta_sink: Option<&'a DeltaSink<'a>>) -> Self {
-        Self { delta_sink, emitted: 0, filter: Filter::default() }
+        Self { delta_sink, emitted: 0, blanks: 0, filter: Filter::default() }
     }
 
     /// Reports the new part of `printed`, which is the whole output so far. An object is not streamed: it may be a result
     /// object, which is not text, and a response with data is not worth watching. An incomplete character waits for its rest.
     pub(super) fn emit(&mut self, printed: &[u8]) {
         let Some(delta_sink) = self.delta_sink else { return };
-        if printed.trim_ascii_start().first().is_none_or(|first| *first == b'{') {
+        let start = printed[self.blanks..].trim_ascii_start();
+        self.blanks = printed.len() - start.len();
+        if start.first().is_none_or(|first| *first == b'{') {
             return;
         }
         for chunk in printed[self.emitted..].utf8_chunks() {

@@ -30,6 +30,8 @@ pub(crate) struct Filter {
     state: State,
     /// Text that may belong to either.
     held: String,
+    /// Number of bytes of blanks at the beginning of the text, which are looked at once.
+    blanks: usize,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -50,7 +52,8 @@ impl Filter {
         loop {
             match self.state {
                 State::Begin => {
-                    let start = self.held.trim_start();
+                    let start = self.held[self.blanks..].trim_start();
+                    self.blanks = self.held.len() - start.len();
                     self.state = match MARKS.iter().find(|(open, _)| start.starts_with(open)) {
                         Some((_, close)) => State::Thinking(close),
                         None if MARKS.iter().any(|(open, _)| open.starts_with(start)) => return String::new(),
