@@ -144,9 +144,17 @@ fn text_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
     value_at(value, pointer).and_then(Value::as_str)
 }
 
+/// Maximum count of a response. The sum over all responses of a run does not overflow.
+const MAX_COUNT: u64 = 1 << 40;
+
+/// A count as a provider or a program states it; 0 if there is none.
+pub(crate) fn count(value: Option<&Value>) -> u64 {
+    value.and_then(Value::as_u64).unwrap_or(0).min(MAX_COUNT)
+}
+
 /// The count at such a pointer; 0 if there is none.
 fn count_at(value: &Value, pointer: &str) -> u64 {
-    value_at(value, pointer).and_then(Value::as_u64).unwrap_or(0)
+    count(value_at(value, pointer))
 }
 
 /// The array at a key; empty if there is none.

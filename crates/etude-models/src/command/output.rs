@@ -3,7 +3,7 @@
 use etude_core::tree;
 use serde_json::Value;
 
-use crate::wire::{TokenCount, thoughts};
+use crate::wire::{self, TokenCount, thoughts};
 
 /// Response of a program.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -24,7 +24,7 @@ pub(super) fn read(stdout: &str) -> Result<Printed, String> {
         return Err(said.to_owned());
     }
     let structured = result.get("structured_output").filter(|value| !value.is_null());
-    let count = |name: &str| result.pointer(&format!("/usage/{name}")).and_then(Value::as_u64).unwrap_or(0);
+    let count = |name: &str| wire::count(result.pointer(&format!("/usage/{name}")));
     let cached = count("cache_read_input_tokens");
     let cache_written = count("cache_creation_input_tokens");
     Ok(Printed {
@@ -36,7 +36,7 @@ pub(super) fn read(stdout: &str) -> Result<Printed, String> {
             cache_written,
             ..TokenCount::default()
         },
-        cost_usd: result.get("total_cost_usd").and_then(Value::as_f64),
+        cost_usd: result.get("total_cost_usd").and_then(Value::as_f64).filter(|cost| *cost >= 0.0),
     })
 }
 
@@ -72,6 +72,17 @@ mod tests {
         );
         let tokens = TokenCount { input: 18, output: 7, cached: 10, cache_written: 5, ..TokenCount::default() };
         assert_eq!(printed, Ok(Printed { text: "4".into(), tokens, cost_usd: Some(0.02) }));
+    }
+
+    /// A-4.9: counts without sense neither overflow a sum nor reduce it.
+    #[test]
+    fn huge_counts_and_negative_costs_add_nothing_wrong() {
+        let printed = read(
+            r#"{"type":"result","result":"4","total_cost_usd":-2,
+                "usage":{"input_tokens":18446744073709551615,"cache_read_input_tokens":18446744073709551615}}"#,
+        );
+        let printed = printed.expect("a response");
+        assert!(printed.tokens.input >= 1 << 40 && printed.cost_usd.is_none(), "{printed:?}");
     }
 
     #[test]

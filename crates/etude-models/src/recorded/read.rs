@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::format::{FORMAT, ReadRequest, RecordedResponse, Recording};
 use super::nearest::fields;
 
+use crate::wire;
 type Object = Map<String, Value>;
 
 /// Every recording in the text of a file. The error is a sentence about the first fault.
@@ -156,14 +157,14 @@ fn answer(value: &Value) -> Result<RecordedResponse, String> {
 }
 
 fn usage(value: &Value) -> Usage {
-    let count = |name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let count = |name: &str| wire::count(value.get(name));
     Usage {
         calls: 1,
         input_tokens: count("input_tokens"),
         output_tokens: count("output_tokens"),
         cached_tokens: count("cached_tokens"),
         reasoning_tokens: count("reasoning_tokens"),
-        cost_usd: value.get("cost_usd").and_then(Value::as_f64),
+        cost_usd: value.get("cost_usd").and_then(Value::as_f64).filter(|cost| *cost >= 0.0),
     }
 }
 

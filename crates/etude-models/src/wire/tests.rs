@@ -280,3 +280,25 @@ fn the_key_of_a_prompt_cache_follows_what_does_not_change() {
     assert_ne!(key("s", "a"), key("t", "a"));
     assert_eq!(prompt_cache_key(&Request::default()), None);
 }
+
+/// a count that no response can have overflows no sum.
+#[test]
+fn huge_counts_overflow_no_sum() {
+    let huge = u64::MAX;
+    for (kind, body) in [
+        (
+            ProviderKind::Anthropic,
+            json!({"content": [], "stop_reason": "end_turn", "usage": {"input_tokens": huge, "cache_read_input_tokens": huge}}),
+        ),
+        (
+            ProviderKind::Gemini,
+            json!({
+                "candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}],
+                "usageMetadata": {"promptTokenCount": huge, "toolUsePromptTokenCount": huge},
+            }),
+        ),
+    ] {
+        let tokens = decode(kind, &body, &Request::default()).expect("a response").tokens;
+        assert!(tokens.input >= 1 << 40 && tokens.input.checked_mul(1 << 20).is_some(), "{kind}: {tokens:?}");
+    }
+}
