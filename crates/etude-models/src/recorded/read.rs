@@ -4,17 +4,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use etude_core::model::{Message, Part, ResponseSchema, Role, Stop, Tier, Tool, ToolCall, Usage};
+use etude_core::tree::{self, TreeError};
 use serde_json::{Map, Value};
 
 use super::format::{FORMAT, ReadRequest, RecordedResponse, Recording};
 use super::nearest::fields;
-
 use crate::wire;
+
 type Object = Map<String, Value>;
 
 /// Every recording in the text of a file. The error is a sentence about the first fault.
 pub(super) fn read(text: &str, source: &str) -> Result<Vec<Recording>, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+    let value = tree::of(text).map_err(|error| match error {
+        TreeError::Json(error) => format!("it is not JSON: {error}"),
+        error @ TreeError::TooMany(_) => error.to_string(),
+    })?;
     let object = value.as_object().ok_or("it is not an object")?;
     match object.get("format").and_then(Value::as_str) {
         Some(FORMAT) => {}
