@@ -21,10 +21,10 @@ use crate::wire::{Incoming, Params, RpcError, parse};
 /// Maximum size of a message, in bytes: an input of 16 MiB and its frame.
 const MAX_LINE: u64 = 17 * 1024 * 1024;
 
-/// Time that open requests have after the client has closed its stream.
+/// Time that open requests have after the last message.
 const LAST_RESPONSES: Duration = Duration::from_secs(1);
 
-/// Serves one client until it closes its stream. Requests are served concurrently.
+/// Serves one client until it closes its stream or the server stops. Requests are served concurrently.
 ///
 /// # Errors
 /// A stream fails.
@@ -46,11 +46,15 @@ pub async fn serve(
     let mut notified = JoinSet::new();
     notified.spawn(changes::notify(Arc::clone(&client.service), Arc::clone(&client.peer)));
     let mut requests = JoinSet::new();
+    let mut stopping = client.service.api.stopping();
     let mut input = BufReader::new(input);
     let mut line = Vec::new();
     loop {
         line.clear();
-        let length = (&mut input).take(MAX_LINE).read_until(b'\n', &mut line).await?;
+        let length = tokio::select! {
+            length = async { (&mut input).take(MAX_LINE).read_until(b'\n', &mut line).await } => length?,
+            Ok(_) = stopping.wait_for(|stop| *stop) => break,
+        };
         if length == 0 || writer.is_finished() {
             break;
         }
@@ -67,7 +71,7 @@ pub async fn serve(
     }
     notified.shutdown().await;
     client.peer.leave();
-    // A client that has closed its end may still read: quick requests get a response, and the rest is abandoned.
+    // The client may still read: quick requests get a response, open calls of a server that stops too, and the rest is abandoned.
     let answered = async { while requests.join_next().await.is_some() {} };
     if tokio::time::timeout(LAST_RESPONSES, answered).await.is_err() {
         requests.shutdown().await;

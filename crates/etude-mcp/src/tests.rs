@@ -473,6 +473,30 @@ async fn a_message_that_is_too_long_ends_no_connection() {
     assert_eq!((&responses[1]["id"], responses[1]["result"].is_object()), (&json!(6), true), "{text}");
 }
 
+/// Section 9: when the server stops, the client gets the responses of its open calls, although it keeps its end open.
+#[tokio::test]
+async fn a_server_that_stops_ends_the_connection_after_its_responses() {
+    let api = Fixed::new(started(run("running", &json!({}))));
+    let service = Service::new(Arc::<Fixed>::clone(&api), Transport::Stdio, SealKey::derive("secret"), "1");
+    let (mut client, input) = tokio::io::duplex(1 << 16);
+    let (output, mut read) = tokio::io::duplex(1 << 16);
+    let served = tokio::spawn(crate::stdio::serve(Arc::new(service), input, output));
+    let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(&mut read));
+    let own = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}});
+    let params = json!({"name": "one", "arguments": {"n": 1}, "_meta": own});
+    let call = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params});
+    tokio::io::AsyncWriteExt::write_all(&mut client, format!("{call}\n").as_bytes()).await.expect("written");
+    while api.news.receiver_count() == 0 {
+        tokio::task::yield_now().await;
+    }
+    api.stop.send_replace(true);
+    let response: Value = serde_json::from_str(&lines.next_line().await.expect("read").expect("a line")).expect("JSON");
+    let structured = &response["result"]["structuredContent"];
+    assert_eq!((&response["id"], &structured["run_id"]), (&json!(5), &json!("r1")), "{response}");
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(10), served).await.expect("an end");
+    ended.expect("no panic").expect("served");
+}
+
 /// S-155: a client of `initialize` that has listed the tools is notified of each change of them, and of nothing else.
 #[tokio::test]
 async fn a_client_is_notified_that_the_tools_have_changed() {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use etude_mcp::{Selection, Transport};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -11,6 +12,9 @@ use crate::route;
 use crate::server::Server;
 use crate::token::Caller;
 use crate::work;
+
+/// Maximum time in which the open calls of a server that stops return their runs.
+const LAST_RESPONSES: Duration = Duration::from_secs(2);
 
 /// Serves one client of the protocol as the owner, until the client closes its end or the server is asked to stop. Runs are
 /// driven in this process, unless a server of the same user serves the app. The next process resumes runs that are unfinished at
@@ -32,9 +36,14 @@ pub async fn stdio(
     let news = tokio::spawn(server.look_for_news());
     let changes = tokio::spawn(mcp::changes::look(Arc::clone(&server)));
     let mut stopping = server.context().stopping();
+    let late = async {
+        // The sender belongs to the server.
+        let _ = stopping.wait_for(|stop| *stop).await.map(drop);
+        tokio::time::sleep(LAST_RESPONSES).await;
+    };
     let served = tokio::select! {
         served = etude_mcp::stdio::serve(Arc::new(service), input, output) => served,
-        _ = stopping.wait_for(|stop| *stop) => Ok(()),
+        () = late => Ok(()),
     };
     server.drain();
     // A look that has begun may take one more run, which is then left too.

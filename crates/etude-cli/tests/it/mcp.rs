@@ -1,7 +1,8 @@
 //! `etude mcp` as agents use it: pipelines as tools on stdin and stdout.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -510,6 +511,23 @@ fn a_form_does_not_settle_an_approval() {
     client.request("tasks/update", &json!({"taskId": id, "inputResponses": responses}));
     assert_eq!(client.request("tasks/get", &json!({"taskId": id}))["result"]["status"], "input_required");
     client.end();
+}
+
+/// Section 9: a signal ends `etude mcp` although the client keeps its end open; an open call returns its run first.
+#[test]
+fn a_signal_ends_it_with_the_run_of_an_open_call() {
+    let test = slow();
+    let mut client = Client::start(&test, &[]);
+    let id = client.send("tools/call", &json!({"name": "slow", "arguments": {}}));
+    wait_until("the run has begun", || test.path("ledger").exists());
+    let (pid, since) = (client.child.id().to_string(), Instant::now());
+    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().expect("kill is there").success());
+    let result = client.response(id)["result"].clone();
+    let structured = &result["structuredContent"];
+    assert_eq!((&structured["status"], &result["isError"]), (&json!("running"), &json!(false)), "{result}");
+    assert!(structured["run_id"].is_string(), "{result}");
+    assert_eq!(client.child.wait().expect("it ends").code(), Some(0));
+    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
 }
 
 /// Section 9: beside a server, results link to its page of the run, and questions that authorize use URL mode.

@@ -1,13 +1,16 @@
 //! `etude mcp`: serves runs as tools of an agent, on stdin and stdout.
 
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use etude_mcp::Selection;
 use etude_runtime::driver::Stop;
 use etude_server::listen::Addresses;
 use etude_server::{Apps as _, LogLine, Server, Settings};
+use tokio::io::{AsyncWriteExt as _, DuplexStream};
 
 use super::{apps, clock, one_app, watch_clock};
 use crate::args;
@@ -16,6 +19,9 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::runtime::block_on;
 use crate::{paths, signals};
+
+/// Bytes of stdin in memory at once.
+const PIECE: usize = 64 * 1024;
 
 /// Time for runs to finish their effects after the client has gone. The client waits about as long for this process.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -62,11 +68,32 @@ fn serve(context: &Context, args: &args::Mcp) -> Result<Exit, Problem> {
                 std::process::exit(Exit::Done as i32);
             }
         });
-        let served = etude_server::stdio(server, selection, tokio::io::stdin(), tokio::io::stdout()).await;
+        let input = stdin().map_err(|e| Problem::environment(format!("cannot start threads: {e}")))?;
+        let served = etude_server::stdio(server, selection, input, tokio::io::stdout()).await;
         signals.abort();
         served.map_err(|e| Problem::environment(format!("cannot serve the client: {e}")))?;
         Ok(Exit::Done)
     })?
+}
+
+/// stdin as a stream. It is read by a thread outside of the runtime, which at its end would wait for a read that may never
+/// return: many clients keep their end open when they end the program.
+fn stdin() -> io::Result<DuplexStream> {
+    let (input, mut given) = tokio::io::duplex(PIECE);
+    let runtime = tokio::runtime::Handle::current();
+    let follow = move || {
+        let mut bytes = vec![0; PIECE];
+        loop {
+            match io::stdin().read(&mut bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(length) if length > 0 && runtime.block_on(given.write_all(&bytes[..length])).is_ok() => {}
+                // The client has closed its end, or the server has.
+                _ => return,
+            }
+        }
+    };
+    thread::Builder::new().name("stdin".to_owned()).spawn(follow)?;
+    Ok(input)
 }
 
 /// Notes the definitions that are not available as tools because of errors.
