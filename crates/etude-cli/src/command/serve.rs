@@ -41,6 +41,9 @@ const TEST_CLOCK: &str = "ETUDE_TEST_CLOCK";
 /// Interval at which the file of the test clock is read.
 const TEST_CLOCK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Maximum time in which a server must return a login link.
+const LINK: Duration = Duration::from_secs(5);
+
 /// Failed start of a server.
 struct NotStarted {
     problem: Problem,
@@ -370,7 +373,9 @@ fn link(context: &Context) -> Result<Exit, Problem> {
     let document: Option<Value> = block_on(async {
         let mut seen = BTreeSet::new();
         for socket in sockets.into_iter().filter(|socket| seen.insert(socket.clone())) {
-            let Ok((status, body)) = client::post(&socket, "/v1/server/links", &token, "{}").await else { continue };
+            let post = client::post(&socket, "/v1/server/links", &token, "{}");
+            // A server that does not respond is passed over.
+            let Ok(Ok((status, body))) = tokio::time::timeout(LINK, post).await else { continue };
             if let (201, Ok(document)) = (status, serde_json::from_slice(&body)) {
                 return Some(document);
             }
