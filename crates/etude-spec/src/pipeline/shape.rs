@@ -165,12 +165,17 @@ fn enter<'v>(root: &'v Value, schema: &'v Value, segment: &Segment, depth: usize
     if depth > MAX_DEPTH {
         return Says::Nothing;
     }
+    let target = members.get("$ref").and_then(Value::as_str);
+    let referred = || {
+        let target = target?.strip_prefix('#').and_then(|pointer| root.pointer(pointer))?;
+        Some(enter(root, target, segment, depth + 1))
+    };
+    if target.is_some() && is_before_2019(root) {
+        return referred().unwrap_or(Says::Nothing);
+    }
     // All parts of a schema apply: a part that refuses decides first, then one that describes.
     let mut parts = vec![own(members, segment)];
-    if let Some(target) = members.get("$ref").and_then(Value::as_str) {
-        let target = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
-        parts.extend(target.map(|target| enter(root, target, segment, depth + 1)));
-    }
+    parts.extend(referred());
     for all in members.get("allOf").and_then(Value::as_array).into_iter().flatten() {
         parts.push(enter(root, all, segment, depth + 1));
     }
@@ -188,6 +193,12 @@ fn enter<'v>(root: &'v Value, schema: &'v Value, segment: &Segment, depth: usize
         }
     }
     if found.is_empty() { Says::Nothing } else { Says::Found(found) }
+}
+
+/// True for a schema of draft 7 or earlier, where `$ref` replaces all keywords beside it.
+fn is_before_2019(root: &Value) -> bool {
+    let dialect = root.get("$schema").and_then(Value::as_str).unwrap_or_default();
+    ["/draft-03/", "/draft-04/", "/draft-06/", "/draft-07/"].iter().any(|draft| dialect.contains(draft))
 }
 
 type Members = serde_json::Map<String, Value>;
@@ -331,6 +342,18 @@ mod tests {
         assert_eq!(walk(either.clone(), "b"), Ok(()));
         assert_eq!(walk(either, "c"), no_member(0, &["a", "b"]));
         assert_eq!(walk(json!({"$defs": {"x": {"$ref": "#/$defs/x"}}, "$ref": "#/$defs/x"}), "y"), Ok(()));
+    }
+
+    /// until draft 7 `$ref` stands alone, so keywords beside it exclude nothing.
+    #[test]
+    fn a_reference_of_an_early_draft_stands_alone() {
+        let of = |draft: &str| {
+            json!({"$schema": draft, "definitions": {"x": closed(json!({"a": {}}))},
+                "properties": {"o": {"$ref": "#/definitions/x", "additionalProperties": false}}})
+        };
+        assert_eq!(walk(of("http://json-schema.org/draft-07/schema#"), "o.a"), Ok(()));
+        assert_eq!(walk(of("http://json-schema.org/draft-07/schema#"), "o.b"), no_member(1, &["a"]));
+        assert_eq!(walk(of("https://json-schema.org/draft/2020-12/schema"), "o.a"), no_member(1, &[]));
     }
 
     /// with `on_item_failure: collect` an element is `{"output": …}` or `{"error": …}`.
