@@ -192,7 +192,8 @@ fn members(found: &mut Findings<'_>, expected: &Kind, at: Context<'_>, value: &N
     }
 }
 
-fn may_be_template(kind: &Kind) -> bool {
+/// True for a template and for a choice with one.
+pub(crate) fn may_be_template(kind: &Kind) -> bool {
     match kind {
         Kind::Template => true,
         Kind::Either(kinds) => kinds.iter().any(may_be_template),

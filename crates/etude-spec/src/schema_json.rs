@@ -161,6 +161,10 @@ fn value(kind: &Kind) -> Value {
         }),
         Kind::Word(words) => json!({"enum": words}),
         Kind::List(of) => json!({"type": "array", "items": value(of)}),
+        // An environment variable may be empty.
+        Kind::Entries(of) if crate::check::may_be_template(of) => {
+            json!({"type": "object", "additionalProperties": {"anyOf": [{"const": ""}, value(of)]}})
+        }
         Kind::Entries(of) => json!({"type": "object", "additionalProperties": value(of)}),
         Kind::Object(table) => object(table),
         Kind::Either(kinds) => json!({"anyOf": kinds.iter().map(value).collect::<Vec<_>>()}),
@@ -196,6 +200,8 @@ mod tests {
         assert!(!with("{name: a, type: llm, prompt: x, retry: -1}"));
         assert!(!with("{name: a, type: cod, command: x}"));
         assert!(with("{name: a, type: code, command: x, worker: python}"));
+        assert!(with("{name: a, type: code, command: x, env: {CI: '', SHA: '{{a.output}}', KEY: {from_env: KEY}}}"));
+        assert!(!with("{name: a, type: code, command: x, env: {CI: [x]}}"));
         assert!(with("{name: a, type: llm, prompt: x, schema: {type: object}, validate: {command: x}}"));
         assert!(!with("{name: a, type: llm, prompt: x, schema: [object], validate: x}"));
         assert!(!with("{name: a, type: llm, prompt: x, validate: {comand: x}}"));
