@@ -225,6 +225,7 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
     engine::check(&mut found, entries);
     fleet::check(&mut found, entries);
     learn::check(&mut found, entries);
+    patterns(&mut found, entries);
     let config = Config {
         model_mapping: mapping(entries),
         providers: each(entries, "providers", |name, node| provider(&mut found, name, node)),
@@ -390,6 +391,26 @@ fn python_worker(entries: &Entries<'_>) -> Option<PythonWorker> {
     Some(PythonWorker { preload: texts(python, "preload"), marked_only })
 }
 
+/// Directives of a pattern of tool calls, such as `$deny` in `Bash(rm *, $deny)`.
+pub const DIRECTIVES: [&str; 4] = ["$deny", "$policy=deny", "$policy=ask", "$policy=allow"];
+
+/// Reports unknown directives in `approvals`: `$Deny` would deny nothing.
+fn patterns(found: &mut Findings<'_>, entries: &Entries<'_>) {
+    let listed = map(entries, "approvals").and_then(|approvals| approvals.get("allow")).and_then(Node::as_seq);
+    for node in listed.unwrap_or_default() {
+        let text = node.as_text().unwrap_or_default();
+        let items = text.split(['(', ',']).skip(1).map(|item| item.trim_end_matches([')', ' ']).trim_start());
+        let is_like_one = |item: &&str| {
+            let word = item.strip_prefix('$').unwrap_or_default();
+            word.starts_with(|c: char| c.is_ascii_alphabetic())
+                && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-=".contains(c))
+        };
+        for item in items.filter(is_like_one).filter(|item| !DIRECTIVES.contains(item)) {
+            found.push(values::unknown_word(found.file, node.span, "a directive of a pattern", item, &DIRECTIVES));
+        }
+    }
+}
+
 fn guards(entries: &Entries<'_>) -> Vec<String> {
     let all = entries.get("guards").and_then(Node::as_seq).unwrap_or_default();
     all.iter().filter_map(|guard| owned(guard.as_map(), "command")).collect()
@@ -529,6 +550,33 @@ mod tests {
             ]
         );
         assert_eq!(problems("providers: {x: {kind: command, command: \"ask '{{.Prompt}}'\"}}\n"), Vec::<String>::new());
+    }
+
+    /// A misspelled directive is an error: the pattern would not deny what it describes.
+    #[test]
+    fn unknown_directives_of_approvals_are_errors() {
+        let found = |pattern: &str| problems(&format!("approvals: {{allow: [\"{pattern}\"]}}\n"));
+        for pattern in ["Bash(git push *, $Deny)", "Bash($Deny)", "deploy, $Deny", "Bash(git push *,$Deny"] {
+            assert_eq!(
+                found(pattern),
+                ["a directive of a pattern cannot be `$Deny` / did you mean `$deny`?"],
+                "{pattern}"
+            );
+        }
+        assert_eq!(found("Bash(rm *, $policy=Deny)").len(), 1);
+        for pattern in [
+            "Bash(git push *, $deny)",
+            "deploy($policy=ask)",
+            "deploy, $deny",
+            "Bash(rm *, $policy=deny)",
+            "Read(a, b)",
+            "Bash(echo $HOME)",
+            "Bash($HOME/bin/x *)",
+            "Bash(${X} *)",
+            "*",
+        ] {
+            assert_eq!(found(pattern), Vec::<String>::new(), "{pattern}");
+        }
     }
 
     #[test]

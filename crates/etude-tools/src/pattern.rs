@@ -12,6 +12,9 @@
 //! | `key=glob,key2=glob` | arguments of these names (`d-cascade` §3.1) |
 //! | `$deny`, `$policy=deny`, `$policy=ask` | not for the calls that the rest describes |
 //!
+//! Any other text that begins with `$`, such as `$HOME/bin/x *` or a misspelled `$Deny`, describes no known call: a pattern
+//! with it allows nothing, and a denial with it covers every call of its tool.
+//!
 //! A command line is parsed with the grammar of a shell, and each of its commands is matched by its words. A line is allowed
 //! only if all of its commands are. A line that redirects or computes something is allowed only by a pattern for every
 //! command. A denial matches every line that may run a described command, and so every line that cannot be parsed.
@@ -150,7 +153,7 @@ fn lets_through(named: &[&Pattern], call: &Subject<'_>) -> bool {
     }
     // Different patterns may allow the commands of a line.
     let Some(Primary::Command { line: Line::Literal(commands), .. }) = &call.primary else { return false };
-    let of_commands = || allowing.clone().filter(|pattern| !pattern.names_arguments(call));
+    let of_commands = || allowing.clone().filter(|pattern| !pattern.names_arguments(call) && !pattern.is_unclear());
     let is_let_through = |command: &Command| of_commands().any(|pattern| pattern.command().lets_through(command));
     !commands.is_empty() && commands.iter().all(is_let_through)
 }
@@ -226,14 +229,24 @@ impl Pattern {
         self.effect() != Verdict::Allow
     }
 
+    /// The items that describe calls: all but the directives.
+    fn conditions(&self) -> impl Iterator<Item = &str> {
+        self.items().filter(|item| !is_directive(item))
+    }
+
     /// True if the pattern has no conditions on the call, but directives at most.
     fn is_unconditional(&self) -> bool {
-        self.items().all(|item| item.starts_with('$'))
+        self.conditions().next().is_none()
+    }
+
+    /// True if a condition begins with `$`: a variable, which is never expanded, or an unknown directive.
+    fn is_unclear(&self) -> bool {
+        self.conditions().any(|item| item.starts_with('$'))
     }
 
     /// True if the conditions of the pattern are about arguments by name.
     fn names_arguments(&self, call: &Subject<'_>) -> bool {
-        let mut items = self.items().filter(|item| !item.starts_with('$')).peekable();
+        let mut items = self.conditions().peekable();
         let properties = call.tool.input_schema.get("properties");
         let has_primary = call.primary.is_some();
         items.peek().is_some()
@@ -250,7 +263,7 @@ impl Pattern {
     fn description(&self) -> Cow<'_, str> {
         let whole = self.specifier.as_deref().unwrap_or_default();
         match whole.contains('$') {
-            true => Cow::Owned(self.items().filter(|item| !item.starts_with('$')).collect::<Vec<_>>().join(",")),
+            true => Cow::Owned(self.conditions().collect::<Vec<_>>().join(",")),
             false => Cow::Borrowed(whole),
         }
     }
@@ -261,13 +274,13 @@ impl Pattern {
 
     /// The arguments in the conditions, each with its glob.
     fn arguments(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.items().filter(|item| !item.starts_with('$')).filter_map(|item| item.split_once('='))
+        self.conditions().filter_map(|item| item.split_once('='))
     }
 
     /// True if the pattern may describe the call, or a part of it. For denials, which must not miss a part: an invalid glob
     /// may mean anything.
     fn touches(&self, call: &Subject<'_>) -> bool {
-        if self.is_unconditional() {
+        if self.is_unconditional() || self.is_unclear() {
             return true;
         }
         if self.names_arguments(call) {
@@ -292,6 +305,9 @@ impl Pattern {
     fn lets_through(&self, call: &Subject<'_>) -> bool {
         if self.is_unconditional() {
             return true;
+        }
+        if self.is_unclear() {
+            return false;
         }
         if self.names_arguments(call) {
             return self.arguments().all(|(key, glob)| match call.line_at(key) {
@@ -337,6 +353,11 @@ impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// True for a directive; any other text with a `$` is not one.
+fn is_directive(item: &str) -> bool {
+    etude_spec::config::DIRECTIVES.contains(&item)
 }
 
 /// True for `mcp__github`, which matches all tools of that server.

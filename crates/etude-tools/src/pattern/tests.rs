@@ -174,6 +174,24 @@ fn a_denial_does_not_fail_open() {
     assert!(!denied("ship ship(env=prod,$deny)", "ship", json!({"env": "test"})));
 }
 
+/// D-3.1: only known directives are directives. A variable or a misspelled directive makes a pattern narrower, never wider.
+#[test]
+fn an_unknown_directive_does_not_open_a_pattern() {
+    let bash = |list: &str, line: &str| ask(list, "Bash", json!({"command": line}));
+    for specifier in ["$HOME/bin/x *", "${CLAUDE_SKILL_DIR}/x.sh *", "$Deny", "$policy=Deny", "$policy", "git *, $Deny"]
+    {
+        for line in ["rm -rf /", "git push", "$HOME/bin/x a", "'$HOME/bin/x' a"] {
+            assert_eq!(bash(&format!("Bash({specifier})"), line), Verdict::Unlisted, "{specifier}: {line}");
+        }
+        let denied = format!("Bash Bash({specifier}, $deny)");
+        assert_eq!(bash(&denied, "ls"), Verdict::Deny, "{specifier}");
+    }
+    assert_eq!(ask("Read(${HOME}/**)", "Read", json!({"path": "a"})), Verdict::Unlisted);
+    assert_eq!(ask("Read Read($HOME/**, $deny)", "Read", json!({"path": "a"})), Verdict::Deny);
+    assert_eq!(ask("shell($key=x)", "shell", json!({"$key": "x"})), Verdict::Unlisted);
+    assert_eq!(bash("Bash(echo $HOME)", "rm x"), Verdict::Unlisted);
+}
+
 #[test]
 fn a_denial_sees_every_part_of_a_command_line() {
     for line in ["rm x", "ls; rm x", "ls $(rm x)", "a | rm x"] {
