@@ -57,12 +57,12 @@ fn file(imported: &mut Imported, dags: &mut Dags, path: &str, text: &str) {
             return imported.find(path, 1, "`params`", reason);
         }
         dag.environment(imported, root.get("env"));
-        let is_chain = root.get("type").and_then(text_of).is_some_and(|word| word == "chain");
-        // In a chain, each step waits for all steps before it.
+        let order = Order::of(root);
+        // The first step that was not imported.
         let mut lost: Option<String> = None;
-        for (index, node) in ordered(imported, &document, root, is_chain).into_iter().enumerate() {
+        for (index, node) in ordered(imported, &document, root, order).into_iter().enumerate() {
             let known = names(node).first().cloned().unwrap_or_else(|| format!("step_{}", index + 1));
-            let done = match (&lost, node.as_map()) {
+            let done = match (lost.as_ref().filter(|_| order.is_after_all(node)), node.as_map()) {
                 (Some(lost), _) => Err(after(lost)),
                 (None, Some(step)) => dag.step((node, step), &known),
                 // A text is the command of a step that has nothing else.
@@ -72,9 +72,7 @@ fn file(imported: &mut Imported, dags: &mut Dags, path: &str, text: &str) {
             if let Err(reason) = done {
                 let what = format!("step `{known}`");
                 imported.find(path, document.line(node), what.clone(), reason);
-                if is_chain {
-                    lost.get_or_insert(what);
-                }
+                lost.get_or_insert(what);
             }
         }
         let building = dag.building;
@@ -90,6 +88,45 @@ fn file(imported: &mut Imported, dags: &mut Dags, path: &str, text: &str) {
             dags.add(path, name, &input, is_whole);
         }
     });
+}
+
+/// Order of the steps of a DAG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Each step waits for all steps before it.
+    Chain,
+    /// Each step waits for the steps that it names.
+    Graph,
+    /// The file has no type, and some steps name others: versions of Dagu differ about a step that names none.
+    Unknown,
+}
+
+impl Order {
+    fn of(root: &Entries<'_>) -> Self {
+        let kind = root.get("type").and_then(text_of).unwrap_or_default();
+        let mut steps = root.get("steps").and_then(Node::as_seq).into_iter().flatten();
+        match kind.trim() {
+            "chain" => Self::Chain,
+            "" if steps.any(names_others) => Self::Unknown,
+            // A file without a type is a chain in the present versions.
+            "" => Self::Chain,
+            _ => Self::Graph,
+        }
+    }
+
+    /// True if a step may have to wait for every step before it.
+    fn is_after_all(self, step: &Node<'_>) -> bool {
+        match self {
+            Self::Chain => true,
+            Self::Graph => false,
+            Self::Unknown => !names_others(step),
+        }
+    }
+}
+
+/// True if a step says which other steps it waits for.
+fn names_others(step: &Node<'_>) -> bool {
+    step.as_map().is_some_and(|step| step.get("depends").is_some())
 }
 
 struct Dag<'d> {
@@ -146,10 +183,10 @@ fn ordered<'n, 's>(
     imported: &mut Imported,
     document: &Document,
     root: &'n Entries<'s>,
-    is_chain: bool,
+    order: Order,
 ) -> Vec<&'n Node<'s>> {
     let open: Vec<&Node<'_>> = root.get("steps").and_then(Node::as_seq).into_iter().flatten().collect();
-    if is_chain {
+    if order == Order::Chain {
         return open;
     }
     let needs = |node: &&Node<'_>| list(node.as_map().and_then(|step| step.get("depends")));
@@ -207,6 +244,11 @@ impl Dag<'_> {
         if let Some(reason) = variables.refusal(&text, &DAGU) {
             return Err(reason);
         }
+        if let Some(name) = variables.in_single_quotes(&text) {
+            return Err(format!(
+                "the variable `{name}` is in single quotes, where only some versions of Dagu replace it"
+            ));
+        }
         // Variables for positional parameters stay only in the steps that name them.
         variables.values.retain(|name, _| !name.starts_with(ARGUMENT) || text.contains(&format!("${{{name}}}")));
         let place = place(self.dir_of(step).as_deref())?;
@@ -226,11 +268,12 @@ impl Dag<'_> {
         if let Some(timeout) = timeout {
             made["timeout"] = json!(timeout);
         }
-        self.building.steps.push(made);
-        names(node).into_iter().for_each(|known| drop(self.steps.insert(known, name.clone())));
         if let Some(variable) = output {
+            made["command"] = json!(trimmed(made["command"].as_str().unwrap_or_default()));
             self.variables.set(&variable, json!(format!("{{{{{name}.output}}}}")));
         }
+        self.building.steps.push(made);
+        names(node).into_iter().for_each(|known| drop(self.steps.insert(known, name.clone())));
         Ok(())
     }
 
@@ -326,6 +369,12 @@ fn shell(text: &str) -> Result<String, String> {
         true => Ok([&[program], options].concat().join(" ")),
         false => Err(format!("its program `{}` has no equivalent", line.trim())),
     }
+}
+
+/// Command whose output has no blanks and line breaks around it, as values of variables in Dagu.
+fn trimmed(command: &str) -> String {
+    let (start, end) = (r#"${out#"${out%%[![:space:]]*}"}"#, r#"${out%"${out##*[![:space:]]}"}"#);
+    format!("out=$({command}) || exit; out=\"{start}\"; printf '%s' \"{end}\"")
 }
 
 /// Variable that receives the output of a step.

@@ -197,6 +197,18 @@ impl Variables {
         self.exports.iter().map(|(name, word)| format!("export {name}={word}\n")).collect()
     }
 
+    /// A variable with a value that is in single quotes, where a shell does not replace it.
+    pub(super) fn in_single_quotes<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let (quotes, pattern) = (Quotes::new(text), REFERENCE.as_ref()?);
+        let is_known =
+            |name: &str| self.values.contains_key(name) || self.exports.iter().any(|(known, _)| known == name);
+        pattern.captures_iter(text).find_map(|found| {
+            let (all, name) = (found.get(0)?, found.get(1).or(found.get(2))?);
+            let is_text = !matches!(quotes.open_at(all.start()), Ok(None | Some('"')));
+            (is_text && is_known(name.as_str())).then_some(name.as_str())
+        })
+    }
+
     /// Reason why shell text cannot be imported: it starts a program that may read a variable without a value here.
     pub(super) fn unread(&self, text: &str) -> Option<String> {
         let lost = self.dropped.first().filter(|_| starts_program(text))?;

@@ -177,6 +177,32 @@ fn nothing_of_a_chain_runs_after_a_lost_step() {
     refuses(Kind::Dagu, &[(&dag("chain", lost), "it follows step `backup`, which was not imported")]);
     refuses(Kind::Dagu, &[(&dag("chain", "[{command: a}]"), "it follows step `step_1`, which was not imported")]);
     assert_eq!(steps(&one(Kind::Dagu, &dag("graph", lost))), 1);
+    // A file without a type is a chain, unless its steps name others.
+    let untyped = "steps:\n  - {id: ask, type: noop, approval: {prompt: Go?}}\n  - {id: d, command: ./delete}\n";
+    refuses(Kind::Dagu, &[(untyped, "it follows step `ask`, which was not imported")]);
+    let mixed =
+        format!("{untyped}  - {{id: e, command: make, depends: []}}\n  - {{id: f, command: make, depends: e}}\n");
+    assert_eq!(steps(&one(Kind::Dagu, &mixed)), 2);
+    let start = "handler_on: {init: {command: ./verify}}\nsteps: [{command: ./delete}]\n";
+    refuses(Kind::Dagu, &[(start, "must not run without it")]);
+}
+
+/// docs/import.md: in single quotes, versions of Dagu differ: some replace the variables of the DAG there.
+#[test]
+fn variables_of_dagu_in_single_quotes_are_refused() {
+    let dag = |head: &str, text: &str| format!("{head}\nsteps:\n  - id: a\n    command: |\n      {text}\n");
+    let rows = [
+        ("params: DAY=1", "curl -d '{\"day\": \"${DAY}\"}' localhost"),
+        ("env: [DAY: 1]", "echo 'on $DAY'"),
+        ("env: [DAY: \"$HOME/1\"]", "echo 'in $DAY'"),
+        ("params: 1", "awk '{print $1}' a"),
+        ("params: DAY=1", "cat <<'X'\n      $DAY\n      X"),
+    ]
+    .map(|(head, text)| dag(head, text));
+    refuses(Kind::Dagu, &rows.each_ref().map(|text| (text.as_str(), "is in single quotes")));
+    for text in ["awk '{print $1, $NF}' a", "echo \"$DAY 'a' it's\"", "echo 'a'\"$DAY\"'b'", "echo '$DAYS'"] {
+        assert_eq!(steps(&one(Kind::Dagu, &dag("params: DAY=1", text))), 1, "{text}");
+    }
 }
 
 #[test]
@@ -691,7 +717,7 @@ fn scripts_run_as_they_did() {
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", &command]).current_dir(root.join("app")).env("ETUDE_CALLER_DIR", root.join("caller"));
         let output = shell.env("STDIN_TEXT", "text").env("OUTPUT_A", output).output().expect("a shell");
-        (output.status.success(), String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
     };
     let run = |kind: Kind, text: &str| run_after("", kind, text);
     let sub = std::fs::canonicalize(root.join("caller/sub")).expect("a path").display().to_string();
@@ -706,6 +732,11 @@ fn scripts_run_as_they_did() {
     assert_eq!(run(Kind::Actions, &job("{run: true; pwd, working-directory: /}")), (true, "/".to_owned()));
     assert!(!run(Kind::Actions, &job("{run: pwd, working-directory: missing}")).0);
     assert_eq!(run(Kind::Dagu, "steps: [{command: false; echo b}]\n"), (false, String::new()));
+    // The value of a variable has no blanks and line breaks around it.
+    let output = |text: &str| run(Kind::Dagu, &format!("steps:\n  - output: V\n    command: {text}\n"));
+    assert_eq!(output("printf '\\n 1  2 \\n\\n'"), (true, "1  2".to_owned()));
+    assert_eq!(output("printf ' \\n'"), (true, String::new()));
+    assert_eq!(output("echo a; false; echo b"), (false, String::new()));
     assert_eq!(run(Kind::Lobster, "steps: [{id: a, command: false; echo b}]\n"), (true, "b".to_owned()));
     assert_eq!(run(Kind::Lobster, "steps: [{id: a, command: cat, stdin: text}]\n"), (true, "text".to_owned()));
     // The output is without its last line break, which the next step gets.

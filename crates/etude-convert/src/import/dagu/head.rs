@@ -26,7 +26,11 @@ const MAX_PARAMETERS: usize = 100;
 /// Lists the fields that have no equivalent; false if the DAG must not run without one of them.
 pub(super) fn is_importable(imported: &mut Imported, document: &Document, root: &Entries<'_>) -> bool {
     let is_known = |name: &str| KNOWN.contains(&name) || LISTED.contains(&name);
-    if document.guarded(imported, root, |name| !is_known(&snake(name))) {
+    // The steps run only after a handler for the start of the run.
+    let begins =
+        field(root, "handler_on").and_then(Node::as_map).is_some_and(|handlers| handlers.get("init").is_some());
+    let is_guard = |name: &str| !is_known(name) || begins && name == "handler_on";
+    if document.guarded(imported, root, |name| is_guard(&snake(name))) {
         return false;
     }
     let kind = field(root, "type").and_then(text_of).unwrap_or_else(|| "graph".to_owned());
