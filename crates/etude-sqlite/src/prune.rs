@@ -64,19 +64,17 @@ impl Journal {
         lock_owner::remove_stale(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
         let forgotten = self.prune_cache(query)?;
         let has_removed = removed > 0 || forgotten > 0;
-        let alone = self.alone(if has_removed { ALONE_PATIENCE } else { Duration::ZERO })?;
-        self.collect_blobs(if alone.is_some() { None } else { Some(SystemTime::now() - GRACE) })?;
-        drop(alone);
+        self.collect_blobs(if has_removed { ALONE_PATIENCE } else { Duration::ZERO })?;
         self.shrink(has_removed)?;
         Ok(removed)
     }
 
     /// Waits at most for `patience` for a moment in which no value awaits its record.
     fn alone(&self, patience: Duration) -> Result<Option<Alone>, Error> {
-        let (since, dir) = (Instant::now(), self.dir.join("blobs"));
+        let since = Instant::now();
         loop {
-            let alone = self.blobs.alone().map_err(|cause| file_error(&dir, &cause))?;
-            if alone.is_some() || since.elapsed() >= patience || !dir.is_dir() {
+            let alone = self.blobs.alone().map_err(|cause| file_error(&self.dir.join("blobs"), &cause))?;
+            if alone.is_some() || since.elapsed() >= patience {
                 return Ok(alone);
             }
             thread::sleep(PAUSE);
@@ -105,38 +103,46 @@ impl Journal {
         self.pool.write(|connection| connection.execute("delete from cache where created_at_ms < ?1", [before]))
     }
 
-    /// Removes blobs that neither a run, with its records and its header, nor the cache refers to: those from before `before`, or
-    /// all. Returns their number.
-    pub(crate) fn collect_blobs(&self, before: Option<SystemTime>) -> Result<u64, Error> {
+    /// Removes blobs that are not needed: old ones, and young ones if within `patience` no value awaits its record.
+    fn collect_blobs(&self, patience: Duration) -> Result<(), Error> {
         let fail = |cause| file_error(&self.dir.join("blobs"), &cause);
         self.blobs.clean().map_err(fail)?;
-        let is_old = |kept: &Kept| before.is_none_or(|before| kept.modified < before);
-        let old: Vec<_> = self.blobs.list().map_err(fail)?.into_iter().filter(is_old).collect();
-        if old.is_empty() {
-            return Ok(0);
+        let before = SystemTime::now() - GRACE;
+        let unneeded = self.unneeded(self.blobs.list().map_err(fail)?)?;
+        let (old, young): (Vec<_>, Vec<_>) = unneeded.into_iter().partition(|kept| kept.modified < before);
+        for kept in old {
+            // It may have been stored again since the list was made, which makes it young.
+            self.blobs.remove_older(kept.digest, before).map_err(fail)?;
         }
-        let unneeded = self.pool.snapshot(|connection| {
-            let mut needed = connection.prepare_cached(
+        if young.is_empty() {
+            return Ok(());
+        }
+        let Some(_alone) = self.alone(patience)? else { return Ok(()) };
+        for kept in self.unneeded(young)? {
+            self.blobs.remove(kept.digest).map_err(fail)?;
+        }
+        Ok(())
+    }
+
+    /// The blobs that neither a run, with its records and its header, nor the cache refers to.
+    fn unneeded(&self, mut blobs: Vec<Kept>) -> Result<Vec<Kept>, Error> {
+        if blobs.is_empty() {
+            return Ok(blobs);
+        }
+        let needed = self.pool.snapshot(|connection| {
+            let mut referring = connection.prepare_cached(
                 "select 1 from blob_refs where blob = ?1 union all select 1 from cache where blob = ?1 limit 1",
             )?;
-            let inputs = rows::of_headers(connection)?;
-            let mut unneeded = Vec::new();
-            for kept in old.iter().filter(|kept| !inputs.contains(&kept.digest)) {
-                if !needed.exists([&kept.digest.as_bytes()[..]])? {
-                    unneeded.push(kept.digest);
+            let mut needed = rows::of_headers(connection)?;
+            for kept in &blobs {
+                if referring.exists([&kept.digest.as_bytes()[..]])? {
+                    needed.insert(kept.digest);
                 }
             }
-            Ok(unneeded)
+            Ok(needed)
         })?;
-        let mut removed = 0;
-        for digest in unneeded {
-            removed += match before {
-                // One of them may have been stored again since the list was made, which makes it young.
-                Some(before) => u64::from(self.blobs.remove_older(digest, before).map_err(fail)?),
-                None => self.blobs.remove(digest).map(|()| 1).map_err(fail)?,
-            };
-        }
-        Ok(removed)
+        blobs.retain(|kept| !needed.contains(&kept.digest));
+        Ok(blobs)
     }
 
     /// Returns space to the file system if that is worth rewriting the file, and empties the log if `has_removed`: it still has
