@@ -1,7 +1,7 @@
 //! Middleware that allows a call, refuses it, or asks (D-13).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
 use crate::chain::{Middleware, Options, Resume, Step, Throw, ThrowKind, View};
@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Shared, refusal};
 use crate::call::{Asker, HostCall};
-use etude_files::whole::{self, Access, Durability};
+use etude_files::beneath::Dir;
+use etude_files::regular;
 
 /// Name of the tool that asks people.
 pub(crate) const GATEWAY: &str = "gateway-receive";
@@ -27,24 +28,27 @@ pub(super) struct Trust {
 pub(crate) struct Decisions {
     /// Decisions about tools whose `store` is `memory`: they end with the process.
     made: BTreeMap<String, bool>,
-    /// The file, with the decisions about tools whose `store` is `file`; read on first use.
-    kept: Option<(PathBuf, BTreeMap<String, bool>)>,
+    /// The decisions about tools whose `store` is `file`; read on first use.
+    kept: Option<BTreeMap<String, bool>>,
 }
+
+/// Folder and name of the file with decisions. A link in place of either is not followed: it would lead out of the project.
+const FOLDER: &str = ".etude";
+const FILE: &str = "trust.json";
 
 impl Decisions {
     /// The decisions in the file of the project in `dir`.
-    fn kept(&mut self, dir: &Path) -> &mut (PathBuf, BTreeMap<String, bool>) {
+    fn kept(&mut self, dir: &Path) -> &mut BTreeMap<String, bool> {
         self.kept.get_or_insert_with(|| {
-            let file = dir.join(".etude").join("trust.json");
-            let text = etude_files::regular::read_text(&file, super::MAX_SIZE).unwrap_or_default();
-            let members: Map<String, Value> = serde_json::from_str(&text).unwrap_or_default();
-            let made = members.into_iter().filter_map(|(name, value)| Some((name, value.as_bool()?))).collect();
-            (file, made)
+            let file = Dir::open(dir).and_then(|dir| dir.open_dir(FOLDER.as_ref())?.open_file(FILE.as_ref()));
+            let text = file.and_then(|file| regular::read_from(file, super::MAX_SIZE)).unwrap_or_default();
+            let members: Map<String, Value> = serde_json::from_slice(&text).unwrap_or_default();
+            members.into_iter().filter_map(|(name, value)| Some((name, value.as_bool()?))).collect()
         })
     }
 
     fn of(&mut self, dir: &Path, settings: &Value, name: &str) -> Option<bool> {
-        let made = if is_in_file(settings) { &self.kept(dir).1 } else { &self.made };
+        let made = if is_in_file(settings) { self.kept(dir) } else { &self.made };
         made.get(name).copied()
     }
 
@@ -53,13 +57,16 @@ impl Decisions {
             self.made.insert(name.to_owned(), allowed);
             return Ok(());
         }
-        let (file, made) = self.kept(dir);
+        let made = self.kept(dir);
         made.insert(name.to_owned(), allowed);
-        if let Some(dir) = file.parent() {
-            // `.etude` of a project may contain skills: its permissions stay as they are.
-            std::fs::create_dir_all(dir)?;
+        let content = format!("{}\n", json!(made));
+        // `.etude` of a project may contain skills: its permissions stay as they are.
+        let folder = Dir::open(dir)?.make_dir(FOLDER.as_ref())?;
+        // A new file is readable by its owner only; an existing one keeps its permissions.
+        match folder.create_new(FILE.as_ref(), Some(0o600)) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+            _ => folder.replace(FILE.as_ref(), content.as_bytes()),
         }
-        whole::replace(file, format!("{}\n", json!(made)).as_bytes(), Access::Owner, Durability::Process)
     }
 }
 
@@ -175,4 +182,33 @@ fn unkept(error: &std::io::Error) -> Throw {
 
 fn denied(name: &str, why: &str) -> Step {
     Step::Throw(refusal(ThrowKind::NotTrusted, "trust", format!("`{name}` was not called: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SECURITY.md, "The author of a repository": nothing is written or read by way of a link of the app.
+    #[cfg(unix)]
+    #[test]
+    fn decisions_follow_no_link_out_of_the_project() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let settings = json!({"store": "file"});
+        let (dir, outside) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+        let place = outside.path().join(FILE);
+        std::fs::write(&place, "{\"b\": true}\n").expect("written");
+        symlink(outside.path(), dir.path().join(FOLDER)).expect("linked");
+        assert_eq!(Decisions::default().of(dir.path(), &settings, "b"), None);
+        Decisions::default().keep(dir.path(), &settings, "a", true).expect_err("it is a link");
+        assert_eq!(std::fs::read_to_string(&place).expect("read"), "{\"b\": true}\n");
+
+        std::fs::remove_file(dir.path().join(FOLDER)).expect("removed");
+        Decisions::default().keep(dir.path(), &settings, "a", true).expect("kept");
+        Decisions::default().keep(dir.path(), &settings, "b", false).expect("kept");
+        let own = dir.path().join(FOLDER).join(FILE);
+        assert_eq!(std::fs::read_to_string(&own).expect("read"), "{\"a\":true,\"b\":false}\n");
+        assert_eq!(std::fs::metadata(&own).expect("there").permissions().mode() & 0o777, 0o600);
+        assert_eq!(Decisions::default().of(dir.path(), &settings, "b"), Some(false));
+    }
 }
