@@ -28,14 +28,14 @@ struct Days {
     set: u64,
     is_last: bool,
     /// `15W`: the weekday (Monday to Friday) nearest to the 15th, in the same month.
-    near: Vec<i8>,
+    near: u64,
     is_last_workday: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Weekdays {
     set: u64,
-    /// `5#2`: the second Friday.
+    /// `5#2`: the second Friday. Each pair once.
     nth: Vec<(i8, i8)>,
     /// `5L`: the last Friday.
     last: u64,
@@ -243,8 +243,7 @@ impl Days {
             match part.strip_suffix('W') {
                 Some("L") => days.is_last_workday = true,
                 Some(day) => {
-                    let day = DAY.number(day).and_then(|day| i8::try_from(day).ok());
-                    days.near.push(day.ok_or_else(|| DAY.error(part))?);
+                    days.near |= 1 << DAY.number(day).ok_or_else(|| DAY.error(part))?;
                 }
                 None if part == "L" => days.is_last = true,
                 None => days.set |= DAY.part(part).ok_or_else(|| DAY.error(part))?,
@@ -258,8 +257,8 @@ impl Days {
         self.set & (1 << date.day()) != 0
             || self.is_last && date == last
             || self.is_last_workday && workday(last) == Some(date)
-            || self.near.iter().any(|day| {
-                let nominal = Date::new(date.year(), date.month(), *day).ok();
+            || (1..=31_i8).filter(|day| self.near & (1 << day) != 0).any(|day| {
+                let nominal = Date::new(date.year(), date.month(), day).ok();
                 nominal.and_then(workday) == Some(date)
             })
     }
@@ -285,7 +284,10 @@ impl Weekdays {
             let number = |text: &str| WEEKDAY.number(text).map(|day| day % 7).ok_or_else(error);
             if let Some((day, nth)) = part.split_once('#') {
                 let nth = nth.parse().ok().filter(|nth| (1..=5).contains(nth)).ok_or_else(error)?;
-                weekdays.nth.push((number(day)?.cast_signed(), nth));
+                let pair = (number(day)?.cast_signed(), nth);
+                if !weekdays.nth.contains(&pair) {
+                    weekdays.nth.push(pair);
+                }
             } else if let Some(day) = part.strip_suffix('L').filter(|day| !day.is_empty()) {
                 weekdays.last |= 1 << number(day)?;
             } else {

@@ -94,6 +94,13 @@ fn days_have_the_forms_of_cron() {
     assert_eq!(days("@monthly"), ["02-01", "03-01"]);
 }
 
+/// Otherwise the time to find the next date would grow with the length of the list.
+#[test]
+fn equal_days_count_once() {
+    let cron = |pattern: &str| Cron::parse(pattern).expect(pattern);
+    assert_eq!(cron("0 0 15W,1W,15W * FRI#2,1L,5#2,1L"), cron("0 0 1W,15W * FRI#2,1L"));
+}
+
 #[test]
 fn a_pattern_that_is_none_is_refused_with_the_part() {
     for (pattern, wanted) in [
