@@ -28,6 +28,7 @@ steps: [{name: s, type: llm, retry: 0, max_tokens: 10, prompt: "{{input.a}} {{in
     let destructor = r#"{name: _destructor, description: d, steps: [{name: bye, type: llm, retry: 1, max_tokens: 100, prompt: "bye {{input.who}}"}]}"#;
     let sources = MemorySources::new()
         .with("pipelines/p/pipeline.yaml", p)
+        .with("pipelines/p/x.py", "")
         .with("pipelines/sub/pipeline.yaml", sub)
         .with("pipelines/_destructor/pipeline.yaml", destructor);
     let app = App::new(&sources);

@@ -131,6 +131,14 @@ impl Place<'_> {
         }
     }
 
+    /// True if a program before the step may make the directory of the file `full`, as a download or a build does.
+    fn may_be_made(&self, full: &str) -> bool {
+        let exists = |dir: &str| self.sources.list(dir).is_ok();
+        let is_quiet = |step: &&StepDef<'_>| matches!(step.body, Body::Llm(_) | Body::Approval(_));
+        let runs_programs = !self.earlier.iter().all(is_quiet) || exists(CONSTRUCTOR_DIR);
+        runs_programs && !full.rsplit_once('/').is_none_or(|(dir, _)| exists(dir))
+    }
+
     fn is_named_in(&self, full: &str, name: &str) -> bool {
         let bytes = self.sources.read(full, MAX_SCRIPT).unwrap_or_default();
         String::from_utf8_lossy(&bytes).contains(name)
@@ -183,12 +191,15 @@ fn exists(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, what: &str
     None
 }
 
-/// Reports words that look like scripts in `steps/` but name no file. Missing scripts are errors if the command needs
-/// them and no earlier step can have written them.
+/// Reports words that look like scripts in `steps/` but name no file, and any other missing script that the command runs.
+/// Missing scripts are errors if the command needs them and nothing before can have written them.
 fn scripts(found: &mut Findings<'_>, place: &Place<'_>, command: &Command, node: &crate::yaml::Node<'_>) {
+    let needed = needed(command);
     for word in command::words(command) {
         let relative = word.strip_prefix("./").unwrap_or(word);
-        if !relative.starts_with("steps/") || relative.ends_with('/') {
+        let is_step = relative.starts_with("steps/") && !relative.ends_with('/');
+        let is_run = needed == Some(word) && is_script(command, word);
+        if !is_step && !is_run {
             continue;
         }
         let Some(full) = join(place.dir, relative) else { continue };
@@ -197,10 +208,25 @@ fn scripts(found: &mut Findings<'_>, place: &Place<'_>, command: &Command, node:
             let beside = beside(place.sources, &full);
             let missing =
                 diagnose::missing_script(found.file, at, word, &beside, "commands run in the pipeline's directory");
-            let is_certain = needed(command) == Some(word) && !place.may_be_written(found.file, relative);
+            let is_certain = needed == Some(word)
+                && !place.may_be_written(found.file, relative)
+                && (is_step || !place.may_be_made(&full) && !is_looked_up(command, word));
             found.push(if is_certain { missing.severity(Severity::Error) } else { missing });
         }
     }
+}
+
+/// True if a program, or the argument of an interpreter, looks like a script of the app. A program without a `/` is looked up
+/// on `PATH`, and a word with a `:` may be an address.
+fn is_script(command: &Command, word: &str) -> bool {
+    let is_program = command::words(command).first() == Some(&word);
+    interpreter(word).is_some() && !word.contains(':') && (!is_program || word.contains('/'))
+}
+
+/// True if a shell that runs the script looks for it on `PATH`, too.
+fn is_looked_up(command: &Command, script: &str) -> bool {
+    let is_shell = command::words(command).first().is_some_and(|program| program.ends_with("sh"));
+    is_shell && !script.contains('/')
 }
 
 /// Warns of a program in the app that cannot be started: a file without the execute bit, or with an unusable first
@@ -334,5 +360,48 @@ mod tests {
         assert_eq!(after("{name: a, type: application, application: git, command: clone, args: []}", &[]), ["warning"]);
         let constructor = [("pipelines/_constructor/pipeline.yaml", "# makes x.sh")];
         assert_eq!(missing(&[&run], &constructor), ["warning"]);
+    }
+
+    /// a script that a command runs is reported wherever it should be. In a directory that does not exist yet, an
+    /// earlier step may make it.
+    #[test]
+    fn a_missing_script_outside_of_steps_is_reported() {
+        let step = |command: &str| format!("{{name: b, type: code, command: \"{command}\"}}");
+        for command in [
+            "python3 x.py", "./x.sh", "../shared/x.py", "node x.mjs 1", "python3 ../shared/x.py", "lib/x.rb",
+            "bash ./x.sh",
+        ] {
+            assert_eq!(missing(&[&step(command)], &[]), ["error"], "{command}");
+        }
+        assert_eq!(missing(&[&step("bash x.sh")], &[]), ["warning"], "bash looks for it on PATH");
+        for command in [
+            "x.sh",
+            "python3 -m x.py",
+            "deno run https://example.com/x.ts",
+            "cp x.py y.py",
+            "/opt/x.py",
+            "python3 /opt/x.py",
+            "node x",
+            "python3 x",
+            "bin/x",
+            "./x",
+            "python3 \\\"$X\\\"",
+            "python3 ../../../x.py",
+        ] {
+            assert_eq!(missing(&[&step(command)], &[]), Vec::<&str>::new(), "{command}");
+        }
+        let files = [("pipelines/shared/x.py", ""), ("pipelines/p/x.py", "")];
+        for command in ["python3 x.py", "./x.py", "python3 ../shared/x.py"] {
+            assert_eq!(missing(&[&step(command)], &files), Vec::<&str>::new(), "{command}");
+        }
+        let (clone, run) =
+            ("{name: a, type: code, command: \"git clone https://example.com/repo\"}", step("python3 repo/x.py"));
+        assert_eq!(missing(&[clone, &run], &[]), ["warning"]);
+        assert_eq!(missing(&[clone, &run], &[("pipelines/p/repo/y.py", "")]), ["error"]);
+        assert_eq!(missing(&[&run], &[("pipelines/_constructor/pipeline.yaml", "")]), ["warning"]);
+        assert_eq!(
+            missing(&["{name: a, type: code, command: \"cp y x.py\"}", &step("python3 x.py")], &[]),
+            ["warning"]
+        );
     }
 }

@@ -147,7 +147,7 @@ async fn what_is_denied_by_another_name_is_left_out_too() {
         std::os::unix::fs::symlink(target, more.with_file_name(link)).expect("a link");
     }
     let (granted, same) = (more.with_file_name("granted"), more.with_file_name("same"));
-    let tools = ToolSet::built_in(Roots::new(&same, &[granted.clone()], &[]).expect("roots"), app.host());
+    let tools = ToolSet::built_in(Roots::new(&same, std::slice::from_ref(&granted), &[]).expect("roots"), app.host());
     let call = async |name: &str, args: serde_json::Value, list: &str| {
         let found = tools.find(name).await.expect("there");
         let arguments = args.as_object().expect("an object");

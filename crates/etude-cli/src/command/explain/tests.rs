@@ -110,6 +110,7 @@ fn check(language: &str, example: &str) -> Vec<Diagnostic> {
     let sources = MemorySources::new()
         .with("pipelines/review/pipeline.yaml", definition)
         .with("pipelines/review/schemas/review.json", if language == "json" { example } else { "{}" })
+        .with("pipelines/review/count.py", "")
         .with("pipelines/review/steps/fetch.sh", "")
         .with("pipelines/review/steps/say.py", "")
         .with("pipelines/review/steps/check.py", "")
