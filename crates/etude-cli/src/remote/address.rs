@@ -101,7 +101,7 @@ impl Address {
 #[cfg(unix)]
 fn at_socket(client: ClientBuilder, socket: Option<&Path>) -> ClientBuilder {
     match socket {
-        Some(socket) => client.unix_socket(socket),
+        Some(socket) => client.unix_socket(etude_files::socket::short(socket)),
         None => client,
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 pub(crate) use std::os::unix::net::UnixListener as Listener;
 use std::os::unix::net::UnixStream as Stream;
 
-use etude_files::private;
+use etude_files::{private, socket};
 pub(crate) use tokio::net::{UnixListener as AsyncListener, UnixStream as AsyncStream};
 
 /// Creates the directory of sockets, private to the user, if it is missing.
@@ -24,7 +24,7 @@ pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = Listener::bind(path)?;
+    let listener = Listener::bind(socket::short(path))?;
     private::restrict(path)?;
     Ok(listener)
 }
@@ -33,7 +33,7 @@ pub(crate) fn listen(path: &Path) -> io::Result<Listener> {
 pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
     // A directory of another user could hold a socket of that user.
     check_private(path.parent().unwrap_or(Path::new(".")))?;
-    Stream::connect(path)
+    Stream::connect(socket::short(path))
 }
 
 /// Refuses a directory that others own or can write to.

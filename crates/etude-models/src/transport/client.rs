@@ -24,7 +24,9 @@ pub(crate) fn client_for(url: &Url) -> Result<&'static Client, String> {
 #[cfg(unix)]
 pub(super) fn client_at(path: &Path) -> Result<Client, String> {
     let here = Url::parse("http://localhost").map_err(|error| error.to_string())?;
-    etude_http::client(&here, |client| client.connect_timeout(CONNECT_TIMEOUT).unix_socket(path))
+    etude_http::client(&here, |client| {
+        client.connect_timeout(CONNECT_TIMEOUT).unix_socket(etude_files::socket::short(path))
+    })
 }
 
 /// A client for the server that listens at the Unix socket `path`.

@@ -6,7 +6,7 @@ use std::io;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use etude_files::private;
+use etude_files::{private, socket};
 use rustix::io::FdFlags;
 use rustix::net::{SocketType, sockopt};
 use tokio::net::{UnixListener, UnixStream};
@@ -27,7 +27,7 @@ impl Listener {
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
         // A killed process with the same id has left the file behind.
         let _ = fs::remove_file(path);
-        let listener = UnixListener::bind(path)?;
+        let listener = UnixListener::bind(socket::short(path))?;
         private::restrict(path)?;
         Ok(Self { listener, path: path.to_owned() })
     }
@@ -75,7 +75,7 @@ pub fn inherited() -> io::Result<BTreeMap<u32, TcpListener>> {
 
 /// Connects to the socket of a server.
 pub(crate) async fn connect(path: &Path) -> io::Result<UnixStream> {
-    UnixStream::connect(path).await
+    UnixStream::connect(socket::short(path)).await
 }
 
 #[cfg(test)]
