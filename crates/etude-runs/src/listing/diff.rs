@@ -32,8 +32,8 @@ pub fn diff(a: &Side, b: &Side) -> Value {
     let output = match (&a.output, &b.output) {
         (Some(a), Some(b)) => values(a, b),
         (None, None) => Vec::new(),
-        (Some(_), None) => vec![json!({"path": "", "change": "removed"})],
-        (None, Some(_)) => vec![json!({"path": "", "change": "added"})],
+        (Some(a), None) => vec![json!({"path": "", "change": "removed", "a": a})],
+        (None, Some(b)) => vec![json!({"path": "", "change": "added", "b": b})],
     };
     json!({
         "a": head(a), "b": head(b),
@@ -190,5 +190,12 @@ mod tests {
         assert_eq!(found["output"], json!([{"path": "", "change": "changed", "a": {"n": [1]}, "b": []}]));
         assert!(!is_same(&found));
         assert!(is_same(&diff(&a, &a)));
+    }
+
+    #[test]
+    fn an_output_of_only_one_run_is_shown() {
+        let (with, without) = (side(json!({}), "succeeded", "[1]"), side(json!({}), "failed", ""));
+        assert_eq!(diff(&without, &with)["output"], json!([{"path": "", "change": "added", "b": [1]}]));
+        assert_eq!(diff(&with, &without)["output"], json!([{"path": "", "change": "removed", "a": [1]}]));
     }
 }
