@@ -2,8 +2,10 @@
 //! runs them in the order of `needs`.
 
 mod inputs;
+mod texts;
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use etude_spec::yaml::{Entries, Node};
@@ -16,7 +18,7 @@ use super::{Building, Document, Imported, SCHEDULE, after, is_name, stem, text_o
 use crate::command::words::{Quotes, divided};
 
 /// An expression of a workflow: `${{ … }}`.
-static EXPRESSION: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\$\{\{\s*(.*?)\s*\}\}").ok());
+static EXPRESSION: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?s)\$\{\{\s*(.*?)\s*\}\}").ok());
 
 const ROOT: [&str; 6] = ["name", "run-name", "on", "env", "jobs", "permissions"];
 
@@ -209,7 +211,12 @@ impl Workflow<'_> {
 
     /// Mapping of variables: line, name and value of each. The error is the reason why a value has no equivalent.
     fn variables(&self, node: Option<&Node<'_>>) -> Vec<(u32, String, Result<Value, String>)> {
-        let entries = node.and_then(Node::as_map).map(|map| map.0.as_slice()).unwrap_or_default();
+        let entries = match node {
+            Some(node) if node.as_map().is_none() && node.to_json().is_ok_and(|json| json != "null") => {
+                return vec![(self.document.line(node), "env".to_owned(), Err("it is not a mapping".to_owned()))];
+            }
+            node => node.and_then(Node::as_map).map(|map| map.0.as_slice()).unwrap_or_default(),
+        };
         let read = |(key, value): &(Node<'_>, Node<'_>)| {
             let value = text_of(value).ok_or_else(|| "its value is not text".to_owned());
             let value = value.and_then(|text| self.value(&text));
@@ -334,32 +341,48 @@ impl Workflow<'_> {
     /// Shell text with variables in the place of its expressions.
     fn text(&self, run: &str, variables: &mut Variables) -> Result<String, String> {
         let Some(pattern) = EXPRESSION.as_ref() else { return Ok(run.to_owned()) };
-        let (mut text, mut from, quotes) = (String::new(), 0, Quotes::new(run));
+        let (mut text, mut from, quotes, assigned) = (String::new(), 0, Quotes::new(run), texts::assigned(run));
+        let mut known: BTreeMap<(&str, Option<char>), String> = BTreeMap::new();
         for found in pattern.captures_iter(run) {
             let (Some(all), Some(inner)) = (found.get(0), found.get(1)) else { continue };
-            let (inner, is_input) =
-                (inner.as_str(), input(inner.as_str()).filter(|name| self.inputs.contains_key(name)));
-            let variable = match (is_input, inner.strip_prefix("env."), inner.strip_prefix("secrets.")) {
-                (Some(name), _, _) => {
-                    let variable = format!("INPUT_{}", name.to_ascii_uppercase());
-                    variables.set(&variable, json!(format!("{{{{input.{name}}}}}")));
-                    variable
+            let inner = inner.as_str();
+            let fault = |reason: &str| format!("the expression `{inner}` {reason}");
+            let quote = quotes.open_at(all.start()).map_err(fault)?;
+            let variable = match known.entry((inner, quote)) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(free) => {
+                    let (variable, value) = self.named(inner, variables).ok_or_else(|| fault("has no equivalent"))?;
+                    let is_other = variables.values.get(&variable).is_some_and(|known| *known != value);
+                    if is_other || assigned.contains(variable.as_str()) {
+                        return Err(fault(&format!("and the variable `{variable}` have different values")));
+                    }
+                    if texts::is_syntax(&value, quote) {
+                        return Err(fault("has a value with characters that the shell interprets"));
+                    }
+                    variables.set(&variable, value);
+                    free.insert(variable)
                 }
-                (_, Some(name), _) if variables.values.contains_key(name) => name.to_owned(),
-                (_, _, Some(secret)) if is_name(secret) => {
-                    variables.set(secret, json!({"from_env": secret}));
-                    secret.to_owned()
-                }
-                _ => return Err(format!("the expression `{inner}` has no equivalent")),
             };
-            let quote = quotes.open_at(all.start()).map_err(|reason| format!("the expression `{inner}` {reason}"))?;
             text.push_str(&run[from..all.start()]);
             // The runner inserts the value as it is, and the shell divides it.
-            text.push_str(&divided(quote, &variable));
+            text.push_str(&divided(quote, variable));
             from = all.end();
         }
         text.push_str(&run[from..]);
         Ok(text)
+    }
+
+    /// Variable for an expression in shell text, and its value; `None` if there is none.
+    fn named(&self, expression: &str, variables: &Variables) -> Option<(String, Value)> {
+        if let Some(name) = input(expression).filter(|name| self.inputs.contains_key(name)) {
+            let value = json!(format!("{{{{input.{name}}}}}"));
+            return Some((format!("INPUT_{}", name.to_ascii_uppercase()), value));
+        }
+        match expression.split_once('.')? {
+            ("env", name) => variables.values.get(name).map(|value| (name.to_owned(), value.clone())),
+            ("secrets", name) if is_name(name) => Some((name.to_owned(), json!({"from_env": name}))),
+            _ => None,
+        }
     }
 }
 

@@ -512,6 +512,40 @@ fn values_of_actions_are_divided_as_text_is() {
     assert!(script.text.ends_with("t ${INPUT_ARGS} \"${INPUT_ARGS}\" ''\"$INPUT_ARGS\"''\n"), "{script:?}");
 }
 
+/// docs/import.md: a variable stands for an expression only if a shell reads the same text.
+#[test]
+fn expressions_of_actions_have_the_value_that_the_shell_would_read() {
+    let flow = |env: &str, step: &str| {
+        format!(
+            "on: {{workflow_dispatch: {{inputs: {{a: {{}}}}}}}}\nenv: {env}\njobs:\n  a:\n    steps:\n      - {step}\n"
+        )
+    };
+    let other = "have different values";
+    let shell = "has a value with characters that the shell interprets";
+    for (env, step, reason) in [
+        ("{F: \"-D'a b'\"}", "run: make ${{ env.F }}", shell),
+        ("{F: ~/bin}", "run: ls ${{ env.F }}", shell),
+        ("{F: $HOME/bin}", "run: ls \"${{ env.F }}\"", shell),
+        ("{F: a}", "run: F=b; echo ${{ env.F }}", other),
+        ("{F: a}", "run: for F in 1 2; do echo ${{ env.F }}; done", other),
+        ("{T: fixed}", "run: echo ${{ secrets.T }} $T", other),
+        ("{INPUT_A: fixed}", "run: echo ${{ inputs.a }} $INPUT_A", other),
+        ("{F: a}", "{run: make, env: \"${{ fromJSON(inputs.a) }}\"}", "its variable `env`: it is not a mapping"),
+        ("{F: a}", "\"run\": \"echo ${{ a &&\\n b }}\"", "has no equivalent"),
+    ] {
+        refuses(Kind::Actions, &[(&flow(env, step), reason)]);
+    }
+    for (env, step) in [
+        ("{F: \"-a --b=c\"}", "run: make ${{ env.F }}"),
+        ("{F: \"a 'b' (c)\"}", "run: echo \"${{ env.F }}\" $F"),
+        ("{INPUT_A: \"${{ inputs.a }}\"}", "run: echo ${{ inputs.a }}"),
+        ("{T: \"${{ secrets.T }}\"}", "run: T=${{ secrets.T }} make"),
+    ] {
+        assert_eq!(steps(&one(Kind::Actions, &flow(env, step))), 1, "{env} {step}");
+    }
+    refuses(Kind::Actions, &[(&flow("\"${{ a }}\"", "run: make"), "the variable `env`, which its programs may read")]);
+}
+
 /// docs/import.md: parts of a file in an unknown form are listed.
 #[test]
 fn what_is_not_where_it_belongs_is_listed() {
