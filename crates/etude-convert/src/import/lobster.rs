@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::shell::{Provider, Script, Stdin, Variables, literal, place};
 use super::{Building, Document, Imported, after, stem, text_of};
-use crate::command::words::{Quotes, divided, expansion};
+use crate::command::words::{Quotes, divided};
 
 /// `$step.stdout`, `$step.json.items`.
 static REFERENCE: LazyLock<Option<Regex>> =
@@ -297,7 +297,7 @@ impl Workflow<'_> {
             let variable = self.variable(id.as_str(), variables)?;
             let quote = quotes.open_at(all.start()).map_err(|reason| format!("`{}` {reason}", all.as_str()))?;
             text.push_str(&command[from..all.start()]);
-            text.push_str(&expansion(quote, &variable));
+            text.push_str(&divided(quote, &variable));
             from = all.end();
         }
         text.push_str(&command[from..]);

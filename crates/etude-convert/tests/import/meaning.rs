@@ -783,6 +783,10 @@ fn scripts_run_as_they_did() {
         assert_eq!(run_after(output, Kind::Lobster, &chain("$a.stdout")), (true, lines.to_owned()));
     }
     assert_eq!(run_after("[1]", Kind::Lobster, &chain("$a.json")), (true, String::new()));
+    // Lobster puts an output into the text, so that the shell divides it outside of quotes.
+    let command = |text: &str| format!("steps: [{{id: a, command: ls}}, {{id: b, command: {text:?}}}]\n");
+    let words = command("printf '(%s)' $a.stdout \"$a.stdout\" '$a.stdout'");
+    assert_eq!(run_after("x y", Kind::Lobster, &words), (true, "(x)(y)(x y)(x y)".to_owned()));
     assert_eq!(run(Kind::ClaudeCode, "!`false; echo b`\n"), (true, "b".to_owned()));
     std::fs::remove_dir_all(&root).expect("removal");
 }
