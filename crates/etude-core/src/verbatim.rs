@@ -26,9 +26,31 @@ fn push_blank(text: &mut String) {
     }
 }
 
-/// The words of a text: runs of letters and digits.
+/// True for scripts without blanks between words, or with particles at the end of words: Thai, Lao, Burmese, Khmer, kana,
+/// Chinese characters, Hangul. A word may begin and end at each of their characters.
+pub fn is_spaceless(c: char) -> bool {
+    matches!(c,
+        '\u{e01}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3041}'..='\u{30ff}'
+        | '\u{3400}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+}
+
+/// True if two adjacent characters belong to one word or number.
+pub fn is_one_word(left: char, right: char) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() && !is_spaceless(c);
+    is_part(left) && is_part(right)
+}
+
+/// The words of a text: runs of letters and digits, and each character of a script without blanks.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start_matches(|c: char| !c.is_alphanumeric());
+        let mut pairs = rest.chars().zip(rest.char_indices().skip(1));
+        let end = pairs.find(|(left, (_, right))| !is_one_word(*left, *right));
+        let (word, after) = rest.split_at(end.map_or(rest.len(), |(_, (at, _))| at));
+        rest = after;
+        (!word.is_empty()).then_some(word)
+    })
 }
 
 /// True if `text` contains `value` at the boundaries of words and numbers. Both must be [`normal`].
@@ -37,7 +59,7 @@ pub fn holds(text: &str, value: &str) -> bool {
         let (before, after) = (&text[..at], &text[at + value.len()..]);
         let is_joined = |left: &str, right: &str| {
             let (l, r) = (left.chars().next_back(), right.chars().next());
-            l.is_some_and(char::is_alphanumeric) && r.is_some_and(char::is_alphanumeric)
+            l.zip(r).is_some_and(|(l, r)| is_one_word(l, r))
                 || is_number_joined(left, right)
                 || is_number_joined_after(left, right)
         };
@@ -93,5 +115,20 @@ mod tests {
         assert!(!found("1234", "12"));
         assert!(!found("12.5", "12"));
         assert!(!found("ordering", "order"));
+    }
+
+    /// L-2: in scripts without blanks, a value is found between the characters beside it.
+    #[test]
+    fn values_are_found_in_scripts_without_blanks() {
+        let found = |text: &str, value: &str| holds(&normal(text), &normal(value));
+        assert!(found("注文W-12を返品したい。", "w-12"));
+        assert!(found("メールはana@x.exampleです", "ana@x.example"));
+        assert!(found("주문 W-12을 취소, 김철수입니다", "W-12") && found("주문 W-12을 취소, 김철수입니다", "김철수"));
+        assert!(found("東京都に12個", "12") && found("คืนสินค้าW-12ครับ", "w-12"));
+        assert!(!found("注文W-123を", "w-12") && !found("заказW-12", "w-12") && !found("é12", "12"));
+        let words = |text| words(text).collect::<Vec<_>>().join(" ");
+        assert_eq!(words("注文ord-108を、12個 x_y"), "注 文 ord 108 を 12 個 x y");
+        assert_eq!(words(" -é1 "), "é1");
+        assert_eq!(words("、 "), "");
     }
 }

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::{Range, RangeInclusive};
 
-use etude_core::verbatim::normal;
+use etude_core::verbatim::{is_spaceless, normal};
 use serde_json::Value;
 
 /// Names of the months; a text may have only their first letters.
@@ -70,8 +70,9 @@ fn numbers_at(text: &str) -> Vec<(Range<usize>, String)> {
         let end = end_of(&text[at..]) + at;
         let run = &text[at..end];
         let after = text[end..].chars().next();
-        let thousands = text[end..].starts_with('k') && !text[end + 1..].starts_with(char::is_alphanumeric);
-        if !left.is_some_and(char::is_alphanumeric) && (thousands || !after.is_some_and(char::is_alphanumeric)) {
+        let is_letter = |c: char| c.is_alphanumeric() && !is_spaceless(c);
+        let thousands = text[end..].starts_with('k') && !text[end + 1..].starts_with(is_letter);
+        if !left.is_some_and(is_letter) && (thousands || !after.is_some_and(is_letter)) {
             let placed = |(place, number): (Range<usize>, String)| (place.start + at..place.end + at, number);
             found.extend(readings(run).into_iter().map(placed));
             if thousands {

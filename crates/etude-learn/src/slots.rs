@@ -1,6 +1,6 @@
 //! Slots: requests with their values replaced (2.9).
 
-use etude_core::verbatim::normal;
+use etude_core::verbatim::{is_one_word, normal};
 use serde_json::Value;
 
 use crate::episode::Episode;
@@ -77,9 +77,10 @@ pub(crate) fn replaced(text: &str, value: &str, slot: &str) -> String {
     let mut done = 0;
     for (at, _) in lower.match_indices(&wanted) {
         let (before, after) = (&text[..at], &text[at + wanted.len()..]);
-        let is_part = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-        let is_bound = is_part(wanted.chars().next()) && is_part(before.chars().next_back())
-            || is_part(wanted.chars().next_back()) && is_part(after.chars().next());
+        let is_joined = |left: &str, right: &str| {
+            left.chars().next_back().zip(right.chars().next()).is_some_and(|(left, right)| is_one_word(left, right))
+        };
+        let is_bound = is_joined(before, &wanted) || is_joined(&wanted, after);
         if at < done || is_bound || is_in_slot(before) {
             continue;
         }

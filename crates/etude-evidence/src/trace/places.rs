@@ -124,6 +124,16 @@ mod tests {
         assert_eq!(one(json!("")), [""; 0]);
     }
 
+    /// L-2: a value beside letters of a script without blanks has its origin.
+    #[test]
+    fn values_in_scripts_without_blanks_have_origins() {
+        let mut places = Places::default();
+        places.add("input", "/request", &json!("注文W-12をキャンセル。田中太郎です"));
+        let origins = places.origins(&json!({"a": "w-12", "b": "田中太郎", "c": "W-1"}));
+        let counts: Vec<usize> = origins.iter().map(|(_, places)| places.len()).collect();
+        assert_eq!(counts, [1, 1, 0]);
+    }
+
     /// L-3, 1.3: numbers and texts with the same digits are equal; a part of a number is not found.
     #[test]
     fn numbers_are_found_whole() {

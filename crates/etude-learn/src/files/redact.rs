@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use etude_core::verbatim::{holds, normal};
+use etude_core::verbatim::{holds, is_one_word, is_spaceless, normal};
 use serde_json::Value;
 
 use crate::Candidate;
@@ -126,7 +126,7 @@ impl Secret {
         let first = self.grouped.chars().next()?;
         // A letter beside a number bounds it, unless the value has letters itself.
         let is_number = self.grouped.chars().all(|c| c.is_ascii_digit());
-        let joins = |c: char| c.is_ascii_digit() || !is_number && c.is_alphanumeric();
+        let joins = |c: char| c.is_ascii_digit() || !is_number && c.is_alphanumeric() && !is_spaceless(c);
         let mut at = from;
         while let Some(c) = text[at..].chars().next() {
             let end = at + c.len_utf8();
@@ -172,8 +172,8 @@ impl Secret {
         }
         let (letters, places) = with_places(text);
         let is_bound = |at: usize| {
-            let joins = |n: usize| letters.get(n).is_some_and(|c| c.is_alphanumeric());
-            at == 0 || !joins(at - 1) || !joins(at)
+            let left = at.checked_sub(1).and_then(|before| letters.get(before));
+            left.zip(letters.get(at)).is_none_or(|(left, right)| !is_one_word(*left, *right))
         };
         let (mut out, mut done, mut at) = (String::new(), 0, 0);
         let wanted: Vec<char> = self.normal.chars().collect();
@@ -329,6 +329,7 @@ mod tests {
             one.text("I am ANA  BERG#7, not Anana Berg 7 or Ana Berg 71."),
             "I am XX, not Anana Berg 7 or Ana Berg 71."
         );
+        assert_eq!(one.text("私はAna Berg_7です。"), "私はXXです。");
         assert_eq!(one.text("{{x}} Ana Berg_7"), "{{x}} XX");
         assert_eq!(quoted("a\"b\n"), "a\\\"b\\n");
     }

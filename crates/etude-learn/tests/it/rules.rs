@@ -516,3 +516,18 @@ fn runs_that_did_not_go_well_do_not_count() {
     let reasons: Vec<(&str, &str)> = found.unusable.iter().map(|one| (one.run.as_str(), one.reason)).collect();
     assert_eq!((found.usable, reasons), (2, vec![("a", "denied"), ("run2", "judged_bad")]));
 }
+
+/// L-2, L-14: in a request without blanks, the values beside other letters are the words of the user.
+#[test]
+fn words_of_scripts_without_blanks_are_parameters() {
+    let run = |n: usize| {
+        let user = User(n);
+        let request = format!("注文{}を全部返品したい。メールは{}です。", user.order(0), user.email());
+        returning(n).with("request", json!(request))
+    };
+    let candidate = one(&[run(0), run(1), run(2)]);
+    assert_eq!((candidate.parameters.len(), candidate.not_covered.len()), (2, 0));
+    assert_eq!(binding(&candidate, "/order_id").0, "input");
+    let definition = &candidate.files["pipeline.yaml"];
+    assert!(definition.contains("注文{order_id}を全部返品したい。メールは{email}です。"), "{definition}");
+}
