@@ -27,7 +27,8 @@ pub struct Settings {
 
 /// The text of `pipeline.yaml`.
 pub fn text(settings: &Settings) -> String {
-    let mut steps = vec![labels(settings), drafts(settings, "drafts", DRAFTS, None), confirm(), verify(settings, 0)];
+    let mut steps =
+        vec![labels(settings), drafts(settings, "drafts", DRAFTS, None), confirm(settings), verify(settings, 0)];
     for number in 1..=REPAIRS {
         let errors = format!("{{{{verify_{}.output.errors}}}}", number - 1);
         let prompt = REPAIR.replace("@ERRORS@", &errors).replace("@DRAFTS@", &drafts_before(number));
@@ -67,10 +68,15 @@ fn drafts(settings: &Settings, name: &str, prompt: &str, when: Option<Value>) ->
     step
 }
 
-fn confirm() -> Value {
+fn confirm(settings: &Settings) -> Value {
+    let question = match settings.has_cases {
+        true => "Verify the conversion of {{input.skill}}? Its cases run commands of the skill in a sandbox",
+        false => {
+            "Write the app for {{input.skill}}? Its pipelines run commands of the skill; there are no cases to verify"
+        }
+    };
     json!({
-        "name": "confirm", "type": "approval",
-        "message": "Verify the conversion of {{input.skill}}? Its cases run commands of the skill in a sandbox:\n{{input.commands}}",
+        "name": "confirm", "type": "approval", "message": format!("{question}:\n{{{{input.commands}}}}"),
         "when": ["{{drafts.output.pipelines}}", {"value": "{{input.confirmed}}", "equals": false}],
     })
 }
@@ -172,6 +178,7 @@ mod tests {
             let files = Files(BTreeMap::from([("pipelines/convert/pipeline.yaml", text.clone())]));
             let (pipeline, diagnostics) = App::new(&files).pipeline(NAME);
             assert!(diagnostics.is_empty() && pipeline.is_some(), "{text}\n{diagnostics:#?}");
+            assert_eq!(text.contains("Its cases run commands of the skill in a sandbox:"), has_cases, "{text}");
         }
     }
 
