@@ -80,7 +80,7 @@ fn an_own_server_below_a_base_path_is_reached() {
     let test = test();
     let serving = Serving::start(&test, &["--port", "0", "--base-path", "/etude"]);
     for server in ["local", &format!("{}/etude", address(&serving))] {
-        assert_eq!(test.run(&["--server", server, "run", "-p", "p", "-i", "count=3"]).exit(0).out(), "{\"n\":2}\n");
+        assert_eq!(test.run(&["--server", server, "run", "-p", "p", "-i", "count=3"]).exit(0).out(), "{\"n\": 2}\n");
         assert!(test.run(&["--server", server, "runs", "list"]).exit(0).out().contains("succeeded"), "{server}");
     }
     assert_eq!(serving.end().0, Some(0));

@@ -279,7 +279,7 @@ fn summaries(test: &Test, ran: &Ran) -> Vec<String> {
 /// a step that a worker cannot run is a warning of `etude check`.
 #[test]
 fn check_reports_which_workers_do_nothing() {
-    let test = Test::new().pipeline("p", |p| {
+    let test = Test::new().file("pipelines/p/a.js", "").pipeline("p", |p| {
         p.step("name: a\ntype: code\ncommand: node a.js\nworker: node")
             .step("name: b\ntype: code\ncommand: \"python3 -c pass | cat\"\nworker: python")
     });

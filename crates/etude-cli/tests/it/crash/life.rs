@@ -136,7 +136,7 @@ pub(super) fn live(construct: &Construct, server: &Server, moments: &[Moment]) -
                 if gates.is_empty() { Next::Resume(id) } else { Next::Approve(id, gates) }
             }
             // A process killed just after the end of the run has cancelled it.
-            Next::Cancel(id) if ran.code() == 2 && ran.err().contains("is over") => Next::Look(id),
+            Next::Cancel(id) if ran.code() == 2 && ran.err().contains("has ended") => Next::Look(id),
             _ if ran.at("/run_id").is_null() => {
                 life.faults.push(format!("{words:?} was refused: {}", ran.err()));
                 return life;

@@ -80,7 +80,7 @@ fn cancel(test: &Test, life: &mut Life, moments: &mut impl Iterator<Item = Momen
             let is_reported = ran.code() == 0 && ran.at("/cancelling") == true;
             if is_reported {
                 life.accepted.get_or_insert(begun(test));
-            } else if ran.code() != 0 && !ran.err().contains("is over") {
+            } else if ran.code() != 0 && !ran.err().contains("has ended") {
                 life.faults.push(format!("cancelling ended with {}: {}", ran.code(), ran.err()));
             }
             return events;
