@@ -260,3 +260,12 @@ pub(crate) fn literal(found: &mut Findings<'_>, node: &Node<'_>, what: &str) -> 
         }
     }
 }
+
+/// The value of a node; a number that no double can hold is reported.
+pub(crate) fn literal_value(found: &mut Findings<'_>, node: &Node<'_>, what: &str) -> Option<serde_json::Value> {
+    let value = literal(found, node, what)?.value();
+    if value.is_err() {
+        found.push(values::too_large(found.file, node.span, what));
+    }
+    value.ok()
+}

@@ -230,6 +230,11 @@ pub(crate) fn not_json(file: &File, at: Span, what: &str) -> Diagnostic {
         .hint("JSON has neither infinity nor \"not a number\"")
 }
 
+pub(crate) fn too_large(file: &File, at: Span, what: &str) -> Diagnostic {
+    Diagnostic::error(Code::WrongType, file, at, format!("{what} holds a number that is out of range"))
+        .hint("a number here lies between about -1.8e308 and 1.8e308")
+}
+
 pub(crate) fn not_a_parameter_schema(file: &File, at: Span, parameter: &str, why: &str) -> Diagnostic {
     let message = format!("the declaration of parameter {} is not a JSON Schema: {why}", quoted(parameter));
     Diagnostic::error(Code::NotASchema, file, at, message)

@@ -7,7 +7,7 @@ use etude_core::schema::Schema;
 use serde_json::{Value, json};
 
 use super::{InputDecl, InputType, Parameter, fits};
-use crate::check::{Findings, literal};
+use crate::check::{Findings, literal, literal_value};
 use crate::diagnose::values;
 use crate::fields::pipeline::PARAMETER;
 use crate::schema_file::meta_words;
@@ -74,7 +74,7 @@ fn long(found: &mut Findings<'_>, name: &str, members: &Entries<'_>, key: Span) 
             // A list is the `required` of JSON Schema itself: names of members.
             ("required", Some(given)) => required = given,
             _ => {
-                let value = literal(found, node, &format!("the schema of `{name}`"))?.value().ok()?;
+                let value = literal_value(found, node, &format!("the schema of `{name}`"))?;
                 schema.insert(member.to_owned(), value);
             }
         }

@@ -12,7 +12,7 @@ use super::mark::{INVALID, VALIDATION, marked, rank};
 use super::next;
 use super::paths::{self, Phase, Sight};
 use super::stage::RESERVED;
-use crate::check::{Findings, literal};
+use crate::check::{Findings, literal_value};
 use crate::command;
 use crate::diagnose::files::missing_script;
 use crate::diagnose::{stage_machine as diagnose, values};
@@ -148,8 +148,7 @@ fn source(found: &mut Findings<'_>, node: &Node<'_>, sight: Sight<'_>) -> Option
     if let Some(path) = from(node) {
         return paths::read(found, path, sight).map(Source::From);
     }
-    let json = literal(found, node, "a value")?;
-    json.value().ok().map(Source::Literal)
+    literal_value(found, node, "a value").map(Source::Literal)
 }
 
 /// Path of `{from: path}`, which has no other member.

@@ -7,7 +7,7 @@ use etude_core::template::Segment;
 use serde_json::Value;
 
 use super::hooks::sources;
-use crate::check::{Findings, literal};
+use crate::check::{Findings, literal_value};
 use crate::diagnose::{stage_machine as diagnose, values};
 use crate::diagnostic::Severity;
 use crate::yaml::{Entries, Node, text};
@@ -139,7 +139,7 @@ fn test(found: &mut Findings<'_>, entries: &Entries<'_>, node: &Node<'_>, sight:
         return None;
     };
     let with = entries.get(word)?;
-    let literal = literal(found, with, &format!("`{word}`"))?.value().ok()?;
+    let literal = literal_value(found, with, &format!("`{word}`"))?;
     match (op, &literal) {
         (Op::Matches, Value::String(pattern)) => {
             if let Err(why) = regex::Regex::new(pattern) {

@@ -279,3 +279,21 @@ fn a_path_into_the_slot_names_a_declared_member() {
         assert_eq!(found(open, "{setup: {set: {task: {from: slot.topik}}}}"), [], "{open}");
     }
 }
+
+/// B-20.3: a rule or value with a number that cannot be held is reported and not left out.
+#[test]
+fn numbers_that_are_out_of_range_are_reported() {
+    let found = |hooks: &str| -> Vec<String> {
+        let machine = format!(
+            "kind: StateMachine\nid: m\nentryStage: outline\nstateSlot: {{slotVersion: \"1.0.0\", schema: {{}}}}\npipeline:\n  outline: {hooks}\n"
+        );
+        let files = files(STAGE).with("machines/m/machine.yaml", machine);
+        let (_, diagnostics) = Machines::new(&files, Rules::default()).machine("m");
+        diagnostics.iter().filter(|found| found.is_error()).map(|found| found.message.clone()).collect()
+    };
+    let rule =
+        |number: &str| format!("{{gate: {{rules: [{{when: {{path: input.x, gt: {number}}}, outcome: block}}]}}}}");
+    assert_eq!(found(&rule("1e300")), Vec::<String>::new());
+    assert_eq!(found(&rule("1e999")), ["`gt` holds a number that is out of range"]);
+    assert_eq!(found("{setup: {set: {task: [-1e999]}}}"), ["a value holds a number that is out of range"]);
+}
