@@ -11,9 +11,9 @@ use etude_core::digest::Digest;
 use etude_core::failure::FailureKind;
 use etude_models::Redactor;
 use etude_process::blob::{self, Unavailable};
-use etude_runtime::engine::{Boxed, Engine, Entry, EntryQuery, Error, Expected, Write};
+use etude_runtime::engine::{Boxed, Engine, Entry, EntryQuery, Error, Expected, Write, Written};
 use etude_tools::bundle::{Bundle, BundleError, MAX_BYTES};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -32,7 +32,10 @@ const MIN_PREFIX: usize = 8;
 /// A bundle in the database.
 pub(crate) struct Kept {
     pub(crate) digest: Digest,
+    /// Name of the last push, or the name that found the bundle.
     pub(crate) name: String,
+    /// All names, each with the time of its last push.
+    names: Vec<(String, i64)>,
     pub(crate) files: u64,
     pub(crate) bytes: u64,
     /// Time of the push, in milliseconds since 1970.
@@ -102,27 +105,50 @@ pub(crate) fn push(
     name: &str,
 ) -> Result<bool, Problem> {
     refuse_keys(context, bundle, dir)?;
-    let digest = bundle.digest();
     let failed = |why: &dyn std::fmt::Display| Problem::environment(format!("cannot store the bundle: {why}"));
-    let query = EntryQuery { book: BOOK.to_owned(), key: Some(digest.to_string()), ..EntryQuery::default() };
-    let is_new = engine.entries(&query).map_err(|error| of_engine(&error))?.is_empty();
     blob::put(&*engine.bundles(), bundle.bytes()).map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => too_large(bundle),
         _ => failed(&error),
     })?;
-    let (files, bytes) = (bundle.entries().len(), bundle.bytes().len());
-    let entry = Entry {
-        book: BOOK.to_owned(),
-        key: digest.to_string(),
-        at_ms: etude_runtime::clock::now_ms(),
-        state: PUSHED.to_owned(),
-        body: json!({"name": name, "files": files, "bytes": bytes}).to_string(),
-        ..Entry::default()
-    };
-    let write = Write { entry, expected: Expected::Anything, submission: None, is_alone: false };
-    let written: Boxed<'_, Result<_, Error>> = engine.write(&write);
-    crate::runtime::block_on(written)?.map_err(|error| failed(&error))?;
-    Ok(is_new)
+    let facts = json!({"files": bundle.entries().len(), "bytes": bundle.bytes().len()});
+    let now = etude_runtime::clock::now_ms();
+    enter(engine, bundle.digest(), name, &facts, now)
+}
+
+/// Adds `name` to the names of a bundle in the ledger; its other names stay. Returns true if the bundle was not listed before.
+fn enter(engine: &dyn Engine, digest: Digest, name: &str, facts: &Value, now: i64) -> Result<bool, Problem> {
+    let query = EntryQuery { book: BOOK.to_owned(), key: Some(digest.to_string()), ..EntryQuery::default() };
+    let mut found = engine.entries(&query).map_err(|error| of_engine(&error))?.pop();
+    loop {
+        let mut names = found.as_ref().and_then(kept).map(|kept| kept.names).unwrap_or_default();
+        names.retain(|(other, _)| other != name);
+        names.push((name.to_owned(), now));
+        let names: Map<String, Value> = names.into_iter().map(|(name, at_ms)| (name, at_ms.into())).collect();
+        let mut body = facts.clone();
+        body["name"] = name.into();
+        body["names"] = names.into();
+        let entry = Entry {
+            book: BOOK.to_owned(),
+            key: digest.to_string(),
+            at_ms: now,
+            state: PUSHED.to_owned(),
+            body: body.to_string(),
+            ..Entry::default()
+        };
+        let is_new = found.is_none();
+        let expected = found.map_or(Expected::Nothing, |found| Expected::Exactly(Box::new(found)));
+        let write = Write { entry, expected, submission: None, is_alone: false };
+        let written: Boxed<'_, Result<_, Error>> = engine.write(&write);
+        match crate::runtime::block_on(written)?.map_err(|error| of_engine(&error))? {
+            // The reply of an earlier attempt may be lost: then the present entry is this one.
+            Written::Other(other) if other.as_deref() != Some(&write.entry) => found = other.map(|other| *other),
+            _ => return Ok(is_new),
+        }
+        // Another process has pushed the same bundle under the same name meanwhile.
+        if found.as_ref().and_then(kept).is_some_and(|kept| kept.pushed_as(name).is_some_and(|at_ms| at_ms >= now)) {
+            return Ok(false);
+        }
+    }
 }
 
 /// One page of bundles after a cursor, newest push first, and the cursor of the next page.
@@ -155,17 +181,36 @@ pub(crate) fn list(
 
 fn kept(entry: &Entry) -> Option<Kept> {
     let body: Value = serde_json::from_str(&entry.body).ok()?;
+    let name = body["name"].as_str().unwrap_or_default().to_owned();
+    let of_names = |names: &Map<String, Value>| {
+        names.iter().filter_map(|(name, at_ms)| Some((name.clone(), at_ms.as_i64()?))).collect()
+    };
     Some(Kept {
         digest: Digest::from_hex(&entry.key)?,
-        name: body["name"].as_str().unwrap_or_default().to_owned(),
+        // Earlier versions kept only the last name.
+        names: body["names"].as_object().map_or_else(|| vec![(name.clone(), entry.at_ms)], of_names),
+        name,
         files: body["files"].as_u64().unwrap_or(0),
         bytes: body["bytes"].as_u64().unwrap_or(0),
         pushed_at_ms: entry.at_ms,
     })
 }
 
+impl Kept {
+    /// Time of the last push under `name`, in milliseconds since 1970.
+    fn pushed_as(&self, name: &str) -> Option<i64> {
+        self.names.iter().find(|(own, _)| own == name).map(|(_, at_ms)| *at_ms)
+    }
+
+    /// All names, that of the last push first.
+    pub(crate) fn all_names(&self) -> String {
+        let others = self.names.iter().rev().map(|(name, _)| name.as_str()).filter(|name| *name != self.name);
+        [self.name.as_str()].into_iter().chain(others).collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// The bundle that `named` means: a full hash, a unique hash prefix, or a name. Of several bundles with the name, the newest
-/// push counts.
+/// push under that name counts.
 pub(crate) fn find(engine: &dyn Engine, named: &str) -> Result<Kept, Problem> {
     let query = EntryQuery { book: BOOK.to_owned(), ..EntryQuery::default() };
     let all = engine.entries(&query).map_err(|error| of_engine(&error))?;
@@ -175,8 +220,9 @@ pub(crate) fn find(engine: &dyn Engine, named: &str) -> Result<Kept, Problem> {
     if let (Some(found), true) = (of_hash.pop().filter(|_| is_long), of_hash.is_empty()) {
         return Ok(found);
     }
-    let of_name = all.iter().filter_map(kept).find(|kept| kept.name == named);
-    of_name.ok_or_else(|| match is_short {
+    let of_name = all.iter().filter_map(kept).filter(|kept| kept.pushed_as(named).is_some());
+    let newest = of_name.max_by_key(|kept| kept.pushed_as(named)).map(|kept| Kept { name: named.to_owned(), ..kept });
+    newest.ok_or_else(|| match is_short {
         true => Problem::usage(format!("`{named}` is too short to be the hash of a bundle"))
             .hint(format!("give {MIN_PREFIX} digits or more of it: `etude bundles list`")),
         false => Problem::usage(format!("there is no bundle `{named}`")).hint("list them with `etude bundles list`"),
@@ -227,5 +273,53 @@ impl From<Unusable> for Problem {
     fn from(unusable: Unusable) -> Self {
         let (Unusable::Damaged(why) | Unusable::Unreachable(why)) = unusable;
         Self::environment(why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use etude_runtime::blob::FileBlobs;
+    use etude_runtime::memory::MemoryEngine;
+
+    use super::*;
+
+    fn enter_at(engine: &dyn Engine, content: &str, name: &str, now: i64) -> bool {
+        let facts = json!({"files": 1, "bytes": content.len()});
+        enter(engine, Digest::of(content.as_bytes()), name, &facts, now).expect("it is written")
+    }
+
+    fn found(engine: &dyn Engine, name: &str) -> Option<(Digest, String)> {
+        find(engine, name).ok().map(|kept| (kept.digest, kept.name))
+    }
+
+    /// A push under another name, as by `etude run` in a directory with another name, takes no name away.
+    #[test]
+    fn a_bundle_keeps_all_its_names_and_a_name_means_its_newest_push() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let engine = MemoryEngine::new(Arc::new(FileBlobs::new(dir.path().to_owned(), false)));
+        assert!(enter_at(&engine, "old", "prod", 1));
+        assert!(enter_at(&engine, "new", "prod", 2));
+        assert!(!enter_at(&engine, "new", "demo", 3));
+        let new = Digest::of(b"new");
+        for name in ["prod", "demo"] {
+            assert_eq!(found(&engine, name), Some((new, name.to_owned())));
+        }
+        assert!(!enter_at(&engine, "old", "prod", 4));
+        assert_eq!(found(&engine, "prod"), Some((Digest::of(b"old"), "prod".to_owned())));
+        assert_eq!(found(&engine, "demo"), Some((new, "demo".to_owned())));
+        assert_eq!(found(&engine, "nowhere"), None);
+        let (listed, _) = list(&engine, None, 9).expect("a page");
+        assert_eq!(listed.iter().map(Kept::all_names).collect::<Vec<_>>(), ["prod", "demo, prod"]);
+    }
+
+    /// Entries of earlier versions have one name.
+    #[test]
+    fn an_entry_without_names_has_its_last_name() {
+        let body = json!({"name": "prod", "files": 1, "bytes": 2}).to_string();
+        let entry = Entry { key: Digest::of(b"x").to_string(), at_ms: 7, body, ..Entry::default() };
+        let kept = kept(&entry).expect("a bundle");
+        assert_eq!((kept.pushed_as("prod"), kept.all_names().as_str()), (Some(7), "prod"));
     }
 }

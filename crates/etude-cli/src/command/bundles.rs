@@ -35,7 +35,7 @@ fn list(context: &Context, args: &args::BundlesList) -> Result<Exit, Problem> {
     }
     for one in &kept {
         let digest = one.digest.to_string();
-        stdout::line(&format!("{}  {}  {} files, {} bytes", &digest[..16], one.name, one.files, one.bytes));
+        stdout::line(&format!("{}  {}  {} files, {} bytes", &digest[..16], one.all_names(), one.files, one.bytes));
     }
     if let Some(next) = next.filter(|_| !context.global.quiet) {
         crate::render::say!("more: etude bundles list --after {next}");
