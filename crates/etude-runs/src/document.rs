@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use etude_core::data::{Json, Stored};
 use etude_core::digest::Digest;
 use etude_core::effect::{EffectId, Gate, Subject};
-use etude_core::failure::Failure;
+use etude_core::failure::{Failure, FailureKind};
 use etude_core::model::Usage;
 use etude_core::report::{Remains, RunResult, error_json, result_json, usage_json};
 use etude_process::blob::BlobStore;
@@ -66,8 +66,9 @@ impl Document {
 
     /// The document of a run that was never started; `about` is its target, if that is known.
     pub fn not_started(about: Option<&Target>, errors: &[Failure], usage: &Usage) -> Self {
+        let is_cancelled = errors.first().is_some_and(|first| first.kind == FailureKind::Cancelled);
         let mut members = Map::new();
-        members.insert("status".into(), "failed".into());
+        members.insert("status".into(), if is_cancelled { "cancelled" } else { "failed" }.into());
         members.insert("errors".into(), errors.iter().map(error_json).collect());
         members.insert("steps".into(), json!([]));
         members.insert("usage".into(), usage_json(usage));
@@ -318,4 +319,18 @@ fn waiting_json(run_id: &str, id: &EffectId, gate: &Gate, attempt: u32) -> Value
     // An answer names the question that it is for.
     payload["question"] = record::question(gate, attempt).into();
     json!({"id": format!("{run_id}:{id}"), "kind": gate.subject.word(), "payload": payload})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// cli.md: a command that a signal ended before its run has the status that belongs to exit status 130.
+    #[test]
+    fn the_status_of_a_run_that_was_not_started_is_that_of_its_first_error() {
+        for (kind, status) in [(FailureKind::Cancelled, "cancelled"), (FailureKind::BudgetExceeded, "failed")] {
+            let document = Document::not_started(None, &[Failure::new(kind, "x")], &Usage::default());
+            assert_eq!(document.status(), status);
+        }
+    }
 }

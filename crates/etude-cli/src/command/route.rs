@@ -1,5 +1,7 @@
 //! `etude route`: chooses the pipeline for a request and explains the choice; also used by `etude run REQUEST`.
 
+use std::time::{Duration, Instant};
+
 use etude::Disk;
 use etude::definition::Definition;
 use etude::skill_mode;
@@ -53,6 +55,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) mode: Option<RouterMode>,
     /// Behaviour if weights are missing.
     pub(crate) need: Need,
+    /// Time budget of the run in milliseconds; routing takes at most as long.
+    pub(crate) timeout_ms: Option<u64>,
 }
 
 /// Finds the pipeline for the request, unless it is named, and its parameters.
@@ -60,6 +64,7 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
     let resolved = context.settings(disk.root())?;
     let mode = mode_of(asked.mode, &resolved);
     let mut lite = Lite::new(context, resolved, asked.need);
+    lite.budget = asked.timeout_ms.map(Budget::of);
     let mut spent = Usage::default();
     let mut trail = Trail { request: asked.request.to_owned(), ..Trail::default() };
     let name = match asked.pipeline {
@@ -152,7 +157,7 @@ fn routed(table: &Table, request: &str, mode: Mode, lite: &mut Lite<'_>) -> Resu
     if let (None, Mode::Llm, Some(problem)) = (&models, mode, lite.withheld()) {
         return Err(problem.into());
     }
-    interruptible(async {
+    bounded(lite.budget, async {
         let mut routed = table.settle(request, routed, mode, models.as_ref()).await;
         if let (Ok(routed), None, Some(why)) = (&mut routed, &models, lite.resolved.withheld(Tier::Lite)) {
             routed.notes.push(why.to_owned());
@@ -182,22 +187,63 @@ pub(crate) fn deciding(context: &Context, disk: &Disk) -> Result<Mode, Problem> 
     })
 }
 
+/// Time budget of a run while its request is routed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Budget {
+    end: Instant,
+    ms: u64,
+}
+
+impl Budget {
+    /// A budget that begins now.
+    fn of(ms: u64) -> Self {
+        let now = Instant::now();
+        // A time beyond the clock's range is never reached.
+        Self {
+            end: now.checked_add(Duration::from_millis(ms)).unwrap_or(now + Duration::from_secs(u32::MAX.into())),
+            ms,
+        }
+    }
+
+    /// Waits for the end of the budget.
+    async fn passed(self) -> Failure {
+        tokio::time::sleep_until(self.end.into()).await;
+        let budget = etude_core::report::duration(self.ms);
+        Failure::new(
+            FailureKind::BudgetExceeded,
+            format!("routing was stopped after the run's time budget of {budget}"),
+        )
+    }
+}
+
 /// Runs `work` until it ends or a signal arrives.
 pub(crate) fn interruptible<T>(work: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
+    bounded(None, work)
+}
+
+/// Runs `work` until it ends, a signal arrives or the budget is used up.
+fn bounded<T>(budget: Option<Budget>, work: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
     block_on(async {
         let mut stop = signals::listen()?;
-        tokio::select! {
-            result = work => result,
+        let passed = async {
+            match budget {
+                Some(budget) => budget.passed().await,
+                None => std::future::pending().await,
+            }
+        };
+        let mut failure = tokio::select! {
+            result = work => return result,
+            failure = passed => failure,
             _ = stop.changed() => {
                 let reason = match &*stop.borrow() {
                     Stop::Cancel(reason) | Stop::Kill(reason) => reason.clone(),
                     Stop::No | Stop::Drain | Stop::Leave => String::new(),
                 };
-                let mut failure = Failure::new(FailureKind::Cancelled, reason);
-                failure.phase = Some(Phase::Routing);
-                Err(Problem::of(Exit::Interrupted, failure).into())
+                Failure::new(FailureKind::Cancelled, reason)
             }
-        }
+        };
+        failure.phase = Some(Phase::Routing);
+        Err(Problem::of(Exit::of_kinds(&[failure.kind]), failure).into())
     })?
 }
 

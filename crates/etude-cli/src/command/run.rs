@@ -136,7 +136,13 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
         });
     };
     let given = super::route::Given { pairs: &pairs, json: json.as_deref() };
-    let asked = super::route::Asked { request, pipeline: pipeline.as_deref(), mode: args.router, need: need(args) };
+    let asked = super::route::Asked {
+        request,
+        pipeline: pipeline.as_deref(),
+        mode: args.router,
+        need: need(args),
+        timeout_ms: args.limits.timeout,
+    };
     let found = match super::route::find(context, &disk, &asked, &given)? {
         Finding::Pipeline(found) => found,
         Finding::Nothing { spent, trail } => {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
-use crate::test::Test;
+use crate::test::{Test, wait_until};
 
 /// An app with two pipelines, of which `greet` needs a name.
 fn app() -> Test {
@@ -324,4 +324,19 @@ fn what_a_request_lacks_is_an_error_where_no_model_is() {
     }
     let listed = test.run(&["runs", "list", "--format", "json"]);
     assert_eq!(listed.at("/total"), 1);
+}
+
+/// cli: `--timeout` and a signal end a run while its request is routed, with the document of a run that was not started.
+#[test]
+fn routing_ends_with_the_time_budget_and_with_a_signal() {
+    let server = Server::by(|_, _| Reply::Hang);
+    let test = Test::new().model(&server).pipeline("p", |p| p.note("a", "1")).pipeline("q", |p| p.note("b", "1"));
+    let asked = ["run", "do it", "--router", "llm", "--format", "json"];
+    let ran = test.run(&[&asked[..], &["--timeout", "1s"]].concat()).exit(1).has("/status", "failed");
+    ran.failed_with(&["routing -: budget_exceeded"]);
+    let running = test.start(&asked);
+    wait_until("the call", || server.calls() == 2);
+    running.interrupt();
+    running.finish().exit(130).has("/status", "cancelled").has("/errors/0/kind", "cancelled");
+    assert!(test.ledger().is_empty());
 }

@@ -14,7 +14,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{failed, interruptible};
+use super::{Budget, bounded, failed};
 use crate::args::Purpose;
 use crate::command::run::coerce;
 use crate::context::Context;
@@ -158,7 +158,7 @@ fn extract(stated: &Stated<'_>, definition: &Definition, lite: &mut Lite<'_>) ->
         lite.note_nothing_extracted(&questions);
         return Ok(by_code);
     };
-    let extracted = interruptible(async {
+    let extracted = bounded(lite.budget, async {
         let found = stated.extract(Some(&models)).await;
         Ok(found.map_err(|e| failed(e, Usage::default()))?)
     })?;
@@ -213,11 +213,13 @@ pub(super) struct Lite<'a> {
     context: &'a Context,
     pub(super) resolved: Resolved,
     pub(super) need: Need,
+    /// Time budget of the run, if it has one.
+    pub(super) budget: Option<Budget>,
 }
 
 impl<'a> Lite<'a> {
     pub(super) fn new(context: &'a Context, resolved: Resolved, need: Need) -> Self {
-        Self { context, resolved, need }
+        Self { context, resolved, need, budget: None }
     }
 
     /// The configured models, a local server that responds, or the local model if its weights are present.
