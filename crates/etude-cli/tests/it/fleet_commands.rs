@@ -99,6 +99,30 @@ fn a_signal_to_a_follower_cancels_the_run() {
     worker.finish().exit(0);
 }
 
+/// cluster §6: a second signal only stops following. The document names the run, which its worker still cancels.
+#[test]
+fn a_second_signal_to_a_follower_only_stops_following() {
+    let Some(server) = Server::start() else { return };
+    let wait =
+        |name: &str| format!("{}; until [ -e \"$ROOT/go\" ]; do sleep 0.05; done; {}", noting(name), printing("1"));
+    let test = Test::new()
+        .pipeline("p", |p| p.sh("a", &wait("a")))
+        .pipeline("_destructor", |p| p.sh("end", &wait("end")));
+    let test = fleet(&server, test);
+    let worker = test.start(&WORKER);
+    let follower = test.start(&["run", "-p", "p", "--format", "json"]);
+    test.wait_for("a");
+    follower.interrupt();
+    test.wait_for("end");
+    follower.interrupt();
+    let ran = follower.finish().exit(130).has("/errors/0/kind", "cancelled");
+    test.run(&["runs", "show", &ran.id(), "--format", "json"]).exit(0).has("/status", "running");
+    test.put("go", "");
+    wait_until("the end", || list(&test).doc()["runs"][0]["status"] == "cancelled");
+    worker.terminate();
+    worker.finish().exit(0);
+}
+
 /// K-40: a run that never began is cancelled at once, a waiting one by a worker. Its destructor runs there.
 #[test]
 fn runs_are_cancelled_wherever_they_are() {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use etude::definition::Definition;
 use etude::queue;
 use etude::runner::RunResult;
+use etude_core::failure::FailureKind;
 use etude_core::machine::Limits;
 use etude_runs::document::Document;
 use etude_runtime::driver::Stop;
@@ -41,18 +42,22 @@ pub(crate) struct Followed<'a> {
 /// Follows a run until it ends or waits, and prints its result.
 pub(crate) fn follow(context: &Context, engine: &dyn Engine, followed: Followed<'_>) -> Result<Exit, Problem> {
     let (run_id, definition) = (followed.run_id, followed.definition);
-    match until_rest(context, engine, &followed) {
-        Ok(Some(view)) => Ok(finished(context, definition.map(|of| of.app.as_path()), &ended(engine, &view)?)),
-        // Two signals: the run continues without an observer.
-        Ok(None) => Ok(Exit::Interrupted),
-        Err(problem) => {
-            let target = definition.map(|definition| definition.target.clone());
-            let about = About { run_id: Some(run_id), target: target.as_ref(), so_far: None };
-            let problem =
-                problem.hint(format!("the run is stored in the database; follow it: etude runs watch {run_id}"));
-            Ok(context.report(about, &problem))
+    let problem = match until_rest(context, engine, &followed) {
+        Ok(Some(view)) => {
+            let app = definition.map(|of| of.app.as_path());
+            return Ok(finished(context, app, &ended(engine, &view)?));
         }
-    }
+        // Two signals: the run continues without an observer.
+        Ok(None) => {
+            let message = "a second signal stopped following the run; its worker cancels it";
+            Problem::new(Exit::Interrupted, FailureKind::Cancelled, message)
+        }
+        Err(problem) => problem,
+    };
+    let target = definition.map(|definition| definition.target.clone());
+    let about = About { run_id: Some(run_id), target: target.as_ref(), so_far: None };
+    let problem = problem.hint(format!("the run is stored in the database; follow it: etude runs watch {run_id}"));
+    Ok(context.report(about, &problem))
 }
 
 /// Waits until the run is at rest; `None` if the user does not want to wait for that.
@@ -80,11 +85,14 @@ fn until_rest(context: &Context, engine: &dyn Engine, followed: &Followed<'_>) -
         }
         let said = followed.stop.borrow().clone();
         match said {
-            Stop::Cancel(reason) if !has_cancelled => {
+            Stop::Cancel(reason) | Stop::Kill(reason) if !has_cancelled => {
                 has_cancelled = true;
                 cancel(engine, &view, followed.definition, &reason)?;
             }
-            Stop::Kill(_) => return Ok(None),
+            Stop::Kill(_) => {
+                follower.close();
+                return Ok(None);
+            }
             said => pace::wait(pace::after(since.elapsed(), PAUSE), || *followed.stop.borrow() != said),
         }
     }
