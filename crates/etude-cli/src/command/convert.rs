@@ -152,7 +152,7 @@ fn finished(context: &Context, disk: &Disk, ended: &RunResult) -> Exit {
         render::say_part!("{}", render::failure::text(failure, Some(disk.root()), at > 0));
     }
     if !context.global.quiet {
-        render::summary::show(ended);
+        render::summary::show(ended, render::summary::AfterDecision::Resume);
     }
     let document = document(ended);
     match context.is_json() {

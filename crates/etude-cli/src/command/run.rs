@@ -40,6 +40,7 @@ use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
+use crate::render::summary::AfterDecision;
 use crate::render::text::harmless;
 use crate::render::{self, events};
 use crate::runtime::block_on;
@@ -519,11 +520,11 @@ pub(crate) fn watched(
 /// Prints the result of a run, and returns its exit status.
 fn finish(context: &Context, disk: Option<&Disk>, ended: Result<RunResult, Error>) -> Result<Exit, Problem> {
     let ended = ended.map_err(|error| render::stopped::problem(&error))?;
-    Ok(finished(context, disk.map(Disk::root), &ended))
+    Ok(finished(context, disk.map(Disk::root), &ended, AfterDecision::Resume))
 }
 
 /// Prints the result of a run, and returns its exit status. `app` is the directory of its app, if that is here.
-pub(crate) fn finished(context: &Context, app: Option<&Path>, ended: &RunResult) -> Exit {
+pub(crate) fn finished(context: &Context, app: Option<&Path>, ended: &RunResult, after: AfterDecision) -> Exit {
     for (at, failure) in ended.errors.iter().enumerate() {
         crate::render::say!("");
         let has_streamed = failure.step.as_deref().is_some_and(|step| context.has_streamed(step));
@@ -532,7 +533,7 @@ pub(crate) fn finished(context: &Context, app: Option<&Path>, ended: &RunResult)
         crate::render::say_part!("{}", render::failure::text(&failure, app, at > 0));
     }
     if !context.global.quiet {
-        render::summary::show(ended);
+        render::summary::show(ended, after);
     }
     print(context, &ended.document);
     if ended.document.status() == "waiting" {

@@ -16,8 +16,26 @@ const BOLD: Style = Style::new().bold();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
 const CYAN: Style = AnsiColor::Cyan.on_default();
 
+/// The next step after the decision that a run waits for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AfterDecision {
+    /// A command continues the run.
+    Resume,
+    /// A worker or a server continues the run.
+    Watch,
+}
+
+impl AfterDecision {
+    fn hint(self, id: &str) -> String {
+        match self {
+            Self::Resume => format!("then: etude runs resume {id}"),
+            Self::Watch => format!("the run then continues by itself; follow it: etude runs watch {id}"),
+        }
+    }
+}
+
 /// Prints the summary on stderr.
-pub(crate) fn show(ended: &RunResult) {
+pub(crate) fn show(ended: &RunResult, after: AfterDecision) {
     let document = &ended.document;
     let status = document.status();
     let pipeline = document.pipeline.as_deref().or(document.machine.as_deref()).unwrap_or(document.mode);
@@ -42,7 +60,7 @@ pub(crate) fn show(ended: &RunResult) {
         let command = super::runs::waiting::command(waiting);
         crate::render::say!("{CYAN}hint:{CYAN:#} etude approve {command}");
         crate::render::say!("{CYAN}hint:{CYAN:#} or: etude deny {command}");
-        crate::render::say!("{CYAN}hint:{CYAN:#} then: etude runs resume {id}");
+        crate::render::say!("{CYAN}hint:{CYAN:#} {}", after.hint(id));
     }
     if let Some(first) = ended.errors.first() {
         crate::render::say!("{CYAN}hint:{CYAN:#} {}", next_attempt(ended, first));

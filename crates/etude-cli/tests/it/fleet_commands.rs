@@ -99,7 +99,8 @@ fn a_signal_to_a_follower_cancels_the_run() {
     worker.finish().exit(0);
 }
 
-/// cluster §6: a second signal only stops following. The document names the run, which its worker still cancels.
+/// cluster §6: a second signal only stops following. The document names the run, which its worker still cancels. The hint of
+/// a waiting run is for a fleet, where no resume is needed.
 #[test]
 fn a_second_signal_to_a_follower_only_stops_following() {
     let Some(server) = Server::start() else { return };
@@ -107,6 +108,7 @@ fn a_second_signal_to_a_follower_only_stops_following() {
         |name: &str| format!("{}; until [ -e \"$ROOT/go\" ]; do sleep 0.05; done; {}", noting(name), printing("1"));
     let test = Test::new()
         .pipeline("p", |p| p.sh("a", &wait("a")))
+        .pipeline("gate", |p| p.step("name: gate\ntype: approval\nmessage: Go on?\n"))
         .pipeline("_destructor", |p| p.sh("end", &wait("end")));
     let test = fleet(&server, test);
     let worker = test.start(&WORKER);
@@ -119,6 +121,7 @@ fn a_second_signal_to_a_follower_only_stops_following() {
     test.run(&["runs", "show", &ran.id(), "--format", "json"]).exit(0).has("/status", "running");
     test.put("go", "");
     wait_until("the end", || list(&test).doc()["runs"][0]["status"] == "cancelled");
+    test.run_json("gate").exit(5).stderr_has("the run then continues by itself; follow it: etude runs watch [RUN]");
     worker.terminate();
     worker.finish().exit(0);
 }

@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
 use crate::remote::{Remote, Watching, percent, refuse_options};
+use crate::render::summary::AfterDecision;
 use crate::{signals, stdout};
 
 /// Hint for an option that a server does not accept.
@@ -254,7 +255,7 @@ fn started(context: &Context, remote: &Remote, body: &str, terms: &Terms) -> Res
         return Ok(Exit::Done);
     }
     let ended = remote.follow(context, id, Watching { stop, ..Watching::default() })?.into_ended();
-    Ok(finished(context, None, &ended))
+    Ok(finished(context, None, &ended, AfterDecision::Watch))
 }
 
 /// Prints the id of a detached run.

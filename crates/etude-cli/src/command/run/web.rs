@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
 use crate::remote::{Remote, Watching};
+use crate::render::summary::AfterDecision;
 use crate::runtime::block_on;
 use crate::signals;
 
@@ -53,7 +54,7 @@ fn followed(context: &Context, beside: &Beside, args: &args::Run, about: &mut Op
         let after = remote.last_event(id)?;
         watching = Watching { after, changed_at: Some(run.changed_at), stop: None };
     };
-    let exit = finished(context, None, &ended);
+    let exit = finished(context, None, &ended, AfterDecision::Resume);
     stay(&page)?;
     Ok(exit)
 }

@@ -22,6 +22,7 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::remote::failure_of;
 use crate::render::stopped::of_engine;
+use crate::render::summary::AfterDecision;
 use crate::runtime::block_on;
 use crate::signals;
 
@@ -45,7 +46,7 @@ pub(crate) fn follow(context: &Context, engine: &dyn Engine, followed: Followed<
     let problem = match until_rest(context, engine, &followed) {
         Ok(Some(view)) => {
             let app = definition.map(|of| of.app.as_path());
-            return Ok(finished(context, app, &ended(engine, &view)?));
+            return Ok(finished(context, app, &ended(engine, &view)?, AfterDecision::Watch));
         }
         // Two signals: the run continues without an observer.
         Ok(None) => {

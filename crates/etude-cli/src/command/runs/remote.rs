@@ -19,6 +19,7 @@ use crate::problem::{Problem, Refused};
 use crate::remote::{Remote, RunDocument, Watching, listed, percent, refuse_options};
 use crate::render::layout;
 use crate::render::runs::{overview as render, short};
+use crate::render::summary::AfterDecision;
 use crate::{signals, stdout};
 
 /// Number of runs in one page of a list.
@@ -264,5 +265,5 @@ pub(crate) fn proceed(
     ask(remote)?;
     let watching = Watching { after, changed_at: Some(run.changed_at.clone()), stop };
     let ended = remote.follow(context, &run.id, watching)?.into_ended();
-    Ok(finished(context, None, &ended))
+    Ok(finished(context, None, &ended, AfterDecision::Watch))
 }
