@@ -32,7 +32,7 @@ use etude_spec::input::{InputDecl, InputProblem};
 use etude_spec::lower::REQUEST;
 use serde_json::Value;
 
-pub(crate) use input::{input_text, pairs, read_input};
+pub(crate) use input::{input_text, pairs, pairs_of, read_input};
 
 use super::by_path;
 use super::route::{Finding, Found};

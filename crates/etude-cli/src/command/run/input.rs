@@ -9,12 +9,17 @@ use crate::problem::Problem;
 
 /// Parses the pairs of `-i KEY=VALUE`.
 pub(crate) fn pairs(texts: &[String]) -> Result<Vec<(String, String)>, Problem> {
+    pairs_of("-i", texts)
+}
+
+/// Parses the pairs of an option.
+pub(crate) fn pairs_of(option: &str, texts: &[String]) -> Result<Vec<(String, String)>, Problem> {
     texts
         .iter()
         .map(|text| {
-            let (key, value) = text
-                .split_once('=')
-                .ok_or_else(|| Problem::usage(format!("`-i {text}` has no `=`")).hint("write it as -i KEY=VALUE"))?;
+            let none = || Problem::usage(format!("`{option} {text}` has no `=`"));
+            let (key, value) =
+                text.split_once('=').ok_or_else(|| none().hint(format!("write it as {option} KEY=VALUE")))?;
             Ok((key.to_owned(), value.to_owned()))
         })
         .collect()
@@ -70,6 +75,14 @@ mod tests {
     fn refused(given: &str) -> (String, String) {
         let problem = input_text(given).expect_err("it is not JSON");
         (problem.failures[0].message.clone(), problem.hints.join("; "))
+    }
+
+    /// cli: `etude skill run` has `--arg`, and no `-i`.
+    #[test]
+    fn a_pair_without_a_value_names_its_option() {
+        let problem = pairs_of("--arg", &["text".to_owned()]).expect_err("it has no `=`");
+        let message = &problem.failures[0].message;
+        assert_eq!((message.as_str(), &*problem.hints[0]), ("`--arg text` has no `=`", "write it as --arg KEY=VALUE"));
     }
 
     /// cli: the error about an input that is not JSON names the probable intention.

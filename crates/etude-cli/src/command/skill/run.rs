@@ -20,7 +20,7 @@ use super::followed::{Followed, finish_spans};
 use super::project;
 use super::watch::{self, Face};
 use crate::args::SkillRun;
-use crate::command::run::{pairs, read_input};
+use crate::command::run::{pairs_of, read_input};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
@@ -81,7 +81,7 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
         servers = compiled.merged.get("mcp").cloned().unwrap_or_default();
     }
     let json = args.arg_json.as_deref().map(given_json).transpose()?;
-    let given = arguments::coerce(&pairs(&args.args)?, json, params.as_ref());
+    let given = arguments::coerce(&pairs_of("--arg", &args.args)?, json, params.as_ref());
     let resolved = context.settings(&project.dir)?;
     let withheld_env = resolved.withheld_env.clone();
     let (dir, base_env, sent) = (project.dir.clone(), resolved.grants.server_env.clone(), sent(&resolved));
