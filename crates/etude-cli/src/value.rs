@@ -57,12 +57,12 @@ pub(crate) fn tenant(text: &str) -> Result<String, String> {
 #[cfg(feature = "postgres")]
 const MAX_NAME: usize = 512;
 
-/// Parses an idempotency key.
+/// Parses an idempotency key. An empty one, as of a variable that is not set, would be the key of unrelated runs.
 #[cfg(feature = "postgres")]
 pub(crate) fn key(text: &str) -> Result<String, String> {
-    match text.len() <= MAX_NAME {
+    match (1..=MAX_NAME).contains(&text.len()) {
         true => Ok(text.to_owned()),
-        false => Err(format!("a key has at most {MAX_NAME} bytes; this one has {}", text.len())),
+        false => Err(format!("a key has 1 to {MAX_NAME} bytes; this one has {}", text.len())),
     }
 }
 
@@ -108,13 +108,14 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
 mod tests {
     use super::*;
 
-    /// Longer ones do not fit into an index of the database.
+    /// Longer ones do not fit into an index of the database. An empty key names no run.
     #[cfg(feature = "postgres")]
     #[test]
     fn keys_and_labels_are_short() {
         let text = |len: usize| "k".repeat(len);
         assert_eq!(key(&text(512)), Ok(text(512)));
-        assert_eq!(key(&text(513)), Err("a key has at most 512 bytes; this one has 513".to_owned()));
+        assert_eq!(key(&text(513)), Err("a key has 1 to 512 bytes; this one has 513".to_owned()));
+        assert_eq!(key(""), Err("a key has 1 to 512 bytes; this one has 0".to_owned()));
         let longest = format!("{0}={0}", text(512));
         assert_eq!(label(&longest), Ok(longest.clone()));
         for long in [format!("{longest}v"), format!("k{longest}")] {

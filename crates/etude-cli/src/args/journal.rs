@@ -527,6 +527,6 @@ pub(crate) struct Push {
     #[arg(value_name = "SOURCE", value_hint = clap::ValueHint::AnyPath)]
     pub(crate) source: Option<PathBuf>,
     /// The name of the bundle [default: the name of the directory]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
 }
