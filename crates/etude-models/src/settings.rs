@@ -129,7 +129,7 @@ impl ProviderSettings {
 /// A provider and one of its models, written `provider/model`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelId {
-    /// Name of the provider.
+    /// Name of the provider; empty if a bare name of a model does not tell it.
     pub provider: String,
     /// The provider's own name of the model; may contain `/`.
     pub model: String,
@@ -146,6 +146,9 @@ impl ModelId {
 
 impl fmt::Display for ModelId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.provider.is_empty() {
+            return f.write_str(&self.model);
+        }
         write!(f, "{}/{}", self.provider, self.model)
     }
 }
@@ -166,6 +169,12 @@ pub enum SettingsError {
         model: String,
         /// The part before the `/`.
         provider: String,
+    },
+    /// A model without a provider, whose name does not tell its vendor.
+    #[error("`{model}` names no provider; write it as `PROVIDER/{model}`, with the name of a provider or its kind (kinds: {})", provider_kind_words().join(", "))]
+    NoProvider {
+        /// The name as written.
+        model: String,
     },
     /// A provider lacks a setting that its kind requires.
     #[error("provider `{name}` of kind `{kind}` needs `{setting}`")]
@@ -231,8 +240,10 @@ impl Settings {
     }
 
     fn provider(&self, model: &ModelId) -> Result<&ProviderSettings, SettingsError> {
-        self.providers.iter().find(|provider| provider.name == model.provider).ok_or_else(|| {
-            SettingsError::UnknownProvider { model: model.to_string(), provider: model.provider.clone() }
+        let found = self.providers.iter().find(|provider| provider.name == model.provider);
+        found.ok_or_else(|| match model.provider.is_empty() {
+            true => SettingsError::NoProvider { model: model.model.clone() },
+            false => SettingsError::UnknownProvider { model: model.to_string(), provider: model.provider.clone() },
         })
     }
 }
@@ -339,5 +350,14 @@ mod tests {
         };
         let error = settings.check().expect_err("unknown").to_string();
         assert!(error.starts_with("`nowhere/m` names the provider `nowhere`, which is not configured"), "{error}");
+    }
+
+    #[test]
+    fn a_mapping_to_a_name_of_no_known_vendor_is_refused_as_it_is_written() {
+        let id = ModelId { provider: String::new(), model: "my-model".to_owned() };
+        assert_eq!(id.to_string(), "my-model");
+        let settings = Settings { mapping: BTreeMap::from([(Tier::Lite, vec![id])]), ..Settings::default() };
+        let error = settings.check().expect_err("no provider").to_string();
+        assert!(error.starts_with("`my-model` names no provider; write it as `PROVIDER/my-model`"), "{error}");
     }
 }

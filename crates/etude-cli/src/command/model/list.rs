@@ -32,7 +32,10 @@ fn lacks(resolved: &Resolved, model: &ModelId) -> Option<String> {
         return Some(format!("not downloaded: {} ({})", weights.command(), weights.size()));
     }
     let Some(provider) = provider else {
-        return Some(format!("there is no provider `{}`", model.provider));
+        return Some(match model.provider.is_empty() {
+            true => format!("it names no provider: write it as `PROVIDER/{model}`"),
+            false => format!("there is no provider `{}`", model.provider),
+        });
     };
     let remedy = provider.key_remedy()?;
     Some(provider.key_hint.as_ref().map_or(format!("no key: {remedy}"), |name| format!("no key: {name} is not set")))
