@@ -91,11 +91,19 @@ impl Activation {
     }
 }
 
+/// List of the skills that a caller may use.
+fn available(known: &[String]) -> String {
+    match known.is_empty() {
+        true => "no skills are available".to_owned(),
+        false => format!("skills: {}", known.join(", ")),
+    }
+}
+
 /// Reason why a skill is not activated.
 #[derive(Debug, thiserror::Error)]
 pub enum ActivationError {
     /// No skill has that name (C-2.7).
-    #[error("there is no skill `{name}`{}; skills: {}", near.as_ref().map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default(), known.join(", "))]
+    #[error("there is no skill `{name}`{}; {}", near.as_ref().map(|near| format!(" (did you mean `{near}`?)")).unwrap_or_default(), available(known))]
     Unknown {
         /// The requested name.
         name: String,
@@ -326,6 +334,17 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The error for an unknown skill lists those that there are.
+    #[test]
+    fn an_unknown_skill_is_reported_with_the_others() {
+        let unknown = |known: &[&str]| {
+            let known = known.iter().map(|name| (*name).to_owned()).collect();
+            ActivationError::Unknown { name: "x".to_owned(), known, near: None }.to_string()
+        };
+        assert_eq!(unknown(&["a", "b"]), "there is no skill `x`; skills: a, b");
+        assert_eq!(unknown(&[]), "there is no skill `x`; no skills are available");
+    }
 
     /// C-3.4: a skill that names its own files through the project's directory runs the approved ones, and only those.
     #[test]
