@@ -42,11 +42,14 @@ impl Store {
     }
 }
 
-/// Reads workers and queues. A run whose worker is dead waits for another one, like queued runs: it counts for depth
+/// Reads workers and queues. The live runs of a worker are counted now: its last heartbeat may be old, and after its death
+/// others take its runs over. A run whose worker is dead waits for another one, like queued runs: it counts for depth
 /// and age, and, until it is taken over, as live too, because limits count it (K-33). A run that a worker has released
 /// waits for that worker or for others; without any worker it counts, too.
 async fn census(connection: &mut Connection) -> Result<Census, Fault> {
-    let sql = "select worker, host, pid, version, abi, queues, places, live, is_draining, is_alive(lease_until),
+    let sql = "select worker, host, pid, version, abi, queues, places,
+            (select count(*) from runs where runs.worker = workers.worker and runs.state = 'running') as live,
+            is_draining, is_alive(lease_until),
             (extract(epoch from started_at) * 1000)::bigint, (extract(epoch from beat_at) * 1000)::bigint,
             (extract(epoch from lease_until) * 1000)::bigint
         from workers where cardinality(queues) > 0 order by worker";

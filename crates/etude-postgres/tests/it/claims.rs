@@ -413,6 +413,8 @@ fn workers_and_their_deaths_are_seen() {
     let workers = second.census().expect("census").workers;
     let [worker] = &workers[..] else { panic!("{workers:?}") };
     assert_eq!((worker.name.as_str(), worker.state, worker.places), (first.worker(), WorkerState::Live, 2));
+    // The run was claimed after the last heartbeat.
+    assert_eq!(worker.live, 1);
     assert_eq!((worker.pid, worker.queues.join(",")), (std::process::id(), "default".to_owned()));
     let queues = second.census().expect("census").queues;
     assert_eq!(queues.iter().map(|queue| (queue.depth, queue.live)).collect::<Vec<_>>(), [(0, 1)]);
@@ -428,9 +430,11 @@ fn workers_and_their_deaths_are_seen() {
     // Its run waits for another worker, and counts until that worker has it (K-33).
     let [queue] = &census.queues[..] else { panic!("{:?}", census.queues) };
     assert_eq!((queue.depth, queue.live, queue.oldest_age_ms.is_some()), (1, 1, true));
+    assert_eq!(census.workers[0].live, 1);
     // A released run counts too, if no worker is left that could take it.
     server.sql("update etude.runs set worker = null");
-    let queues = second.census().expect("census").queues;
+    let Census { workers, queues } = second.census().expect("census");
+    assert_eq!(workers[0].live, 0);
     assert_eq!(queues.iter().map(|queue| (queue.depth, queue.live)).collect::<Vec<_>>(), [(1, 0)]);
     server.sql(&format!("update etude.runs set worker = '{}'", first.worker()));
     assert_eq!(
