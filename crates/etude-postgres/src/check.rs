@@ -110,7 +110,10 @@ async fn report(
             &if format == 0 { "none".to_owned() } else { format!("format {format}") },
             "the schema must have the format of this version",
             "no command works on this database",
-            "run `etude engine migrate`",
+            match format > FORMAT {
+                true => "use the version of etude that ran `etude engine migrate`, or a later one",
+                false => "run `etude engine migrate`",
+            },
         ),
         rights(connection, schema, format).await?,
         probe::blobs(connection, format, credentials).await?,

@@ -115,7 +115,8 @@ impl Postgres {
     /// Connects to the database and looks at the schema, which must have the format of this version.
     ///
     /// # Errors
-    /// [`Error::Store`] if the database does not answer, refuses the user, or has no schema; [`Error::TooNew`].
+    /// [`Error::Store`] if the database does not answer or refuses the user; [`Error::Refused`] if it has no schema or an older
+    /// format; [`Error::TooNew`].
     pub fn open(settings: Settings) -> Result<Self, Error> {
         Ok(Self { store: Store::open(settings)? })
     }

@@ -38,9 +38,9 @@ pub(crate) async fn check(link: &Link, patience: std::time::Duration) -> Result<
     let found = attempt!(link.attempts_for(patience); |connection| format_of(connection, link.address()));
     match found {
         FORMAT => Ok(()),
-        0 => Err(store(link, format!("it has no schema `{}`; run `etude engine migrate`", link.address().schema()))),
+        0 => Err(unmigrated(link, &format!("it has no schema `{}`", link.address().schema()))),
         found if found < FORMAT => {
-            Err(store(link, format!("its format is {found}, this version needs {FORMAT}; run `etude engine migrate`")))
+            Err(unmigrated(link, &format!("its format is {found}, this version needs {FORMAT}")))
         }
         found => Err(Error::TooNew { path: link.address().to_string(), found, known: FORMAT }),
     }
@@ -91,6 +91,7 @@ pub(crate) async fn format_of(connection: &mut Connection, address: &Address) ->
     Ok(u32::try_from(version).unwrap_or(0))
 }
 
-fn store(link: &Link, why: String) -> Error {
-    Error::Store { path: link.address().to_string(), why }
+fn unmigrated(link: &Link, why: &str) -> Error {
+    let why = format!("the journal {} cannot be used: {why}", link.address());
+    Error::Refused { why, hint: "run `etude engine migrate`".to_owned() }
 }

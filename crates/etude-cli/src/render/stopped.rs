@@ -62,10 +62,19 @@ pub(crate) fn of_engine(error: &engine::Error) -> Problem {
         engine::Error::Moved(run) => Problem::environment(error.to_string()).hint(format!(
             "import the export file into an engine, and continue the run there: etude runs resume {run}"
         )),
+        engine::Error::TooNew { path, .. } => Problem::environment(error.to_string()).hint(newer(path)),
         engine::Error::Refused { hint, .. } => Problem::environment(error.to_string()).hint(hint),
         engine::Error::Busy { run, .. } => {
             Problem::environment(error.to_string()).hint(format!("wait for it, or stop it: etude runs cancel {run}"))
         }
         _ => Problem::environment(error.to_string()),
+    }
+}
+
+/// Hint for a journal of a later version.
+fn newer(path: &str) -> &'static str {
+    match path.starts_with("postgres://") {
+        true => "use the version of etude that ran `etude engine migrate`, or a later one",
+        false => "use the version of etude that wrote it, or a later one",
     }
 }

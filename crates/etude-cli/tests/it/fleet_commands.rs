@@ -353,3 +353,23 @@ fn a_server_without_tls_is_refused() {
     let tls = checks.iter().find(|check| check["id"] == "tls").expect("a check");
     assert_eq!((&tls["status"], &tls["found"]), (&json!("error"), &json!("none")));
 }
+
+/// K-63, cluster §6: commands refuse a database without a schema or of a later format, name `etude engine migrate` in the hint,
+/// and leave the format unchanged.
+#[test]
+fn a_missing_schema_and_a_later_format_are_refused() {
+    let Some(server) = Server::start() else { return };
+    let without = Test::new().pipeline("p", |p| p.note("a", "1")).env("ETUDE_ENGINE", &url(&server));
+    without.run(&["workers", "--format", "json"]).exit(4).has("/errors/0/hint", "run `etude engine migrate`");
+    let test = fleet(&server, without);
+    server.sql("update etude.format set version = 99");
+    let hint = "use the version of etude that ran `etude engine migrate`, or a later one";
+    for command in [&["runs", "list"][..], &["engine", "migrate"], &["push"], &["worker"]] {
+        test.run(&[command, &["--format", "json"]].concat()).exit(4).has("/errors/0/hint", hint);
+    }
+    let checked = test.run(&["engine", "check", "--format", "json"]).exit(4);
+    let checks = checked.at("/checks").as_array().cloned().unwrap_or_default();
+    let schema = checks.iter().find(|check| check["id"] == "schema").expect("the check");
+    assert_eq!((&schema["status"], &schema["hint"]), (&json!("error"), &json!(hint)));
+    assert_eq!(server.sql("select version from etude.format"), "99");
+}

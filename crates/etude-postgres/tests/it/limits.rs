@@ -9,8 +9,8 @@ use etude_core::digest::Digest;
 use etude_postgres::{Postgres, Settings};
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{
-    Engine as _, Enqueued, Fleet as _, Limits, Placement, Profile, QueueRules, Refusal, RunState, Session, Submission,
-    Takes, TenantRules,
+    Engine as _, Enqueued, Error, Fleet as _, Limits, Placement, Profile, QueueRules, Refusal, RunState, Session,
+    Submission, Takes, TenantRules,
 };
 
 use crate::claims::{beside, limits, statement, submit};
@@ -375,8 +375,9 @@ fn the_previous_format_becomes_this_one() {
          insert into queue (queue, rank, run, not_before_ms, abi, is_bundled) select 'default', 1, run, 0, 1, true from runs",
     );
     let of = settings(&server, "etude", dir.path());
-    let refused = Postgres::open(of.clone()).expect_err("it is older").to_string();
-    assert!(refused.contains("its format is 3, this version needs 8"), "{refused}");
+    let refused = Postgres::open(of.clone()).expect_err("it is older");
+    assert!(refused.to_string().contains("its format is 3, this version needs 8"), "{refused}");
+    assert!(matches!(&refused, Error::Refused { hint, .. } if hint == "run `etude engine migrate`"), "{refused:?}");
     let done = Postgres::migrate(of.address.clone(), of.connect_timeout).expect("it is migrated");
     assert_eq!((done.from, done.to), (3, 8));
     let engine = Postgres::open(Settings { ..of }).expect("an engine");
