@@ -589,17 +589,31 @@ pub(crate) fn answerable(resolved: &Resolved, tiers: &[Tier]) -> Result<(), Prob
 
 /// Models of valid settings.
 pub(crate) fn sound(resolved: &Resolved) -> Result<Models, Problem> {
-    Models::new(resolved.settings.clone()).map_err(|error| {
-        let hint = match &error {
-            SettingsError::UnknownProvider { provider, .. } => {
-                let known = resolved.settings.providers.iter().map(|provider| provider.name.as_str());
-                did_you_mean(provider, known.chain(provider_kind_words())).map(|name| format!("did you mean `{name}`?"))
-            }
-            _ => None,
-        };
-        Problem::environment(error.to_string())
-            .hint(hint.unwrap_or_else(|| "list the configured models: etude model list".to_owned()))
-    })
+    Models::new(resolved.settings.clone()).map_err(|error| unsound(resolved, &error))
+}
+
+/// All faults of the settings that show without any IO.
+pub(crate) fn faults(resolved: &Resolved) -> Vec<Problem> {
+    resolved.settings.faults().iter().map(|error| unsound(resolved, error)).collect()
+}
+
+fn unsound(resolved: &Resolved, error: &SettingsError) -> Problem {
+    let hint = match error {
+        SettingsError::UnknownProvider { provider, .. } => {
+            let known = resolved.settings.providers.iter().map(|provider| provider.name.as_str());
+            did_you_mean(provider, known.chain(provider_kind_words())).map(|name| format!("did you mean `{name}`?"))
+        }
+        SettingsError::Missing { setting: "command", .. } => Some("for example: `command: claude -p`".to_owned()),
+        SettingsError::Missing { setting: "path", .. } => {
+            Some("for example: `path: recordings/review.json`".to_owned())
+        }
+        SettingsError::Missing { .. } | SettingsError::BaseUrl { .. } => {
+            Some("for example: `base_url: \"http://127.0.0.1:8000/v1\"`".to_owned())
+        }
+        _ => None,
+    };
+    Problem::environment(error.to_string())
+        .hint(hint.unwrap_or_else(|| "list the configured models: etude model list".to_owned()))
 }
 
 /// Models that are set up at the first call.

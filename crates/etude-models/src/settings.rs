@@ -222,21 +222,29 @@ pub enum SettingsError {
 impl Settings {
     /// Checks the settings without any IO.
     pub(crate) fn check(&self) -> Result<(), SettingsError> {
+        self.faults().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// All faults that show without any IO: those of the providers, then those of the mapping.
+    pub fn faults(&self) -> Vec<SettingsError> {
+        let mut faults = Vec::new();
         for (index, provider) in self.providers.iter().enumerate() {
             if self.providers[..index].iter().any(|other| other.name == provider.name) {
-                return Err(SettingsError::DuplicateProvider { name: provider.name.clone() });
+                faults.push(SettingsError::DuplicateProvider { name: provider.name.clone() });
             }
-            provider.check()?;
-            if let Some(model) = &provider.record_from
-                && self.provider(model)?.kind == ProviderKind::Recorded
-            {
-                return Err(SettingsError::RecordsRecorded { name: provider.name.clone(), model: model.to_string() });
+            faults.extend(provider.check().err());
+            let recorded = provider.record_from.as_ref().map(|model| (model, self.provider(model)));
+            match recorded {
+                Some((_, Err(unknown))) => faults.push(unknown),
+                Some((model, Ok(known))) if known.kind == ProviderKind::Recorded => {
+                    let model = model.to_string();
+                    faults.push(SettingsError::RecordsRecorded { name: provider.name.clone(), model });
+                }
+                _ => {}
             }
         }
-        for model in self.mapping.values().flatten() {
-            self.provider(model)?;
-        }
-        Ok(())
+        faults.extend(self.mapping.values().flatten().filter_map(|model| self.provider(model).err()));
+        faults
     }
 
     fn provider(&self, model: &ModelId) -> Result<&ProviderSettings, SettingsError> {
@@ -262,7 +270,9 @@ impl ProviderSettings {
         if self.kind == ProviderKind::Local && self.local.is_none() {
             return Err(SettingsError::NoLocalModel { name: self.name.clone() });
         }
-        if self.kind.is_http() && self.url().is_none() && self.withheld.is_none() {
+        // A URL that is not used still has its variables as written.
+        let is_known = |url: &ServiceUrl| self.withheld.is_none() || !url.expose().contains("${");
+        if self.kind.is_http() && self.url().is_none() && self.base_url.as_ref().is_none_or(is_known) {
             return Err(SettingsError::BaseUrl { name: self.name.clone() });
         }
         Ok(())
@@ -340,6 +350,35 @@ mod tests {
         provider.base_url = Some("user:canary@127.0.0.1".into());
         let error = Settings { providers: vec![provider], ..Settings::default() }.check().expect_err("no scheme");
         assert_eq!(error.to_string(), "`base_url` of provider `vllm` is not an http or https URL");
+        for (url, is_fault) in [("127.0.0.1:8000/v1", true), ("${env:HOST}/v1", false), ("http://127.0.0.1", false)] {
+            let mut unused = ProviderSettings::new("vllm", ProviderKind::OpenAiCompatible);
+            (unused.base_url, unused.withheld) = (Some(url.into()), Some("the app defines it".to_owned()));
+            let faults = Settings { providers: vec![unused], ..Settings::default() }.faults();
+            assert_eq!(!faults.is_empty(), is_fault, "{url}");
+        }
+    }
+
+    #[test]
+    fn all_faults_are_found_and_the_first_one_is_refused() {
+        let provider = |name: &str, kind| ProviderSettings::new(name, kind);
+        let mut records = provider("r", ProviderKind::Recorded);
+        (records.path, records.record_from) = (Some("x".into()), ModelId::parse("nowhere/m"));
+        let settings = Settings {
+            providers: vec![
+                provider("a", ProviderKind::OpenAiCompatible),
+                provider("b", ProviderKind::Command),
+                provider("b", ProviderKind::OpenAi),
+                records,
+            ],
+            mapping: BTreeMap::from([(Tier::Lite, vec![ModelId::parse("none/m").expect("an id")])]),
+            ..Settings::default()
+        };
+        let faults: Vec<String> = settings.faults().iter().map(ToString::to_string).collect();
+        assert_eq!(faults[0], "provider `a` of kind `openai-compatible` needs `base_url`");
+        let starts = ["provider `a`", "provider `b`", "two providers", "`nowhere/m` names", "`none/m` names"];
+        assert!(faults.iter().zip(starts).all(|(fault, start)| fault.starts_with(start)), "{faults:?}");
+        assert_eq!(faults.len(), starts.len());
+        assert_eq!(settings.check().expect_err("faults").to_string(), faults[0]);
     }
 
     #[test]

@@ -66,10 +66,14 @@ pub struct Config {
 
 /// Builds a diagnostic for a fault of the merged configuration, such as a model of a provider that no file configures.
 ///
-/// It points at the first value or key of `file` that `why` names in back-quotes; `None` if there is none.
+/// It points at the provider that `why` names, or else at the first value or key of `file` that `why` names in
+/// back-quotes; `None` if there is none.
 pub fn unusable(file: &Arc<SourceFile>, why: &str, hint: Option<&str>) -> Option<Diagnostic> {
     let root = yaml::parse(file).0?;
-    let at = why.split('`').skip(1).step_by(2).find_map(|word| place_of(&root, word))?;
+    let pieces: Vec<&str> = why.split('`').collect();
+    let quoted = || pieces.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+    let providers = quoted().filter(|(before, _)| before.ends_with("provider "));
+    let at = providers.chain(quoted()).find_map(|(_, word)| place_of(&root, word))?;
     Some(values::unusable_configuration(file, at, why, hint))
 }
 
@@ -519,6 +523,10 @@ mod tests {
         assert!(crate::render::text(&found, false).contains("lite: [a/b, antropic/x]"));
         let found = unusable(&file, "provider `vllm` of kind `openai-compatible` needs `base_url`", None).unwrap();
         assert_eq!(found.position(), Some((3, 13)));
+        let two = "providers:\n  a: {base_url: \"http://x\"}\n  b: {base_url: x}\n";
+        let two = SourceFile::new("etude.yaml", two);
+        let found = unusable(&two, "`base_url` of provider `b` is not an http or https URL", None).unwrap();
+        assert_eq!(found.position(), Some((3, 3)));
         assert!(unusable(&file, "nothing in it is named", None).is_none());
         assert_eq!(unusable_as_a_whole(&file, "nothing", None).position(), Some((1, 1)));
     }

@@ -166,22 +166,25 @@ fn noun([pipelines, machines]: [usize; 2]) -> &'static str {
 
 /// Checks the configuration. Returns its diagnostics and its rules for machines.
 fn of_configuration(context: &Context, app: &Path) -> Result<(Vec<Diagnostic>, Rules), Problem> {
-    let found = settings::check(&context.global, app)?;
+    let mut found = settings::check(&context.global, app)?;
     if found.iter().any(Diagnostic::is_error) {
         return Ok((found, Rules::default()));
     }
     // Each file may be valid while their combination is not.
-    let together = context.settings(app).and_then(|resolved| {
-        settings::sound(&resolved)?;
-        Ok(resolved.machines)
-    });
-    match together {
-        Ok(rules) => Ok((found, rules)),
-        Err(problem) => {
-            let faults = settings::together(&context.global, app, &problem)?;
-            Ok((found.into_iter().chain(faults).collect(), Rules::default()))
-        }
+    let problems = match context.settings(app) {
+        Err(problem) => vec![problem],
+        Ok(resolved) => match settings::faults(&resolved) {
+            faults if faults.is_empty() => match settings::sound(&resolved) {
+                Ok(_) => return Ok((found, resolved.machines)),
+                Err(problem) => vec![problem],
+            },
+            faults => faults,
+        },
+    };
+    for problem in &problems {
+        found.extend(settings::together(&context.global, app, problem)?);
     }
+    Ok((found, Rules::default()))
 }
 
 /// Checks the inputs of schedules. Their targets are checked separately.

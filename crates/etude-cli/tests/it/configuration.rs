@@ -134,6 +134,19 @@ fn a_faulty_configuration_is_reported_with_its_place() {
         .stderr("error[R0301]: there is no configuration file `nowhere.yaml`");
 }
 
+/// A-2.2: `etude check` reports every provider that cannot be called, each at its place and with a hint of its own.
+#[test]
+fn a_check_reports_every_faulty_provider() {
+    let text = "providers:\n  a: {kind: openai-compatible}\n  b: {kind: command}\n  \
+                c: {kind: openai-compatible, base_url: \"localhost:8000/v1\"}\n";
+    let ran = Test::new().pipeline("p", |p| p.note("a", "1")).file("etude.yaml", text);
+    let ran = ran.run(&["check", "--format", "json"]).exit(3);
+    let lines: Vec<_> = (0..3).map(|at| ran.at(&format!("/diagnostics/{at}/line"))).collect();
+    assert_eq!(lines, [json!(2), json!(3), json!(4)]);
+    ran.has("/diagnostics/0/hint", "for example: `base_url: \"http://127.0.0.1:[PORT]/v1\"`")
+        .has("/diagnostics/1/hint", "for example: `command: claude -p`");
+}
+
 /// cli: a named configuration must exist, also for a command that needs none.
 #[test]
 fn a_configuration_that_is_not_there_is_wrong_usage_everywhere() {
