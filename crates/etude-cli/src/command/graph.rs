@@ -7,7 +7,7 @@ use etude_spec::App;
 use etude_spec::stage_machine::{Machines, Rules};
 
 use crate::args::{self, Drawing};
-use crate::command::run;
+use crate::command::{by_path, run};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Refused;
@@ -33,6 +33,8 @@ pub(crate) fn graph(context: &Context, args: &args::Graph) -> Exit {
 /// Graph of the pipeline of that name, or else of the machine.
 fn load(context: &Context, name: &str) -> Result<Graph, Refused> {
     let disk = context.disk()?;
+    let name = by_path::name(disk.root(), name)?;
+    let name = &*name;
     let machines = Machines::new(&disk, Rules::default());
     if machines.contains(name) && !App::new(&disk).discovery().contains(name) {
         let definition = super::machine::load(context, &disk, name)?;

@@ -24,6 +24,7 @@ use etude_process::blob::FileBlobs;
 use etude_runs::target::Target;
 use etude_runtime::driver::Stop;
 use etude_runtime::memory::MemoryEngine;
+use etude_spec::did_you_mean;
 use etude_spec::learned::Located;
 use serde_json::{Value, json};
 
@@ -49,11 +50,16 @@ fn run_all(context: &Context, args: &args::Test) -> Result<Exit, Refused> {
         case::misnamed(&disk).iter().for_each(settings::warn);
     }
     let mut cases = case::find(&disk)?;
-    if let Some(name) = &args.name {
-        cases.retain(|case| case.name.contains(name.as_str()));
+    if let Some(word) = args.name.as_deref().map(name_in) {
+        let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+        cases.retain(|case| case.name.contains(word));
+        if cases.is_empty() && !names.is_empty() {
+            return Err(no_match(word, &names).into());
+        }
     }
     if cases.is_empty() {
-        return Err(none(args.name.as_deref()).into());
+        let problem = Problem::usage("the app has no tests").hint("a test is a file `tests/NAME.yaml` of the app");
+        return Err(problem.into());
     }
     let results = run_cases(context, &disk, &cases, (args.record, false))?;
     Ok(conclude(context, &results))
@@ -133,6 +139,9 @@ fn run_cases(
             crate::render::say!("{word:<6} {}  {}", case.name, duration(duration_ms));
             for fault in &faults {
                 crate::render::say!("       {}", harmless(fault));
+            }
+            if record && !faults.is_empty() && disk.root().join(&case.recordings).is_dir() {
+                crate::render::say!("hint: to record its responses again, first remove {}", case.recordings);
             }
         }
         results.push(Tested { name: case.name.clone(), target: case.target.clone(), faults, duration_ms });
@@ -258,9 +267,8 @@ fn recorded(
         if record {
             provider.record_from = resolved.settings.mapping.get(&tier).and_then(|models| models.first().cloned());
             if provider.record_from.is_none() {
-                return Err(Problem::environment(format!(
-                    "no model is configured for tier `{tier}`, so nothing can be recorded"
-                )));
+                let message = format!("no model is configured for tier `{tier}`, so nothing can be recorded");
+                return Err(Problem::environment(message).hint(settings::REMEDIES));
             }
         }
         resolved.settings.providers.push(provider);
@@ -269,9 +277,19 @@ fn recorded(
     Ok(resolved)
 }
 
-fn none(name: Option<&str>) -> Problem {
-    match name {
-        Some(name) => Problem::usage(format!("no test name contains `{name}`")),
-        None => Problem::usage("the app has no tests").hint("a test is a file `tests/NAME.yaml` of the app"),
-    }
+/// Maximum number of tests that a hint names.
+const MAX_NAMED: usize = 10;
+
+fn no_match(word: &str, names: &[String]) -> Problem {
+    let more = if names.len() > MAX_NAMED { ", …" } else { "" };
+    let hint = match did_you_mean(word, names.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("tests of this app: {}{more}", names[..names.len().min(MAX_NAMED)].join(", ")),
+    };
+    Problem::usage(format!("no test name contains `{word}`")).hint(hint)
+}
+
+/// The name in the path of a test's file, as shells complete it; any other word unchanged.
+fn name_in(word: &str) -> &str {
+    word.strip_suffix(".yaml").map_or(word, |path| path.rsplit(['/', std::path::MAIN_SEPARATOR]).next().unwrap_or(path))
 }

@@ -218,6 +218,7 @@ fn pipelines_are_named_by_their_paths() {
     for path in ["pipelines/p", "pipelines/p/", "./pipelines/p/pipeline.yaml"] {
         test.run(&["check", path]).exit(0).stderr("1 pipeline is fine");
         test.run(&["run", "-p", path, "--format", "json"]).exit(0).has("/pipeline", "p");
+        assert!(test.run(&["graph", path]).exit(0).out().starts_with("flowchart"));
     }
     for args in [&["check", "../elsewhere/pipelines/p"][..], &["run", "-p", "../elsewhere/pipelines/p/pipeline.yaml"]] {
         test.run(args).exit(2).stderr_has("is not in the app");

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::server::{Reply, Server};
 use crate::test::{Test, noting};
 
 const PIPELINE: &str = r#"name: back
@@ -61,6 +62,25 @@ fn faults_say_what_to_do() {
     let ran = ran.has("/tests/0/faults/0", "the output is 1, which has nothing at /summary; expected \"x\"");
     let faults = ran.at("/tests/1/faults").to_string();
     assert!(faults.contains("it has no recordings; record it with `etude test --record two`"), "{faults}");
+}
+
+/// cli: a test is also named by its path, and another word lists the tests. A recorded response is kept until its directory is
+/// removed, which `--record` says.
+#[test]
+fn a_rejected_recording_can_be_made_again() {
+    let model = Server::new([Reply::says("maybe"), Reply::says("\"yes\"")]);
+    let test = Test::new()
+        .model(&model)
+        .pipeline("p", |p| p.llm("ask", "x", "schema: {enum: [\"yes\"]}\nretry: 0"))
+        .file("tests/one.yaml", "pipeline: p\n");
+    let hint = "hint: to record its responses again, first remove tests/recordings/one";
+    for word in ["one", "tests/one.yaml"] {
+        test.run(&["test", "--record", word]).exit(1).stderr_has(hint);
+    }
+    assert_eq!(model.calls(), 1);
+    std::fs::remove_dir_all(test.path("app/tests/recordings/one")).expect("removed");
+    test.run(&["test", "--record"]).exit(0);
+    test.run(&["test", "two"]).exit(2).stderr_has("no test name contains `two`").stderr_has("tests of this app: one");
 }
 
 /// L-39: an edited binding fails: a write with other arguments, a read that is not recorded, a write that is not expected.
