@@ -6,22 +6,24 @@ use super::shell::Word;
 const RUN_TEXT: &[&str] = &[
     ".", "alias", "ash", "at", "bash", "batch", "bind", "capsh", "chpst", "compgen", "complete", "compopt", "csh",
     "daemonize", "dash", "dtach", "emacs", "enable", "entr", "eval", "ex", "expect", "fc", "fish", "flock", "gdb",
-    "hash", "hush", "ksh", "loksh", "machinectl", "mapfile", "mksh", "nsjail", "nvim", "oksh", "parallel", "pkexec",
-    "posh", "rbash", "readarray", "rksh", "rsh", "run0", "runuser", "rzsh", "screen", "script", "set", "sg", "sh",
-    "shopt", "source", "ssh", "start-stop-daemon", "su", "tclsh", "tcsh", "tmux", "trap", "unalias", "vi", "view",
-    "vim", "watch", "xargs", "yash", "zsh",
+    "gxargs", "hash", "hush", "hyperfine", "ksh", "loksh", "machinectl", "mapfile", "mksh", "nsjail", "nvim", "oksh",
+    "parallel", "pkexec", "posh", "rbash", "readarray", "rksh", "rsh", "run0", "runuser", "rzsh", "screen", "script",
+    "sem", "set", "sg", "sh", "shopt", "source", "ssh", "start-stop-daemon", "su", "tclsh", "tcsh", "tmux", "trap",
+    "unalias", "vi", "view", "vim", "watch", "xargs", "yash", "zsh",
 ];
 
 /// Programs that run their arguments.
 const RUN_ARGUMENTS: &[&str] = &[
     "aa-exec", "arch", "builtin", "busybox", "bwrap", "caffeinate", "catchsegv", "cgexec", "choom", "chronic",
-    "chroot", "chrt", "command", "cpulimit", "dbus-run-session", "doas", "dpkg-architecture", "dumb-init", "eatmydata",
-    "env", "envdir", "exec", "fakeroot", "faketime", "fd", "fdfind", "find", "firejail", "genv", "gfind", "gnice",
-    "gosu", "gtime", "gtimeout", "i386", "i486", "i586", "i686", "ionice", "jobs", "linux32", "linux64", "logsave",
-    "ltrace", "nice", "nocorrect", "noglob", "nohup", "nsenter", "numactl", "perf", "prlimit", "proot", "rlwrap",
-    "runcon", "schedtool", "setarch", "setpriv", "setsid", "setuidgid", "softlimit", "ssh-agent", "stdbuf", "strace",
-    "su-exec", "sudo", "systemd-inhibit", "systemd-run", "taskset", "time", "timeout", "tini", "torsocks", "toybox",
-    "uname26", "unbuffer", "unshare", "valgrind", "winpty", "x86_64", "xvfb-run",
+    "chroot", "chrt", "command", "coresched", "cpulimit", "dbus-run-session", "doas", "dpkg-architecture", "dumb-init",
+    "eatmydata", "env", "envdir", "exec", "fakeroot", "faketime", "fd", "fdfind", "find", "firejail", "gchroot",
+    "genv", "gfind", "gnice", "gnohup", "gosu", "gruncon", "gstdbuf", "gtime", "gtimeout", "i386", "i486", "i586",
+    "i686", "ifne", "ionice", "jobs", "linux32", "linux64", "logsave", "ltrace", "nice", "nocorrect", "noglob",
+    "nohup", "nsenter", "numactl", "perf", "pipesz", "prlimit", "proot", "proxychains", "proxychains4", "rlwrap",
+    "runcon", "schedtool", "setarch", "setpriv", "setsid", "setuidgid", "softlimit", "ssh-agent", "sshpass", "stdbuf",
+    "strace", "su-exec", "sudo", "systemd-inhibit", "systemd-run", "taskset", "time", "timeout", "tini", "torify",
+    "torsocks", "toybox", "tsocks", "uclampset", "uname26", "unbuffer", "unshare", "valgrind", "winpty", "x86_64",
+    "xvfb-run",
 ];
 
 /// Shells, which run the script that their first word names.
