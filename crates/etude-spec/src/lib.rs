@@ -25,6 +25,7 @@ pub mod duration;
 pub mod fields;
 mod files;
 pub mod frontmatter;
+pub mod glob;
 pub mod input;
 mod json_text;
 pub mod learned;

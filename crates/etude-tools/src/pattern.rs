@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::OnceLock;
 
 use etude_core::tool::readings;
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
 use serde_json::Value;
 
 use crate::tool::Tool;
@@ -374,7 +374,7 @@ fn glob(pattern: &str, text: &str) -> bool {
 }
 
 fn matcher(pattern: &str, separator: bool) -> Option<GlobMatcher> {
-    let built = GlobBuilder::new(pattern).literal_separator(separator).empty_alternates(true).build();
+    let built = etude_spec::glob::build(pattern, |glob| glob.literal_separator(separator).empty_alternates(true));
     built.ok().map(|glob| glob.compile_matcher())
 }
 

@@ -1,6 +1,6 @@
 //! State paths of a package: files that change without an approval (C-1.11).
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use globset::{Glob, GlobSet, GlobSetBuilder};
 
 /// State paths of every package.
 const USUAL: [&str; 2] = ["app/state", "app/data"];
@@ -20,7 +20,7 @@ impl StatePaths {
         let bases = declared.iter().filter_map(|pattern| base(pattern));
         for base in USUAL.iter().map(|path| (*path).to_owned()).chain(bases) {
             for pattern in [format!("{base}/**"), base] {
-                if let Ok(glob) = GlobBuilder::new(&pattern).literal_separator(true).empty_alternates(true).build() {
+                if let Ok(glob) = build(&pattern) {
                     set.add(glob);
                 }
             }
@@ -54,8 +54,11 @@ pub(super) fn base(pattern: &str) -> Option<String> {
     }
     let below = base.strip_prefix("app/")?;
     let selects_some = below.split('/').any(|part| part.bytes().any(|byte| byte != b'*'));
-    let is_glob = GlobBuilder::new(base).literal_separator(true).empty_alternates(true).build().is_ok();
-    (selects_some && is_glob).then(|| base.to_owned())
+    (selects_some && build(base).is_ok()).then(|| base.to_owned())
+}
+
+fn build(pattern: &str) -> Result<Glob, String> {
+    crate::glob::build(pattern, |glob| glob.literal_separator(true).empty_alternates(true))
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! Outgoing notices of an app.
 
-use globset::Glob;
-
 use super::{Broken, Entry};
 use crate::diagnose::automation as diagnose;
 use crate::diagnostic::Diagnostic;
+use crate::glob;
 use crate::yaml::{boolean, text, texts};
 
 /// An outgoing notice, as written in the file.
@@ -29,7 +28,8 @@ pub struct Notice {
 impl Notice {
     /// True if the notice reports runs of the pipeline or stage machine `name`.
     pub fn covers(&self, name: &str) -> bool {
-        let fits = |glob: &String| Glob::new(glob).is_ok_and(|glob| glob.compile_matcher().is_match(name));
+        let fits =
+            |text: &String| glob::build(text, |glob| glob).is_ok_and(|glob| glob.compile_matcher().is_match(name));
         self.pipelines.is_empty() || self.pipelines.iter().any(fits)
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
+use globset::{GlobSet, GlobSetBuilder};
 use indexmap::IndexMap;
 use serde_json::Value;
 
@@ -15,6 +15,7 @@ use crate::cascade::skill::{MODULES, SUFFIX, Skill};
 use crate::diagnose::applications::too_many;
 use crate::diagnose::{cascade as diagnose, files};
 use crate::diagnostic::Diagnostic;
+use crate::glob;
 use crate::skill::SKILL_FILE;
 use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
 
@@ -140,7 +141,7 @@ impl Catalog {
                         dirs.push((dir, *external));
                     }
                 }
-                PathEntry::Ignore(pattern) => drop(Glob::new(pattern).map(|glob| globs.add(glob))),
+                PathEntry::Ignore(pattern) => drop(glob::build(pattern, |glob| glob).map(|glob| globs.add(glob))),
             }
         }
         let ignored = globs.build().unwrap_or_default();

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use globset::GlobBuilder;
-
 use crate::check::Findings;
 use crate::diagnose::references;
 use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
+use crate::glob;
 use crate::skill::{self, Instructions, SKILL_FILE, tool_list};
 use crate::source::{FileKind, SourceFile, Sources, Span};
 use crate::tool::{self, AppTool};
@@ -87,7 +86,7 @@ fn is_listed(name: &str, tool: &str, own: &[AppTool]) -> bool {
     match name.strip_prefix('#') {
         Some(tag) => own.iter().any(|known| known.name == tool && known.tags.iter().any(|of_tool| of_tool == tag)),
         None => {
-            let glob = GlobBuilder::new(name).empty_alternates(true).build();
+            let glob = glob::build(name, |glob| glob.empty_alternates(true));
             glob.is_ok_and(|glob| glob.compile_matcher().is_match(tool))
         }
     }

@@ -130,11 +130,13 @@ fn read_ignore_file(dir: &Dir, name: &OsStr) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The patterns of a text from the folder `real`. Invalid lines are skipped, as git does.
+/// The patterns of a text from the folder `real`. Invalid lines are skipped, as git does, and those beyond a limit of globs.
 fn patterns(real: &Path, text: &str) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(real);
     for line in text.strip_prefix('\u{feff}').unwrap_or(text).lines() {
-        let _ = builder.add_line(None, line);
+        if etude_spec::glob::limit(line).is_ok() {
+            let _ = builder.add_line(None, line);
+        }
     }
     builder.build().ok()
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use etude_files::beneath::{Dir, Kind};
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
 
 use crate::builtin::Stop;
 use crate::builtin::ignored::{Ignored, Level};
@@ -129,9 +129,9 @@ fn enter(dir: Arc<Dir>, real: &Path, ignored: &mut Ignored) -> Result<Option<Fol
 pub(super) fn pattern(glob: &str) -> Result<GlobMatcher, ToolError> {
     let glob = glob.strip_prefix("./").unwrap_or(glob);
     let anywhere = if glob.contains('/') { glob.to_owned() } else { format!("**/{glob}") };
-    let invalid = |error: globset::Error| {
-        ToolError::terminal("InputInvalid", format!("`{glob}` is not a glob pattern: {}", error.kind()))
-    };
-    let built = GlobBuilder::new(&anywhere).literal_separator(true).empty_alternates(true).build().map_err(invalid)?;
+    let invalid = |message| ToolError::terminal("InputInvalid", message);
+    etude_spec::glob::limit(&anywhere).map_err(|why| invalid(format!("the glob pattern is too large: {why}")))?;
+    let built = etude_spec::glob::build(&anywhere, |glob| glob.literal_separator(true).empty_alternates(true));
+    let built = built.map_err(|why| invalid(format!("`{glob}` is not a glob pattern: {why}")))?;
     Ok(built.compile_matcher())
 }

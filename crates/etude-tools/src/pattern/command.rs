@@ -1,6 +1,6 @@
 //! Patterns of commands: matches the words of a pattern with the words of each command in a line.
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
 
 use super::programs;
 use super::shell::{self, Command, Line, Word};
@@ -163,7 +163,8 @@ impl WordPattern {
 }
 
 fn matcher(glob: &str, separator: bool, ignore_case: bool) -> Option<GlobMatcher> {
-    let mut builder = GlobBuilder::new(glob);
-    builder.literal_separator(separator).case_insensitive(ignore_case).backslash_escape(true).empty_alternates(true);
-    builder.build().ok().map(|glob| glob.compile_matcher())
+    let built = etude_spec::glob::build(glob, |glob| {
+        glob.literal_separator(separator).case_insensitive(ignore_case).backslash_escape(true).empty_alternates(true)
+    });
+    built.ok().map(|glob| glob.compile_matcher())
 }

@@ -55,6 +55,22 @@ fn lists_are_parted_outside_parentheses() {
     assert_eq!(AllowedTools::from_list(&["Bash(git *)", "Read"]).patterns().len(), 2);
 }
 
+/// A glob beyond the limits is invalid: it allows nothing and denies everything.
+#[test]
+fn braces_in_braces_allow_nothing() {
+    let nested = format!("{}a{}", "{".repeat(10_000), "}".repeat(10_000));
+    assert_eq!(ask(&nested, "a", json!({})), Verdict::Unlisted);
+    assert_eq!(ask(&format!("* {nested}($deny)"), "Read", json!({"path": "b"})), Verdict::Deny);
+    for (list, verdict) in [("NAME(GLOB)", Verdict::Unlisted), ("* NAME(GLOB, $deny)", Verdict::Deny)] {
+        for (name, key) in [("Read", "path"), ("Bash", "command")] {
+            let list = list.replace("NAME", name).replace("GLOB", &nested);
+            assert_eq!(ask(&list, name, json!({key: "a"})), verdict, "{name}");
+        }
+        let list = list.replace("NAME", "other").replace("GLOB", &format!("key={nested}"));
+        assert_eq!(ask(&list, "other", json!({"key": "a"})), verdict);
+    }
+}
+
 /// D-3.1, D-G01 to D-G04: names are globs on the whole name, or `#tag`.
 #[test]
 fn names_are_globs_and_tags() {

@@ -29,6 +29,20 @@ async fn glob_finds_files_in_a_fixed_order_without_ignored_ones() {
     assert_eq!(app.error("Glob", json!({"pattern": "[a"})).await.0, "InputInvalid");
 }
 
+/// A pattern of braces in braces is an error, not the end of the process. A line of an ignore file with one is skipped.
+#[tokio::test]
+async fn braces_in_braces_are_an_error() {
+    let app = tree();
+    let nested = format!("{}a{}", "{".repeat(10_000), "}".repeat(10_000));
+    app.write(".gitignore", format!("{nested}\ntarget/\n*.log\n"));
+    for (tool, args) in [("Glob", json!({"pattern": &nested})), ("Grep", json!({"pattern": "run", "glob": &nested}))] {
+        let (code, content) = app.error(tool, args).await;
+        assert!(code == "InputInvalid" && content.contains("more than 64 opening braces"), "{tool}");
+    }
+    assert_eq!(app.ok("Glob", json!({"pattern": "*.rs"})).await, ".hidden.rs\nsrc/lib/run.rs\nsrc/main.rs");
+    assert_eq!(app.ok("Glob", json!({"pattern": "*.log"})).await, "[no file matches]");
+}
+
 #[tokio::test]
 async fn glob_says_how_many_paths_it_left_out() {
     let app = App::new();
