@@ -66,8 +66,8 @@ fn create(context: &Context, args: &args::New) -> Result<Made, Problem> {
                 .hint("create an app here: etude new .")
                 .hint("or elsewhere: etude new DIR; or name one with `--app DIR`"))
         }
-        ("skill", dir) => skill(dir.as_deref(), name),
-        ("app", Some(dir)) => package(dir, name),
+        ("skill", dir) => skill(dir.as_deref(), name, given),
+        ("app", Some(dir)) => package(dir, name, given),
         ("app", None) => app(Path::new(name)),
         (other, _) => Err(unknown_kind(other)),
     }
@@ -128,8 +128,12 @@ fn app(dir: &Path) -> Result<Made, Problem> {
     // `.` and `..` have the name of the directory that they lead to.
     let place = if dir.file_name().is_some() { dir.to_owned() } else { fs::canonicalize(dir).unwrap_or_default() };
     let name = place.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    check_name(name)?;
-    let mut files = filled("", templates::APP, name);
+    // A project that exists keeps the name of its directory; the app has a similar one.
+    let name = match check_name(name) {
+        Err(_) if place.is_dir() => similar(name),
+        checked => checked.map(|()| name.to_owned())?,
+    };
+    let mut files = filled("", templates::APP, &name);
     // An existing README describes the project and stays. All other files belong to the app.
     let readme = dir.join(README);
     let kept = fs::symlink_metadata(&readme).is_ok().then_some(readme);
@@ -177,25 +181,25 @@ fn machine(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Problem
     Ok(Made { files, next, kept: None })
 }
 
-/// Creates the skill `name` in the app in `dir`, or in the current directory.
-fn skill(dir: Option<&Path>, name: &str) -> Result<Made, Problem> {
+/// Creates the skill `name` in the app in `dir`, which the command line named as `given`, or in the current directory.
+fn skill(dir: Option<&Path>, name: &str, given: Option<&Path>) -> Result<Made, Problem> {
     check_slug(name)?;
     let dir = dir.map_or_else(here, |dir| Ok(dir.to_owned()))?;
     let files = run_effect(&dir, &format!(".agents/skills/{name}"), templates::SKILL, name, &[])?;
     let place = relative(&dir.join(".agents/skills").join(name));
-    let next = vec![format!("etude skill check {place}"), format!("etude skill show {name}")];
+    let next = vec![format!("etude skill check {place}"), format!("etude skill show{} {name}", named(given))];
     Ok(Made { files, next, kept: None })
 }
 
-/// Creates the Agent Application `name` in the app in `dir`.
-fn package(dir: &Path, name: &str) -> Result<Made, Problem> {
+/// Creates the Agent Application `name` in the app in `dir`, which the command line named as `given`.
+fn package(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Problem> {
     check_slug(name)?;
     let files = run_effect(dir, &format!("apps/{name}"), templates::PACKAGE, name, &[])?;
     let place = relative(&dir.join("apps").join(name));
     let next = vec![
         format!("etude apps check {place}"),
         format!("etude trust {place} --execution    # once you have read it"),
-        format!("etude apps run {name} count -- one two three"),
+        format!("etude apps run{} {name} count -- one two three", named(given)),
     ];
     Ok(Made { files, next, kept: None })
 }
@@ -219,6 +223,17 @@ fn check_name(name: &str) -> Result<(), Problem> {
     }
     Err(Problem::usage(format!("`{}` cannot be the name of an app, pipeline or machine", visible(name)))
         .hint("a name is a letter, then letters, digits, `_` and `-`"))
+}
+
+/// A valid name similar to that of a directory, such as `my-site-com` for `my site.com`.
+fn similar(directory: &str) -> String {
+    let parts = directory.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|part| !part.is_empty());
+    let name = parts.collect::<Vec<_>>().join("-");
+    match name.trim_start_matches(['_', '-']) {
+        "" => "app".to_owned(),
+        name if name.starts_with(|c: char| c.is_ascii_alphabetic()) => name.to_owned(),
+        name => format!("app-{name}"),
+    }
 }
 
 /// Checks the name of a skill or package: lower-case letters, digits and single hyphens.

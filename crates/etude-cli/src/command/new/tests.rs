@@ -70,6 +70,34 @@ fn the_readme_of_a_project_stays_as_it_is() {
     assert_eq!(checked(&place), []);
 }
 
+/// cli: `etude new .` in a project works whatever the name of its directory is; a new directory needs a valid name.
+#[test]
+fn a_project_of_any_name_becomes_an_app() {
+    for (directory, name) in
+        [("my site.com", "my-site-com"), ("2024-notes", "app-2024-notes"), ("日本", "app"), ("_x", "x"), ("a-b", "a-b")]
+    {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join(directory);
+        assert_eq!(app(&place).is_err(), directory != name, "{directory}");
+        fs::remove_dir_all(&place).ok();
+        fs::create_dir(&place).unwrap();
+        app(&place).unwrap_or_else(|problem| panic!("{problem:?}"));
+        assert_eq!(checked(&place), [], "{directory}");
+        let skill = fs::read_to_string(place.join("SKILL.md")).unwrap();
+        assert!(skill.contains(&format!("# {name}\n")), "{skill}");
+    }
+}
+
+/// cli: the next steps work in the directory in which the command ran.
+#[test]
+fn the_next_steps_name_the_app_that_was_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = skill(Some(dir.path()), "s", Some(Path::new("a"))).unwrap_or_else(|problem| panic!("{problem:?}"));
+    assert_eq!(made.next[1], "etude skill show -C a s");
+    let made = package(dir.path(), "p", Some(Path::new("a"))).unwrap_or_else(|problem| panic!("{problem:?}"));
+    assert_eq!(made.next[2], "etude apps run -C a p count -- one two three");
+}
+
 #[test]
 fn a_pipeline_that_is_there_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -169,11 +197,11 @@ fn new_machines_skills_and_packages_hold() {
         etude_spec::stage_machine::Machines::new(&disk, etude_spec::stage_machine::Rules::default()).check(&[]);
     assert_eq!(report.diagnostics, []);
     assert_eq!(checked(&place), []);
-    skill(Some(&place), "word-count").unwrap_or_else(|problem| panic!("{problem:?}"));
+    skill(Some(&place), "word-count", None).unwrap_or_else(|problem| panic!("{problem:?}"));
     let skill = place.join(".agents/skills/word-count");
     let checked = etude_packages::skills::check(&skill, etude_spec::skill::Profile::Strict).unwrap();
     assert!(checked.is_valid && checked.diagnostics.is_empty(), "{:?}", checked.diagnostics);
-    package(&place, "notes").unwrap_or_else(|problem| panic!("{problem:?}"));
+    package(&place, "notes", None).unwrap_or_else(|problem| panic!("{problem:?}"));
     assert!(place.join("apps/notes/skills/notes-use/SKILL.md").is_file());
 }
 
@@ -186,6 +214,6 @@ fn schemas_are_kept_and_slugs_are_checked() {
     pipeline(dir.path(), "p", None).unwrap_or_else(|problem| panic!("{problem:?}"));
     assert_eq!(fs::read_to_string(dir.path().join(".etude/schemas/pipeline.json")).unwrap(), "mine");
     for name in ["", "A", "a_b", "a--b", "-a", "a-", "1a", "a/b", "a.b"] {
-        assert!(skill(Some(dir.path()), name).is_err() && package(dir.path(), name).is_err(), "{name}");
+        assert!(skill(Some(dir.path()), name, None).is_err() && package(dir.path(), name, None).is_err(), "{name}");
     }
 }
