@@ -128,6 +128,20 @@ fn no_change_of_an_approved_package_runs() {
     }
 }
 
+/// C-1.11: a refusal after a change says so; the package was approved once.
+#[test]
+fn a_refusal_names_a_change() {
+    let (test, root) = approved();
+    fs::write(root.join("beside.sh"), "# new\n").expect("written");
+    let (run, show) = (["apps", "run", "box", "go"], ["apps", "show", "box"]);
+    test.run(&run).exit(4).stderr_has("has changed since it was approved for execution");
+    test.run(&show).exit(4).stderr_has("has changed since it was approved for activation");
+    test.run(&["trust", "apps/box", "--activation"]).exit(0);
+    test.run(&run).exit(4).stderr_has("is not approved for execution");
+    test.run(&["untrust", "apps/box"]).exit(0);
+    test.run(&show).exit(4).stderr_has("is not approved for activation");
+}
+
 /// C-1.11: `.git` is not part of an approval, so nothing in it can run; `git status` ends no approval.
 #[test]
 fn nothing_below_a_git_directory_runs() {

@@ -89,10 +89,11 @@ pub fn prepare(
     if !access.execution {
         let shadowed: Vec<String> = package.shadows.iter().map(|root| root.display().to_string()).collect();
         let root = package.root.display().to_string();
+        let has_changed = package.was_approved(approvals).is_some_and(|approval| approval.execution);
         return Err(refuse(
             Why::NotTrusted,
             Some(package),
-            vec![findings::not_trusted(&path, &root, "execution", &shadowed)],
+            vec![findings::not_trusted(&path, &root, "execution", has_changed, &shadowed)],
         ));
     }
     let args: Vec<String> = words[length..].iter().chain(args).cloned().collect();

@@ -13,7 +13,7 @@ use etude_spec::{Diagnostic, Severity};
 
 use super::Source;
 use crate::skills::{body_of, read_head};
-use crate::trust::{Approvals, Content, Kind, Manifest, Reading};
+use crate::trust::{Approval, Approvals, Content, Kind, Manifest, Reading};
 
 /// A package on disk.
 #[derive(Debug, Clone)]
@@ -100,7 +100,7 @@ impl Package {
         if self.source != Source::Project {
             return Access { activation: true, execution: true, is_blocked: false, content: None };
         }
-        let approval = approvals.of(&self.root).filter(|approval| approval.kind == Kind::Package);
+        let approval = self.was_approved(approvals);
         let content = approval.and_then(|_| Some(self.approved().ok()?.1));
         let current = approval.filter(|approval| content.is_some() && approval.content == content);
         Access {
@@ -109,6 +109,12 @@ impl Package {
             is_blocked: false,
             content,
         }
+    }
+
+    /// The user's approval of the package, whatever its content was then; `None` if it is blocked.
+    pub fn was_approved<'a>(&self, approvals: &'a Approvals) -> Option<&'a Approval> {
+        let approval = approvals.of(&self.root).filter(|approval| approval.kind == Kind::Package);
+        approval.filter(|_| !approvals.is_blocked(&self.root))
     }
 
     /// The current content of the package with its texts, in the form that approvals are compared with.

@@ -286,7 +286,10 @@ pub fn no_such_package(slug: &str, known: &[String]) -> Diagnostic {
     let there =
         if known.is_empty() { "no packages are available".to_owned() } else { format!("packages: {}", list(known)) };
     whole(Code::NotACommand, slug, format!("there is no package {}; {there}", quoted(slug)))
-        .maybe_hint(meant(slug, known.iter().map(String::as_str)))
+        .maybe_hint(match known {
+            [] => Some("packages are directories in `apps/` or `.agents/apps/` of the app, or in the directory of `--apps-path DIR`".to_owned()),
+            _ => meant(slug, known.iter().map(String::as_str)),
+        })
 }
 
 /// The command is not declared.
@@ -303,13 +306,17 @@ pub fn declined(path: &str, slug: &str) -> Diagnostic {
         .hint("list all errors: etude apps check")
 }
 
-/// The package has no approval; `shadowed` are others of the same slug.
-pub fn not_trusted(path: &str, root: &str, what: &str, shadowed: &[String]) -> Diagnostic {
+/// The package has no approval, or none for its current content if it `has_changed`; `shadowed` are others of the same slug.
+pub fn not_trusted(path: &str, root: &str, what: &str, has_changed: bool, shadowed: &[String]) -> Diagnostic {
     let other =
         shadowed.first().map(|other| format!("; or use the one in `{other}`: --apps-path {other}")).unwrap_or_default();
-    whole(Code::NotTrusted, path, format!("the package in `{root}` is not approved for {what}"))
+    let (message, subject) = match has_changed {
+        false => (format!("the package in `{root}` is not approved for {what}"), "it"),
+        true => (format!("the package in `{root}` has changed since it was approved for {what}"), "the change"),
+    };
+    whole(Code::NotTrusted, path, message)
         .named("AA_TRUST_REQUIRED")
-        .hint(format!("review it, then run: etude trust {root}{other}"))
+        .hint(format!("review {subject}, then run: etude trust {root}{other}"))
 }
 
 /// A person must confirm the command.

@@ -23,9 +23,11 @@ pub(super) fn show(context: &Context, args: &args::AppsShow) -> Result<Exit, Pro
         diagnostics.push(findings::declined(&package.file(), &args.slug));
         return Ok(refused(context, &args.slug, diagnostics, Exit::Definition));
     }
-    let access = package.access(&crate::command::skill::approvals(context)?);
+    let approvals = crate::command::skill::approvals(context)?;
+    let access = package.access(&approvals);
     if !access.activation {
-        return Ok(refused(context, &args.slug, vec![not_trusted(package)], Exit::Environment));
+        let has_changed = package.was_approved(&approvals).is_some_and(|approval| approval.activation);
+        return Ok(refused(context, &args.slug, vec![not_trusted(package, has_changed)], Exit::Environment));
     }
     let selected = (!args.skill.is_empty()).then_some(args.skill.as_slice());
     let activated = activate(package, &access, Invoker::Reader, selected).map_err(Problem::usage)?;
@@ -41,9 +43,9 @@ pub(super) fn show(context: &Context, args: &args::AppsShow) -> Result<Exit, Pro
     Ok(Exit::Done)
 }
 
-fn not_trusted(package: &Package) -> Diagnostic {
+fn not_trusted(package: &Package, has_changed: bool) -> Diagnostic {
     let shadowed: Vec<String> = package.shadows.iter().map(|root| root.display().to_string()).collect();
-    findings::not_trusted(&package.file(), &package.root.display().to_string(), "activation", &shadowed)
+    findings::not_trusted(&package.file(), &package.root.display().to_string(), "activation", has_changed, &shadowed)
 }
 
 fn refused(context: &Context, slug: &str, diagnostics: Vec<Diagnostic>, exit: Exit) -> Exit {
