@@ -293,6 +293,10 @@ fn unreachable(place: &str, cause: &str) -> TransportAttempt {
         );
         return TransportAttempt::last(kind, message);
     }
+    if cause.contains("corrupt message") {
+        let message = format!("{message}; the server does not use TLS there: write `base_url` with `http://`");
+        return TransportAttempt::last(kind, message);
+    }
     match cause.contains("invalid peer certificate") {
         true => TransportAttempt::last(kind, message),
         false => TransportAttempt::again(kind, message),
@@ -351,6 +355,7 @@ mod tests {
             ("invalid peer certificate: UnknownIssuer", false, "`SSL_CERT_FILE`"),
             ("invalid peer certificate: Expired", false, ""),
             ("unsupported scheme socks5", false, "`HTTPS_PROXY`"),
+            ("received corrupt message of type InvalidContentType", false, "`http://`"),
         ] {
             let attempt = unreachable("https://far.example/v1", cause);
             assert_eq!((attempt.again, attempt.kind), (is_again, FailedAs::Unreachable), "{cause}");
