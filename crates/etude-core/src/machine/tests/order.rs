@@ -92,7 +92,7 @@ fn the_same_order_gives_the_same_commands() {
     });
 }
 
-/// X-24: the row of a step with `for_each` is running as long as one of its elements is.
+/// X-1: the row of a step with `for_each` is running as long as one of its elements is.
 #[test]
 fn a_step_runs_until_its_last_element_has_ended() {
     let mut world = World::new(&pipeline([code("e").for_each("{{input.l}}").max_parallel(2)]).input(r#"{"l":[1,2]}"#));
