@@ -85,7 +85,7 @@ fn a_cache_that_is_removed_fails_no_run() {
     let Some(server) = Server::start() else { return };
     let half = "head -c 300000 /dev/zero | tr '\\0' x";
     let slow = format!(
-        "cat >/dev/null; printf '{{\"output\":\"'; {half}; until [ -e \"$ROOT/go\" ]; do sleep 0.05; done; {half}; printf '\"}}'; {}",
+        "cat >/dev/null; printf '{{\"output\":\"'; {half}; : > \"$ROOT/half\"; until [ -e \"$ROOT/go\" ]; do sleep 0.05; done; {half}; printf '\"}}'; {}",
         noting("slow")
     );
     let size = format!(
@@ -101,7 +101,10 @@ fn a_cache_that_is_removed_fails_no_run() {
     let id = test.run(&["run", "-p", "p", "--detach", "--format", "json"]).exit(0).id();
     let test = elsewhere(test, "second");
     let worker = test.start(&WORKER);
-    wait_until("half of a value", || !test.files_below("second/cache/etude/fleet/tmp").is_empty());
+    // The cache also has files there while the bundle is fetched.
+    wait_until("half of a value", || {
+        test.path("half").exists() && !test.files_below("second/cache/etude/fleet/tmp").is_empty()
+    });
     fs::remove_dir_all(test.path("second/cache")).expect("it is there");
     test.put("go", "");
     wait_until("the end of the run", || {
