@@ -21,26 +21,35 @@ pub(crate) struct Browser {
     session: String,
 }
 
+/// Starts the driver. Returns it with its port. A driver ends before it prints the port if another process takes that port at
+/// the same moment.
+fn driver() -> std::io::Result<(Child, u16)> {
+    for _ in 0..5 {
+        let mut driver =
+            Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let lines = BufReader::new(driver.stdout.take().expect("it is piped")).lines();
+        let port = lines.map_while(Result::ok).find_map(|line| {
+            let (_, port) = line.split_once("started successfully on port ")?;
+            port.trim_end_matches('.').parse().ok()
+        });
+        if let Some(port) = port {
+            return Ok((driver, port));
+        }
+        driver.wait()?;
+    }
+    panic!("the driver prints no port");
+}
+
 impl Browser {
     /// A browser; `None` if there is none and none is required.
     pub(crate) fn start() -> Option<Self> {
-        let driver = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut driver = match driver {
-            Ok(driver) => driver,
+        let (driver, port) = match driver() {
+            Ok(listening) => listening,
             Err(error) => {
                 let is_required = std::env::var_os("ETUDE_REQUIRE_BROWSER").is_some();
                 assert!(!is_required, "`chromedriver` does not start: {error}");
                 eprintln!("skipped: `chromedriver` does not start: {error}");
                 return None;
-            }
-        };
-        let mut lines = BufReader::new(driver.stdout.take().expect("it is piped")).lines();
-        let port = loop {
-            let line = lines.next().expect("the driver prints its port").expect("text");
-            let number =
-                line.split_once("started successfully on port ").map(|(_, port)| port.trim_end_matches('.').parse());
-            if let Some(Ok(port)) = number {
-                break port;
             }
         };
         let mut browser = Self { driver, port, session: String::new() };
