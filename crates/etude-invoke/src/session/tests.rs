@@ -71,8 +71,8 @@ fn a_skill_without_text_calls_no_agent() {
     std::fs::write(dir.path().join("bare.skill.md"), "---\nname: bare\nmetadata: {color: red}\n---\n\n  \n").unwrap();
     let of = |name| call(dir.path(), Strategy::default(), name, json!({}), &[("agent", gives_its_prompt)]);
     assert_eq!(of("bare"), Ok(None));
-    std::fs::write(dir.path().join("told.skill.md"), "---\nname: told\n---\nGo.\n").unwrap();
-    assert!(of("told").unwrap().is_some_and(|prompt| prompt.as_str().is_some_and(|text| text.ends_with("Go."))));
+    std::fs::write(dir.path().join("full.skill.md"), "---\nname: full\n---\nGo.\n").unwrap();
+    assert!(of("full").unwrap().is_some_and(|prompt| prompt.as_str().is_some_and(|text| text.ends_with("Go."))));
 }
 
 fn waits_and_puts_back(_: Arc<Value>, caller: Caller) -> Boxed<Outcome> {
