@@ -1,5 +1,6 @@
 //! JSON Schemas, compiled once on first use.
 
+mod patterns;
 pub mod root;
 mod weight;
 
@@ -8,6 +9,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
+
+pub use patterns::MAX_BYTES as MAX_PATTERN_BYTES;
 
 /// A JSON Schema (draft 2020-12 unless `$schema` says otherwise, A-4.3), with the documents it refers to.
 pub struct Schema {
@@ -65,11 +68,22 @@ impl Schema {
         document: Value,
         resources: BTreeMap<String, Value>,
     ) -> Result<Self, String> {
+        Self::compile_within(name, document, resources, &mut { MAX_PATTERN_BYTES })
+    }
+
+    /// Compiles one of several schemas, whose patterns together may take `left` bytes, and takes its share.
+    ///
+    /// # Errors
+    /// The reason why `document` is not a JSON Schema, or that its patterns are too large.
+    pub fn compile_within(
+        name: impl Into<String>,
+        document: Value,
+        resources: BTreeMap<String, Value>,
+        left: &mut usize,
+    ) -> Result<Self, String> {
         let schema = Self::lazy(name, document, resources);
-        match schema.validator() {
-            Ok(_) => Ok(schema),
-            Err(why) => Err(why.to_owned()),
-        }
+        let validator = build(&schema.document, &schema.resources, left)?;
+        Ok(Self { compiled: OnceLock::from(Ok(validator)), ..schema })
     }
 
     /// Name of the schema for people, such as its file.
@@ -134,7 +148,8 @@ impl Schema {
     }
 
     fn validator(&self) -> Result<&jsonschema::Validator, &str> {
-        self.compiled.get_or_init(|| build(&self.document, &self.resources)).as_ref().map_err(String::as_str)
+        let compile = || build(&self.document, &self.resources, &mut { MAX_PATTERN_BYTES });
+        self.compiled.get_or_init(compile).as_ref().map_err(String::as_str)
     }
 }
 
@@ -158,7 +173,11 @@ impl fmt::Debug for Schema {
     }
 }
 
-fn build(document: &Value, resources: &BTreeMap<String, Value>) -> Result<jsonschema::Validator, String> {
+fn build(
+    document: &Value,
+    resources: &BTreeMap<String, Value>,
+    left: &mut usize,
+) -> Result<jsonschema::Validator, String> {
     // A back-tracking pattern could hang the run on a hostile response; the linear engine cannot.
     let options =
         jsonschema::options().with_pattern_options(jsonschema::PatternOptions::regex()).should_validate_formats(true);
@@ -166,6 +185,9 @@ fn build(document: &Value, resources: &BTreeMap<String, Value>) -> Result<jsonsc
     if !weight::refers(document) {
         if weight::is_too_heavy(&[(uri, document)], None) {
             return Err(too_heavy());
+        }
+        if !patterns::fit([document], left) {
+            return Err(too_many_patterns());
         }
         return options.build(document).map_err(|e| e.to_string());
     }
@@ -181,6 +203,9 @@ fn build(document: &Value, resources: &BTreeMap<String, Value>) -> Result<jsonsc
         && weight::is_too_heavy(&documents, Some(whole))
     {
         return Err(too_heavy());
+    }
+    if !patterns::fit(documents.iter().map(|(_, document)| *document), left) {
+        return Err(too_many_patterns());
     }
     let validator = options.with_registry(&registry).build(document).map_err(|e| e.to_string())?;
     // The validator refuses dangling references, too, with a better message.
@@ -200,6 +225,11 @@ fn too_heavy() -> String {
         "it applies more than {most} schemas to one value because its references multiply, or nests references more \
          than {deepest} levels deep"
     )
+}
+
+fn too_many_patterns() -> String {
+    let most = MAX_PATTERN_BYTES >> 20;
+    format!("compiled patterns of schemas take at most {most} MiB together, and its patterns exceed that")
 }
 
 #[cfg(test)]
@@ -242,6 +272,23 @@ mod tests {
         }
         let why = Schema::compile("s", json!({"$ref": "#/$defs/d29", "$defs": defs}), BTreeMap::new()).unwrap_err();
         assert!(why.contains("multiply"), "{why}");
+    }
+
+    #[test]
+    fn patterns_of_all_schemas_share_a_limit() {
+        // A pattern that a single schema could not have even once counts as 16 MiB.
+        let of = |count: usize| {
+            let property = |i| (format!("p{i}"), json!({"pattern": format!("^a{{1000}}{{{}}}$", 1000 - i)}));
+            json!({ "properties": (0..count).map(property).collect::<serde_json::Map<_, _>>() })
+        };
+        let why = Schema::compile("s", of(17), BTreeMap::new()).unwrap_err();
+        assert!(why.contains("256 MiB"), "{why}");
+        let mut left = 16 << 10;
+        let mut compile =
+            |text: &str| Schema::compile_within("s", json!({ "pattern": text }), BTreeMap::new(), &mut left).map(drop);
+        assert_eq!([compile("^[a-z]+$"), compile("^[a-f]+$")], [Ok(()), Ok(())]);
+        assert!(compile("^(a{1,90}b?){1,9}$").unwrap_err().contains("256 MiB"));
+        assert!(compile("^[a-z]+$").unwrap_err().contains("256 MiB"));
     }
 
     #[test]

@@ -22,23 +22,25 @@ pub(crate) struct SchemaFile {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// Loads the schema in `path`, which exists.
-pub(crate) fn load(sources: &dyn Sources, path: &str) -> SchemaFile {
+/// Loads the schema in `path`, which exists. Its patterns may take `left` bytes.
+pub(crate) fn load(sources: &dyn Sources, path: &str, left: &mut usize) -> SchemaFile {
     let mut bundle = Bundle::new(sources, 0);
-    let schema = bundle.root(path).map(Arc::new);
+    let schema = bundle.root(path, left).map(Arc::new);
     SchemaFile { schema, files: bundle.files, diagnostics: bundle.diagnostics }
 }
 
 /// Loads the schema in `node` of `file`, resolving references as if it lay in `dir`; `name` is its name in messages.
+/// Its patterns may take `left` bytes.
 pub(crate) fn load_inline(
     sources: &dyn Sources,
     file: &Arc<SourceFile>,
     dir: &str,
     node: &Node<'_>,
     name: &str,
+    left: &mut usize,
 ) -> SchemaFile {
     let mut bundle = Bundle::new(sources, node.span.start as usize);
-    let schema = bundle.mapping(file, dir, node, name).map(Arc::new);
+    let schema = bundle.mapping(file, dir, node, name, left).map(Arc::new);
     SchemaFile { schema, files: bundle.files, diagnostics: bundle.diagnostics }
 }
 
@@ -84,7 +86,14 @@ impl<'a> Bundle<'a> {
     }
 
     /// Builds the schema from a mapping of a definition.
-    fn mapping(&mut self, file: &Arc<SourceFile>, dir: &str, node: &Node<'_>, name: &str) -> Option<Schema> {
+    fn mapping(
+        &mut self,
+        file: &Arc<SourceFile>,
+        dir: &str,
+        node: &Node<'_>,
+        name: &str,
+        left: &mut usize,
+    ) -> Option<Schema> {
         let mut document: Value = match node.to_json() {
             Ok(text) => serde_json::from_str(&text).ok()?,
             Err(at) => {
@@ -105,11 +114,11 @@ impl<'a> Bundle<'a> {
             return None;
         }
         self.add_defs(&mut document);
-        let schema = Schema::compile(name, document, BTreeMap::new());
+        let schema = Schema::compile_within(name, document, BTreeMap::new(), left);
         schema.map_err(|why| self.diagnostics.push(diagnose::not_a_schema(file, node.span, "schema", &why))).ok()
     }
 
-    fn root(&mut self, path: &str) -> Option<Schema> {
+    fn root(&mut self, path: &str, left: &mut usize) -> Option<Schema> {
         let (file, mut document) = self.read(path)?;
         self.check(&file, &document)?;
         self.take_names(&document);
@@ -118,7 +127,7 @@ impl<'a> Bundle<'a> {
             return None;
         }
         self.add_defs(&mut document);
-        match Schema::compile(path, document, BTreeMap::new()) {
+        match Schema::compile_within(path, document, BTreeMap::new(), left) {
             Ok(schema) => Some(schema),
             Err(why) => {
                 let at = Span::new(0, 1);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use etude_core::plan::Sequence;
-use etude_core::schema::Schema;
+use etude_core::schema::{MAX_PATTERN_BYTES, Schema};
 
 use crate::check::Findings;
 use crate::diagnostic::Diagnostic;
@@ -113,6 +113,8 @@ pub(crate) struct Loader<'a> {
     machines_done: BTreeMap<String, MachineLoaded>,
     /// Pipelines that are being loaded, outermost first.
     pub(super) open: Vec<String>,
+    /// Bytes that the compiled patterns of further schemas may take.
+    pub(super) pattern_bytes: usize,
 }
 
 impl<'a> Loader<'a> {
@@ -126,6 +128,7 @@ impl<'a> Loader<'a> {
             machines: OnceLock::new(),
             machines_done: BTreeMap::new(),
             open: Vec::new(),
+            pattern_bytes: MAX_PATTERN_BYTES,
         }
     }
 

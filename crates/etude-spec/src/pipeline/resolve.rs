@@ -112,7 +112,7 @@ impl Bringing<'_, '_, '_, '_> {
         // A missing file was reported with the step.
         let is_file = matches!(self.loader.sources.kind(&full), Ok(FileKind::File { .. }));
         let schema = is_file.then(|| {
-            let loaded = schema_file::load(self.loader.sources, &full);
+            let loaded = schema_file::load(self.loader.sources, &full, &mut self.loader.pattern_bytes);
             self.files.extend(loaded.files);
             self.elsewhere.extend(loaded.diagnostics);
             loaded.schema
@@ -124,7 +124,8 @@ impl Bringing<'_, '_, '_, '_> {
 
     fn inline_schema(&mut self, step: &StepDef<'_>, node: &Node<'_>) -> Option<Arc<Schema>> {
         let name = format!("{}.schema", step.name);
-        let loaded = schema_file::load_inline(self.loader.sources, self.found.file, self.dir, node, &name);
+        let left = &mut self.loader.pattern_bytes;
+        let loaded = schema_file::load_inline(self.loader.sources, self.found.file, self.dir, node, &name, left);
         self.files.extend(loaded.files);
         let own = self.found.file.path();
         let (here, elsewhere): (Vec<_>, Vec<_>) = loaded.diagnostics.into_iter().partition(|d| d.file.path() == own);

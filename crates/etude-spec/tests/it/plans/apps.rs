@@ -285,6 +285,25 @@ fn files_of_a_run_are_listed() {
     assert_eq!(schema.violations(&serde_json::json!("x")), []);
 }
 
+/// compiled patterns of all schemas share a limit. The error names the schema that exceeds it.
+#[test]
+fn patterns_of_schemas_share_a_limit() {
+    // Each counts as 16 MiB of the 256 MiB, although none of them compiles.
+    let of = |counts: std::ops::Range<u32>| -> String {
+        counts.map(|n| format!("p{n}: {{pattern: 'a{{1000}}{{{n}}}'}}, ")).collect()
+    };
+    let step = |name: &str, properties: String| {
+        format!("- {{name: {name}, type: llm, prompt: x, schema: {{properties: {{{properties}}}}}}}\n  ")
+    };
+    let steps = [step("a", of(901..914)), step("b", of(801..805)), step("c", "q: {pattern: '^b$'}, ".into())].concat();
+    let sources = MemorySources::new().with("pipelines/p/pipeline.yaml", pipeline("p", &format!("steps:\n  {steps}")));
+    let (_, found) = App::new(&sources).pipeline("p");
+    let shown: Vec<_> =
+        found.iter().map(|d| (d.position().unwrap_or_default().0, d.message.contains("256 MiB"))).collect();
+    assert!(found.iter().all(|d| d.code == Code::NotASchema), "{found:#?}");
+    assert_eq!(shown, [(4, false), (5, true), (6, true)], "{found:#?}");
+}
+
 /// schema files with similar paths, and definitions with the name of a file, stay apart.
 #[test]
 fn schema_files_that_look_alike_stay_apart() {
