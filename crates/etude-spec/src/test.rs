@@ -6,36 +6,40 @@ use etude_core::data::Json;
 
 use crate::check::{Findings, Subject, object};
 use crate::diagnose::fields::missing_field;
-use crate::diagnose::references::unknown_pipeline;
+use crate::diagnose::references::{misfit, unknown_pipeline};
 use crate::diagnose::stage_machine::unknown_machine;
 use crate::diagnose::{files, values};
 use crate::diagnostic::{self, Diagnostic};
 use crate::fields::Kind;
 use crate::fields::test::{FELL_BACK, TEST};
 use crate::files::source_text;
+use crate::input::InputDecl;
 use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
 use crate::wording::quoted;
-use crate::yaml::{self, Entries, Node, Plain, text};
+use crate::yaml::{self, Entries, Node, Plain, Text, Value, text};
 
 /// The directory of an app's tests.
 pub const DIR: &str = "tests";
 
-/// Names that tests of an app may run.
-#[derive(Debug, Clone, Copy)]
-struct Known<'a> {
-    pipelines: &'a [&'a str],
-    machines: &'a [&'a str],
+/// Definitions that tests of an app may run.
+#[derive(Clone, Copy)]
+pub struct Known<'a> {
+    /// Names of the pipelines.
+    pub pipelines: &'a [&'a str],
+    /// Names of the stage machines.
+    pub machines: &'a [&'a str],
+    /// Parameters of a pipeline or machine; `None` if they cannot be read.
+    pub input: &'a dyn Fn(&str) -> Option<InputDecl>,
 }
 
-/// Checks the tests of an app that has these pipelines and stage machines.
-pub fn check(sources: &dyn Sources, pipelines: &[&str], machines: &[&str]) -> Vec<Diagnostic> {
+/// Checks the tests of an app: their targets must exist, and their inputs fit the parameters.
+pub fn check(sources: &dyn Sources, known: Known<'_>) -> Vec<Diagnostic> {
     let entries = match sources.list(DIR) {
         Ok(entries) => entries,
         Err(ReadFailure::Missing) => return Vec::new(),
         Err(ReadFailure::Other(why)) => return vec![files::unreadable(DIR, &why)],
         Err(_) => return vec![files::unreadable(DIR, "it is not a directory of the app")],
     };
-    let known = Known { pipelines, machines };
     let mut diagnostics = misnamed(&entries);
     for entry in entries.iter().filter(|entry| matches!(entry.kind, FileKind::File { .. })) {
         let Some(name) = entry.name.strip_suffix(".yaml") else { continue };
@@ -107,13 +111,40 @@ fn fields(found: &mut Findings<'_>, entries: &Entries<'_>, name: &str) {
     }
 }
 
-/// Reports a target that the app does not have.
-fn target(found: &mut Findings<'_>, entries: &Entries<'_>, Known { pipelines, machines }: Known<'_>) {
+/// Reports a target that the app does not have, and an input that does not fit the target.
+fn target(found: &mut Findings<'_>, entries: &Entries<'_>, known: Known<'_>) {
+    let Known { pipelines, machines, .. } = known;
     if let Some(name) = text(entries, "pipeline").filter(|name| !pipelines.contains(&name.text)) {
         found.push(unknown_pipeline(found.file, name.at, name.text, pipelines));
     }
     if let Some(name) = text(entries, "machine").filter(|name| !machines.contains(&name.text)) {
         found.push(unknown_machine(found.file, name.at, name.text, machines));
+    }
+    let pipeline = text(entries, "pipeline").filter(|name| pipelines.contains(&name.text));
+    let machine = text(entries, "machine").filter(|name| machines.contains(&name.text));
+    let ((Some(name), None) | (None, Some(name))) = (pipeline, machine) else { return };
+    if let Some(declared) = (known.input)(name.text) {
+        input(found, entries, name, &declared);
+    }
+}
+
+/// Reports the faults of `input` for the parameters of the target.
+fn input(found: &mut Findings<'_>, entries: &Entries<'_>, target: Text<'_>, declared: &InputDecl) {
+    let node = entries.get("input");
+    let (Ok(json), None | Some(Value::Map(_))) =
+        (node.map_or_else(|| Ok("{}".to_owned()), Node::to_json), node.map(|node| &node.value))
+    else {
+        return;
+    };
+    let whole = entries.entry("input").map_or(target.at, |(key, _)| key.span);
+    for problem in declared.coerce(&[], Some(&json)).err().unwrap_or_default() {
+        let given = node.and_then(Node::as_map).and_then(|given| given.entry(problem.parameter.as_deref()?));
+        let at = given.map_or(whole, |(key, _)| key.span);
+        let hint = match given {
+            Some(_) => problem.hint,
+            None => Some("add it to `input` of the test".to_owned()),
+        };
+        found.push(misfit(found.file, at, target.text, &problem.message, hint));
     }
 }
 
@@ -148,7 +179,8 @@ mod tests {
             .with("tests/e.yml", "pipeline: greet\n")
             .with("tests/notes.md", "# Notes\n")
             .with("tests/recordings/a/1.yaml", "x: 1\n");
-        let found: Vec<String> = check(&sources, &["greet"], &[]).iter().map(shown).collect();
+        let known = Known { pipelines: &["greet"], machines: &[], input: &|_| None };
+        let found: Vec<String> = check(&sources, known).iter().map(shown).collect();
         assert_eq!(
             found,
             [
@@ -158,7 +190,37 @@ mod tests {
                 "tests/e.yml 0:0 `tests/e.yml` is not read, because its name ends in `.yml` rename `tests/e.yml` to `tests/e.yaml`",
             ]
         );
-        assert_eq!(check(&MemorySources::new(), &[], &[]), []);
+        assert_eq!(check(&MemorySources::new(), known), []);
+    }
+
+    /// an input that the target would refuse is reported at its place.
+    #[test]
+    fn inputs_of_tests_fit_their_targets() {
+        let schema = serde_json::json!({
+            "properties": {"name": {"type": "string"}, "times": {"type": "integer"}}, "required": ["name"],
+        });
+        let declared = InputDecl::of_schema(&schema);
+        let input = |name: &str| (name != "broken").then(|| declared.clone());
+        let known = Known { pipelines: &["greet", "broken"], machines: &["m"], input: &input };
+        let found = |text: &str| -> Vec<String> {
+            check(&MemorySources::new().with("tests/t.yaml", text), known).iter().map(shown).collect()
+        };
+        assert_eq!(found("pipeline: greet\ninput: {name: Ada, times: 2}\n"), [""; 0]);
+        assert_eq!(found("pipeline: broken\ninput: {names: Ada}\n"), [""; 0]);
+        assert_eq!(
+            found("pipeline: greet\ninput:\n  names: Ada\n  times: two\n"),
+            [
+                "tests/t.yaml 2:1 the input does not fit `greet`: required parameter `name` is missing add it to `input` of the test",
+                "tests/t.yaml 3:3 the input does not fit `greet`: parameter `names` is not declared did you mean `name`?",
+                "tests/t.yaml 4:3 the input does not fit `greet`: parameter `times` must be an integer, not a string ",
+            ]
+        );
+        assert_eq!(
+            found("machine: m\n"),
+            [
+                "tests/t.yaml 1:10 the input does not fit `m`: required parameter `name` is missing add it to `input` of the test"
+            ]
+        );
     }
 
     fn shown(d: &Diagnostic) -> String {

@@ -109,10 +109,12 @@ fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<(Findings,
     }
     let files: BTreeSet<&str> = configured.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
     report.broken.extend(files.into_iter().map(str::to_owned));
-    let tests = match names.is_empty() {
-        true => etude_spec::test::check(disk, &pipelines, &ids),
-        false => Vec::new(),
+    let input = |name: &str| match ids.contains(&name) {
+        true => machines.machine(name).0.map(|machine| machine.input),
+        false => app.summary_of(name).filter(|summary| summary.valid).map(|summary| summary.input),
     };
+    let targets = etude_spec::test::Known { pipelines: &pipelines, machines: &ids, input: &input };
+    let tests = if names.is_empty() { etude_spec::test::check(disk, targets) } else { Vec::new() };
     let files: BTreeSet<&str> = tests.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
     report.broken.extend(files.into_iter().map(str::to_owned));
     let unsandboxed = sandbox::support().err().map(|why| report.without_sandbox(&why)).unwrap_or_default();

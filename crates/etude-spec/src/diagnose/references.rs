@@ -382,6 +382,12 @@ pub(crate) fn mistyped_binding(file: &File, at: Span, pipeline: &str, name: &str
     Diagnostic::error(Code::BadBinding, file, at, message)
 }
 
+/// An input of a test that the pipeline or machine does not take.
+pub(crate) fn misfit(file: &File, at: Span, target: &str, why: &str, hint: Option<String>) -> Diagnostic {
+    let message = format!("the input does not fit {}: {why}", quoted(target));
+    Diagnostic::error(Code::BadBinding, file, at, message).maybe_hint(hint)
+}
+
 /// A pattern of `allowed_tools` that no tool matches. Another version of etude or of the app may have one.
 pub(crate) fn idle_pattern(file: &File, at: Span, pattern: &str, name: &str, known: &[&str]) -> Diagnostic {
     let message = format!("`allowed_tools` has the pattern {}, which matches no tool", quoted(pattern));
