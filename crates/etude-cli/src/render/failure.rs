@@ -37,8 +37,8 @@ pub(crate) fn text(failure: &Failure, app: Option<&Path>, is_second: bool) -> St
     if let Some(found) = found {
         let _ = writeln!(out, "   found on stdout:\n   {BLUE}|{BLUE:#} {found}");
     }
-    if let Some(stderr) = failure.stderr.as_ref().filter(|stderr| stderr.bytes > 0) {
-        draw_stderr(&mut out, stderr);
+    if let Some(stderr) = failure.stderr.clone().or_else(|| of_hook(failure)).filter(|stderr| stderr.bytes > 0) {
+        draw_stderr(&mut out, &stderr);
     }
     if !failure.attempts.is_empty() {
         let is_process =
@@ -83,6 +83,13 @@ fn note(failure: &Failure, is_second: bool) -> String {
         _ => {}
     }
     notes.join("; ")
+}
+
+/// The stderr of a script of a machine, such as a gate: it is in the details of the failure (B-20.4).
+fn of_hook(failure: &Failure) -> Option<Stderr> {
+    let details = failure.details.as_ref()?.value().ok()?;
+    let tail = details["context"]["stderrTail"].as_str()?.to_owned();
+    Some(Stderr { lines: tail.lines().count() as u64, bytes: tail.len() as u64, tail, blob: None })
 }
 
 fn draw_stderr(out: &mut String, stderr: &Stderr) {
@@ -156,4 +163,24 @@ pub(crate) fn of_diagnostic(diagnostic: &etude_spec::Diagnostic) -> Failure {
     }
     failure.details = Some(etude_core::data::Json::of(&details));
     failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etude_core::data::Json;
+
+    /// B-20.4: the stderr of a gate that fails is shown as that of a step.
+    #[test]
+    fn stderr_of_a_hook_is_shown() {
+        let mut failure = Failure::new(FailureKind::StageError, "the gate script of stage `a` exited with status 1");
+        let shown = |failure: &Failure| text(failure, None, false);
+        assert!(!shown(&failure).contains("stderr"));
+        let details = |tail: &str| serde_json::json!({"code": "LifecycleFailure", "context": {"stderrTail": tail}});
+        failure.details = Some(Json::of(&details("")));
+        assert!(!shown(&failure).contains("stderr"));
+        failure.details = Some(Json::of(&details("first\nNameError: x\n")));
+        assert!(shown(&failure).contains("stderr, 2 lines:"), "{}", shown(&failure));
+        assert!(shown(&failure).contains("NameError: x"), "{}", shown(&failure));
+    }
 }
