@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use etude::Disk;
 use etude::agent::Grants;
 use etude::skill_mode::Defaults;
 use etude_core::effect::Command;
@@ -161,6 +162,8 @@ pub(crate) fn check(global: &Global, app: &Path) -> Result<Vec<Diagnostic>, Prob
         let mut of_file = config::read(&file).1;
         if global.config.is_none() && path == own_file(app) {
             of_file.extend(config::fleet::not_of_app(&file));
+            of_file
+                .extend(Disk::open(app).map(|disk| config::guards::missing_scripts(&file, &disk)).unwrap_or_default());
         }
         found.extend(of_file.into_iter().map(without_keys));
     }

@@ -1,6 +1,7 @@
 //! Command lines: their words, and the detection of shell syntax.
 
 pub mod interpreter;
+pub(crate) mod script;
 
 use etude_core::effect::Command;
 

@@ -6,6 +6,7 @@
 pub mod auth;
 pub mod engine;
 pub mod fleet;
+pub mod guards;
 pub mod learn;
 
 use std::sync::Arc;
@@ -248,7 +249,7 @@ pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
             allow: texts(approvals, "allow"),
             unattended: owned(Some(approvals), "unattended"),
         }),
-        guards: guards(entries),
+        guards: guards::read(entries),
         mcp_servers: map(entries, "mcp")
             .map(|mcp| each(mcp, "servers", |name, node| mcp_server(&mut found, name, node)))
             .unwrap_or_default(),
@@ -413,11 +414,6 @@ fn patterns(found: &mut Findings<'_>, entries: &Entries<'_>) {
             found.push(values::unknown_word(found.file, node.span, "a directive of a pattern", item, &DIRECTIVES));
         }
     }
-}
-
-fn guards(entries: &Entries<'_>) -> Vec<String> {
-    let all = entries.get("guards").and_then(Node::as_seq).unwrap_or_default();
-    all.iter().filter_map(|guard| owned(guard.as_map(), "command")).collect()
 }
 
 fn price(node: &Node<'_>) -> Option<Price> {

@@ -7,24 +7,13 @@ use etude_core::effect::Command;
 
 use crate::check::Findings;
 use crate::command;
-use crate::command::interpreter::{self, Code};
+use crate::command::script::{needed, script_of, usual_interpreter};
 use crate::diagnose::{files as diagnose, values};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::files::beside;
 use crate::pipeline::definition::{Body, SchemaDef, StepDef, ValidatorDef};
 use crate::source::{FileKind, ReadFailure, SourceFile, Sources, Span, join};
 use crate::yaml::{Locator, Text};
-
-/// File extensions with an interpreter, and the usual interpreter of each.
-const SCRIPTS: [(&str, &str); 7] = [
-    ("py", "python3"),
-    ("sh", "bash"),
-    ("js", "node"),
-    ("mjs", "node"),
-    ("ts", "node"),
-    ("rb", "ruby"),
-    ("pl", "perl"),
-];
 
 /// Maximum size of a script whose first line is read, in bytes: a larger file is a program.
 const MAX_SCRIPT: u64 = 64 << 10;
@@ -37,7 +26,7 @@ pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, 
         }
         if let Some(ValidatorDef::Script(validator)) = step.validate
             && exists(found, sources, dir, "the validator", validator) == Some(false)
-            && interpreter(validator.text).is_none()
+            && usual_interpreter(validator.text).is_none()
         {
             found.push(values::no_interpreter(found.file, validator.at, validator.text));
         }
@@ -51,12 +40,6 @@ pub(crate) fn check(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, 
             _ => {}
         }
     }
-}
-
-/// Interpreter of a file with this extension.
-fn interpreter(path: &str) -> Option<&'static str> {
-    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
-    SCRIPTS.iter().find(|(known, _)| *known == extension).map(|(_, interpreter)| *interpreter)
 }
 
 /// Reports scripts in commands of `steps` that do not exist or cannot be started. Listings of many pipelines skip this
@@ -157,19 +140,6 @@ impl Place<'_> {
 /// Directory of the app's constructor.
 const CONSTRUCTOR_DIR: &str = "pipelines/_constructor";
 
-/// The script that a command cannot do without: its program, or the script that its interpreter runs.
-fn needed(command: &Command) -> Option<&str> {
-    match command {
-        Command::Script(path) => Some(path),
-        Command::Shell(_) => None,
-        Command::Direct(words) => match interpreter::code(words) {
-            Some(Code::Script(path)) => Some(path),
-            Some(_) => None,
-            None => words.first().map(String::as_str),
-        },
-    }
-}
-
 /// True if the file is executable; `None`, with a diagnostic, if it does not exist.
 fn exists(found: &mut Findings<'_>, sources: &dyn Sources, dir: &str, what: &str, path: Text<'_>) -> Option<bool> {
     let Text { text, at } = path;
@@ -198,7 +168,7 @@ fn scripts(found: &mut Findings<'_>, place: &Place<'_>, command: &Command, node:
     for word in command::words(command) {
         let relative = word.strip_prefix("./").unwrap_or(word);
         let is_step = relative.starts_with("steps/") && !relative.ends_with('/');
-        let is_run = needed == Some(word) && is_script(command, word);
+        let is_run = script_of(command) == Some(word);
         if !is_step && !is_run {
             continue;
         }
@@ -214,13 +184,6 @@ fn scripts(found: &mut Findings<'_>, place: &Place<'_>, command: &Command, node:
             found.push(if is_certain { missing.severity(Severity::Error) } else { missing });
         }
     }
-}
-
-/// True if a program, or the argument of an interpreter, looks like a script of the app. A program without a `/` is looked up
-/// on `PATH`, and a word with a `:` may be an address.
-fn is_script(command: &Command, word: &str) -> bool {
-    let is_program = command::words(command).first() == Some(&word);
-    interpreter(word).is_some() && !word.contains(':') && (!is_program || word.contains('/'))
 }
 
 /// True if a shell that runs the script looks for it on `PATH`, too.
@@ -247,7 +210,7 @@ fn program(
         found.list.extend(first_line(sources, &full, word, (found.file, at)));
         return;
     }
-    let other = interpreter(word).map(|interpreter| format!(", or name its interpreter: `{interpreter} {word}`"));
+    let other = usual_interpreter(word).map(|interpreter| format!(", or name its interpreter: `{interpreter} {word}`"));
     let hint = format!("set it with `chmod +x`{}", other.unwrap_or_default());
     found.push(diagnose::unusable_script(found.file, at, word, "has no execute permission", hint));
 }

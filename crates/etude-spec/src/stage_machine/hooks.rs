@@ -14,6 +14,7 @@ use super::paths::{self, Phase, Sight};
 use super::stage::RESERVED;
 use crate::check::{Findings, literal_value};
 use crate::command;
+use crate::command::script::script_of;
 use crate::diagnose::files::missing_script;
 use crate::diagnose::{stage_machine as diagnose, values};
 use crate::files::beside;
@@ -99,7 +100,7 @@ pub(super) fn script(
     };
     for word in command::words(&command) {
         let relative = word.strip_prefix("./").unwrap_or(word);
-        if relative.starts_with("scripts/")
+        if (relative.starts_with("scripts/") || script_of(&command) == Some(word))
             && let Some(full) = join(cx.dir, relative)
             && cx.sources.kind(&full) == Err(ReadFailure::Missing)
         {

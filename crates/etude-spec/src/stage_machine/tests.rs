@@ -99,6 +99,24 @@ fn odd_values_of_unknown_keys_are_no_errors() {
     }
 }
 
+/// B-H2: a script that a machine names and does not have is reported, wherever it should lie.
+#[test]
+fn a_missing_script_of_a_machine_is_reported() {
+    let sources = files(STAGE);
+    let text = String::from_utf8(sources.read("machines/m/machine.yaml", 1 << 20).expect("a machine")).expect("text");
+    let found = |command: &str| -> Vec<String> {
+        let own = format!("{text}guards: [{{script: {command}}}]\n");
+        let found =
+            Machines::new(&sources.clone().with("machines/m/machine.yaml", own), Rules::default()).machine("m").1;
+        found.into_iter().filter(|fault| fault.code == Code::MissingScript).map(|fault| fault.message).collect()
+    };
+    for script in ["scripts/guard.py", "guard.py", "checks/guard.py"] {
+        let message = format!("the command names `{script}`, which does not exist");
+        assert_eq!(found(&format!("python3 -B {script}")), [message]);
+    }
+    assert_eq!(found("opa eval"), [""; 0]);
+}
+
 /// B-F6: keys inside of `retryPolicy` are the author's own as well. One that resembles a field is a warning, and stands
 /// for that field's absence.
 #[test]
