@@ -17,6 +17,7 @@ use indexmap::IndexMap;
 use crate::check::{Findings, Subject, object};
 use crate::diagnose::{self, values};
 use crate::diagnostic::{self, Diagnostic};
+use crate::directive::{DIRECTIVES, is_like_directive, mistakes};
 use crate::duration;
 use crate::fields::config as tables;
 use crate::source::{SourceFile, Span};
@@ -396,22 +397,18 @@ fn python_worker(entries: &Entries<'_>) -> Option<PythonWorker> {
     Some(PythonWorker { preload: texts(python, "preload"), marked_only })
 }
 
-/// Directives of a pattern of tool calls, such as `$deny` in `Bash(rm *, $deny)`.
-pub const DIRECTIVES: [&str; 4] = ["$deny", "$policy=deny", "$policy=ask", "$policy=allow"];
-
-/// Reports unknown directives in `approvals`: `$Deny` would deny nothing.
+/// Reports unknown directives in `approvals`, because `$Deny` would deny nothing, and other slips in its patterns.
 fn patterns(found: &mut Findings<'_>, entries: &Entries<'_>) {
     let listed = map(entries, "approvals").and_then(|approvals| approvals.get("allow")).and_then(Node::as_seq);
     for node in listed.unwrap_or_default() {
         let text = node.as_text().unwrap_or_default();
         let items = text.split(['(', ',']).skip(1).map(|item| item.trim_end_matches([')', ' ']).trim_start());
-        let is_like_one = |item: &&str| {
-            let word = item.strip_prefix('$').unwrap_or_default();
-            word.starts_with(|c: char| c.is_ascii_alphabetic())
-                && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-=".contains(c))
-        };
-        for item in items.filter(is_like_one).filter(|item| !DIRECTIVES.contains(item)) {
+        for item in items.filter(|item| is_like_directive(item)) {
             found.push(values::unknown_word(found.file, node.span, "a directive of a pattern", item, &DIRECTIVES));
+        }
+        // Unknown directives have just been reported as errors.
+        if text.contains('(') {
+            mistakes(found.file, node.span, text).into_iter().for_each(|mistake| found.push(mistake));
         }
     }
 }
@@ -568,6 +565,10 @@ mod tests {
             );
         }
         assert_eq!(found("Bash(rm *, $policy=Deny)").len(), 1);
+        let condition = "`deny` in the pattern `Bash(rm *, deny)` is a condition on the call, not a directive";
+        assert_eq!(found("Bash(rm *, deny)"), [format!("{condition} / write `$deny`")]);
+        let case = "the pattern `bash(rm *, $deny)` matches no tool, because names of tools are case-sensitive";
+        assert_eq!(found("bash(rm *, $deny)"), [format!("{case} / write `Bash`")]);
         for pattern in [
             "Bash(git push *, $deny)",
             "deploy($policy=ask)",

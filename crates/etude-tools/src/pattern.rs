@@ -357,7 +357,7 @@ impl fmt::Display for Pattern {
 
 /// True for a directive; any other text with a `$` is not one.
 fn is_directive(item: &str) -> bool {
-    etude_spec::config::DIRECTIVES.contains(&item)
+    etude_spec::directive::DIRECTIVES.contains(&item)
 }
 
 /// True for `mcp__github`, which matches all tools of that server.

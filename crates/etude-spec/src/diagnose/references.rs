@@ -399,6 +399,30 @@ pub(crate) fn idle_pattern(file: &File, at: Span, pattern: &str, name: &str, kno
         }))
 }
 
+/// A condition of a pattern that was probably meant as a directive.
+pub(crate) fn bare_directive(file: &File, at: Span, pattern: &str, word: &str, directive: &str) -> Diagnostic {
+    let message =
+        format!("{} in the pattern {} is a condition on the call, not a directive", quoted(word), quoted(pattern));
+    Diagnostic::error(Code::UnknownWord, file, at, message)
+        .severity(Severity::Warning)
+        .hint(format!("write `{directive}`"))
+}
+
+/// A word after `$` that is not a directive: a pattern with it allows nothing, and a denial covers every call.
+pub(crate) fn unknown_directive(file: &File, at: Span, pattern: &str, word: &str, known: &[&str]) -> Diagnostic {
+    let message = format!("{} in the pattern {} is not a directive", quoted(word), quoted(pattern));
+    Diagnostic::error(Code::UnknownWord, file, at, message)
+        .severity(Severity::Warning)
+        .label(format!("must be {}", quoted_list(known, "or")))
+        .maybe_hint(meant(word, known.iter().copied()))
+}
+
+/// A pattern that names a built-in tool in the wrong case.
+pub(crate) fn tool_in_wrong_case(file: &File, at: Span, pattern: &str, tool: &str) -> Diagnostic {
+    let message = format!("the pattern {} matches no tool, because names of tools are case-sensitive", quoted(pattern));
+    Diagnostic::error(Code::UnknownTool, file, at, message).severity(Severity::Warning).hint(format!("write `{tool}`"))
+}
+
 /// A step that calls a tool which neither etude nor the app has.
 pub(crate) fn unknown_tool(file: &File, at: Span, name: &str, known: &[&str]) -> Diagnostic {
     Diagnostic::error(Code::UnknownTool, file, at, format!("there is no tool {}", quoted(name)))

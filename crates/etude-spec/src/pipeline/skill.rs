@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use crate::check::Findings;
+use crate::code::Code;
 use crate::diagnose::references;
 use crate::diagnostic::Diagnostic;
+use crate::directive;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
 use crate::glob;
 use crate::skill::{self, Instructions, SKILL_FILE, tool_list};
@@ -67,6 +69,9 @@ pub(crate) fn check_patterns(found: &mut Findings<'_>, sources: &dyn Sources, st
     let own = tool::load(sources).0;
     let known: Vec<&str> = tool::BUILT_IN.iter().copied().chain(own.iter().map(|tool| tool.name.as_str())).collect();
     for node in listed {
+        let slips = directive::slips(found.file, node.span, node.as_text().unwrap_or_default());
+        // Names of tools are compared with those of the app below.
+        slips.into_iter().filter(|slip| slip.code == Code::UnknownWord).for_each(|slip| found.push(slip));
         for pattern in &tool_list(node.as_text().unwrap_or_default()) {
             let name = name_of(pattern);
             if !may_be_of_a_server(name) && !known.iter().any(|tool| is_listed(name, tool, &own)) {

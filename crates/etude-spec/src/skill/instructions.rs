@@ -7,6 +7,7 @@ use etude_core::plan::Origin;
 use super::{Profile, read};
 use crate::diagnose::skills as diagnose;
 use crate::diagnostic::Diagnostic;
+use crate::directive;
 use crate::files::source_text;
 use crate::frontmatter::{Fault, Head};
 use crate::source::{SourceFile, Sources, Span};
@@ -52,8 +53,10 @@ impl Instructions {
             None => read::parse(&head, Profile::Lenient, |from, root, warnings| {
                 let fields = Fields::of(root);
                 // Places in a repaired text do not apply to the file.
-                let at = fields.at.filter(|_| Arc::ptr_eq(from, &head.file));
-                Fields { at, warnings, ..fields }
+                let is_own = Arc::ptr_eq(from, &head.file);
+                let at = fields.at.filter(|_| is_own);
+                let warnings = warnings.into_iter().chain(is_own.then(|| slips(from, root)).into_iter().flatten());
+                Fields { at, warnings: warnings.collect(), ..fields }
             })?,
         };
         if warnings.iter().any(Diagnostic::is_error) {
@@ -88,6 +91,13 @@ impl Fields {
     }
 }
 
+/// Warnings for patterns of `allowed-tools` that deny nothing by mistake.
+fn slips(file: &Arc<SourceFile>, root: &Node<'_>) -> Vec<Diagnostic> {
+    let Some(node) = root.as_map().and_then(|entries| entries.get("allowed-tools")) else { return Vec::new() };
+    let items = node.as_seq().unwrap_or(std::slice::from_ref(node));
+    items.iter().flat_map(|item| directive::slips(file, item.span, item.as_text().unwrap_or_default())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +105,16 @@ mod tests {
 
     fn read(text: &str) -> Result<Instructions, Vec<Diagnostic>> {
         Instructions::read(&MemorySources::new().with("SKILL.md", text), "SKILL.md")
+    }
+
+    /// D-3.1: a denial without effect in a skill is reported at its place.
+    #[test]
+    fn denials_without_effect_are_warnings() {
+        for tools in ["Bash bash(rm *, $deny)", "Bash Bash(rm *, deny)", "[Bash, \"Bash(rm *, deny)\"]"] {
+            let skill = read(&format!("---\nname: tidy\nallowed-tools: {tools}\n---\nTidy up.\n")).unwrap();
+            let [warning] = skill.warnings.as_slice() else { panic!("{tools}: {:?}", skill.warnings) };
+            assert_eq!((warning.is_error(), warning.position().map(|at| at.0)), (false, Some(3)), "{tools}");
+        }
     }
 
     /// C-2.4: an unquoted value with a colon is read as in a catalog, with a warning.
