@@ -136,10 +136,14 @@ pub(crate) fn sibling_step(file: &File, at: Span, step: &str, owner: &str, group
         .hint(format!("move {} before the group", quoted(step)))
 }
 
+/// A step without a name, which is a fault of its own, cannot be referred to.
 fn before(owner: &str, earlier: &[&str]) -> String {
-    match earlier {
-        [] => format!("no step comes before `{}`", plain(owner)),
-        _ => format!("steps before `{}`: {}", plain(owner), list(earlier)),
+    let owner = if owner.is_empty() { "this step".to_owned() } else { quoted(owner) };
+    let named: Vec<&str> = earlier.iter().copied().filter(|name| !name.is_empty()).collect();
+    match named.as_slice() {
+        [] if earlier.is_empty() => format!("no step comes before {owner}"),
+        [] => format!("no step before {owner} has a name"),
+        named => format!("steps before {owner}: {}", list(named)),
     }
 }
 
@@ -444,4 +448,18 @@ pub(crate) fn not_one_reference(file: &File, at: Span, field: &str) -> Diagnosti
     Diagnostic::error(Code::NotOneReference, file, at, format!("`{field}` must be exactly one reference"))
         .label("text around a reference makes it a string")
         .hint(format!("write `{field}: \"{{{{step.output.list}}}}\"`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::before;
+
+    /// the list of steps has names only.
+    #[test]
+    fn steps_without_names_are_not_listed() {
+        assert_eq!(before("s", &[]), "no step comes before `s`");
+        assert_eq!(before("s", &["a", "", "b"]), "steps before `s`: a, b");
+        assert_eq!(before("s", &[""]), "no step before `s` has a name");
+        assert_eq!(before("", &["a"]), "steps before this step: a");
+    }
 }
