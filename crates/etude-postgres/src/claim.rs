@@ -7,7 +7,7 @@ use tokio_postgres::Row;
 
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt, lock};
-use crate::rows::{CLAIM, CLOCK, RESUMED, Run, columns};
+use crate::rows::{CLAIM, NO_PROGRESS, Run, columns};
 use crate::rules::{OPEN, OPEN_TENANT, closed, has_room};
 use crate::store::{Store, Taken};
 
@@ -69,7 +69,7 @@ pub(crate) fn statement(has_abi: bool) -> String {
                 as next_ones (run, place) limit (select room from closed)),
         last as (
             select run, session, coalesce((select max(seq) from records where records.run = chosen.run), 0) as seq,
-                coalesce((select max(seq) from records where records.run = chosen.run and key not in ('{CLAIM}', '{CLOCK}', '{RESUMED}')), 0) as proper
+                coalesce((select max(seq) from records where records.run = chosen.run and key not in {NO_PROGRESS}), 0) as proper
             from chosen),
         taken as (
             update runs set epoch = runs.epoch + 1, session = last.session, worker = $3, state = 'running',

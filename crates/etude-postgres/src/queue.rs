@@ -8,7 +8,7 @@ use etude_runtime::engine::{Enqueued, Error, Limits, QueuePlace, QueueReason, Su
 use crate::claim::IS_FREE;
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt};
-use crate::rows::{self, Run, columns};
+use crate::rows::{self, NO_PROGRESS, Run, columns};
 use crate::rules::{OPEN, OPEN_TENANT, closed, has_room};
 use crate::session::PostgresSession;
 use crate::store::{Manner, Store, Taken};
@@ -336,16 +336,20 @@ async fn place(
 }
 
 async fn deaths(connection: &mut Connection, number: i64) -> Result<u32, Fault> {
-    let sql = "select case when deaths_at = (select coalesce(max(seq), 0) from records
-            where records.run = runs.run and key not in ('!claim', '!clock', '!resumed')) then deaths else 0 end from runs where run = $1";
-    let deaths: i32 = connection.query_opt(sql, &[&number]).await?.map_or(Ok(0), |row| row.try_get(0))?;
+    let sql = format!(
+        "select case when deaths_at = (select coalesce(max(seq), 0) from records
+            where records.run = runs.run and key not in {NO_PROGRESS}) then deaths else 0 end from runs where run = $1"
+    );
+    let deaths: i32 = connection.query_opt(&sql, &[&number]).await?.map_or(Ok(0), |row| row.try_get(0))?;
     Ok(u32::try_from(deaths).unwrap_or(0))
 }
 
 async fn dead(connection: &mut Connection, number: i64) -> Result<Vec<String>, Fault> {
-    let sql = "select case when deaths_at = (select coalesce(max(seq), 0) from records
-            where records.run = runs.run and key not in ('!claim', '!clock', '!resumed')) then dead else '{}' end from runs where run = $1";
-    Ok(connection.query_opt(sql, &[&number]).await?.map_or(Ok(Vec::new()), |row| row.try_get(0))?)
+    let sql = format!(
+        "select case when deaths_at = (select coalesce(max(seq), 0) from records
+            where records.run = runs.run and key not in {NO_PROGRESS}) then dead else '{{}}' end from runs where run = $1"
+    );
+    Ok(connection.query_opt(&sql, &[&number]).await?.map_or(Ok(Vec::new()), |row| row.try_get(0))?)
 }
 
 async fn expired(connection: &mut Connection, now_ms: Option<i64>) -> Result<Vec<String>, Fault> {

@@ -12,10 +12,11 @@ use tokio_postgres::Row;
 use crate::error::Fault;
 use crate::link::Connection;
 
-pub(crate) use etude_runtime::record::{CLOCK, RESUMED};
-
 /// Key of the records that claims write. Replay skips them.
 pub(crate) const CLAIM: &str = "!claim";
+
+/// SQL list of the keys whose records are not progress of a run: that of claims, and [`etude_runtime::record::TAKEN`].
+pub(crate) const NO_PROGRESS: &str = "('!claim', '!clock', '!resumed')";
 
 /// SQL condition: a worker with an unexpired lease has the run of the row `runs`.
 pub(crate) const IS_LIVE: &str = "exists (select 1 from workers where workers.worker = runs.worker
@@ -315,4 +316,17 @@ fn number(number: i64) -> u32 {
 /// Error for data that no version of this program writes.
 pub(crate) fn damaged(why: String) -> Fault {
     Fault::Engine(etude_runtime::engine::Error::Damaged { path: "in PostgreSQL".to_owned(), why })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// K-35: the statements follow the list of the runtime.
+    #[test]
+    fn records_of_a_process_that_takes_a_run_are_not_progress() {
+        let keys: Vec<String> =
+            [CLAIM].iter().chain(&etude_runtime::record::TAKEN).map(|key| format!("'{key}'")).collect();
+        assert_eq!(NO_PROGRESS, format!("({})", keys.join(", ")));
+    }
 }

@@ -18,7 +18,7 @@ use crate::follow::Watch;
 use crate::grant::{self, Access};
 use crate::link::{Connection, Link, attempt, lock};
 use crate::pulse::Pulse;
-use crate::rows::{CLAIM, CLOCK, IS_LIVE, RESUMED, Run};
+use crate::rows::{CLAIM, IS_LIVE, NO_PROGRESS, Run};
 use crate::session::PostgresSession;
 use crate::wake::{Released, release};
 use crate::worker::{Enrolment, Times};
@@ -240,7 +240,7 @@ impl Store {
         let begins = manner.begins_at_ms.filter(|_| is_queued);
         let sql = format!(
             "with last as (
-                select coalesce(max(seq), 0) as seq, coalesce(max(seq) filter (where key not in ('{CLAIM}', '{CLOCK}', '{RESUMED}')), 0) as proper
+                select coalesce(max(seq), 0) as seq, coalesce(max(seq) filter (where key not in {NO_PROGRESS}), 0) as proper
                 from records where run = $1),
             taken as (
                 update runs set epoch = epoch + 1, session = $4, worker = $5,

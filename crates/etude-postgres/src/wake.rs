@@ -6,7 +6,7 @@ use etude_runtime::engine::{Error, RunState};
 
 use crate::error::Fault;
 use crate::link::{Connection, Parameter, attempt};
-use crate::rows::{self, CLAIM, CLOCK, IS_LIVE, RESUMED};
+use crate::rows::{self, CLAIM, IS_LIVE, NO_PROGRESS};
 use crate::store::Store;
 
 /// SQL: puts the run `$1` into its queue, ready from now on. Runs without a bundle are driven by the processes that
@@ -127,7 +127,7 @@ pub(crate) async fn release(connection: &mut Connection, of: Released, is_draini
             {released} returning run, state, bundle, queue, coalesce(rank, created_at_ms) as place, limit_group, limit_max, abi),
         claims as (
             select count(*) as count from records where run = $1 and key = '{CLAIM}' and seq > (
-                select coalesce(max(seq), 0) from records where run = $1 and key not in ('{CLAIM}', '{CLOCK}', '{RESUMED}'))),
+                select coalesce(max(seq), 0) from records where run = $1 and key not in {NO_PROGRESS})),
         due as (
             select case when (select count(*) from signals where run = $1) > $3::bigint or $3 is null then now_ms()
                 else now_ms() + least({MAX_DELAY_MS}, {FIRST_DELAY_MS} << least(count, 16)::integer) end as at_ms from claims)

@@ -310,12 +310,13 @@ pub(crate) fn next_seq(connection: &Connection, run: i64) -> rusqlite::Result<u3
 
 /// The number after that of the last record that is progress of the run.
 pub(crate) fn progress(connection: &Connection, run: i64) -> rusqlite::Result<u32> {
+    let taken = TAKEN.map(|key| format!("'{key}'")).join(", ");
     let last: Option<u32> = connection
-        .prepare_cached(
-            "select id & 0xffffffff from records where id between ?1 and ?2 and key not in (?3, ?4)
-             order by id desc limit 1",
-        )?
-        .query_row((record_id(run, 0), record_id(run, u32::MAX), TAKEN[0], TAKEN[1]), |row| row.get(0))
+        .prepare_cached(&format!(
+            "select id & 0xffffffff from records where id between ?1 and ?2 and key not in ({taken})
+             order by id desc limit 1"
+        ))?
+        .query_row([record_id(run, 0), record_id(run, u32::MAX)], |row| row.get(0))
         .optional()?;
     Ok(last.map_or(0, |last| last + 1))
 }

@@ -710,3 +710,19 @@ fn a_locked_journal_stops_no_other_task() {
     other.execute_batch("rollback").expect("unlocked");
     writes.into_iter().for_each(|write| runtime.block_on(write).expect("no panic"));
 }
+
+/// K-35: the records that a process writes when it takes a run are not progress, whatever their number.
+#[test]
+fn records_of_a_process_that_takes_a_run_are_not_progress() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let mut holders = vec![block_on(journal.create(&new_run("r", 1))).expect("create")];
+    for (noticed, key) in (1..).zip(etude_runtime::record::TAKEN) {
+        holders.push(claim_without_lock(&journal, &dir, "r"));
+        block_on(holders.last().expect("a holder").append(record(key, "1"))).expect("append");
+        assert_eq!(journal.deaths("r").expect("a number"), noticed, "{key}");
+    }
+    let last = claim_without_lock(&journal, &dir, "r");
+    block_on(last.append(record("a", "1"))).expect("append");
+    assert_eq!(journal.deaths("r").expect("a number"), 0);
+}
