@@ -1,6 +1,7 @@
 //! Bundles of apps in the shared database.
 
 pub(crate) mod commit;
+pub(crate) mod left_out;
 pub(crate) mod workspace;
 
 use std::io;
@@ -11,6 +12,7 @@ use etude_core::digest::Digest;
 use etude_core::failure::FailureKind;
 use etude_models::Redactor;
 use etude_process::blob::{self, Unavailable};
+use etude_runs::target::Target;
 use etude_runtime::engine::{Boxed, Engine, Entry, EntryQuery, Error, Expected, Write, Written};
 use etude_tools::bundle::{Bundle, BundleError, MAX_BYTES};
 use serde_json::{Map, Value, json};
@@ -86,9 +88,18 @@ fn too_large(bundle: &Bundle) -> Problem {
         .hint("exclude what runs do not need with `.gitignore`, or keep bundles in object storage (`engine.blobs`)")
 }
 
-/// Packs an app and stores it under the name of its directory.
-pub(crate) fn push_app(context: &Context, engine: &dyn Engine, disk: &Disk) -> Result<Digest, Problem> {
+/// Packs an app and stores it under the name of its directory. `target` will run; without it, the caller loads the definition
+/// from the bundle.
+pub(crate) fn push_app(
+    context: &Context,
+    engine: &dyn Engine,
+    disk: &Disk,
+    target: Option<&Target>,
+) -> Result<Digest, Problem> {
     let bundle = Bundle::pack(disk.root()).map_err(|error| refused(&error))?;
+    if let Some(target) = target {
+        left_out::check(disk, &bundle, Some(target))?;
+    }
     push(context, engine, &bundle, disk.root(), &name_of(disk.root()))?;
     Ok(bundle.digest())
 }

@@ -86,7 +86,7 @@ fn submitted(
     let (limits, granted) = (limits(&args.limits), submit::granted(&args.granted));
     let request = Request { limits, granted, ..Request::new(input, String::new()) };
     let terms = args::Submission::default();
-    let submitted = submit::Submitted { disk, definition, request, terms: &terms };
+    let submitted = submit::Submitted { disk, definition, bundle: None, request, terms: &terms };
     submit::submit(context, &*context.engine(args.limits.strict)?, submitted)
 }
 

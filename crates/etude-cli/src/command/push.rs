@@ -2,6 +2,10 @@
 
 use std::path::Path;
 
+use etude::Disk;
+use etude_spec::discover::PIPELINES;
+use etude_spec::skill::SKILL_FILE;
+use etude_spec::stage_machine::MACHINES;
 use etude_tools::bundle::{Bundle, MAX_BYTES};
 use serde_json::json;
 
@@ -54,10 +58,18 @@ fn app(dir: &Path) -> Result<Bundle, Problem> {
         return Err(Problem::usage(format!("there is no directory, archive or commit `{}`", dir.display())));
     }
     if !etude::app::is_app(dir) {
-        let problem = Problem::usage(format!("`{}` is not an app", dir.display()));
-        return Err(problem.hint("an app has `SKILL.md`, `pipelines/` or `machines/`"));
+        return Err(not_an_app(dir));
     }
-    Bundle::pack(dir).map_err(|error| bundles::refused(&error))
+    let disk = Disk::open(dir)
+        .map_err(|error| Problem::environment(format!("`{}` cannot be opened: {error}", dir.display())))?;
+    let bundle = Bundle::pack(dir).map_err(|error| bundles::refused(&error))?;
+    bundles::left_out::check(&disk, &bundle, None)?;
+    Ok(bundle)
+}
+
+fn not_an_app(source: &Path) -> Problem {
+    let problem = Problem::usage(format!("`{}` is not an app", source.display()));
+    problem.hint("an app has `SKILL.md`, `pipelines/` or `machines/`")
 }
 
 /// Reads a bundle that was packed before (K-52).
@@ -67,5 +79,12 @@ fn archive(path: &Path) -> Result<Bundle, Problem> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    Bundle::read(bytes).map_err(|error| bundles::refused(&error))
+    let bundle = Bundle::read(bytes).map_err(|error| bundles::refused(&error))?;
+    let is_of_app = |path: &str| path == SKILL_FILE || matches!(path.split('/').next(), Some(PIPELINES | MACHINES));
+    match bundle.entries().iter().any(|entry| is_of_app(&entry.path)) {
+        true => Ok(bundle),
+        false => {
+            Err(not_an_app(path).hint("its files are at the top of the archive; or push the directory: etude push DIR"))
+        }
+    }
 }

@@ -19,6 +19,7 @@ use etude::definition::{self, Configuration, Definition, LoadError};
 use etude::runner::{Error, Request, RunResult, Runner, Watch};
 use etude::skill_mode;
 use etude_core::data::Json;
+use etude_core::digest::Digest;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::Limits;
 use etude_core::model::{Tier, Usage};
@@ -69,9 +70,11 @@ fn prepared_and_run(context: &Context, args: &args::Run, about: &mut Option<Targ
     if let Some(remote) = context.server()? {
         return remote::run(context, &remote, args, about);
     }
+    // The name of a bundle is looked up once: a push in between may give the name to another bundle.
+    let (disk, bundle) = named_bundle(context, args)?.unzip();
     let prepared = match &args.again {
-        Some(run) => again::prepare(context, args, run, about)?,
-        None => prepare(context, args, about)?,
+        Some(run) => again::prepare(context, args, (run.as_str(), disk), about)?,
+        None => prepare(context, args, disk, about)?,
     };
     *about = Some(prepared.definition.target.clone());
     if args.dry_run {
@@ -79,9 +82,11 @@ fn prepared_and_run(context: &Context, args: &args::Run, about: &mut Option<Targ
     }
     #[cfg(feature = "postgres")]
     match context.is_shared() {
-        true => return Ok(submitted(context, args, prepared)?),
+        true => return Ok(submitted(context, args, prepared, bundle)?),
         false => submit::refuse_without_database(&args.submission)?,
     }
+    #[cfg(not(feature = "postgres"))]
+    let _: Option<Digest> = bundle;
     let spent = prepared.spent;
     start(context, args, prepared, granted).map_err(|problem| problem.spent_before(spent).into())
 }
@@ -101,8 +106,14 @@ struct Prepared {
     asked: Option<Value>,
 }
 
-fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> Result<Prepared, Refused> {
-    let disk = disk_of(context, args)?;
+/// Prepares a run of the app of a bundle, or of the app here.
+fn prepare(
+    context: &Context,
+    args: &args::Run,
+    bundled: Option<Disk>,
+    about: &mut Option<Target>,
+) -> Result<Prepared, Refused> {
+    let disk = bundled.map_or_else(|| context.disk(), Ok)?;
     if args.request.as_deref().is_some_and(|request| request.trim().is_empty()) {
         return Err(Problem::usage("the request is empty").hint("describe the task in words").into());
     }
@@ -116,14 +127,7 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
         return in_skill_mode(context, disk, request, &pairs, json.as_deref(), Before::default());
     }
     let Some(request) = &args.request else {
-        let Some(name) = &pipeline else {
-            let known = etude_spec::App::new(&disk).discovery().pipelines.join(", ");
-            let problem = Problem::usage("describe the task in words, or name a pipeline with `--pipeline NAME`");
-            return Err(match known.is_empty() {
-                true => problem.hint("this app has no pipelines; make one with `etude new NAME`").into(),
-                false => problem.hint(format!("pipelines of this app: {known}")).into(),
-            });
-        };
+        let name = pipeline.as_deref().ok_or_else(|| nothing_to_run(&disk))?;
         let definition = load(context, &disk, name)?;
         let input = coerce(&definition.input, &pairs, json.as_deref())?;
         return Ok(Prepared {
@@ -167,6 +171,16 @@ fn prepare(context: &Context, args: &args::Run, about: &mut Option<Target>) -> R
             in_skill_mode(context, disk, request, &pairs, None, before)
         }
         Err(problem) => Err(problem.spent(found.spent).into()),
+    }
+}
+
+/// The problem of a command without a request and without a pipeline.
+fn nothing_to_run(disk: &Disk) -> Problem {
+    let known = etude_spec::App::new(disk).discovery().pipelines.join(", ");
+    let problem = Problem::usage("describe the task in words, or name a pipeline with `--pipeline NAME`");
+    match known.is_empty() {
+        true => problem.hint("this app has no pipelines; make one with `etude new NAME`"),
+        false => problem.hint(format!("pipelines of this app: {known}")),
     }
 }
 
@@ -352,7 +366,7 @@ pub(crate) fn unwatched(
 
 /// Submits the run to the workers of a fleet. It runs elsewhere, in the directory of its app.
 #[cfg(feature = "postgres")]
-fn submitted(context: &Context, args: &args::Run, prepared: Prepared) -> Result<Exit, Problem> {
+fn submitted(context: &Context, args: &args::Run, prepared: Prepared, bundle: Option<Digest>) -> Result<Exit, Problem> {
     let Prepared { disk, definition, input, spent, routing, again_of, asked } = prepared;
     warn_of_unknown_prices(context, args, &definition)?;
     let request = Request {
@@ -365,23 +379,25 @@ fn submitted(context: &Context, args: &args::Run, prepared: Prepared) -> Result<
         asked,
         ..Request::new(input, String::new())
     };
-    let submitted = submit::Submitted { disk: &disk, definition: &definition, request, terms: &args.submission };
+    let submitted =
+        submit::Submitted { disk: &disk, definition: &definition, bundle, request, terms: &args.submission };
     submit::submit(context, &*context.engine(args.limits.strict)?, submitted)
 }
 
-/// The app to run: that of a bundle, or the one here.
-fn disk_of(context: &Context, args: &args::Run) -> Result<Disk, Problem> {
+/// The bundle of `--bundle`, and its app.
+fn named_bundle(context: &Context, args: &args::Run) -> Result<Option<(Disk, Digest)>, Problem> {
     #[cfg(feature = "postgres")]
     if let Some(named) = &args.submission.bundle {
         crate::command::engine::check_named(context)?;
         let engine = context.engine(false)?;
         let kept = crate::bundles::find(&*engine, named)?;
         let dir = crate::bundles::workspace::shared(&*engine, kept.digest)?;
-        return Disk::open(&dir)
-            .map_err(|e| Problem::environment(format!("`{}` cannot be opened: {e}", dir.display())));
+        let disk =
+            Disk::open(&dir).map_err(|e| Problem::environment(format!("`{}` cannot be opened: {e}", dir.display())))?;
+        return Ok(Some((disk, kept.digest)));
     }
-    let _ = args;
-    context.disk()
+    let _ = (context, args);
+    Ok(None)
 }
 
 fn start(context: &Context, args: &args::Run, prepared: Prepared, granted: Granted) -> Result<Exit, Problem> {

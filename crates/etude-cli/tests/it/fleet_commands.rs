@@ -236,6 +236,50 @@ fn bundles_are_listed_shown_and_checked() {
     std::fs::write(test.path("evil.tar"), archive.into_inner().expect("an archive")).expect("a file");
     let path = test.path("evil.tar").display().to_string();
     test.run(&["push", &path]).exit(3).stderr_has("../escape");
+    // An archive with the app in a directory would be a bundle that no run can use.
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_ustar();
+    header.set_size(0);
+    header.set_mode(0o644);
+    archive.append_data(&mut header, "app/pipelines/p/pipeline.yaml", std::io::empty()).expect("an entry");
+    std::fs::write(test.path("deep.tar"), archive.into_inner().expect("an archive")).expect("a file");
+    let path = test.path("deep.tar").display().to_string();
+    test.run(&["push", &path]).exit(2).stderr_has("deep.tar` is not an app").stderr_has("etude push DIR");
+}
+
+/// K-50: a run has the app that its request was checked with, even if the name of the bundle changes its meaning meanwhile.
+#[test]
+fn the_name_of_a_bundle_is_looked_up_once() {
+    let Some(server) = Server::start() else { return };
+    let test = fleet(&server, Test::new().pipeline("p", |p| p.note("a", "1")));
+    let push = || test.run(&["push", "--name", "x", "--format", "json"]).exit(0).at("/bundle");
+    let first = push();
+    let mut run = test.command(&["run", "-p", "p", "--bundle", "x", "--detach", "--input", "-"]);
+    let mut run = run.stdin(std::process::Stdio::piped()).spawn().expect("it starts");
+    // The command has found the bundle, and waits for its input.
+    let unpacked = format!("home/.cache/etude/fleet/apps/{}/app", first.as_str().expect("a hash"));
+    wait_until("the bundle is unpacked", || test.path(&unpacked).is_dir());
+    test.put("app/notes.txt", "x");
+    assert_ne!(push(), first);
+    std::io::Write::write_all(&mut run.stdin.take().expect("a pipe"), b"{}").expect("it reads");
+    assert!(run.wait().expect("it ends").success());
+    assert_eq!(list(&test).at("/runs/0/bundle"), first);
+}
+
+/// Cluster section 6: a bundle lacks files that `.gitignore` excludes, so a run whose step needs one is refused before a worker
+/// fails it.
+#[test]
+fn a_run_whose_script_is_left_out_is_refused() {
+    let Some(server) = Server::start() else { return };
+    let test = Test::new()
+        .pipeline("p", |p| p.note("a", "1"))
+        .pipeline("q", |p| p.step("name: a\ntype: code\ncommand: \"true\""));
+    let test = fleet(&server, test.file(".gitignore", "*.sh\n"));
+    for words in [&["push"][..], &["run", "-p", "p", "--detach"]] {
+        test.run(words).exit(2).stderr_has("`steps/a.sh`").stderr_has("`.gitignore` excludes");
+    }
+    test.run(&["run", "-p", "q", "--detach"]).exit(0);
+    assert_eq!(count(&test), 1);
 }
 
 /// cluster §6, K-51: `push GIT@COMMIT` stores the app at the commit, with the bytes and the name of a push of those files: from

@@ -20,7 +20,7 @@ use crate::problem::{Problem, Refused};
 pub(super) fn prepare(
     context: &Context,
     args: &args::Run,
-    run: &str,
+    (run, bundled): (&str, Option<Disk>),
     about: &mut Option<Target>,
 ) -> Result<Prepared, Refused> {
     let engine = context.engine(false)?;
@@ -31,11 +31,12 @@ pub(super) fn prepare(
     let damaged = |why: String| Problem::environment(format!("the input of run `{id}` cannot be read: {why}"));
     let header = Header::parse(&view.run.header, &*engine.blobs()).map_err(damaged)?;
     let app = place_of(context, &view.run.app);
-    let disk = Disk::open(&app).map_err(|e| {
+    let moved = |e| {
         let problem =
             Problem::environment(format!("the app of run `{id}`, `{}`, cannot be opened: {e}", app.display()));
         problem.hint(format!("if the app was moved, pass its directory: etude -C DIR run --again {id}"))
-    })?;
+    };
+    let disk = bundled.map_or_else(|| Disk::open(&app).map_err(moved), Ok)?;
     if let Some(name) = target.pipeline() {
         crate::command::learn::check_named(context, &disk, name)?;
     }

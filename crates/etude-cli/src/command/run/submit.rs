@@ -26,6 +26,8 @@ use crate::{bundles, command, signals};
 pub(crate) struct Submitted<'a> {
     pub(crate) disk: &'a Disk,
     pub(crate) definition: &'a Definition,
+    /// The bundle of `--bundle`, whose app is in `disk`; without it, the app is packed.
+    pub(crate) bundle: Option<Digest>,
     /// Input and limits. Folders and rights are those of the worker.
     pub(crate) request: Request,
     pub(crate) terms: &'a args::Submission,
@@ -99,7 +101,7 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
     // This check precedes the packing and the upload of the app.
     check_tenant(engine, submitted.terms.tenant.as_deref())?;
     let rules = rules(engine, submitted.terms.queue.as_deref())?;
-    let Submitted { disk, definition, request, terms: given } = submitted;
+    let Submitted { disk, definition, bundle, request, terms: given } = submitted;
     check(context, (disk, definition), &request.granted, &rules)?;
     context.show(&definition.warnings);
     let text = request.input.text().map_err(|error| Problem::environment(error.to_string()))?;
@@ -112,7 +114,7 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
         priority: given.priority.unwrap_or(0),
         queue: given.queue.clone(),
         not_before_ms: given.not_before,
-        bundle: Some(bundle(context, engine, disk, given)?),
+        bundle: Some(bundle.map_or_else(|| bundles::push_app(context, engine, disk, Some(&definition.target)), Ok)?),
         tenant: given.tenant.clone(),
         ..Placement::default()
     };
@@ -155,14 +157,6 @@ pub(crate) fn submit(context: &Context, engine: &dyn Engine, submitted: Submitte
     }
     super::remote::detached(context, &run_id, replayed);
     Ok(Exit::Done)
-}
-
-/// Bundle of the run: the named one, or that of the app, which is uploaded if it is missing.
-fn bundle(context: &Context, engine: &dyn Engine, disk: &Disk, given: &args::Submission) -> Result<Digest, Problem> {
-    if let Some(named) = &given.bundle {
-        return Ok(bundles::find(engine, named)?.digest);
-    }
-    bundles::push_app(context, engine, disk)
 }
 
 fn labels(given: &[String]) -> Result<BTreeMap<String, String>, Problem> {

@@ -21,7 +21,7 @@ pub(super) fn with_app(context: &Context, engine: &dyn Engine, run: &NewRun) -> 
             .hint(format!("start a new run with the app here: etude run --again {}", run.id)));
     }
     let disk = context.disk()?;
-    let bundle = bundles::push_app(context, engine, &disk)?;
+    let bundle = bundles::push_app(context, engine, &disk, None)?;
     if run.placement.bundle != Some(bundle) && !context.global.quiet {
         crate::render::say!("note: run {} continues with the app in {}", run.id, disk.root().display());
     }
