@@ -11,7 +11,6 @@ use crate::replay::{End, Kind, compare, compare_part, replay};
 use crate::substitutes::Substitutes;
 use crate::synth::{Write, synthesize};
 use crate::term::{Ref, Source};
-use crate::trace::Trace;
 use crate::value::{Path, is_at};
 
 /// Maximum number of requests in the first training set; requests that the program gets wrong are added.
@@ -73,11 +72,10 @@ pub(crate) enum Reason {
 /// Learns a family and checks the result.
 pub(crate) fn learn<'t>(
     family: &Family<'t>,
-    contrast: &[&'t Trace],
+    contrast: &Contrast<'t>,
     substitutes: &Substitutes<'t>,
 ) -> Result<Learned<'t>, Reason> {
     let write = family.write.as_deref().map(|tool| Write { tool, schema: &family.schema });
-    let contrast = &Contrast::new(contrast);
     if !family.folded.is_empty()
         && let Ok(learned) = of_episodes(&family.folded, write, contrast, substitutes)
         && !learned.program.is_open()

@@ -1,6 +1,8 @@
 //! Guards (2.6): conditions that held in all runs of a family and are violated elsewhere.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod contrast;
+
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
@@ -8,43 +10,12 @@ use crate::program::{Condition, Guard};
 use crate::synth::{Assembly, NodeKind};
 use crate::term::Ref;
 use crate::text::proves;
-use crate::trace::Trace;
-use crate::value::{Path, at, fields, is_scalar};
+use crate::value::{Collection, Path, at, fields, is_scalar};
+
+pub(crate) use contrast::Contrast;
 
 /// Minimum number of requests for which a condition must have held.
 const MIN_REQUESTS: usize = 3;
-
-/// Results by tool for each run of another family, or that did not go well.
-pub(crate) struct Contrast<'t>(Vec<BTreeMap<&'t str, Vec<(usize, &'t Value)>>>);
-
-impl<'t> Contrast<'t> {
-    pub(crate) fn new(traces: &[&'t Trace]) -> Self {
-        let of_trace = |trace: &&'t Trace| {
-            let mut by_tool: BTreeMap<&'t str, Vec<(usize, &'t Value)>> = BTreeMap::new();
-            for (place, call) in trace.calls().enumerate().filter(|(_, call)| call.is_good()) {
-                by_tool.entry(call.tool.as_str()).or_default().push((place, &call.result));
-            }
-            by_tool
-        };
-        Self(traces.iter().map(of_trace).collect())
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Results of these tools in order, for each run that has some.
-    fn of(&self, tools: &[String]) -> BTreeMap<usize, Vec<&'t Value>> {
-        let of_run = |by_tool: &BTreeMap<&'t str, Vec<(usize, &'t Value)>>| {
-            let names: BTreeSet<&str> = tools.iter().map(String::as_str).collect();
-            let mut found: Vec<(usize, &'t Value)> =
-                names.into_iter().filter_map(|tool| by_tool.get(tool)).flatten().copied().collect();
-            found.sort_by_key(|(place, _)| *place);
-            found.into_iter().map(|(_, result)| result).collect::<Vec<_>>()
-        };
-        self.0.iter().map(of_run).enumerate().filter(|(_, results)| !results.is_empty()).collect()
-    }
-}
 
 /// Conditions for the write. The guards are also added to the program.
 pub(crate) fn equalities(assembly: &mut Assembly<'_, '_, '_>) -> Vec<Condition> {
@@ -61,6 +32,7 @@ pub(crate) fn equalities(assembly: &mut Assembly<'_, '_, '_>) -> Vec<Condition> 
             found.extend(relations(assembly, *node, other, *node < other));
         }
     }
+    found.extend(of_elements(assembly));
     let step = assembly.name_of_write();
     let guards = found.iter().map(|(condition, violated)| {
         let (step, condition) = (step.clone(), condition.to_json());
@@ -120,16 +92,11 @@ fn reference(assembly: &Assembly<'_, '_, '_>, node: usize, path: &Path) -> Optio
 /// Fields that had the same value in all runs, and another one elsewhere.
 fn constants(assembly: &Assembly<'_, '_, '_>, node: usize) -> Vec<(Condition, usize)> {
     let own = values(assembly, node);
-    let Some(first) = own.first() else { return Vec::new() };
     let contrast = assembly.synth.contrast.of(&tools(assembly, node));
     let mut found = Vec::new();
-    for path in fields(first, &|value| matches!(value, Value::String(_) | Value::Bool(_))) {
-        let Some(wanted) = at(first, &path) else { continue };
-        if !own.iter().all(|value| at(value, &path) == Some(wanted)) {
-            continue;
-        }
-        let is_other = |result: &&Value| at(result, &path).is_some_and(|value| is_scalar(value) && value != wanted);
-        let violated = contrast.values().filter(|results| results.iter().any(&is_other)).count();
+    for (path, wanted) in same_fields(&own) {
+        let violated = contrast.values().filter(|results| results.iter().any(|one| is_another(one, &path, wanted)));
+        let violated = violated.count();
         if violated > 0
             && let Some(of) = reference(assembly, node, &path)
         {
@@ -137,6 +104,56 @@ fn constants(assembly: &Assembly<'_, '_, '_>, node: usize) -> Vec<(Condition, us
         }
     }
     found
+}
+
+/// Conditions on the elements that the write names in the list of a result. Elsewhere, an element that the run is about has
+/// another value.
+fn of_elements(assembly: &mut Assembly<'_, '_, '_>) -> Vec<(Condition, usize)> {
+    let synth = assembly.synth;
+    let of_node = |n: usize| -> Option<(usize, usize, &Collection)> {
+        match &synth.nodes[n].kind {
+            NodeKind::Record { of, list, .. } if synth.nodes[n].values.iter().all(Option::is_some) => {
+                let is_one_call = matches!(synth.nodes[*of].kind, NodeKind::Read { .. } | NodeKind::Role(_));
+                is_one_call.then_some((n, *of, list))
+            }
+            _ => None,
+        }
+    };
+    let mut found = Vec::new();
+    for (node, of, list) in (0..synth.nodes.len()).filter_map(of_node) {
+        // Only results that the pipeline reads anyway.
+        if !assembly.of_node.contains_key(&synth.role_of(of).unwrap_or(of)) {
+            continue;
+        }
+        let own = values(assembly, node);
+        let violations: Vec<(Path, Value, usize)> = same_fields(&own)
+            .into_iter()
+            .map(|(path, wanted)| {
+                let violated = synth.contrast.others(&tools(assembly, of), list, &path, wanted);
+                (path, wanted.clone(), violated)
+            })
+            .filter(|(.., violated)| *violated > 0)
+            .collect();
+        for (path, wanted, violated) in violations {
+            assembly.node(node);
+            let of = reference(assembly, node, &path);
+            found.extend(of.map(|of| (Condition::Equals(of, wanted), violated)));
+        }
+    }
+    found
+}
+
+/// Fields that have the same text or truth value in all of these values.
+fn same_fields<'v>(own: &[&'v Value]) -> Vec<(Path, &'v Value)> {
+    let Some(first) = own.first() else { return Vec::new() };
+    let all = fields(first, &|value| matches!(value, Value::String(_) | Value::Bool(_)));
+    let wanted = all.into_iter().filter_map(|path| at(first, &path).map(|wanted| (path, wanted)));
+    wanted.filter(|(path, wanted)| own.iter().all(|value| at(value, path) == Some(wanted))).collect()
+}
+
+/// True if a scalar other than `wanted` is at the path.
+fn is_another(value: &Value, path: &Path, wanted: &Value) -> bool {
+    at(value, path).is_some_and(|value| is_scalar(value) && value != wanted)
 }
 
 /// Conditions on two results that held in all runs and not elsewhere: fields are equal, or one is in a list of the other.

@@ -48,6 +48,7 @@ pub use world::{Class, Tool, World};
 
 use check::Reason;
 use episode::Family;
+use guards::Contrast;
 use program::StepKind;
 use replay::{Kind, compare};
 use substitutes::Substitutes;
@@ -166,7 +167,8 @@ pub fn learn(traces: &[Trace], world: &dyn World, only: Option<&str>) -> Learned
         let own: BTreeSet<*const Trace> =
             family.episodes.iter().map(|episode| std::ptr::from_ref(episode.trace)).collect();
         let others = selected.usable.iter().chain(&selected.contrast).copied();
-        let contrast: Vec<&Trace> = others.filter(|trace| !own.contains(&std::ptr::from_ref(*trace))).collect();
+        let contrast = others.filter(|trace| !own.contains(&std::ptr::from_ref(*trace)));
+        let contrast = Contrast::new(contrast, world);
         let tools = excluded(&family, world);
         let mut why = None;
         let outcome = if !tools.is_empty() {

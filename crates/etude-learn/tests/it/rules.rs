@@ -1,6 +1,6 @@
 //! Rules of 2.2 to 2.6: steps, sources of values, and questions.
 
-use etude_learn::Trace;
+use etude_learn::{Candidate, Trace};
 use serde_json::{Value, json};
 
 use crate::shop::{Run, Shop, User, binding, learned, one, returning};
@@ -530,4 +530,54 @@ fn words_of_scripts_without_blanks_are_parameters() {
     assert_eq!(binding(&candidate, "/order_id").0, "input");
     let definition = &candidate.files["pipeline.yaml"];
     assert!(definition.contains("注文{order_id}を全部返品したい。メールは{email}です。"), "{definition}");
+}
+
+/// 2.6, 2.8 (d): a run that read a list and wrote nothing gives a guard on the element that the write names, also if nothing
+/// but the user's words shows which element that run was about.
+#[test]
+fn a_run_that_declined_guards_the_elements_of_a_list() {
+    let orders = |user: &User, states: [&str; 2]| {
+        let of = |k: usize| json!({"order_id": user.order(k), "state": states[k], "carrier": format!("carrier{k}")});
+        json!({"orders": [of(0), of(1)]})
+    };
+    let run = |n: usize, states: [&str; 2], words: &str| {
+        let user = User(n);
+        Run::new(n, &format!("I am {}. Return the {words}", user.email())).call(
+            "look",
+            json!({"email": user.email()}),
+            orders(&user, states),
+        )
+    };
+    let returned = |n: usize, states: [&str; 2], k: usize| {
+        run(n, states, "lamp").call("return_items", json!({"order_id": User(n).order(k)}), json!("ok"))
+    };
+    let wrote = || {
+        let new = |n: usize| returned(n, ["delivered", "pending"], 0);
+        let last = returned(4, ["pending", "delivered"], 1);
+        vec![new(1), new(2), new(3), last]
+    };
+    let learned_with = |declined: Run| {
+        let mut runs = wrote();
+        runs.push(declined);
+        one(&runs)
+    };
+    let states = |candidate: &Candidate| -> Vec<(Value, usize)> {
+        candidate.guards.iter().map(|guard| (guard.condition["equals"].clone(), guard.violated)).collect()
+    };
+    let declined = |request: &str| {
+        let request = format!("I am {}. Return {request}", User(5).email());
+        run(5, ["pending", "delivered"], "lamp").with("request", json!(request))
+    };
+    let candidate = learned_with(declined("the lamp"));
+    assert_eq!(states(&candidate), [(json!("delivered"), 1)]);
+    assert!(candidate.files["pipeline.yaml"].contains("equals: delivered"));
+    assert_eq!(states(&learned_with(declined(&User(5).order(0)))), [(json!("delivered"), 1)]);
+    assert_eq!(states(&learned_with(declined(&User(5).order(1)))), [], "the run is about an element like the others");
+    let said = declined("the lamp").with("answer", json!(format!("{} is not delivered", User(5).order(0))));
+    assert_eq!(states(&learned_with(said)), [(json!("delivered"), 1)], "the field itself names no element");
+    assert_eq!(states(&one(&wrote())), [], "no other run violates a condition");
+    let mut reversed = wrote();
+    reversed.insert(0, declined("the lamp"));
+    reversed.reverse();
+    assert_eq!(one(&reversed).files, candidate.files);
 }
