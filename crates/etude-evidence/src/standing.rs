@@ -27,7 +27,8 @@ pub struct Standing {
     pub rows: Vec<Row>,
     /// Current demotion.
     pub demoted: Option<Demotion>,
-    /// Latest risk that a person has accepted for this content; `None` if there is none.
+    /// Risk that a person has accepted for this content at this place (L-59); `None` if there is none. A candidate that was
+    /// learned again with the same content has no `accept_risk`: its risk is not accepted.
     pub accepted_risk: Option<Accepted>,
     /// True if its cases have passed with this content.
     pub is_tested: bool,
@@ -52,6 +53,7 @@ impl Standing {
         let content = learned::content_of(disk, &located.dir());
         let demoted = book::demotion(engine, disk, &located, &content)?;
         let learned = located.learned.as_ref();
+        let is_accepted = learned.is_some_and(|learned| learned.accept_risk);
         let edited = learned.is_some_and(|learned| learned.content.as_deref().is_some_and(|known| known != content));
         let state = located.state_with(&content).map(|state| match &demoted {
             // A person's own demotion, or a lower state, stays.
@@ -62,7 +64,7 @@ impl Standing {
         let demoted = demoted.filter(|demotion| state == Some(demotion.to) || state == Some(State::Proposed));
         Ok(Self {
             rows: rows(engine, &content)?,
-            accepted_risk: book::accepted(engine, &content)?,
+            accepted_risk: if is_accepted { book::accepted(engine, &content)? } else { None },
             is_tested: book::is_tested(engine, &content)?,
             located,
             content,

@@ -315,6 +315,27 @@ fn words(needs: &[Need]) -> Vec<&str> {
     needs.iter().map(|need| need.need).collect()
 }
 
+/// L-59: the risk of a candidate that is learned again is not accepted, even if its content is that of a pipeline whose risk is.
+#[tokio::test]
+async fn a_risk_is_accepted_for_one_pipeline() {
+    let world = World::new("active");
+    let accepted = Accepted { by: "ada".to_owned(), at_ms: 7 };
+    book::accept(&world.engine, &world.standing().content, &accepted).await.expect("kept");
+    assert_eq!(world.standing().accepted_risk, None, "no file says that a risk was accepted");
+    let place = world.dir.path().join("pipelines/p");
+    let copy = world.dir.path().join("learned/p");
+    std::fs::create_dir_all(&copy).expect("made");
+    for name in ["pipeline.yaml", "learn.yaml"] {
+        std::fs::copy(place.join(name), copy.join(name)).expect("copied");
+    }
+    let text = std::fs::read_to_string(place.join("learn.yaml")).expect("read");
+    std::fs::write(place.join("learn.yaml"), etude_spec::learned::with_accepted_risk(&text)).expect("written");
+    let all = standings(&world.engine, &world.disk()).expect("read");
+    let risks: Vec<_> = all.iter().map(|one| (one.located.dir(), one.accepted_risk.clone())).collect();
+    assert_eq!(all[0].content, all[1].content);
+    assert_eq!(risks, [("learned/p".to_owned(), None), ("pipelines/p".to_owned(), Some(accepted))]);
+}
+
 /// L-58: the conditions of every state on the way count; L-59: some of them are a risk to accept.
 #[tokio::test]
 async fn conditions_of_all_states_on_the_way_count() {
