@@ -102,13 +102,20 @@ fn an_edited_candidate_stays() {
     assert!(diff.at("/diff").as_str().is_some_and(|diff| diff.contains("-# mine")), "{}", diff.out());
 }
 
-/// learn.md 1.1: a family that neither the runs nor the app have is wrong usage, and the error lists the families.
+/// learn.md 1.1: a family that neither the runs nor the app have is wrong usage, also if there is no run. The error lists the
+/// families.
 #[test]
 fn an_unknown_family_is_refused() {
     let server = Server::by(|seen, _| agent(seen));
     let test = shop(&server);
     let learn = |family: &str| test.run(&["learn", "--family", family, "--format", "json"]);
-    learn("anything").exit(0).has("/families", json!([]));
+    let ran = learn("anything").exit(2).has("/errors/0/kind", "input_invalid");
+    assert!(
+        ran.err().contains("there is no family `anything`") && ran.err().contains("no usable run"),
+        "{}",
+        ran.err()
+    );
+    test.run(&["learn", "--format", "json"]).exit(0).has("/families", json!([]));
     test.follow("Return everything of ORD-100, please", &["--yolo"]).exit(0);
     let ran = learn("return-items").exit(2).has("/errors/0/kind", "input_invalid");
     assert!(ran.err().contains("did you mean `return_items`?"), "{}", ran.err());

@@ -68,15 +68,18 @@ pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<E
     Ok(if is_pending { Exit::Waiting } else { Exit::Done })
 }
 
-/// Refuses a family that neither the traces nor the pipelines of the app have. Without a usable trace no family is known, so
-/// none is refused.
+/// Refuses a family that neither the traces nor the pipelines of the app have (1.1: an unknown name).
 fn check_family(options: &args::LearnOptions, learned: &Learned, world: &World) -> Result<(), Refused> {
     let Some(name) = &options.family else { return Ok(()) };
-    if !learned.families.is_empty() || learned.others.is_empty() || world.has_family(name) {
+    if !learned.families.is_empty() || world.has_family(name) {
         return Ok(());
     }
     let hint = match did_you_mean(name, learned.others.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
+        None if learned.others.is_empty() => {
+            "no usable run was read: `etude learn` without `--family` lists the runs, and why they are not used"
+                .to_owned()
+        }
         None => format!("families of these runs: {}", learned.others.join(", ")),
     };
     Err(Problem::usage(format!("there is no family `{name}`")).hint(hint).into())
