@@ -181,14 +181,8 @@ impl Pins {
 
     /// Differences of `now` from these pins. A new file does not count: the run itself may have written it, and a
     /// definition that needs one names it in a pinned file. Files that are used without being named do count: a
-    /// destructor, and files of `middleware`.
-    pub fn changes(
-        &self,
-        now: &Self,
-        middleware: &[String],
-        sources: &dyn Sources,
-        store: &dyn BlobStore,
-    ) -> Vec<Change> {
+    /// destructor, and those of `unnamed`, such as middleware and the tools of an agent.
+    pub fn changes(&self, now: &Self, unnamed: &[String], sources: &dyn Sources, store: &dyn BlobStore) -> Vec<Change> {
         let text_now = |path: &str| String::from_utf8(sources.read(path, KEPT).ok()?).ok();
         let mut changes = Vec::new();
         for old in &self.0 {
@@ -206,7 +200,7 @@ impl Pins {
             let diff = before.zip(after).map(|(before, after)| unified(&old.path, &before, &after));
             changes.push(Change { path: old.path.clone(), what, diff });
         }
-        let is_found = |path: &String| is_pipeline(path) || middleware.contains(path);
+        let is_found = |path: &String| is_pipeline(path) || unnamed.contains(path);
         for new in now.0.iter().filter(|new| !self.has(&new.path) && is_found(&new.path)) {
             let diff = text_now(&new.path).map(|after| unified(&new.path, "", &after));
             changes.push(Change { path: new.path.clone(), what: "added", diff });

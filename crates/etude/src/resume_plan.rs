@@ -113,7 +113,8 @@ impl<'a> Facts<'a> {
             // The run died before its definition was pinned, so nothing of it has run.
             None => new.push(pinned()?),
             Some(before) => {
-                let changes = before.changes(&now, &middleware_of(project.as_ref()), sources, &*blobs);
+                let unnamed = unnamed_of(definition, project.as_ref());
+                let changes = before.changes(&now, &unnamed, sources, &*blobs);
                 let is_accepted = resume.accept_changes || are_declared(definition, &stored, &changes);
                 if !changes.is_empty() && !is_accepted {
                     return Err(Error::Changed { run_id: run.id.clone(), changes });
@@ -278,6 +279,14 @@ pub(crate) fn files_of(definition: &Definition, project: Option<&Project>) -> Ve
     files
 }
 
+/// Files that the run uses without naming them: those of its middleware, and the definitions of the tools that its agents get.
+/// A new one is a change.
+fn unnamed_of(definition: &Definition, project: Option<&Project>) -> Vec<String> {
+    let mut files = middleware_of(project);
+    files.extend(definition.tools.iter().flat_map(|tools| tools.iter()).map(|tool| tool.file.clone()));
+    files
+}
+
 fn middleware_of(project: Option<&Project>) -> Vec<String> {
     project.map(etude_invoke::pinned::files).unwrap_or_default()
 }
@@ -295,7 +304,7 @@ pub fn changes(
     let Some(before) = Pins::of_records(&view.records) else { return Ok(Vec::new()) };
     let project = Project::of_app(&definition.app, Modules::Run);
     let now = Pins::look(sources, &files_of(definition, project.as_ref()))?;
-    let changes = before.changes(&now, &middleware_of(project.as_ref()), sources, blobs);
+    let changes = before.changes(&now, &unnamed_of(definition, project.as_ref()), sources, blobs);
     let is_declared = are_declared(definition, &pins::last_slots(&view.records), &changes);
     Ok(if is_declared { Vec::new() } else { changes })
 }

@@ -192,10 +192,14 @@ fn what_was_granted_survives_a_resume() {
     assert_eq!(server.calls(), 4, "the first turn was not asked for again");
 }
 
-/// a run whose SKILL.md or tool has changed continues only on request.
+/// a run whose SKILL.md or tools have changed continues only on request. A new tool is a change: the agent would get it.
 #[test]
 fn a_changed_skill_is_noticed() {
-    for (path, text) in [("app/SKILL.md", "Be long.\n"), ("app/tools/t.sh", "#!/bin/sh\n# Other.\necho 2\n")] {
+    for (path, text) in [
+        ("app/SKILL.md", "Be long.\n"),
+        ("app/tools/t.sh", "#!/bin/sh\n# Other.\necho 2\n"),
+        ("app/tools/new.yaml", "name: new\ndescription: d\ncommand: echo 3\n"),
+    ] {
         let server = Server::agent([Reply::bash("echo begun >> \"$LEDGER\"; [ -e \"$ROOT/go\" ] || sleep 300")]);
         let test = app(&server).file("tools/t.sh", "#!/bin/sh\n# One.\necho 1\n").executable("tools/t.sh");
         let running = test.start(&["run", "--skill", "go", "--yolo", "--format", "json"]);
