@@ -142,6 +142,14 @@ pub(crate) fn is_mark(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{64b}'..='\u{65f}' | '\u{591}'..='\u{5bd}')
 }
 
+/// True for a letter beside which a value of the request may begin or end. Hangul belongs to them for values: particles follow a
+/// value without a blank (`A-17을`). It does not belong to [`is_spaceless`], because Korean writes blanks between words, and words
+/// tell routes apart better than single syllables do. `etude_core::verbatim` has the same letters for the origins of values; this
+/// crate depends on no other.
+pub(crate) fn bounds_values(c: char) -> bool {
+    is_spaceless(c) || matches!(c, '\u{ac00}'..='\u{d7a3}')
+}
+
 /// True for scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese characters.
 pub(crate) fn is_spaceless(c: char) -> bool {
     matches!(c,

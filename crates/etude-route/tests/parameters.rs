@@ -134,6 +134,18 @@ fn what_stands_in_a_request_is_taken_or_asked_about() {
     assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// a model's value counts if the request has it whole, also before a particle of Korean, Japanese or Chinese.
+#[test]
+fn a_value_before_a_particle_is_whole() {
+    let pipeline = json!({"description": "", "input": {"order": {"type": "string", "required": false}}});
+    let takes = |request: &str| {
+        let value = ("order".to_owned(), ModelValue::Text("A-17".to_owned()), "\"A-17\"".to_owned());
+        read(&pipeline, "cancel", request, |mut reading| reading.believe(std::slice::from_ref(&value)).is_empty())
+    };
+    assert!(takes("주문 A-17을 취소해 주세요") && takes("注文A-17を取り消して") && takes("cancel order A-17 please"));
+    assert!(!takes("주문 A-178을 취소해 주세요") && !takes("отмени заказ A-17б"));
+}
+
 /// Completion of a model that ignores the request.
 fn made_up(schema: &Value, name: &str, round: usize) -> Value {
     match (schema["type"].as_str(), schema["enum"].as_array()) {

@@ -240,7 +240,7 @@ impl Reading<'_> {
             .filter(|(_, c)| !c.is_whitespace())
             .flat_map(|(at, c)| text::fold(c).map(move |folded| (at, at + c.len_utf8(), folded)))
             .collect();
-        let is_word = |c: char| c.is_alphanumeric() && !text::is_spaceless(c);
+        let is_word = |c: char| c.is_alphanumeric() && !text::bounds_values(c);
         let joins = |inside: char, outside: Option<char>| is_word(inside) && outside.is_some_and(is_word);
         letters.windows(wanted.len()).find_map(|window| {
             if !window.iter().map(|(_, _, c)| c).eq(wanted.iter()) {
