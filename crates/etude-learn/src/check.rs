@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::contrast::Contrast;
 use crate::episode::{Episode, Family};
-use crate::guards::Contrast;
 use crate::program::{Program, StepKind};
 use crate::replay::{End, Kind, compare, compare_part, replay};
 use crate::substitutes::Substitutes;

@@ -1,18 +1,15 @@
 //! Guards (2.6): conditions that held in all runs of a family and are violated elsewhere.
 
-mod contrast;
-
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::contrast::is_another;
 use crate::program::{Condition, Guard};
 use crate::synth::{Assembly, NodeKind};
 use crate::term::Ref;
 use crate::text::proves;
-use crate::value::{Collection, Path, at, fields, is_scalar};
-
-pub(crate) use contrast::Contrast;
+use crate::value::{Collection, Path, at, fields};
 
 /// Minimum number of requests for which a condition must have held.
 const MIN_REQUESTS: usize = 3;
@@ -149,11 +146,6 @@ fn same_fields<'v>(own: &[&'v Value]) -> Vec<(Path, &'v Value)> {
     let all = fields(first, &|value| matches!(value, Value::String(_) | Value::Bool(_)));
     let wanted = all.into_iter().filter_map(|path| at(first, &path).map(|wanted| (path, wanted)));
     wanted.filter(|(path, wanted)| own.iter().all(|value| at(value, path) == Some(wanted))).collect()
-}
-
-/// True if a scalar other than `wanted` is at the path.
-fn is_another(value: &Value, path: &Path, wanted: &Value) -> bool {
-    at(value, path).is_some_and(|value| is_scalar(value) && value != wanted)
 }
 
 /// Conditions on two results that held in all runs and not elsewhere: fields are equal, or one is in a list of the other.

@@ -11,13 +11,14 @@
 //! | `substitutes` | reads that do the same, in all families |
 //! | `synth` | alignment of reads, binding of arguments, and the resulting steps |
 //! | `commands` | command lines that are the same up to whole words |
-//! | `guards`, `replay`, `check` | conditions that other runs violate; replay on recorded results; checks of a candidate |
+//! | `contrast`, `guards`, `replay`, `check` | other runs, and conditions that they violate; replay on recorded results; checks of a candidate |
 //! | `slots` | requests with their values replaced |
 //! | `difference` | first difference between a program and a run |
 //! | `files` | the files of a candidate |
 
 mod check;
 mod commands;
+mod contrast;
 mod difference;
 mod episode;
 pub mod files;
@@ -47,8 +48,8 @@ pub use trace::Trace;
 pub use world::{Class, Tool, World};
 
 use check::Reason;
+use contrast::Contrast;
 use episode::Family;
-use guards::Contrast;
 use program::StepKind;
 use replay::{Kind, compare};
 use substitutes::Substitutes;

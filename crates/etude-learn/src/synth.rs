@@ -18,8 +18,8 @@ use etude_core::shell;
 use serde_json::Value;
 
 use crate::commands;
+use crate::contrast::Contrast;
 use crate::episode::{Episode, leaves};
-use crate::guards::Contrast;
 use crate::program::{Argument, Of, Program};
 use crate::substitutes::Substitutes;
 use crate::term::{Func, Scope, Source, Term};

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::is_another;
 use crate::episode::leaves;
 use crate::text::{Said, proves};
 use crate::trace::{Event, Trace};
@@ -23,7 +22,7 @@ pub(crate) struct Contrast<'t> {
     about: RefCell<BTreeMap<Sought, Vec<&'t Value>>>,
 }
 
-/// What names an element: the texts of the run, and the arguments of its calls.
+/// Names of elements: the texts of the run, and the arguments of its calls.
 struct Names {
     said: Said,
     taken: Vec<Value>,
@@ -52,18 +51,18 @@ impl<'t> Contrast<'t> {
         Self { runs: traces.map(of_trace).collect(), about: RefCell::default() }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
     /// Results of these tools in order, for each run that has some.
-    pub(super) fn of(&self, tools: &[String]) -> BTreeMap<usize, Vec<&'t Value>> {
+    pub(crate) fn of(&self, tools: &[String]) -> BTreeMap<usize, Vec<&'t Value>> {
         let places = |run: &Run<'t>| run.results(tools).into_iter().map(|(_, result)| result).collect::<Vec<_>>();
         self.runs.iter().map(places).enumerate().filter(|(_, results)| !results.is_empty()).collect()
     }
 
     /// Number of runs that are about an element with another value at `field`, in a list of a result of these tools.
-    pub(super) fn others(&self, tools: &[String], list: &Collection, field: &Path, wanted: &Value) -> usize {
+    pub(crate) fn others(&self, tools: &[String], list: &Collection, field: &Path, wanted: &Value) -> usize {
         let is_other = |element: &&Value| is_another(element, field, wanted);
         let has_one = |(n, run): &(usize, &Run<'t>)| {
             let results = run.results(tools);
@@ -119,4 +118,9 @@ impl Names {
         let is_it = |one: &Value| one == value || one.as_array().is_some_and(|items| items.contains(value));
         self.taken.iter().any(is_it) || self.said.has(value)
     }
+}
+
+/// True if a scalar other than `wanted` is at the path.
+pub(crate) fn is_another(value: &Value, path: &Path, wanted: &Value) -> bool {
+    at(value, path).is_some_and(|value| is_scalar(value) && value != wanted)
 }
