@@ -56,7 +56,7 @@ pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's semantics. It grows whenever the same plan and outcomes would yield other commands. A
 /// journal is replayed only if [`replays`] returns true.
-pub const ABI: u32 = 11;
+pub const ABI: u32 = 12;
 
 /// True if this version of the interpreter can continue a run that version `abi` began. Runs of earlier versions behave
 /// as they did: see [`Start::abi`]. The versions differ as follows.
@@ -82,6 +82,7 @@ pub const ABI: u32 = 11;
 ///   script gives without `parallel`.
 /// - Version 11 asks more questions in one call, also those of a group, and reports which of them has used up the
 ///   retries. If several stages fail side by side, it names the first of their list.
+/// - Version 12 gives the executions of each machine in a run their own ids.
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,
@@ -130,6 +131,9 @@ const JOINS_QUESTIONS: u32 = 11;
 /// The first version of the interpreter that names the first stage of a list if several have failed. It also lets
 /// stages whose texts are searched for secrets reach their gates (B-P12).
 const NAMES_FIRST_SIBLING: u32 = 11;
+
+/// The first version of the interpreter whose ids of stage executions name the place of their machine (B-ID3).
+const NAMES_MACHINES: u32 = 12;
 
 /// Number of an attempt at a run, and of the attempt that began its scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

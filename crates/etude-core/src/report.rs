@@ -112,7 +112,8 @@ pub struct Stages {
 pub struct StageRow {
     /// The stage's id in its machine.
     pub stage_id: String,
-    /// The id of the execution, `RUN/STAGE#N` for the Nth visit of the stage (B-ID2).
+    /// The id of the execution, `RUN/STAGE#N` for the Nth visit of the stage (B-ID2). In a machine that a step runs, it
+    /// is `RUN/PIPELINE/STEP/STAGE#N`.
     pub stage_execution_id: String,
     /// State of the execution.
     pub status: StageStatus,

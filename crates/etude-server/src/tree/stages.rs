@@ -18,10 +18,12 @@ pub(super) fn place(place: &Place) -> Option<(String, Place)> {
     Some((format!("{name}#{visit}"), Place { part, ..place.clone() }))
 }
 
-/// The nodes of the stages of the step `step`, in the order in which they began. `rows` are those of the run's document.
+/// The nodes of the stages of the step `step`, in the order in which they began. `rows` are those of the run's document,
+/// which may have the stages of other steps as well.
 pub(super) fn nodes(step: &str, phase: &str, works: &[&Work<'_>], rows: &[Value], began_at_ms: i64) -> Vec<Value> {
+    let rows: Vec<&Value> = rows.iter().filter(|row| belongs(row, step)).collect();
     let mut stages: Vec<(String, Vec<Work<'_>>)> = Vec::new();
-    for row in rows {
+    for row in &rows {
         stages.push((last_segment(row).to_owned(), Vec::new()));
     }
     for work in works {
@@ -34,7 +36,7 @@ pub(super) fn nodes(step: &str, phase: &str, works: &[&Work<'_>], rows: &[Value]
     }
     let mut nodes = Vec::new();
     for (stage, own) in &stages {
-        let row = rows.iter().find(|row| last_segment(row) == stage);
+        let row = rows.iter().copied().find(|row| last_segment(row) == stage);
         let own: Vec<&Work<'_>> = own.iter().collect();
         let id = format!("{step}/{stage}");
         let name = stage.strip_suffix("#1").unwrap_or(stage);
@@ -58,6 +60,15 @@ pub(super) fn node_of(step: &str, at: &Place) -> String {
     }
 }
 
+/// True if the row is one of the step `step`, `PHASE/NAME`. `RUN/NAME#VISIT` does not say so: the run is for the machine, or
+/// an earlier version began it.
+fn belongs(row: &Value, step: &str) -> bool {
+    let id = row["stageExecutionId"].as_str().unwrap_or_default();
+    let (_, place) = id.split_once('/').unwrap_or_default();
+    let name = step.rsplit_once('/').map_or(step, |(_, name)| name);
+    !place.contains('/') || Place::of(place, name).is_some()
+}
+
 /// `NAME#VISIT` of a row.
 fn last_segment(row: &Value) -> &str {
     let id = row["stageExecutionId"].as_str().unwrap_or_default();
@@ -79,6 +90,20 @@ fn status(row: &Value) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A run may have several machines: a step shows the stages of its own.
+    #[test]
+    fn a_step_has_the_stages_of_its_machine() {
+        let rows = ["r/p/x/plan#1", "r/p/g/y/plan#1", "r/p/g/y/test#1"];
+        let rows = rows.map(|id| serde_json::json!({"stageExecutionId": id, "status": "completed", "attemptCount": 1}));
+        let names = |step: &str, rows: &[Value]| -> Vec<Value> {
+            nodes(step, "business", &[], rows, 0).iter().map(|node| node["id"].clone()).collect()
+        };
+        assert_eq!(names("business/x", &rows), ["business/x/plan#1"]);
+        assert_eq!(names("business/y", &rows), ["business/y/plan#1", "business/y/test#1"]);
+        let target = [serde_json::json!({"stageExecutionId": "r/plan#1", "status": "completed"})];
+        assert_eq!(names("business/change", &target), ["business/change/plan#1"]);
+    }
 
     fn node(id: &str) -> String {
         node_of("business/change", &Place::of(id, "change").expect("a place"))

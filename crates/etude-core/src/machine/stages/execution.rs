@@ -114,7 +114,7 @@ impl Execution {
         cx: &mut Cx,
     ) -> Self {
         let visit = shared.visit(&stage.id);
-        let id = format!("{}/{}#{visit}", shared.run_id, stage.id);
+        let id = format!("{}/{}#{visit}", shared.prefix(), stage.id);
         let row = add_row(cx, &stage.id, &id);
         let base = shared.path.child(&format!("{}#{visit}", stage.id));
         cx.open_work.begin(base.as_str());

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::audit::emit;
 use super::grants::Ledger;
 use crate::data::overlaid;
-use crate::machine::{Cx, Path};
+use crate::machine::{Cx, NAMES_MACHINES, Path};
 use crate::plan::stages::StageMachine;
 use crate::report::{StageRow, StageStatus};
 use crate::tool::{ToolList, ToolSelection, approval_key, shown_arguments};
@@ -116,6 +116,17 @@ impl Shared {
         self.executions <= self.machine.max_executions
     }
 
+    /// Prefix of the ids of executions: the run, and the place of the machine unless it is the target of the run. Machines
+    /// of one run need different ids (B-ID3).
+    pub(super) fn prefix(&self) -> String {
+        let place = self.path.as_str();
+        let is_target = place.split_once('/') == Some((self.machine.id.as_str(), self.machine.id.as_str()));
+        if is_target || self.abi < NAMES_MACHINES {
+            return self.run_id.clone();
+        }
+        format!("{}/{place}", self.run_id)
+    }
+
     /// Counts a visit of the stage, and returns its number, from 1 (B-ID2).
     pub(super) fn visit(&mut self, stage: &str) -> u32 {
         let visits = self.visits.entry(stage.to_owned()).or_default();
@@ -126,7 +137,7 @@ impl Shared {
     /// The id of the next compound turn, opened by `stage` (B-P18).
     pub(super) fn compound(&mut self, stage: &str) -> String {
         self.compounds += 1;
-        format!("{}:{stage}:compound:{}", self.run_id, self.compounds)
+        format!("{}:{stage}:compound:{}", self.prefix(), self.compounds)
     }
 
     pub(super) fn is_tool(&self, name: &str) -> bool {

@@ -435,6 +435,29 @@ fn runs_of_earlier_interpreters_ask_as_they_did() {
     assert_eq!(proposed(&case, "Look 1; Write 2", &answers), ["Look 1", "Write 2"]);
 }
 
+/// B-ID2, B-ID3: machines of one run have different ids of executions: those of two steps, and of two elements. The id
+/// of the machine that the run is for does not name its place. In runs of earlier versions no id does.
+#[test]
+fn machines_of_one_run_have_their_own_ids() {
+    let ids = |case: &Case, places: &[&str]| -> Vec<String> {
+        let turns = places.iter().map(|place| format!("{place}/one#1/turn1 calls done {{}}\n"));
+        let world = play(case, &turns.collect::<String>());
+        let result = world.machine.result().expect("a result");
+        assert_eq!(result.status, Status::Succeeded, "{}", world.log);
+        result.stages.rows.iter().map(|row| row.stage_execution_id.clone()).collect()
+    };
+    let run = |id: &str| format!("r1/{id}");
+    let step = |name: &str| Step { name: name.to_owned(), ..goes_through(machine()) };
+    let mut case = pipeline([step("x").for_each("{{input.list}}"), step("y")]).input(r#"{"list": [1, 2]}"#);
+    let places = ["p/x[0]", "p/x[1]", "p/y"];
+    assert_eq!(ids(&case, &places), places.map(|place| run(&format!("{place}/one#1"))));
+    case.start.abi = 11;
+    assert_eq!(ids(&case, &places), [run("one#1"), run("one#1"), run("one#1")]);
+    let mut target = pipeline([step("m")]);
+    target.plan.body = Arc::new(sequence("m", [step("m")]));
+    assert_eq!(ids(&target, &["m/m"]), [run("one#1")]);
+}
+
 /// A machine whose first stage opens a fan-out of `a` and `b`, both with this setup.
 fn forking(setup: impl Fn() -> Setup) -> StageMachine {
     let sibling = |id: &str| Arc::new(Stage { id: id.to_owned(), setup: setup(), ..stage() });
