@@ -203,14 +203,12 @@ fn attributes_of(text: &str) -> Map<String, Value> {
 /// Ranges of fenced code and code spans, merged and sorted.
 pub(super) fn code_ranges(text: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
-    let (mut at, mut fence): (usize, Option<(usize, &str)>) = (0, None);
+    let (mut at, mut fence): (usize, Option<(usize, Mark)>) = (0, None);
     for line in text.split_inclusive('\n') {
-        let mark = line.trim_start();
-        let opens = ["```", "~~~"].into_iter().find(|mark_text| mark.starts_with(mark_text));
-        match (fence, opens) {
-            (None, Some(mark)) => fence = Some((at, mark)),
-            (Some((start, open)), Some(mark)) if open == mark => {
-                ranges.push(start..at + line.len());
+        match (&fence, Mark::of(line)) {
+            (None, Some(mark)) if mark.opens() => fence = Some((at, mark)),
+            (Some((start, open)), Some(mark)) if mark.closes(open) => {
+                ranges.push(*start..at + line.len());
                 fence = None;
             }
             _ => {}
@@ -229,6 +227,33 @@ pub(super) fn code_ranges(text: &str) -> Vec<Range<usize>> {
         touches
     });
     ranges
+}
+
+/// The line that opens or closes fenced code: at least three backticks or tildes, then other text.
+struct Mark<'t> {
+    sign: char,
+    length: usize,
+    rest: &'t str,
+}
+
+impl<'t> Mark<'t> {
+    fn of(line: &'t str) -> Option<Self> {
+        let line = line.trim();
+        let sign = line.chars().next().filter(|sign| matches!(sign, '`' | '~'))?;
+        let rest = line.trim_start_matches(sign);
+        let length = line.len() - rest.len();
+        (length >= 3).then_some(Self { sign, length, rest })
+    }
+
+    /// A line of backticks with another backtick after them is a code span.
+    fn opens(&self) -> bool {
+        self.sign == '~' || !self.rest.contains('`')
+    }
+
+    /// A fence ends at a line of at least as many of its signs and nothing else.
+    fn closes(&self, open: &Self) -> bool {
+        self.sign == open.sign && self.length >= open.length && self.rest.is_empty()
+    }
 }
 
 fn spans(text: &str, fences: &[Range<usize>]) -> Vec<Range<usize>> {
@@ -276,6 +301,24 @@ mod tests {
         let of = |name: &str, label: &str| (name.to_owned(), label.to_owned());
         assert_eq!(names(text), [of("arg", "who"), of("inline", "f.md"), of("env", "HOME")]);
         assert_eq!(names("at 10:30[x], a:b[c], :word, https://x, \\:arg[x] ::"), []);
+    }
+
+    /// D-11: fenced code ends at a line of at least as many signs and nothing else, so code may show fences.
+    #[test]
+    fn fences_end_at_their_own_signs() {
+        let of = |name: &str| (name.to_owned(), name.to_owned());
+        for code in [
+            "````md\n```\n:no[no]\n```\n````",
+            "```\n```js\n:no[no]\n```",
+            "~~~\n```\n:no[no]\n~~~",
+            "```\n~~~\n:no[no]\n`````",
+            "  ```sh\r\n:no[no]\r\n  ```\r",
+            "```inline `` :no[no]```",
+            "````\n:no[no]\n```",
+        ] {
+            assert_eq!(names(&format!(":a[a]\n{code}")), [of("a")], "{code}");
+        }
+        assert_eq!(names("````\n```\n````\n:a[a]\n```code``` :b[b]\n:c[c]"), [of("a"), of("b"), of("c")]);
     }
 
     /// D-11: a text of nothing but opening signs is read in one pass. Before, these took minutes.
