@@ -13,6 +13,8 @@ use self::members::{Members, Outline, Places, json};
 use crate::cascade::directive;
 use crate::diagnose::{cascade as diagnose, values};
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::fields::Kind;
+use crate::fields::package::TOOLS;
 use crate::frontmatter::{self, Parts};
 use crate::skill::SKILL_FILE;
 use crate::source::{SourceFile, Span};
@@ -123,7 +125,7 @@ impl Skill {
         let (name, description) = (text("name"), text("description").unwrap_or_default());
         let plain = Self::of_members(name.unwrap_or(stem(file.path())), description, Members { head, metadata });
         Self {
-            allowed_tools: frontmatter.get("allowed-tools").and_then(patterns),
+            allowed_tools: frontmatter.get("allowed-tools").map(|value| patterns(value).unwrap_or_default()),
             body: SkillHandler::Module,
             dir: dir.into(),
             file,
@@ -194,7 +196,7 @@ impl Skill {
         let skill = Self {
             name,
             description: text("description").unwrap_or_default().to_owned(),
-            allowed_tools: entries.get("allowed-tools").map(json).as_ref().and_then(patterns),
+            allowed_tools: entries.get("allowed-tools").map(|node| allowed_tools(file, node, found)),
             is_main: is_main(member("role").as_ref(), member("main").as_ref()),
             outline: Outline::of(file, entries),
             members: OnceLock::new(),
@@ -369,12 +371,22 @@ fn stem(path: &str) -> &str {
     name.split_once(".skill.").map_or(name, |(stem, _)| stem)
 }
 
+/// The patterns of `allowed-tools`; `None` if the value has another shape.
 fn patterns(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.trim().to_owned()),
-        Value::Array(_) => Some(names(value).join(" ")),
+        Value::Array(items) if items.iter().all(Value::is_string) => Some(names(value).join(" ")),
         _ => None,
     }
+}
+
+/// Reads `allowed-tools`. A skill whose list cannot be read may call nothing: it asked for a limit (D-2.3).
+fn allowed_tools(file: &Arc<SourceFile>, node: &Node<'_>, found: &mut Vec<Diagnostic>) -> String {
+    patterns(&json(node)).unwrap_or_else(|| {
+        let what = ("allowed-tools", "`allowed-tools`");
+        found.push(values::wrong_type(file, node.span, what, &Kind::Either(&TOOLS), node));
+        String::new()
+    })
 }
 
 fn command(file: &Arc<SourceFile>, node: &Node<'_>, found: &mut Vec<Diagnostic>) -> SkillHandler {
@@ -489,6 +501,27 @@ mod tests {
         }
         assert!(is_bare_name("file-read") && is_name("file-read") && !is_name("-a") && !is_name("a--b"));
         assert_eq!(names(&json!("a b")), names(&json!(["a", "b"])));
+    }
+
+    /// D-2.3, D-10: a skill whose `allowed-tools` cannot be read may call nothing, and the fault is reported. Before, it
+    /// could call every tool.
+    #[test]
+    fn a_limit_that_cannot_be_read_allows_nothing() {
+        for value in ["", "5", "true", "{shell: true}", "[shell, 1]", "[[shell]]"] {
+            let text = format!("---\nname: x\nallowed-tools: {value}\n---\n");
+            let (skill, found) = read("skills/x.skill.md", &text);
+            assert_eq!(skill.unwrap().allowed_tools.as_deref(), Some(""), "{value}");
+            assert!(found.len() == 1 && found[0].is_error(), "{value}: {found:?}");
+            assert!(found[0].message.starts_with("`allowed-tools` "), "{}", found[0].message);
+        }
+        for (value, expected) in [("[]", ""), ("\"\"", ""), ("shell", "shell"), ("[a, b]", "a b")] {
+            let (skill, found) = read("skills/x.skill.md", &format!("---\nname: x\nallowed-tools: {value}\n---\n"));
+            assert_eq!((skill.unwrap().allowed_tools.as_deref(), found.len()), (Some(expected), 0), "{value}");
+        }
+        let module = |value| {
+            Skill::module(SourceFile::new("x.skill.js", ""), "/p", &json!({"allowed-tools": value})).allowed_tools
+        };
+        assert_eq!((module(json!({"shell": true})).as_deref(), module(json!(["a"])).as_deref()), (Some(""), Some("a")));
     }
 
     /// D-2: faults are reported with their places, and a bad name or command does not hide the rest.

@@ -56,4 +56,5 @@ pub static SKILL: Object = Object {
     }],
 };
 
-static TOOLS: [Kind; 2] = [Text, List(&Text)];
+/// The forms of `allowed-tools`.
+pub(crate) static TOOLS: [Kind; 2] = [Text, List(&Text)];
