@@ -551,12 +551,13 @@ fn prompts_are_expanded_and_followed() {
     test.put("project/notes.md", "Be brief.\n");
     test.put("project/skills/tail.md", "(:arg[who] again)\n");
     tool(&test, "chart", &json!({}), "echo chart >> \"$LEDGER\"; echo '{\"result\": \"<chart>\"}'");
-    let body = "Hi :arg[who], `:arg[who]` :nosuch[x] :env[MOOD] :chart[a]{w=1} :config[runtime.name] :inline[tail.md]";
+    // A backtick in a value neither hides a directive nor reveals one in code.
+    let body = "Hi :arg[who]:arg[sign], `:arg[who]` :nosuch[x] :env[MOOD] :chart[a]{w=1} :config[runtime.name] :inline[tail.md]";
     prompt(&test, "greet", "", &json!({"params": {"type": "object"}}), body);
-    let ran = test.run(&["skill", "run", "greet", "--arg", "who=Ann"]);
+    let ran = test.run(&["skill", "run", "greet", "--arg", "who=Ann", "--arg", "sign=`"]);
     assert_eq!(ran.value(), json!("Hello Ann"), "{}", ran.err());
     let text = server.seen()[0].body.to_string();
-    assert!(text.contains("Hi Ann, `:arg[who]` :nosuch[x] cheerful <chart> etude (Ann again)"), "{text}");
+    assert!(text.contains("Hi Ann`, `:arg[who]` :nosuch[x] cheerful <chart> etude (Ann again)"), "{text}");
     assert!(text.contains("You are called as a tool") && text.contains("Be brief."), "{text}");
     assert_eq!(test.ledger(), ["chart"]);
 }

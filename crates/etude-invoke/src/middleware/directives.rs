@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::chain::{Middleware, Options, Resume, Step, Throw, ThrowKind, ToolHandler, View};
+use etude_spec::cascade::directive::From;
 use etude_spec::cascade::search::absolute;
 use etude_spec::cascade::skill::SkillHandler;
 use etude_spec::cascade::strategy::Evaluation;
@@ -32,7 +33,7 @@ impl Middleware for Directives {
                 if !matches!(view.target().tool.body, ToolHandler::Nothing) {
                     return Step::Done(None);
                 }
-                self.next(view, 0)
+                self.next(view, From::Text(0))
             }
             Resume::Invoked(Ok(value)) => {
                 let own = view.own();
@@ -45,9 +46,9 @@ impl Middleware for Directives {
                 };
                 let whole = format!("{before}{text}{after}");
                 // Inserted files may contain directives; other values are data.
-                let cursor = if inline > 0 { start } else { start + text.len() };
+                let from = if inline > 0 { From::Text(start) } else { From::Value(start + text.len()) };
                 view.target_mut().prompt = Some(whole.into());
-                self.next(view, cursor)
+                self.next(view, from)
             }
             Resume::Invoked(Err(throw)) => Step::Throw(throw),
             _ => Step::Done(None),
@@ -56,8 +57,8 @@ impl Middleware for Directives {
 }
 
 impl Directives {
-    /// Invokes the tool of the first known directive at or after `cursor`.
-    fn next(&self, view: &mut View<'_>, cursor: usize) -> Step {
+    /// Invokes the tool of the first known directive after `from`.
+    fn next(&self, view: &mut View<'_>, from: From) -> Step {
         let Some(prompt) = view.target().prompt.clone() else { return Step::Done(None) };
         // A tool `eval` of the project itself stays enabled.
         let is_off = |name: &str| {
@@ -66,10 +67,9 @@ impl Directives {
                 && self.shared.strategy.evaluation == Evaluation::Off
                 && self.shared.catalog.find(name).is_some_and(is_ours)
         };
-        let known = |found: &directive::Directive| {
-            found.range.start >= cursor && self.shared.catalog.find(&found.name).is_some() && !is_off(&found.name)
-        };
-        let Some(found) = directive::parse(&prompt).into_iter().find(known) else { return Step::Done(None) };
+        let known =
+            |found: &directive::Directive| self.shared.catalog.find(&found.name).is_some() && !is_off(&found.name);
+        let Some(found) = directive::parse_from(&prompt, from).into_iter().find(known) else { return Step::Done(None) };
         let is_inline = found.name == "inline";
         let target = view.target_id();
         let locals = &mut view.own_mut().locals;

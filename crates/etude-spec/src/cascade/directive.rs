@@ -62,6 +62,30 @@ pub fn parse(text: &str) -> Vec<Directive> {
     found
 }
 
+/// The text from which a directive inserted a value, and what follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// Directives after the value, which ends here. The value is data.
+    Value(usize),
+    /// Directives in inserted text, which begins here, and after it.
+    Text(usize),
+}
+
+/// Parses the directives of a text from a place on, as if the earlier text were one word. A backtick or bracket in an
+/// inserted value changes no later directive.
+pub fn parse_from(text: &str, from: From) -> Vec<Directive> {
+    let (From::Value(start) | From::Text(start)) = from;
+    let (Some(before), Some(after)) = (text.get(..start), text.get(start..)) else { return Vec::new() };
+    let line = before.rfind('\n').map_or(0, |end| end + 1);
+    let begins_line = matches!(from, From::Text(_)) && before[line..].trim().is_empty();
+    // Neither a letter nor a blank, of no meaning in Markdown, and of one byte.
+    let mut masked = ")".repeat(start);
+    if begins_line && masked.pop().is_some() {
+        masked.push('\n');
+    }
+    parse(&(masked + after))
+}
+
 /// The range that contains `at`; `ranges` are sorted and disjoint.
 fn around(ranges: &[Range<usize>], at: usize) -> Option<&Range<usize>> {
     let after = ranges.partition_point(|range| range.start <= at);
@@ -319,6 +343,24 @@ mod tests {
             assert_eq!(names(&format!(":a[a]\n{code}")), [of("a")], "{code}");
         }
         assert_eq!(names("````\n```\n````\n:a[a]\n```code``` :b[b]\n:c[c]"), [of("a"), of("b"), of("c")]);
+    }
+
+    /// D-11: an inserted value is data: it neither hides later directives nor reveals those in code.
+    #[test]
+    fn values_change_no_later_directive() {
+        let of = |name: &str| (name.to_owned(), name.to_owned());
+        for value in ["`", "``", "```\n", "[", ":x[", "Ann", "{", "\n", "é", ":::c\n", ""] {
+            let text = format!("> {value}:b[b] `:no[no]`\n[x] :c[c]\n\n::d[d]");
+            let found = parse_from(&text, From::Value(2 + value.len()));
+            let names: Vec<_> = found.iter().map(|found| (found.name.clone(), found.label.clone())).collect();
+            assert_eq!(names, [of("b"), of("c"), of("d")], "{value}");
+            assert!(found.iter().all(|found| text[found.range.clone()].ends_with(']')), "{value}");
+        }
+        let begin = |text: &str, at| parse_from(text, From::Text(at)).len();
+        assert_eq!(
+            [begin("a `\n::d[d]", 4), begin("a `::d[d]", 3), begin("::d[d]", 0), begin("`:d[d]", 9)],
+            [1, 0, 1, 0]
+        );
     }
 
     /// D-11: a text of nothing but opening signs is read in one pass. Before, these took minutes.
