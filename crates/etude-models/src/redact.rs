@@ -21,6 +21,10 @@ const SHORTEST_ENCODED: usize = 8;
 /// Maximum depth of JSON in strings of JSON, up to which an escaped secret is found.
 const MAX_NESTED: usize = 3;
 
+/// Characters that programs keep in percent-encoded text, beside letters, digits and `-._`: the strictest ones, forms of the
+/// web, Python's `quote`, and JavaScript's `encodeURIComponent` and `encodeURI`.
+const KEPT: [&str; 5] = ["~", "*", "~/", "~!'()*", "~!'()*;,/?:@&=+$#"];
+
 /// Words before the credentials of a header. A text that repeats a header often repeats the credentials only.
 const SCHEMES: [&str; 3] = ["Bearer ", "Basic ", "Token "];
 
@@ -189,7 +193,12 @@ fn forms(secret: &str) -> Vec<String> {
     if secret.len() < SHORTEST_ENCODED {
         return forms;
     }
-    forms.extend([percent(secret, true), percent(secret, false)]);
+    for kept in KEPT {
+        for encoded in [percent(secret, kept, true), percent(secret, kept, false)] {
+            // Forms of the web write a blank as a plus sign.
+            forms.extend([encoded.replace("%20", "+"), encoded]);
+        }
+    }
     let once = escaped(secret);
     let encoded = [secret.to_owned(), once.replace('/', "\\/"), once];
     forms.extend(encoded.iter().flat_map(|text| in_base64(text)));
@@ -218,13 +227,13 @@ fn in_base64(secret: &str) -> Vec<String> {
     forms
 }
 
-/// Percent-encodes everything but letters, digits and `-._~`.
-fn percent(text: &str, is_upper: bool) -> String {
+/// Percent-encodes everything but letters, digits, `-._` and the characters in `kept`.
+fn percent(text: &str, kept: &str, is_upper: bool) -> String {
     text.bytes().fold(String::new(), |mut out, byte| {
         // Writing into a string cannot fail.
         let _ = match byte {
-            b'-' | b'.' | b'_' | b'~' => write!(out, "{}", char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() => write!(out, "{}", char::from(byte)),
+            b'-' | b'.' | b'_' => write!(out, "{}", char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte) => write!(out, "{}", char::from(byte)),
             _ if is_upper => write!(out, "%{byte:02X}"),
             _ => write!(out, "%{byte:02x}"),
         };
@@ -274,8 +283,8 @@ mod tests {
         let redactor = Redactor::new([&Secret::new(text)].into_iter());
         let json = serde_json::json!({ "key": text }).to_string();
         assert_eq!(redactor.redact(&json), r#"{"key":"***"}"#);
-        assert_eq!(redactor.redact(&format!("?key={}&x=1", percent(text, true))), "?key=***&x=1");
-        assert_eq!(redactor.redact(&format!("?key={}&x=1", percent(text, false))), "?key=***&x=1");
+        assert_eq!(redactor.redact(&format!("?key={}&x=1", percent(text, "~", true))), "?key=***&x=1");
+        assert_eq!(redactor.redact(&format!("?key={}&x=1", percent(text, "~", false))), "?key=***&x=1");
         for before in ["", "u", "us", "use", "user:"] {
             for engine in [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD] {
                 let encoded = engine.encode(format!("{before}{text}:after"));
@@ -285,6 +294,21 @@ mod tests {
         }
         assert_eq!(redactor.redact("nothing of it"), "nothing of it");
         assert!(redactor.finds_in(&json) && !redactor.finds_in("nothing of it"));
+    }
+
+    /// A secret is found in addresses, whichever program wrote them.
+    #[test]
+    fn a_secret_is_found_in_addresses() {
+        let redactor = Redactor::new([&Secret::new("k/+=0815 ~(a)*@b")].into_iter());
+        for encoded in [
+            "k%2F%2B%3D0815%20~%28a%29%2A%40b",
+            "k%2f%2b%3d0815+%7e%28a%29*%40b",
+            "k/%2B%3D0815%20~%28a%29%2A%40b",
+            "k%2F%2B%3D0815%20~(a)*%40b",
+            "k/+=0815%20~(a)*@b",
+        ] {
+            assert_eq!(redactor.redact(&format!("?a={encoded}&c=d")), "?a=***&c=d", "{encoded}");
+        }
     }
 
     /// L-4: a secret is found in JSON inside JSON, and in base64 of JSON.
