@@ -11,6 +11,7 @@ use etude_core::failure::Failure;
 use etude_core::machine::{ABI, Limits, Machine};
 use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Tier, Usage};
 use etude_core::report::{self, Status};
+use etude_models::Redactor;
 use etude_process::sandbox::SandboxSettings;
 use etude_process::{ChildEnvironment, HostSettings, ProcessHost, PythonWorker, Redaction};
 use etude_runtime::driver::{self, Drive, Driven, MiddlewareEvent, Progress, Stop};
@@ -369,7 +370,10 @@ impl Runner {
             description: None,
             uri: None,
             metadata: Map::new(),
-            handler: Arc::new(Agent { models: Arc::clone(models) }),
+            handler: Arc::new(Agent {
+                models: Arc::clone(models),
+                redactor: Arc::new(Redactor::new(self.grants.secrets.iter())),
+            }),
         };
         access.handlers.insert("agent".to_owned(), agent);
         Invoker::open(&definition.app, project, access, Box::new(EventRelay::new(middleware_events)), is_observed)

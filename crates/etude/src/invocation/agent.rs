@@ -8,6 +8,7 @@ use etude_core::model::Tool as ModelTool;
 use etude_core::outcome::Outcome as Effected;
 use etude_core::tool::{AvailableTool, ToolCall, ToolList, ToolReply, ToolResult, ToolSelection};
 use etude_invoke::chain::{Outcome, Throw, ThrowKind};
+use etude_models::Redactor;
 use etude_process::blob::FileBlobs;
 use etude_runtime::blob::BlobStore;
 use etude_runtime::driver::{Drive, Driven, OnMismatch, Stop};
@@ -31,14 +32,16 @@ use etude_runtime::run_id;
 pub struct Agent {
     /// The port that sends the requests of the agent to providers.
     pub models: Arc<dyn ModelPort>,
+    /// Redacts the results of calls before the model and the trace get them.
+    pub redactor: Arc<Redactor>,
 }
 
 impl Handler for Agent {
     fn run(&self, args: Arc<Value>, caller: Caller) -> Boxed<Outcome> {
-        let models = Arc::clone(&self.models);
+        let (models, redactor) = (Arc::clone(&self.models), Arc::clone(&self.redactor));
         let handle = tokio::runtime::Handle::current();
         // The session of a run must stay on one thread.
-        let work = tokio::task::spawn_blocking(move || handle.block_on(follow(models, &args, caller)));
+        let work = tokio::task::spawn_blocking(move || handle.block_on(follow(models, redactor, &args, caller)));
         Box::pin(async move {
             work.await.unwrap_or_else(|error| {
                 Err(Throw::new(ThrowKind::Failed, "agent", format!("the agent panicked: {error}")))
@@ -47,7 +50,7 @@ impl Handler for Agent {
     }
 }
 
-async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Outcome {
+async fn follow(models: Arc<dyn ModelPort>, redactor: Arc<Redactor>, args: &Value, caller: Caller) -> Outcome {
     let failed = |why: String| Throw::new(ThrowKind::Failed, "agent", why);
     let plan = lower::prompt_skill(args).map_err(failed)?;
     let models = match lower::named_model(args) {
@@ -74,7 +77,7 @@ async fn follow(models: Arc<dyn ModelPort>, args: &Value, caller: Caller) -> Out
     let host = Host {
         cache: CacheUse::default(),
         processes: Arc::clone(&caller.processes),
-        tools: Arc::new(Skills { caller: caller.clone(), models: Arc::clone(&models) }),
+        tools: Arc::new(Skills { caller: caller.clone(), models: Arc::clone(&models), redactor }),
         models,
         engine: Arc::clone(&engine) as Arc<dyn Engine>,
         effect_middleware: None,
@@ -152,6 +155,7 @@ fn thrown(failure: &Failure) -> Throw {
 struct Skills {
     caller: Caller,
     models: Arc<dyn ModelPort>,
+    redactor: Arc<Redactor>,
 }
 
 impl ToolPort for Skills {
@@ -165,7 +169,7 @@ impl ToolPort for Skills {
     }
 
     fn call(&self, call: ToolCall, _cancel: CancellationToken) -> Boxed<ToolReply> {
-        let caller = self.caller.clone();
+        let (caller, redactor) = (self.caller.clone(), Arc::clone(&self.redactor));
         Box::pin(async move {
             let args = match etude_core::tool::arguments(&call.arguments).map(|json| json.value()) {
                 Some(Ok(args)) => args,
@@ -183,10 +187,7 @@ impl ToolPort for Skills {
                 }
                 other => other,
             };
-            ToolReply::Done(match caller.invoke(&call.name, args).await {
-                Ok(value) => ToolResult::ok(shown(value)),
-                Err(throw) => ToolResult::terminal(code(throw.kind), &throw.message),
-            })
+            ToolReply::Done(replied(caller.invoke(&call.name, args).await, &redactor))
         })
     }
 }
@@ -230,6 +231,17 @@ fn available(skill: &Skill, params: Option<&Value>) -> AvailableTool {
     AvailableTool { tool, is_pipeline: false, is_exclusive: true, is_kept: false, approval_key: None }
 }
 
+/// The outcome of a call as the model gets it, without secrets.
+fn replied(outcome: Outcome, redactor: &Redactor) -> ToolResult {
+    match outcome {
+        Ok(value) => ToolResult::ok(shown(value.map(|value| redactor.redact_value(value)))),
+        Err(throw) => {
+            let message = redactor.cleaned_json(&throw.message).unwrap_or(throw.message);
+            ToolResult::terminal(code(throw.kind), &message)
+        }
+    }
+}
+
 fn shown(value: Option<Value>) -> String {
     match value {
         None | Some(Value::Null) => "[done, no result]".to_owned(),
@@ -245,5 +257,25 @@ fn code(kind: ThrowKind) -> &'static str {
         ThrowKind::NotAllowed | ThrowKind::NotTrusted | ThrowKind::Waiting => "ApprovalDenied",
         ThrowKind::Unknown => "ToolNotRegistered",
         _ => "ToolExecutionFailed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etude_models::Secret;
+
+    /// D-14: the results and errors of an agent's calls reach its model without secrets. Before, they reached it as they were.
+    #[test]
+    fn results_of_calls_show_no_secrets() {
+        let redactor = Redactor::new([&Secret::new("sk-canary/0001")].into_iter());
+        let of = |outcome| {
+            let ToolResult { content, error, .. } = replied(outcome, &redactor);
+            error.map_or(content, |error| error.message)
+        };
+        let value = json!({"sk-canary/0001": ["is sk-canary/0001", "{\"a\": \"sk-canary\\/0001\"}"]});
+        assert_eq!(of(Ok(Some(value))), r#"{"***":["is ***","{\"a\": \"***\"}"]}"#);
+        assert_eq!([of(Ok(Some(json!("sk-canary/0001")))), of(Ok(None))], ["***", "[done, no result]"]);
+        assert_eq!(of(Err(Throw::new(ThrowKind::Failed, "x", "bad key sk-canary/0001"))), "bad key ***");
     }
 }

@@ -9,6 +9,7 @@ use etude_core::model::Tier;
 use etude_invoke::chain::{Throw, ThrowKind};
 use etude_invoke::session::Gateway;
 use etude_invoke::{Access, Bridge, BridgeSettings, BuiltinTool, Ended, SentVariable, Session};
+use etude_models::Redactor;
 use etude_packages::skills::ActivationError;
 use etude_runtime::driver::Stop;
 use etude_spec::cascade::arguments;
@@ -86,8 +87,7 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
     let withheld_env = resolved.withheld_env.clone();
     let (dir, base_env, sent) = (project.dir.clone(), resolved.grants.server_env.clone(), sent(&resolved));
     settings::announce(&context.global, &resolved, &Tier::ALL);
-    let handler = Arc::new(Agent { models: settings::models(resolved) });
-    let agent = BuiltinTool { description: None, uri: None, metadata: Map::new(), handler };
+    let agent = agent(resolved);
     let terminal = Arc::new(Terminal::default());
     let mut access = Access {
         run_id: None,
@@ -123,6 +123,13 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
     })??;
     ended.is_cancelled |= terminal.is_stopped.load(Ordering::Relaxed);
     Ok(finish(context, &ended))
+}
+
+/// The tool `agent`, which sends no secret of the configuration to a model.
+fn agent(resolved: settings::Resolved) -> BuiltinTool {
+    let redactor = Arc::new(Redactor::new(resolved.grants.secrets.iter()));
+    let handler = Arc::new(Agent { models: settings::models(resolved), redactor });
+    BuiltinTool { description: None, uri: None, metadata: Map::new(), handler }
 }
 
 fn without_socket(error: &std::io::Error) -> Problem {
