@@ -25,7 +25,7 @@ mod place;
 mod unread;
 
 use self::adopt::Settled;
-pub(crate) use self::adopt::continue_run;
+pub(crate) use self::adopt::{continue_run, keeps_waiting};
 use self::attend::{Following, attend, note_stop};
 pub(crate) use self::cancel::cancel_run;
 pub(crate) use self::drain::{drain, drain_beside};

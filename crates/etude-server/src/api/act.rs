@@ -21,6 +21,7 @@ use crate::problem::{Code, Problem, engine_failed};
 use crate::request::{Call, Respond};
 use crate::response::text_response;
 use crate::server::Server;
+use crate::token::Caller;
 use crate::work;
 
 fn over(row: &RunRow) -> Problem {
@@ -103,24 +104,19 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
         // queue (S-91, S-92).
         let session =
             engine.take(&of, &server.context().limits(), server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
-        let session = session.ok_or_else(|| {
-            let detail = "the server or the pipeline has reached its limit of runs in progress (`max_runs`)";
-            Problem::new(Code::RunIsBusy, detail)
-                .with("run_id", of.as_str())
-                .hint("resume it after another run has ended")
-        })?;
         let view = engine.view(&of).map_err(|e| engine_failed(&e))?;
-        let loaded = server.context().definition(&row.app, &row.target);
-        let (disk, definition) = loaded.map_err(|error| not_loaded(error.seen_by(&caller), "", &row.target))?;
+        let (definition, changes) = definition_now(&server, &caller, &view)?;
         check_prices(&server, &definition, &limits)?;
-        let changes = etude::changes(&view, &definition, &disk, &*engine.blobs());
-        let changes = changes.map_err(|e| Problem::new(Code::DefinitionInvalid, e.to_string()))?;
         if !accept_changes && !changes.is_empty() {
-            let changes: Vec<Value> = changes.iter().map(change_json).collect();
-            let detail = format!("the definition of run `{of}` has changed since it began");
-            let problem = Problem::new(Code::DefinitionChanged, detail).with("run_id", of.as_str());
-            return Err(problem.with("changes", changes).hint("resume it with `accept_changes`"));
+            return Err(definition_changed(&of, &changes));
         }
+        let Some(session) = session else {
+            let asks_more = !changes.is_empty() || limits != Limits::default() || from.is_some();
+            return match !asks_more && work::keeps_waiting(server.works(), &view.row)? {
+                true => Ok(()),
+                false => Err(without_room(&of)),
+            };
+        };
         let attempt = match next_of(&server, &view, &definition, limits, from.as_deref()) {
             Ok(Next::Over) => return Err(over(&row)),
             Ok(Next::Continues) => None,
@@ -142,6 +138,29 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
     });
     resumed.await?;
     accepted(&call.server, id).await
+}
+
+/// The run's definition as it is now, and the files that have changed since the run began.
+fn definition_now(server: &Server, caller: &Caller, view: &RunView) -> Result<(Definition, Vec<Change>), Problem> {
+    let row = &view.row;
+    let loaded = server.context().definition(&row.app, &row.target);
+    let (disk, definition) = loaded.map_err(|error| not_loaded(error.seen_by(caller), "", &row.target))?;
+    let changes = etude::changes(view, &definition, &disk, &*server.engine().blobs());
+    let changes = changes.map_err(|e| Problem::new(Code::DefinitionInvalid, e.to_string()))?;
+    Ok((definition, changes))
+}
+
+fn definition_changed(run_id: &str, changes: &[Change]) -> Problem {
+    let changes: Vec<Value> = changes.iter().map(change_json).collect();
+    let detail = format!("the definition of run `{run_id}` has changed since it began");
+    let problem = Problem::new(Code::DefinitionChanged, detail).with("run_id", run_id);
+    problem.with("changes", changes).hint("resume it with `accept_changes`")
+}
+
+/// The problem of a run that cannot continue now, and that nothing continues later.
+fn without_room(run_id: &str) -> Problem {
+    let detail = "the server or the pipeline has reached its limit of runs in progress (`max_runs`)";
+    Problem::new(Code::RunIsBusy, detail).with("run_id", run_id).hint("resume it after another run has ended")
 }
 
 fn change_json(change: &Change) -> Value {

@@ -29,12 +29,7 @@ pub(super) fn adopt(works: &Arc<Works>) -> Result<(), Problem> {
     if apps.is_empty() && worker.is_none() {
         return Ok(());
     }
-    let is_own = |row: &RunRow| match worker {
-        Some(worker) => row.placement.bundle.is_some() && worker.queues.iter().any(|of| of == row.placement.queue()),
-        None => {
-            row.placement.bundle.is_none() && (works.context.settings().adopts_all || row.placement.cause != Cause::Cli)
-        }
-    };
+    let is_own = |row: &RunRow| is_own(works, row);
     let running =
         Query { apps: apps.clone(), states: vec![RunState::Running], is_interrupted: Some(true), ..Query::default() };
     for row in engine.list(&running).map_err(|e| engine_failed(&e))?.into_iter().filter(is_own) {
@@ -78,6 +73,22 @@ pub(super) fn adopt(works: &Arc<Works>) -> Result<(), Problem> {
     }
     works.settle(is_settled.then_some(Settled { version, until_ms }));
     looked
+}
+
+/// True if this process continues the run without a request.
+fn is_own(works: &Works, row: &RunRow) -> bool {
+    match &works.context.settings().worker {
+        Some(worker) => row.placement.bundle.is_some() && worker.queues.iter().any(|of| of == row.placement.queue()),
+        None => {
+            row.placement.bundle.is_none() && (works.context.settings().adopts_all || row.placement.cause != Cause::Cli)
+        }
+    }
+}
+
+/// True if the run waits, and either has no reason to continue or is continued by this server once there is room. Blocks.
+pub(crate) fn keeps_waiting(works: &Works, row: &RunRow) -> Result<bool, Problem> {
+    let is_waiting = row.state == RunState::Waiting;
+    Ok(is_waiting && (is_own(works, row) || wait(works, row, etude_runtime::clock::now_ms())? != Wait::Over))
 }
 
 /// Marks that no waiting run of this server can continue in this version of the journal, until the first of their deadlines.

@@ -108,6 +108,33 @@ fn a_resumed_run_has_a_place_as_well() {
     until(&server, &first, "succeeded");
 }
 
+/// S-84, S-91: the resume of a run that waits for a person is accepted without room too, and the run keeps waiting. A resume that
+/// would change the run is refused.
+#[test]
+fn a_waiting_run_without_room_keeps_waiting() {
+    let server = Running::with(|settings| settings.max_runs = 1);
+    server.pipeline("ask", "", &["approval: message: Go on?"]);
+    let file = server.dir().join("go").display().to_string();
+    server.pipeline("busy", "", &[&format!("while [ ! -e {file} ]; do sleep 0.02; done; echo '{{\"output\": 1}}'")]);
+    let asking = id(&server.run(&json!({"pipeline": "ask"})));
+    let busy = id(&server.send("POST", "/v1/runs", Some(&json!({"pipeline": "busy"}))).json());
+    until(&server, &busy, "running");
+    let resume = |body: &Value| server.send("POST", &format!("/v1/runs/{asking}/resume"), Some(body));
+    let accepted = resume(&json!({}));
+    assert_eq!((accepted.status, &accepted.json()["status"]), (202, &json!("waiting")), "{}", accepted.text());
+    assert_eq!(resume(&json!({"limits": {"timeout": "1h"}})).problem(), (409, "run_is_busy".to_owned()));
+    server.pipeline("ask", "", &["approval: message: Really?"]);
+    assert_eq!(resume(&json!({})).problem(), (409, "definition_changed".to_owned()));
+    assert_eq!(resume(&json!({"accept_changes": true})).problem(), (409, "run_is_busy".to_owned()));
+    server.pipeline("ask", "", &["approval: message: Go on?"]);
+    let decision = server.send("GET", "/v1/decisions", None).json()["decisions"][0].clone();
+    let path = format!("/v1/decisions/{}", decision["id"].as_str().expect("an id").replace('/', "%2F"));
+    let answered = server.send("POST", &path, Some(&json!({"approved": true, "question": decision["question"]})));
+    assert_eq!((answered.status, resume(&json!({})).status), (200, 202));
+    std::fs::write(server.dir().join("go"), "").expect("written");
+    until(&server, &asking, "succeeded");
+}
+
 /// S-94: of many runs that are accepted at once with `cancel`, one stays.
 #[test]
 fn of_runs_accepted_together_one_is_left() {
