@@ -58,6 +58,13 @@ pub(crate) fn invalid(name: &str, detail: impl Into<String>) -> Problem {
     Problem::parameter(Code::InputInvalid, name, detail)
 }
 
+/// The text of a cursor's part that is in hexadecimal digits.
+pub(crate) fn from_hex(digits: &str) -> Option<String> {
+    let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
+    let bytes: Option<Vec<u8>> = pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect();
+    String::from_utf8(bytes?).ok()
+}
+
 fn unknown(name: &str, known: &[&str]) -> Problem {
     let detail = format!("the route has no parameter `{name}`");
     let problem = Problem::new(Code::UnknownMember, detail.clone()).error(json!({"parameter": name, "detail": detail}));

@@ -40,7 +40,7 @@ impl Subject {
 /// `GET /v1/actions`.
 pub(crate) async fn list(call: Call) -> Respond {
     let (server, caller) = (Arc::clone(&call.server), call.caller()?.clone());
-    let (subject, page) = (Subject::of(&call)?, Page::of(&call.query)?);
+    let (subject, page) = (Subject::of(&call)?, Page::of(&call.query, &["run", "app", "schedule"])?);
     let document = blocking(move || {
         let mut query = EntryQuery { book: ACTIONS.to_owned(), ..EntryQuery::default() };
         let mut about = None;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::blocking::blocking;
 use crate::problem::{Code, Problem, engine_failed};
-use crate::query::invalid;
+use crate::query::{from_hex, invalid};
 use crate::request::{Call, Respond};
 use crate::response::{json_response, spliced, tagged, text_response};
 use crate::result::result_of;
@@ -107,9 +107,7 @@ impl Place {
         let read = || {
             let parts: Vec<&str> = text.split('.').collect();
             let [since_ms, number, effect, check] = parts[..] else { return None };
-            let pairs = effect.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
-            let bytes: Option<Vec<u8>> = pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect();
-            let effect = String::from_utf8(bytes?).ok()?;
+            let effect = from_hex(effect)?;
             let place = Self { since_ms: since_ms.parse().ok()?, number: number.parse().ok()?, effect };
             (place.check() == check).then_some(place)
         };

@@ -44,7 +44,7 @@ fn document(app: &ServedApp, notice: &Notice) -> Value {
 
 /// `GET /v1/notices/{app}/{name}/deliveries`.
 pub(crate) async fn deliveries(call: Call) -> Respond {
-    let (server, caller, page) = (Arc::clone(&call.server), call.caller()?.clone(), Page::of(&call.query)?);
+    let (server, caller, page) = (Arc::clone(&call.server), call.caller()?.clone(), Page::of(&call.query, &[])?);
     let (slug, name) = (call.param("app").to_owned(), call.param("name").to_owned());
     let document = blocking(move || {
         let unknown = || Problem::not_found("there is no such notice");

@@ -66,7 +66,7 @@ pub(crate) async fn next(call: Call) -> Respond {
 
 /// `GET /v1/schedules/{app}/{name}/ticks`.
 pub(crate) async fn ticks(call: Call) -> Respond {
-    let (server, find, page) = (Arc::clone(&call.server), find(&call)?, Page::of(&call.query)?);
+    let (server, find, page) = (Arc::clone(&call.server), find(&call)?, Page::of(&call.query, &[])?);
     let document = blocking(move || {
         let (entries, next) = page.read(server.ledger(), find()?.book())?;
         let ticks: Vec<Value> = entries.iter().map(schedule::tick_document).collect();

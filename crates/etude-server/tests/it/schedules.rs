@@ -396,3 +396,41 @@ fn three_servers_begin_one_run_per_tick() {
     let runs = first.send("GET", "/v1/runs?cause=schedule", None).json();
     assert_eq!(runs["runs"].as_array().map(Vec::len), Some(9));
 }
+
+/// S-53: the cursor of another list is refused: of another schedule, of deliveries, and of actions.
+#[test]
+fn a_cursor_belongs_to_its_list() {
+    let server = server("  a: {pipeline: ask, every: 1h}\n  b: {pipeline: ask, every: 1h}\n");
+    let text = std::fs::read_to_string(server.dir().join("demo/etude.yaml")).expect("the schedules");
+    let hook = "webhooks:\n  a: {pipeline: ask, verify: {kind: token, secrets: [s3cret]}, input: {}}\n";
+    server.configure(&format!("{text}{hook}"));
+    server.poll("/v1/webhooks", |document| document["webhooks"][0].is_object());
+    for name in ["a", "a", "b", "b"] {
+        let fired = server.send("POST", &format!("/v1/schedules/demo/{name}/fire"), Some(&json!({})));
+        assert_eq!(fired.status, 202, "{}", fired.text());
+    }
+    for body in ["{\"n\": 1}", "{\"n\": 2}"] {
+        let headers = [("X-Webhook-Token", "s3cret"), ("Content-Type", "application/json")];
+        assert_eq!(server.raw("POST", "/in/demo/a", &headers, Some(body.to_owned())).status, 202);
+    }
+    let lists = [
+        "/v1/schedules/demo/a/ticks?limit=1",
+        "/v1/schedules/demo/b/ticks?limit=1",
+        "/v1/webhooks/demo/a/deliveries?limit=1",
+        "/v1/actions?limit=1",
+        "/v1/actions?limit=1&app=demo&schedule=a",
+    ];
+    let next = |list: &str| server.send("GET", list, None).json()["next"].as_str().expect("a cursor").to_owned();
+    let cursors: Vec<String> = lists.iter().map(|list| next(list)).collect();
+    for (at, list) in lists.iter().enumerate() {
+        for (of, cursor) in cursors.iter().enumerate() {
+            let reply = server.send("GET", &format!("{list}&cursor={cursor}"), None);
+            if at == of {
+                assert_eq!(reply.status, 200, "{list}: {}", reply.text());
+            } else {
+                assert_eq!(reply.problem(), (422, "input_invalid".to_owned()), "{list} {cursor}");
+                assert_eq!(reply.json()["errors"][0]["parameter"], "cursor");
+            }
+        }
+    }
+}
