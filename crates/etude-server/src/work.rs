@@ -78,6 +78,8 @@ pub(crate) struct Works {
     /// The looks of the clock loop.
     pub(crate) looks_of_schedules: Looks,
     settled: Mutex<Option<Settled>>,
+    /// Runs of other processes whose cancellation this server has accepted, until they end.
+    cancelling: Mutex<BTreeSet<String>>,
     /// Notified when a run was queued or has ended.
     pub(crate) wake: Notify,
     over: Notify,
@@ -105,6 +107,7 @@ impl Works {
             looks: Looks::default(),
             looks_of_schedules: Looks::default(),
             settled: Mutex::default(),
+            cancelling: Mutex::default(),
             wake: Notify::new(),
             over: Notify::new(),
             sending: AtomicUsize::new(0),
@@ -116,6 +119,10 @@ impl Works {
 
     fn active(&self) -> MutexGuard<'_, BTreeMap<String, Active>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cancelling(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.cancelling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The queues of a worker, those of the highest priority first (K-30).
@@ -239,7 +246,11 @@ pub(crate) async fn look(works: &Arc<Works>, adopts: bool) {
     let looked = blocking(move || {
         begin_queued(&of)?;
         expire(&of)?;
-        if adopts { adopt::adopt(&of) } else { Ok(()) }
+        if adopts {
+            let continued = cancel::continue_left(&of);
+            return adopt::adopt(&of).and(continued);
+        }
+        Ok(())
     })
     .await;
     works.looks.note(&works.observer, looked.as_ref().err());

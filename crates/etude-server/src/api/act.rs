@@ -56,7 +56,11 @@ pub(crate) async fn cancel(call: Call) -> Respond {
         if row.state.is_final() {
             return Err(over(&row));
         }
-        work::cancel_run(server.works(), &row, &reason, kills)
+        match work::cancel_run(server.works(), &row, &reason, kills)? {
+            true => Ok(()),
+            // The run has ended since it was read.
+            false => Err(over(&server.context().visible(&caller, &of)?)),
+        }
     });
     cancelled.await?;
     accepted(&call.server, id).await

@@ -15,7 +15,7 @@ use etude_core::outcome::Decision;
 use etude_runs::document::Document;
 use etude_runs::target::Target;
 use etude_runtime::conformance::{new_run, record};
-use etude_runtime::engine::{Cause, Engine, NewRun, Placement, RunState};
+use etude_runtime::engine::{Cause, Engine, NewRun, Placement, RunRow, RunState};
 use etude_runtime::record::decision_signal;
 use serde_json::json;
 use tempfile::TempDir;
@@ -179,6 +179,35 @@ async fn a_run_without_a_definition_is_cancelled_as_it_is() {
     assert_eq!(engine.row("r-1").expect("row").state, RunState::Cancelled);
     let result = engine.result("r-1").expect("result").expect("a document");
     assert!(result.contains("no more") && result.contains("cancelled"), "{result}");
+}
+
+/// S-79, S-81: a cancellation is not lost if another process leaves the run to wait without reading it, and is refused if the run
+/// has ended since it was read.
+#[tokio::test]
+async fn a_cancellation_reaches_a_run_that_another_process_leaves() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = crate::server::tests::server(dir.path());
+    let engine = Arc::clone(server.engine());
+    let journal = etude_sqlite::Settings { dir: dir.path().to_owned(), sync: etude_sqlite::Sync::Normal };
+    let other = etude_sqlite::Sqlite::open(journal).expect("the journal");
+    let cancelled = async |row: RunRow| {
+        let of = Arc::clone(&server);
+        blocking(move || cancel_run(of.works(), &row, "no more", false)).await.ok()
+    };
+    let [left, over] = ["r-1", "r-2"].map(|id| new_run(id, 1));
+    let left = other.create(&left).await.expect("create");
+    let over = other.create(&over).await.expect("create");
+    let read = engine.row("r-2").expect("row");
+    assert_eq!(cancelled(engine.row("r-1").expect("row")).await, Some(true));
+    look(server.works(), true).await;
+    assert_eq!(engine.row("r-1").expect("row").state, RunState::Running, "the other process has it");
+    left.set_state(RunState::Waiting, None).await.expect("set_state");
+    drop(left);
+    look(server.works(), true).await;
+    assert_eq!(engine.row("r-1").expect("row").state, RunState::Cancelled);
+    over.set_state(RunState::Succeeded, None).await.expect("set_state");
+    assert_eq!(cancelled(read).await, Some(false));
+    assert!(engine.view("r-2").expect("view").signals.is_empty());
 }
 
 /// K-18, K-23: the new lease covers runs that were taken after a lapse: they are neither left nor ended.
