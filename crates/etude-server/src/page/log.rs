@@ -22,6 +22,9 @@ const SEARCHED: u64 = 16 * 1024 * 1024;
 /// Maximum number of lines that one search finds.
 const FOUND: usize = 500;
 
+/// Maximum number of marks on a page. A mark takes many times the bytes of a short text that it marks.
+const MAX_MARKS: usize = 5_000;
+
 /// A line, and the offset of its first byte.
 struct Line {
     at: u64,
@@ -77,7 +80,7 @@ pub(crate) async fn show(call: Call) -> Respond {
                 }
             }
             form.filters method="get" action=(shell.link(&path)) role="search" { input type="search" name="q" value=(wanted.unwrap_or_default()) placeholder="Search" aria-label="Search the text" data-search; button { "Search" } @if wanted.is_some() { a href=(link("from=0")) { "Clear" } } }
-            @if let Some(text) = wanted { p.second role="status" { (number(read.lines.len() as u64)) " lines with “" (visible(text)) "” in bytes " (number(from)) " to " (number(read.next)) "." } }
+            @if let Some(text) = wanted { p.second role="status" { (number(read.lines.len() as u64)) " lines with “" (visible(text)) "” in bytes " (number(from)) " to " (number(read.next)) "." @if marks(&read, text) > MAX_MARKS { " Only the first " (number(MAX_MARKS as u64)) " places are marked." } } }
         }
         div.log id="log" data-live[is_end] class=[(!is_wrapped).then_some("nowrap")] tabindex="0" {
             @if read.lines.is_empty() { p.empty { @if wanted.is_some() { "No line contains this text." } @else { "The text is empty." } } }
@@ -88,13 +91,31 @@ pub(crate) async fn show(call: Call) -> Respond {
     Ok(shell.page(StatusCode::OK, &title, Section::Runs, body))
 }
 
+/// The number of places with the text, counted up to one more than the maximum number of marks.
+fn marks(read: &Lines, wanted: &str) -> usize {
+    read.lines.iter().flat_map(|line| line.text.matches(wanted)).take(MAX_MARKS + 1).count()
+}
+
 fn list(read: &Lines, wanted: Option<&str>, link: &dyn Fn(&str) -> String) -> Markup {
+    let mut left = MAX_MARKS;
     html! {
         ol {
             @for line in &read.lines {
                 li { span.at { @if wanted.is_some() { a href=(link(&format!("from={}", line.at))) { (number(line.at)) } } @else { (number(line.at)) } }
-                    span { @match wanted { Some(wanted) => { @for (nth, part) in line.text.split(wanted).enumerate() { @if nth > 0 { mark { (visible(wanted)) } } (visible(part)) } }, None => { (visible(&line.text)) } } } }
+                    span { @match wanted { Some(wanted) => { (marked(&line.text, wanted, &mut left)) }, None => { (visible(&line.text)) } } } }
             }
+        }
+    }
+}
+
+/// A line with marks at the text, as long as marks are left.
+fn marked(line: &str, wanted: &str, left: &mut usize) -> Markup {
+    // The last part has the places without marks.
+    let parts = line.splitn(left.saturating_add(1), wanted);
+    html! {
+        @for (nth, part) in parts.enumerate() {
+            @if nth > 0 { mark { (visible(wanted)) } ({ *left -= 1; "" }) }
+            (visible(part))
         }
     }
 }
@@ -190,6 +211,20 @@ mod tests {
         assert_eq!(places(b"a\nbc", 99), [line(10, "a")], "the rest of the line is on the next page");
         assert_eq!(places(b"abc", 99), [line(10, "abc")], "a line without an end is cut");
         assert!(places(b"", 0).is_empty());
+    }
+
+    /// S-132: a page of hits stays small, however often a line contains the text.
+    #[test]
+    fn a_page_has_a_limited_number_of_marks() {
+        let line = |at: u64, text: String| Line { at, text };
+        let long = "a".repeat(MAX_MARKS - 1);
+        let lines = vec![line(0, format!("{long}b")), line(9, "aXa".to_owned()), line(12, "a".to_owned())];
+        let mut read = Lines { lines, next: 13, total: 13 };
+        let text = list(&read, Some("a"), &|_| String::new()).into_string();
+        assert_eq!((text.matches("<mark>").count(), marks(&read, "a")), (MAX_MARKS, MAX_MARKS + 1));
+        assert!(text.contains("<span><mark>a</mark>Xa</span>") && text.contains("<span>a</span>"), "the rest is text");
+        read.lines.truncate(1);
+        assert_eq!(marks(&read, "a"), MAX_MARKS - 1);
     }
 
     /// A page backwards ends at the beginning of the next page, and begins with a whole line.
