@@ -8,7 +8,7 @@ use etude_core::data::Json;
 use etude_runs::listing;
 use etude_runs::target::Target as RunTarget;
 use etude_runtime::clock::rfc3339;
-use etude_runtime::engine::{Cause, Entry, EntryQuery, Expected, Placement, Write, Written};
+use etude_runtime::engine::{Cause, Entry, EntryQuery, Error, Expected, Placement, Write, Written};
 use etude_spec::automation::{Overlap, Target, template};
 use serde_json::{Value, json};
 
@@ -24,6 +24,9 @@ const MAX_REPORTED: u32 = 200;
 
 /// The state of a tick that waits for the end of an earlier run.
 const WAITING: &str = "waiting";
+
+/// The state of a tick with a run.
+const RAN: &str = "ran";
 
 /// The kind of a tick that a backfill has requested.
 const BACKFILL: &str = "backfill";
@@ -62,8 +65,14 @@ impl Tick {
     fn entry(&self, found: &Found, state: &str, reason: Option<&str>) -> Entry {
         let body = json!({"kind": self.kind, "reason": reason, "due_ms": self.due_ms, "late_ms": self.late_ms});
         let (book, key) = (found.book(), self.key.clone());
-        // With this time, waiting ticks are found, however old they are.
-        let due_ms = (self.kind == BACKFILL && state == WAITING).then_some(self.at_ms);
+        // With this time, waiting ticks of a backfill are found, however old they are, and so are ticks whose earlier runs are
+        // not cancelled yet.
+        let has_more = match state {
+            WAITING => self.kind == BACKFILL,
+            RAN => self.kind == "tick" && found.schedule().overlap == Overlap::Cancel,
+            _ => false,
+        };
+        let due_ms = has_more.then_some(self.at_ms);
         Entry { book, key, at_ms: self.at_ms, state: state.to_owned(), due_ms, body: body.to_string(), run_id: None }
     }
 }
@@ -83,7 +92,7 @@ pub(super) fn take(schedules: &Arc<Schedules>, found: &Found, tick: &Tick) -> Re
     let overlap = found.schedule().overlap;
     let is_alone = matches!(overlap, Overlap::Skip | Overlap::Queue);
     match begin(schedules, found, tick, is_alone)? {
-        Taken::Ran(run_id) if overlap == Overlap::Cancel => cancel_others(schedules, found, &run_id),
+        Taken::Ran(_) if overlap == Overlap::Cancel => cancel_earlier(schedules, found),
         Taken::Ran(_) | Taken::Other => Ok(()),
         Taken::Busy if overlap == Overlap::Queue && !has_waiting(schedules, found)? => {
             note(schedules, found, tick, WAITING, None).map(drop)
@@ -220,7 +229,7 @@ pub(super) fn begin(schedules: &Arc<Schedules>, found: &Found, tick: &Tick, is_a
     };
     let submission = admission.submission.clone();
     let id = submission.run.id.clone();
-    let (entry, expected) = (tick.entry(found, "ran", None), tick.expected.clone());
+    let (entry, expected) = (tick.entry(found, RAN, None), tick.expected.clone());
     let mut write = Write { entry, expected, submission: Some(submission), is_alone };
     let mut written = schedules.ledger.write(&write)?;
     if let Written::Busy(runs) = &written
@@ -292,18 +301,39 @@ fn admit(schedules: &Schedules, found: &Found, tick: &Tick) -> Result<Admission,
     admission::admit(&schedules.admissions, &found.app, &definition, candidate)
 }
 
-/// Cancels the earlier runs of a schedule.
-fn cancel_others(schedules: &Arc<Schedules>, found: &Found, run_id: &str) -> Result<(), Problem> {
+/// Cancels the runs that began before the ticks of `overlap: cancel`. A tick is noted as done only then, so that the next look
+/// of any server completes the work of a process that was killed.
+pub(super) fn cancel_earlier(schedules: &Arc<Schedules>, found: &Found) -> Result<(), Problem> {
+    let (state, due_ms) = (Some(RAN.to_owned()), Some(i64::MAX));
+    let query = EntryQuery { book: found.book(), state, due_ms, ..EntryQuery::default() };
+    for entry in schedules.ledger.entries(&query)? {
+        if let Some(run_id) = &entry.run_id {
+            cancel_before(schedules, found, run_id)?;
+        }
+        let expected = Expected::Entry { state: entry.state.clone(), due_ms: entry.due_ms };
+        let entry = Entry { due_ms: None, ..entry };
+        // Another server may have noted it already.
+        schedules.ledger.write(&Write { entry, expected, submission: None, is_alone: false })?;
+    }
+    Ok(())
+}
+
+/// Cancels the unfinished runs of a schedule that were accepted before this one.
+fn cancel_before(schedules: &Arc<Schedules>, found: &Found, run_id: &str) -> Result<(), Problem> {
+    let engine = schedules.context.engine();
+    let row_of = |id: &str| match engine.row(id) {
+        Ok(row) => Ok(Some(row)),
+        Err(Error::Unknown(_)) => Ok(None),
+        Err(error) => Err(engine_failed(&error)),
+    };
+    // Only an ended run can be removed. A later tick has cancelled the earlier ones then.
+    let Some(number) = row_of(run_id)?.map(|row| row.number) else { return Ok(()) };
     let query = EntryQuery { book: found.book(), is_unfinished: true, ..EntryQuery::default() };
-    let entries = schedules.ledger.entries(&query)?;
-    for id in entries.into_iter().filter_map(|entry| entry.run_id).filter(|id| id != run_id) {
-        let row = schedules.context.engine().row(&id).map_err(|e| engine_failed(&e))?;
-        work::cancel_run(
-            &schedules.works,
-            &row,
-            &format!("the schedule `{}` ticked again", found.schedule().name),
-            false,
-        )?;
+    let reason = format!("the schedule `{}` ticked again", found.schedule().name);
+    for id in schedules.ledger.entries(&query)?.into_iter().filter_map(|entry| entry.run_id) {
+        if let Some(row) = row_of(&id)?.filter(|row| row.number < number) {
+            work::cancel_run(&schedules.works, &row, &reason, false)?;
+        }
     }
     Ok(())
 }

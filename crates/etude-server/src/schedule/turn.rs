@@ -125,6 +125,7 @@ fn look_at(schedules: &Arc<Schedules>, found: &Found, look: &mut Look) -> Result
     let is_set_back = look.at_ms.is_some_and(|last| now_ms < last);
     if look.pattern.is_empty() {
         tick::report_skipped(schedules, found)?;
+        tick::cancel_earlier(schedules, found)?;
     }
     if look.pattern != pattern || is_set_back {
         let last_look_ms = look.at_ms.filter(|last| *last <= now_ms);

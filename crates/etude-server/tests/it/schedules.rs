@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use etude_runtime::engine::{EntryQuery, Ledger as _};
+use etude_runtime::engine::{
+    Engine as _, Entry, EntryQuery, Expected, Ledger as _, NewRun, Submission, Write, Written,
+};
 use etude_sqlite::Sqlite;
 use serde_json::{Value, json};
 
@@ -433,4 +435,38 @@ fn a_cursor_belongs_to_its_list() {
             }
         }
     }
+}
+
+/// S-98, S-104: with `overlap: cancel`, a server that was killed between the tick's run and the cancellation of earlier runs leaves
+/// the cancellation to the next server, which cancels no later run.
+#[test]
+fn a_tick_cancels_earlier_runs_after_a_kill() {
+    let first = server("  cancel: {pipeline: ask, every: 1h, overlap: cancel}\n");
+    seen(&first, "cancel");
+    set_time(&first, 1);
+    let earlier = ticks(&first, "cancel", 1)[0]["run_id"].as_str().expect("a run").to_owned();
+    first.until(&earlier, &["waiting"]);
+    let dir = first.stop();
+    let journal = etude_sqlite::Settings { dir: dir.path().to_owned(), sync: etude_sqlite::Sync::Normal };
+    let engine = Sqlite::open(journal).expect("the journal");
+    let book = format!("ticks {} cancel", dir.path().join("demo").canonicalize().expect("an app").display());
+    let entries = || engine.entries(&EntryQuery { book: book.clone(), ..EntryQuery::default() }).expect("entries");
+    // The tick as the killed server has written it, and a run of a request after it.
+    let tick = entries().pop().expect("a tick");
+    let at_ms = tick.at_ms + HOUR;
+    for (key, id, due_ms) in [(at_ms.to_string(), "r-tick", Some(at_ms)), ("fire 1".to_owned(), "r-fire", None)] {
+        let run = NewRun { id: id.to_owned(), ..engine.view(&earlier).expect("a run").run };
+        let submission = Submission { run, keys: Vec::new(), max_queued: None, needs_room: false };
+        let entry = Entry { key, at_ms, due_ms, run_id: None, ..tick.clone() };
+        let write = Write { entry, expected: Expected::Nothing, submission: Some(submission), is_alone: false };
+        let written = tokio::runtime::Runtime::new().expect("a runtime").block_on(engine.write(&write));
+        assert_eq!(written.expect("written"), Written::Done);
+    }
+    let second = Running::at(dir, |_| ());
+    set_time(&second, 2);
+    second.poll(&format!("/v1/runs/{earlier}"), |run| run["status"] == "cancelled");
+    second.until("r-tick", &["waiting"]);
+    second.until("r-fire", &["waiting"]);
+    assert_eq!(ticks(&second, "cancel", 3).len(), 3);
+    second.poll("/v1/schedules", |_| entries().iter().all(|entry| entry.due_ms.is_none()));
 }
