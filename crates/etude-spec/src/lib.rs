@@ -7,9 +7,9 @@
 //! Reading order, in which each module needs only earlier ones: [`source`] (files and places), [`yaml`] and
 //! [`frontmatter`] (the tree), [`fields`] (tables of allowed fields), `diagnose` (the messages), `check` (a tree
 //! against its table), [`command`], `schema_file` and [`input`] (parts that several kinds of definitions share),
-//! [`tool`] (tools of agents), [`directive`] (patterns of their calls), [`skill`] and [`application`] (packages that agents read and operate), [`cascade`]
-//! (skills that are tools, and their chains), [`stage_machine`], [`learned`] and [`pipeline`] (from the tree to a
-//! plan), [`lower`] (all other plans), [`render`] (output for people and programs).
+//! [`tool`] (tools of agents), [`directive`] (patterns of their calls), [`skill`] and [`application`] (packages that
+//! agents read and operate), [`cascade`] (skills that are tools, and their chains), [`stage_machine`], [`learned`] and
+//! [`pipeline`] (from the tree to a plan), [`lower`] (all other plans), [`render`] (output for people and programs).
 
 pub mod application;
 pub mod automation;

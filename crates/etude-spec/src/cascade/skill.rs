@@ -503,8 +503,7 @@ mod tests {
         assert_eq!(names(&json!("a b")), names(&json!(["a", "b"])));
     }
 
-    /// D-2.3, D-10: a skill whose `allowed-tools` cannot be read may call nothing, and the fault is reported. Before, it
-    /// could call every tool.
+    /// D-2.3, D-10: a skill whose `allowed-tools` cannot be read may call nothing, and the fault is reported.
     #[test]
     fn a_limit_that_cannot_be_read_allows_nothing() {
         for value in ["", "5", "true", "{shell: true}", "[shell, 1]", "[[shell]]"] {

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
     use etude_models::Secret;
 
-    /// D-14: the results and errors of an agent's calls reach its model without secrets. Before, they reached it as they were.
+    /// D-14: the results and errors of an agent's calls reach its model without secrets.
     #[test]
     fn results_of_calls_show_no_secrets() {
         let redactor = Redactor::new([&Secret::new("sk-canary/0001")].into_iter());
