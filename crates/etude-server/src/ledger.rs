@@ -115,7 +115,8 @@ impl After {
     fn parse(text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.split('.').collect();
         let [at_ms, key, check] = parts[..] else { return None };
-        Some(Self { at_ms: at_ms.parse().ok()?, key: from_hex(key)?, check: check.to_owned() })
+        let key = String::from_utf8(from_hex(key)?).ok()?;
+        Some(Self { at_ms: at_ms.parse().ok()?, key, check: check.to_owned() })
     }
 }
 

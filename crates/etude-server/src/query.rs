@@ -58,11 +58,15 @@ pub(crate) fn invalid(name: &str, detail: impl Into<String>) -> Problem {
     Problem::parameter(Code::InputInvalid, name, detail)
 }
 
-/// The text of a cursor's part that is in hexadecimal digits.
-pub(crate) fn from_hex(digits: &str) -> Option<String> {
-    let pairs = digits.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
-    let bytes: Option<Vec<u8>> = pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect();
-    String::from_utf8(bytes?).ok()
+/// Decodes an even number of lower-case hexadecimal digits. Upper-case digits are refused: another text would have the same
+/// meaning.
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    text.as_bytes().chunks(2).map(|pair| Some(digit(pair.first()?)? << 4 | digit(pair.get(1)?)?)).collect()
 }
 
 fn unknown(name: &str, known: &[&str]) -> Problem {

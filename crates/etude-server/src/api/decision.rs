@@ -107,7 +107,7 @@ impl Place {
         let read = || {
             let parts: Vec<&str> = text.split('.').collect();
             let [since_ms, number, effect, check] = parts[..] else { return None };
-            let effect = from_hex(effect)?;
+            let effect = String::from_utf8(from_hex(effect)?).ok()?;
             let place = Self { since_ms: since_ms.parse().ok()?, number: number.parse().ok()?, effect };
             (place.check() == check).then_some(place)
         };

@@ -8,6 +8,8 @@ use etude_spec::automation::{Verify, VerifyKind};
 use http::HeaderMap;
 use ring::hmac::{self, Algorithm, HMAC_SHA256, HMAC_SHA512, Key};
 
+use crate::query::from_hex;
+
 /// Maximum distance of a timestamp from the server's clock, in seconds.
 const MAX_AGE_S: i64 = 300;
 
@@ -113,18 +115,7 @@ fn is_equal(given: &str, secret: &str) -> bool {
     hmac::verify(&key, given.as_bytes(), hmac::sign(&key, secret.as_bytes()).as_ref()).is_ok()
 }
 
-/// Decodes an even number of lower-case hexadecimal digits, as the named schemes send them: another bit in a digit is another
-/// signature.
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: &u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    text.as_bytes().chunks(2).map(|pair| Some(digit(pair.first()?)? << 4 | digit(pair.get(1)?)?)).collect()
-}
-
-/// The same for senders of any kind; some send only upper-case digits.
+/// Decodes hexadecimal digits of senders of any kind; some send only upper-case digits.
 fn from_any_hex(text: &str) -> Option<Vec<u8>> {
     let is_upper = !text.bytes().any(|byte| byte.is_ascii_lowercase());
     if is_upper { from_hex(&text.to_ascii_lowercase()) } else { from_hex(text) }
