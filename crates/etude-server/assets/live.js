@@ -69,7 +69,7 @@ async function read({ takesNewRows = false }) {
 
 /** Changes rows in place. New ones wait behind a button, so that nothing moves under the pointer. */
 function rows(old, next, beyond) {
-  const known = new Map([...old.querySelectorAll("tr[data-key]")].map((row) => [row.dataset.key, row]));
+  const known = new Map([...old.querySelectorAll("tr.run[data-key]")].map((row) => [row.dataset.key, row]));
   const gone = new Set(known.keys());
   let waiting = 0;
   for (const row of [next, beyond].flatMap((part) => [...(part?.querySelectorAll("tr.run[data-key]") ?? [])])) {

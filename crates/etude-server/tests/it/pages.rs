@@ -146,6 +146,7 @@ fn new_runs_wait_and_known_rows_change_in_place() {
     browser.until("return document.querySelector('.news')?.textContent === 'Show 1 new run'");
     browser.until("return document.querySelector('tr.run').dataset.status === 'cancelled'");
     assert_eq!(browser.run(first)["key"], id_of(&waiting));
+    assert_eq!(browser.run("return [...document.querySelectorAll('.gone')].map((row) => row.textContent)"), json!([]));
     browser.run("document.querySelector('.news button').click()");
     browser.until("return document.querySelectorAll('tr.run').length === 2 && !document.querySelector('.news')");
 }
