@@ -337,7 +337,7 @@ fn name(node: &Value) -> Markup {
     let counts = node["counts"].as_object();
     html! {
         (glyph::glyph(status))
-        @if node["kind"] == "phase" { strong { (visible(text)) } } @else { code { (visible(text)) } }
+        @if node["kind"] == "phase" { strong { (visible(text)) } } @else { code title=(visible(text)) { (visible(text)) } }
         @if matches!(status, "failed" | "rejected") { span.small.bad { (glyph::word(status)) } }
         span.what {
             @match (node["kind"].as_str().unwrap_or_default(), counts) {

@@ -127,3 +127,39 @@ fn copies_have_the_characters_of_the_text() {
     assert_eq!(browser.until("return window.copied"), "a\u{202e}b");
     assert_eq!(browser.run("return document.querySelector('[data-key$=stderr] pre').textContent"), "a⟨U+202E⟩b");
 }
+
+/// Long words, and names of steps of any length, leave the width of a page alone, and the destinations have room at any width.
+#[test]
+fn pages_are_as_wide_as_the_window() {
+    let server = server();
+    let word = "word".repeat(60);
+    let dir = server.dir().join("demo/pipelines/wide");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let step = "step_".repeat(20);
+    let text = format!(
+        "{{name: wide, description: \"Has {word}\", steps: [{{name: {step}, type: code, command: \"echo '{{\\\"output\\\": 1}}'\"}}]}}\n"
+    );
+    std::fs::write(dir.join("pipeline.yaml"), text).expect("written");
+    let run = server.run(&json!({"pipeline": "wide"}));
+    server.pipeline("question", "", &[&format!("approval: message: {word}")]);
+    for _ in 0..11 {
+        server.run(&json!({"pipeline": "question"}));
+    }
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    let run = format!("/runs/{}", id_of(&run));
+    for path in ["/", &run, "/decisions", "/apps", "/apps/demo/pipelines/wide", "/server"] {
+        browser.open(&format!("http://{}{path}", server.address));
+        for width in [1440, 901, 768, 641, 500] {
+            browser.size(width, 900);
+            let widths = "return [document.documentElement.scrollWidth - innerWidth, document.querySelector('.top nav').scrollHeight]";
+            let [over, high] = [0, 1].map(|nth| browser.run(widths)[nth].as_i64().expect("a number"));
+            assert!(over <= 0 && high <= 56, "{path} at {width}: {over} px too wide, the bar is {high} px high");
+        }
+    }
+    // A name that does not fit ends before the timeline, which has its own column.
+    browser.size(1440, 900);
+    browser.open(&format!("http://{}{run}", server.address));
+    let ends = "const [name, bars] = ['code', '.bars'].map((one) => document.querySelector(`[data-key^='business/step_'] ${one}`).getBoundingClientRect());
+        return name.right <= bars.left";
+    assert_eq!(browser.run(ends), true);
+}
