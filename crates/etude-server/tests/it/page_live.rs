@@ -163,3 +163,20 @@ fn pages_are_as_wide_as_the_window() {
         return name.right <= bars.left";
     assert_eq!(browser.run(ends), true);
 }
+
+/// A printed page is the document in dark text, without its controls.
+#[test]
+fn paper_has_no_controls() {
+    let server = server();
+    let run = server.run(&json!({"pipeline": "p"}));
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    browser.open(&format!("http://{}/runs/{}", server.address, id_of(&run)));
+    let dark = json!([{"name": "prefers-color-scheme", "value": "dark"}]);
+    let look = "const style = (one) => getComputedStyle(document.querySelector(one));
+        return [style('.top').display, style('.actions').display, style(':root').getPropertyValue('--text')]";
+    for (media, seen) in [("screen", json!(["flex", "flex", "#e9ebee"])), ("print", json!(["none", "none", "#16191f"]))]
+    {
+        browser.devtools("Emulation.setEmulatedMedia", &json!({"media": media, "features": dark}));
+        assert_eq!(browser.run(look), seen, "{media}");
+    }
+}
