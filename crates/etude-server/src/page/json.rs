@@ -19,12 +19,12 @@ pub(super) fn pretty(text: &str, max: usize) -> String {
     super::text::visible(&indented(text, max)).into_owned()
 }
 
-/// The text of a JSON value with indents, its numbers as they are written. It is truncated after `max` bytes or [`MAX_LINES`],
-/// with a mark at its end.
+/// The text of a JSON value with indents, its numbers as they are written, and its letters instead of their escapes. It is
+/// truncated after `max` bytes or [`MAX_LINES`], with a mark at its end.
 pub(super) fn indented(text: &str, max: usize) -> String {
     let mut out = String::with_capacity(text.len().min(max) + 64);
     let (mut depth, mut lines, mut is_string, mut is_escaped) = (0_usize, 1_usize, false, false);
-    let mut chars = text.trim().chars().peekable();
+    let mut chars = text.trim().chars();
     let line = |out: &mut String, lines: &mut usize, depth: usize| {
         *lines += 1;
         out.push('\n');
@@ -36,6 +36,14 @@ pub(super) fn indented(text: &str, max: usize) -> String {
             break;
         }
         if is_string {
+            if c == '\\'
+                && !is_escaped
+                && let Some((letter, len)) = letter(chars.as_str())
+            {
+                out.push(letter);
+                chars = chars.as_str()[len..].chars();
+                continue;
+            }
             out.push(c);
             match c {
                 _ if is_escaped => is_escaped = false,
@@ -51,14 +59,15 @@ pub(super) fn indented(text: &str, max: usize) -> String {
                 out.push(c);
             }
             '{' | '[' => {
-                while chars.next_if(|c| c.is_ascii_whitespace()).is_some() {}
                 out.push(c);
-                match chars.next_if(|next| matches!(next, '}' | ']')) {
-                    Some(end) => out.push(end),
-                    None => {
-                        depth += 1;
-                        line(&mut out, &mut lines, depth);
-                    }
+                let rest = chars.as_str().trim_ascii_start();
+                chars = rest.chars();
+                if let Some(end @ ('}' | ']')) = rest.chars().next() {
+                    chars.next();
+                    out.push(end);
+                } else {
+                    depth += 1;
+                    line(&mut out, &mut lines, depth);
                 }
             }
             '}' | ']' => {
@@ -78,9 +87,30 @@ pub(super) fn indented(text: &str, max: usize) -> String {
     out
 }
 
+/// The letter of the escape `\uXXXX` (or of two for one letter) whose text after the backslash is `rest`, and the length of that
+/// text. `None` for ASCII, for hidden characters except joiners, and for half a letter: these stay escapes.
+fn letter(rest: &str) -> Option<(char, usize)> {
+    let unit = |at: usize| u16::from_str_radix(rest.get(at..at + 4)?, 16).ok();
+    let first = unit(1).filter(|_| rest.starts_with('u'))?;
+    let second = unit(7).filter(|_| rest.get(5..7) == Some("\\u")).unwrap_or_default();
+    let letter = char::decode_utf16([first, second]).next()?.ok()?;
+    let is_shown = matches!(letter, '\u{200c}' | '\u{200d}') || !super::text::is_hidden(letter);
+    (!letter.is_ascii() && is_shown).then_some((letter, if letter.len_utf16() == 2 { 11 } else { 5 }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Many programs escape all letters beyond ASCII. Readers see the letters; hidden characters and broken escapes stay escapes.
+    #[test]
+    fn letters_are_shown_instead_of_their_escapes() {
+        let text = r#"{"\u0645": "\u4f60\u597d \ud83d\ude00 \u0041\n \\u4f60 \u202e \ud83d \u12"}"#;
+        let shown = "{\n  \"م\": \"你好 😀 \\u0041\\n \\\\u4f60 \\u202e \\ud83d \\u12\"\n}";
+        assert_eq!(pretty(text, 1_000), shown);
+        // A joiner stays where letters need it.
+        assert_eq!(pretty(r#""\u06cc\u200c\u062e a\u200db""#, 1_000), "\"ی\u{200c}خ a⟨U+200D⟩b\"");
+    }
 
     /// S-33: numbers keep their digits on pages too.
     #[test]
