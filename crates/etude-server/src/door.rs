@@ -135,10 +135,21 @@ pub(crate) async fn caller(server: &Server, peer: &Peer, headers: &HeaderMap) ->
 
 /// The problem of a wrong token, which counts against its address (S-22).
 pub(crate) fn wrong_token(server: &Server, peer: &Peer) -> Problem {
+    counted(server, peer, refused_token())
+}
+
+/// The problem of a login link that is used up, which counts like a wrong token.
+pub(crate) fn wrong_link(server: &Server, peer: &Peer) -> Problem {
+    let detail = "the login link was used before or is older than two minutes; `etude serve --link` prints another";
+    counted(server, peer, Problem::new(Code::Unauthenticated, detail))
+}
+
+/// The problem, or the one of too many wrong tokens from this address.
+fn counted(server: &Server, peer: &Peer, problem: Problem) -> Problem {
     if server.throttle().note(&peer.address(), Instant::now()) {
         return Problem::new(Code::TooManyRequests, "too many wrong tokens from this address").retry_after(60);
     }
-    refused_token()
+    problem
 }
 
 /// The problem of a token that is not accepted.

@@ -40,7 +40,8 @@ pub(crate) async fn login(call: Call) -> Respond {
     let base = &call.server.settings().base_path;
     let next = given("next").filter(|next| is_below(next, base)).cloned();
     let Some(token) = token else {
-        let problem = door::wrong_token(&call.server, &call.peer);
+        let refused = if given("code").is_some() { door::wrong_link } else { door::wrong_token };
+        let problem = refused(&call.server, &call.peer);
         // The form that is shown next leads to the same page.
         return Err(next.into_iter().fold(problem, |problem, next| problem.with("next", next)));
     };
