@@ -274,7 +274,7 @@ fn fixed(name: &str) -> Value {
                     "status",
                     json!({
                         "type": "string",
-                        "enum": ["queued", "running", "waiting", "sleeping", "interrupted", "succeeded", "failed", "cancelled"],
+                        "enum": ["queued", "running", "waiting", "sleeping", "interrupted", "succeeded", "failed", "cancelled", "moved"],
                     }),
                 ),
                 ("limit", json!({"type": "integer", "minimum": 1, "maximum": 200, "default": MAX_RUNS})),

@@ -111,12 +111,17 @@ impl ToolResult {
         for diagnostic in problem["envelope"]["diagnostics"].as_array().into_iter().flatten() {
             message.push_str(&format!("\n{}", with_hint(diagnostic)));
         }
-        let fields = details.into_iter().flatten().filter_map(|detail| {
-            let pointer = detail["pointer"].as_str()?;
+        for detail in details.into_iter().flatten() {
+            let Some(pointer) = detail["pointer"].as_str() else { continue };
             let pointer = pointer.strip_prefix("/input").unwrap_or(pointer);
-            (!pointer.is_empty()).then(|| format!("\n{pointer}: {}", detail["detail"].as_str().unwrap_or_default()))
-        });
-        message.extend(fields.collect::<Vec<_>>());
+            let fault = detail["detail"].as_str().unwrap_or_default();
+            // A fault that the sentence has already is not repeated, but its field is named.
+            match message.contains(fault) {
+                _ if pointer.is_empty() => {}
+                true => message = message.replacen(fault, &format!("{pointer}: {fault}"), 1),
+                false => message.push_str(&format!("\n{pointer}: {fault}")),
+            }
+        }
         if let Some(hint) = problem["hint"].as_str() {
             message.push_str(&format!("\nhint: {hint}"));
         }

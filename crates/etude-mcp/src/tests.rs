@@ -371,6 +371,17 @@ async fn a_run_that_is_not_found_is_named_by_its_whole_id() {
     }
 }
 
+/// The text of faulty arguments has each fault once.
+#[tokio::test]
+async fn a_fault_is_not_repeated() {
+    let client = Client::new(false, [("/v1/apps", apps())]).await;
+    let refused = client.call("etude_show", json!({"run": "r1"})).await;
+    let said = text(&refused);
+    assert_eq!(said.matches("there is no argument `run`").count(), 1, "{said}");
+    assert!(said.contains("/run: there is no argument `run`"), "{said}");
+    assert_eq!(refused["structuredContent"]["errors"][0]["pointer"], "/run");
+}
+
 /// Section 9: a read returns at most 256 KiB, and has the address of the rest, for text and for bytes.
 #[tokio::test]
 async fn a_resource_is_read_in_parts() {
