@@ -232,10 +232,12 @@ async fn fixed_tool(service: &Service, catalog: &Catalog, tool: &Tool, arguments
     if !(200..300).contains(&last.status) {
         return ToolResult::problem(&last, false).to_raw();
     }
-    if matches!(tool, Tool::Show) {
-        return ToolResult::run_document(&last.body).map_err(RpcError::internal)?.to_raw();
-    }
-    ToolResult::document(&last.body).map_err(RpcError::internal)?.to_raw()
+    let result = match tool {
+        Tool::Show => ToolResult::run_document(&last.body),
+        Tool::Cancel => ToolResult::cancellation(&last.body),
+        _ => ToolResult::document(&last.body),
+    };
+    result.map_err(RpcError::internal)?.to_raw()
 }
 
 /// The refusal of an unknown run, with a hint: an id prefix and `latest` work only on the command line.

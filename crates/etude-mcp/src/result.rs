@@ -86,6 +86,19 @@ impl ToolResult {
         Ok(Self { content, structured_content: document, is_error: false })
     }
 
+    /// The result of `etude_cancel`. A run that still works when the server has responded is cancelled soon after.
+    pub(crate) fn cancellation(body: &[u8]) -> Result<Self, String> {
+        let mut result = Self::document(body)?;
+        let run: Value = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+        let is_over = matches!(run["status"].as_str(), Some("succeeded" | "failed" | "cancelled"));
+        if let Some(id) = run["run_id"].as_str().filter(|_| !is_over) {
+            let note =
+                format!("Run {id} is being cancelled. `etude_show` with the run_id `{id}` shows when it has ended.");
+            result.content.insert(0, text(&note));
+        }
+        Ok(result)
+    }
+
     /// The result of a fixed tool that returns a run's document; members that are too long for clients are shortened.
     pub(crate) fn run_document(body: &[u8]) -> Result<Self, String> {
         let document = bound::run(body)?;

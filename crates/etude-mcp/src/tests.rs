@@ -371,6 +371,18 @@ async fn a_run_that_is_not_found_is_named_by_its_whole_id() {
     }
 }
 
+/// Section 9: a cancellation that has not ended the run yet says so, because the status of the run is still another.
+#[tokio::test]
+async fn a_cancellation_says_that_the_run_still_ends() {
+    let document = |status: &str| (200, json!({"run_id": "r1", "status": status}));
+    for (status, is_noted) in [("running", true), ("cancelled", false)] {
+        let client = Client::new(false, [("/v1/apps", apps()), ("POST /v1/runs/r1/cancel", document(status))]).await;
+        let result = client.call("etude_cancel", json!({"run_id": "r1"})).await;
+        assert_eq!(text(&result).contains("Run r1 is being cancelled."), is_noted, "{result}");
+        assert_eq!(result["structuredContent"]["status"], status);
+    }
+}
+
 /// The text of faulty arguments has each fault once.
 #[tokio::test]
 async fn a_fault_is_not_repeated() {
