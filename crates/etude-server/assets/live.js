@@ -36,13 +36,17 @@ export async function visit(address) {
   if (!isTaken && wanted === location.href) location.reload();
 }
 
-/** The address of this page, which names the rows that it shows: those that its list does not have any more come with it. */
+/**
+ * The address of this page, which names the rows and the question that it shows: those that its list does not have any more
+ * come with it.
+ */
 function here() {
   const rows = [...document.querySelectorAll("[data-live=rows] tr.run[data-key]")].map((row) => row.dataset.key);
-  if (!rows.length) return location.href;
+  const question = document.querySelector("[data-question]")?.dataset.question;
   const url = new URL(location.href);
-  url.searchParams.set("shown", rows.join(","));
-  return url.href;
+  if (rows.length) url.searchParams.set("shown", rows.join(","));
+  if (question) url.searchParams.set("at", question);
+  return rows.length || question ? url.href : location.href;
 }
 
 /** True if the page is now that of its address. */

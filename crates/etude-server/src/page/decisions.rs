@@ -175,7 +175,7 @@ fn one(call: &Call, shell: &Shell, decision: &Value, shown: &Shown<'_>) -> Marku
         .flatten()
         .filter(|(name, value)| !SHOWN.contains(&name.as_str()) && !value.is_null());
     html! {
-        section.one aria-labelledby="question" {
+        section.one aria-labelledby="question" data-question=(id) {
             div {
                 p.small.dim { a href=(shell.link(&run)) { "Run " code { (row::short(text(decision, "run_id"))) } } " · step " code { (visible(step(decision))) } " · waits since " (shell.zone.moment(&decision["since"])) }
                 @let (title, rest) = title(text(decision, "message"));

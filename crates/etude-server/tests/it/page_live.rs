@@ -113,6 +113,31 @@ fn enter_in_a_field_decides_nothing() {
     server.until(id_of(&run), &["succeeded"]);
 }
 
+/// A question that another person answers meanwhile is named by its decision: neither the form nor the list changes to the next
+/// question below the reader's hands.
+#[test]
+fn a_question_that_was_answered_elsewhere_is_named() {
+    let server = server();
+    let runs = [server.run(&json!({"pipeline": "ask"})), server.run(&json!({"pipeline": "ask"}))];
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    browser.open(&format!("http://{}/decisions", server.address));
+    live(&browser);
+    let shown = browser.run("return document.querySelector('[data-question]').dataset.question");
+    assert_eq!(shown, runs[0]["waiting"][0]["id"]);
+    browser.keys("a");
+    browser.keys("not on a Friday");
+    let decision = &server.send("GET", "/v1/decisions", None).json()["decisions"][0];
+    let path = format!("/v1/decisions/{}", shown.as_str().expect("an id").replace('/', "%2F"));
+    let body = json!({"approved": true, "question": decision["question"]});
+    assert_eq!(server.send("POST", &path, Some(&body)).status, 200);
+    browser.until(
+        "return document.querySelector('#head .notice')?.textContent.startsWith('owner approved this question')",
+    );
+    let look = "return [document.querySelector('[data-question]').dataset.question, document.getElementById('reason').value,
+        document.querySelectorAll('#questions li').length, document.querySelectorAll('#questions [aria-current]').length]";
+    assert_eq!(browser.run(look), json!([shown, "not on a Friday", 1, 0]));
+}
+
 /// Copied text has the original characters, not the replacements of hidden ones.
 #[test]
 fn copies_have_the_characters_of_the_text() {
