@@ -200,9 +200,10 @@ impl Zone {
         self.time(at, "%-d %b, %H:%M:%S")
     }
 
-    /// Weekday, day and time.
+    /// Weekday, day and time, with seconds unless the tick is at the start of a minute.
     pub(super) fn tick(&self, at: &Value) -> Markup {
-        self.time(at, "%a %-d %b, %H:%M")
+        let is_full = instant_ms(at).is_none_or(|ms| ms % 60_000 < 1_000);
+        self.time(at, if is_full { "%a %-d %b, %H:%M" } else { "%a %-d %b, %H:%M:%S" })
     }
 
     /// The day as a heading, with names for today and yesterday.
@@ -255,6 +256,14 @@ mod tests {
             markup,
             "a<span data-code=\"8238\">⟨U+202E⟩</span>&lt;b&gt;<span data-code=\"917569\">⟨U+E0041⟩</span>"
         );
+    }
+
+    /// The ticks of a schedule with an interval of seconds differ in their seconds.
+    #[test]
+    fn ticks_within_a_minute_differ() {
+        let shown = |at: &str| Zone::default().tick(&at.into()).into_string();
+        assert!(shown("2026-11-22T23:30:00.000Z").contains(">Sun 22 Nov, 23:30<"));
+        assert!(shown("2026-11-22T23:30:02.000Z").contains(">Sun 22 Nov, 23:30:02<"));
     }
 
     #[test]
