@@ -57,7 +57,7 @@ pub(super) fn row(shell: &Shell, run: &Value) -> Markup {
                 @if status == "queued" { p.reason { (queued(shell, run)) } }
                 @if let Some(reason) = reason { p.reason { (super::text::marked(&reason)) } }
             }
-            td.wide {
+            td.wide.cause {
                 (run["cause"].as_str().unwrap_or_default())
                 @if let Some(by) = run["by"].as_str() { " " span.dim { (visible(by)) } }
             }

@@ -158,21 +158,32 @@ fn copies_have_the_characters_of_the_text() {
 fn pages_are_as_wide_as_the_window() {
     let server = server();
     let word = "word".repeat(60);
-    let dir = server.dir().join("demo/pipelines/wide");
+    let name = "a_long_name_".repeat(5);
+    let dir = server.dir().join("demo/pipelines").join(&name);
     std::fs::create_dir_all(&dir).expect("a directory");
     let step = "step_".repeat(20);
     let text = format!(
-        "{{name: wide, description: \"Has {word}\", steps: [{{name: {step}, type: code, command: \"echo '{{\\\"output\\\": 1}}'\"}}]}}\n"
+        "{{name: {name}, description: \"Has {word}\", steps: [{{name: {step}, type: code, command: \"echo '{{\\\"output\\\": 1}}'\"}}]}}\n"
     );
     std::fs::write(dir.join("pipeline.yaml"), text).expect("written");
-    let run = server.run(&json!({"pipeline": "wide"}));
+    let run = server.run(&json!({"pipeline": name}));
     server.pipeline("question", "", &[&format!("approval: message: {word}")]);
     for _ in 0..11 {
         server.run(&json!({"pipeline": "question"}));
     }
+    server.configure(&format!(
+        "schedules: {{{name}: {{pipeline: {name}, cron: \"30 2 1,3,5,7,9 JAN,MAR MON-FRI\", timezone: America/Argentina/ComodRivadavia}}}}\n\
+         webhooks: {{{name}: {{pipeline: {name}, verify: {{kind: token, header: X-T, secrets: [s]}}}}}}\n"
+    ));
+    let is_read =
+        |list: &serde_json::Value| list["schedules"].as_array().is_some_and(|schedules| !schedules.is_empty());
+    server.poll("/v1/schedules", is_read);
+    let hook = server.raw("POST", &format!("/in/demo/{name}"), &[("X-T", "s")], Some("{}".to_owned()));
+    assert_eq!(hook.status, 202, "{}", hook.text());
     let Some(browser) = Browser::logged_in(&server) else { return };
     let run = format!("/runs/{}", id_of(&run));
-    for path in ["/", &run, "/decisions", "/apps", "/apps/demo/pipelines/wide", "/server"] {
+    let pipeline = format!("/apps/demo/pipelines/{name}");
+    for path in ["/", &run, "/decisions", "/apps", &pipeline, "/server", "/schedules", "/webhooks"] {
         browser.open(&format!("http://{}{path}", server.address));
         for width in [1440, 901, 768, 641, 500] {
             browser.size(width, 900);
