@@ -1,15 +1,15 @@
 //! Guards (2.6): conditions that held in all runs of a family and are violated elsewhere.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use crate::contrast::is_another;
-use crate::program::{Condition, Guard};
-use crate::synth::{Assembly, NodeKind};
-use crate::term::Ref;
+use crate::program::{Condition, Guard, Of};
+use crate::synth::{Assembly, Bound, NodeKind};
+use crate::term::{Func, List, Ref, Source};
 use crate::text::proves;
-use crate::value::{Collection, Path, at, fields};
+use crate::value::{Collection, Kind, Path, at, fields};
 
 /// Minimum number of requests for which a condition must have held.
 const MIN_REQUESTS: usize = 3;
@@ -30,6 +30,7 @@ pub(crate) fn equalities(assembly: &mut Assembly<'_, '_, '_>) -> Vec<Condition> 
         }
     }
     found.extend(of_elements(assembly));
+    found.extend(of_all_elements(assembly));
     let step = assembly.name_of_write();
     let guards = found.iter().map(|(condition, violated)| {
         let (step, condition) = (step.clone(), condition.to_json());
@@ -92,8 +93,7 @@ fn constants(assembly: &Assembly<'_, '_, '_>, node: usize) -> Vec<(Condition, us
     let contrast = assembly.synth.contrast.of(&tools(assembly, node));
     let mut found = Vec::new();
     for (path, wanted) in same_fields(&own) {
-        let violated = contrast.values().filter(|results| results.iter().any(|one| is_another(one, &path, wanted)));
-        let violated = violated.count();
+        let violated = violations(&contrast, &path, wanted);
         if violated > 0
             && let Some(of) = reference(assembly, node, &path)
         {
@@ -138,6 +138,93 @@ fn of_elements(assembly: &mut Assembly<'_, '_, '_>) -> Vec<(Condition, usize)> {
         }
     }
     found
+}
+
+/// Elements that a list of the write names, or what was read for each of them.
+struct Named<'s> {
+    /// The argument with the list.
+    var: usize,
+    /// The node whose tools gave the elements.
+    of: usize,
+    /// The list in a result; `None` if each element is a result of its own.
+    list: Option<&'s Collection>,
+}
+
+/// Conditions on all elements that a list of the write names, and on what was read for each of them. Code outputs the value
+/// that the elements have in common, and `null` if one of them differs.
+fn of_all_elements(assembly: &mut Assembly<'_, '_, '_>) -> Vec<(Condition, usize)> {
+    let synth = assembly.synth;
+    let mut seen: Vec<&[Option<Value>]> = Vec::new();
+    let mut found = Vec::new();
+    for (n, node) in synth.nodes.iter().enumerate() {
+        // Two arguments may name the same elements, such as by id and by amount.
+        let Some(named) = named(assembly, n).filter(|_| !seen.contains(&&node.values[..])) else { continue };
+        seen.push(&node.values);
+        let elements: Vec<&Value> = node.values.iter().flatten().filter_map(Value::as_array).flatten().collect();
+        let tools = tools(assembly, named.of);
+        let contrast = synth.contrast.of(&tools);
+        let violations: Vec<(Path, Value, usize)> = same_fields(&elements)
+            .into_iter()
+            .map(|(path, wanted)| {
+                let violated = match named.list {
+                    Some(list) => synth.contrast.others(&tools, list, &path, wanted),
+                    None => violations(&contrast, &path, wanted),
+                };
+                (path, wanted.clone(), violated)
+            })
+            .filter(|(.., violated)| *violated > 0)
+            .collect();
+        for (field, wanted, violated) in violations {
+            let step = format!("{}_{}", synth.vars[named.var].name, field.join("_"));
+            let func = Func::Common { list: list_of(assembly, n), field };
+            let common = assembly.code(&step, func, "the value that all elements have");
+            found.push((Condition::Equals(common, wanted), violated));
+        }
+    }
+    found
+}
+
+/// The elements that a node has, if a list of the write names them and the pipeline reads them anyway.
+fn named<'s>(assembly: &Assembly<'s, '_, '_>, node: usize) -> Option<Named<'s>> {
+    let synth = assembly.synth;
+    let is_read = |n: usize| assembly.of_node.contains_key(&synth.role_of(n).unwrap_or(n));
+    let (var, named) = match &synth.nodes[node].kind {
+        NodeKind::Elements { var, of, list, .. } => {
+            let is_loop = matches!(synth.nodes[*of].kind, NodeKind::Loop { .. });
+            let list = Some(list).filter(|_| !is_loop);
+            (*var, is_read(*of).then_some(Named { var: *var, of: *of, list })?)
+        }
+        NodeKind::Loop { of, .. } => match synth.nodes[*of].kind {
+            NodeKind::Elements { var, .. } => (var, is_read(node).then_some(Named { var, of: node, list: None })?),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let is_of_write = matches!(synth.vars[var].argument.of, Of::Write { .. });
+    let is_open = synth.bindings.get(&var).is_none_or(|binding| matches!(binding.bound, Bound::Open));
+    // A question for the elements names them by one argument only.
+    let asked = synth.spread.as_ref().filter(|spread| spread.fields.contains_key(&var));
+    let asked = asked.and_then(|spread| spread.asked.as_ref()).is_none_or(|(key, _)| *key == var);
+    let has_all = synth.nodes[node].values.iter().all(Option::is_some);
+    (is_of_write && !is_open && asked && has_all).then_some(named)
+}
+
+/// The list with the elements of a node. If the write is for all elements of a list, that list itself.
+fn list_of(assembly: &mut Assembly<'_, '_, '_>, node: usize) -> List {
+    let synth = assembly.synth;
+    if let NodeKind::Elements { var, of, list, .. } = &synth.nodes[node].kind
+        && let Some(Bound::Code(Func::Column { list: whole, .. })) =
+            synth.bindings.get(var).map(|binding| &binding.bound)
+        && *whole == (List { of: Ref::new(Source::Node(*of), list.path.clone()), kind: list.kind })
+    {
+        return assembly.place(*of, list);
+    }
+    List { of: assembly.node(node), kind: Kind::List }
+}
+
+/// Number of runs with a result that has another value at the path.
+fn violations(contrast: &BTreeMap<usize, Vec<&Value>>, path: &Path, wanted: &Value) -> usize {
+    contrast.values().filter(|results| results.iter().any(|one| is_another(one, path, wanted))).count()
 }
 
 /// Fields that have the same text or truth value in all of these values.

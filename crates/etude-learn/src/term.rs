@@ -5,7 +5,7 @@ use etude_core::exact::MAX_EXACT;
 use serde_json::{Map, Value, json};
 
 use crate::text::plain;
-use crate::value::{Collection, Kind, Path, at, only, same};
+use crate::value::{Collection, Kind, Path, at, is_at, only, same};
 
 /// Start of a reference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -250,6 +250,8 @@ pub(crate) enum Func {
     Lookup { list: List, key: Path, is: Term },
     /// The elements whose field is one of several values, in the order of these.
     LookupAll { list: List, key: Path, are: Term },
+    /// The value that a field has in every element; no value if it differs.
+    Common { list: List, field: Path },
     /// The first of several outputs that is there.
     FirstOf(Vec<Ref>),
     /// The sum of a field of every element.
@@ -317,6 +319,17 @@ fn there(value: &Value, path: &Path) -> Option<Value> {
     at(value, path).filter(|value| !value.is_null()).cloned()
 }
 
+/// The options of each element that a question is about.
+fn options(over: &Ref, results: &Ref, list: &Collection, scope: &dyn Scope) -> Option<Value> {
+    let (over, results) = (over.find(scope)?.as_array()?, results.find(scope)?.as_array()?);
+    let options = over.iter().zip(results).map(|(of, result)| {
+        let options: Vec<Value> = list.elements(result)?.into_iter().cloned().collect();
+        (!options.is_empty()).then_some(())?;
+        Some(json!({"of": of, "options": options}))
+    });
+    options.collect::<Option<Vec<_>>>().filter(|_| over.len() == results.len()).map(Value::from)
+}
+
 impl Func {
     pub(crate) fn eval(&self, scope: &dyn Scope) -> Option<Value> {
         match self {
@@ -344,6 +357,11 @@ impl Func {
                 let found = are.as_array().filter(|are| !are.is_empty())?.iter().map(|is| only(&all, key, is).cloned());
                 found.collect::<Option<Vec<_>>>().map(Value::from)
             }
+            Self::Common { list, field } => {
+                let all = list.elements(scope)?;
+                let value = there(all.first()?, field)?;
+                all.iter().all(|one| is_at(one, field, &value)).then_some(value)
+            }
             Self::FirstOf(refs) => refs.iter().find_map(|one| one.eval(scope).filter(|value| !value.is_null())),
             Self::Sum { list, field } => {
                 let all = list.elements(scope).filter(|all| !all.is_empty())?;
@@ -360,15 +378,7 @@ impl Func {
                 cases.iter().find(|(is, _)| same(is, &on) && !on.is_null())?.1.eval(scope)
             }
             Self::Values(values) => Some(values.clone().into()),
-            Self::Options { over, results, list } => {
-                let (over, results) = (over.find(scope)?.as_array()?, results.find(scope)?.as_array()?);
-                let options = over.iter().zip(results).map(|(of, result)| {
-                    let options: Vec<Value> = list.elements(result)?.into_iter().cloned().collect();
-                    (!options.is_empty()).then_some(())?;
-                    Some(json!({"of": of, "options": options}))
-                });
-                options.collect::<Option<Vec<_>>>().filter(|_| over.len() == results.len()).map(Value::from)
-            }
+            Self::Options { over, results, list } => options(over, results, list, scope),
             Self::Build(term) => {
                 let is_there = |of: &&Ref| of.find(scope).is_some_and(|value| !value.is_null());
                 term.eval(scope).filter(|_| term.refs().iter().all(is_there))
@@ -392,9 +402,11 @@ impl Func {
     /// All references in the function.
     pub(crate) fn refs(&self) -> Vec<&Ref> {
         match self {
-            Self::Records(list) | Self::Column { list, .. } | Self::Only { list, .. } | Self::Sum { list, .. } => {
-                vec![&list.of]
-            }
+            Self::Records(list)
+            | Self::Column { list, .. }
+            | Self::Only { list, .. }
+            | Self::Common { list, .. }
+            | Self::Sum { list, .. } => vec![&list.of],
             Self::Lookup { list, is: term, .. } | Self::LookupAll { list, are: term, .. } => {
                 std::iter::once(&list.of).chain(term.refs()).collect()
             }
@@ -432,6 +444,7 @@ impl Func {
             Self::LookupAll { list: all, key, are } => {
                 Self::LookupAll { list: list(all), key: key.clone(), are: are.map(change) }
             }
+            Self::Common { list: all, field } => Self::Common { list: list(all), field: field.clone() },
             Self::FirstOf(refs) => Self::FirstOf(refs.iter().map(of).collect()),
             Self::Sum { list: all, field } => Self::Sum { list: list(all), field: field.clone() },
             Self::Arithmetic { op, left, right } => Self::Arithmetic { op: *op, left: of(left), right: of(right) },

@@ -59,6 +59,11 @@ fn body(func: &Func) -> String {
             term(are),
             below(key)
         ),
+        Func::Common { list, field } => format!(
+            "    values = [at(one{}) for one in {}]\n    return values[0] if values and all(same(one, values[0]) for one in values) else None\n",
+            below(field),
+            elements(list)
+        ),
         Func::FirstOf(refs) => {
             let all: Vec<String> = refs.iter().map(reference).collect();
             format!(
@@ -82,13 +87,7 @@ fn body(func: &Func) -> String {
             format!("    on = {}\n{}    return None\n", reference(on), cases.collect::<String>())
         }
         Func::Values(values) => format!("    return {}\n", literal(&Value::from(values.clone()))),
-        Func::Options { over, results, list } => format!(
-            "    over, results = listed({}), listed({})\n    lists = [elements({}, {}) for one in results]\n    pairs = [{{\"of\": of, \"options\": options}} for of, options in zip(over, lists)]\n    return pairs if len(over) == len(results) and all(lists) else None\n",
-            reference(over),
-            reference(results),
-            format_args!("at(one{})", below(&list.path)),
-            kind(list),
-        ),
+        Func::Options { over, results, list } => options(over, results, list),
         Func::Build(built) => {
             let parts: Vec<String> = built.refs().into_iter().map(reference).collect();
             let value = term(built);
@@ -104,6 +103,17 @@ fn body(func: &Func) -> String {
             format!("    return {{{}}}\n", members.join(", "))
         }
     }
+}
+
+/// Code for the options of each element that a question is about.
+fn options(over: &Ref, results: &Ref, list: &Collection) -> String {
+    format!(
+        "    over, results = listed({}), listed({})\n    lists = [elements({}, {}) for one in results]\n    pairs = [{{\"of\": of, \"options\": options}} for of, options in zip(over, lists)]\n    return pairs if len(over) == len(results) and all(lists) else None\n",
+        reference(over),
+        reference(results),
+        format_args!("at(one{})", below(&list.path)),
+        kind(list),
+    )
 }
 
 /// Code for one mapping per element; its result is `None` if a value is missing.
@@ -218,6 +228,7 @@ mod tests {
             Func::Only { list: list(), field: field.clone(), as_list: true },
             Func::Lookup { list: list(), key: key.clone(), is: Term::Ref(of("is")) },
             Func::LookupAll { list: list(), key, are: Term::Ref(of("are")) },
+            Func::Common { list: list(), field: field.clone() },
             Func::Sum { list: list(), field },
             Func::Arithmetic { op: Op::Multiply, left: of("x"), right: of("y") },
             Func::Arithmetic { op: Op::Subtract, left: of("x"), right: of("y") },
@@ -275,6 +286,8 @@ mod tests {
             json!({"list": [{"k": 2.0, "n": 0.0045}, {"k": 7, "n": -0.001}], "is": 2, "are": [7.0], "x": 1.125, "y": 1.0}),
             json!({"list": [{"k": true, "n": 1e15}, {"k": [1.0], "n": 0.01}], "is": true, "are": [[1]], "x": 1e9, "y": 0.125}),
             json!({"list": [{"k": 1, "n": 0.1}, {"k": 2, "n": 0.2}], "is": 1, "are": [2], "x": 19.99, "y": 3}),
+            json!({"list": [{"k": 1, "n": 2}, {"k": 2, "n": 2.0}], "is": 1, "are": [2], "x": 1, "y": 1}),
+            json!({"list": [{"k": 1, "n": "on"}, {"k": 2}], "is": 1, "are": [2], "x": 1, "y": 1}),
             json!({"list": {"k": 1}, "is": null, "are": [null], "x": 9_007_199_254_740_991_u64, "y": 3}),
             json!({"list": [{"k": "a", "n": 1e308}, {"k": "b", "n": 1e308}], "is": "b", "are": ["b", 7], "x": 1e308, "y": 1e308}),
         ];

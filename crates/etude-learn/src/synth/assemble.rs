@@ -171,7 +171,7 @@ impl Assembly<'_, '_, '_> {
         self.code("found", Func::FirstOf(outputs), "the first of several equivalent reads")
     }
 
-    pub(super) fn code(&mut self, wanted: &str, func: Func, provenance: &str) -> Ref {
+    pub(crate) fn code(&mut self, wanted: &str, func: Func, provenance: &str) -> Ref {
         let same = self
             .program
             .steps
@@ -205,7 +205,7 @@ impl Assembly<'_, '_, '_> {
         output
     }
 
-    pub(super) fn place(&mut self, of: usize, list: &Collection) -> List {
+    pub(crate) fn place(&mut self, of: usize, list: &Collection) -> List {
         let base = self.node(of);
         let path = base.path.iter().chain(&list.path).cloned().collect();
         List { of: Ref::new(base.source, path), kind: list.kind }

@@ -5,4 +5,5 @@ mod files;
 mod loops;
 mod many;
 mod rules;
+mod several;
 mod shop;
