@@ -25,15 +25,16 @@ pub struct Words {
     pub triggers: Vec<String>,
 }
 
-/// Asks a model of `tier` for better words. `None` if its answer breaks the rules for words.
+/// Asks a model of `tier` for better words. The inner error says why a response has none: it breaks the rules for words,
+/// or is empty, refused or cut off.
 ///
 /// # Errors
-/// The model call failed.
+/// The call got no response.
 pub async fn reworded(
     models: &Arc<dyn ModelPort>,
     tier: Tier,
     words: &Words,
-) -> (Result<Option<Words>, Failure>, Usage) {
+) -> (Result<Result<Words, String>, Failure>, Usage) {
     let text = json!({"type": "string", "minLength": 1, "maxLength": MAX_CHARS});
     let given = json!({"description": words.description, "triggers": words.triggers});
     let question = Question {
@@ -51,7 +52,13 @@ pub async fn reworded(
         }),
     };
     let reply = ask::ask(models, question).await;
-    let value = reply.value.map(|json| json.value().ok().and_then(|value| accepted(&value, words)));
+    let has_responded = reply.calls.last().is_some_and(|call| call.answer.is_ok());
+    let unusable = || "the response is not a valid description with triggers".to_owned();
+    let value = match reply.value {
+        Ok(json) => Ok(json.value().ok().and_then(|value| accepted(&value, words)).ok_or_else(unusable)),
+        Err(failure) if has_responded => Ok(Err(failure.message)),
+        Err(failure) => Err(failure),
+    };
     (value, reply.usage)
 }
 

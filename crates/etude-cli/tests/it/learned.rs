@@ -288,11 +288,9 @@ fn a_model_words_and_does_nothing_else() {
     test.run(&["learn", "--model", "reasoning"]).exit(4).stderr_has("no model");
 }
 
-/// 1.1: a model that refuses its key ends `learn --model` with 4, and nothing is written.
+/// 1.1: if no model responds, `learn --model` ends with 4 and writes nothing. A response without usable words is a note.
 #[test]
 fn without_a_model_that_answers_nothing_is_written() {
-    let status = |status, message: &str| Reply::Status { status, headers: Vec::new(), message: message.to_owned() };
-    let server = Server::by(move |_, _| status(401, "wrong key"));
     let lines: Vec<String> = ORDERS
         .iter()
         .enumerate()
@@ -304,11 +302,30 @@ fn without_a_model_that_answers_nothing_is_written() {
             .to_string()
         })
         .collect();
-    let test = shop(&server).file("traces.jsonl", &(lines.join("\n") + "\n"));
+    let traces = lines.join("\n") + "\n";
     let learn = ["learn", "--traces", "traces.jsonl", "--model", "lite"];
-    test.run(&learn).exit(4).stderr_has("wrong key");
-    assert!(!test.path("app/learned").exists());
-    test.run(&learn[..3]).exit(0);
+    let asked = |reply: Reply| {
+        let server = Server::new([reply]);
+        let test = shop(&server).model_with(&server, "retries: 0").file("traces.jsonl", &traces);
+        let ran = test.run(&learn);
+        (server, test, ran)
+    };
+    let silent = [
+        (Reply::status(401).message("wrong key"), "wrong key"),
+        (Reply::status(503), "scripted failure 503"),
+        (Reply::Drop, "connection"),
+    ];
+    for (reply, why) in silent {
+        let (_server, test, ran) = asked(reply);
+        ran.exit(4).stderr_has(why).stderr_has("learn without a model");
+        assert!(!test.path("app/learned").exists());
+        test.run(&learn[..3]).exit(0);
+    }
+    for reply in [Reply::says(""), Reply::Refuses("not this"), Reply::truncated("{"), Reply::says("{}")] {
+        let (_server, test, ran) = asked(reply);
+        ran.exit(0).stderr_has("keeps the wording of its requests");
+        assert!(test.path("app/learned/return-items").exists());
+    }
 }
 
 /// 1.8: after a disagreement in `shadow`, `learn` and `learn status` have the same state.

@@ -23,6 +23,8 @@ pub(crate) enum Reply {
     Body(String),
     /// Silence until the client closes its side.
     Hang,
+    /// The end of the connection, without a response.
+    Drop,
 }
 
 impl Reply {
@@ -178,6 +180,7 @@ fn serve(stream: &mut TcpStream, request: &Seen, number: usize, reply: Reply) {
         Reply::Body(body) => whole(stream, &body),
         // Reading ends when the client closes its side.
         Reply::Hang => stream.read(&mut [0; 1]).map(drop),
+        Reply::Drop => Ok(()),
     };
 }
 

@@ -1,7 +1,6 @@
 //! `etude learn --model TIER`: a model words descriptions and triggers (L-29), and nothing else.
 
 use etude::Disk;
-use etude_core::failure::FailureKind;
 use etude_core::model::Tier;
 use etude_learn::{Candidate, Learned, Wording};
 use etude_request::{Words, reworded};
@@ -34,13 +33,14 @@ pub(super) fn reword(context: &Context, disk: &Disk, learned: &mut Learned, tier
         let words = Words { description, triggers };
         let asked = interruptible(async { Ok(reworded(&models, tier, &words).await.0) })?;
         match asked {
-            Ok(Some(Words { description, triggers })) => candidate.reword(&Wording { description, triggers }),
-            Ok(None) => note(context, &candidate.name, "the response is not a valid description with triggers"),
+            Ok(Ok(Words { description, triggers })) => candidate.reword(&Wording { description, triggers }),
+            Ok(Err(why)) => note(context, &candidate.name, &why),
             // No model can respond: a key is missing or refused, or the provider cannot be reached.
-            Err(failure) if failure.kind == FailureKind::Environment => {
-                return Err(Problem::of(Exit::Environment, failure).hint(settings::REMEDIES).into());
+            Err(failure) => {
+                let problem = Problem::of(Exit::Environment, failure);
+                let problem = problem.hint("learn without a model: etude learn").hint(settings::REMEDIES);
+                return Err(problem.into());
             }
-            Err(failure) => note(context, &candidate.name, &failure.message),
         }
     }
     Ok(())
