@@ -54,7 +54,13 @@ impl Assembly<'_, '_, '_> {
         let mut done: Vec<Step> = Vec::new();
         while !rest.is_empty() {
             let is_ready = |step: &Step| step.reads().iter().all(|name| done.iter().any(|known| known.name == *name));
-            let next = rest.iter().position(|(_, _, _, step)| is_ready(step)).unwrap_or(0);
+            let is_question = |step: &Step| matches!(step.kind, StepKind::Choose(_));
+            // One call asks questions that follow each other. Code and reads that need only the first one come after them.
+            let together = done
+                .last()
+                .filter(|last| is_question(last))
+                .and_then(|_| rest.iter().position(|(_, _, _, step)| is_question(step) && is_ready(step)));
+            let next = together.or_else(|| rest.iter().position(|(_, _, _, step)| is_ready(step))).unwrap_or(0);
             done.push(rest.remove(next).3);
         }
         self.program.steps = done;

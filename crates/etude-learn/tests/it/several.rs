@@ -132,3 +132,22 @@ fn results_read_for_each_element_are_guarded() {
     assert_eq!(guards(&candidate), [(json!({"value": "{{order_ids_status.output}}", "equals": "pending"}), 1)]);
     assert_eq!(candidate.covers.len(), 4, "{:?}", candidate.not_covered);
 }
+
+/// L-49: questions whose lists are known at the same time are next to each other, also if code reads the first answer.
+#[test]
+fn questions_follow_each_other_before_code_that_reads_them() {
+    let run = |n: usize| {
+        let ids = [item(n, 0), item(n, 1)];
+        let call = json!({"item_ids": ids, "card_id": User(n).card(n % 2)});
+        let run = looking(n, &PENDING_LAST, "what arrived broken").user(&User(n), 2);
+        run.call("return_items", call, json!("ok"))
+    };
+    let candidate = one(&with((1..5).map(run).collect(), declined(5)));
+    let steps = candidate.definition["steps"].as_array().expect("steps");
+    let names: Vec<&str> = steps.iter().filter_map(|step| step["name"].as_str()).collect();
+    let asked: Vec<usize> =
+        candidate.questions.iter().filter_map(|one| names.iter().position(|name| name == one)).collect();
+    assert_eq!((asked.len(), asked[1]), (2, asked[0] + 1), "{names:?}");
+    assert_eq!(names.iter().filter(|name| name.starts_with("item_ids_")).count(), 2, "{names:?}");
+    assert_eq!(candidate.covers.len(), 4, "{:?}", candidate.not_covered);
+}
