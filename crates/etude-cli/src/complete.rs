@@ -206,17 +206,19 @@ fn plain(value: &Value) -> String {
 
 /// All runs of the app, the newest first.
 fn runs() -> Vec<CompletionCandidate> {
-    runs_where(|_| true)
+    let rows = rows(&[], MAX_RUNS);
+    named(&rows, rows.first())
 }
 
-/// Runs that wait for an approval.
+/// Runs that wait for an approval, however many runs are newer.
 fn waiting_runs() -> Vec<CompletionCandidate> {
-    runs_where(|row| row.state == RunState::Waiting)
+    named(&rows(&[RunState::Waiting], MAX_RUNS), rows(&[], 1).first())
 }
 
-fn runs_where(keep: impl Fn(&RunRow) -> bool) -> Vec<CompletionCandidate> {
-    let rows: Vec<RunRow> = rows().into_iter().filter(keep).collect();
-    let latest = rows.first().map(|row| candidate("latest", &format!("the latest run: {}", about(row))));
+/// Candidates for runs. `latest` is one of them if the newest run is.
+fn named(rows: &[RunRow], newest: Option<&RunRow>) -> Vec<CompletionCandidate> {
+    let latest = rows.first().filter(|row| newest.is_some_and(|newest| newest.id == row.id));
+    let latest = latest.map(|row| candidate("latest", &format!("the latest run: {}", about(row))));
     latest.into_iter().chain(rows.iter().map(|row| candidate(&row.id, &about(row)))).collect()
 }
 
@@ -225,8 +227,9 @@ fn about(row: &RunRow) -> String {
     format!("{} {status}, {}", Target::parse(&row.target), clock::local(row.created_at_ms))
 }
 
-/// Newest runs of the app, or of all apps outside of one. A missing journal yields none, and is not created.
-fn rows() -> Vec<RunRow> {
+/// Newest runs of the app, or of all apps outside of one, in one of these states (empty: all). A missing journal yields none, and is
+/// not created.
+fn rows(states: &[RunState], limit: u32) -> Vec<RunRow> {
     let context = context();
     // A key stroke must not wait for a database.
     let is_elsewhere = crate::engine::is_shared(&context.global);
@@ -234,7 +237,8 @@ fn rows() -> Vec<RunRow> {
         return Vec::new();
     }
     let app = context.disk().ok().map(|disk| disk.root().display().to_string());
-    let query = Query { apps: app.into_iter().collect(), limit: Some(MAX_RUNS), ..Query::default() };
+    let query =
+        Query { apps: app.into_iter().collect(), states: states.to_vec(), limit: Some(limit), ..Query::default() };
     context.engine(false).ok().and_then(|engine| engine.list(&query).ok()).unwrap_or_default()
 }
 
@@ -242,7 +246,7 @@ fn rows() -> Vec<RunRow> {
 fn steps() -> Vec<CompletionCandidate> {
     let words = words();
     let wanted = after(&words, &["runs", "retry"]).unwrap_or("latest");
-    let rows = rows();
+    let rows = rows(&[], MAX_RUNS);
     let row = rows.iter().find(|row| wanted == "latest" || row.id.starts_with(wanted));
     let Some(Target::Pipeline(name)) = row.map(|row| Target::parse(&row.target)) else { return Vec::new() };
     let Some(disk) = disk() else { return Vec::new() };

@@ -83,6 +83,18 @@ fn runs_are_listed_with_pipeline_and_status() {
     assert!(values(&test, &["approve", ""]).is_empty());
 }
 
+/// cli: a run that waits is a candidate of `approve` below any number of newer runs, and `latest` is one only for the newest run.
+#[test]
+fn waiting_runs_are_listed_below_newer_ones() {
+    let test = app().pipeline("ask", |p| p.step("name: sure\ntype: approval\nmessage: Sure?"));
+    let id = test.run(&["run", "-p", "ask", "--format", "json"]).exit(5).id();
+    assert_eq!(values(&test, &["approve", ""]), ["latest", &id]);
+    for _ in 0..30 {
+        test.run(&["run", "-p", "other", "--quiet"]).exit(0);
+    }
+    assert_eq!(values(&test, &["deny", ""]), [id]);
+}
+
 /// cli: skills, error codes, statuses and the commands of `help` are candidates.
 #[test]
 fn skills_codes_statuses_and_commands_are_listed() {
