@@ -28,17 +28,26 @@ pub(crate) struct Watch {
 /// The SQL of indexes, and of triggers that number the state changes.
 const SERVED: &str = include_str!("../migrations/served.sql");
 
+/// The SQL of the numbers of removed runs, and of the triggers that use them.
+const NUMBERS: &str = include_str!("../migrations/numbers.sql");
+
+/// SQL expression: the largest number of a change, of removed runs too.
+const LAST_CHANGE: &str = "(select max(coalesce(max(change), 0), (select change from removed_change)) from runs)";
+
 impl Journal {
-    /// Adds the indexes and triggers for processes that accept or follow runs, if the journal lacks them.
+    /// Adds the indexes and triggers for processes that accept or follow runs, if the journal lacks some of them.
     pub(crate) fn serve(&self) -> Result<(), Error> {
         if self.is_served.load(Ordering::Relaxed) {
             return Ok(());
         }
         let has_all = |connection: &Connection| {
-            connection.prepare("select 1 from sqlite_schema where name = 'runs_created'")?.exists([])
+            connection.prepare("select 1 from sqlite_schema where name = 'runs_removed'")?.exists([])
         };
         if !self.pool.read(has_all)? {
-            self.pool.transaction(|connection| connection.execute_batch(SERVED))?;
+            self.pool.transaction(|connection| {
+                connection.execute_batch(SERVED)?;
+                connection.execute_batch(NUMBERS)
+            })?;
         }
         self.is_served.store(true, Ordering::Relaxed);
         Ok(())
@@ -65,19 +74,18 @@ impl Journal {
     /// The number of the latest change of state.
     pub(crate) fn last_change(&self) -> Result<u64, Error> {
         self.serve()?;
-        let sql = "select coalesce(max(change), 0) from runs";
-        self.pool.read(|connection| connection.prepare_cached(sql)?.query_row([], |row| rows::length(row, 0)))
+        let sql = format!("select {LAST_CHANGE}");
+        self.pool.read(|connection| connection.prepare_cached(&sql)?.query_row([], |row| rows::length(row, 0)))
     }
 
     /// False if no change can have had this number yet.
     pub(crate) fn may_be_past(&self, change: u64) -> Result<bool, Error> {
         self.serve()?;
-        // The last numbers may belong to removed runs. Numbers follow the clock, or are just ahead of it when many changes come
-        // at once.
-        let sql = "select ?1 <= max(cast((unixepoch('subsec') + 1) * 1000000 as integer),
-                                    (select coalesce(max(change), 0) from runs))";
+        // A journal keeps the numbers of removed runs since it has `numbers.sql`. Earlier ones follow the clock, or are just ahead
+        // of it when many changes come at once.
+        let sql = format!("select ?1 <= max(cast((unixepoch('subsec') + 1) * 1000000 as integer), {LAST_CHANGE})");
         let change = rows::from_length(change);
-        self.pool.read(|connection| connection.prepare_cached(sql)?.query_row([change], |row| row.get(0)))
+        self.pool.read(|connection| connection.prepare_cached(&sql)?.query_row([change], |row| row.get(0)))
     }
 
     /// The bell that rings after writes of any process. `None` if the system does not report writes.

@@ -160,18 +160,49 @@ fn only_a_followed_journal_numbers_changes() {
     let added = || {
         let connection = rusqlite::Connection::open(dir.path().join("journal.db")).expect("it opens");
         let sql = "select count(*) from sqlite_schema where name in
-                   ('runs_by_state', 'runs_by_change', 'runs_created', 'runs_changed')";
+                   ('runs_by_state', 'runs_by_change', 'runs_created', 'runs_changed', 'runs_removed')";
         connection.query_row(sql, [], |row| row.get::<_, u32>(0)).expect("sql")
     };
     let session = block_on(one.create(&new_run("r-1", 1))).expect("create");
     two.list(&Query { states: vec![RunState::Running], ..Query::default() }).expect("list");
     assert_eq!((added(), one.row("r-1").expect("a row").change), (0, 0));
     let begin = two.last_change().expect("a number");
-    assert_eq!((added(), begin), (4, 0));
+    assert_eq!((added(), begin), (5, 0));
     block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
     let _second = block_on(one.create(&new_run("r-2", 2))).expect("create");
     let seen: Vec<_> = two.changes(begin, 9).expect("changes").into_iter().map(|row| row.id).collect();
     assert_eq!(seen, ["r-1", "r-2"]);
+}
+
+/// S-76: the number of the last change is not given again if its run was removed and the clock was set back. A journal with the
+/// triggers of an earlier program gets the present ones.
+#[test]
+fn the_number_of_a_removed_run_is_not_given_again() {
+    const HOUR_US: i64 = 3_600_000_000;
+    for is_of_earlier_program in [false, true] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let engine = open(dir.path(), Sync::Normal);
+        let connection = rusqlite::Connection::open(dir.path().join("journal.db")).expect("it opens");
+        if is_of_earlier_program {
+            connection.execute_batch(include_str!("../../migrations/served.sql")).expect("sql");
+        }
+        let begin = engine.last_change().expect("a number");
+        block_on(block_on(engine.create(&new_run("r-1", 1))).expect("create").set_state(RunState::Failed, None))
+            .expect("set_state");
+        // The change was an hour later by the clock of that time.
+        let sql = "update runs set change = change + ?1";
+        connection.execute(sql, [HOUR_US]).expect("sql");
+        let [row] = &engine.changes(begin, 9).expect("changes")[..] else { panic!("one run") };
+        assert_eq!(engine.prune(&Query::default()).expect("prune"), 1);
+        let last = engine.last_change().expect("a number");
+        assert_eq!((last, engine.may_be_past(last).expect("an answer")), (row.change, true));
+        for id in ["r-2", "r-3"] {
+            let session = block_on(engine.create(&new_run(id, 2))).expect("create");
+            block_on(session.set_state(RunState::Succeeded, None)).expect("set_state");
+        }
+        let seen: Vec<_> = engine.changes(last, 9).expect("changes").into_iter().map(|row| row.id).collect();
+        assert_eq!(seen, ["r-2", "r-3"], "{is_of_earlier_program}");
+    }
 }
 
 /// S-161: deaths are counted from the last record on, for any way in which a process took the run; a release does not count.
