@@ -115,7 +115,8 @@ async fn cost_since(connection: &mut Connection, tenant: &str, since_ms: i64) ->
     if tenant.contains('\0') {
         return Ok(0.0);
     }
-    let sql = r"select coalesce(sum((replace(convert_from(body, 'UTF8'), '\u', '\n')::json -> 'usage' ->> 'cost_usd')::float8), 0)
+    let sql = r"select coalesce(sum((replace(convert_from(body, 'UTF8'), '\u', '\n')::json
+            -> 'members' -> 'usage' ->> 'cost_usd')::float8), 0)
         from runs join results using (run)
         where tenant = $1 and created_at_ms >= $2 and state not in ('queued', 'running', 'moved')";
     connection.next_is_list();

@@ -59,11 +59,11 @@ fn the_cost_of_a_tenant_is_a_sum_of_its_documents() {
     let Some(server) = Server::start() else { return };
     let dir = tempfile::tempdir().expect("a directory");
     let engine = open(&server, "etude", dir.path());
-    let cost = |usd: &str, output: &str| format!(r#"{{"usage":{{"cost_usd":{usd}}},"output":{output}}}"#);
-    let hostile = r#"["\u0000 \\u0000 \ud800 \\\u0000 {\"usage\":{\"cost_usd\":9}}"]"#;
+    let cost = |usd: &str, output: &str| format!(r#"{{"members":{{"usage":{{"cost_usd":{usd}}}}},"output":{output}}}"#);
+    let hostile = r#"["\u0000 \\u0000 \ud800 \\\u0000 {\"members\":{\"usage\":{\"cost_usd\":9}}}"]"#;
     for (id, at, tenant, state, document) in [
         ("r-1", 10, "acme", RunState::Succeeded, cost("0.25", hostile)),
-        ("r-2", 11, "acme", RunState::Waiting, cost("1", r#"{"usage":{"cost_usd":9}}"#)),
+        ("r-2", 11, "acme", RunState::Waiting, cost("1", r#"{"members":{"usage":{"cost_usd":9}}}"#)),
         ("r-3", 12, "acme", RunState::Failed, cost("null", "null")),
         ("r-4", 13, "acme", RunState::Cancelled, "{}".to_owned()),
         ("r-5", 14, "other", RunState::Succeeded, cost("9", "null")),
