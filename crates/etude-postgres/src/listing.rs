@@ -1,9 +1,10 @@
 //! Lists, counts and views of runs.
 
-use etude_runtime::engine::{Cause, Counts, Cursor, Error, Query, Record, RunRow, RunState, RunView};
+use etude_runtime::engine::{COSTS, Cause, Counts, Cursor, Error, Query, Record, RunRow, RunState, RunView};
 
 use crate::connection::Value;
 use crate::error::Fault;
+use crate::grant::book_of;
 use crate::link::{Connection, Parameter, attempt};
 use crate::rows::{self, IS_LIVE, Run, columns};
 use crate::store::Store;
@@ -115,12 +116,15 @@ async fn cost_since(connection: &mut Connection, tenant: &str, since_ms: i64) ->
     if tenant.contains('\0') {
         return Ok(0.0);
     }
-    let sql = r"select coalesce(sum((replace(convert_from(body, 'UTF8'), '\u', '\n')::json
-            -> 'members' -> 'usage' ->> 'cost_usd')::float8), 0)
-        from runs join results using (run)
-        where tenant = $1 and created_at_ms >= $2 and state not in ('queued', 'running', 'moved')";
+    let sql = r"select
+        (select coalesce(sum((replace(convert_from(body, 'UTF8'), '\u', '\n')::json
+                -> 'members' -> 'usage' ->> 'cost_usd')::float8), 0)
+            from runs join results using (run)
+            where tenant = $1 and created_at_ms >= $2 and state not in ('queued', 'running', 'moved'))
+        + (select coalesce(sum((replace(convert_from(body, 'UTF8'), '\u', '\n')::json ->> 'cost_usd')::float8), 0)
+            from entries where book = $3 and at_ms >= $2)";
     connection.next_is_list();
-    let row = connection.query_opt(sql, &[&tenant, &since_ms]).await?;
+    let row = connection.query_opt(sql, &[&tenant, &since_ms, &book_of(tenant, COSTS)]).await?;
     Ok(row.map_or(Ok(0.0), |row| row.try_get(0))?)
 }
 

@@ -1,6 +1,6 @@
 //! Removal of finished runs with all data that only they needed.
 
-use etude_runtime::engine::{Error, KEY_LIFE_MS, KEYS, OF_RUN, Prunable, Query};
+use etude_runtime::engine::{COSTS, Error, KEY_LIFE_MS, KEYS, OF_RUN, Prunable, Query, cost_entry};
 
 use crate::blobs::Depot;
 use crate::error::Fault;
@@ -50,7 +50,9 @@ impl Store {
             attempt!(self.link, |connection| connection.execute(sql, &[&before]));
         }
         let sql = "delete from entries where book in ($1, tenant || chr(31) || $1) and at_ms < now_ms() - $2";
-        attempt!(self.link, |connection| connection.execute(sql, &[&KEYS, &KEY_LIFE_MS]));
+        for book in [KEYS, COSTS] {
+            attempt!(self.link, |connection| connection.execute(sql, &[&book, &KEY_LIFE_MS]));
+        }
         // A tenant cannot see the references of others to a value.
         if !self.access.is_tenant() {
             attempt!(self.link, |connection| remove_values(connection));
@@ -83,6 +85,7 @@ async fn remove(connection: &mut Connection, number: i64, change: u64) -> Result
             on conflict (book, key) do update set (at_ms, run, body) = (excluded.at_ms, excluded.run, excluded.body)";
         let kept = book_of(&tenant, KEYS);
         connection.execute(sql, &[&kept, &created_at_ms, &id, &number, &KEY_LIFE_MS]).await?;
+        keep_cost(connection, number, &tenant).await?;
         let sql = "delete from entries where run = $1 and starts_with(book, $2)";
         connection.execute(sql, &[&id, &book_of(&tenant, OF_RUN)]).await?;
         for table in TABLES {
@@ -93,6 +96,20 @@ async fn remove(connection: &mut Connection, number: i64, change: u64) -> Result
     }
     connection.commit().await?;
     Ok(removed.is_some())
+}
+
+/// Keeps the cost of a run that is about to be removed, unless it is older than a day.
+async fn keep_cost(connection: &mut Connection, number: i64, tenant: &str) -> Result<(), Fault> {
+    let sql = "select id, app, created_at_ms, results.body from runs join results using (run)
+        where run = $1 and created_at_ms >= now_ms() - $2";
+    let Some(row) = connection.query_opt(sql, &[&number, &KEY_LIFE_MS]).await? else { return Ok(()) };
+    let (id, app, created_at_ms): (String, String, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    let Some(cost) = cost_entry(&id, &app, created_at_ms, &rows::text(row.try_get(3)?)?) else { return Ok(()) };
+    let sql = "insert into entries (book, key, at_ms, state, run, body, tenant) values ($1, $2, $3, $4, $2, $5, $6)
+        on conflict (book, key) do update set (at_ms, run, body) = (excluded.at_ms, excluded.run, excluded.body)";
+    let book = book_of(tenant, COSTS);
+    connection.execute(sql, &[&book, &id, &created_at_ms, &cost.state, &cost.body.as_bytes(), &tenant]).await?;
+    Ok(())
 }
 
 async fn remove_values(connection: &mut Connection) -> Result<(), Fault> {

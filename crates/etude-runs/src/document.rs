@@ -323,6 +323,8 @@ fn waiting_json(run_id: &str, id: &EffectId, gate: &Gate, attempt: u32) -> Value
 
 #[cfg(test)]
 mod tests {
+    use etude_runtime::engine::{cost_entry, cost_of};
+
     use super::*;
 
     /// cli.md: a command that a signal ended before its run has the status that belongs to exit status 130.
@@ -332,5 +334,15 @@ mod tests {
             let document = Document::not_started(None, &[Failure::new(kind, "x")], &Usage::default());
             assert_eq!(document.status(), status);
         }
+    }
+    /// S-97, K-57: engines read the cost of a run in the form that the journal has.
+    #[test]
+    fn engines_find_the_cost_of_a_run_in_its_document() {
+        let usage = Usage { calls: 1, cost_usd: Some(0.25), ..Usage::default() };
+        let document = Document::not_started(None, &[Failure::new(FailureKind::StepFailed, "x")], &usage);
+        let entry = cost_entry("r-1", "/app", 7, &document.to_journal()).expect("a cost");
+        assert_eq!(cost_of(&entry), Some(("/app".to_owned(), 0.25)));
+        let free = Document::not_started(None, &[], &Usage::default());
+        assert_eq!(cost_entry("r-1", "/app", 7, &free.to_journal()), None);
     }
 }

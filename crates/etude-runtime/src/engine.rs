@@ -23,7 +23,10 @@ pub use fleet::{
     Cause, DEFAULT_QUEUE, DEFAULT_TENANT, Enqueued, Fleet, LimitGroup, Limits, MS_PER_PRIORITY, Placement, QueuePlace,
     QueueReason, Refusal, Submission, Takes, UniqueKey,
 };
-pub use ledger::{Entry, EntryQuery, Expected, KEY_LIFE_MS, KEYS, Ledger, OF_RUN, OldEntries, Write, Written};
+pub use ledger::{
+    COSTS, Entry, EntryQuery, Expected, KEY_LIFE_MS, KEYS, Ledger, OF_RUN, OldEntries, Write, Written, cost_entry,
+    cost_of,
+};
 pub use patience::{patience, with_patience};
 pub use query::{Counts, Cursor, Query, RunRow, name_of, values_of_header};
 pub use rules::{Allow, DEFAULT_LIMIT, QueueRules, Rules, TenantRules};
@@ -170,7 +173,8 @@ pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
     fn signal(&self, run_id: &str, signal: &Signal) -> Result<Signalled, Error>;
 
     /// Removes the finished runs that match `query`, with all values that no other run needs and their entries in books
-    /// that begin with [`OF_RUN`]. Returns the number of removed runs.
+    /// that begin with [`OF_RUN`]. The costs of runs that are younger than a day are kept in the book [`COSTS`]. Returns the number
+    /// of removed runs.
     ///
     /// # Errors
     /// The store fails.

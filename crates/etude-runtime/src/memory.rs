@@ -9,9 +9,9 @@ use etude_core::digest::Digest;
 use crate::blob::BlobStore;
 use crate::clock::now_ms;
 use crate::engine::{
-    Boxed, CacheLabel, CacheQuery, CacheRow, Engine, Enqueued, Entry, Error, Fleet, Holder, KEY_LIFE_MS, Limits,
+    Boxed, COSTS, CacheLabel, CacheQuery, CacheRow, Engine, Enqueued, Entry, Error, Fleet, Holder, KEY_LIFE_MS, Limits,
     NewRun, OF_RUN, Positioned, Query, QueuePlace, QueueReason, Record, RunRow, RunState, RunView, Session, Signal,
-    Signalled, Submission, UniqueKey,
+    Signalled, Submission, UniqueKey, cost_entry,
 };
 use crate::sync::lock;
 
@@ -177,8 +177,13 @@ impl Engine for MemoryEngine {
             .filter(|row| !nothing && !row.is_live)
             .map(|row| (row.id, row.created_at_ms))
             .collect();
-        memory.runs.retain(|run| !gone.contains_key(&run.run.id));
         let oldest = now_ms().saturating_sub(KEY_LIFE_MS);
+        let young = |run: &&Run| gone.contains_key(&run.run.id) && run.run.created_at_ms >= oldest;
+        let cost = |Run { run, result, .. }: &Run| cost_entry(&run.id, &run.app, run.created_at_ms, result.as_deref()?);
+        let costs: Vec<Entry> = memory.runs.iter().filter(young).filter_map(cost).collect();
+        memory.entries.retain(|(book, _), entry| book != COSTS || entry.at_ms >= oldest);
+        memory.entries.extend(costs.into_iter().map(|entry| ((entry.book.clone(), entry.key.clone()), entry)));
+        memory.runs.retain(|run| !gone.contains_key(&run.run.id));
         memory.keys.retain(|_, (_, run)| gone.get(run).is_none_or(|created_at_ms| *created_at_ms >= oldest));
         let is_gone = |entry: &Entry| entry.run_id.as_ref().is_some_and(|run| gone.contains_key(run));
         memory.entries.retain(|(book, _), entry| !(book.starts_with(OF_RUN) && is_gone(entry)));

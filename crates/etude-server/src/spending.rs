@@ -1,9 +1,9 @@
-//! The costs of the runs of a day (`serve.per_day`), read from the journal: a restart forgets nothing.
+//! The costs of the runs of a day (`serve.per_day`), read from the journal: neither a restart nor a deletion forgets any.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use etude_runtime::engine::{RunRow, RunState};
+use etude_runtime::engine::{COSTS, EntryQuery, RunRow, RunState, cost_of};
 
 use crate::context::Context;
 use crate::problem::{Problem, engine_failed};
@@ -14,6 +14,9 @@ const DAY_MS: i64 = 86_400_000;
 
 /// Changes of runs per read.
 const PAGE: u32 = 500;
+
+/// Interval of reads of the costs of deleted runs, in milliseconds. This server has seen most of these runs before their deletion.
+const LOOK_MS: i64 = 60_000;
 
 /// The costs of runs, each on the day of its acceptance.
 #[derive(Debug, Default)]
@@ -27,6 +30,8 @@ struct Seen {
     ended: BTreeMap<String, (i64, f64)>,
     /// Runs in progress.
     running: BTreeMap<String, RunRow>,
+    /// The time of the last read of the costs of deleted runs, in milliseconds since 1970.
+    looked_ms: Option<i64>,
 }
 
 impl Spending {
@@ -34,8 +39,10 @@ impl Spending {
     pub(crate) fn is_spent(&self, context: &Context) -> Result<bool, Problem> {
         let Some(limit) = context.settings().max_cost_per_day_usd else { return Ok(false) };
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let today = context.clock().now_ms().div_euclid(DAY_MS);
+        let now_ms = context.clock().now_ms();
+        let today = now_ms.div_euclid(DAY_MS);
         seen.catch_up(context, today)?;
+        seen.add_deleted(context, now_ms)?;
         let ended: f64 = seen.ended.values().filter(|(day, _)| *day == today).map(|(_, cost)| cost).sum();
         let running = seen.running.values().map(|row| cost(context, row)).sum::<Result<f64, Problem>>()?;
         Ok(ended + running >= limit)
@@ -68,6 +75,25 @@ impl Seen {
             }
             self.change = last;
         }
+    }
+}
+
+impl Seen {
+    /// Adds the costs of deleted runs that were created today.
+    fn add_deleted(&mut self, context: &Context, now_ms: i64) -> Result<(), Problem> {
+        if self.looked_ms.is_some_and(|looked| (looked..looked + LOOK_MS).contains(&now_ms)) {
+            return Ok(());
+        }
+        let today = now_ms.div_euclid(DAY_MS);
+        let query = EntryQuery { book: COSTS.to_owned(), from_ms: Some(today * DAY_MS), ..EntryQuery::default() };
+        for entry in context.engine().entries(&query).map_err(|e| engine_failed(&e))? {
+            if let Some((_, cost)) = cost_of(&entry).filter(|(app, _)| context.slug(app).is_some()) {
+                self.running.remove(&entry.key);
+                self.ended.insert(entry.key, (entry.at_ms.div_euclid(DAY_MS), cost));
+            }
+        }
+        self.looked_ms = Some(now_ms);
+        Ok(())
     }
 }
 

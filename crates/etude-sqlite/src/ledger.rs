@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use etude_core::digest::Digest;
 use etude_runtime::clock::now_ms;
 use etude_runtime::engine::{
-    Enqueued, Entry, EntryQuery, Error, KEY_LIFE_MS, KEYS, OF_RUN, OldEntries, UniqueKey, Write, Written,
+    COSTS, Enqueued, Entry, EntryQuery, Error, KEY_LIFE_MS, KEYS, OF_RUN, OldEntries, UniqueKey, Write, Written,
 };
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql};
 
@@ -96,11 +96,17 @@ fn put(connection: &Connection, write: &Write) -> rusqlite::Result<Option<Writte
         }
     }
     let run_id = submission.as_ref().map_or(entry.run_id.as_ref(), |submission| Some(&submission.run.id));
+    insert(connection, entry, run_id)?;
+    Ok(Some(Written::Done))
+}
+
+/// Writes an entry with this run.
+fn insert(connection: &Connection, entry: &Entry, run_id: Option<&String>) -> rusqlite::Result<()> {
     let sql = format!("insert or replace into entries ({COLUMNS}) values (?1, ?2, ?3, ?4, ?5, ?6, ?7)");
     connection
         .prepare_cached(&sql)?
         .execute((&entry.book, &entry.key, entry.at_ms, &entry.state, entry.due_ms, run_id, &entry.body))?;
-    Ok(Some(Written::Done))
+    Ok(())
 }
 
 /// Keys of the entries that [`OldEntries`] describes, oldest first.
@@ -155,10 +161,16 @@ pub(crate) fn removed_run(connection: &Connection, key: &UniqueKey) -> rusqlite:
     Ok(found.map(|(run, body): (String, String)| (run, body == of_digest(key.digest.as_ref()))))
 }
 
-/// Forgets the expired keys of removed runs.
-pub(crate) fn forget_keys(connection: &Connection) -> rusqlite::Result<()> {
-    let sql = "delete from entries where book = ?1 and at_ms < ?2";
-    connection.prepare_cached(sql)?.execute((KEYS, now_ms().saturating_sub(KEY_LIFE_MS)))?;
+/// Keeps the cost of a removed run.
+pub(crate) fn keep_cost(connection: &Connection, cost: &Entry) -> rusqlite::Result<()> {
+    connection.execute_batch(LEDGER)?;
+    insert(connection, cost, cost.run_id.as_ref())
+}
+
+/// Forgets the expired keys and costs of removed runs.
+pub(crate) fn forget_expired(connection: &Connection) -> rusqlite::Result<()> {
+    let sql = "delete from entries where book in (?1, ?2) and at_ms < ?3";
+    connection.prepare_cached(sql)?.execute((KEYS, COSTS, now_ms().saturating_sub(KEY_LIFE_MS)))?;
     Ok(())
 }
 

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use etude_core::digest::Digest;
 use etude_runtime::blob::{Alone, GRACE, Kept};
-use etude_runtime::engine::{Error, Prunable, Query, RunState};
+use etude_runtime::clock::now_ms;
+use etude_runtime::engine::{Entry, Error, KEY_LIFE_MS, Prunable, Query, RunState, cost_entry};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::error::file_error;
@@ -44,10 +45,14 @@ impl Journal {
         for run in runs {
             // Check the lock before the transaction, for which all writers wait.
             if !self.is_held(&run) {
+                let cost = self.cost_of_day(&run);
                 removed += u64::from(self.pool.transaction(|connection| {
                     let is_removed = remove_unchanged(connection, &run)?;
                     if is_removed && has_ledger {
                         ledger::remove_of_run(connection, &run.id)?;
+                    }
+                    if let Some(cost) = cost.as_ref().filter(|_| is_removed) {
+                        ledger::keep_cost(connection, cost)?;
                     }
                     Ok(is_removed)
                 })?);
@@ -59,7 +64,7 @@ impl Journal {
             self.pool.write(|connection| connection.execute(sql, []))?;
         }
         if has_ledger {
-            self.pool.write(ledger::forget_keys)?;
+            self.pool.write(ledger::forget_expired)?;
         }
         lock_owner::remove_stale(&self.locks).map_err(|cause| file_error(&self.locks, &cause))?;
         let forgotten = self.prune_cache(query)?;
@@ -67,6 +72,15 @@ impl Journal {
         self.collect_blobs(if has_removed { ALONE_PATIENCE } else { Duration::ZERO })?;
         self.shrink(has_removed)?;
         Ok(removed)
+    }
+
+    /// The entry for the cost of a run that was created within a day. An unreadable result has no cost.
+    fn cost_of_day(&self, run: &Run) -> Option<Entry> {
+        if run.created_at_ms < now_ms().saturating_sub(KEY_LIFE_MS) {
+            return None;
+        }
+        let result = self.result(&run.id).ok().flatten()?;
+        cost_entry(&run.id, &run.app, run.created_at_ms, &result)
     }
 
     /// Waits at most for `patience` for a moment in which no value awaits its record.

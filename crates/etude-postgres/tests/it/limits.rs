@@ -9,8 +9,8 @@ use etude_core::digest::Digest;
 use etude_postgres::{Postgres, Settings};
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{
-    Engine as _, Enqueued, Error, Fleet as _, Limits, Placement, Profile, QueueRules, Refusal, RunState, Session,
-    Submission, Takes, TenantRules,
+    Engine as _, Enqueued, Error, Fleet as _, Limits, Placement, Profile, Query, QueueRules, Refusal, RunState,
+    Session, Submission, Takes, TenantRules,
 };
 
 use crate::claims::{beside, limits, statement, submit};
@@ -76,6 +76,20 @@ fn the_cost_of_a_tenant_is_a_sum_of_its_documents() {
     }
     assert_eq!(engine.cost_since("acme", 10).expect("a sum"), Some(1.25));
     assert_eq!(engine.cost_since("none", 0).expect("a sum"), Some(0.0));
+    // A removed run counts for its tenant.
+    let now_ms = etude_runtime::clock::now_ms();
+    for tenant in ["acme", "default"] {
+        let mut run = new_run(&format!("gone-{tenant}"), now_ms);
+        run.placement.tenant = Some(tenant.to_owned());
+        let session = block_on(engine.create(&run)).expect("create");
+        block_on(session.set_state(RunState::Failed, Some(&cost("3", hostile)))).expect("set_state");
+        drop(session);
+        let query = Query { id: Some(run.id), ..Query::default() };
+        assert_eq!(engine.prune(&query).expect("prune"), 1);
+    }
+    assert_eq!(engine.cost_since("acme", now_ms).expect("a sum"), Some(3.0));
+    assert_eq!(engine.cost_since("default", now_ms).expect("a sum"), Some(3.0));
+    assert_eq!(engine.cost_since("other", now_ms).expect("a sum"), Some(0.0));
 }
 
 /// cluster §6: applied rules are read back, and replace the earlier ones. The default queue always exists.

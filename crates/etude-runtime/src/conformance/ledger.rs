@@ -3,8 +3,10 @@
 use std::thread;
 
 use super::{Case, block_on, new_run};
+use crate::clock::now_ms;
 use crate::engine::{
-    Engine, Entry, EntryQuery, Expected, Limits, OldEntries, Query, RunState, Submission, UniqueKey, Write, Written,
+    COSTS, Engine, Entry, EntryQuery, Expected, KEY_LIFE_MS, Limits, OldEntries, Query, RunState, Submission,
+    UniqueKey, Write, Written, cost_of,
 };
 
 pub(super) const CASES: &[Case] = &[
@@ -15,6 +17,7 @@ pub(super) const CASES: &[Case] = &[
     ("entries_are_listed_newest_first", listed),
     ("many_that_write_one_entry_begin_one_run", many),
     ("old_entries_go_when_their_runs_are_gone", old),
+    ("the_cost_of_a_removed_run_is_kept_for_a_day", costs_of_removed_runs),
 ];
 
 fn entry(key: &str, at_ms: i64, state: &str) -> Entry {
@@ -160,4 +163,34 @@ fn many(engine: &dyn Engine) {
         writers.into_iter().map(|writer| usize::from(writer.join().expect("no panic"))).sum()
     });
     assert_eq!((done, engine.list(&Query::default()).expect("a list").len()), (1, 1));
+}
+
+/// S-97, K-57.
+fn costs_of_removed_runs(engine: &dyn Engine) {
+    let now_ms = now_ms();
+    let spend = |id: &str, created_at_ms, result: &str| {
+        let session = block_on(engine.create(&new_run(id, created_at_ms))).expect("create");
+        block_on(session.set_state(RunState::Failed, Some(result))).expect("set_state");
+    };
+    let dollars = r#"{"members":{"usage":{"cost_usd":0.25}},"output":{"usage":{"cost_usd":9},"text":"\ud800"}}"#;
+    let long = format!(r#"{{"output":"{}","members":{{"usage":{{"cost_usd":2}}}}}}"#, "x".repeat(100_000));
+    spend("r-1", now_ms, dollars);
+    spend("r-2", now_ms - 1, &long);
+    spend("free", now_ms, r#"{"members":{"usage":{"cost_usd":null}}}"#);
+    spend("old", now_ms - KEY_LIFE_MS - 60_000, dollars);
+    spend("kept", now_ms, dollars);
+    let costs = || {
+        let entries = engine.entries(&EntryQuery { book: COSTS.to_owned(), ..EntryQuery::default() }).expect("entries");
+        let one = |entry: Entry| (entry.run_id.clone(), entry.at_ms, cost_of(&entry));
+        entries.into_iter().map(one).collect::<Vec<_>>()
+    };
+    assert_eq!(costs(), []);
+    for id in ["r-1", "r-2", "free", "old"] {
+        let query = Query { id: Some(id.to_owned()), ..Query::default() };
+        assert_eq!(engine.prune(&query).expect("prune"), 1);
+    }
+    let app = new_run("r-1", 1).app;
+    let expected = [("r-1", now_ms, 0.25), ("r-2", now_ms - 1, 2.0)]
+        .map(|(id, at_ms, cost)| (Some(id.to_owned()), at_ms, Some((app.clone(), cost))));
+    assert_eq!(costs(), expected);
 }

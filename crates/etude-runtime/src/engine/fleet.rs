@@ -84,7 +84,8 @@ pub trait Fleet: Send + Sync {
     }
 
     /// Cost in US dollars of a tenant's runs, by the result documents of runs that were created at `since_ms` or later
-    /// and have ended or wait. `None` if this engine reads no documents.
+    /// and have ended or wait. Runs that were removed within a day of their creation count. `None` if this engine reads no
+    /// documents.
     ///
     /// # Errors
     /// The store fails.

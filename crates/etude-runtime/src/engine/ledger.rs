@@ -3,6 +3,12 @@
 //! An entry and the run that it begins are written in one transaction, so that several servers on one journal begin a
 //! single run.
 
+use std::collections::BTreeMap;
+
+use etude_core::tree;
+use serde_json::json;
+use serde_json::value::RawValue;
+
 use super::{Boxed, Error, Submission};
 
 /// A store of entries, each in a book and with a key that is unique there.
@@ -67,6 +73,33 @@ pub const KEYS: &str = "keys of removed runs";
 
 /// Minimum life of a unique key, in milliseconds.
 pub const KEY_LIFE_MS: i64 = 24 * 60 * 60 * 1000;
+
+/// The engine's own book of the costs of runs that were removed before a day was over ([`KEY_LIFE_MS`]): budgets of a day count them.
+pub const COSTS: &str = "costs of removed runs";
+
+/// Entry of the book [`COSTS`] for a run that is about to be removed, from its result document in the form of the journal. `None` if
+/// it cost nothing.
+pub fn cost_entry(run_id: &str, app: &str, created_at_ms: i64, result: &str) -> Option<Entry> {
+    // Outputs may have strings that no text can hold, such as half of a surrogate pair.
+    let parts: BTreeMap<String, &RawValue> = serde_json::from_str(result).ok()?;
+    let members = tree::of(parts.get("members")?.get()).ok()?;
+    let cost = members["usage"]["cost_usd"].as_f64().filter(|cost| *cost > 0.0)?;
+    Some(Entry {
+        book: COSTS.to_owned(),
+        key: run_id.to_owned(),
+        at_ms: created_at_ms,
+        state: "removed".to_owned(),
+        due_ms: None,
+        run_id: Some(run_id.to_owned()),
+        body: json!({"app": app, "cost_usd": cost}).to_string(),
+    })
+}
+
+/// App and cost in US dollars of an entry of the book [`COSTS`].
+pub fn cost_of(entry: &Entry) -> Option<(String, f64)> {
+    let body = tree::of(&entry.body).ok()?;
+    Some((body["app"].as_str()?.to_owned(), body["cost_usd"].as_f64()?))
+}
 
 /// An entry to write, and the conditions of the write.
 #[derive(Debug, Clone)]

@@ -162,8 +162,8 @@ fn a_run_without_room_waits() {
     until(&server, &id(&second), "succeeded");
 }
 
-/// S-97: once the runs of a day, failed ones included, have used up the budget, no run is accepted; a restart does not reset it,
-/// the next day does.
+/// S-97: once the runs of a day, failed ones included, have used up the budget, no run is accepted; neither a restart nor a
+/// deletion of the runs resets it, the next day does.
 #[test]
 fn the_budget_of_a_day_holds() {
     let change: crate::support::Change = |settings| {
@@ -195,6 +195,16 @@ fn the_budget_of_a_day_holds() {
     server.clock.set_offset(midday);
     let refused = server.send("POST", "/v1/runs", Some(&ask));
     assert_eq!(refused.problem(), (429, "budget_spent".to_owned()));
+    // Deleted runs count, for this server and for the next one.
+    let runs = server.send("GET", "/v1/runs", None).json();
+    for run in runs["runs"].as_array().expect("runs") {
+        assert_eq!(server.send("DELETE", &format!("/v1/runs/{}", id(run)), None).status, 204);
+    }
+    assert_eq!(server.send("POST", "/v1/runs", Some(&ask)).problem(), (429, "budget_spent".to_owned()));
+    let server = Running::at(server.stop(), change);
+    server.clock.set_offset(midday);
+    assert_eq!(server.send("GET", "/v1/runs", None).json()["runs"], json!([]));
+    assert_eq!(server.send("POST", "/v1/runs", Some(&ask)).problem(), (429, "budget_spent".to_owned()));
     server.clock.set_offset(midday + 86_400_000);
     assert_eq!(server.send("POST", "/v1/runs", Some(&ask)).status, 201);
 }
