@@ -187,6 +187,8 @@ fn runs_are_counted_compared_and_weighed() {
     let test = Test::new()
         .pipeline("p", |p| p.with("input: {n: integer}").note("a", "1"))
         .pipeline("bad", |p| p.sh("a", "exit 1"));
+    let stats = test.run(&["runs", "stats", "--format", "json"]).exit(0);
+    stats.has("/groups", json!([])).has("/total/runs", 0).has("/total/tokens", 0).has("/total/failures", json!([]));
     let run = |n: &str| test.run(&["run", "-p", "p", "-i", n, "--format", "json"]).exit(0).id();
     let (first, second) = (run("n=1"), run("n=2"));
     test.run_json("bad").exit(1);

@@ -33,7 +33,7 @@ pub(super) fn stats(context: &Context, args: &args::RunsStats) -> Result<Exit, P
     match context.global.format {
         Format::Json => {
             let groups: Vec<Value> = all.iter().map(listing::Stats::to_json).collect();
-            let total = total.first().map_or(Value::Null, listing::Stats::to_json);
+            let total = total.first().cloned().unwrap_or_default().to_json();
             stdout::json(&json!({"since": clock::rfc3339(since_ms(args.since)), "groups": groups, "total": total}));
         }
         Format::Jsonl => {
