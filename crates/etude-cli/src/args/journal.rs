@@ -250,10 +250,10 @@ pub(crate) struct RunsExport {
     #[arg(long, requires = "out")]
     pub(crate) all: bool,
     /// Also move unfinished runs, which continue only where the file is imported
-    #[arg(long = "move", requires = "all")]
+    #[arg(long = "move", requires = "all", conflicts_with = "id")]
     pub(crate) moves: bool,
     /// The file, which must not exist
-    #[arg(long, value_name = "FILE", requires = "all")]
+    #[arg(long, value_name = "FILE", requires = "all", conflicts_with = "id")]
     pub(crate) out: Option<PathBuf>,
 }
 

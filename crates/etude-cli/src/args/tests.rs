@@ -45,6 +45,16 @@ fn every_command_has_two_to_four_examples() {
     }
 }
 
+/// cli: options of an export to a file are refused with the id of a run, which is printed on stdout.
+#[test]
+fn an_export_of_one_run_takes_no_file() {
+    let parsed = |words: &str| command().try_get_matches_from(words.split(' ')).is_ok();
+    assert!(parsed("etude runs export 8dm") && parsed("etude runs export --all --out f --move"));
+    for words in ["8dm --out f", "8dm --move", "--out f", "8dm --all --out f"] {
+        assert!(!parsed(&format!("etude runs export {words}")), "{words}");
+    }
+}
+
 /// cli: every example parses, and is one of the command that shows it.
 #[test]
 fn every_example_is_a_valid_command_line() {
