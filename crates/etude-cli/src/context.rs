@@ -257,7 +257,7 @@ impl Context {
             crate::render::say_part!("{}", render::failure::text(failure, None, false));
         }
         for hint in &problem.hints {
-            crate::render::say!("hint: {hint}");
+            crate::render::say_hint!("{hint}");
         }
     }
 

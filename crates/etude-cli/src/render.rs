@@ -1,5 +1,6 @@
 //! Human-readable output.
 
+pub(crate) mod commands;
 pub(crate) mod events;
 pub(crate) mod failure;
 mod fan_out;
@@ -14,4 +15,4 @@ pub(crate) mod summary;
 pub(crate) mod text;
 mod waits;
 
-pub(crate) use screen::{say, say_part};
+pub(crate) use screen::{say, say_hint, say_part};

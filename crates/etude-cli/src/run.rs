@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::remote::SERVER;
 use crate::render::text::visible;
-use crate::{settings, stdout};
+use crate::{render, settings, stdout};
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -43,6 +43,7 @@ pub fn main() -> ExitCode {
     if cli.global.no_color {
         anstream::ColorChoice::Never.write_global();
     }
+    render::commands::keep(&cli.global);
     let context = Context::new(cli.global, cli.command.is_raw(), cli.command.purpose());
     let done = catch_unwind(AssertUnwindSafe(|| dispatch(&context, cli.command)));
     match done.unwrap_or_else(|_| broken_down(&context)) {

@@ -197,7 +197,7 @@ fn say_decision(context: &Context, typed: &Typed<'_>, run: &str, gate: &Value, h
             crate::render::say_part!("{}", details(given(gate)));
         }
         if !typed.resume {
-            crate::render::say!("hint: {hint}");
+            crate::render::say_hint!("{hint}");
         }
     }
 }
@@ -252,7 +252,7 @@ fn answer(context: &Context, typed: &Typed<'_>) -> Result<(), Problem> {
         );
     } else if !context.global.quiet {
         crate::render::say!("{word} once: {}", visible(&shell::line(&request.argv)));
-        crate::render::say!("hint: give the same command again: etude apps run {} …", harmless(&request.slug));
+        crate::render::say_hint!("give the same command again: etude apps run {} …", harmless(&request.slug));
     }
     Ok(())
 }

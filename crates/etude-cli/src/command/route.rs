@@ -85,7 +85,7 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
                     if !context.global.quiet && is_expected {
                         crate::render::say!("note: no pipeline fits the request; following SKILL.md");
                         if let Some(hint) = not_considered(&table) {
-                            crate::render::say!("hint: {hint}");
+                            crate::render::say_hint!("{hint}");
                         }
                     }
                     return Ok(Finding::Nothing { spent, trail: Box::new(trail) });

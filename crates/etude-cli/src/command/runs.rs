@@ -151,19 +151,11 @@ pub(crate) fn place_of(context: &Context, app: &str) -> PathBuf {
 }
 
 fn definition_of(context: &Context, app: &Path, run: &NewRun) -> Result<(Disk, Definition), Refused> {
-    let way_out = format!("or cancel the run: etude runs cancel {}", run.id);
     let disk = Disk::open(app).map_err(|e| {
-        let problem = Problem::environment(format!("the app of this run, `{}`, cannot be opened: {e}", app.display()));
-        problem
-            .hint(format!("if the app was moved, pass its directory: etude -C DIR runs resume {}", run.id))
-            .hint(&way_out)
+        Problem::environment(format!("the app of this run, `{}`, cannot be opened: {e}", app.display()))
     })?;
-    match load_target(context, &disk, &Target::parse(&run.target)) {
-        Ok(definition) => Ok((disk, definition)),
-        // There is no definition of this name.
-        Err(Refused::Problem(problem)) if problem.exit == Exit::Usage => Err(problem.hint(way_out).into()),
-        Err(refused) => Err(refused),
-    }
+    let definition = load_target(context, &disk, &Target::parse(&run.target))?;
+    Ok((disk, definition))
 }
 
 /// Files that define the run, as they were when it began.

@@ -3,6 +3,7 @@
 use std::fmt::Arguments;
 use std::io::Write as _;
 
+use super::commands;
 use super::text::screened;
 
 /// Prints a line on stderr.
@@ -15,11 +16,21 @@ macro_rules! say_part {
     ($($words:tt)*) => { $crate::render::screen::part(::std::format_args!($($words)*)) };
 }
 
-pub(crate) use {say, say_part};
+/// Prints a hint on stderr. Its commands repeat the options of this command line.
+macro_rules! say_hint {
+    ($($words:tt)*) => { $crate::render::screen::hint(::std::format_args!($($words)*)) };
+}
+
+pub(crate) use {say, say_hint, say_part};
 
 /// Prints a line with etude's own colours.
 pub(crate) fn line(words: Arguments<'_>) {
     put(format!("{}\n", screened(&words.to_string())));
+}
+
+/// Prints a line that begins with the word of hints.
+pub(crate) fn hint(words: Arguments<'_>) {
+    line(format_args!("hint: {}", commands::complete(&words.to_string())));
 }
 
 /// Prints text with etude's own colours.

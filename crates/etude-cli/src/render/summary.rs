@@ -8,8 +8,8 @@ use etude_core::report::{Items, duration};
 use etude_runtime::record;
 use serde_json::Value;
 
-use super::failure;
 use super::text::harmless;
+use super::{commands, failure};
 
 const DIM: Style = Style::new().dimmed();
 const BOLD: Style = Style::new().bold();
@@ -58,16 +58,20 @@ pub(crate) fn show(ended: &RunResult, after: AfterDecision) {
             crate::render::say!("then: {effects}");
         }
         let command = super::runs::waiting::command(waiting);
-        crate::render::say!("{CYAN}hint:{CYAN:#} etude approve {command}");
-        crate::render::say!("{CYAN}hint:{CYAN:#} or: etude deny {command}");
-        crate::render::say!("{CYAN}hint:{CYAN:#} {}", after.hint(id));
+        hint(&format!("etude approve {command}"));
+        hint(&format!("or: etude deny {command}"));
+        hint(&after.hint(id));
     }
     if let Some(first) = ended.errors.first() {
-        crate::render::say!("{CYAN}hint:{CYAN:#} {}", next_attempt(ended, first));
-        for hint in failure::hints(first, Some(id)) {
-            crate::render::say!("{CYAN}hint:{CYAN:#} {hint}");
+        hint(&next_attempt(ended, first));
+        for text in failure::hints(first, Some(id)) {
+            hint(&text);
         }
     }
+}
+
+fn hint(text: &str) {
+    crate::render::say!("{CYAN}hint:{CYAN:#} {}", commands::complete(text));
 }
 
 /// Command that continues an unsuccessful run.

@@ -39,6 +39,27 @@ fn a_run_without_an_app_is_cancelled_and_deleted() {
     test.run(&["runs", "delete", &id, "--format", "json"]).exit(0).stdout_json(json!({"removed": 1}));
 }
 
+/// cli: each hint about a run of a moved app is a command that works: it has the words of this command and its `-C`. No hint
+/// suggests to cancel a run that has ended.
+#[test]
+fn hints_after_the_move_of_an_app_are_commands_that_work() {
+    let test = Test::new().pipeline("p", |p| p.note("first", "1").sh("second", "exit 3"));
+    let id = test.run_json("p").exit(1).id();
+    let test = test.cwd("elsewhere");
+    moved(&test, "app", "moved");
+    let stuck = test.run(&["runs", "retry", &id, "--from", "first", "--accept-changes"]).exit(4);
+    let hint =
+        "hint: if the app was moved, pass its directory: etude -C DIR runs retry [RUN] --from first --accept-changes\n";
+    assert!(stuck.err().contains(hint) && !stuck.err().contains("runs cancel"), "{}", stuck.err());
+    let retried = test.run(&["-C", "../moved", "runs", "retry", &id, "--from", "first"]).exit(1);
+    let again = "etude -C ../moved runs resume [RUN]";
+    retried.stderr_has(&format!(
+        "hint: fix the cause, then run: {again}; after an edit of the app: {again} --accept-changes\n"
+    ));
+    let shown = test.run(&["-C", "../moved", "runs", "show", &id]).exit(0);
+    assert!(shown.out().contains(again), "{}", shown.out());
+}
+
 /// the same for a pipeline that was renamed; one that is merely invalid can be repaired, and its destructor runs then.
 #[test]
 fn a_run_of_a_pipeline_that_is_gone_is_cancelled() {

@@ -61,7 +61,7 @@ pub(crate) fn document(mut value: Value) -> Value {
 
 /// True if a run's short id comes next.
 fn names_a_run(text: &str) -> bool {
-    text.ends_with("etude runs show ") || text.ends_with("etude runs resume ")
+    text.ends_with(" runs show ") || text.ends_with(" runs resume ")
 }
 
 const fn is_word(c: char) -> bool {

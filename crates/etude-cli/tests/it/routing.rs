@@ -319,7 +319,7 @@ fn what_a_request_lacks_is_an_error_where_no_model_is() {
     for more in [&[][..], &["--dry-run"]] {
         let ran = test.run(&[&["run", "-C", "demo", "say hello to Ada"], more].concat()).exit(2);
         ran.stderr_has("required parameter `name` is missing")
-            .stderr_has("hint: set the parameters: etude run --pipeline hello -i name=…\n")
+            .stderr_has("hint: set the parameters: etude -C demo run --pipeline hello -i name=…\n")
             .stderr_has("hint: or let a model extract them from the request: set ANTHROPIC_API_KEY");
     }
     let listed = test.run(&["runs", "list", "--format", "json"]);

@@ -46,7 +46,7 @@ fn an_export_is_written_once_and_without_live_runs() {
     for (args, part) in [
         (&["runs", "export"][..], "<ID"),
         (&["runs", "export", "--all"], "--out"),
-        (&["runs", "export", "latest", "--move"], "--all"),
+        (&["runs", "export", "latest", "--move"], "cannot be used with '--move'"),
         (&["runs", "export", "latest", "--all", "--out", "x"], "cannot be used with"),
         (&["runs", "import", "missing.tar"], "cannot be read"),
         (&["runs", "import", "../app"], "not a regular file"),
@@ -331,7 +331,7 @@ fn a_moved_run_continues_on_one_machine() {
     run(&["runs", "import", "../elsewhere/a.tar"]).exit(0).has("/runs", 2);
     run(&["runs", "list", "--all", "--status", "queued"]).exit(0).has("/total", 2);
     run(&["runs", "resume", &note]).exit(1).has("/status", "failed");
-    run(&["runs", "resume", &note, "--accept-changes"]).exit(2).stderr_has("etude run --again");
+    run(&["runs", "resume", &note, "--accept-changes"]).exit(2).stderr_has("run --again");
     run(&["runs", "resume", &asks]).exit(5).has("/status", "waiting");
     run(&["approve", &asks, "--resume"]).output(2);
     assert_eq!(test.ledger(), ["a", "before", "after"]);

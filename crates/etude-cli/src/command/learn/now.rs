@@ -211,8 +211,8 @@ fn report(document: &Value) {
         Ok(())
     });
     if list("candidates").iter().any(|row| row["change"] == "edited") {
-        crate::render::say!(
-            "hint: an edited candidate stays as it is; `etude learn show NAME --diff` prints the pending change"
+        crate::render::say_hint!(
+            "an edited candidate stays as it is; `etude learn show NAME --diff` prints the pending change"
         );
     }
 }

@@ -266,7 +266,7 @@ pub(super) fn detached(context: &Context, run_id: &str, is_replayed: bool) {
     }
     stdout::line(run_id);
     if !context.global.quiet {
-        crate::render::say!("hint: follow it with: etude runs watch {run_id}");
+        crate::render::say_hint!("follow it with: etude runs watch {run_id}");
     }
 }
 

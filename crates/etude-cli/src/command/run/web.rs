@@ -47,7 +47,7 @@ fn followed(context: &Context, beside: &Beside, args: &args::Run, about: &mut Op
         // The answer may come from here, from the page, or from `etude approve` anywhere.
         if !is_reported {
             crate::render::say!("\nwaiting for an answer: {page}");
-            crate::render::say!("hint: Ctrl-C leaves the run waiting; continue it later: etude runs resume {id}");
+            crate::render::say_hint!("Ctrl-C leaves the run waiting; continue it later: etude runs resume {id}");
             is_reported = true;
         }
         // While the run waits, Ctrl-C ends the process: the run stays in the journal.

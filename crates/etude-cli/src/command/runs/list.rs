@@ -11,6 +11,7 @@ use crate::args::{self, Format};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::render::commands::complete;
 use crate::render::layout;
 use crate::render::runs::list as render;
 use crate::render::stopped::of_engine;
@@ -141,7 +142,10 @@ fn say(context: &Context, args: &args::RunsList, listed: &[Listed], total: Optio
         let is_filtered = args.status.is_some() || args.pipeline.is_some() || args.since.is_some();
         match is_filtered || context.is_remote() || app_of(context, args.all).is_none() {
             true => crate::render::say!("no runs"),
-            false => crate::render::say!("no runs of this app\nhint: runs of every app: etude runs list --all"),
+            false => {
+                crate::render::say!("no runs of this app");
+                crate::render::say_hint!("runs of every app: etude runs list --all");
+            }
         }
         return;
     }
@@ -149,11 +153,13 @@ fn say(context: &Context, args: &args::RunsList, listed: &[Listed], total: Optio
         (Some(total), _) if total > listed.len() as u64 => {
             crate::render::say!("{} of {total} shown; more: -n {total}", listed.len());
         }
-        (None, Some(next)) => crate::render::say!("more: etude runs list --after {next}"),
+        (None, Some(next)) => {
+            crate::render::say!("more: {}", complete(&format!("etude runs list --after {next}")));
+        }
         _ => {}
     }
     if let Some(run) = listed.iter().find(|run| listing::status(&run.row) == INTERRUPTED) {
-        crate::render::say!("hint: continue an interrupted run: etude runs resume {}", run.row.id);
+        crate::render::say_hint!("continue an interrupted run: etude runs resume {}", run.row.id);
     }
 }
 

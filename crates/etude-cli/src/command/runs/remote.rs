@@ -89,6 +89,7 @@ pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) ->
     let has_output = matches!(state, Some(state) if state.is_final() || state == RunState::Waiting);
     let output = run.document.output.as_ref().filter(|_| has_output);
     let extra = render::Extra {
+        is_remote: true,
         started: created.map(clock::local).unwrap_or_default(),
         output: output.map(|output| output_excerpt(output, width)).transpose()?,
         resume: can_continue.then(|| format!("etude runs resume {}", short(&run.id))),

@@ -17,7 +17,7 @@ use etude_runtime::record::Continuation;
 use super::find::find;
 #[cfg(feature = "postgres")]
 use super::replace;
-use super::{definition_to_drive, document_of, over, remote};
+use super::{definition_to_drive, document_of, over, place_of, remote};
 use crate::args;
 use crate::command::run::{answer, conclude, watched};
 use crate::context::{About, Context};
@@ -91,7 +91,8 @@ fn continued(context: &Context, wanted: Wanted<'_>) -> Result<Exit, Refused> {
     if view.run.placement.bundle.is_some() && wanted.accept_changes && wanted.stop.is_none() {
         return Err(replace::keeps_its_app(&view.row.id).into());
     }
-    let (disk, definition) = definition_to_drive(context, &*engine, &view.run)?;
+    let (disk, definition) = definition_to_drive(context, &*engine, &view.run)
+        .map_err(|refused| without_definition(context, refused, &view, &wanted))?;
     next(&*engine, &view, &definition, &wanted)?;
     // The user may be asked a question and take time to answer. Others can use the run meanwhile.
     let runner = context.runner(&disk, &definition, Arc::clone(&engine), Need::Ask)?;
@@ -186,18 +187,41 @@ fn next(engine: &dyn Engine, view: &RunView, definition: &Definition, wanted: &W
     next.map_err(|refused| problem(&refused, wanted))
 }
 
+/// The words after `etude` that continue the run in the same way.
+fn again(id: &str, wanted: &Wanted<'_>) -> String {
+    let changes = if wanted.accept_changes { " --accept-changes" } else { "" };
+    match wanted.from {
+        None => format!("runs resume {id}{changes}"),
+        Some(step) => format!("runs retry {id} --from {}{changes}", shell::word(step)),
+    }
+}
+
+/// Adds what to do without the app or the definition of a run.
+fn without_definition(context: &Context, refused: Refused, view: &RunView, wanted: &Wanted<'_>) -> Refused {
+    let mut problem = match refused {
+        Refused::Problem(problem) => problem,
+        invalid => return invalid,
+    };
+    let id = &view.row.id;
+    let is_app_gone = view.run.placement.bundle.is_none() && !place_of(context, &view.run.app).is_dir();
+    if is_app_gone {
+        problem = problem.hint(format!("if the app was moved, pass its directory: etude -C DIR {}", again(id, wanted)));
+    }
+    // Exit status 2: there is no definition of this name.
+    if (is_app_gone || problem.exit == Exit::Usage) && !view.row.state.is_final() {
+        problem = problem.hint(format!("or cancel the run: etude runs cancel {id}"));
+    }
+    problem.into()
+}
+
 fn problem(refused: &NotContinued, wanted: &Wanted<'_>) -> Problem {
     match refused {
         NotContinued::Exhausted(exhausted) => {
             let failure = Failure::new(FailureKind::BudgetExceeded, refused.to_string());
-            let again = match wanted.from {
-                None => format!("etude runs resume {}", exhausted.run_id),
-                Some(step) => format!("etude runs retry {} --from {}", exhausted.run_id, shell::word(step)),
-            };
-            let changes = if wanted.accept_changes { " --accept-changes" } else { "" };
+            let again = again(&exhausted.run_id, wanted);
             Problem::of(Exit::Failed, failure)
                 .spent(exhausted.spent)
-                .hint(format!("raise it: {again}{changes} {}", exhausted.option))
+                .hint(format!("raise it: etude {again} {}", exhausted.option))
         }
         NotContinued::UnknownStep(unknown) => Problem::usage(unknown.to_string()).hint(unknown.hint()),
         NotContinued::Moved(run) => of_engine(&etude_runtime::engine::Error::Moved(run.clone())),

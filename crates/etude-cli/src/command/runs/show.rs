@@ -84,7 +84,7 @@ fn overview(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>, wi
     let can_continue = matches!(view.row.state, RunState::Failed | RunState::Cancelled);
     let resume = can_continue.then(|| format!("etude runs resume {}", short(&view.row.id)));
     let started = clock::local(view.row.created_at_ms);
-    Ok(render::text(&document, &render::Extra { started, output, resume, width }))
+    Ok(render::text(&document, &render::Extra { started, output, is_remote: false, resume, width }))
 }
 
 /// Beginning of an output: a string as text, everything else as JSON.

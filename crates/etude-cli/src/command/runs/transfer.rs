@@ -43,9 +43,9 @@ pub(super) fn export(context: &Context, args: &args::RunsExport) -> Result<Exit,
             crate::render::say!("left out: {more} more runs, which `--format json` lists");
         }
         if skipped.iter().any(|one| one.can_move) {
-            crate::render::say!("hint: to move unfinished runs, write another file with `--move`");
+            crate::render::say_hint!("to move unfinished runs, write another file with `--move`");
         }
-        crate::render::say!("hint: add the runs to another engine: etude runs import {file}");
+        crate::render::say_hint!("add the runs to another engine: etude runs import {file}");
     }
     Ok(Exit::Done)
 }

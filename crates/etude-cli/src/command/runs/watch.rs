@@ -204,7 +204,7 @@ pub(super) fn over(context: &Context, document: &Document, target: &str) -> Exit
             facts.join(", ")
         );
         if state != Some(RunState::Succeeded) {
-            crate::render::say!("hint: see the result and the next steps: etude runs show {}", short(id));
+            crate::render::say_hint!("see the result and the next steps: etude runs show {}", short(id));
         }
     }
     print(context, document);

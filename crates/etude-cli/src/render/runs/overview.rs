@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::attempts::{self, Attempt};
 use super::{BLUE, BOLD, DIM, RED, YELLOW, facts, mark, short, text as member, usage};
+use crate::render::commands::complete;
 use crate::render::layout::{self, Excerpt, clip, wrap};
 use crate::render::text::harmless;
 
@@ -37,6 +38,8 @@ pub(crate) struct Extra {
     pub(crate) started: String,
     /// Beginning of the output.
     pub(crate) output: Option<Excerpt>,
+    /// True if the run is on a server, which shows no single step.
+    pub(crate) is_remote: bool,
     /// Command that continues the run, if one does.
     pub(crate) resume: Option<String>,
     /// Line width in characters.
@@ -207,7 +210,9 @@ fn waiting(out: &mut String, document: &Value) {
             }
             None => {
                 let command = super::waiting::command(gate);
-                let _ = writeln!(out, "      etude approve {command}\n      etude deny {command}");
+                for verb in ["approve", "deny"] {
+                    let _ = writeln!(out, "      {}", complete(&format!("etude {verb} {command}")));
+                }
             }
         }
     }
@@ -272,7 +277,7 @@ pub(crate) fn excerpt(out: &mut String, excerpt: &Excerpt, command: &str) {
     }
     if excerpt.hidden > 0 {
         let hidden = bytes(excerpt.hidden as u64);
-        let _ = writeln!(out, "  {DIM}… {hidden} more:{DIM:#} {command}");
+        let _ = writeln!(out, "  {DIM}… {hidden} more:{DIM:#} {}", complete(command));
     }
 }
 
@@ -297,7 +302,7 @@ fn next(out: &mut String, document: &Value, extra: &Extra) {
         }
         _ => {}
     }
-    if let Some(step) = &step {
+    if let Some(step) = step.as_ref().filter(|_| !extra.is_remote) {
         let step = shell::word(&layout::clip(step, 64));
         commands.push((format!("etude runs show {id} {step}"), "the step's attempts, input and output"));
     }
@@ -305,6 +310,7 @@ fn next(out: &mut String, document: &Value, extra: &Extra) {
     if let Some(code) = error["code"].as_str() {
         commands.push((format!("etude explain {}", layout::clip(code, 16)), "explain the error"));
     }
+    commands.iter_mut().for_each(|(command, _)| *command = complete(command));
     let widest = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
     for (at, (command, what)) in commands.iter().enumerate() {
         let label = if at == 0 { "\nnext" } else { "    " };

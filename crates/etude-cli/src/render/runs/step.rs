@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::{BOLD, DIM, RED, facts, mark, short, text as member};
+use crate::render::commands::complete;
 use crate::render::layout::{Excerpt, clip};
 
 /// Maximum number of elements or attempts listed.
@@ -68,7 +69,7 @@ fn listing(out: &mut String, document: &Value, shown: usize, width: usize) {
     let is_worth_it = |effect: &&&Value| !is_fan_out || is_loud(effect);
     let worth_it: Vec<&&Value> = effects.iter().filter(is_worth_it).collect();
     let id = document["run_id"].as_str().unwrap_or_default();
-    let command = format!("etude runs show {} {}", short(id), member(document, "step"));
+    let command = complete(&format!("etude runs show {} {}", short(id), member(document, "step")));
     if is_fan_out && worth_it.is_empty() && shown == 0 {
         let _ = writeln!(out, "\nnext      {command} 0  {DIM}one element, by its index{DIM:#}");
         return;

@@ -1,0 +1,136 @@
+//! Commands in hints. They repeat the options with which this command line selects an app, an engine or a server, so that they work
+//! as they are printed.
+
+use std::sync::OnceLock;
+
+use etude_core::shell;
+
+use super::text::visible;
+use crate::args::Global;
+
+/// Commands that use all of the options.
+const ALL: [&str; 5] = ["approve", "deny", "machine", "run", "runs"];
+
+/// Commands that use the options of the app and of the engine.
+const OF_ENGINE: [&str; 2] = ["cache", "learn"];
+
+/// Commands that use the options of the app.
+const OF_APP: [&str; 8] = ["apps", "check", "graph", "list", "push", "route", "skill", "test"];
+
+static OPTIONS: OnceLock<Options> = OnceLock::new();
+
+/// The options of a command line, each with a space after it.
+#[derive(Debug, Default)]
+struct Options {
+    /// `--app` and `--config`.
+    of_app: String,
+    engine: String,
+    server: String,
+}
+
+impl Options {
+    fn new(global: &Global) -> Self {
+        let option = |name: &str, value: Option<&str>| {
+            value.map_or_else(String::new, |value| format!("{name} {} ", shell::word(&visible(value))))
+        };
+        let path = |path: &Option<std::path::PathBuf>| path.as_ref().and_then(|path| path.to_str()).map(str::to_owned);
+        let url = |url: &Option<String>| url.clone().filter(|url| !has_secret(url));
+        Self {
+            of_app: option("-C", path(&global.app).as_deref()) + &option("--config", path(&global.config).as_deref()),
+            engine: option("--engine", url(&global.engine).as_deref()),
+            server: option("--server", url(&global.server).as_deref()),
+        }
+    }
+
+    fn complete(&self, text: &str) -> String {
+        const PROGRAM: &str = "etude ";
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(PROGRAM) {
+            let (before, after) = rest.split_at(at + PROGRAM.len());
+            out.push_str(before);
+            rest = after;
+            if before[..at].ends_with(|last: char| last.is_alphanumeric() || "-_./".contains(last)) {
+                continue;
+            }
+            let end = rest.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(rest.len());
+            let word = &rest[..end];
+            let (is_of_server, is_of_engine) = (ALL.contains(&word), OF_ENGINE.contains(&word));
+            if is_of_server || is_of_engine || OF_APP.contains(&word) {
+                out.push_str(&self.of_app);
+            }
+            if is_of_server || is_of_engine {
+                out.push_str(&self.engine);
+            }
+            if is_of_server {
+                out.push_str(&self.server);
+            }
+        }
+        out + rest
+    }
+}
+
+/// True if a URL contains a password. It is not repeated.
+fn has_secret(url: &str) -> bool {
+    let authority =
+        url.split_once("://").map_or(url, |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) || url.contains("password")
+}
+
+/// Keeps the options of this command line for [`complete`].
+pub(crate) fn keep(global: &Global) {
+    let _ = OPTIONS.set(Options::new(global));
+}
+
+/// The text, in which each command has the options of this command line.
+pub(crate) fn complete(text: &str) -> String {
+    OPTIONS.get().map_or_else(|| text.to_owned(), |options| options.complete(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::Cli;
+
+    fn completed(line: &[&str], text: &str) -> String {
+        let words = ["etude"].iter().chain(line).chain(&["list"]);
+        Options::new(&Cli::try_parse_from(words).expect("a command line").global).complete(text)
+    }
+
+    /// cli: a command in a hint repeats the options that select the app, the engine and the server.
+    #[test]
+    fn a_command_in_a_hint_repeats_the_options() {
+        let fix = "fix it, then run: etude runs resume 1; or: etude runs resume 1 --accept-changes";
+        assert_eq!(completed(&[], fix), fix);
+        assert_eq!(
+            completed(&["-C", "my app", "--format", "json"], fix),
+            "fix it, then run: etude -C 'my app' runs resume 1; or: etude -C 'my app' runs resume 1 --accept-changes"
+        );
+        let server = ["--server", "http://127.0.0.1:3883", "--config", "c.yaml"];
+        assert_eq!(
+            completed(&server, "list them with `etude runs list`"),
+            "list them with `etude --config c.yaml --server http://127.0.0.1:3883 runs list`"
+        );
+        assert_eq!(completed(&server, "see it: etude learn show x"), "see it: etude --config c.yaml learn show x");
+        for other in
+            ["explain it: etude explain R0102", "pass it: etude -C DIR runs resume 1", "in /etude runs on", "etude"]
+        {
+            assert_eq!(completed(&server, other), other);
+        }
+    }
+
+    /// cli: a hint shows no password.
+    #[test]
+    fn a_password_is_not_repeated() {
+        let text = "etude runs list";
+        for url in ["postgres://a:secret@host/db", "postgres://host/db?password=secret"] {
+            assert_eq!(completed(&["--engine", url], text), text);
+        }
+        assert_eq!(
+            completed(&["--engine", "postgres://a@host/db"], text),
+            "etude --engine postgres://a@host/db runs list"
+        );
+    }
+}
