@@ -23,6 +23,12 @@ impl Problem {
         Self::of(exit, Failure::new(kind, message))
     }
 
+    /// The end of a command that only follows a run, by a signal.
+    pub(crate) fn left(id: &str) -> Self {
+        let message = format!("a signal stopped following run `{id}`; the run continues");
+        Self::new(Exit::Interrupted, FailureKind::Cancelled, message).of_run(id)
+    }
+
     /// A problem with a single failure, and no hints yet.
     pub(crate) fn of(exit: Exit, failure: Failure) -> Self {
         Self { exit, failures: vec![failure], hints: Vec::new(), usage: Usage::default(), run_id: None }

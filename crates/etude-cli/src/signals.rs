@@ -24,8 +24,7 @@ use crate::problem::Problem;
 /// Time for the program to end after the second signal: longer than children have between `SIGTERM` and `SIGKILL`.
 const LAST_GRACE: Duration = Duration::from_secs(8);
 
-/// The same time for a program that only follows another process, which at most waits for a database.
-#[cfg(feature = "postgres")]
+/// The same time for a program that only follows another process, which at most waits for a database or a server.
 const GRACE_TO_FOLLOW: Duration = Duration::from_secs(1);
 
 /// Maximum time to print the last message, since stderr may be blocked.
@@ -54,11 +53,10 @@ pub(crate) fn listen() -> Result<watch::Receiver<Stop>, Problem> {
 }
 
 /// Like [`listen`], for a program that runs nothing itself: after the second signal it ends soon, even during an outage of the
-/// database.
+/// database or the server.
 ///
 /// # Errors
 /// The operating system refuses the signal handlers.
-#[cfg(feature = "postgres")]
 pub(crate) fn listen_to_follow() -> Result<watch::Receiver<Stop>, Problem> {
     caught(listen_for(Stop::No, GRACE_TO_FOLLOW))
 }

@@ -30,8 +30,10 @@ pub(crate) struct Watching {
     pub(crate) after: Option<String>,
     /// Time of the last change before the run was continued. A state counts only once it has changed.
     pub(crate) changed_at: Option<String>,
-    /// Signals of the user; the first one cancels the run.
+    /// Signals of the user; the first one cancels the run, unless it is followed only.
     pub(crate) stop: Option<watch::Receiver<Stop>>,
+    /// True if a signal ends the following and leaves the run alone.
+    pub(crate) is_observer: bool,
 }
 
 /// Display of events.
@@ -90,7 +92,10 @@ impl Remote {
                 },
                 message = feed.next() => is_news = message?.is_none_or(|message| concerns(&message, id)),
                 _ = look.tick() => is_news = true,
-                asked = asked_to_stop(stop.as_mut()) => self.stop(id, asked).await?,
+                asked = asked_to_stop(stop.as_mut()) => match watching.is_observer {
+                    true => return Err(Problem::left(id)),
+                    false => self.stop(id, asked).await?,
+                },
             }
         }
     }

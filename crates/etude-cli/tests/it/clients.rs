@@ -309,6 +309,29 @@ fn an_interrupt_cancels_the_run_on_the_server() {
     assert_eq!(serving.end().0, Some(0));
 }
 
+/// cli: Ctrl-C ends `runs watch` with one document and status 130, here and on a server. The run continues.
+#[test]
+fn an_interrupted_watch_leaves_the_run_alone() {
+    let wait = "echo begun >> \"$LEDGER\"; while [ ! -e \"$ROOT/go\" ]; do sleep 0.02; done; echo '{\"output\": 1}'";
+    let test = Test::new().pipeline("slow", |p| p.sh("a", wait));
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let id = serving.post("/v1/runs", &json!({"pipeline": "slow"}))["run_id"].as_str().expect("an id").to_owned();
+    test.wait_for("begun");
+    let watch = ["runs", "watch", &id, "--format", "jsonl"];
+    for words in [watch.to_vec(), [&["--server", &address(&serving)], &watch[..]].concat()] {
+        let watching = test.start(&words);
+        wait_until("an event", || watching.stdout_so_far().contains("\"step_started\""));
+        watching.interrupt();
+        let ended = watching.finish().exit(130).stderr_has(" runs watch [RUN]");
+        let lines = ended.lines();
+        let document = lines.last().expect("a document");
+        assert_eq!((document["run_id"].is_string(), &document["errors"][0]["kind"]), (true, &json!("cancelled")));
+    }
+    test.put("go", "");
+    test.run(&["runs", "watch", &id]).exit(0);
+    assert_eq!(serving.end().0, Some(0));
+}
+
 /// cli: a run is followed past the death of its server, without a repeated or lost event.
 #[test]
 fn a_run_is_followed_past_the_death_of_its_server() {

@@ -52,7 +52,7 @@ fn followed(context: &Context, beside: &Beside, args: &args::Run, about: &mut Op
         }
         // While the run waits, Ctrl-C ends the process: the run stays in the journal.
         let after = remote.last_event(id)?;
-        watching = Watching { after, changed_at: Some(run.changed_at), stop: None };
+        watching = Watching { after, changed_at: Some(run.changed_at), ..Watching::default() };
     };
     let exit = finished(context, None, &ended, AfterDecision::Resume);
     stay(&page)?;

@@ -160,7 +160,8 @@ fn stream(remote: &Remote, run: &RunDocument, name: &str) -> Result<Exit, Proble
 /// Follows a run that was started elsewhere.
 pub(super) fn watch(context: &Context, remote: &Remote, id: &str) -> Result<Exit, Problem> {
     let id = remote.find(id)?.id;
-    let run = remote.follow(context, &id, Watching::default())?;
+    let stop = Some(signals::listen_to_follow()?);
+    let run = remote.follow(context, &id, Watching { stop, is_observer: true, ..Watching::default() })?;
     if run.status == super::INTERRUPTED {
         let problem = Problem::environment(format!("run `{id}` was interrupted: no process executes it"));
         return Err(problem.hint(format!("continue it: etude runs resume {id}")));
@@ -264,7 +265,7 @@ pub(crate) fn proceed(
     let after = remote.last_event(&run.id)?;
     let stop = Some(signals::listen()?);
     ask(remote)?;
-    let watching = Watching { after, changed_at: Some(run.changed_at.clone()), stop };
+    let watching = Watching { after, changed_at: Some(run.changed_at.clone()), stop, is_observer: false };
     let ended = remote.follow(context, &run.id, watching)?.into_ended();
     Ok(finished(context, None, &ended, AfterDecision::Watch))
 }

@@ -11,7 +11,7 @@ use etude_runs::document::Document;
 use etude_runs::inspect::Replay;
 use etude_runs::listing::{INTERRUPTED, status};
 use etude_runs::target::Target;
-use etude_runtime::driver::Progress;
+use etude_runtime::driver::{Progress, Stop};
 use etude_runtime::engine::{RunState, RunView};
 use etude_runtime::record;
 use serde_json::Value;
@@ -26,7 +26,7 @@ use crate::render::layout;
 use crate::render::progress::Face;
 use crate::render::runs::{BOLD, DIM, overview, short, usage};
 use crate::render::stopped::of_engine;
-use crate::stdout;
+use crate::{signals, stdout};
 
 /// Minimum interval between two looks at the journal.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -42,6 +42,7 @@ pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
     if definition.is_none() {
         note(context, "the definition of this run cannot be read: its steps are not shown");
     }
+    let stop = signals::listen_to_follow()?;
     let mut follower = Follower::new(context, engine.blobs(), &view, definition.as_ref());
     let mut since = Instant::now();
     loop {
@@ -53,7 +54,11 @@ pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
         if !is_on_its_way || is_left {
             break;
         }
-        pace::wait(pace::after(since.elapsed(), PAUSE), || false);
+        pace::wait(pace::after(since.elapsed(), PAUSE), || *stop.borrow() != Stop::No);
+        if *stop.borrow() != Stop::No {
+            follower.close();
+            return Err(Problem::left(&id).hint(format!("follow it again: etude runs watch {id}")).into());
+        }
         since = Instant::now();
         view = engine.view(&id).map_err(|e| of_engine(&e))?;
     }
