@@ -121,7 +121,11 @@ impl Scanner {
         };
         let directory = place.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let mut reading = skill::read(&head, directory, Profile::Lenient);
-        if reading.skill.is_none() && self.compat == Compat::ClaudeCode {
+        // Without its lists of tools, a skill could do more than its author allows.
+        let has_unread_tools = reading.diagnostics.iter().any(|fault| {
+            fault.is_error() && matches!(fault.path.as_deref(), Some("allowed-tools" | "disallowed-tools"))
+        });
+        if reading.skill.is_none() && self.compat == Compat::ClaudeCode && !has_unread_tools {
             reading.skill = bodily(&head, &mut file, directory);
         }
         self.diagnostics

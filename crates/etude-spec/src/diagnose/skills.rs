@@ -102,6 +102,12 @@ pub(crate) fn wrong_type(file: &File, at: Span, key: &str, expected: &str, kind:
     Diagnostic::error(Code::WrongType, file, at, format!("`{}` must be {expected}, not {kind}", plain(key))).path(key)
 }
 
+/// An element of the list `key` that is not text; `kind` is its type.
+pub(crate) fn element(file: &File, at: Span, key: &str, kind: &str) -> Diagnostic {
+    let message = format!("`{}` has {kind} in its list, and every element must be text", plain(key));
+    Diagnostic::error(Code::WrongType, file, at, message).path(key)
+}
+
 pub(crate) fn missing_name(file: &File, at: Span, directory: &str) -> Diagnostic {
     let diagnostic = Diagnostic::error(Code::MissingField, file, at, "the skill has no `name`".to_owned())
         .named("SK_NAME_FORMAT")

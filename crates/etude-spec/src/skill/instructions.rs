@@ -55,8 +55,12 @@ impl Instructions {
                 // Places in a repaired text do not apply to the file.
                 let is_own = Arc::ptr_eq(from, &head.file);
                 let at = fields.at.filter(|_| is_own);
+                let unread = unread_tools(from, root).map(|fault| match is_own {
+                    true => fault,
+                    false => Diagnostic { span: None, label: None, ..fault },
+                });
                 let warnings = warnings.into_iter().chain(is_own.then(|| slips(from, root)).into_iter().flatten());
-                Fields { at, warnings: warnings.collect(), ..fields }
+                Fields { at, warnings: warnings.chain(unread).collect(), ..fields }
             })?,
         };
         if warnings.iter().any(Diagnostic::is_error) {
@@ -82,13 +86,17 @@ impl Fields {
     fn of(root: &Node<'_>) -> Self {
         let entries = root.as_map();
         let field = |name: &str| entries.and_then(|entries| entries.get(name));
-        let allowed = field("allowed-tools").map(|node| match node.as_seq() {
-            Some(items) => items.iter().filter_map(|item| item.as_text().map(str::to_owned)).collect(),
-            None => vec![node.as_text().unwrap_or_default().to_owned()],
-        });
+        let allowed = field("allowed-tools").map(|node| read::listed(node, |text| vec![text.to_owned()]));
         let name = field("name").and_then(|node| node.as_text()).map(str::to_owned);
         Self { name, at: field("name").map(|node| node.span), allowed, warnings: Vec::new() }
     }
+}
+
+/// The error about `allowed-tools` that cannot be read: an agent must not follow the skill without the restriction.
+fn unread_tools(file: &Arc<SourceFile>, root: &Node<'_>) -> Option<Diagnostic> {
+    let key = "allowed-tools";
+    let node = root.as_map()?.get(key)?;
+    Some(read::tools_fault(file, node, read::unlisted(node)?, key))
 }
 
 /// Warnings for patterns of `allowed-tools` that deny nothing by mistake.

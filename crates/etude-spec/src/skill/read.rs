@@ -86,6 +86,8 @@ struct Reader<'r, 's> {
     file: &'s std::sync::Arc<SourceFile>,
     profile: Profile,
     found: &'r mut Vec<Diagnostic>,
+    /// True if a list of tools could not be read.
+    has_unread_tools: bool,
 }
 
 fn fields(
@@ -102,7 +104,7 @@ fn fields(
         return None;
     };
     let start = entries.0.first().map_or(root.span, |(key, _)| key.span);
-    let mut reader = Reader { file, profile, found };
+    let mut reader = Reader { file, profile, found, has_unread_tools: false };
     let name = reader.name(entries, directory, start);
     let description = reader.description(entries, start);
     let mut skill = Skill {
@@ -126,8 +128,9 @@ fn fields(
             skill.extra.insert(key.to_owned(), as_written(value));
         }
     }
-    // A lenient client leaves out a skill that no agent could choose.
-    (profile == Profile::Strict || description.is_some()).then_some(skill)
+    // A lenient client leaves out a skill that no agent could choose, and one whose tools are unknown.
+    let is_loaded = description.is_some() && !reader.has_unread_tools;
+    (profile == Profile::Strict || is_loaded).then_some(skill)
 }
 
 /// Common fields of clients that have no effect and need no report.
@@ -239,27 +242,27 @@ impl Reader<'_, '_> {
         if self.profile == Profile::Strict && node.as_seq().is_some() {
             self.found.push(diagnose::tools_as_list(self.file, node.span));
         }
-        self.list(node, "allowed-tools", tool_list)
+        Some(self.tools(node, "allowed-tools"))
+    }
+
+    /// Reads a list of tools. If it is unreadable, no client loads the skill: a part of the list may be a restriction.
+    fn tools(&mut self, node: &Node<'_>, key: &str) -> Vec<String> {
+        match unlisted(node) {
+            Some(odd) => {
+                self.found.push(tools_fault(self.file, node, odd, key));
+                self.has_unread_tools = true;
+                Vec::new()
+            }
+            None => listed(node, tool_list),
+        }
     }
 
     /// Reads a list, or a text that lists items.
-    fn list(&mut self, node: &Node<'_>, key: &str, split: fn(&str) -> Vec<String>) -> Option<Vec<String>> {
-        match &node.value {
-            Yaml::Scalar(_) => Some(split(written(node))),
-            Yaml::Seq(items) => {
-                let texts = items.iter().filter_map(|item| match &item.value {
-                    Yaml::Scalar(_) => Some(written(item).trim().to_owned()),
-                    _ => None,
-                });
-                Some(texts.filter(|text| !text.is_empty()).collect())
-            }
-            Yaml::Map(_) => {
-                let expected = "text or a list of texts";
-                self.push(diagnose::wrong_type(self.file, node.span, key, expected, node.kind()));
-                None
-            }
-            Yaml::Invalid => None,
+    fn list(&mut self, node: &Node<'_>, key: &str, split: fn(&str) -> Vec<String>) -> Vec<String> {
+        if let Some(odd) = unlisted(node).filter(|odd| !odd.is_invalid()) {
+            self.push(list_fault(self.file, node, odd, key));
         }
+        listed(node, split)
     }
 
     fn extensions(&mut self, entries: &Entries<'_>) -> Extensions {
@@ -285,9 +288,9 @@ impl Reader<'_, '_> {
             "context" => set(&mut out.context, self.text_of(node)),
             "agent" => set(&mut out.agent, self.text_of(node)),
             "shell" => set(&mut out.shell, self.text_of(node)),
-            "arguments" => set(&mut out.arguments, self.list(node, key, words).unwrap_or_default()),
-            "disallowed-tools" => set(&mut out.disallowed_tools, self.list(node, key, tool_list).unwrap_or_default()),
-            "paths" => set(&mut out.paths, self.list(node, key, globs).unwrap_or_default()),
+            "arguments" => set(&mut out.arguments, self.list(node, key, words)),
+            "disallowed-tools" => set(&mut out.disallowed_tools, self.tools(node, key)),
+            "paths" => set(&mut out.paths, self.list(node, key, globs)),
             "disable-model-invocation" => {
                 // Any word that does not mean "no" keeps agents away: that is the safe side.
                 set(&mut out.disable_model_invocation, boolean(node).unwrap_or(!node.span.is_empty()))
@@ -308,6 +311,34 @@ impl Reader<'_, '_> {
         };
         (!text.is_empty()).then_some(text)
     }
+}
+
+/// The value, or the element of the list, that is not text.
+pub(super) fn unlisted<'n, 's>(node: &'n Node<'s>) -> Option<&'n Node<'s>> {
+    match &node.value {
+        Yaml::Scalar(_) => None,
+        Yaml::Seq(items) => items.iter().find(|item| !matches!(item.value, Yaml::Scalar(_))),
+        Yaml::Map(_) | Yaml::Invalid => Some(node),
+    }
+}
+
+/// Texts of a list, or of a text that lists items.
+pub(super) fn listed(node: &Node<'_>, split: fn(&str) -> Vec<String>) -> Vec<String> {
+    let Some(items) = node.as_seq() else { return split(written(node)) };
+    let texts = items.iter().map(|item| written(item).trim().to_owned());
+    texts.filter(|text| !text.is_empty()).collect()
+}
+
+fn list_fault(file: &std::sync::Arc<SourceFile>, node: &Node<'_>, odd: &Node<'_>, key: &str) -> Diagnostic {
+    match node.as_seq() {
+        Some(_) => diagnose::element(file, odd.span, key, odd.kind()),
+        None => diagnose::wrong_type(file, odd.span, key, "text or a list of texts", odd.kind()),
+    }
+}
+
+/// The error about a list of tools that cannot be read; `odd` is the part that is not text.
+pub(super) fn tools_fault(file: &std::sync::Arc<SourceFile>, node: &Node<'_>, odd: &Node<'_>, key: &str) -> Diagnostic {
+    list_fault(file, node, odd, key).hint(format!("write the tools as text, for example `{key}: Read Grep`"))
 }
 
 fn set<T: Into<Value> + Clone>(place: &mut T, value: T) -> Value {

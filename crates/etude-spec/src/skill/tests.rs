@@ -114,3 +114,57 @@ fn extensions_are_typed() {
     assert_eq!(properties(&skill)["disable-model-invocation"], true);
     assert!(skill.extra.is_empty());
 }
+
+/// C-2.4, X-3: a skill whose lists of tools cannot be read is not loaded, so that it never gets more than its author allows.
+#[test]
+fn unread_tools_keep_a_skill_out() {
+    for key in ["allowed-tools", "disallowed-tools"] {
+        for value in ["{Bash: x}", "[Read, {Bash: x}]", "[[Read]]"] {
+            let text = format!("---\nname: tidy\ndescription: d\n{key}: {value}\n---\nTidy up.\n");
+            let lenient = reading(&text, "tidy", Profile::Lenient);
+            assert_eq!(lenient.skill, None, "{text}");
+            let errors: Vec<_> = lenient.diagnostics.iter().filter(|fault| fault.is_error()).collect();
+            let [fault] = errors.as_slice() else { panic!("{text}: {:?}", lenient.diagnostics) };
+            assert_eq!(fault.path.as_deref(), Some(key));
+            assert_eq!(fault.position().map(|at| at.0), Some(4), "{text}");
+            assert!(fault.hint.is_some());
+            assert!(!reading(&text, "tidy", Profile::Strict).is_valid());
+            if key == "allowed-tools" {
+                let followed = Instructions::of(&crate::source::SourceFile::new("SKILL.md", text.as_str()));
+                assert_eq!(followed.unwrap_err(), [(*fault).clone()], "{text}");
+            }
+        }
+    }
+}
+
+/// C-2.4: both readers take a number as its text, which names no tool; nothing means no tool.
+#[test]
+fn both_readers_agree_on_scalars() {
+    for (value, tools) in [("5", vec!["5"]), ("true", vec!["true"]), ("", vec![]), ("[Read, 5]", vec!["Read", "5"])] {
+        let text = format!("---\nname: tidy\ndescription: d\nallowed-tools: {value}\n---\nTidy up.\n");
+        let skill = reading(&text, "tidy", Profile::Lenient).skill.expect("a skill");
+        let followed =
+            Instructions::of(&crate::source::SourceFile::new("SKILL.md", text.as_str())).expect("instructions");
+        let patterns: Vec<String> = followed.allowed.iter().flatten().flat_map(|text| tool_list(text)).collect();
+        assert_eq!(
+            (skill.allowed_tools, patterns),
+            (Some(tools.iter().map(|t| t.to_string()).collect()), tools.iter().map(|t| t.to_string()).collect()),
+            "{value}"
+        );
+    }
+}
+
+/// C-3.1: an element of a list that is not text is reported at its place; the rest of the list is read.
+#[test]
+fn elements_that_are_not_text_are_reported() {
+    for key in ["paths", "arguments"] {
+        let text = format!("---\nname: tidy\ndescription: d\n{key}: [a, {{b: c}}]\n---\n");
+        let found = reading(&text, "tidy", Profile::Lenient);
+        assert_eq!(
+            found.diagnostics.iter().map(|d| (d.path.as_deref(), d.is_error())).collect::<Vec<_>>(),
+            [(Some(key), false)]
+        );
+        assert_eq!(found.skill.expect("a skill").extensions.given[key], json!(["a"]));
+        assert!(!reading(&text, "tidy", Profile::Strict).is_valid());
+    }
+}
