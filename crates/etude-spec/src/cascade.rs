@@ -15,6 +15,7 @@ pub mod fold;
 pub mod interpolate;
 pub mod levels;
 pub mod library;
+mod lists;
 pub mod log;
 mod main_skill;
 pub mod mcp;

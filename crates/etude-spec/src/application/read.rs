@@ -321,16 +321,26 @@ impl Reader<'_, '_> {
     }
 
     fn authors(&mut self, entries: &Entries<'_>) -> Vec<Value> {
-        match entries.get("authors").map(|node| &node.value) {
-            Some(Yaml::Seq(items)) => items.iter().map(value).collect(),
-            Some(Yaml::Scalar(scalar)) => vec![Value::from(scalar.text.as_ref())],
-            _ => Vec::new(),
+        let Some(node) = entries.get("authors") else { return Vec::new() };
+        match &node.value {
+            Yaml::Seq(items) => items.iter().map(value).collect(),
+            Yaml::Scalar(scalar) => vec![Value::from(scalar.text.as_ref())],
+            Yaml::Map(_) => {
+                self.found.push(diagnose::bad_type(self.file, node.span, "authors", "a list", node.kind()));
+                Vec::new()
+            }
+            Yaml::Invalid => Vec::new(),
         }
     }
 
+    /// Texts of a list that may be missing.
     fn optional_texts(&mut self, entries: &Entries<'_>, key: &str) -> Vec<String> {
-        let items = entries.get(key).and_then(Node::as_seq).unwrap_or_default();
-        items.iter().filter_map(scalar).map(|text| text.trim().to_owned()).collect()
+        match entries.get(key) {
+            Some(node) if !node.span.is_empty() => {
+                self.list(entries, key, node.span).into_iter().map(|(text, _)| text.to_owned()).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn metadata(&mut self, entries: &Entries<'_>) -> Map<String, Value> {

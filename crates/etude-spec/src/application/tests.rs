@@ -192,3 +192,20 @@ fn the_body_is_read_by_its_headings() {
     assert_eq!(body.scheduling(&["put".into()]).as_deref(), Some("`put --due DATE`"));
     assert_eq!(sections_missing(body, &reading(FRONT).contract), ["Purpose", "Output", "Confirmations", "Skills"]);
 }
+
+/// C-1.4: optional lists of a wrong kind are reported, not left out.
+#[test]
+fn optional_lists_of_a_wrong_kind_are_faults() {
+    let slug = "slug: echo-box\n";
+    for (field, path) in [
+        ("tags: [a, {b: c}]", "tags"),
+        ("tags: {a: b}", "tags"),
+        ("tags: a", "tags"),
+        ("authors: {name: A}", "authors"),
+    ] {
+        one(slug, &format!("{slug}{field}\n"), "AA_BAD_TYPE", Some(path), false);
+    }
+    let sound = format!("{FRONT}tags:\n  - a\n  - 2\nauthors: [A, {{name: B}}]\n");
+    assert_eq!(faults(&sound), []);
+    assert_eq!(reading(&sound).contract.tags, ["a", "2"]);
+}

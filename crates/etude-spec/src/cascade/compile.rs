@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cascade::fold::{self, Base, Folded, MergeContext, Wanted};
 use crate::cascade::levels::{self, Lines};
+use crate::cascade::lists;
 use crate::cascade::log;
 use crate::cascade::order::Order;
 use crate::cascade::overrides::Overrides;
@@ -213,6 +214,7 @@ impl<'a> Compiler<'a> {
     fn own_faults(&self, skill: &Skill) -> Vec<Diagnostic> {
         let mut found = self.schemas.borrow_mut().faults(skill);
         found.extend(log::faults(skill));
+        found.extend(lists::faults(skill));
         found
     }
 

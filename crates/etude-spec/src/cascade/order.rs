@@ -25,14 +25,22 @@ pub struct Sides {
 impl Sides {
     fn of(value: &Value) -> Option<Self> {
         let members = value.as_object()?;
-        let side = |key: &str| members.get(key).filter(|value| !value.is_null()).map(names);
-        Some(Self { before: side("before"), after: side("after") })
+        let side = |key: &str| match members.get(key) {
+            None | Some(Value::Null) => Some(None),
+            Some(value) => are_names(value).then(|| Some(names(value))),
+        };
+        Some(Self { before: side("before")?, after: side("after")? })
     }
 
     fn is_empty(&self) -> bool {
         let is_empty = |side: &Option<Vec<String>>| side.as_ref().is_none_or(Vec::is_empty);
         is_empty(&self.before) && is_empty(&self.after)
     }
+}
+
+/// True for a text or a list of texts.
+fn are_names(value: &Value) -> bool {
+    value.is_string() || value.as_array().is_some_and(|items| items.iter().all(Value::is_string))
 }
 
 impl Order {

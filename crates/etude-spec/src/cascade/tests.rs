@@ -235,6 +235,11 @@ fn unknown_policies_and_odd_annotations_are_faults() {
     let faults = explained(&case("greet", skills, json!({})), Strategy::default()).unwrap_err();
     assert!(faults.contains("greet: unknown merge policy shallw for the key model"), "{faults}");
     assert!(faults.contains("$order of greet") && faults.contains("$private of greet"), "{faults}");
+    for side in [json!({"before": [{"x": 1}]}), json!({"after": {"x": 1}}), json!({"before": 3})] {
+        let skills = json!({"greet": {"$order": {"a": side}}});
+        let faults = explained(&case("greet", skills, json!({})), Strategy::default()).unwrap_err();
+        assert!(faults.contains("$order of greet"), "{faults}");
+    }
 }
 
 /// D-4, D-6: checking and compiling report the same, for tools that add nothing and for others, alone and together.

@@ -89,6 +89,15 @@ pub(crate) fn log_shape(file: &File, at: Option<Span>, name: &str) -> Diagnostic
     Diagnostic::error(Code::WrongType, file, at, message).severity(Severity::Warning)
 }
 
+/// `key` is the list in the metadata of the skill `name`, and `element` describes a valid element.
+pub(crate) fn list_element(file: &File, at: Option<Span>, name: &str, key: &str, element: &str) -> Diagnostic {
+    let key = key.replace('/', ".");
+    let message = format!("{} of {} has an element of the wrong type", quoted(&key), quoted(name));
+    Diagnostic::error(Code::WrongType, file, at, message)
+        .label(format!("not {element}"))
+        .hint(format!("write {element}, or remove the element"))
+}
+
 pub(crate) fn schema(file: &File, at: Option<Span>, name: &str, key: &str, why: &str) -> Diagnostic {
     let message = format!("{} of {} is not a JSON Schema: {why}", quoted(key), quoted(name));
     Diagnostic::error(Code::NotASchema, file, at, message)
