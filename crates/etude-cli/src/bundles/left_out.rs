@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use etude::Disk;
+use etude::definition::{self, Configuration};
+use etude_core::plan::StepKind;
 use etude_runs::target::Target;
 use etude_spec::discover::{PIPELINE_FILE, PIPELINES};
 use etude_spec::skill::SKILL_FILE;
@@ -24,6 +26,7 @@ pub(crate) fn check(disk: &Disk, bundle: &Bundle, target: Option<&Target>) -> Re
         Some(Target::Skill(_)) => of_skill(&packed),
         None => of_pipelines(&packed, None).or_else(|| of_machines(&packed, None)).or_else(|| of_skill(&packed)),
     };
+    let fault = fault.or_else(|| has_agents(disk, target).then(|| of_tools(&packed)).flatten());
     let Some(fault) = fault else { return Ok(()) };
     Err(Problem::usage(format!("a file that the app needs is left out of its bundle: {fault}"))
         .hint("a bundle has neither `.env` nor files that `.gitignore` excludes: include the file with a line `!/PATH` in `.gitignore`"))
@@ -58,6 +61,26 @@ fn of_machines(packed: &Packed<'_>, name: Option<&str>) -> Option<String> {
 
 fn of_skill(packed: &Packed<'_>) -> Option<String> {
     packed.hides(SKILL_FILE).then(|| format!("`{SKILL_FILE}`"))
+}
+
+/// True if runs of `target` may call the tools of the app.
+fn has_agents(disk: &Disk, target: Option<&Target>) -> bool {
+    let Some(Target::Pipeline(name)) = target else { return true };
+    let Ok(definition) = definition::load(disk, name, &Configuration::default()) else { return false };
+    let calls = |kind: &StepKind| matches!(kind, StepKind::Skill(_) | StepKind::Machine(_) | StepKind::Tool(_));
+    definition.plan.fallback.is_some() || definition.plan.steps().any(|step| calls(&step.kind))
+}
+
+/// The first file of a tool that is left out: an agent would not have the tool, or each of its calls would fail.
+fn of_tools(packed: &Packed<'_>) -> Option<String> {
+    let (tools, _) = etude_spec::tool::load(packed.disk);
+    let files = tools.iter().flat_map(|tool| {
+        let words = etude_spec::command::words(&tool.command);
+        let own = words.into_iter().map(|word| word.strip_prefix("./").unwrap_or(word).to_owned());
+        std::iter::once(tool.file.clone()).chain(own).map(|file| (tool.name.clone(), file)).collect::<Vec<_>>()
+    });
+    let mut hidden = files.filter(|(_, file)| packed.hides(file));
+    hidden.next().map(|(name, file)| format!("`{file}` of the tool `{name}`"))
 }
 
 /// The first error of the bundle that the app here does not have.
@@ -157,6 +180,40 @@ mod tests {
         assert!(checked(&app("*.sh\n"), Some(&p)).is_err());
         assert_eq!(checked(&app("*.sh\n"), Some(&other)), Ok(()));
         assert!(checked(&app("SKILL.md\n"), Some(&Target::Skill(String::new()))).is_err());
+    }
+
+    /// Cluster section 6, L-43: a tool of the app, or its program, is not left out of a bundle whose runs may call it.
+    #[test]
+    fn a_push_without_a_tool_is_refused() {
+        let app = |ignored| {
+            [
+                ("SKILL.md", "---\nname: s\ndescription: d\n---\n"),
+                (
+                    "pipelines/plain/pipeline.yaml",
+                    "name: plain\ndescription: d\nsteps:\n  - {name: a, type: code, command: \"true\"}\n",
+                ),
+                (
+                    "pipelines/agent/pipeline.yaml",
+                    "name: agent\ndescription: d\nsteps:\n  - {name: a, type: skill, skill: tidy, input: {x: 1}}\n",
+                ),
+                ("skills/tidy/SKILL.md", "---\nname: tidy\ndescription: d\n---\nTidy up.\n"),
+                ("tools/peek.yaml", "name: peek\ndescription: d\ncommand: python3 lib/peek.py --all\n"),
+                ("lib/peek.py", "print(1)\n"),
+                ("lib/other.py", "print(1)\n"),
+                (".gitignore", ignored),
+            ]
+        };
+        let named = |name: &str| Target::Pipeline(name.to_owned());
+        for (ignored, file) in
+            [("lib/\n", "`lib/peek.py` of the tool `peek`"), ("peek.yaml\n", "`tools/peek.yaml` of the tool")]
+        {
+            for target in [None, Some(named("agent")), Some(Target::Skill(String::new()))] {
+                let why = checked(&app(ignored), target.as_ref()).expect_err(ignored);
+                assert!(why.contains(file), "{ignored}: {why}");
+            }
+            assert_eq!(checked(&app(ignored), Some(&named("plain"))), Ok(()));
+        }
+        assert_eq!(checked(&app("other.py\n"), None), Ok(()));
     }
 
     /// A definition that is at fault without a bundle is refused when it runs; a file that an earlier step makes is not missing.
