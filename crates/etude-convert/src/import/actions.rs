@@ -12,7 +12,7 @@ use etude_spec::yaml::{Entries, Node};
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::order::{Dependent, in_order};
+use super::order::{Dependent, after_failure, in_order, independent};
 use super::shell::{Provider, STEP, Script, Variables, literal, place};
 use super::{Building, Document, Imported, SCHEDULE, after, is_name, stem, text_of};
 use crate::command::words::{Quotes, divided};
@@ -154,7 +154,13 @@ fn sorted<'n, 's>(
         let needs = needs(job).into_iter().filter(|name| ids.contains(name.as_str())).collect();
         Dependent { names: key.as_text().map(str::to_owned).into_iter().collect(), needs }
     };
-    let (done, left) = in_order(&jobs.iter().map(dependent).collect::<Vec<_>>());
+    let items: Vec<Dependent> = jobs.iter().map(dependent).collect();
+    let (done, left) = in_order(&items);
+    if let Some((before, item)) = independent(&items, &done) {
+        let names = [before, item].map(|index| jobs[index].0.as_text().unwrap_or_default());
+        let line = document.line(&jobs[item].0);
+        imported.find(document.file.path(), line, "the order of the jobs", after_failure(names));
+    }
     for (key, _) in left.into_iter().map(|index| &jobs[index]) {
         let what = format!("job `{}`", key.as_text().unwrap_or_default());
         imported.find(document.file.path(), document.line(key), what, "it is part of a dependency cycle");

@@ -12,7 +12,7 @@ use etude_spec::yaml::{Entries, Node};
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::order::{Dependent, in_order};
+use super::order::{Dependent, after_failure, in_order, independent};
 use super::shell::{Provider, Script, Variables, place};
 use super::{Building, Document, Imported, Source, after, is_name, stem, text_of};
 use calls::{Dags, called};
@@ -191,7 +191,15 @@ fn ordered<'n, 's>(
     }
     let needs = |node: &&Node<'_>| list(node.as_map().and_then(|step| step.get("depends")));
     let dependent = |node: &&Node<'_>| Dependent { names: names(node), needs: needs(node) };
-    let (done, left) = in_order(&open.iter().map(dependent).collect::<Vec<_>>());
+    let items: Vec<Dependent> = open.iter().map(dependent).collect();
+    let (done, left) = in_order(&items);
+    // A step without `depends` waits for nothing only if the DAG is a graph.
+    let independent = independent(&items, &done).filter(|(_, item)| !order.is_after_all(open[*item]));
+    if let Some((before, item)) = independent {
+        let names = [before, item].map(|index| names(open[index]).first().cloned().unwrap_or_default());
+        let reason = after_failure([&names[0], &names[1]]);
+        imported.find(document.file.path(), document.line(open[item]), "the order of the steps", reason);
+    }
     for node in left.into_iter().map(|index| open[index]) {
         let what = format!("step `{}`", names(node).first().cloned().unwrap_or_default());
         let reason = "it depends on a missing step, or is part of a dependency cycle";

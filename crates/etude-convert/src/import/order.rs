@@ -42,6 +42,19 @@ pub(super) fn in_order(items: &[Dependent]) -> (Vec<usize>, Vec<usize>) {
     (done, (0..items.len()).filter(|index| !placed.contains(index)).collect())
 }
 
+/// The first item of `order` that does not need the item before it, after that item. It runs in the original even if the other
+/// failed.
+pub(super) fn independent(items: &[Dependent], order: &[usize]) -> Option<(usize, usize)> {
+    let needs = |item: &Dependent, other: &Dependent| item.needs.iter().any(|name| other.names.contains(name));
+    let pairs = order.windows(2).map(|pair| (pair[0], pair[1]));
+    pairs.into_iter().find(|(before, item)| !needs(&items[*item], &items[*before]))
+}
+
+/// Reason of the finding about an item that [`independent`] returns, with the names of both.
+pub(super) fn after_failure([before, item]: [&str; 2]) -> String {
+    format!("`{item}` does not need `{before}` and runs there even if `{before}` fails; here a failure ends the run")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +77,15 @@ mod tests {
             dependent(&["last"], &["t"]),
         ];
         assert_eq!(in_order(&items), (vec![2, 1, 0, 7], vec![3, 4, 5, 6]));
+    }
+
+    #[test]
+    fn items_that_run_after_a_failure_are_found() {
+        let chain = [dependent(&["a"], &[]), dependent(&["b"], &["a"]), dependent(&["c"], &["a", "b"])];
+        assert_eq!(independent(&chain, &[0, 1, 2]), None);
+        let apart = [dependent(&["a"], &[]), dependent(&["b"], &["a"]), dependent(&["c"], &["a"])];
+        assert_eq!(independent(&apart, &[0, 1, 2]), Some((1, 2)));
+        assert_eq!(independent(&apart[..1], &[0]), None);
     }
 
     /// A file within its limits takes no time that grows with the square of its length.
