@@ -94,7 +94,7 @@ impl Context {
         let hint = "an app has `SKILL.md`, `pipelines/` or `machines/`; make one with `etude new DIR`, or name it with `--app DIR`";
         if let Some(dir) = &self.global.app {
             if !dir.is_dir() {
-                return Err(Problem::usage(format!("there is no directory `{}`", dir.display())));
+                return Err(paths::no_directory(dir));
             }
             if !etude::app::is_app(dir) {
                 return Err(Problem::usage(format!("`{}` is not an app", dir.display())).hint(hint));
@@ -117,7 +117,7 @@ impl Context {
     /// Directory in which skills are looked up: the named one, or the current one.
     pub(crate) fn start_dir(&self) -> Result<PathBuf, Problem> {
         match &self.global.app {
-            Some(dir) if !dir.is_dir() => Err(Problem::usage(format!("there is no directory `{}`", dir.display()))),
+            Some(dir) if !dir.is_dir() => Err(paths::no_directory(dir)),
             Some(dir) => Ok(std::path::absolute(dir).unwrap_or_else(|_| dir.clone())),
             None => here(),
         }

@@ -1,11 +1,17 @@
 //! Paths of the user's files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use etude_spec::did_you_mean;
 use tempfile::TempDir;
+
+use crate::problem::Problem;
 
 /// Hint if the journal cannot be created.
 pub(crate) const WRITABLE: &str = "set XDG_STATE_HOME to a writable directory";
+
+/// Maximum number of entries of a directory that are compared with a path that does not exist.
+const MAX_SIBLINGS: usize = 10_000;
 
 /// Directory of the journal: `$XDG_STATE_HOME/etude`.
 ///
@@ -38,6 +44,29 @@ pub(crate) fn user_config() -> Option<PathBuf> {
     Some(below("XDG_CONFIG_HOME", ".config").ok()?.join("config.yaml"))
 }
 
+/// Problem for a path on the command line that is not a directory.
+pub(crate) fn no_directory(dir: &Path) -> Problem {
+    let shown = dir.display();
+    match dir.exists() {
+        true => Problem::usage(format!("`{shown}` is not a directory")).hint("name the directory, not a file in it"),
+        false => absent(Problem::usage(format!("there is no directory `{shown}`")), dir),
+    }
+}
+
+/// Adds the way out of a path that does not exist: the entry of its directory with a similar name, or the base of the path.
+pub(crate) fn absent(problem: Problem, path: &Path) -> Problem {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().take(MAX_SIBLINGS);
+    let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let here = || std::env::current_dir().map(|here| format!(", `{}`", here.display())).unwrap_or_default();
+    problem.hint(match did_you_mean(name, names.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{}`?", path.with_file_name(near).display()),
+        None if path.is_absolute() => "name an existing path".to_owned(),
+        None => format!("a relative path begins at the current directory{}", here()),
+    })
+}
+
 /// Home directory of the user.
 pub(crate) fn home() -> Option<PathBuf> {
     std::env::home_dir().filter(|home| !home.as_os_str().is_empty())
@@ -53,6 +82,25 @@ fn below(variable: &str, default: &str) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// cli: a path that does not exist is reported with a way out.
+    #[test]
+    fn a_path_that_does_not_exist_has_a_way_out() {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(dir.path().join("demo-app")).expect("made");
+        std::fs::write(dir.path().join("file"), "x").expect("written");
+        let found = |name: &str| {
+            let problem = no_directory(&dir.path().join(name));
+            (problem.message().replace(&dir.path().display().to_string(), ""), problem.hints.concat())
+        };
+        let (message, hint) = found("demo-ap");
+        assert_eq!(message, "there is no directory `/demo-ap`");
+        assert_eq!(hint, format!("did you mean `{}`?", dir.path().join("demo-app").display()));
+        assert_eq!(found("zzz").1, "name an existing path");
+        assert_eq!(found("file").0, "`/file` is not a directory");
+        let relative = no_directory(Path::new("no-such-directory-of-etude"));
+        assert!(relative.hints[0].starts_with("a relative path begins at the current directory, `"));
+    }
 
     /// SECURITY.md, "Another user of the machine": no one can put a file into a temporary directory before it is created.
     #[test]

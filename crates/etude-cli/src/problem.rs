@@ -61,7 +61,7 @@ impl Problem {
     }
 
     /// Messages of all failures, without the hints.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", test))]
     pub(crate) fn message(&self) -> String {
         self.failures.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>().join("; ")
     }

@@ -348,8 +348,15 @@ fn files(global: &Global, app: &Path) -> Result<Vec<PathBuf>, Problem> {
 
 /// Problem if the named configuration file does not exist.
 pub(crate) fn missing(path: &Path) -> Option<Problem> {
-    let problem = || Problem::usage(format!("there is no configuration file `{}`", path.display()));
-    (!path.is_file()).then(problem)
+    let shown = path.display();
+    match path.is_file() {
+        true => None,
+        false if path.exists() => {
+            let problem = Problem::usage(format!("the configuration `{shown}` is not a file"));
+            Some(problem.hint("name the file: `--config DIR/etude.yaml`"))
+        }
+        false => Some(paths::absent(Problem::usage(format!("there is no configuration file `{shown}`")), path)),
+    }
 }
 
 /// Path of the configuration file of the app in `dir`.

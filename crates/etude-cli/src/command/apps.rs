@@ -40,7 +40,8 @@ pub(crate) fn apps(context: &Context, command: &args::Apps) -> Exit {
 /// Discovers the packages that are visible from the user's directory.
 pub(crate) fn discover(context: &Context, paths: &[PathBuf]) -> Result<Catalog, Problem> {
     if let Some(missing) = paths.iter().find(|path| !path.is_dir()) {
-        return Err(Problem::usage(format!("`--apps-path`: there is no directory `{}`", missing.display())));
+        let problem = Problem::usage(format!("`--apps-path`: there is no directory `{}`", missing.display()));
+        return Err(paths::absent(problem, missing));
     }
     let project = project_dir(context)?;
     let home = paths::home();

@@ -34,7 +34,10 @@ pub(crate) fn import(context: &Context, args: &args::Import) -> Exit {
 
 fn imported(args: &args::Import) -> Result<(Value, Exit), Problem> {
     let shown = args.path.display();
-    let root = args.path.canonicalize().map_err(|e| Problem::usage(format!("`{shown}` cannot be opened: {e}")))?;
+    let root = args.path.canonicalize().map_err(|e| {
+        let problem = Problem::usage(format!("`{shown}` cannot be opened: {e}"));
+        crate::paths::absent(problem, &args.path)
+    })?;
     let out = out(args, &root)?;
     let from = args.from.map(args::ImportFrom::kind);
     let gathered = gather::gather(&args.path, &root, from)?;

@@ -131,7 +131,8 @@ fn a_faulty_configuration_is_reported_with_its_place() {
     );
     test.run(&["run", "-p", "p", "--config", "nowhere.yaml"])
         .exit(2)
-        .stderr("error[R0301]: there is no configuration file `nowhere.yaml`");
+        .stderr_has("there is no configuration file `nowhere.yaml`")
+        .stderr_has("hint: a relative path begins at the current directory");
 }
 
 /// `etude check` reports every provider that cannot be called, each at its place and with a hint of its own.
@@ -153,7 +154,7 @@ fn a_configuration_that_is_not_there_is_wrong_usage_everywhere() {
     let test = asks();
     for words in [&["list"][..], &["check"], &["runs", "list"], &["explain", "P0201"], &["help", "run"]] {
         let ran = test.run(&[words, &["--config", "nowhere.yaml"][..]].concat()).exit(2).stdout("");
-        ran.stderr("error[R0301]: there is no configuration file `nowhere.yaml`");
+        ran.stderr_has("error[R0301]: there is no configuration file `nowhere.yaml`");
         test.run(&[words, &["--config", "nowhere.yaml", "--format", "json"][..]].concat())
             .exit(2)
             .has("/errors/0/kind", "input_invalid");

@@ -45,7 +45,7 @@ fn packages(context: &Context, args: &args::AppsCheck) -> Result<Vec<Arc<Package
             std::fs::canonicalize(context.start_dir()?).map_err(|error| Problem::environment(error.to_string()))?;
         return Ok(vec![Arc::new(Package::load(&root, source_of(&root), &root))]);
     };
-    let missing = || Problem::usage(format!("there is no directory `{}`", dir.display()));
+    let missing = || crate::paths::no_directory(dir);
     let root = std::fs::canonicalize(dir).map_err(|_| missing())?;
     let root = if root.is_dir() { root } else { root.parent().map(Path::to_owned).ok_or_else(missing)? };
     let found = catalog.packages().find(|package| package.root == root).cloned();

@@ -9,6 +9,7 @@ use etude_core::digest::Digest;
 use etude_spec::skill::SKILL_FILE;
 use etude_spec::source::{FileKind, ReadFailure, Sources};
 
+use crate::paths;
 use crate::problem::Problem;
 
 /// Maximum number of files of a skill, and maximum total size in bytes.
@@ -39,11 +40,7 @@ impl Snapshot {
     /// Reads the files of the skill in `dir`. A link to a file inside is read as that file; `.git` is left out.
     pub(super) fn take(dir: &Path) -> Result<Self, Problem> {
         let shown = dir.display();
-        let root = dir
-            .canonicalize()
-            .ok()
-            .filter(|root| root.is_dir())
-            .ok_or_else(|| Problem::usage(format!("there is no directory `{shown}`")))?;
+        let root = dir.canonicalize().ok().filter(|root| root.is_dir()).ok_or_else(|| paths::no_directory(dir))?;
         if !root.join(SKILL_FILE).is_file() {
             return Err(Problem::usage(format!("`{shown}` has no `{SKILL_FILE}`"))
                 .hint("name the folder of a skill: etude convert DIR"));

@@ -158,6 +158,11 @@ fn refusal(name: &str, blocking: &[&Need]) -> Problem {
     if words.contains("unchanged_files") || words.contains("tests") {
         problem = problem.hint(format!("test its files: etude learn test {name}"));
     }
+    if words.contains("new_evidence") {
+        problem = problem.hint(format!(
+            "since its demotion no run did its task; run one: etude run --skill REQUEST; then: etude learn promote {name}"
+        ));
+    }
     if words.contains("routing") {
         problem = problem.hint("change its `triggers` or `description`; `--format json` lists the requests");
     }

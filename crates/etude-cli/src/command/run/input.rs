@@ -5,6 +5,7 @@ use std::path::Path;
 
 use etude_core::template::is_step_name;
 
+use crate::paths;
 use crate::problem::Problem;
 
 /// Parses the pairs of `-i KEY=VALUE`.
@@ -59,12 +60,23 @@ pub(crate) fn read_input(given: &str) -> Result<String, Problem> {
         read.map_err(|e| Problem::usage(format!("the input on stdin cannot be read: {e}")))?;
         text
     } else if let Some(path) = given.strip_prefix('@') {
-        std::fs::read_to_string(path)
-            .map_err(|e| Problem::usage(format!("the input file `{path}` cannot be read: {e}")))?
+        std::fs::read_to_string(path).map_err(|e| unreadable(path, &e))?
     } else {
         given.to_owned()
     };
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// Problem for a file of `--input @FILE` that cannot be read.
+fn unreadable(path: &str, error: &std::io::Error) -> Problem {
+    use std::io::ErrorKind;
+    let problem = |why: &str| Problem::usage(format!("the input file `{path}` cannot be read: {why}"));
+    match error.kind() {
+        ErrorKind::NotFound => paths::absent(problem(&error.to_string()), Path::new(path)),
+        ErrorKind::InvalidData => problem("it is not UTF-8").hint("save the file as UTF-8"),
+        ErrorKind::IsADirectory => problem("it is a directory").hint("name a file with JSON: --input @FILE"),
+        _ => problem(&error.to_string()).hint("name a file with JSON that you can read: --input @FILE"),
+    }
 }
 
 #[cfg(test)]
@@ -99,6 +111,20 @@ mod tests {
         let file = dir.path().join("x.json");
         std::fs::write(&file, "{}").expect("written");
         assert_eq!(refused(&file.display().to_string()).1, format!("did you mean `--input @{}`?", file.display()));
+    }
+
+    /// cli: a file that cannot be read is reported with its reason and a way out.
+    #[test]
+    fn an_unreadable_input_file_has_a_way_out() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("latin.json");
+        std::fs::write(&file, b"\"caf\xe9\"").expect("written");
+        let (message, hint) = refused(&format!("@{}", file.display()));
+        assert!(message.ends_with("cannot be read: it is not UTF-8"), "{message}");
+        assert_eq!(hint, "save the file as UTF-8");
+        assert_eq!(refused(&format!("@{}", dir.path().display())).1, "name a file with JSON: --input @FILE");
+        let near = dir.path().join("latin.jso").display().to_string();
+        assert_eq!(refused(&format!("@{near}")).1, format!("did you mean `{}`?", file.display()));
     }
 
     /// cli: a byte order mark before the input is dropped.

@@ -32,7 +32,9 @@ pub(super) fn check(context: &Context, args: &args::SkillCheck) -> Result<Exit, 
 
 fn checked(path: &Path, profile: Profile) -> Result<Checked, Problem> {
     skills::check(path, profile).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Problem::usage(format!("there is no `{}`", path.display())),
+        std::io::ErrorKind::NotFound => {
+            crate::paths::absent(Problem::usage(format!("there is no `{}`", path.display())), path)
+        }
         _ => Problem::environment(format!("`{}` cannot be read: {error}", path.display())),
     })
 }

@@ -19,7 +19,7 @@ use crate::stdout;
 pub(crate) fn open(context: &Context, layers: &Layers, entry: &str) -> Result<Project, Refused> {
     let dir = context.global.app.clone();
     if let Some(dir) = dir.as_ref().filter(|dir| !dir.is_dir()) {
-        return Err(Problem::usage(format!("there is no directory `{}`", dir.display())).into());
+        return Err(crate::paths::no_directory(dir).into());
     }
     let start = match here() {
         Ok(here) => here,
