@@ -328,6 +328,10 @@ fn texts(global: &Global, app: &Path) -> Result<Vec<(PathBuf, String)>, Problem>
         match etude_files::regular::read_text(&path, MAX_SIZE) {
             Ok(text) => found.push((path, text)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && global.config.is_none() => {}
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                let bytes = etude_files::regular::read(&path, MAX_SIZE).unwrap_or_default();
+                return Err(refused(&[config::not_utf8(&shown(&path, app), &bytes)]));
+            }
             Err(error) => {
                 let message = format!("the configuration `{}` cannot be read: {error}", path.display());
                 let is_named = global.config.is_some() && error.kind() == std::io::ErrorKind::NotFound;

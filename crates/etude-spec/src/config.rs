@@ -208,6 +208,11 @@ pub fn ends_in_yml(path: &str) -> Diagnostic {
     diagnose::files::ends_in_yml(path)
 }
 
+/// Error for the configuration file `path`, whose `bytes` are not UTF-8.
+pub fn not_utf8(path: &str, bytes: &[u8]) -> Diagnostic {
+    diagnose::files::not_utf8(path, bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid()))
+}
+
 /// Reads a configuration file. An empty file is valid.
 pub fn read(file: &Arc<SourceFile>) -> (Config, Vec<Diagnostic>) {
     let (root, diagnostics) = yaml::parse(file);
