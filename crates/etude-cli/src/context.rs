@@ -97,13 +97,13 @@ impl Context {
                 return Err(paths::no_directory(dir));
             }
             if !etude::app::is_app(dir) {
-                return Err(Problem::usage(format!("`{}` is not an app", dir.display())).hint(hint));
+                return Err(without_app(Problem::usage(format!("`{}` is not an app", dir.display())), dir).hint(hint));
             }
             return Ok(dir.clone());
         }
         let here = here()?;
         etude::app::find(&here).ok_or_else(|| {
-            let none = Problem::usage(format!("no app at or above `{}`", here.display()));
+            let none = without_app(Problem::usage(format!("no app at or above `{}`", here.display())), &here);
             match etude::app::of_others(&here) {
                 Some(app) => none.hint(format!(
                     "other users can write to `{0}`, so its app is not used unless you name it: --app {0}",
@@ -283,6 +283,14 @@ impl Context {
     /// True if events are printed as they happen.
     pub(crate) fn streams(&self) -> bool {
         self.global.format == Format::Jsonl
+    }
+}
+
+/// Adds the entry of `dir` that has the name of an app's directory but is a file, or a link without a target.
+fn without_app(problem: Problem, dir: &Path) -> Problem {
+    match etude::app::not_directories(dir).first() {
+        Some(name) => problem.hint(format!("`{name}` in `{}` is not a directory", dir.display())),
+        None => problem,
     }
 }
 

@@ -134,6 +134,15 @@ impl SkillCatalog {
         &self.diagnostics
     }
 
+    /// Faults of files in directories named `name`: the reasons why no skill of that name is in the catalog.
+    pub fn diagnostics_of<'c>(&'c self, name: &'c str) -> impl Iterator<Item = &'c Diagnostic> {
+        let is_in = move |fault: &&Diagnostic| {
+            let dir = Path::new(fault.file.path()).parent();
+            dir.and_then(Path::file_name).is_some_and(|own| own == name)
+        };
+        self.diagnostics.iter().filter(is_in)
+    }
+
     /// The skill with that name; with [`Compat::ClaudeCode`] also by the name of its directory.
     pub fn find(&self, name: &str) -> Option<&Entry> {
         let by_directory = || {

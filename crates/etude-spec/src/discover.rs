@@ -2,7 +2,7 @@
 
 use crate::diagnose::files as diagnose;
 use crate::diagnostic::Diagnostic;
-use crate::files::misnamed;
+use crate::files::{entries_of, misnamed};
 use crate::source::{FileKind, ReadFailure, Sources};
 
 /// The directory that holds the pipelines.
@@ -38,17 +38,10 @@ pub struct Discovery {
 /// Discovers the pipelines with a single directory listing.
 pub fn discover(sources: &dyn Sources) -> Discovery {
     let mut found = Discovery::default();
-    let entries = match sources.list(PIPELINES) {
+    let entries = match entries_of(sources, PIPELINES) {
         Ok(entries) => entries,
-        Err(ReadFailure::Missing) => return found,
-        Err(failure) => {
-            let why = match failure {
-                ReadFailure::WrongKind => "it is not a directory".to_owned(),
-                ReadFailure::Outside => "it lies outside the app's directory".to_owned(),
-                ReadFailure::Other(why) => why,
-                _ => "it cannot be listed".to_owned(),
-            };
-            found.diagnostics.push(diagnose::unreadable(PIPELINES, &why));
+        Err(unreadable) => {
+            found.diagnostics.push(unreadable);
             return found;
         }
     };

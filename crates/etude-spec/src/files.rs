@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::diagnose::files as diagnose;
 use crate::diagnostic::Diagnostic;
-use crate::source::{FileKind, ReadFailure, SourceFile, Sources};
+use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
 
 /// Maximum size of a definition file, in bytes.
 pub(crate) const MAX_SIZE: u64 = 1 << 20;
@@ -21,9 +21,9 @@ pub(crate) fn source(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile
             (diagnose::no_pipeline_file(dir, misnamed(sources, path).as_deref()), true)
         }
         ReadFailure::TooLarge { len } => (diagnose::too_large(path, len, MAX_SIZE), false),
-        ReadFailure::Outside => (diagnose::unreadable(path, "it lies outside the app's directory"), false),
-        ReadFailure::WrongKind => (diagnose::unreadable(path, "it is not a regular file"), false),
-        ReadFailure::Other(why) => (diagnose::unreadable(path, &why), false),
+        ReadFailure::Outside => (unreadable(path, "it lies outside the app's directory"), false),
+        ReadFailure::WrongKind => (unreadable(path, "it is not a regular file"), false),
+        ReadFailure::Other(why) => (unreadable(path, &why), false),
     })?;
     match String::from_utf8(bytes) {
         Ok(text) => Ok(SourceFile::new(path, text)),
@@ -35,11 +35,43 @@ pub(crate) fn source(sources: &dyn Sources, path: &str) -> Result<Arc<SourceFile
     }
 }
 
+fn unreadable(path: &str, why: &str) -> Diagnostic {
+    diagnose::unreadable(path, why).hint("make it a regular file of the app that you can read, or remove it")
+}
+
+/// Entries of the directory `dir` of an app; none if it does not exist.
+///
+/// # Errors
+/// The directory exists but cannot be listed.
+pub(crate) fn entries_of(sources: &dyn Sources, dir: &str) -> Result<Vec<Entry>, Diagnostic> {
+    let why = match sources.list(dir) {
+        Ok(entries) => return Ok(entries),
+        Err(ReadFailure::Missing) => return Ok(Vec::new()),
+        Err(ReadFailure::WrongKind) => "it is not a directory".to_owned(),
+        Err(ReadFailure::Outside) => "it lies outside the app's directory".to_owned(),
+        Err(ReadFailure::Other(why)) => why,
+        Err(ReadFailure::TooLarge { .. }) => "it cannot be listed".to_owned(),
+    };
+    Err(diagnose::unreadable(dir, &why).hint("make it a directory of the app that you can read, or remove it"))
+}
+
 /// Name of a file next to `path` that ends in `.yml` instead of `.yaml`, if there is one.
 pub(crate) fn misnamed(sources: &dyn Sources, path: &str) -> Option<String> {
     let other = format!("{}.yml", path.strip_suffix(".yaml")?);
     let is_file = matches!(sources.kind(&other), Ok(FileKind::File { .. }));
     is_file.then(|| other.rsplit_once('/').map_or(other.as_str(), |(_, name)| name).to_owned())
+}
+
+/// Path of a file in `dir` that differs from `name` only in its case, if there is no file `name`.
+pub(crate) fn miscased(sources: &dyn Sources, dir: &str, name: &str) -> Option<String> {
+    let entries = sources.list(dir).unwrap_or_default();
+    if entries.iter().any(|entry| entry.name == name) {
+        return None;
+    }
+    let is_other =
+        |entry: &&Entry| matches!(entry.kind, FileKind::File { .. }) && entry.name.eq_ignore_ascii_case(name);
+    let found = entries.iter().find(is_other)?;
+    Some(if dir.is_empty() { found.name.clone() } else { format!("{dir}/{}", found.name) })
 }
 
 /// Text of a definition file that is known to exist.

@@ -17,7 +17,7 @@ use crate::diagnostic::{self, Diagnostic};
 use crate::discover::{LEARNED, PIPELINES};
 use crate::fields::learn::{COUNTS, LEARN_FILE};
 use crate::files::source_text;
-use crate::source::{FileKind, SourceFile, Sources, Span};
+use crate::source::{FileKind, ReadFailure, SourceFile, Sources, Span};
 use crate::wording::quoted;
 use crate::yaml::{self, Entries, Node, boolean, text};
 
@@ -165,7 +165,8 @@ pub fn all(sources: &dyn Sources) -> Vec<Located> {
 /// The learned pipeline in one directory; `None` without a learn.yaml.
 pub fn find(sources: &dyn Sources, base: &'static str, name: &str) -> Option<Located> {
     let path = format!("{base}/{name}/{FILE}");
-    if !matches!(sources.kind(&path), Ok(FileKind::File { .. })) {
+    // Any other entry of that name is a fault: without its state, nothing may be routed to the pipeline.
+    if matches!(sources.kind(&path), Err(ReadFailure::Missing | ReadFailure::Other(_))) {
         return None;
     }
     let (learned, diagnostics) = match source_text(sources, &path) {

@@ -24,3 +24,4 @@ mod skill;
 mod step;
 
 pub use app::{App, Pipeline, Report, Summary};
+pub use skill::unread as unread_skills;

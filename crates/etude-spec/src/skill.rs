@@ -20,7 +20,9 @@ use crate::diagnostic::{Diagnostic, Severity};
 
 /// Faults that only a search of the disk can find.
 pub mod findings {
-    pub use crate::diagnose::skills::{body_not_utf8, dangling, not_a_skill, shadowed, too_deep, too_many, unreadable};
+    pub use crate::diagnose::skills::{
+        body_not_utf8, dangling, file_case, not_a_skill, shadowed, too_deep, too_many, unreadable, unreadable_root,
+    };
 }
 
 pub use instructions::Instructions;

@@ -21,11 +21,11 @@ use std::sync::Arc;
 use etude_core::effect::Command;
 use etude_core::plan::stages::{Guard, Policy, Script, StageMachine};
 
-use crate::diagnose::{files as diagnose_files, stage_machine as diagnose};
+use crate::diagnose::stage_machine as diagnose;
 use crate::diagnostic::{self, Diagnostic};
-use crate::files::misnamed;
+use crate::files::{entries_of, misnamed};
 use crate::input::InputDecl;
-use crate::source::{FileKind, ReadFailure, Sources};
+use crate::source::{FileKind, Sources};
 
 /// The directory that holds the machines.
 pub const MACHINES: &str = "machines";
@@ -99,21 +99,13 @@ impl<'s> Machines<'s> {
     pub fn new(sources: &'s dyn Sources, rules: Rules) -> Self {
         let mut names = Vec::new();
         let mut diagnostics = Vec::new();
-        match sources.list(MACHINES) {
+        match entries_of(sources, MACHINES) {
             Ok(entries) => {
                 let dirs = entries.into_iter().filter(|entry| entry.kind == FileKind::Dir);
                 names.extend(dirs.map(|entry| entry.name).filter(|name| !name.starts_with(['_', '.'])));
                 names.sort_unstable();
             }
-            Err(ReadFailure::Missing) => {}
-            Err(failure) => {
-                let why = match failure {
-                    ReadFailure::Outside => "it lies outside the app's directory".to_owned(),
-                    ReadFailure::Other(why) => why,
-                    _ => "it is not a directory".to_owned(),
-                };
-                diagnostics.push(diagnose_files::unreadable(MACHINES, &why));
-            }
+            Err(unreadable) => diagnostics.push(unreadable),
         }
         Self { sources, rules, names, diagnostics }
     }
@@ -121,6 +113,11 @@ impl<'s> Machines<'s> {
     /// Names of the machines' directories, in order.
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// Faults of `machines/` itself.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
     }
 
     /// True if `machines/` has a directory of that name.

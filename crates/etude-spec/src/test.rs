@@ -12,9 +12,9 @@ use crate::diagnose::{files, values};
 use crate::diagnostic::{self, Diagnostic};
 use crate::fields::Kind;
 use crate::fields::test::{FELL_BACK, TEST};
-use crate::files::source_text;
+use crate::files::{entries_of, source_text};
 use crate::input::InputDecl;
-use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources};
+use crate::source::{Entry, FileKind, SourceFile, Sources};
 use crate::wording::quoted;
 use crate::yaml::{self, Entries, Node, Plain, Text, Value, text};
 
@@ -34,14 +34,12 @@ pub struct Known<'a> {
 
 /// Checks the tests of an app: their targets must exist, and their inputs fit the parameters.
 pub fn check(sources: &dyn Sources, known: Known<'_>) -> Vec<Diagnostic> {
-    let entries = match sources.list(DIR) {
+    let entries = match entries_of(sources, DIR) {
         Ok(entries) => entries,
-        Err(ReadFailure::Missing) => return Vec::new(),
-        Err(ReadFailure::Other(why)) => return vec![files::unreadable(DIR, &why)],
-        Err(_) => return vec![files::unreadable(DIR, "it is not a directory of the app")],
+        Err(unreadable) => return vec![unreadable],
     };
     let mut diagnostics = misnamed(&entries);
-    for entry in entries.iter().filter(|entry| matches!(entry.kind, FileKind::File { .. })) {
+    for entry in &entries {
         let Some(name) = entry.name.strip_suffix(".yaml") else { continue };
         let path = format!("{DIR}/{}", entry.name);
         diagnostics.extend(match source_text(sources, &path) {

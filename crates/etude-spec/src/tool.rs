@@ -15,7 +15,7 @@ use crate::diagnose::{files, references, tools as diagnose, values};
 use crate::diagnostic::{self, Diagnostic};
 use crate::duration;
 use crate::fields::tool::TOOL;
-use crate::files::source_text;
+use crate::files::{entries_of, source_text};
 use crate::schema_file::meta_words;
 use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources, Span, join};
 use crate::yaml::{self, Entries, Locator, Node, boolean, place_in, text, texts};
@@ -68,17 +68,9 @@ pub struct AppTool {
 
 /// Loads the tools of an app, sorted by name, with the faults of their definitions. A tool with an error is left out.
 pub fn load(sources: &dyn Sources) -> (Vec<AppTool>, Vec<Diagnostic>) {
-    let mut entries = match sources.list(TOOLS) {
+    let mut entries = match entries_of(sources, TOOLS) {
         Ok(entries) => entries,
-        Err(ReadFailure::Missing) => return (Vec::new(), Vec::new()),
-        Err(failure) => {
-            let why = match failure {
-                ReadFailure::Outside => "it lies outside the app's directory".to_owned(),
-                ReadFailure::Other(why) => why,
-                _ => "it is not a directory".to_owned(),
-            };
-            return (Vec::new(), vec![files::unreadable(TOOLS, &why)]);
-        }
+        Err(unreadable) => return (Vec::new(), vec![unreadable]),
     };
     entries.retain(|entry| !entry.name.starts_with(['.', '_']));
     entries.sort_by(|a, b| a.name.cmp(&b.name));

@@ -29,12 +29,11 @@ impl Disk {
     }
 
     fn find(&self, path: &str) -> Result<Spot, ReadFailure> {
-        beneath::resolve(std::slice::from_ref(&self.0), &self.root().join(path)).map_err(|why| match why {
-            Unresolved::Outside(_) => ReadFailure::Outside,
-            Unresolved::Dangling | Unresolved::NotADirectory => ReadFailure::Missing,
-            Unresolved::Loop => ReadFailure::Other("the path has too many symbolic links".to_owned()),
-            Unresolved::Failed(error) => failure(error),
-        })
+        self.resolve(path).map_err(unresolved)
+    }
+
+    fn resolve(&self, path: &str) -> Result<Spot, Unresolved> {
+        beneath::resolve(std::slice::from_ref(&self.0), &self.root().join(path))
     }
 
     fn open_resolved(&self, path: &str) -> Result<(File, Metadata), ReadFailure> {
@@ -74,9 +73,14 @@ impl Sources for Disk {
     }
 
     fn list(&self, dir: &str) -> Result<Vec<Entry>, ReadFailure> {
-        let spot = self.find(dir)?;
-        // A listed file is not a directory, so it counts as missing.
-        let open = spot.as_dir().ok_or(ReadFailure::Missing)?;
+        let spot = self.resolve(dir).map_err(|why| match why {
+            // The directory is there for its author, so it is not merely missing.
+            Unresolved::Dangling => ReadFailure::Other("a symbolic link in its path has no target".to_owned()),
+            why => unresolved(why),
+        })?;
+        let Some(open) = spot.as_dir() else {
+            return Err(if spot.kind().is_some() { ReadFailure::WrongKind } else { ReadFailure::Missing });
+        };
         let mut entries = Vec::new();
         for (name, kind) in open.entries(MAX_ENTRIES).map_err(failure)? {
             // A name that is not UTF-8 cannot be written in a pipeline file either.
@@ -115,6 +119,15 @@ impl Sources for Disk {
             }
             (Some(_), _) => FileKind::Other,
         })
+    }
+}
+
+fn unresolved(why: Unresolved) -> ReadFailure {
+    match why {
+        Unresolved::Outside(_) => ReadFailure::Outside,
+        Unresolved::Dangling | Unresolved::NotADirectory => ReadFailure::Missing,
+        Unresolved::Loop => ReadFailure::Other("the path has too many symbolic links".to_owned()),
+        Unresolved::Failed(error) => failure(error),
     }
 }
 

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use etude_files::shared::is_of_others;
 use etude_runs::target::Target;
 use etude_spec::Summary;
+use etude_spec::discover::PIPELINES;
+use etude_spec::stage_machine::MACHINES;
 use etude_tools::disk::Disk;
 
 use crate::definition::{self, Configuration, Definition, LoadError};
@@ -103,7 +105,13 @@ impl App {
 
 /// True if `dir` is an app: it has `SKILL.md`, `pipelines/` or `machines/`.
 pub fn is_app(dir: &Path) -> bool {
-    dir.join("pipelines").is_dir() || dir.join("machines").is_dir() || dir.join("SKILL.md").is_file()
+    dir.join(PIPELINES).is_dir() || dir.join(MACHINES).is_dir() || dir.join("SKILL.md").is_file()
+}
+
+/// Names of the entries of `dir` that would make it an app if they were directories.
+pub fn not_directories(dir: &Path) -> Vec<&'static str> {
+    let is_other = |name: &&str| dir.join(name).symlink_metadata().is_ok() && !dir.join(name).is_dir();
+    [PIPELINES, MACHINES].into_iter().filter(is_other).collect()
 }
 
 /// The nearest app at or above `dir`. Directories in which other users of the machine can put files, such as `/tmp`, are

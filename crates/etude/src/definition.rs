@@ -14,7 +14,7 @@ use etude_spec::learned::State;
 use etude_spec::lower;
 use etude_spec::skill::SKILL_FILE;
 use etude_spec::source::{FileKind, Sources};
-use etude_spec::stage_machine::Rules;
+use etude_spec::stage_machine::{Machines, Rules};
 use etude_spec::tool::AppTool;
 use etude_spec::{App, Diagnostic};
 
@@ -126,6 +126,14 @@ pub(crate) fn tools_of(disk: &Disk) -> Result<Arc<[AppTool]>, LoadError> {
     if found.iter().any(Diagnostic::is_error) { Err(LoadError::Invalid(found)) } else { Ok(tools.into()) }
 }
 
+/// Errors of `pipelines/` and `machines/` themselves. While a directory cannot be read, the pipelines of the app are unknown.
+pub fn unlisted(disk: &Disk) -> Vec<Diagnostic> {
+    let app = App::new(disk);
+    let machines = Machines::new(disk, Rules::default());
+    let all = app.discovery().diagnostics.iter().chain(machines.diagnostics());
+    all.filter(|found| found.is_error()).cloned().collect()
+}
+
 /// Maximum number of pinned files. A larger `tools/` holds data or vendored dependencies, and the rest of it is not pinned.
 const MAX_TOOLS: usize = 2_000;
 
@@ -185,6 +193,10 @@ fn load_from(app: App<'_>, disk: &Disk, name: &str, configuration: &Configuratio
     let discovery = app.discovery();
     let base = if discovery.candidate.is_some() { LEARNED } else { PIPELINES };
     if !discovery.contains(name) {
+        // The directory may have a pipeline of that name.
+        if discovery.diagnostics.iter().any(Diagnostic::is_error) {
+            return Err(LoadError::Invalid(discovery.diagnostics.clone()));
+        }
         return Err(LoadError::Unknown { known: discovery.pipelines.clone() });
     }
     let mut diagnostics = Vec::new();
@@ -239,6 +251,25 @@ fn load_from(app: App<'_>, disk: &Disk, name: &str, configuration: &Configuratio
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// while a directory cannot be listed, no name in it is unknown.
+    #[test]
+    fn a_directory_that_cannot_be_listed_is_an_error() {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("pipelines"), "x").expect("written");
+        std::fs::write(dir.path().join("machines"), "x").expect("written");
+        let disk = Disk::open(dir.path()).expect("open");
+        let pipeline = load(&disk, "p", &Configuration::default());
+        let machine = crate::stage_machine::load(&disk, "m", &Rules::default());
+        for (found, name) in [(pipeline, "pipelines"), (machine, "machines")] {
+            let Err(LoadError::Invalid(found)) = found else { panic!("{name}: {found:?}") };
+            assert_eq!(found.iter().map(|d| d.file.path()).collect::<Vec<_>>(), [name]);
+        }
+        assert_eq!(unlisted(&disk).len(), 2);
+        assert_eq!(crate::app::not_directories(dir.path()), ["pipelines", "machines"]);
+        let none = tempfile::tempdir().expect("a directory");
+        assert_eq!(unlisted(&Disk::open(none.path()).expect("open")), []);
+    }
 
     /// SECURITY.md: programs of approved calls are part of the definition, wherever in the app they lie.
     #[test]

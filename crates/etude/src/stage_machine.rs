@@ -16,6 +16,10 @@ pub fn load(disk: &Disk, name: &str, rules: &Rules) -> Result<Definition, LoadEr
     let machines = Machines::new(disk, rules.clone());
     let known = || machines.names().iter().filter(|known| *known != name).cloned().collect();
     if !machines.contains(name) {
+        // The directory may have a machine of that name.
+        if !machines.diagnostics().is_empty() {
+            return Err(LoadError::Invalid(machines.diagnostics().to_vec()));
+        }
         return Err(LoadError::Unknown { known: known() });
     }
     let (machine, diagnostics) = machines.machine(name);

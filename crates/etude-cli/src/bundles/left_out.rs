@@ -194,7 +194,7 @@ mod tests {
                 ),
                 (
                     "pipelines/agent/pipeline.yaml",
-                    "name: agent\ndescription: d\nsteps:\n  - {name: a, type: skill, skill: tidy, input: {x: 1}}\n",
+                    "name: agent\ndescription: d\nsteps:\n  - {name: a, type: skill, skill: tidy, request: go}\n",
                 ),
                 ("skills/tidy/SKILL.md", "---\nname: tidy\ndescription: d\n---\nTidy up.\n"),
                 ("tools/peek.yaml", "name: peek\ndescription: d\ncommand: python3 lib/peek.py --all\n"),

@@ -88,6 +88,12 @@ fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<(Findings,
     configured.extend(of_schedules(disk, &automation.schedules, &rules));
     configured.extend(automation.diagnostics);
     if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+        let unlisted = definition::unlisted(disk);
+        if !unlisted.is_empty() {
+            let broken = vec![(*name).to_owned()];
+            let sound = (0, "definition");
+            return Ok((Findings { configured, others: unlisted, extensions: Vec::new(), broken, sound }, None));
+        }
         return Err(unknown(name, &known));
     }
     let mut report = app.check(names);
@@ -118,8 +124,14 @@ fn findings(context: &Context, disk: &Disk, names: &[&str]) -> Result<(Findings,
     let files: BTreeSet<&str> = tests.iter().filter(|d| d.is_error()).map(|d| d.file.path()).collect();
     report.broken.extend(files.into_iter().map(str::to_owned));
     let unsandboxed = sandbox::support().err().map(|why| report.without_sandbox(&why)).unwrap_or_default();
-    let others =
+    let mut others: Vec<Diagnostic> =
         [report.diagnostics, learned, skill, tools, chains, tests, unsandboxed].into_iter().flatten().collect();
+    if names.is_empty() {
+        // A step or a chain that uses the skill has reported its faults.
+        let unread = etude_spec::pipeline::unread_skills(disk).into_iter();
+        let unread: Vec<_> = unread.filter(|fault| others.iter().all(|other| other.file != fault.file)).collect();
+        others.extend(unread);
+    }
     Ok((Findings { configured, others, extensions: report.extensions, broken: report.broken, sound }, project))
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use etude::definition;
 use etude_packages::skills::Compat;
 use etude_spec::stage_machine::{Machines, Summary as MachineSummary};
 use etude_spec::{App, Summary};
@@ -29,9 +30,12 @@ pub(crate) fn list(context: &Context) -> Exit {
     let (summaries, _) = App::new(&disk).summaries();
     let rules = context.settings(disk.root()).map(|resolved| resolved.machines).unwrap_or_default();
     let machines = Machines::new(&disk, rules).summaries();
+    let unlisted = definition::unlisted(&disk);
+    let exit = if unlisted.is_empty() { Exit::Done } else { Exit::Definition };
     if context.is_json() {
         stdout::text(&format!("{}\n", document(context, &summaries, &machines)));
-        return Exit::Done;
+        context.show(&unlisted);
+        return exit;
     }
     let names = summaries.iter().map(|s| &s.name).chain(machines.iter().map(|m| &m.name));
     let width = names.map(|name| name.chars().count()).max().unwrap_or(0).min(40);
@@ -52,10 +56,11 @@ pub(crate) fn list(context: &Context) -> Exit {
     }
     stdout::text(&text);
     show_others(context);
-    if summaries.is_empty() && machines.is_empty() && !context.global.quiet {
+    context.show(&unlisted);
+    if summaries.is_empty() && machines.is_empty() && unlisted.is_empty() && !context.global.quiet {
         crate::render::say!("this app has no pipelines; make one with `etude new NAME`");
     }
-    Exit::Done
+    exit
 }
 
 /// Document of the app that the context names.

@@ -95,6 +95,9 @@ fn show(context: &Context, name: &str) -> Result<Exit, Refused> {
     let rules = context.settings(disk.root())?.machines;
     let machines = Machines::new(&disk, rules);
     if !machines.contains(name) {
+        if !machines.diagnostics().is_empty() {
+            return Err(machines.diagnostics().to_vec().into());
+        }
         return Err(unknown(name, machines.names()).into());
     }
     let (machine, diagnostics) = machines.machine(name);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use etude::Disk;
-use etude::definition::Definition;
+use etude::definition::{self, Definition};
 use etude::skill_mode;
 use etude_core::failure::{Failure, FailureKind, Phase};
 use etude_core::model::{Tier, Usage};
@@ -137,7 +137,11 @@ fn load_routed(context: &Context, disk: &Disk, name: &str) -> Result<Definition,
 }
 
 /// Routing table of the app. It uses embeddings if their model is on this machine.
-fn table(context: &Context, disk: &Disk, resolved: &Resolved) -> Result<Table, Problem> {
+fn table(context: &Context, disk: &Disk, resolved: &Resolved) -> Result<Table, Refused> {
+    let unlisted = definition::unlisted(disk);
+    if !unlisted.is_empty() {
+        return Err(unlisted.into());
+    }
     let cache = paths::cache_dir().ok().map(|dir| dir.join("router"));
     let left_out = super::learn::unrouted(context, disk)?;
     let table = Table::of_app(disk, resolved.machines.clone(), cache.as_deref(), &left_out);

@@ -175,13 +175,18 @@ fn prepare(
 }
 
 /// The problem of a command without a request and without a pipeline.
-fn nothing_to_run(disk: &Disk) -> Problem {
+fn nothing_to_run(disk: &Disk) -> Refused {
+    let unlisted = definition::unlisted(disk);
+    if !unlisted.is_empty() {
+        return unlisted.into();
+    }
     let known = etude_spec::App::new(disk).discovery().pipelines.join(", ");
     let problem = Problem::usage("describe the task in words, or name a pipeline with `--pipeline NAME`");
     match known.is_empty() {
         true => problem.hint("this app has no pipelines; make one with `etude new NAME`"),
         false => problem.hint(format!("pipelines of this app: {known}")),
     }
+    .into()
 }
 
 /// Notes that SKILL.md is followed instead of a pipeline, and the parameters that the request lacks.

@@ -1,5 +1,7 @@
 //! Discovery of the app's directory and its pipelines.
 
+use std::fs;
+
 use serde_json::json;
 
 use crate::test::Test;
@@ -109,4 +111,49 @@ fn a_thousand_pipelines_are_found() {
     assert_eq!(ran.out().lines().count(), 1_000);
     assert!(ran.out().starts_with("p0000  x\np0001  x\n"));
     test.run(&["check"]).exit(0).stderr("1000 pipelines are fine");
+}
+
+/// a directory of definitions that cannot be listed is reported by every command that needs it, and nothing runs.
+#[test]
+fn an_unreadable_directory_of_pipelines_is_reported() {
+    let skill = "---\nname: app\ndescription: d\n---\nx\n";
+    let bare = || {
+        let test = Test::new();
+        fs::remove_dir(test.path("app/pipelines")).expect("removed");
+        test.file("pipelines", "not a directory")
+    };
+    let test = bare().file("SKILL.md", skill);
+    let why = "error[P0101]: `pipelines` cannot be read: it is not a directory";
+    for words in [
+        &["list"][..],
+        &["list", "--format", "json"],
+        &["run", "-p", "p"],
+        &["run", "tidy up"],
+        &["run"],
+        &["route", "tidy up"],
+        &["check"],
+        &["check", "p"],
+        &["graph", "p"],
+    ] {
+        test.run(words).exit(3).stderr_has(why).stderr_has("hint: make it a directory");
+    }
+    let other = bare().file("skill.md", skill);
+    other.run(&["list", "-C", "."]).exit(2).stderr_has("hint: `pipelines` in `.` is not a directory");
+}
+
+/// C-2.6: a skill whose file is in lower case is reported by a check, and where it is asked for.
+#[test]
+fn a_skill_in_lower_case_is_reported() {
+    let skill = "---\nname: tidy\ndescription: d\n---\nx\n";
+    let test = one(Test::new()).file(".agents/skills/tidy/skill.md", skill);
+    test.run(&["check"]).exit(0).stderr_has("warning[P1207]").stderr_has("rename `skill.md` to `SKILL.md`");
+    test.run(&["skill", "show", "tidy"]).exit(2).stderr_has("warning[P1207]");
+}
+
+/// a configuration that is not UTF-8 is a definition error with its place.
+#[test]
+fn a_configuration_that_is_not_utf8_has_a_place() {
+    let test = one(Test::new());
+    std::fs::write(test.path("app/etude.yaml"), b"# caf\xe9\n").expect("written");
+    test.run(&["check"]).exit(3).stderr_has("error[P0103]").stderr_has("etude.yaml:1:6");
 }

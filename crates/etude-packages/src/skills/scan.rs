@@ -48,7 +48,18 @@ impl Scanner {
     }
 
     pub(super) fn scan(&mut self, root: &Path, scope: Scope) {
-        let Ok(real) = fs::canonicalize(root) else { return };
+        let real = match fs::canonicalize(root) {
+            Ok(real) => real,
+            Err(error) => {
+                // A link without a target is there for its author.
+                if error.kind() != io::ErrorKind::NotFound && error.kind() != io::ErrorKind::NotADirectory
+                    || fs::symlink_metadata(root).is_ok()
+                {
+                    self.unreadable(root, &error);
+                }
+                return;
+            }
+        };
         let mut queue = VecDeque::from([Place { path: root.to_owned(), real, depth: 0 }]);
         // Links come last: if their target lies here as well, it is listed under its real path.
         let mut links = VecDeque::new();
@@ -94,9 +105,18 @@ impl Scanner {
     /// Names of the directories and links in `place`, sorted. The second value is true for links.
     fn children(&mut self, place: &Place) -> Vec<(std::ffi::OsString, bool)> {
         let mut children = Vec::new();
-        for entry in fs::read_dir(&place.path).into_iter().flatten().flatten() {
+        let entries = match fs::read_dir(&place.path) {
+            Ok(entries) => entries,
+            Err(error) => {
+                self.unreadable(&place.path, &error);
+                return children;
+            }
+        };
+        for entry in entries.flatten() {
             let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
-            if kind.is_symlink() && name == SKILL_FILE && place.depth > 0 {
+            if place.depth > 0 && kind.is_file() && name != SKILL_FILE && name.eq_ignore_ascii_case(SKILL_FILE) {
+                self.diagnostics.push(findings::file_case(&entry.path().display().to_string()));
+            } else if kind.is_symlink() && name == SKILL_FILE && place.depth > 0 {
                 // The link could not be opened.
                 self.dangling.push(entry.path());
             } else if (kind.is_dir() || kind.is_symlink()) && !SKIPPED.iter().any(|skipped| name == *skipped) {
@@ -105,6 +125,10 @@ impl Scanner {
         }
         children.sort_unstable();
         children
+    }
+
+    fn unreadable(&mut self, dir: &Path, error: &io::Error) {
+        self.diagnostics.push(findings::unreadable_root(&dir.display().to_string(), &error.to_string()));
     }
 
     /// Reads the skill in `place`; false if it does not contain one.

@@ -136,3 +136,34 @@ fn claude_code_describes_a_skill_by_its_first_paragraph() {
     assert!(world.catalog(Compat::Spec).find("plain").is_none());
     assert_eq!(world.catalog(Compat::ClaudeCode).find("plain").expect("found").skill.description, "Do this.");
 }
+
+/// C-2.6: skills that are not read are reported with their reason, also by the name that was asked for.
+#[test]
+fn unread_skills_are_reported() {
+    let world = World::new();
+    for (dir, file) in [("lower", "skill.md"), ("mixed", "Skill.md"), ("docs", "README.md")] {
+        let dir = world.path(&format!("app/.agents/skills/{dir}"));
+        fs::create_dir_all(&dir).expect("a directory");
+        fs::write(dir.join(file), "---\nname: x\ndescription: d\n---\n").expect("a file");
+    }
+    fs::create_dir_all(world.path("app/.claude")).expect("a directory");
+    fs::write(world.path("app/.claude/skills"), "x").expect("a file");
+    let catalog = world.catalog(Compat::Spec);
+    let found: Vec<_> = catalog.diagnostics().iter().map(|fault| (fault.code.as_str(), fault.is_error())).collect();
+    assert_eq!(found, [("P1207", false), ("P1207", false), ("P0101", false)], "{:?}", catalog.diagnostics());
+    let of_name = |name| catalog.diagnostics_of(name).map(|fault| fault.message.clone()).collect::<Vec<_>>();
+    assert!(of_name("mixed")[0].contains("mixed/Skill.md"), "{:?}", of_name("mixed"));
+    assert_eq!((of_name("lower").len(), of_name("docs").len()), (1, 0));
+}
+
+/// C-3.1, X-3: Claude Code's reading by the body does not lose the restriction of a skill.
+#[test]
+fn a_skill_with_unread_tools_is_not_read_by_its_body() {
+    let world = World::new();
+    world.skill("app/.agents/skills/tidy", "disallowed-tools: {Bash: x}\n", "Tidy up.\n");
+    for compat in [Compat::Spec, Compat::ClaudeCode] {
+        let catalog = world.catalog(compat);
+        assert!(catalog.find("tidy").is_none());
+        assert!(catalog.diagnostics_of("tidy").any(Diagnostic::is_error));
+    }
+}

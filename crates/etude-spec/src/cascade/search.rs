@@ -13,6 +13,7 @@ use crate::cascade::library;
 use crate::cascade::parallel;
 use crate::cascade::skill::{MODULES, SUFFIX, Skill};
 use crate::diagnose::applications::too_many;
+use crate::diagnose::skills::file_case;
 use crate::diagnose::{cascade as diagnose, files};
 use crate::diagnostic::Diagnostic;
 use crate::glob;
@@ -315,6 +316,9 @@ impl Walk<'_> {
             match entry.kind {
                 FileKind::File { .. } if is_skill_file(&entry.name) => {
                     self.files.push(Met { dir: Arc::clone(&dir), whole: whole(), inner: root });
+                }
+                FileKind::File { .. } if !inner.is_empty() && entry.name.eq_ignore_ascii_case(SKILL_FILE) => {
+                    self.faults.push(file_case(shown(&whole(), self.cwd)));
                 }
                 FileKind::Dir if depth < MAX_DEPTH => {
                     let whole = whole();

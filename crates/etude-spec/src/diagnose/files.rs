@@ -96,7 +96,7 @@ pub(crate) fn unusable_script(file: &File, at: Span, path: &str, why: &str, hint
 /// `misnamed` is a file of the directory with the right name but another extension.
 pub(crate) fn no_pipeline_file(dir: &str, misnamed: Option<&str>) -> Diagnostic {
     let file = SourceFile::new(dir, "");
-    let other = match dir.contains("/_") {
+    let other = match dir.contains("/_") || !dir.starts_with("pipelines/") {
         true => "add one, or remove the directory",
         false => "add one, or move the directory out of pipelines/; a name that begins with `_` is ignored",
     };

@@ -204,6 +204,28 @@ pub fn not_a_skill(path: &str) -> Diagnostic {
         .hint("the file's name is in capital letters")
 }
 
+/// A file that would be a `SKILL.md` if its name were in capitals.
+pub fn file_case(path: &str) -> Diagnostic {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let message = format!("{} is not read: the file of a skill must be named SKILL.md", plain_path(path));
+    Diagnostic::error(Code::FileCase, &SourceFile::new(path, ""), None, message)
+        .severity(Severity::Warning)
+        .named("SK_FILE_CASE")
+        .hint(rename_to_capitals(name))
+}
+
+/// Hint on renaming a file `skill.md`.
+pub(crate) fn rename_to_capitals(name: &str) -> String {
+    format!("rename {} to `SKILL.md`", quoted(name))
+}
+
+/// A directory of skills cannot be listed.
+pub fn unreadable_root(path: &str, why: &str) -> Diagnostic {
+    super::files::unreadable(path, why)
+        .severity(Severity::Warning)
+        .hint("make it a directory that you can read, or remove it")
+}
+
 /// The text after the frontmatter is not UTF-8 from byte `at` of the file on.
 pub fn body_not_utf8(path: &str, at: u64) -> Diagnostic {
     let message = format!("the body is not UTF-8: byte {} of the file cannot be decoded", number(at));

@@ -173,3 +173,13 @@ fn rules_of_tools_that_only_read_are_no_content() {
     assert_eq!(now(&learn, "Look", "Once"), earlier);
     assert_eq!(now(&learn, "See", "Once"), now(GOOD, "See", "Once"));
 }
+
+/// L-36: a learn.yaml that is not a file keeps requests away from the pipeline, and is reported.
+#[test]
+fn a_state_that_is_not_a_file_is_an_error() {
+    let sources =
+        crate::source::MemorySources::new().with("pipelines/p/pipeline.yaml", "x").with_dir("pipelines/p/learn.yaml");
+    assert!(!is_routable(&sources, "p"));
+    let found = crate::pipeline::learned::check(&sources);
+    assert!(found.iter().any(|fault| fault.is_error() && fault.file.path() == "pipelines/p/learn.yaml"), "{found:?}");
+}

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::diagnose::learn as diagnose;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::files::source_text;
+use crate::discover::LEARNED;
+use crate::files::{entries_of, source_text};
 use crate::learned::{FILE, Located, State, all, content_of};
 use crate::pipeline::App;
 use crate::source::{SourceFile, Sources, Span};
@@ -13,7 +14,8 @@ use crate::yaml::{self, Node};
 /// Checks all learned pipelines of an app. A fault of a candidate is a warning (L-37); one of a pipeline in
 /// `pipelines/` keeps its severity.
 pub fn check(sources: &dyn Sources) -> Vec<Diagnostic> {
-    all(sources).into_iter().flat_map(|located| diagnostics_of(sources, located)).collect()
+    let unlisted = entries_of(sources, LEARNED).err().map(|fault| fault.severity(Severity::Warning));
+    unlisted.into_iter().chain(all(sources).into_iter().flat_map(|located| diagnostics_of(sources, located))).collect()
 }
 
 fn diagnostics_of(sources: &dyn Sources, located: Located) -> Vec<Diagnostic> {

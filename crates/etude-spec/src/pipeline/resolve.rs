@@ -139,6 +139,7 @@ impl Bringing<'_, '_, '_, '_> {
             Ok(skill) => {
                 // The agent works with the whole folder.
                 if self.files.insert(skill.file.clone()) {
+                    self.elsewhere.extend(skill.warnings.iter().cloned());
                     below(&mut self.files, self.loader.sources, &skill.dir);
                 }
                 if let Err(excess) = self.extent.add_bytes(skill.body.len() as u64) {

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use crate::check::Findings;
 use crate::code::Code;
-use crate::diagnose::references;
-use crate::diagnostic::Diagnostic;
+use crate::diagnose::{references, skills as diagnose};
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::directive;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR};
+use crate::files::{entries_of, miscased};
 use crate::glob;
 use crate::skill::{self, Instructions, SKILL_FILE, tool_list};
-use crate::source::{FileKind, SourceFile, Sources, Span};
+use crate::source::{FileKind, ReadFailure, SourceFile, Sources, Span};
 use crate::tool::{self, AppTool};
+use crate::wording::quoted;
 use crate::yaml::{Node, Text};
 
 /// Built-in tools that only read.
@@ -33,21 +35,59 @@ pub(crate) struct Skill {
     pub(crate) body: String,
     /// The skill's own `allowed-tools`; `None` without that field.
     pub(crate) allowed: Option<Vec<String>>,
+    /// Findings in the skill's frontmatter below the severity of an error.
+    pub(crate) warnings: Vec<Diagnostic>,
 }
 
 /// Finds and reads the skill that `file` refers to as `name`.
 pub(crate) fn find(sources: &dyn Sources, file: &Arc<SourceFile>, name: Text<'_>) -> Result<Skill, Vec<Diagnostic>> {
     let is_name = !name.text.is_empty() && !name.text.contains(['/', '\\']) && !name.text.starts_with('.');
-    let paths = roots().map(|folder| format!("{folder}/{}", name.text));
+    let paths = || roots().map(|folder| format!("{folder}/{}", name.text)).filter(|_| is_name);
     let is_there = |dir: &String| matches!(sources.kind(&format!("{dir}/{SKILL_FILE}")), Ok(FileKind::File { .. }));
-    let Some(dir) = paths.filter(|_| is_name).find(is_there) else {
+    let Some(dir) = paths().find(is_there) else {
         let known = known(sources);
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        return Err(vec![references::unknown_skill(file, name.at, name.text, &known)]);
+        let unknown = references::unknown_skill(file, name.at, name.text, &known);
+        let mut miscased = paths().filter_map(|dir| miscased(sources, &dir, SKILL_FILE));
+        let unknown = match miscased.next() {
+            Some(path) => unknown.hint(format!("rename {} to `SKILL.md`", quoted(&path))),
+            None => unknown,
+        };
+        // A directory that cannot be listed may have the skill.
+        let unlisted = roots().filter_map(|folder| entries_of(sources, folder).err());
+        return Err(std::iter::once(unknown).chain(unlisted).collect());
     };
     let path = format!("{dir}/{SKILL_FILE}");
-    let Instructions { body, allowed, .. } = Instructions::read(sources, &path)?;
-    Ok(Skill { name: name.text.to_owned(), file: path, dir, body, allowed })
+    let Instructions { body, allowed, warnings, .. } = Instructions::read(sources, &path)?;
+    Ok(Skill { name: name.text.to_owned(), file: path, dir, body, allowed, warnings })
+}
+
+/// Warnings about skills of an app that are not read: their file has a name in the wrong case or errors, or their
+/// directory cannot be listed.
+pub fn unread(sources: &dyn Sources) -> Vec<Diagnostic> {
+    let mut found: Vec<Diagnostic> =
+        miscased(sources, "", SKILL_FILE).map(|path| diagnose::file_case(&path)).into_iter().collect();
+    for folder in roots() {
+        match entries_of(sources, folder) {
+            Ok(entries) => {
+                let dirs = entries.into_iter().filter(|entry| entry.kind == FileKind::Dir);
+                let dirs = dirs.map(|entry| format!("{folder}/{}", entry.name));
+                dirs.for_each(|dir| found.extend(unread_in(sources, &dir)));
+            }
+            Err(unlisted) => found.push(unlisted.severity(Severity::Warning)),
+        }
+    }
+    found
+}
+
+/// Warnings about the skill in `dir`, if agents cannot follow it.
+fn unread_in(sources: &dyn Sources, dir: &str) -> Vec<Diagnostic> {
+    let path = format!("{dir}/{SKILL_FILE}");
+    if sources.kind(&path) == Err(ReadFailure::Missing) {
+        return miscased(sources, dir, SKILL_FILE).iter().map(|path| diagnose::file_case(path)).collect();
+    }
+    let errors = Instructions::read(sources, &path).err().unwrap_or_default();
+    errors.into_iter().map(|fault| fault.at_most(Severity::Warning)).collect()
 }
 
 /// Names of the app's skills.

@@ -53,8 +53,12 @@ pub(crate) fn several_documents(file: &File, at: Span) -> Diagnostic {
 }
 
 pub(crate) fn empty_file(file: &File) -> Diagnostic {
-    Diagnostic::error(Code::EmptyFile, file, Span::default(), "the file defines nothing".into())
-        .hint("`etude new` writes a pipeline to start from")
+    Diagnostic::error(Code::EmptyFile, file, Span::default(), "the file defines nothing".into()).hint(
+        match file.path().starts_with("pipelines/") {
+            true => "`etude new` writes a pipeline to start from",
+            false => "add its fields, or remove the file",
+        },
+    )
 }
 
 pub(crate) fn key_not_text(file: &File, at: Span, kind: &str) -> Diagnostic {

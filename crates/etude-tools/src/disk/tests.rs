@@ -95,3 +95,20 @@ fn nothing_outside_is_read_or_listed_under_link_swaps() {
         assert_eq!(leaks, 0);
     });
 }
+
+/// a file, a link without a target or a link that leads out is distinguished from a missing directory.
+#[test]
+fn only_a_missing_directory_is_missing() {
+    let (dir, disk) = app();
+    let root = disk.root().to_owned();
+    fs::write(root.join("file"), "x").unwrap();
+    symlink("nowhere", root.join("dangling")).unwrap();
+    symlink(dir.path(), root.join("out")).unwrap();
+    assert_eq!(disk.list("nothing"), Err(ReadFailure::Missing));
+    assert_eq!(disk.list("nothing/below"), Err(ReadFailure::Missing));
+    assert_eq!(disk.list("file/below"), Err(ReadFailure::Missing));
+    assert_eq!(disk.list("file"), Err(ReadFailure::WrongKind));
+    assert_eq!(disk.list("out"), Err(ReadFailure::Outside));
+    let no_target = "a symbolic link in its path has no target".to_owned();
+    assert_eq!(disk.list("dangling"), Err(ReadFailure::Other(no_target)));
+}

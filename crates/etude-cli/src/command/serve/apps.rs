@@ -255,7 +255,11 @@ impl Apps for Configured {
     fn list(&self, app: &Path) -> Result<Value, String> {
         if app.is_dir() && !etude::app::is_app(app) {
             // The directory may become an app later.
-            return Ok(json!({"pipelines": [], "machines": [], "skills": [], "applications": [], "diagnostics": []}));
+            let unlisted = Disk::open(app).map(|disk| etude::definition::unlisted(&disk)).unwrap_or_default();
+            let diagnostics: Vec<Value> = unlisted.iter().map(etude_spec::render::json).collect();
+            return Ok(json!({
+                "pipelines": [], "machines": [], "skills": [], "applications": [], "diagnostics": diagnostics,
+            }));
         }
         // A reader must not start programs of the app.
         let context = self.context_for(app, Purpose::Look);

@@ -67,8 +67,9 @@ pub(crate) fn open_for(context: &Context, layers: &Layers, name: &str) -> Result
     let mut project = open(context, layers, name)?;
     if is_bare_name(name) && matches!(project.compile(name), Err(NoChain::Unknown { .. })) {
         let found = super::discover(context, Compat::Spec)?;
-        if let Some(entry) = found.entries().find(|entry| entry.skill.name == name) {
-            project.take_in(name, &entry.location).map_err(|refused| said(refused, name))?;
+        match found.entries().find(|entry| entry.skill.name == name) {
+            Some(entry) => project.take_in(name, &entry.location).map_err(|refused| said(refused, name))?,
+            None => context.show(found.diagnostics_of(name)),
         }
     }
     Ok(project)

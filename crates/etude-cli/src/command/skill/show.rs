@@ -33,7 +33,12 @@ pub(super) fn show(context: &Context, args: &args::SkillShow) -> Result<Exit, Pr
         session_id: None,
         shell: shell.as_ref(),
     };
-    let activation = catalog.activate(&args.name, &request).map_err(|error| problem(&error))?;
+    let activation = catalog.activate(&args.name, &request).map_err(|error| {
+        if matches!(error, ActivationError::Unknown { .. }) {
+            context.show(catalog.diagnostics_of(&args.name));
+        }
+        problem(&error)
+    })?;
     print(context, &activation);
     Ok(Exit::Done)
 }
@@ -84,7 +89,8 @@ fn shell(context: &Context) -> Result<Shell, Problem> {
 
 fn problem(error: &ActivationError) -> Problem {
     match error {
-        ActivationError::Unknown { .. } => Problem::usage(error.to_string()),
+        ActivationError::Unknown { .. } => Problem::usage(error.to_string())
+            .hint("list the skills and the reasons why others are not read: etude skill list"),
         ActivationError::NotTrusted { .. } => Problem::environment(error.to_string()),
         ActivationError::Unreadable { .. } => {
             Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, error.to_string())

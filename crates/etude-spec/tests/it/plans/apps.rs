@@ -124,6 +124,73 @@ fn a_bad_pipeline_hides_nothing() {
     assert_eq!(app.check(&["p001"]).diagnostics, []);
 }
 
+/// A-1.2: a directory of definitions that cannot be listed is an error, not an app without definitions.
+#[test]
+fn unlisted_directories_are_errors() {
+    let sources = ["pipelines", "machines", "tools", "tests", "learned", "skills"]
+        .iter()
+        .fold(MemorySources::new(), |sources, path| sources.with(path, "x"));
+    let machines = Machines::new(&sources, Rules::default());
+    let known = etude_spec::test::Known { pipelines: &[], machines: &[], input: &|_| None };
+    let mut found = App::new(&sources).check(&[]).diagnostics;
+    found.extend(machines.diagnostics().to_vec());
+    found.extend(etude_spec::tool::load(&sources).1);
+    found.extend(etude_spec::test::check(&sources, known));
+    found.extend(etude_spec::pipeline::learned::check(&sources));
+    found.extend(etude_spec::pipeline::unread_skills(&sources));
+    let shown: Vec<_> = found.iter().map(|d| (d.message.as_str(), d.is_error(), d.hint.is_some())).collect();
+    assert_eq!(
+        shown,
+        [
+            ("`pipelines` cannot be read: it is not a directory", true, true),
+            ("`machines` cannot be read: it is not a directory", true, true),
+            ("`tools` cannot be read: it is not a directory", true, true),
+            ("`tests` cannot be read: it is not a directory", true, true),
+            ("`learned` cannot be read: it is not a directory", false, true),
+            ("`skills` cannot be read: it is not a directory", false, true),
+        ]
+    );
+    assert_eq!(App::new(&MemorySources::new()).check(&[]).diagnostics, []);
+}
+
+/// X-3, C-2.6: a step names a skill whose file is in lower case; a check of the app warns of such files.
+#[test]
+fn skills_in_the_wrong_case_are_reported() {
+    let step = "steps:\n- {name: a, type: skill, skill: tidy, request: go}\n";
+    let sources = MemorySources::new()
+        .with("pipelines/p/pipeline.yaml", pipeline("p", step))
+        .with("skills/tidy/skill.md", "Tidy up.\n")
+        .with(".claude/skills/other/Skill.md", "Other.\n")
+        .with("skill.md", "The app.\n");
+    let found = App::new(&sources).check(&[]).diagnostics;
+    let unknown = found.iter().find(|d| d.code == Code::UnknownSkill).expect("there is no such skill");
+    assert_eq!(unknown.hint.as_deref(), Some("rename `skills/tidy/skill.md` to `SKILL.md`"));
+    let warned = etude_spec::pipeline::unread_skills(&sources);
+    assert!(warned.iter().all(|d| d.code == Code::FileCase && !d.is_error()), "{warned:?}");
+    let files: Vec<_> = warned.iter().map(|d| d.file.path()).collect();
+    assert_eq!(files, ["skill.md", "skills/tidy/skill.md", ".claude/skills/other/Skill.md"]);
+    let broken = MemorySources::new()
+        .with("skills/a/SKILL.md", "---\nallowed-tools: {Bash: x}\n---\nx\n")
+        .with_dir("skills/b/SKILL.md");
+    let warned = etude_spec::pipeline::unread_skills(&broken);
+    let shown: Vec<_> = warned.iter().map(|d| (d.file.path(), d.code, d.is_error())).collect();
+    assert_eq!(shown, [("skills/a/SKILL.md", Code::WrongType, false), ("skills/b/SKILL.md", Code::Unreadable, false)]);
+    let both = MemorySources::new().with("skills/x/SKILL.md", "x").with("skills/x/skill.md", "y");
+    assert_eq!(etude_spec::pipeline::unread_skills(&both), []);
+}
+
+/// X-3, D-3.1: findings in the frontmatter of a step's skill are part of the check, once.
+#[test]
+fn warnings_of_a_steps_skill_are_reported() {
+    let step = "steps:\n- {name: a, type: skill, skill: tidy, request: go}\n- {name: b, type: skill, skill: tidy, request: go}\n";
+    let sources = MemorySources::new()
+        .with("pipelines/p/pipeline.yaml", pipeline("p", step))
+        .with("skills/tidy/SKILL.md", "---\nname: tidy\nallowed-tools: Bash Bash(rm *, deny)\n---\nTidy up.\n");
+    let found = App::new(&sources).check(&[]).diagnostics;
+    let places: Vec<_> = found.iter().map(|d| (d.file.path(), d.position().map(|at| at.0), d.is_error())).collect();
+    assert_eq!(places, [("skills/tidy/SKILL.md", Some(3), false)], "{found:?}");
+}
+
 /// A-2.3: a file over 1 MiB is refused, also one that is unreadable or cannot be decoded.
 #[test]
 fn unreadable_files_are_reported() {
@@ -143,7 +210,8 @@ fn unreadable_files_are_reported() {
     let text = render::text(&report.diagnostics[0], false);
     assert_eq!(
         text,
-        "error[P0101]: `pipelines/p/pipeline.yaml` cannot be read: permission denied\n--> pipelines/p/pipeline.yaml"
+        "error[P0101]: `pipelines/p/pipeline.yaml` cannot be read: permission denied\n--> pipelines/p/pipeline.yaml\n |\n\
+         hint: make it a regular file of the app that you can read, or remove it"
     );
     let large = pipeline("p", STEP) + "#" + &"x".repeat(1 << 20);
     assert_eq!(codes(&MemorySources::new().with("pipelines/p/pipeline.yaml", large)), [Code::TooLarge]);
