@@ -228,7 +228,7 @@ impl Models {
             Stop::End | Stop::ToolCalls | Stop::Length => None,
         };
         for text in calls.chain([&mut answer.text]).chain(reason) {
-            if let Some(redact) = self.answers.cleaned_json(text) {
+            if let Some(redact) = self.answers.cleaned(text) {
                 *text = redact;
             }
         }
@@ -238,7 +238,7 @@ impl Models {
 
     /// Redacts reasoning. Signed or encrypted reasoning is invalid once its text changes, so it is dropped as a whole.
     fn cleaned_reasoning(&self, reasoning: Reasoning) -> Option<Reasoning> {
-        let Some(redacted) = self.answers.cleaned_json(&reasoning.json) else { return Some(reasoning) };
+        let Some(redacted) = self.answers.cleaned(&reasoning.json) else { return Some(reasoning) };
         let provider = reasoning.model.split_once('/').and_then(|(name, _)| self.providers.get(name))?;
         let is_signed = matches!(provider.kind, ProviderKind::Anthropic | ProviderKind::OpenAi | ProviderKind::Gemini);
         let is_kept = !is_signed && tree::of_answer(&redacted).is_ok();

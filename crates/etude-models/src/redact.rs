@@ -60,6 +60,8 @@ impl fmt::Display for Secret {
 #[derive(Clone, Default)]
 pub struct Redactor {
     secrets: Vec<String>,
+    /// The secrets without escapes, for texts that are escaped.
+    unescaped: Vec<String>,
 }
 
 impl Redactor {
@@ -78,9 +80,11 @@ impl Redactor {
     fn longer_than<'a>(shortest: usize, secrets: impl Iterator<Item = &'a Secret>) -> Self {
         let known = secrets.flat_map(|secret| with_credentials(secret.0.trim())).filter(|text| text.len() >= shortest);
         let mut secrets: Vec<String> = known.flat_map(forms).collect();
-        secrets.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        secrets.dedup();
-        Self { secrets }
+        longest_first(&mut secrets);
+        let mut unescaped: Vec<String> = secrets.iter().flat_map(|secret| unescaped_forms(secret)).collect();
+        unescaped.retain(|secret| secret.len() >= shortest);
+        longest_first(&mut unescaped);
+        Self { secrets, unescaped }
     }
 
     /// `text` without secrets.
@@ -89,33 +93,23 @@ impl Redactor {
     }
 
     /// `text` without secrets, and without parts of them where it was cut (`…`). `None` if it has none: most texts have none,
-    /// and are not copied.
+    /// and are not copied. The text may be JSON or contain it, where any character can be an escape.
     pub fn cleaned(&self, text: &str) -> Option<String> {
         let mut found = self.secrets.iter().filter(|secret| text.contains(secret.as_str())).peekable();
         let is_there = found.peek().is_some();
         let whole = is_there.then(|| found.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***")));
+        let whole = escapes::cleaned(whole.as_deref().unwrap_or(text), &self.unescaped).or(whole);
         self.cleaned_cuts(whole.as_deref().unwrap_or(text)).or(whole)
-    }
-
-    /// Like [`Redactor::cleaned`], for a text that may be read as JSON, where any character can be written as an escape.
-    pub fn cleaned_json(&self, text: &str) -> Option<String> {
-        let cleaned = self.cleaned(text);
-        let shown = cleaned.as_deref().unwrap_or(text);
-        if self.secrets.is_empty() || !(shown.contains("\\u") || shown.contains("\\/")) {
-            return cleaned;
-        }
-        self.cleaned(&escapes::needed_only(shown)).or(cleaned)
     }
 
     /// `value` without secrets in its texts and its keys.
     pub fn redact_value(&self, value: Value) -> Value {
         match value {
-            // The text may be JSON itself.
-            Value::String(text) => Value::String(self.cleaned_json(&text).unwrap_or(text)),
+            Value::String(text) => Value::String(self.cleaned(&text).unwrap_or(text)),
             Value::Array(items) => items.into_iter().map(|item| self.redact_value(item)).collect(),
             Value::Object(members) => members
                 .into_iter()
-                .map(|(key, member)| (self.cleaned_json(&key).unwrap_or(key), self.redact_value(member)))
+                .map(|(key, member)| (self.cleaned(&key).unwrap_or(key), self.redact_value(member)))
                 .collect(),
             other => other,
         }
@@ -140,7 +134,7 @@ impl Redactor {
 
     /// True if `text` contains a secret.
     pub fn finds_in(&self, text: &str) -> bool {
-        self.secrets.iter().any(|secret| text.contains(secret.as_str()))
+        self.secrets.iter().any(|secret| text.contains(secret.as_str())) || escapes::has_one(text, &self.unescaped)
     }
 
     /// The start of `text` without secrets, on one line, at most `chars` characters. Redaction comes before cutting: half a
@@ -177,16 +171,27 @@ fn with_credentials(secret: &str) -> impl Iterator<Item = &str> {
     std::iter::once(secret).chain(rest)
 }
 
+fn longest_first(secrets: &mut Vec<String>) {
+    secrets.sort_unstable_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+    secrets.dedup();
+}
+
+/// A secret without escapes, also as it reads after a backslash that escapes the first character in the text only.
+fn unescaped_forms(secret: &str) -> [String; 2] {
+    [escapes::unescaped(secret), escapes::unescaped(&format!("\\{secret}"))]
+}
+
 /// All forms of a secret: in JSON, in JSON inside JSON, in an address, and in base64, also in the middle of longer data. A
-/// secret without quotes, backslashes and slashes looks the same in JSON, so only the others have more forms.
+/// secret of ASCII letters and digits looks the same in JSON, so only the others have more forms. Whole texts are searched
+/// without escapes too, so these forms in JSON are for streams.
 fn forms(secret: &str) -> Vec<String> {
     let mut forms = vec![secret.to_owned()];
-    let (mut plain, mut slashed) = (secret.to_owned(), secret.to_owned());
+    let mut nested = vec![secret.to_owned()];
     for _ in 0..MAX_NESTED {
-        plain = escaped(&plain);
-        // Many programs escape slashes too, although JSON does not require it.
-        slashed = escaped(&slashed).replace('/', "\\/");
-        forms.extend([plain.clone(), slashed.clone()]);
+        nested = nested.iter().flat_map(|text| in_json(text)).collect();
+        nested.sort_unstable();
+        nested.dedup();
+        forms.extend_from_slice(&nested);
     }
     // In a JSON pointer.
     forms.push(secret.replace('~', "~0").replace('/', "~1"));
@@ -199,10 +204,33 @@ fn forms(secret: &str) -> Vec<String> {
             forms.extend([encoded.replace("%20", "+"), encoded]);
         }
     }
-    let once = escaped(secret);
-    let encoded = [secret.to_owned(), once.replace('/', "\\/"), once];
-    forms.extend(encoded.iter().flat_map(|text| in_base64(text)));
+    let encoded = std::iter::once(secret.to_owned()).chain(in_json(secret));
+    forms.extend(encoded.flat_map(|text| in_base64(&text)));
     forms
+}
+
+/// A text as programs write it in a JSON string: JSON requires few escapes, and many programs also escape slashes or all
+/// characters outside of ASCII.
+fn in_json(text: &str) -> [String; 4] {
+    let needed = escaped(text);
+    let ascii = of_ascii(&needed);
+    [needed.replace('/', "\\/"), ascii.replace('/', "\\/"), needed, ascii]
+}
+
+/// A JSON string with `\uXXXX` in place of characters outside of printable ASCII.
+fn of_ascii(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if (' '..='~').contains(&c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing into a string cannot fail.
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    }
+    out
 }
 
 /// A text as it appears in a JSON string.
@@ -338,7 +366,7 @@ mod tests {
     #[test]
     fn json_is_cleaned_however_it_is_escaped() {
         let redactor = Redactor::new([&Secret::new("sk-canary/0001")].into_iter());
-        let redact = |text: &str| redactor.cleaned_json(text);
+        let redact = |text: &str| redactor.cleaned(text);
         assert_eq!(redact(r#"{"a": "is sk-canary/0001"}"#).as_deref(), Some(r#"{"a": "is ***"}"#));
         assert_eq!(redact(r#"{"a": "is sk-canary\/0001"}"#).as_deref(), Some(r#"{"a": "is ***"}"#));
         assert_eq!(redact(r#"{"\u0073k-canary\/0001": [1]}"#).as_deref(), Some(r#"{"***": [1]}"#));
@@ -362,18 +390,15 @@ mod tests {
         ];
         let secrets: Vec<Secret> = common.iter().copied().chain(["sk-canary-0001"]).map(Secret::new).collect();
         let redactor = Redactor::for_data(secrets.iter());
-        common.iter().for_each(|text| assert_eq!(redactor.cleaned_json(text), None, "{text}"));
-        assert_eq!(redactor.cleaned_json("is sk-canary-0001").as_deref(), Some("is ***"));
+        common.iter().for_each(|text| assert_eq!(redactor.cleaned(text), None, "{text}"));
+        assert_eq!(redactor.cleaned("is sk-canary-0001").as_deref(), Some("is ***"));
     }
 
     #[test]
     fn a_secret_beside_another_is_found_however_either_is_written() {
         let secrets = [Secret::new("sk-canary-0001"), Secret::new("zz\\/secret-0001")];
         let redactor = Redactor::new(secrets.iter());
-        assert_eq!(
-            redactor.cleaned_json("one sk-canary-0001 two zz\\/secret-0001").as_deref(),
-            Some("one *** two ***")
-        );
+        assert_eq!(redactor.cleaned("one sk-canary-0001 two zz\\/secret-0001").as_deref(), Some("one *** two ***"));
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Middleware for Redact {
 
 /// A redacted text; it may be JSON, like a result.
 fn cleaned(redactor: &Redactor, text: String) -> String {
-    redactor.cleaned_json(&text).unwrap_or(text)
+    redactor.cleaned(&text).unwrap_or(text)
 }
 
 fn redacted(reply: ToolReply, redactor: &Redactor) -> ToolReply {

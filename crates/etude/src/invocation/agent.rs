@@ -236,7 +236,7 @@ fn replied(outcome: Outcome, redactor: &Redactor) -> ToolResult {
     match outcome {
         Ok(value) => ToolResult::ok(shown(value.map(|value| redactor.redact_value(value)))),
         Err(throw) => {
-            let message = redactor.cleaned_json(&throw.message).unwrap_or(throw.message);
+            let message = redactor.cleaned(&throw.message).unwrap_or(throw.message);
             ToolResult::terminal(code(throw.kind), &message)
         }
     }
