@@ -516,6 +516,7 @@ fn add_provider(resolved: &mut Resolved, name: &str, given: &Provider) -> Result
 /// Withholds the last added provider if an app requests more than it may have, and records where it sends prompts.
 fn check_consent(resolved: &mut Resolved, consent: &Consent, given: &Provider, file: &str) {
     let Some(provider) = resolved.settings.providers.last_mut() else { return };
+    provider.is_path_of_app = true;
     provider.withheld_env = consent.keys().cloned().collect();
     provider.withheld = consent.provider(&provider.name, given, provider.kind, file);
     if provider.withheld.is_some() {

@@ -350,7 +350,8 @@ fn backend(provider: &ProviderSettings, settings: &Settings, redactor: &Redactor
         }
         ProviderKind::Recorded => {
             let path = provider.path.clone().unwrap_or_default();
-            let recordings = Recordings::new(settings.app_dir.join(path));
+            let app = provider.is_path_of_app.then(|| settings.app_dir.clone());
+            let recordings = Recordings::new(settings.app_dir.join(path), app);
             Backend::Recorded { recordings, record_from: provider.record_from.clone() }
         }
         _ => Backend::Hosted(Box::new(Hosted::new(provider, settings.transport, redactor.clone())?)),

@@ -72,6 +72,8 @@ pub struct ProviderSettings {
     /// Kind `recorded`: a directory with one file per recording, or one file with many. Kind `local`: path of the weights, if
     /// not the usual one.
     pub path: Option<PathBuf>,
+    /// Kind `recorded`: true if an app names the path, which must then lead to a place in [`Settings::app_dir`], links included.
+    pub is_path_of_app: bool,
     /// Kind `recorded`: the model to call when no recording matches. Its response becomes a recording.
     pub record_from: Option<ModelId>,
     /// More HTTP headers. They may hold keys, hence the type.
@@ -110,6 +112,7 @@ impl ProviderSettings {
             command: Vec::new(),
             local: None,
             path: None,
+            is_path_of_app: false,
             record_from: None,
             headers: Vec::new(),
             structured_output: None,

@@ -264,6 +264,7 @@ fn recorded(
         let name = format!("recorded-{tier}");
         let mut provider = ProviderSettings::new(&name, ProviderKind::Recorded);
         provider.path = Some(disk.root().join(&case.recordings));
+        provider.is_path_of_app = true;
         if record {
             provider.record_from = resolved.settings.mapping.get(&tier).and_then(|models| models.first().cloned());
             if provider.record_from.is_none() {

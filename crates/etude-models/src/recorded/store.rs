@@ -12,6 +12,7 @@ use super::format::{FORMAT, RecordedResponse, Recording};
 use super::nearest::{Fields, fields, matches};
 use super::{read, write};
 use crate::image::Images;
+use etude_files::beneath::{self, Root, Unresolved};
 use etude_files::regular;
 use etude_files::whole::{self, Access, Durability};
 
@@ -21,6 +22,8 @@ const MAX_SIZE: u64 = 256 << 20;
 /// Path of the recordings, and the loaded ones.
 pub(crate) struct Recordings {
     path: PathBuf,
+    /// Directory of the app that names the path: no file outside of it is read or written.
+    app: Option<PathBuf>,
     loaded: OnceCell<Mutex<Vec<Kept>>>,
     /// Held while a recording is written.
     writing: Mutex<()>,
@@ -33,8 +36,21 @@ struct Kept {
 }
 
 impl Recordings {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, loaded: OnceCell::new(), writing: Mutex::new(()) }
+    pub(crate) fn new(path: PathBuf, app: Option<PathBuf>) -> Self {
+        Self { path, app, loaded: OnceCell::new(), writing: Mutex::new(()) }
+    }
+
+    /// `path` without links. If an app names it, it must lead to a place in the app.
+    fn real(&self, path: &Path) -> Result<PathBuf, String> {
+        let Some(app) = &self.app else { return Ok(path.to_owned()) };
+        let refused = |why: String| format!("recording `{}` cannot be used: {why}", path.display());
+        let root = Root::open(app).map_err(|error| refused(error.to_string()))?;
+        let absolute = std::path::absolute(path).map_err(|error| refused(error.to_string()))?;
+        let spot = beneath::resolve(std::slice::from_ref(&root), &absolute).map_err(|why| match why {
+            Unresolved::Outside(_) => refused("the app names it, and it leads out of the app".to_owned()),
+            why => refused(why.to_string()),
+        })?;
+        Ok(root.real().join(spot.below()))
     }
 
     /// The path, for messages.
@@ -72,6 +88,8 @@ impl Recordings {
     /// the file.
     fn write(&self, request: &Request, value: &Value, fields: &Fields) -> Result<String, String> {
         let _writing = self.writing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // Whether the path names a file or a directory is asked inside the app only.
+        self.real(&self.path)?;
         let (source, text) = if self.path.is_file() || self.path.extension().is_some_and(|ext| ext == "json") {
             (file_name(&self.path), self.extended(value)?)
         } else {
@@ -79,13 +97,14 @@ impl Recordings {
             (format!("{}-{}.json", request.tier, &hash[..12]), pretty(value))
         };
         let file = if file_name(&self.path) == source { self.path.clone() } else { self.path.join(&source) };
-        replace(&file, &text).map_err(|error| format!("recording `{}` cannot be written: {error}", file.display()))?;
+        replace(&self.real(&file)?, &text)
+            .map_err(|error| format!("recording `{}` cannot be written: {error}", file.display()))?;
         Ok(source)
     }
 
     /// The text of the single file with one more recording.
     fn extended(&self, value: &Value) -> Result<String, String> {
-        let mut recordings = match read_text(&self.path) {
+        let mut recordings = match read_text(&self.real(&self.path)?) {
             Ok(text) => match serde_json::from_str(&text) {
                 Ok(Value::Object(mut object)) => match object.shift_remove("recordings") {
                     Some(Value::Array(all)) => all,
@@ -103,9 +122,37 @@ impl Recordings {
         Ok(pretty(&json!({ "format": FORMAT, "recordings": recordings })))
     }
 
+    /// Reads all recordings, in the order of file names. A path that does not exist yet has none.
+    fn load(&self) -> Result<Vec<Recording>, String> {
+        let unreadable = |path: &Path, why: String| format!("recording `{}` cannot be read: {why}", path.display());
+        let path = self.real(&self.path)?;
+        let mut files = Vec::new();
+        match std::fs::metadata(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unreadable(&self.path, error.to_string())),
+            Ok(found) if found.is_dir() => {
+                for entry in std::fs::read_dir(&path).map_err(|error| unreadable(&self.path, error.to_string()))? {
+                    let name = entry.map_err(|error| unreadable(&self.path, error.to_string()))?.file_name();
+                    let file = self.path.join(name);
+                    if file.extension().is_some_and(|extension| extension == "json") {
+                        files.push(file);
+                    }
+                }
+            }
+            Ok(_) => files.push(self.path.clone()),
+        }
+        files.sort();
+        let mut recordings = Vec::new();
+        for file in files {
+            let text = read_text(&self.real(&file)?).map_err(|error| unreadable(&file, error.to_string()))?;
+            recordings.extend(read::read(&text, &file_name(&file)).map_err(|why| unreadable(&file, why))?);
+        }
+        Ok(recordings)
+    }
+
     async fn kept(&self) -> Result<&Mutex<Vec<Kept>>, String> {
         let load = || async {
-            let recordings = load(&self.path)?;
+            let recordings = self.load()?;
             let kept = recordings.into_iter().map(|recording| Kept { recording, given: 0 });
             Ok(Mutex::new(kept.collect()))
         };
@@ -115,32 +162,6 @@ impl Recordings {
 
 pub(crate) fn digests(images: &Images) -> BTreeMap<String, String> {
     images.iter().map(|(path, image)| (path.clone(), image.digest.clone())).collect()
-}
-
-/// Reads all recordings at `path`, in the order of file names. A path that does not exist yet has none.
-fn load(path: &Path) -> Result<Vec<Recording>, String> {
-    let unreadable = |path: &Path, why: String| format!("recording `{}` cannot be read: {why}", path.display());
-    let mut files = Vec::new();
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(unreadable(path, error.to_string())),
-        Ok(found) if found.is_dir() => {
-            for entry in std::fs::read_dir(path).map_err(|error| unreadable(path, error.to_string()))? {
-                let file = entry.map_err(|error| unreadable(path, error.to_string()))?.path();
-                if file.extension().is_some_and(|extension| extension == "json") {
-                    files.push(file);
-                }
-            }
-        }
-        Ok(_) => files.push(path.to_owned()),
-    }
-    files.sort();
-    let mut recordings = Vec::new();
-    for file in files {
-        let text = read_text(&file).map_err(|error| unreadable(&file, error.to_string()))?;
-        recordings.extend(read::read(&text, &file_name(&file)).map_err(|why| unreadable(&file, why))?);
-    }
-    Ok(recordings)
 }
 
 /// Replaces a file of recordings. Others may read it, because it belongs to the project.

@@ -172,3 +172,36 @@ async fn a_miss_is_recorded_and_then_replayed() {
         assert!(text.contains("\"line 1\",\n") && text.contains("\"model\": \"p/real\""), "{text}");
     }
 }
+
+/// An app's own recordings are read and written inside the app only, links included.
+#[tokio::test]
+async fn recordings_of_an_app_stay_inside_it() {
+    let kind = ProviderKind::Anthropic;
+    let parent = tempfile::tempdir().expect("a directory");
+    let (app, outside) = (parent.path().join("app"), parent.path().join("outside"));
+    for dir in [&app, &app.join("tapes"), &outside] {
+        std::fs::create_dir(dir).expect("it is writable");
+    }
+    write(&outside, "a.json", json!({ "messages": [{ "role": "user", "text": "hi" }] }), json!({ "answer": "x" }));
+    let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, app.join(name)).expect("a link");
+    link("../outside", "out");
+    link("../../outside/a.json", "tapes/a.json");
+    link("tapes", "inside");
+    let server = Server::new([Reply::ok(answer(kind, "live"))]);
+    let call = async |path: &Path, app_dir: &Path| {
+        let tape = ProviderSettings { is_path_of_app: true, ..recorded(path, Some("p/real")) };
+        let only = ModelId { provider: "tape".to_owned(), model: "m".to_owned() };
+        let mapping = Tier::ALL.map(|tier| (tier, vec![only.clone()])).into();
+        let providers = settings(vec![tape, provider(kind, &server.url())]);
+        let models = Models::new(Settings { mapping, app_dir: app_dir.to_owned(), ..providers });
+        models.expect("the settings hold").call(&ask("hi")).await
+    };
+    for path in [&outside.join("a.json"), Path::new("../outside"), Path::new("out/new.json"), Path::new("tapes")] {
+        let failure = call(path, &app).await.expect_err("it leads out of the app");
+        assert!(failure.message.contains("leads out of the app"), "{}: {}", path.display(), failure.message);
+    }
+    assert_eq!((server.seen().len(), std::fs::read_dir(&outside).expect("a directory").count()), (0, 1));
+    std::fs::remove_file(app.join("tapes/a.json")).expect("it is there");
+    assert_eq!(call(Path::new("inside"), &app).await.expect("an answer").text, "live");
+    assert_eq!(std::fs::read_dir(app.join("tapes")).expect("a directory").count(), 1);
+}
