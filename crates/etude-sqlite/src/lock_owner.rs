@@ -4,11 +4,13 @@
 //! The lock belongs to the open file, not to the process: two journals of one process are two holders. The standard library
 //! opens files with close-on-exec, so that children never inherit it.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use etude_files::private;
 
 use crate::platform;
 
@@ -40,7 +42,7 @@ impl LockOwner {
             let number = CREATED.fetch_add(1, Ordering::Relaxed);
             let name = format!("{}-{:x}-{number:x}", std::process::id(), since.as_nanos());
             let path = path_of(dir, &name);
-            let file = match OpenOptions::new().write(true).create_new(true).open(&path) {
+            let file = match private::create_new(&path) {
                 Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made?,
             };

@@ -56,6 +56,28 @@ fn a_session_that_lost_its_run_cannot_write() {
     assert_eq!((view.row.state, view.result, view.run), (RunState::Running, None, new_run("r-1", 1)));
 }
 
+/// Every file and directory of a journal is for its owner only.
+#[cfg(unix)]
+#[test]
+fn the_files_of_a_journal_are_for_their_owner() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let _session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
+    let (mut dirs, mut files) = (vec![journal.dir.clone()], 0);
+    while let Some(dir) = dirs.pop() {
+        for path in std::fs::read_dir(&dir).expect("a directory").map(|entry| entry.expect("an entry").path()) {
+            let metadata = std::fs::metadata(&path).expect("it is there");
+            assert_eq!(metadata.permissions().mode() & 0o077, 0, "{}", path.display());
+            match metadata.is_dir() {
+                true => dirs.push(path),
+                false => files += 1,
+            }
+        }
+    }
+    assert!(files >= 2, "the journal and its lock were seen");
+}
+
 /// A child of a dead process may hold a copy of its lock for a moment: a claim waits for that. A claim does not wait for a living
 /// process.
 #[cfg(unix)]
