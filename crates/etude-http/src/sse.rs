@@ -19,7 +19,7 @@ pub struct Event {
 pub struct TooLarge;
 
 /// Decoder of an event stream: takes bytes and yields events. Lines may end in any of the three ways. Comments, unknown
-/// fields and events without data are skipped.
+/// fields and events without data are skipped. A field `error` is the data of an event of this type.
 #[derive(Debug, Default)]
 pub struct Events {
     /// The unfinished line. Text is decoded line by line, so a character that was cut apart is complete again.
@@ -90,6 +90,11 @@ impl Events {
                 self.event.data.push_str(value);
             }
             "event" => value.clone_into(&mut self.event.name),
+            // llama.cpp reports a failure in a field of this name.
+            "error" if !std::mem::replace(&mut self.has_data, true) => {
+                field.clone_into(&mut self.event.name);
+                value.clone_into(&mut self.event.data);
+            }
             "id" => self.event.id = Some(value.to_owned()),
             _ => {}
         }
@@ -130,6 +135,14 @@ mod tests {
         let text =
             "\u{feff}: a comment\nevent: one\ndata: a\ndata:b\ndata\n\nid: 7\nretry: 10\n\nevent: lost\n\ndata:  x";
         assert_eq!(events(&[text.as_bytes()]), named(&[("one", "a\nb\n"), ("", " x")]));
+    }
+
+    #[test]
+    fn an_error_field_is_an_event_with_its_data() {
+        assert_eq!(
+            events(&[b"error: {\"code\":500}\n\ndata: a\nerror: b\n\n"]),
+            named(&[("error", "{\"code\":500}"), ("", "a")])
+        );
     }
 
     /// The events are the same for every line ending and every cut of the bytes, also inside a character.

@@ -35,7 +35,11 @@ struct Call {
 }
 
 impl Assembler for Completion {
-    fn take(&mut self, _name: &str, data: Value, emit: Emit<'_>) -> Result<bool, DecodeError> {
+    fn take(&mut self, name: &str, mut data: Value, emit: Emit<'_>) -> Result<bool, DecodeError> {
+        // Some servers put the error itself into an event of this type.
+        if name == "error" && data.get("error").is_none() {
+            data = json!({ "error": data });
+        }
         if let Some(failure) = failure_of(&data) {
             return Err(failure);
         }

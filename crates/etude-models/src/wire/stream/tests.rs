@@ -144,6 +144,22 @@ fn thoughts_are_put_together() {
     assert_eq!(decoded.reasoning, Some(expected));
 }
 
+/// a failure in a stream is reported with its message, in each form in which servers of chat completions write it.
+#[test]
+fn failures_in_a_stream_are_read_in_each_form() {
+    let error = json!({"code": 503, "message": "full", "type": "unavailable"});
+    for stream in [
+        format!("data: {}\n\n", json!({ "error": error })),
+        format!("event: error\ndata: {}\n\n", json!({ "error": error })),
+        format!("event: error\ndata: {error}\n\n"),
+        format!("error: {error}\n\n"),
+    ] {
+        let (body, _) = read(ProviderKind::OpenAiCompatible, &[stream.as_bytes()]);
+        let Err(Broken::Event(failed, _)) = body else { panic!("{stream}: {body:?}") };
+        assert_eq!(failed, DecodeError::Failed { status: 503, message: "full".to_owned() }, "{stream}");
+    }
+}
+
 /// Data after the end of a response may be cut off anywhere: the response is complete. An empty finish reason does not end
 /// one.
 #[test]
