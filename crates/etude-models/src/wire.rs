@@ -147,9 +147,11 @@ fn text_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
 /// Maximum count of a response. The sum over all responses of a run does not overflow.
 const MAX_COUNT: u64 = 1 << 40;
 
-/// A count as a provider or a program states it; 0 if there is none.
+/// A count as a provider or a program states it; 0 if there is none. Some gateways write `12.0`.
 pub(crate) fn count(value: Option<&Value>) -> u64 {
-    value.and_then(Value::as_u64).unwrap_or(0).min(MAX_COUNT)
+    // A float becomes the nearest integer in range, and a negative one 0.
+    let of = |value: &Value| value.as_u64().or_else(|| value.as_f64().map(|count| count as u64));
+    value.and_then(of).unwrap_or(0).min(MAX_COUNT)
 }
 
 /// The count at such a pointer; 0 if there is none.

@@ -7,7 +7,7 @@ use etude_core::model::TransportWait;
 use etude_core::service_url::ServiceUrl;
 use etude_core::tree::{self, TreeError};
 use jiff::Timestamp;
-use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
 
@@ -24,6 +24,9 @@ use crate::wire::{DecodeError, MAX_BODY_BYTES};
 
 /// Maximum length of a provider's message in a quote, in characters.
 const QUOTED_CHARS: usize = 500;
+
+/// The encoding of plain bodies.
+const IDENTITY: &str = "identity";
 
 /// A request in the form in which it is sent.
 #[derive(Clone)]
@@ -161,6 +164,7 @@ impl Line {
         let client = client.map_err(unreachable)?;
         let sending = client
             .post(request.url.clone())
+            .header(ACCEPT_ENCODING, IDENTITY)
             .headers(request.headers.clone())
             .header(CONTENT_TYPE, "application/json")
             .body(request.body.clone());
@@ -172,10 +176,19 @@ impl Line {
         let response = sent.map_err(|error| self.lost(error, &place))?;
         let status = response.status();
         let headers = response.headers().clone();
+        let encoding = encoding(&headers);
         if !status.is_success() {
-            // The status is enough, even if its body was cut off.
-            let body = tokio::time::timeout(self.timeout, read(response)).await;
+            // The status is enough, even if its body was cut off or cannot be read.
+            let body = match encoding {
+                Some(_) => Ok(Ok(Vec::new())),
+                None => tokio::time::timeout(self.timeout, read(response)).await,
+            };
             return Err(self.refused(status, &headers, &body.unwrap_or(Ok(Vec::new())).unwrap_or_default(), &place));
+        }
+        if let Some(encoding) = encoding {
+            let message =
+                format!("the response from {place} is compressed (`{encoding}`), although etude asked for plain text");
+            return Err(TransportAttempt::last(FailedAs::Exhausted, self.redactor.quote(&message, QUOTED_CHARS)));
         }
         let body = match streaming {
             None => read(response).await.map_err(|error| self.unread(error, &place))?,
@@ -244,10 +257,8 @@ impl Line {
             }
             DecodeError::Unreadable(why) => {
                 let start = self.redactor.quote(&String::from_utf8_lossy(body), 100);
-                TransportAttempt::again(
-                    FailedAs::Exhausted,
-                    format!("the response cannot be parsed: {why}; it starts with `{start}`"),
-                )
+                let starts = if start.is_empty() { String::new() } else { format!("; it starts with `{start}`") };
+                TransportAttempt::again(FailedAs::Exhausted, format!("the response cannot be parsed: {why}{starts}"))
             }
         }
     }
@@ -318,8 +329,19 @@ pub(crate) enum ReadError {
     TooLarge,
 }
 
-/// Parses the body of a response.
+/// The encoding of a body that is not plain.
+fn encoding(headers: &HeaderMap) -> Option<String> {
+    let encoding = headers.get(CONTENT_ENCODING)?;
+    let name = String::from_utf8_lossy(encoding.as_bytes()).trim().to_owned();
+    (!name.is_empty() && !name.eq_ignore_ascii_case(IDENTITY)).then_some(name)
+}
+
+/// Parses the body of a response. Some servers write a byte order mark before it.
 fn read_body(body: &[u8]) -> Result<Value, DecodeError> {
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    if body.is_empty() {
+        return Err(DecodeError::Unreadable("it is empty".to_owned()));
+    }
     tree::of_answer(body).map_err(|error| match error {
         TreeError::Json(error) => DecodeError::Unreadable(format!("not JSON: {error}")),
         error @ TreeError::TooMany(_) => DecodeError::TooMuch(error.to_string()),

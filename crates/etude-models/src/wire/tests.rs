@@ -107,6 +107,22 @@ fn every_call_of_a_conversation_has_an_id_of_its_own() {
     assert_eq!(decoded.tool_calls[0].id, "call_2");
 }
 
+/// some gateways write counts as floats.
+#[test]
+fn counts_are_read_as_integers_or_floats() {
+    for (written, expected) in [
+        (json!(12), 12),
+        (json!(12.0), 12),
+        (json!(-3), 0),
+        (json!(-3.5), 0),
+        (json!("12"), 0),
+        (json!(null), 0),
+        (json!(1e30), MAX_COUNT),
+    ] {
+        assert_eq!(count(Some(&written)), expected, "{written}");
+    }
+}
+
 /// Arguments are read as text, or as the object that inexact servers write.
 #[test]
 fn arguments_are_read_as_a_text_or_as_an_object() {

@@ -249,3 +249,29 @@ async fn redirects_are_refused() {
     assert!(failure.message.contains("redirects are not followed"), "{}", failure.message);
     assert!(other.seen().is_empty());
 }
+
+/// A compressed response is refused by name: etude asks for plain ones.
+#[tokio::test]
+async fn a_compressed_response_is_refused_by_name() {
+    for (status, expected) in [(200, "is compressed (`gzip`)"), (400, "status 400")] {
+        let bytes = Reply::Http { status, headers: Vec::new(), body: "\u{1f}\u{8b}\u{8}".to_owned() };
+        let server = Server::new([bytes.header("content-encoding", "gzip")]);
+        let failure = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
+        assert!(failure.message.contains(expected) && !failure.message.contains('\u{8b}'), "{}", failure.message);
+        let seen = server.seen();
+        assert_eq!((seen.len(), seen[0].header("accept-encoding")), (1, Some("identity")));
+    }
+    let plain = Reply::ok(answer(KIND, "four")).header("content-encoding", "identity");
+    let server = Server::new([plain]);
+    assert_eq!(models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect("an answer").text, "four");
+}
+
+/// A byte order mark before a response is skipped, and a response without a body is named.
+#[tokio::test]
+async fn marks_before_a_response_are_skipped() {
+    let server = Server::new([Reply::text(&format!("\u{feff}{}", answer(KIND, "four")))]);
+    assert_eq!(models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect("an answer").text, "four");
+    let server = Server::new([Reply::text("")]);
+    let failure = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
+    assert!(failure.message.contains("cannot be parsed: it is empty (attempt"), "{}", failure.message);
+}
