@@ -4,14 +4,10 @@
 //! Scripts print anything, and their output may end up in a reason, in the tail of stderr or in an event. The `output` and
 //! `parsed` values that a stage passes on are data and stay unchanged.
 
-use std::borrow::Cow;
-use std::sync::Arc;
-
 use etude_core::data::Json;
 use etude_core::failure::Failure;
 use etude_core::report::{Event, Item, RunResult};
 use etude_models::{Redactor, Secret};
-use etude_process::StreamRedactor;
 use etude_runtime::driver::{MiddlewareEventKind, Progress};
 use serde_json::Value;
 
@@ -125,24 +121,6 @@ impl EventRedactor {
             (Err(_), Ok(text)) => Json::trusted(self.redactor.redact(&text)),
             (Err(_), Err(_)) => json.clone(),
         }
-    }
-}
-
-/// Redacts known keys in the stderr of steps, whatever their source.
-#[derive(Debug)]
-pub(crate) struct KeyRedactor(Redactor);
-
-impl KeyRedactor {
-    /// `None` if no keys are known.
-    pub(crate) fn of(secrets: &[Secret]) -> Option<Arc<dyn StreamRedactor>> {
-        let redactor = Redactor::new(secrets.iter());
-        (!redactor.is_idle()).then(|| Arc::new(Self(redactor)) as Arc<dyn StreamRedactor>)
-    }
-}
-
-impl StreamRedactor for KeyRedactor {
-    fn draw<'p>(&self, held: &mut Vec<u8>, piece: &'p [u8], is_over: bool) -> Cow<'p, [u8]> {
-        self.0.redact_piece(held, piece, is_over)
     }
 }
 

@@ -27,7 +27,7 @@ use crate::active;
 use crate::agent::{Grants, RunTools};
 use crate::budget::{self, Unpriced};
 use crate::definition::Definition;
-use crate::event_redactor::{EventRedactor, KeyRedactor};
+use crate::event_redactor::EventRedactor;
 use crate::invocation::{EventRelay, Passing, agent::Agent};
 use crate::queue;
 use crate::resume_plan::{Facts, ResumePlan, files_of, refused_slot};
@@ -362,7 +362,7 @@ impl Runner {
     ) -> Invoker {
         let extra_env = [self.extra_env.clone(), self.middleware.extra_env.clone()].concat();
         let run_id = Some(run.id.clone());
-        let redactor = KeyRedactor::of(&self.grants.secrets);
+        let redactor = Redactor::for_stderr(self.grants.secrets.iter());
         let mut access =
             Access { run_id, extra_env, redactor, ..self.middleware.access(self.withheld_env.clone(), yolo) };
         // A prompt may be middleware.
@@ -391,7 +391,7 @@ impl Runner {
         let environment = ChildEnvironment::without_keys(&self.withheld_env);
         let tick = header.tick.clone().map(|tick| ("ETUDE_TICK".to_owned(), tick.into()));
         let environment = environment.with(self.extra_env.iter().cloned().chain([caller_dir]).chain(tick));
-        let redaction = Redaction::from(KeyRedactor::of(&self.grants.secrets));
+        let redaction = Redaction::from(Redactor::for_stderr(self.grants.secrets.iter()));
         ProcessHost::builder(settings, environment, redaction, self.sandboxes.clone().into())
             .grace(GRACE)
             .python_worker(self.python_worker.clone())

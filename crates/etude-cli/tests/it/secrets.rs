@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row};
 use serde_json::json;
 
 use crate::server::{Reply, Server};
-use crate::test::{KEY, Test};
+use crate::test::{KEY, Test, binary};
 
 const OTHER: &str = "sk-second-canary-0815";
 
@@ -293,6 +293,38 @@ fn a_key_that_middleware_prints_on_stderr_is_not_passed_on() {
     }
 }
 
+/// A-3.7, D-16: `etude skill run` shows no key that a program of a skill prints on stderr, logs, emits or throws.
+#[test]
+fn a_key_that_a_skill_prints_is_not_shown() {
+    let server = Server::new([Reply::says("ok")]);
+    let script = format!(
+        "cat > /dev/null\nkey=$(cat \"$ROOT/config/key\")\n\
+         printf 'found %s' \"${{key%%-*}}\" >&2; printf '%s!\\n' \"${{key#sk}}\" >&2\n\
+         {0} host log warn \"logged $key\"\n{0} host emit done \"{{\\\"said\\\": \\\"emitted $key\\\"}}\"\n\
+         echo \"{{\\\"error\\\": {{\\\"message\\\": \\\"thrown $key\\\"}}}}\"; exit 1\n",
+        binary()
+    );
+    for format in ["json", "jsonl", "human"] {
+        let test = Test::new()
+            .model(&server)
+            .file("app.skill.md", "---\nname: app\nmetadata: {role: main, paths: [./skills]}\n---\n")
+            .file(
+                "skills/leak.skill.md",
+                "---\nname: leak\ncommand: sh leak.sh\nmetadata: {params: {type: object}}\n---\n",
+            )
+            .file("skills/leak.sh", &script);
+        test.put("config/key", KEY);
+        let arg = format!("given={KEY}");
+        let ran = test.run(&["skill", "run", "leak", "--arg", &arg, "--format", format, "--verbose"]).exit(1);
+        let reported = format!("{}{}", ran.out(), ran.err());
+        for expected in ["found ***!", "logged ***", "emitted ***", "thrown ***"] {
+            assert!(reported.contains(expected), "{expected}: {reported}");
+        }
+        assert!(!reported.contains(KEY), "{reported}");
+        nothing_holds(&test, &[KEY], &[]);
+    }
+}
+
 /// A-3.7: other processes of the user, steps among them, cannot read the environment that `etude` was started with.
 #[cfg(target_os = "linux")]
 #[test]
@@ -309,7 +341,7 @@ fn a_step_cannot_read_the_environment_of_the_program() {
     }
     // Root may read everything, so the attempt needs another user.
     let unprivileged = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
-    let binary = crate::test::binary();
+    let binary = binary();
     let can =
         std::process::Command::new(unprivileged[0]).args(&unprivileged[1..]).args([&*binary, "--version"]).output();
     if !can.is_ok_and(|can| can.status.success()) {

@@ -1,12 +1,20 @@
 //! Redaction of bytes that arrive in pieces.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use etude_process::StreamRedactor;
 use memchr::memmem;
 
-use super::Redactor;
+use super::{Redactor, Secret};
 
 impl Redactor {
+    /// A redactor for the stderr of processes; `None` if there is no secret to redact.
+    pub fn for_stderr<'a>(secrets: impl Iterator<Item = &'a Secret>) -> Option<Arc<dyn StreamRedactor>> {
+        let redactor = Self::new(secrets);
+        (!redactor.is_idle()).then(|| Arc::new(redactor) as Arc<dyn StreamRedactor>)
+    }
+
     /// Redacts the next piece of a stream. A suffix that may be the beginning of a secret stays in `held` until the next piece
     /// decides. Nothing is held when the stream is over.
     pub fn redact_piece<'p>(&self, held: &mut Vec<u8>, piece: &'p [u8], is_over: bool) -> Cow<'p, [u8]> {
@@ -24,6 +32,12 @@ impl Redactor {
             Cow::Borrowed(bytes) if is_clean(&bytes[..end]) => Cow::Borrowed(&bytes[..end]),
             joined => Cow::Owned(self.secrets.iter().fold(joined[..end].to_vec(), without)),
         }
+    }
+}
+
+impl StreamRedactor for Redactor {
+    fn draw<'p>(&self, held: &mut Vec<u8>, piece: &'p [u8], is_over: bool) -> Cow<'p, [u8]> {
+        self.redact_piece(held, piece, is_over)
     }
 }
 

@@ -11,13 +11,14 @@ use etude_invoke::session::Gateway;
 use etude_invoke::{Access, Bridge, BridgeSettings, BuiltinTool, Ended, SentVariable, Session};
 use etude_models::Redactor;
 use etude_packages::skills::ActivationError;
+use etude_process::StreamRedactor;
 use etude_runtime::driver::Stop;
 use etude_spec::cascade::arguments;
 use etude_spec::skill::boolean_word;
 use etude_tools::mcp::OnLog;
 use serde_json::{Map, Value, json};
 
-use super::followed::{Followed, finish_spans};
+use super::followed::{Followed, finish_spans, redacted};
 use super::project;
 use super::watch::{self, Face};
 use crate::args::SkillRun;
@@ -87,7 +88,8 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
     let withheld_env = resolved.withheld_env.clone();
     let (dir, base_env, sent) = (project.dir.clone(), resolved.grants.server_env.clone(), sent(&resolved));
     settings::announce(&context.global, &resolved, &Tier::ALL);
-    let agent = agent(resolved);
+    let redactor = Arc::new(Redactor::new(resolved.grants.secrets.iter()));
+    let agent = agent(resolved, Arc::clone(&redactor));
     let terminal = Arc::new(Terminal::default());
     let mut access = Access {
         run_id: None,
@@ -95,27 +97,27 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
         yolo: args.yolo,
         env: variables(&withheld_env),
         withheld_env,
-        redactor: None,
+        redactor: Some(Arc::clone(&redactor) as Arc<dyn StreamRedactor>),
         extra_env: programs::middleware_settings().extra_env,
         gateway: context.global.can_ask().then(|| Arc::clone(&terminal) as Arc<dyn Gateway>),
         handlers: BTreeMap::from([("agent".to_owned(), agent)]),
     };
     let face = Face::new(context.global.quiet, context.global.verbose, context.streams(), log.as_ref(), asked);
-    let (followed, telemetry) = Followed::new(face, Telemetry::of_call(name));
+    let (followed, telemetry) = Followed::new(face, Telemetry::of_call(name), Arc::clone(&redactor));
     let mut ended = block_on(async {
         let mut stop = signals::listen()?;
-        let (withheld, on_log) = (withheld(&access.withheld_env), Some(said(context)));
+        let (withheld, on_log) = (withheld(&access.withheld_env), Some(said(context, Arc::clone(&redactor))));
         let settings =
             BridgeSettings { base_env, dir: &dir, env: &access.env, withheld: &withheld, sent: &sent, on_log };
         let Some(bridge) = started(&servers, settings, &mut stop).await else { return Ok(never_begun(name)) };
-        bridge.problems.iter().for_each(|problem| crate::render::say!("warning: {}", visible(problem)));
+        warn_of(&bridge, &redactor);
         if let Some(throw) = bridge.failure() {
-            return Ok(without(bridge, throw).await);
+            return Ok(redacted(&redactor, without(bridge, throw).await));
         }
         access.handlers.extend(bridge.handlers());
         let session =
             Session::new(project, access, Box::new(followed), true).map_err(|error| without_socket(&error))?;
-        let ended = session.invoke(name, given, stopped(&mut stop)).await;
+        let ended = redacted(&redactor, session.invoke(name, given, stopped(&mut stop)).await);
         finish_spans(&telemetry, &ended).await;
         session.close();
         bridge.close().await;
@@ -126,8 +128,7 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
 }
 
 /// The tool `agent`, which sends no secret of the configuration to a model.
-fn agent(resolved: settings::Resolved) -> BuiltinTool {
-    let redactor = Arc::new(Redactor::new(resolved.grants.secrets.iter()));
+fn agent(resolved: settings::Resolved, redactor: Arc<Redactor>) -> BuiltinTool {
     let handler = Arc::new(Agent { models: settings::models(resolved), redactor });
     BuiltinTool { description: None, uri: None, metadata: Map::new(), handler }
 }
@@ -168,6 +169,13 @@ fn withheld(withheld_env: &[String]) -> Vec<String> {
     withheld_env.iter().filter(|name| std::env::var_os(name).is_some()).cloned().collect()
 }
 
+/// Reports the servers that did not start but that the skill does not need.
+fn warn_of(bridge: &Bridge, redactor: &Redactor) {
+    for problem in &bridge.problems {
+        crate::render::say!("warning: {}", visible(&redactor.redact(problem)));
+    }
+}
+
 /// Result of a call some of whose servers did not start; the others are closed.
 async fn without(bridge: Bridge, throw: Throw) -> Ended {
     bridge.close().await;
@@ -187,12 +195,12 @@ fn variables(redacted: &[String]) -> BTreeMap<String, String> {
     all.filter(|(name, _)| !redacted.contains(name)).collect()
 }
 
-/// Prints the stderr of servers, with `--verbose`.
-fn said(context: &Context) -> OnLog {
+/// Prints the redacted stderr of servers, with `--verbose`.
+fn said(context: &Context, redactor: Arc<Redactor>) -> OnLog {
     let is_verbose = context.global.is_verbose();
     Arc::new(move |server, line| {
         if is_verbose {
-            crate::render::say!("    {} | {}", visible(server), visible(line));
+            crate::render::say!("    {} | {}", visible(server), visible(&redactor.redact(line)));
         }
     })
 }
