@@ -56,7 +56,7 @@ pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's semantics. It grows whenever the same plan and outcomes would yield other commands. A
 /// journal is replayed only if [`replays`] returns true.
-pub const ABI: u32 = 12;
+pub const ABI: u32 = 13;
 
 /// True if this version of the interpreter can continue a run that version `abi` began. Runs of earlier versions behave
 /// as they did: see [`Start::abi`]. The versions differ as follows.
@@ -83,6 +83,7 @@ pub const ABI: u32 = 12;
 /// - Version 11 asks more questions in one call, also those of a group, and reports which of them has used up the
 ///   retries. If several stages fail side by side, it names the first of their list.
 /// - Version 12 gives the executions of each machine in a run their own ids.
+/// - Version 13 lifts the denials of the pipeline in the destructor.
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,
@@ -134,6 +135,9 @@ const NAMES_FIRST_SIBLING: u32 = 11;
 
 /// The first version of the interpreter whose ids of stage executions name the place of their machine (B-ID3).
 const NAMES_MACHINES: u32 = 12;
+
+/// The first version of the interpreter that lifts the denials of the pipeline in the destructor (A-5.3, L-69).
+const LIFTS_DENIALS: u32 = 13;
 
 /// Number of an attempt at a run, and of the attempt that began its scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

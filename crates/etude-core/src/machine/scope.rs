@@ -17,7 +17,7 @@ use serde_json::json;
 use super::handover::Handover;
 use super::sequence::SequenceTask;
 use super::values::Values;
-use super::{Attempt, Cx, Path, Start, Task};
+use super::{Attempt, Cx, LIFTS_DENIALS, Path, Start, Task};
 use crate::data::Json;
 use crate::effect::{Effect, EffectId};
 use crate::failure::{Failure, FailureKind, Phase, Reason};
@@ -221,10 +221,14 @@ impl ScopeTask {
         }
     }
 
-    /// Lifts the time budget and the other limits, which do not hold in the destructor.
+    /// Lifts the time budget, the other limits and the refusal of the pipeline's calls, which do not hold in the
+    /// destructor.
     fn leave_limits(&mut self, cx: &mut Cx) {
         cx.is_limited = false;
         cx.written.clear();
+        if cx.facts.abi >= LIFTS_DENIALS {
+            cx.denied.clear();
+        }
         if let Some((id, _)) = self.timeout.take() {
             cx.forget(&id);
         }

@@ -174,6 +174,35 @@ fn a_denied_write_is_not_made_by_the_agent() {
     assert_eq!(made(&play(&case, script)).len(), 2);
 }
 
+/// A-5.3, L-69: the destructor is not held to the calls of the pipeline: neither those that have written, nor those that
+/// were denied. A person is asked about them as about any other. In runs of earlier versions denials stay.
+#[test]
+fn the_destructor_makes_the_calls_that_the_pipeline_has_made_or_was_denied() {
+    let steps = [tool("a", "put", "1"), tool("b", "Write", "1")];
+    let mut case = pipeline(steps).after([skill("clean", "Clean up."), code("close")]).fallback();
+    let script = r#"
+        p/a gives done
+        p/b held Write(1)
+        p/b!ask denied
+        p@skill/agent/turn1 answer ok
+        _d/clean/turn1 calls put { "id" : "1" }; Write {"id": "1"}
+        _d/clean/turn1/Write[1] held Write(1)
+        _d/clean/turn1/Write[1]!ask approved
+        _d/clean/turn2 answer ok
+    "#;
+    let made = |world: &super::World| -> Vec<String> {
+        let calls = world.started.iter().map(|(id, _)| id.as_str().to_owned());
+        calls.filter(|id| id.starts_with("_d/") && (id.contains("turn1/") || id == "_d/close")).collect()
+    };
+    let world = play(&case, script);
+    assert!(made(&world).iter().any(|id| id == "_d/clean/turn1/Write[1]!ask"), "{}", world.log);
+    assert_eq!(made(&world).last().map(String::as_str), Some("_d/close"));
+    case.start.abi = 12;
+    let earlier: String = script.lines().filter(|line| !line.contains("Write[1]")).collect::<Vec<_>>().join("\n");
+    let world = play(&case, &earlier);
+    assert!(!made(&world).iter().any(|id| id.contains("Write[1]")), "{}", world.log);
+}
+
 /// L-69: a write that was running at the deviation may have been made.
 #[test]
 fn a_write_that_was_stopped_may_have_been_made() {
