@@ -18,10 +18,13 @@ const COMPARES_DIGITS: u32 = 8;
 /// value.
 pub(crate) const NAMES_UNREADABLE: u32 = 8;
 
+/// The first version of the interpreter for which only zero counts as `0`: a number that a double rounds to zero is true.
+const READS_DIGITS: u32 = 13;
+
 /// Decides whether a step runs, or may run.
 #[derive(Debug, Clone)]
 pub enum Condition {
-    /// True unless the value is `false`, `null`, `0`, `""`, `[]` or `{}`.
+    /// True unless the value is `false`, `null`, `0` in any notation, `""`, `[]` or `{}`.
     Truthy(Binding),
     /// A value compared with a literal.
     Compare {
@@ -206,8 +209,14 @@ fn is_truthy(binding: &Binding, scope: &dyn Scope) -> Result<bool, ConditionErro
         Some(b'[' | b'{') => !matches!(tokens.next(), Some(b']' | b'}')),
         Some(b'"') => text.trim() != "\"\"",
         Some(b'f' | b'n') => false,
+        Some(b'-' | b'0'..=b'9') if scope.abi() >= READS_DIGITS => !is_zero(&text),
         _ => text.trim().parse::<f64>() != Ok(0.0),
     })
+}
+
+/// True if a JSON number has no digit but zeros before its exponent: zero, whatever its sign and its notation.
+fn is_zero(number: &str) -> bool {
+    !number.bytes().take_while(|byte| !matches!(byte, b'e' | b'E')).any(|byte| matches!(byte, b'1'..=b'9'))
 }
 
 /// A value in the form that comparisons need.

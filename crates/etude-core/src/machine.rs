@@ -83,7 +83,7 @@ pub const ABI: u32 = 13;
 /// - Version 11 asks more questions in one call, also those of a group, and reports which of them has used up the
 ///   retries. If several stages fail side by side, it names the first of their list.
 /// - Version 12 gives the executions of each machine in a run their own ids.
-/// - Version 13 lifts the denials of the pipeline in the destructor.
+/// - Version 13 lifts the denials of the pipeline in the destructor. In conditions, it takes only zero for `0`.
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,

@@ -28,6 +28,22 @@ fn six_values_are_false_and_all_others_true() {
     }
 }
 
+/// only zero is false, in every notation: not a number that a double rounds to zero. It was false in runs of
+/// earlier versions.
+#[test]
+fn only_zero_is_a_false_number() {
+    let holds = |text, abi| Condition::Truthy(reference("a.output")).holds(&Texts(text, abi)).unwrap();
+    for zero in ["0", "-0", "0.0", "-0.0", "0e5", "-0.00E+999999999999999999999", "0e-400", " 0 "] {
+        assert!(!holds(zero, READS_DIGITS) && !holds(zero, READS_DIGITS - 1), "{zero}");
+    }
+    for other in ["1", "-0.5", "1e400", "-1e400", "1e99999999999999999999", "10", "0.10", "123456789012345678901"] {
+        assert!(holds(other, READS_DIGITS) && holds(other, READS_DIGITS - 1), "{other}");
+    }
+    for small in ["1e-400", "-1E-400", "0.001e-399", "1e-99999999999999999999"] {
+        assert!(holds(small, READS_DIGITS) && !holds(small, READS_DIGITS - 1), "{small}");
+    }
+}
+
 #[test]
 fn comparisons_do_what_their_words_say() {
     let scope = Outputs(json!({"n": 3, "s": "main"}));
