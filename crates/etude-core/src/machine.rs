@@ -83,7 +83,8 @@ pub const ABI: u32 = 13;
 /// - Version 11 asks more questions in one call, also those of a group, and reports which of them has used up the
 ///   retries. If several stages fail side by side, it names the first of their list.
 /// - Version 12 gives the executions of each machine in a run their own ids.
-/// - Version 13 lifts the denials of the pipeline in the destructor. In conditions, it takes only zero for `0`.
+/// - Version 13 lifts the denials of the pipeline in the destructor. In conditions, it takes only zero for `0`. Its cache
+///   keys keep the JSON types and all digits of values.
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,
@@ -138,6 +139,9 @@ const NAMES_MACHINES: u32 = 12;
 
 /// The first version of the interpreter that lifts the denials of the pipeline in the destructor (A-5.3, L-69).
 const LIFTS_DENIALS: u32 = 13;
+
+/// The first version of the interpreter whose cache keys keep the JSON types and all digits of values.
+const TYPES_KEYS: u32 = 13;
 
 /// Number of an attempt at a run, and of the attempt that began its scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

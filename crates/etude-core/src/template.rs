@@ -199,6 +199,31 @@ impl Template {
         Ok(text)
     }
 
+    /// As [`Template::render`], but every value, strings as well, is inserted as JSON: values of other types or digits
+    /// give another text, and so do values that are split in another way.
+    ///
+    /// # Errors
+    /// The first reference without a value, or a value that cannot be read.
+    pub fn render_typed(&self, scope: &dyn Scope) -> Result<String, Unresolved> {
+        let mut text = String::new();
+        for part in &self.parts {
+            match part {
+                // A literal is a JSON string, too, so that no text of it continues a value.
+                Part::Text(literal) => text.push_str(&serde_json::Value::from(literal.as_str()).to_string()),
+                Part::Reference(reference, _) => {
+                    let unresolved = |why| Unresolved { reference: reference.to_string(), why };
+                    let value = reference.resolve(scope)?.text().map_err(|why| unresolved(why.to_string()))?;
+                    text.push_str(&typed(&value));
+                    if text.len() > MAX_RENDERED {
+                        return Err(unresolved(format!("with it the text is longer than {} MiB", MAX_RENDERED >> 20)));
+                    }
+                }
+            }
+            text.push('\n');
+        }
+        Ok(text)
+    }
+
     /// As [`Template::render`], but references that have no value yet stay as they are written: for dry runs. The text
     /// is cut after `limit` bytes.
     pub fn render_partly(&self, scope: &dyn Scope, limit: usize) -> String {
@@ -234,6 +259,14 @@ fn insertable(value: &Json, abi: u32) -> String {
         Ok(string) => string,
         Err(_) if abi >= INSERTS_BARE => unicode(&text),
         Err(_) => compact(&text),
+    }
+}
+
+/// A JSON value without the blanks between its tokens, and a string with the usual escapes only.
+fn typed(text: &str) -> String {
+    match serde_json::from_str::<String>(text) {
+        Ok(string) => serde_json::Value::from(string).to_string(),
+        Err(_) => compact(text),
     }
 }
 

@@ -17,14 +17,14 @@ use super::binding::unresolved;
 use super::step::body;
 use super::step_context::StepContext;
 use super::values::Values;
-use super::{Cx, Task};
+use super::{Cx, TYPES_KEYS, Task};
 use crate::data::Json;
 use crate::digest::{Digest, Hasher};
 use crate::effect::{Effect, EffectId};
 use crate::failure::Failure;
 use crate::outcome::Outcome;
 use crate::plan::{Cache, Step};
-use crate::template::Reference;
+use crate::template::{Reference, Scope as _};
 
 #[derive(Debug)]
 struct Cached {
@@ -64,14 +64,17 @@ pub(super) fn single(
     }))
 }
 
-/// Hash of everything that the output depends on. A `key` that refers to the element replaces it; with any other key
+/// Hash of everything that the output depends on: different values give different hashes, also if they only differ in
+/// their JSON type or in the last digit of a number. A `key` that refers to the element replaces it; with any other key
 /// the element counts as well.
 fn key(cache: &Cache, values: &Values) -> Result<Digest, Failure> {
     let mut hasher = Hasher::new("cache");
     hasher.field(cache.fingerprint.as_bytes());
     match &cache.key {
         Some(key) => {
-            hasher.field(key.render(values).map_err(|e| unresolved(&e))?.as_bytes());
+            let is_typed = values.abi() >= TYPES_KEYS;
+            let text = if is_typed { key.render_typed(values) } else { key.render(values) };
+            hasher.field(text.map_err(|e| unresolved(&e))?.as_bytes());
             let names_element =
                 key.references().any(|(reference, _)| matches!(reference, Reference::Item { .. } | Reference::Index));
             if let (false, Some(element)) = (names_element, values.element()) {

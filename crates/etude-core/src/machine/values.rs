@@ -1,7 +1,13 @@
 //! The values that a step can see: the input, the outputs of earlier steps, the element of a `for_each`.
 
+use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
+use serde_json::value::RawValue;
+
+use super::TYPES_KEYS;
 use crate::data::Json;
 use crate::digest::{Digest, Hasher};
 use crate::effect::{Chunk, Stdin, StdinHash};
@@ -109,18 +115,23 @@ impl Values {
 
     /// Digest of these values without the ones that `left_out` refers to.
     pub(crate) fn digest_without(&self, left_out: &[Reference]) -> Digest {
+        let without = |json: &Json, references: &[&Reference]| match self.abi >= TYPES_KEYS {
+            true => without(json, references),
+            false => without_in_tree(json, references),
+        };
         let mut hasher = Hasher::new("rest");
         let of_input = |path: &Reference| matches!(path, Reference::Input { .. });
-        let input = without(&self.input, left_out.iter().filter(|path| of_input(path)));
+        let left = |is: &dyn Fn(&Reference) -> bool| left_out.iter().filter(|path| is(path)).collect::<Vec<_>>();
+        let input = without(&self.input, &left(&of_input));
         hasher.field(input.as_bytes()).field(self.tail.as_bytes());
         for (name, output) in &self.outputs {
             let of_step = |path: &Reference| matches!(path, Reference::Output { step, .. } if **step == **name);
-            let output = without(output, left_out.iter().filter(|path| of_step(path)));
+            let output = without(output, &left(&of_step));
             hasher.field(name.as_bytes()).field(output.as_bytes());
         }
         if let Some(element) = &self.item {
             let of_item = |path: &Reference| matches!(path, Reference::Item { .. });
-            let value = without(&element.value, left_out.iter().filter(|path| of_item(path)));
+            let value = without(&element.value, &left(&of_item));
             hasher.field(value.as_bytes());
         }
         hasher.finish()
@@ -251,10 +262,48 @@ impl Scope for Values {
     }
 }
 
-/// Digest of a value without the parts that these references point to.
-fn without<'r>(json: &Json, left_out: impl Iterator<Item = &'r Reference>) -> Digest {
-    let mut left_out = left_out.peekable();
-    if left_out.peek().is_none() {
+/// Digest of a value without the parts that these references point to: the rest counts as it is written.
+fn without(json: &Json, left_out: &[&Reference]) -> Digest {
+    let Some(text) = json.text().ok().filter(|_| !left_out.is_empty()) else { return json.digest() };
+    let mut parts: Vec<Range<usize>> =
+        left_out.iter().filter_map(|reference| part(&text, 0..text.len(), reference.path())).collect();
+    // A part comes before the parts inside of it.
+    parts.sort_by_key(|part| (part.start, Reverse(part.end)));
+    if parts.first().is_some_and(|part| part.len() == text.len()) {
+        // As in earlier versions, whose entries remain.
+        return Digest::of(b"null");
+    }
+    let mut hasher = Hasher::new("rest of a value");
+    let mut at = 0;
+    for part in parts.into_iter().filter(|part| part.start < part.end) {
+        if part.start >= at {
+            hasher.field(text[at..part.start].as_bytes());
+            at = part.end;
+        }
+    }
+    hasher.field(text[at..].as_bytes());
+    hasher.finish()
+}
+
+/// Position in `text` of the part to which `path` leads, from the value at `within`.
+fn part(text: &str, within: Range<usize>, path: &[Segment]) -> Option<Range<usize>> {
+    let Some((segment, rest)) = path.split_first() else { return Some(within) };
+    let value = &text[within.clone()];
+    let found: &RawValue = match (value.as_bytes().first()?, segment) {
+        (b'[', Segment::Index(index)) => serde_json::from_str::<Vec<&RawValue>>(value).ok()?.get(*index)?,
+        (b'{', segment) => {
+            let members: IndexMap<String, &RawValue> = serde_json::from_str(value).ok()?;
+            members.get(&segment.to_string())?
+        }
+        _ => return None,
+    };
+    let start = within.start + (found.get().as_ptr().addr() - value.as_ptr().addr());
+    part(text, start..start + found.get().len(), rest)
+}
+
+/// As [`without`], in runs that a version before [`TYPES_KEYS`] began: numbers lose the digits that a tree does not keep.
+fn without_in_tree(json: &Json, left_out: &[&Reference]) -> Digest {
+    if left_out.is_empty() {
         return json.digest();
     }
     let Ok(mut tree) = json.value() else { return json.digest() };

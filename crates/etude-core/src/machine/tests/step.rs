@@ -4,7 +4,9 @@ use expect_test::expect;
 
 use super::build::*;
 use super::{check, play, starts_after};
+use crate::digest::Digest;
 use crate::effect::Effect;
+use crate::machine::ABI;
 use crate::report::StepStatus;
 
 /// X-1: a step whose `when` holds runs.
@@ -421,6 +423,77 @@ fn the_cache_key_depends_on_what_the_output_depends_on() {
     let keyed = |input: &str| key(pipeline([code("a").cached_by("{{input.k}}")]).input(input));
     assert_eq!(keyed(r#"{"k":1,"t":1}"#), keyed(r#"{"k":1,"t":2}"#));
     assert_ne!(keyed(r#"{"k":1}"#), keyed(r#"{"k":2}"#));
+}
+
+/// X-1: values that differ in their JSON type, in the last digit of a number or in their limits have different keys, so
+/// that no step gets the output of other values. Keys of runs that an earlier version began stay as they were.
+#[test]
+fn different_values_have_different_cache_keys() {
+    let keys = |key: &str, list: &[&str], abi: u32| -> Vec<Digest> {
+        let one = |values: &&str| {
+            let mut case = pipeline([code("a").cached_by(key)]).input(values);
+            case.start.abi = abi;
+            match play(&case, "").asked("p/a!recall") {
+                Effect::Recall { key, .. } => *key,
+                other => panic!("{other:?}"),
+            }
+        };
+        let mut keys: Vec<Digest> = list.iter().map(one).collect();
+        keys.sort();
+        keys.dedup();
+        keys
+    };
+    let types = [r#"{"k":1}"#, r#"{"k":"1"}"#, r#"{"k":true}"#, r#"{"k":"true"}"#, r#"{"k":null}"#, r#"{"k":"null"}"#];
+    let more = [r#"{"k":""}"#, r#"{"k":"\"\""}"#, r#"{"k":[]}"#, r#"{"k":"[]"}"#, r#"{"k":[1]}"#, r#"{"k":["1"]}"#];
+    let halves = [r#"{"k":"\ud800"}"#, r#"{"k":"\ud801"}"#, r#"{"k":"\ufffd"}"#];
+    let all: Vec<&str> = types.into_iter().chain(more).chain(halves).collect();
+    assert_eq!(keys("{{input.k}}", &all, ABI).len(), all.len());
+    assert_eq!(keys("{{input.k}}", &types, 12).len(), 3);
+    let split = [r#"{"k":"x","l":"yz"}"#, r#"{"k":"xy","l":"z"}"#, r#"{"k":"x\"\n\"y","l":"z"}"#];
+    for key in ["{{input.k}}{{input.l}}", "{{input.k}}-{{input.l}}"] {
+        assert_eq!(keys(key, &split, ABI).len(), 3, "{key}");
+    }
+    // The same value has the same key, however it is written.
+    assert_eq!(keys("{{input.k}}", &[r#"{"k":"A"}"#, r#"{"k":"\u0041"}"#], ABI).len(), 1);
+    assert_eq!(keys("{{input.k}}", &[r#"{"k":[1,2]}"#, r#"{"k": [1, 2] }"#], ABI).len(), 1);
+}
+
+/// X-1: an element replaces the array that it came from, and nothing else: the rest of the value counts to the last
+/// digit. Keys of runs that an earlier version began stay as they were.
+#[test]
+fn the_rest_of_a_value_counts_to_the_last_digit() {
+    let key = |input: &str, abi: u32| {
+        let mut case = pipeline([code("a").for_each("{{input.l}}").cached()]).input(input);
+        case.start.abi = abi;
+        match play(&case, "").asked("p/a[0]!recall") {
+            Effect::Recall { key, .. } => *key,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (one, other) = (r#"{"id":123456789012345678901,"l":[1]}"#, r#"{"id":123456789012345678902,"l":[1]}"#);
+    assert_ne!(key(one, ABI), key(other, ABI));
+    assert_eq!(key(one, 12), key(other, 12));
+    // Other elements of the array do not count; the element itself does.
+    assert_eq!(key(r#"{"id":1,"l":[1]}"#, ABI), key(r#"{"id":1,"l":[1,2,"x"]}"#, ABI));
+    assert_ne!(key(r#"{"id":1,"l":[1]}"#, ABI), key(r#"{"id":1,"l":["1"]}"#, ABI));
+    assert_ne!(key(r#"{"id":1,"l":[1]}"#, ABI), key(r#"{"id":"1","l":[1]}"#, ABI));
+    assert_ne!(key(r#"{"l":[1],"m":[2]}"#, ABI), key(r#"{"l":[1],"m":[3]}"#, ABI));
+}
+
+/// X-1: entries whose keys were right are still used: those without a `key`, and those of the elements of an output.
+#[test]
+fn entries_of_earlier_versions_are_used_where_their_keys_were_right() {
+    let keys = |abi: u32| {
+        let steps = [code("a"), code("b").cached(), code("c").for_each("{{a.output}}").cached()];
+        let mut case = pipeline(steps).input(r#"{"n":1e400}"#);
+        case.start.abi = abi;
+        let world = play(&case, "p/a output [1, 2]");
+        ["p/b!recall", "p/c[0]!recall", "p/c[1]!recall"].map(|id| match world.asked(id) {
+            Effect::Recall { key, .. } => *key,
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(keys(ABI), keys(12));
 }
 
 /// X-1: each element has its own cache entry: failures are not stored, and stored elements are not repeated.
