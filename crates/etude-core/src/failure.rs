@@ -153,8 +153,10 @@ pub struct Failure {
     pub attempts: Vec<Attempt>,
     /// Duration of the failed effect, in milliseconds.
     pub elapsed_ms: Option<u64>,
-    /// Further facts for programs, such as `item` of a `for_each`.
+    /// Further facts for programs: a JSON object.
     pub details: Option<Json>,
+    /// Index of the element of a `for_each` that failed, the outermost of several. Published as `details.item`.
+    pub item: Option<usize>,
     /// Reason why the run deviates here, if its pipeline says `fallback: skill` (L-67).
     pub reason: Option<Reason>,
     /// Failures of siblings that a group with `on_failure: wait` allowed to end, in the order of the plan. The result
@@ -177,6 +179,7 @@ impl Failure {
             attempts: Vec::new(),
             elapsed_ms: None,
             details: None,
+            item: None,
             reason: None,
             siblings: Vec::new(),
         }

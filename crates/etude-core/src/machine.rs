@@ -84,7 +84,7 @@ pub const ABI: u32 = 13;
 ///   retries. If several stages fail side by side, it names the first of their list.
 /// - Version 12 gives the executions of each machine in a run their own ids.
 /// - Version 13 lifts the denials of the pipeline in the destructor. In conditions, it takes only zero for `0`. Its cache
-///   keys keep the JSON types and all digits of values.
+///   keys keep the JSON types and all digits of values. The failure of an element keeps its own details.
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,
@@ -142,6 +142,9 @@ const LIFTS_DENIALS: u32 = 13;
 
 /// The first version of the interpreter whose cache keys keep the JSON types and all digits of values.
 const TYPES_KEYS: u32 = 13;
+
+/// The first version of the interpreter that keeps the details of an element's failure, and adds the index to them.
+const KEEPS_DETAILS: u32 = 13;
 
 /// Number of an attempt at a run, and of the attempt that began its scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

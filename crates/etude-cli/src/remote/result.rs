@@ -138,9 +138,10 @@ pub(crate) fn failure(error: &Value) -> Option<Failure> {
         tail,
         blob: None,
     });
-    let details = match error.get("details") {
-        Some(details) => Some(Json::of(details)),
-        None => error.get("class").map(|_| Json::of(error)),
+    // Facts of stages are members of the error itself.
+    let details = match error.get("class") {
+        Some(_) => Some(Json::of(error)),
+        None => error.get("details").map(Json::of),
     };
     Some(Failure {
         phase: text("phase").and_then(|word| Phase::from_word(&word)),

@@ -13,7 +13,7 @@ use super::cached::single;
 use super::step::StepTask;
 use super::step_context::StepContext;
 use super::values::Values;
-use super::{Cx, Task};
+use super::{Cx, KEEPS_DETAILS, Task};
 use crate::data::Json;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind, Reason};
@@ -158,7 +158,7 @@ impl FanOut {
 
     fn end(&mut self, cx: &mut Cx, index: usize, result: Result<Json, Failure>, is_cached: bool) {
         let is_stopped = self.stopped.is_some() || self.fatal.is_some();
-        let result = result.map_err(|failure| self.place(index, failure));
+        let result = result.map_err(|failure| self.place(index, failure, cx.facts.abi));
         if let Err(failure) = &result
             && self.stopped.is_none()
         {
@@ -197,8 +197,9 @@ impl FanOut {
         matches!(&self.shape, Shape::Items { step_context, .. } if step_context.item.is_none())
     }
 
-    /// Adds the index of the failed element to a failure.
-    fn place(&self, index: usize, mut failure: Failure) -> Failure {
+    /// Adds the index of the failed element to a failure, and to those of its siblings. In runs that an earlier version
+    /// began, it replaces the details of the failure, and siblings have none.
+    fn place(&self, index: usize, mut failure: Failure, abi: u32) -> Failure {
         if let Shape::Items { step, step_context, .. } = &self.shape
             && failure.kind != FailureKind::Cancelled
         {
@@ -206,9 +207,15 @@ impl FanOut {
                 failure.step = Some(step.name.clone());
             }
             failure.message = format!("element {index} of {}: {}", self.total, failure.message);
-            // The details of a deviation are its reason and its condition.
-            if failure.kind != FailureKind::Deviated {
-                failure.details = Some(Json::trusted(format!(r#"{{"item":{index}}}"#)));
+            match abi >= KEEPS_DETAILS {
+                true => {
+                    failure.item = Some(index);
+                    let siblings = std::mem::take(&mut failure.siblings);
+                    failure.siblings = siblings.into_iter().map(|sibling| self.place(index, sibling, abi)).collect();
+                }
+                // The details of a deviation are its reason and its condition.
+                false if failure.kind == FailureKind::Deviated => {}
+                false => failure.details = Some(Json::trusted(format!(r#"{{"item":{index}}}"#))),
             }
         }
         failure

@@ -49,6 +49,12 @@ pub fn error_json(failure: &Failure) -> Value {
             details => drop(out.insert("details".into(), details)),
         }
     }
+    if let Some(item) = failure.item {
+        match out.entry("details").or_insert_with(|| json!({})) {
+            Value::Object(details) => drop(details.insert("item".into(), item.into())),
+            other => *other = json!({"item": item}),
+        }
+    }
     Value::Object(out)
 }
 

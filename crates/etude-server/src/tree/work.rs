@@ -38,8 +38,7 @@ impl Rejections {
         }
         for error in errors {
             for (attempt, rejected) in (1..).zip(error["attempts"].as_array().into_iter().flatten()) {
-                all.entry((step(error), error["item"].as_u64().or(error["item"]["index"].as_u64()), attempt))
-                    .or_insert_with(|| why(rejected));
+                all.entry((step(error), error["details"]["item"].as_u64(), attempt)).or_insert_with(|| why(rejected));
             }
         }
         Self(all)

@@ -4,7 +4,7 @@ use expect_test::expect;
 
 use super::build::*;
 use super::{check, play};
-use crate::machine::{Command, Machine};
+use crate::machine::{ABI, Command, Machine};
 
 /// X-3: the output is `{child: output}` in the order of the plan, whichever child ends first.
 #[test]
@@ -477,7 +477,7 @@ fn a_failing_element_stops_the_rest() {
               at a.yaml
               exit 1
               stderr boom
-              details {"item":1}
+              item 1
             row business/a code failed, tries 2, 10 ms, items 0 of 3, 1 failed: [1]
         "#]],
     );
@@ -544,7 +544,7 @@ fn collect_does_not_swallow_a_used_up_budget() {
             result failed
             error budget_exceeded business/x element 1 of 4: the run has used 15 tokens; its budget is 10
               at x.yaml
-              details {"item":1}
+              item 1
             row business/x llm failed, tries 2, 10 ms, items 0 of 4, 2 failed: [0, 1], calls 2 tokens 12+3 $0
             usage calls 2 tokens 12+3 $0
         "#]],
@@ -570,7 +570,7 @@ fn collect_does_not_swallow_a_missing_key() {
             result failed
             error environment business/x element 0 of 2: llm step `x` got no response: set THE_KEY
               at x.yaml
-              details {"item":0}
+              item 0
             row business/x llm failed, tries 0, 10 ms, items 0 of 2, 1 failed: [0]
         "#]],
     );
@@ -906,7 +906,7 @@ fn a_failing_element_ends_the_pause_of_another() {
             error step_failed business/a element 1 of 2: code step `a` could not be started: no such file
               at a.yaml
               try rejected by transport (10 ms, 0 tokens): code step `a` could not be started: no such file
-              details {"item":1}
+              item 1
             row business/a code failed, tries 2, 10 ms, items 0 of 2, 1 failed: [1]
         "#]],
     );
@@ -965,7 +965,7 @@ fn collect_does_not_swallow_a_defect() {
             result failed
             error internal business/a element 0 of 2: internal error: the outcome of `p/a[0]` does not match its effect
               at a.yaml
-              details {"item":0}
+              item 0
             row business/a code failed, tries 1, 10 ms, items 0 of 2, 1 failed: [0]
         "#]],
     );
@@ -993,4 +993,36 @@ fn a_child_of_a_group_per_element_gives_no_output() {
             row business/a code succeeded, tries 1, 10 ms
         "#]],
     );
+}
+
+/// X-1: the index of a failed element is in `details.item`, also if the failure has facts of its own, and also for each
+/// failed child of a group. In runs of earlier versions it replaced these facts.
+#[test]
+fn the_index_of_an_element_is_beside_its_own_facts() {
+    let errors = |case: super::Case, abi: u32, script: &str| -> Vec<serde_json::Value> {
+        let mut case = case.input(r#"{"l":[1,2]}"#);
+        case.start.abi = abi;
+        let world = play(&case, script);
+        world.machine.result().expect("a result").errors.iter().map(crate::report::error_json).collect()
+    };
+    let sub = || call("s", sequence("sub", [code("u").require("{{input.n}}")]));
+    let guarded = || pipeline([sub().with("n", "{{item}}").for_each("{{input.l}}")]).input(r#"{"l":[0]}"#);
+    let deviates = |abi| {
+        let mut case = guarded();
+        case.start.abi = abi;
+        let world = play(&case, "");
+        crate::report::error_json(&world.machine.result().expect("a result").errors[0])
+    };
+    let (now, before) = (deviates(ABI), deviates(12));
+    assert_eq!((&now["reason"], &now["details"]["item"]), (&"require".into(), &0.into()), "{now}");
+    assert_eq!((&before["reason"], &before["details"]), (&"require".into(), &serde_json::Value::Null), "{before}");
+    let children = || pipeline([group("g", [code("a"), code("b")]).wait().for_each("{{input.l}}")]);
+    let script = "p/g[0]/a exit 1\np/g[0]/b exit 2";
+    let items = |errors: &[serde_json::Value]| -> Vec<serde_json::Value> {
+        errors.iter().map(|error| error["details"]["item"].clone()).collect()
+    };
+    let now = errors(children(), ABI, script);
+    assert_eq!(items(&now), [0, 0], "{now:?}");
+    assert!(now.iter().all(|error| error["message"].as_str().is_some_and(|why| why.starts_with("element 0 of 2: "))));
+    assert_eq!(items(&errors(children(), 12, script)), [serde_json::json!(0), serde_json::Value::Null]);
 }

@@ -125,6 +125,7 @@ fn error(failure: &Failure) -> String {
         let spent = format!("{} ms, {} tokens", attempt.elapsed_ms, attempt.tokens);
         fact("try", Some(format!("rejected by {by} ({spent}): {}", attempt.errors.join("; "))));
     }
+    fact("item", failure.item.map(|item| item.to_string()));
     fact("details", failure.details.as_ref().map(|details| format!("{details:?}")));
     out
 }

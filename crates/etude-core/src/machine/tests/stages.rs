@@ -564,3 +564,20 @@ fn a_sibling_that_is_looked_through_fails_in_the_same_instant() {
     assert_eq!(result.status.word(), "cancelled", "{}", world.log);
     assert!(world.log.contains("abandon p/x/a#1!scan1"), "{}", world.log);
 }
+
+/// X-1, B-18: the failure of a machine that runs per element keeps its class and code, and names the element.
+#[test]
+fn a_machine_of_an_element_fails_with_its_own_facts() {
+    let error = |abi: u32| {
+        let mut case = pipeline([goes_through(machine()).for_each("{{input.l}}")]).input(r#"{"l": [1]}"#);
+        case.start.abi = abi;
+        let world = play(&case, "p/x[0]/one#1/setup exit 1 boom");
+        crate::report::error_json(&world.machine.result().expect("a result").errors[0])
+    };
+    let now = error(ABI);
+    assert_eq!(now["class"], "ExtensionHost", "{now}");
+    assert_eq!((&now["code"], &now["stage"]), (&json!("LifecycleFailure"), &json!("one")), "{now}");
+    assert_eq!(now["details"], json!({"item": 0}), "{now}");
+    let before = error(12);
+    assert_eq!((&before["class"], &before["details"]), (&json!(null), &json!({"item": 0})), "{before}");
+}
