@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::fs::{self, File};
 use std::io::{self, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -149,6 +149,8 @@ pub struct FileBlobs {
     strict: bool,
     next: AtomicU64,
     pending: Mutex<Pending>,
+    /// True once the name of the directory is on the disk.
+    has_name: AtomicBool,
 }
 
 /// The values of a store that no record refers to yet.
@@ -191,7 +193,8 @@ impl FileBlobs {
     /// A store in `dir`, which is created when the first value is kept. With `strict`, a blob is on the disk when
     /// [`BlobStore::keep`] returns, not only in the page cache of the operating system.
     pub fn new(dir: impl Into<PathBuf>, strict: bool) -> Self {
-        Self { dir: dir.into(), strict, next: AtomicU64::new(0), pending: Mutex::default() }
+        let (next, pending, has_name) = Default::default();
+        Self { dir: dir.into(), strict, next, pending, has_name }
     }
 
     /// `Some` if every value that an open store has kept or found was let go of: no process is about to refer to a value that
@@ -350,9 +353,9 @@ impl FileBlobs {
             return Ok(());
         }
         for shelf in shelves {
-            whole::sync_dir(&shelf)?;
+            sync_dir(&shelf)?;
         }
-        whole::sync_dir(&self.dir)?;
+        self.sync_shelves()?;
         for (file, permissions) in synced {
             // Without the mark the blob is synced again, which does no harm.
             let _ = file.set_permissions(permissions);
@@ -360,11 +363,21 @@ impl FileBlobs {
         Ok(())
     }
 
-    /// True if a power failure lost the content of a blob: its name was on the disk, its bytes were not. A synced blob is
+    /// Writes the names of the shelves to the disk, and the first time the name of the directory itself.
+    fn sync_shelves(&self) -> io::Result<()> {
+        sync_dir(&self.dir)?;
+        if !self.has_name.load(Ordering::Relaxed) {
+            self.dir.parent().filter(|dir| !dir.as_os_str().is_empty()).map_or(Ok(()), sync_dir)?;
+            self.has_name.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// True if a power failure lost content of a blob: its name was on the disk, some of its bytes were not. A synced blob is
     /// marked read-only, so it is never taken for lost.
     pub fn is_lost(&self, digest: Digest) -> bool {
-        let lost = |found: fs::Metadata| found.len() == 0 && !found.permissions().readonly();
-        digest != Digest::of(b"") && fs::metadata(self.place(digest)).is_ok_and(lost)
+        let place = self.place(digest);
+        fs::metadata(&place).is_ok_and(|found| !is_synced(&found)) && hash(&place).is_ok_and(|found| found != digest)
     }
 
     /// Sets the time of a blob that is kept again to now. Pruning exempts recent blobs, because their record may be about to
@@ -373,12 +386,22 @@ impl FileBlobs {
     /// # Errors
     /// There is no such blob, or a prune has just removed it.
     fn renew(&self, place: &Path) -> io::Result<()> {
-        let file = File::open(place)?;
-        file.set_modified(SystemTime::now())?;
-        if self.strict {
-            file.sync_all()?;
-        }
+        File::open(place)?.set_modified(SystemTime::now())?;
         fs::metadata(place).map(drop)
+    }
+
+    /// Renews an existing blob, after checks that a synced blob does not need.
+    fn find(&self, digest: Digest) -> io::Result<()> {
+        let place = self.place(digest);
+        if !is_synced(&fs::metadata(&place)?) {
+            if hash(&place)? != digest {
+                return Err(io::Error::from(io::ErrorKind::InvalidData));
+            }
+            if self.strict {
+                self.sync([&digest])?;
+            }
+        }
+        self.renew(&place)
     }
 
     fn place(&self, digest: Digest) -> PathBuf {
@@ -403,7 +426,8 @@ impl FileBlobs {
 
     fn put_in_place(&self, scratch: &mut Scratch, place: &Path) -> io::Result<()> {
         let shelf = place.parent().unwrap_or(&self.dir);
-        if self.strict {
+        // Another store may have synced the file that is replaced.
+        if self.strict || place.exists() {
             scratch.file.sync_all()?;
         }
         if let Err(error) = fs::rename(&scratch.path, place) {
@@ -423,8 +447,8 @@ impl FileBlobs {
         }
         scratch.mark_kept();
         if self.strict {
-            whole::sync_dir(shelf)?;
-            whole::sync_dir(&self.dir)?;
+            sync_dir(shelf)?;
+            self.sync_shelves()?;
         }
         Ok(())
     }
@@ -453,8 +477,10 @@ impl BlobStore for FileBlobs {
         }
         let place = self.place(digest);
         self.hold(digest);
-        // A file of another length under this name was cut short by a power failure. It is replaced.
-        if !fs::metadata(&place).is_ok_and(|there| there.len() == len) || self.renew(&place).is_err() {
+        // A file that is not marked as synced may have lost bytes: in a power failure, or in a failed sync, which the disk
+        // reports only once. It is replaced.
+        let is_kept = |there: fs::Metadata| there.len() == len && is_synced(&there);
+        if !fs::metadata(&place).is_ok_and(is_kept) || self.renew(&place).is_err() {
             let put = self.put_in_place(&mut scratch, &place);
             put.inspect_err(|_| self.let_go([&digest])).map_err(|error| at(&place, &error))?;
         }
@@ -470,7 +496,7 @@ impl BlobStore for FileBlobs {
     /// Renews an existing value: until a record refers to it, nothing else protects it from removal.
     fn has(&self, digest: Digest) -> bool {
         self.hold(digest);
-        self.renew(&self.place(digest)).inspect_err(|_| self.let_go([&digest])).is_ok()
+        self.find(digest).inspect_err(|_| self.let_go([&digest])).is_ok()
     }
 }
 
@@ -498,6 +524,28 @@ impl Blob for FileBlob {
         };
         read().map_err(|error: io::Error| format!("`{}`: {error}", self.path.display()))
     }
+}
+
+/// True if the blob and its name are on the disk.
+fn is_synced(found: &fs::Metadata) -> bool {
+    found.permissions().readonly()
+}
+
+/// The hash of a file.
+fn hash(path: &Path) -> io::Result<Digest> {
+    let mut hasher = blake3::Hasher::new();
+    let take = |piece: &[u8]| {
+        hasher.update(piece);
+        Ok(())
+    };
+    each_piece(&FileBlob { path: path.to_owned() }, take).map_err(io::Error::other)?;
+    Ok(Digest::from_bytes(*hasher.finalize().as_bytes()))
+}
+
+fn sync_dir(path: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    tests::SYNCED.with_borrow_mut(|synced| synced.push(path.to_owned()));
+    whole::sync_dir(path)
 }
 
 /// Adds the file to an error.

@@ -56,6 +56,10 @@ impl Journal {
                 // A record will refer to the value, even if the cache forgets it meanwhile. A value that cannot be renewed can
                 // still be read.
                 self.blobs.has(blob);
+                // The cache syncs no value, so that a loss of power may have emptied it.
+                if self.blobs.is_lost(blob) {
+                    return Ok(None);
+                }
                 match self.blobs.open(blob) {
                     Ok(source) => Ok(Some(Json::stored(Stored { blob, offset, len, digest, source }))),
                     // A cache may forget.

@@ -394,11 +394,26 @@ fn a_recalled_value_stays_for_its_run() {
     assert_eq!(recalled.text().expect("it is there").as_ref(), "cached");
 }
 
+/// A cached value is not synced. After a loss of power, its step runs again.
+#[test]
+fn a_cached_value_that_was_lost_with_the_power_is_forgotten() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let blob = put(&*journal.blobs, b"cached").expect("kept").0;
+    journal.remember(Digest::of(b"key"), &cached_value(&journal, blob), &CacheLabel::default()).expect("remember");
+    let name = blob.to_string();
+    std::fs::write(journal.dir.join("blobs").join(&name[..2]).join(&name), "cac").expect("it can be cut");
+    assert!(journal.recall(Digest::of(b"key"), None).expect("recall").is_none());
+}
+
 /// after a loss of power, a record that was on the disk before its value is dropped, with all records after it. A value
-/// that is empty although it was synced is damage, and stays reportable.
+/// that is empty or cut although it was synced is damage, and stays reportable.
 #[test]
 fn what_lost_its_value_with_the_power_goes_from_the_run() {
-    for (is_synced, left) in [(false, vec!["a", "d"]), (true, vec!["a", "b", "c", "d"])] {
+    let (lost, kept) = (vec!["a", "d"], vec!["a", "b", "c", "d"]);
+    for (rest, is_synced, left) in
+        [("", false, &lost), ("a lar", false, &lost), ("", true, &kept), ("a lar", true, &kept)]
+    {
         let dir = tempfile::tempdir().expect("a directory");
         let journal = open(&dir);
         let session = block_on(journal.create(&new_run("r-1", 1))).expect("create");
@@ -416,14 +431,14 @@ fn what_lost_its_value_with_the_power_goes_from_the_run() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let _ = std::fs::remove_file(&path);
-        std::fs::write(&path, "").expect("it can be written");
+        std::fs::write(&path, rest).expect("it can be written");
         if is_synced {
             journal.blobs.sync([&value]).expect("sync");
         }
         let session = journal.claim("r-1").expect("claim");
         block_on(session.append(record("d", "4"))).expect("append");
         let keys: Vec<String> = session.records().expect("records").into_iter().map(|record| record.key).collect();
-        assert_eq!(keys, left, "synced: {is_synced}");
+        assert_eq!(keys, *left, "`{rest}`, synced: {is_synced}");
     }
 }
 

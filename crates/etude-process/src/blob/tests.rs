@@ -1,7 +1,13 @@
+use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::*;
+
+thread_local! {
+    /// The directories that this thread has synced.
+    pub(super) static SYNCED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+}
 
 fn text(blob: &dyn Blob, offset: u64, len: usize) -> String {
     let mut bytes = vec![0; len];
@@ -39,13 +45,53 @@ fn kept_bytes_are_not_written_again_but_a_torn_file_is_replaced() {
     let dir = tempfile::tempdir().expect("dir");
     let store = FileBlobs::new(dir.path(), false);
     let (digest, _) = put(&store, b"same").expect("kept");
+    store.sync([&digest]).expect("synced");
     let before = fs::metadata(store.place(digest)).expect("there").ino();
     let (again, _) = put(&store, b"same").expect("kept");
     assert_eq!(again, digest);
     assert_eq!(fs::metadata(store.place(digest)).expect("there").ino(), before);
+    fs::remove_file(store.place(digest)).expect("removed");
     fs::write(store.place(digest), "s").expect("torn");
     let (_, blob) = put(&store, b"same").expect("kept");
     assert_eq!(text(&*blob, 0, 9), "same");
+}
+
+/// K-45: bytes of a value that was not synced may be lost, in a failed sync or with the power. Its file has the right length, and
+/// is neither found nor trusted when the value is kept again.
+#[test]
+fn a_file_that_was_not_synced_is_not_trusted() {
+    let dir = tempfile::tempdir().expect("dir");
+    for is_strict in [false, true] {
+        let store = FileBlobs::new(dir.path(), is_strict);
+        let (digest, _) = put(&store, b"same").expect("kept");
+        assert!(store.has(digest) && !store.is_lost(digest));
+        fs::remove_file(store.place(digest)).expect("removed");
+        fs::write(store.place(digest), [0; 4]).expect("lost");
+        assert!(store.is_lost(digest) && !store.has(digest));
+        let (_, blob) = put(&store, b"same").expect("kept again");
+        assert_eq!(text(&*blob, 0, 9), "same");
+        assert!(store.has(digest) && !store.is_lost(digest));
+    }
+}
+
+/// K-45: with `strict`, a value that another store has left to the operating system is on the disk once it is found, with all of
+/// its names.
+#[test]
+fn a_value_that_a_strict_store_finds_is_synced() {
+    let dir = tempfile::tempdir().expect("dir");
+    let root = dir.path().join("blobs");
+    let (digest, _) = put(&FileBlobs::new(&root, false), b"a definition").expect("kept");
+    let store = FileBlobs::new(&root, true);
+    let shelf = store.place(digest).parent().expect("a shelf").to_owned();
+    assert_eq!(SYNCED.take(), Vec::<PathBuf>::new());
+    assert!(store.has(digest));
+    assert_eq!(SYNCED.take(), [shelf.clone(), root.clone(), dir.path().to_owned()]);
+    assert!(fs::metadata(store.place(digest)).expect("there").permissions().readonly());
+    assert!(store.has(digest) && SYNCED.take().is_empty());
+    // The name of the directory is synced once.
+    store.remove(digest).expect("removed");
+    put(&store, b"a definition").expect("kept");
+    assert_eq!(SYNCED.take(), [shelf, root]);
 }
 
 #[test]
