@@ -8,13 +8,17 @@ mod os;
 #[path = "whole/windows.rs"]
 mod os;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::private;
+
+/// Minimum age of a part that may be abandoned. A younger one may not be marked yet as one of a living process.
+const MIN_AGE: Duration = Duration::from_secs(60);
 
 /// The mode of a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,18 +75,24 @@ impl<'p> Part<'p> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it has no file name");
         let name = place.file_name().ok_or_else(no_file)?;
+        let mut beginning = OsString::from(".");
+        beginning.push(name);
+        beginning.push(".");
+        remove_abandoned(crate::parent(place), &beginning);
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let mut part = OsString::from(".");
-            part.push(name);
-            part.push(format!(".{}-{number}", std::process::id()));
+            let mut part = beginning.clone();
+            part.push(format!("{}-{number}", std::process::id()));
             let path = place.with_file_name(part);
             let made = match access {
                 Access::Owner => private::create_new(&path),
                 Access::Mask => File::create_new(&path),
             };
             match made {
-                Ok(file) => return Ok(Self { file, path, place, is_in_place: false }),
+                Ok(file) => {
+                    os::mark(&file);
+                    return Ok(Self { file, path, place, is_in_place: false });
+                }
                 // A dead process with this id has left it behind, or a process of another machine uses it.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -115,8 +125,23 @@ impl<'p> Part<'p> {
 impl Drop for Part<'_> {
     fn drop(&mut self) {
         if !self.is_in_place {
-            // A file that cannot be removed is hidden, and no one reads it.
+            // A file that cannot be removed now is hidden, and no one reads it.
             let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes the parts of dead processes whose names begin so. A part that cannot be removed now stays.
+fn remove_abandoned(dir: &Path, beginning: &OsStr) {
+    let is_part = |name: &OsStr| {
+        let rest = name.as_encoded_bytes().strip_prefix(beginning.as_encoded_bytes());
+        rest.is_some_and(|rest| rest.contains(&b'-') && rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-'))
+    };
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten().filter(|entry| is_part(&entry.file_name())) {
+        let modified = entry.metadata().ok().filter(fs::Metadata::is_file).and_then(|found| found.modified().ok());
+        let is_old = modified.is_some_and(|at| at.elapsed().is_ok_and(|age| age > MIN_AGE));
+        if is_old && os::is_abandoned(&entry.path()) {
+            let _ = fs::remove_file(entry.path());
         }
     }
 }
