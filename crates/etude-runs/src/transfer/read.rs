@@ -53,8 +53,12 @@ pub(super) fn import(engine: &dyn Engine, path: &Path) -> Result<Imported, Error
         checked.keep(engine, *digest).map_err(|why| Error::Value { digest: *digest, why })?;
     }
     imported.values = needed.len() as u64;
+    let mut released = BTreeSet::new();
     for (id, entry) in absent {
         let run = checked.run(&id, &entry).map_err(refused)?;
+        for digest in values_of(&run).filter(|digest| !released.insert(*digest)) {
+            checked.keep_again(engine, digest).map_err(|why| Error::Value { digest, why })?;
+        }
         // Another import may have added the run meanwhile.
         match engine.admit(&run)? {
             true => imported.runs += 1,
@@ -150,6 +154,15 @@ impl Checked {
         let copied = self.reader.copy(&entry, |part| scratch.file().write_all(part));
         copied.map_err(|fault| fault.why)?;
         blobs.keep(scratch, digest, entry.len).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Protects a value that an earlier run of the file needs as well: since that run was added, it may have been pruned,
+    /// with the value. A fleet keeps values for a day (K-48).
+    fn keep_again(&mut self, engine: &dyn Engine, digest: Digest) -> Result<(), String> {
+        match engine.is_shared() || engine.blobs().has(digest) {
+            true => Ok(()),
+            false => self.keep(engine, digest),
+        }
     }
 }
 

@@ -273,6 +273,53 @@ impl BlobStore for Meddling {
     }
 }
 
+/// A store that another process prunes before each look at a value. It counts the looks.
+#[derive(Debug)]
+struct Pruned {
+    files: FileBlobs,
+    looks: Mutex<Vec<Digest>>,
+}
+
+impl BlobStore for Pruned {
+    fn scratch(&self) -> std::io::Result<Scratch> {
+        self.files.scratch()
+    }
+
+    fn keep(&self, scratch: Scratch, digest: Digest, len: u64) -> std::io::Result<Arc<dyn Blob>> {
+        self.files.keep(scratch, digest, len)
+    }
+
+    fn open(&self, digest: Digest) -> std::io::Result<Arc<dyn Blob>> {
+        self.files.open(digest)
+    }
+
+    fn has(&self, digest: Digest) -> bool {
+        self.looks.lock().expect("no one panicked").push(digest);
+        self.files.remove(digest).expect("removed");
+        self.files.has(digest)
+    }
+}
+
+/// K-45, K-65: of two runs with one value, the first may be pruned before the second is added. The value stays.
+#[test]
+fn a_value_of_two_runs_stays_if_the_first_is_pruned() {
+    let world = World::new();
+    let first = world.memory("first");
+    let [shared, own] = [&b"shared"[..], b"own"].map(|text| put(&*first.blobs(), text).expect("a value").0);
+    for id in [IDS[0], IDS[1]] {
+        let mut run = archived(id, RunState::Succeeded);
+        run.keys = Vec::new();
+        run.records[0].blobs = if id == IDS[0] { vec![own, shared] } else { vec![shared] };
+        first.admit(&run).expect("it can be added");
+    }
+    world.export(&first, "a.tar");
+    let store = Arc::new(Pruned { files: FileBlobs::new(world.path("blobs"), false), looks: Mutex::default() });
+    let second = MemoryEngine::new(Arc::clone(&store) as Arc<dyn BlobStore>);
+    assert_eq!(import(&second, &world.path("a.tar")).expect("an import").runs, 2);
+    assert_eq!(*store.looks.lock().expect("no one panicked"), [shared]);
+    assert!([shared, own].iter().all(|digest| store.open(*digest).is_ok()));
+}
+
 /// K-64: a run that changes after it was written to the file stays, and is not in the file.
 #[test]
 fn a_run_that_changes_during_its_export_stays() {
