@@ -166,6 +166,14 @@ impl Objects {
         }
     }
 
+    /// Removes what dead processes have left. In a bucket, its rule for unfinished uploads does that.
+    pub(crate) fn clean(&self) -> io::Result<()> {
+        match self {
+            Self::Bucket(_) => Ok(()),
+            Self::Directory(directory) => ["values", "bundles"].iter().try_for_each(|shelf| directory.clean(shelf)),
+        }
+    }
+
     /// Reads an object that need not exist, as a test of access.
     pub(crate) async fn reach(&self) -> io::Result<()> {
         self.get("values/.probe", &mut tempfile::tempfile()?).await.map(drop)

@@ -7,7 +7,7 @@ use crate::error::Fault;
 use crate::grant::book_of;
 use crate::link::{Connection, attempt};
 use crate::store::Store;
-use crate::{blobs, listing, rows};
+use crate::{blobs, listing, rows, rules};
 
 /// Number of objects that are removed in one transaction.
 const BATCH: i64 = 32;
@@ -57,6 +57,9 @@ impl Store {
         if !self.access.is_tenant() {
             attempt!(self.link, |connection| remove_values(connection));
             while attempt!(self.link, |connection| remove_objects(connection, &self.depot)) {}
+            let url = attempt!(self.link, |connection| rules::url(connection));
+            // If the storage is away, a later prune cleans it.
+            let _ = url.map(|url| self.depot.objects(Some(&url)).and_then(|objects| objects.clean()));
         }
         Ok(removed)
     }

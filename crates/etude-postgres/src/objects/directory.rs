@@ -1,24 +1,36 @@
 //! Object storage in a directory that the machines share.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
 
 use etude_core::digest::Digest;
 
 use super::{Existing, refused, unavailable};
+use crate::link::lock;
 
 /// Number of bytes that are copied at once.
 const PIECE: usize = 64 * 1024;
 
+/// Beginnings of the names of files that are not objects: unfinished ones, and those of a check.
+const TEMPORARY: [&str; 2] = [".part-", ".probe-"];
+
+/// Maximum age of such a file. Older ones belong to dead processes.
+const TEMPORARY_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+
 #[derive(Debug)]
 pub(crate) struct Directory {
     root: PathBuf,
+    /// The directories of objects whose names are on the disk.
+    named: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl Directory {
     pub(super) fn new(root: PathBuf) -> Self {
-        Self { root }
+        Self { root, named: Mutex::default() }
     }
 
     /// The path of an object. A missing root directory means a missing mount, which proves nothing about its contents.
@@ -54,17 +66,32 @@ impl Directory {
                 Err(_) if fs::metadata(&place)?.len() != len => fs::rename(&part, &place)?,
                 _ => {}
             }
-            File::open(shelf)?.sync_all()
+            self.sync_names(shelf)
         })();
         // A leftover file is not part of any object.
         let _ = fs::remove_file(&part);
         written.map_err(failed)
     }
 
+    /// Writes the names of the objects in a directory to the disk, and the first time the name of that directory.
+    fn sync_names(&self, shelf: &Path) -> io::Result<()> {
+        sync_dir(shelf)?;
+        if !lock(&self.named).contains(shelf) {
+            sync_dir(&self.root)?;
+            lock(&self.named).insert(shelf.to_owned());
+        }
+        Ok(())
+    }
+
+    /// A record may refer to the object then (K-45): the process that has put it there may have died before its last sync.
     pub(super) fn has(&self, name: &str, len: u64) -> io::Result<bool> {
         let place = self.place(name)?;
         match fs::metadata(&place) {
-            Ok(found) => Ok(found.len() == len),
+            Ok(found) if found.len() == len => {
+                let shelf = place.parent().unwrap_or(&self.root);
+                self.sync_names(shelf).map(|()| true).map_err(|error| failed(&place, &error))
+            }
+            Ok(_) => Ok(false),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(failed(&place, &error)),
         }
@@ -97,6 +124,34 @@ impl Directory {
             _ => Ok(()),
         }
     }
+
+    /// Removes temporary files that dead processes have left in a directory of objects.
+    pub(super) fn clean(&self, shelf: &str) -> io::Result<()> {
+        let entries = match fs::read_dir(self.root.join(shelf)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        let now = SystemTime::now();
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            if !TEMPORARY.iter().any(|beginning| name.to_string_lossy().starts_with(beginning)) {
+                continue;
+            }
+            // A file that is gone, or that cannot be removed now, is left to others.
+            let modified = entry.metadata().and_then(|found| found.modified());
+            if modified.is_ok_and(|at| now.duration_since(at).is_ok_and(|age| age > TEMPORARY_LIFETIME)) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sync_dir(path: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    tests::SYNCED.with_borrow_mut(|synced| synced.push(path.to_owned()));
+    File::open(path)?.sync_all()
 }
 
 fn failed(place: &Path, error: &io::Error) -> io::Error {
@@ -104,5 +159,56 @@ fn failed(place: &Path, error: &io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => refused(why),
         _ => unavailable(why),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::io::Write as _;
+
+    use super::*;
+
+    thread_local! {
+        /// The directories that this thread has synced.
+        pub(super) static SYNCED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// K-45: an object and its directory have their names on the disk before a record refers to the object, even if another
+    /// process has put it there.
+    #[test]
+    fn names_of_objects_are_on_the_disk() {
+        let root = tempfile::tempdir().expect("a directory");
+        let (root, name) = (root.path(), "values/a");
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(b"value").expect("written");
+        let (one, two) = (Directory::new(root.to_owned()), Directory::new(root.to_owned()));
+        let all = [root.join("values"), root.to_owned()];
+        one.put(name, &mut file, 5, Existing::Kept).expect("put");
+        assert_eq!(SYNCED.take(), all);
+        one.put(name, &mut file, 5, Existing::Kept).expect("put again");
+        assert_eq!(SYNCED.take(), all[..1]);
+        assert!(two.has(name, 5).expect("looked at"));
+        assert_eq!(SYNCED.take(), all);
+        assert!(!two.has(name, 6).expect("looked at") && !two.has("values/b", 5).expect("looked at"));
+        assert!(SYNCED.take().is_empty());
+    }
+
+    /// Unfinished objects of dead processes are removed; objects, and unfinished objects of live processes, stay.
+    #[test]
+    fn temporary_files_of_dead_processes_are_removed() {
+        let root = tempfile::tempdir().expect("a directory");
+        let directory = Directory::new(root.path().to_owned());
+        directory.clean("values").expect("there is nothing");
+        let shelf = root.path().join("values");
+        fs::create_dir(&shelf).expect("a directory");
+        for (name, hours) in [("a", 48), (".part-1", 48), (".probe-1", 48), (".part-2", 1), (".other", 48)] {
+            let file = File::create(shelf.join(name)).expect("a file");
+            file.set_modified(SystemTime::now() - Duration::from_secs(hours * 3600)).expect("aged");
+        }
+        directory.clean("values").expect("cleaned");
+        let left = fs::read_dir(&shelf).expect("listed").map(|entry| entry.expect("an entry").file_name());
+        let left: BTreeSet<_> = left.collect();
+        assert_eq!(left, [".other", ".part-2", "a"].map(Into::into).into());
     }
 }

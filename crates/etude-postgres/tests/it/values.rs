@@ -1,6 +1,6 @@
 //! Large values in object storage: in a directory, and in a bucket of an independent server.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -313,8 +313,11 @@ fn a_prune_leaves_the_objects_that_are_needed() {
     block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("set_state");
     drop(session);
     world.age();
+    // A process died while it wrote an object.
+    let part = world.object("values/.part-1");
+    File::create(&part).expect("a file").set_modified(SystemTime::UNIX_EPOCH).expect("aged");
     assert_eq!(engine.prune(&Query::default()).expect("prune"), 1);
-    assert!(!world.object(&format!("values/{needed}")).exists());
+    assert!(!world.object(&format!("values/{needed}")).exists() && !part.exists());
     assert!(!world.object(&format!("bundles/{bundle}")).exists());
 }
 
