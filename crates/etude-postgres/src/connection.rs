@@ -19,13 +19,20 @@ pub(crate) use crate::value::{Parameter, Value};
 /// an index: compiling one, or planning it each time, costs more than running it. Their plans use indexes regardless of
 /// the statistics: a table that was empty at the last analysis may have a million rows before the next one, and until
 /// then an append would read them all.
-pub(crate) const SETTINGS: &str = "set idle_in_transaction_session_timeout = 3000; set lock_timeout = 3000; set jit = off; \
+///
+/// A role or a server may limit the time of statements and of idle sessions, or have another level of isolation. A long
+/// statement, such as one of a prune, must not fail for that, and a transaction that counts runs after it has waited for
+/// a lock must see those that others have committed meanwhile (K-33).
+pub(crate) const SETTINGS: &str = "set statement_timeout = 0; set idle_session_timeout = 0; \
+    set default_transaction_isolation = 'read committed'; \
+    set idle_in_transaction_session_timeout = 3000; set lock_timeout = 3000; set jit = off; \
     set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set enable_bitmapscan = off";
 
-const BEGIN: &str = "begin";
+/// A default of the session has no effect where each transaction may have another session.
+pub(crate) const BEGIN: &str = "begin isolation level read committed";
 
 /// A list may read many rows, and the best index depends on the query, so each list is planned for itself.
-const FOR_LISTS: &str = "begin; set local plan_cache_mode = force_custom_plan; set local enable_seqscan = on; set local enable_bitmapscan = on";
+const FOR_LISTS: &str = "begin isolation level read committed; set local plan_cache_mode = force_custom_plan; set local enable_seqscan = on; set local enable_bitmapscan = on";
 
 /// A connection with its prepared statements.
 #[derive(Debug)]
@@ -218,12 +225,9 @@ mod tests {
     #[test]
     fn a_transaction_sets_what_a_session_would_keep_and_then_its_own() {
         let settings = settings("fleet").replace("set ", "set local ");
-        assert!(
-            settings
-                .starts_with("set local search_path = fleet; set local idle_in_transaction_session_timeout = 3000;")
-        );
+        assert!(settings.starts_with("set local search_path = fleet; set local statement_timeout = 0;"));
         assert_eq!(settings.matches("set local ").count(), settings.matches(';').count() + 1);
-        assert_eq!(with_settings(BEGIN, "set local a = 1"), "begin; set local a = 1");
+        assert_eq!(with_settings("begin", "set local a = 1"), "begin; set local a = 1");
         assert_eq!(
             with_settings("begin; set local a = 2", "set local a = 1"),
             "begin; set local a = 1; set local a = 2"

@@ -135,7 +135,7 @@ async fn remove_values(connection: &mut Connection) -> Result<(), Fault> {
 /// Removes some of the marked objects, and their rows. False if there are none. A process that needs one of these
 /// values waits until it is gone: while the row is locked, a removal may be on its way.
 async fn remove_objects(connection: &mut Connection, depot: &Depot) -> Result<bool, Fault> {
-    connection.begin_as("begin; set local idle_in_transaction_session_timeout = 0");
+    connection.begin_as("begin isolation level read committed; set local idle_in_transaction_session_timeout = 0");
     let sql = "select hash, place, (select url from storage) from blobs where is_going and place is not null
         order by hash limit $1 for update of blobs skip locked";
     let rows = connection.query(sql, &[&BATCH]).await?;

@@ -113,3 +113,36 @@ fn sessions_of_a_pooler_are_left_as_they_were() {
         (select count(*) from pg_prepared_statements), (select count(*) from pg_locks where locktype = 'advisory')";
     assert_eq!(server.sql_at(&url, look), "\"$user\", public|0|on|0|0");
 }
+
+/// K-33, K-48: limits and defaults that the role has apply neither to a connection with a session of its own nor to one without.
+#[test]
+fn settings_of_the_role_do_not_apply() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(crate::open(&server, "etude", dir.path()));
+    for setting in [
+        "statement_timeout = '1h'",
+        "idle_session_timeout = '1h'",
+        "default_transaction_isolation = 'serializable'",
+        "search_path = 'nowhere'",
+        "timezone = 'Asia/Kolkata'",
+    ] {
+        server.sql(&format!("alter role etude set {setting}"));
+    }
+    server.sql(
+        "create table etude.seen (run bigint, value text);
+        create function etude.see() returns trigger language plpgsql as $$ begin
+            insert into etude.seen values (new.run, concat_ws(' ', current_setting('statement_timeout'),
+                current_setting('idle_session_timeout'), current_setting('transaction_isolation')));
+            return new; end $$;
+        create trigger see before insert or update on etude.runs for each row execute function etude.see()",
+    );
+    let seen = || server.sql("select distinct value from etude.seen; delete from etude.seen");
+    let session = block_on(crate::open(&server, "etude", dir.path()).create(&new_run("r-1", 1))).expect("create");
+    assert_eq!(seen(), "0 0 read committed");
+    drop(session);
+    let Some(pooler) = Pooler::start(&server, "transaction") else { return };
+    let session = block_on(behind(&pooler, &server, dir.path()).create(&new_run("r-2", 1))).expect("create");
+    assert_eq!(seen(), "0 0 read committed");
+    drop(session);
+}
