@@ -156,6 +156,9 @@ pub(crate) fn store_error(address: &Address, cause: &tokio_postgres::Error) -> E
         "28000" if database.routine() == Some(NO_ROLE) => {
             "; create the role and let it log in, or name another one in the URL"
         }
+        "25006" => {
+            "; it is a standby, or `default_transaction_read_only` is on: name the primary in the URL, or all servers with `target_session_attrs=read-write`"
+        }
         "28000" | "28P01" => "; set `PGPASSWORD`, or permit the user to log in",
         "3D000" => "; create the database, or name another one",
         "42501" => "; grant the user privileges on the schema",

@@ -53,7 +53,7 @@ pub(crate) async fn migrate(link: &Link, patience: std::time::Duration) -> Resul
 
 async fn apply(connection: &mut Connection, address: &Address) -> Result<Migration, Fault> {
     let schema = address.schema();
-    connection.begin_as("begin; set local lock_timeout = 0");
+    connection.begin_as("begin isolation level read committed; set local lock_timeout = 0");
     connection.query("select pg_advisory_xact_lock(1702131045, hashtext($1))", &[&schema]).await?;
     let from = format_of(connection, address).await?;
     if from > FORMAT {
@@ -61,6 +61,7 @@ async fn apply(connection: &mut Connection, address: &Address) -> Result<Migrati
         return Err(Error::TooNew { path: address.to_string(), found: from, known: FORMAT }.into());
     }
     if from == 0 {
+        check_encoding(connection, address).await?;
         connection.batch(&format!("create schema if not exists {schema}")).await?;
     }
     for step in &STEPS[from as usize..] {
@@ -71,6 +72,20 @@ async fn apply(connection: &mut Connection, address: &Address) -> Result<Migrati
     }
     connection.commit().await?;
     Ok(Migration { schema: schema.to_owned(), from, to: FORMAT })
+}
+
+/// Refuses a database that cannot store every name and label. One without an encoding stores all bytes.
+async fn check_encoding(connection: &mut Connection, address: &Address) -> Result<(), Fault> {
+    let row = connection.query_opt("select current_setting('server_encoding')", &[]).await?;
+    let encoding: String = row.map_or(Ok(String::new()), |row| row.try_get(0))?;
+    if ["UTF8", "SQL_ASCII"].contains(&encoding.as_str()) {
+        return Ok(());
+    }
+    connection.roll_back().await?;
+    let why =
+        format!("the journal {address} cannot be used: its encoding is {encoding}, which lacks characters of runs");
+    let hint = "create another database: `create database NAME encoding 'UTF8' template template0`".to_owned();
+    Err(Error::Refused { why, hint }.into())
 }
 
 /// True if the logged-in role may grant rights on the schema; other roles may check for a pending migration.

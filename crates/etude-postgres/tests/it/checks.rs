@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use etude_postgres::{Address, Check, Credentials, Postgres, Status};
+use etude_runtime::conformance::{block_on, new_run};
+use etude_runtime::engine::{Engine as _, Error};
 
 use crate::open;
 use crate::pooler::Pooler;
@@ -118,5 +120,36 @@ fn a_wrong_clock_is_found() {
         let ms: u64 = found.found.trim_end_matches(" ms apart").parse().expect("a number");
         assert!(ms > 3_000_000, "{found:?}");
         assert_found(&found, Status::Warning, &found.found, "times in logs of this machine");
+    }
+}
+
+/// cluster §6: a database that takes no writes is named as such, with the way out.
+#[test]
+fn a_read_only_database_is_named() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(open(&server, "etude", dir.path()));
+    server.sql("alter role etude set default_transaction_read_only = on");
+    let engine = Postgres::open(crate::settings(&server, "etude", dir.path())).expect("it can be read");
+    let refused = block_on(engine.create(&new_run("r", 1))).map(drop).expect_err("it takes no writes").to_string();
+    assert!(refused.contains("SQLSTATE 25006") && refused.contains("target_session_attrs=read-write"), "{refused}");
+}
+
+/// cluster §6: a run may have any characters in its names and labels. A database whose encoding lacks some gets no schema.
+#[test]
+fn a_database_of_another_encoding_is_refused() {
+    let Some(server) = Server::start() else { return };
+    for (encoding, is_refused) in [("LATIN1", true), ("SQL_ASCII", false)] {
+        let name = format!("of_{}", encoding.to_lowercase());
+        server.sql(&format!(
+            "create database {name} encoding '{encoding}' template template0 lc_collate 'C' lc_ctype 'C'"
+        ));
+        let url = server.url("etude").replace("/postgres?", &format!("/{name}?"));
+        let migrated = Postgres::migrate(Address::parse(&url).expect("an address"), PATIENCE);
+        assert_eq!(migrated.is_err(), is_refused, "{migrated:?}");
+        if let Err(Error::Refused { why, hint }) = &migrated {
+            assert!(why.contains("its encoding is LATIN1") && hint.contains("encoding 'UTF8'"), "{why}: {hint}");
+        }
+        assert_eq!(check(&url, "schema").status == Status::Ok, !is_refused);
     }
 }
