@@ -6,6 +6,8 @@ use std::path::Path;
 use etude_runtime::engine::Error;
 use rusqlite::ErrorCode;
 
+use crate::platform;
+
 /// The contract's error for an error of SQLite about the journal at `path`.
 pub(crate) fn store_error(path: &Path, cause: rusqlite::Error) -> Error {
     let detail = match &cause {
@@ -21,11 +23,9 @@ pub(crate) fn store_error(path: &Path, cause: rusqlite::Error) -> Error {
                 .to_owned()
         }
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            // SQLite does not report the cause; reading the directory often fails for the same reason.
-            let cause = path.parent().and_then(|dir| std::fs::read_dir(dir).err());
-            let detail = cause.map_or(detail.clone(), |cause| format!("{detail}: {cause}"));
+            let detail = cause_of_denial(path).map_or(detail.clone(), |cause| format!("{detail}: {cause}"));
             format!(
-                "{detail}; check that the directory exists, that you may write to it, and that the disk is not full"
+                "{detail}; check that the directory exists, that you may write to it and its files, and that the disk is not full"
             )
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
@@ -45,6 +45,20 @@ pub(crate) fn store_error(path: &Path, cause: rusqlite::Error) -> Error {
         },
     };
     Error::Store { path: path.display().to_string(), why }
+}
+
+/// The reason why the journal cannot be opened, which SQLite does not report. Its files may belong to another user: `sudo`, for
+/// example, creates some of them.
+fn cause_of_denial(path: &Path) -> Option<String> {
+    if let Some(cause) = path.parent().and_then(|dir| std::fs::read_dir(dir).err()) {
+        return Some(cause.to_string());
+    }
+    ["", "-wal", "-shm"].iter().find_map(|suffix| {
+        let mut file = path.as_os_str().to_owned();
+        file.push(suffix);
+        let cause = platform::check_access(Path::new(&file)).err()?;
+        (cause.kind() != io::ErrorKind::NotFound).then(|| format!("`{}`: {cause}", Path::new(&file).display()))
+    })
 }
 
 /// The error of a journal with content that no version of this program writes.

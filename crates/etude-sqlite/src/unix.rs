@@ -37,8 +37,37 @@ pub(crate) fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
     }
 }
 
+/// Checks that the user may read and write a file, without opening it: closing a file releases the locks that SQLite has on it
+/// in this process.
+pub(crate) fn check_access(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::access(path, rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK)?)
+}
+
 /// Always fails: other systems than Linux report writes only for the path of each file.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn hang_bell(_log: &Path) -> io::Result<std::sync::Arc<tokio::sync::Notify>> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rusqlite::ffi;
+
+    use crate::error::store_error;
+
+    /// A file beside the journal that the user may not open is named.
+    #[test]
+    fn the_file_that_cannot_be_opened_is_named() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("journal.db");
+        std::fs::write(&path, "").expect("a file");
+        // Tests may run as root, which may open every file; a link to itself is refused to all.
+        let shared = dir.path().join("journal.db-shm");
+        symlink(&shared, &shared).expect("a link");
+        let cause = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some("no".to_owned()));
+        let text = store_error(&path, cause).to_string();
+        assert!(text.contains(&format!("no (SQLite code 14): `{}`: ", shared.display())), "{text}");
+    }
 }

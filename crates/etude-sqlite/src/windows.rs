@@ -19,6 +19,11 @@ pub(crate) fn identity(path: &Path) -> io::Result<Option<(u64, u64)>> {
     Ok(path.exists().then_some((0, 0)))
 }
 
+/// Checks that the file can be examined.
+pub(crate) fn check_access(path: &Path) -> io::Result<()> {
+    path.metadata().map(drop)
+}
+
 /// Always fails: writes are not reported on this system.
 pub(crate) fn hang_bell(_log: &Path) -> io::Result<std::sync::Arc<tokio::sync::Notify>> {
     Err(io::ErrorKind::Unsupported.into())
