@@ -201,21 +201,28 @@ fn weigh(connection: &Connection, numbers: &BTreeSet<i64>) -> rusqlite::Result<(
         (select coalesce(sum(length(key) + octet_length(body)), 0) from records where id between ?1 and ?2)
         + (select coalesce(sum(octet_length(body)), 0) from headers where run = ?3)
         + (select coalesce(sum(octet_length(body)), 0) from results where run = ?3)";
-    let (mut bytes, mut blobs) = (0, BTreeSet::new());
+    let mut bytes = 0;
     for number in numbers {
         let range = (rows::record_id(*number, 0), rows::record_id(*number, u32::MAX), *number);
         bytes += connection.prepare_cached(sizes)?.query_row(range, |row| rows::length(row, 0))?;
-        let mut of_run = connection.prepare_cached("select blob from blob_refs where run = ?1")?;
-        let found = of_run.query_map([number], |row| rows::digest(row, 0))?;
-        blobs.extend(found.collect::<rusqlite::Result<Vec<_>>>()?);
     }
-    let mut users = connection
-        .prepare_cached("select run from blob_refs where blob = ?1 union all select -1 from cache where blob = ?1")?;
-    let mut unneeded = BTreeSet::new();
-    for blob in blobs {
-        let found = users.query_map([&blob.as_bytes()[..]], |row| row.get::<_, i64>(0))?;
-        if found.collect::<rusqlite::Result<Vec<_>>>()?.iter().all(|run| numbers.contains(run)) {
+    // One pass for all runs, because no index begins with the run.
+    let mut references = connection.prepare_cached("select blob, run from blob_refs order by blob")?;
+    let (mut unneeded, mut needed) = (BTreeSet::new(), None);
+    let mut rows = references.query([])?;
+    while let Some(row) = rows.next()? {
+        let blob = rows::digest(row, 0)?;
+        if !numbers.contains(&row.get(1)?) {
+            needed = Some(blob);
+            unneeded.remove(&blob);
+        } else if needed != Some(blob) {
             unneeded.insert(blob);
+        }
+    }
+    let mut cached = connection.prepare_cached("select 1 from cache where blob = ?1")?;
+    for blob in unneeded.clone() {
+        if cached.exists([&blob.as_bytes()[..]])? {
+            unneeded.remove(&blob);
         }
     }
     Ok((bytes, unneeded))
@@ -257,4 +264,45 @@ fn remove(connection: &Connection, number: i64) -> rusqlite::Result<()> {
         connection.prepare_cached(sql)?.execute([number])?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::migrate::STEPS;
+
+    fn refer(connection: &Connection, blob: Digest, run: i64) {
+        let values = (&blob.as_bytes()[..], run);
+        connection.execute("insert into blob_refs (blob, run) values (?1, ?2)", values).expect("inserted");
+    }
+
+    /// The values that a prune would remove are found in time that grows with their number, not with its square.
+    #[test]
+    fn values_of_many_runs_are_found_in_one_pass() {
+        let mut connection = Connection::open_in_memory().expect("a database");
+        STEPS.iter().for_each(|step| connection.execute_batch(step).expect("a step"));
+        let of = |number: i64| Digest::of(&number.to_le_bytes());
+        let runs = 400;
+        (1..=runs).for_each(|run| refer(&connection, of(run), run));
+        // One value of a run that stays, one of two runs, one of the cache.
+        refer(&connection, of(1), runs + 1);
+        refer(&connection, of(2), 3);
+        let cached = of(4);
+        let sql = "insert into cache (key, blob, created_at_ms) values (x'00', ?1, 1)";
+        connection.execute(sql, [&cached.as_bytes()[..]]).expect("inserted");
+        let steps = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&steps);
+        let count = move || {
+            counted.fetch_add(10, Ordering::Relaxed);
+            false
+        };
+        connection.progress_handler(10, Some(count)).expect("a handler");
+        let (_, unneeded) = weigh(&connection, &(1..=runs).collect()).expect("weighed");
+        assert_eq!(unneeded, (1..=runs).filter(|run| ![1, 4].contains(run)).map(of).collect());
+        let steps = steps.load(Ordering::Relaxed);
+        assert!(steps < 200_000, "{steps} steps of SQLite");
+    }
 }
