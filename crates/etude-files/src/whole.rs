@@ -17,6 +17,9 @@ use std::time::Duration;
 
 use crate::private;
 
+/// End of the name of a part, which no file of a user has by chance.
+const SUFFIX: &str = ".part";
+
 /// Minimum age of a part that may be abandoned. A younger one may not be marked yet as one of a living process.
 const MIN_AGE: Duration = Duration::from_secs(60);
 
@@ -82,7 +85,7 @@ impl<'p> Part<'p> {
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let mut part = beginning.clone();
-            part.push(format!("{}-{number}", std::process::id()));
+            part.push(format!("{}-{number}{SUFFIX}", std::process::id()));
             let path = place.with_file_name(part);
             let made = match access {
                 Access::Owner => private::create_new(&path),
@@ -135,7 +138,8 @@ impl Drop for Part<'_> {
 fn remove_abandoned(dir: &Path, beginning: &OsStr) {
     let is_part = |name: &OsStr| {
         let rest = name.as_encoded_bytes().strip_prefix(beginning.as_encoded_bytes());
-        rest.is_some_and(|rest| rest.contains(&b'-') && rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-'))
+        let number = rest.and_then(|rest| rest.strip_suffix(SUFFIX.as_bytes()));
+        number.is_some_and(|number| number.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-'))
     };
     for entry in fs::read_dir(dir).into_iter().flatten().flatten().filter(|entry| is_part(&entry.file_name())) {
         let modified = entry.metadata().ok().filter(fs::Metadata::is_file).and_then(|found| found.modified().ok());

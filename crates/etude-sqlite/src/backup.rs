@@ -7,7 +7,7 @@ use std::path::Path;
 
 use etude_core::data::Blob;
 use etude_core::digest::Digest;
-use etude_files::private;
+use etude_files::whole::{Access, Durability, Part};
 use etude_runtime::archive::{self, BLOCK, MAX_SIZE};
 use etude_runtime::blob::{BlobStore as _, Scratch};
 use etude_runtime::clock;
@@ -33,17 +33,19 @@ pub struct Backup {
 type Snapshot = (Scratch, u64, BTreeSet<Digest>);
 
 impl Journal {
-    /// Writes the archive; an incomplete one is removed.
+    /// Writes the archive. It gets its name when it is whole and on the disk.
     pub(crate) fn backup(&self, file: &Path) -> Result<Backup, Error> {
         let fail = |cause: io::Error| file_error(file, &cause);
-        let out = private::create_new(file).map_err(fail)?;
-        self.write_backup(file, out).inspect_err(|_| {
-            // If the removal fails, the archive stays incomplete, and tar refuses it.
-            let _ = fs::remove_file(file);
-        })
+        if fs::symlink_metadata(file).is_ok() {
+            return Err(fail(io::ErrorKind::AlreadyExists.into()));
+        }
+        let part = Part::beside(file, Access::Owner).map_err(fail)?;
+        let backup = self.write_backup(file, part.file())?;
+        part.put_in_place(Durability::Power).map_err(fail)?;
+        Ok(backup)
     }
 
-    fn write_backup(&self, file: &Path, out: File) -> Result<Backup, Error> {
+    fn write_backup(&self, file: &Path, out: &File) -> Result<Backup, Error> {
         let fail = |cause: io::Error| file_error(file, &cause);
         let (scratch, runs, blobs) = self.hold_snapshot(&Self::snapshot)?;
         let copy = scratch.path().to_owned();

@@ -692,6 +692,25 @@ fn a_run_whose_start_is_not_on_the_disk_is_released() {
     journal.claim("r-1").map(drop).expect("it is free");
 }
 
+/// A backup has its name once it is whole. What a killed one has left is removed by the next; a file of another is not replaced.
+#[test]
+fn a_backup_is_whole_or_absent() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    let (file, left) = (dir.path().join("backup.tar"), dir.path().join(".backup.tar.7-0.part"));
+    File::create(&left).expect("a file").set_modified(SystemTime::UNIX_EPOCH).expect("aged");
+    std::fs::create_dir(journal.dir.join("blobs")).expect("a directory");
+    std::fs::write(journal.dir.join("blobs/tmp"), "no directory").expect("written");
+    journal.backup(&file).expect_err("there is no scratch file");
+    assert!(!file.exists());
+    std::fs::remove_file(journal.dir.join("blobs/tmp")).expect("removed");
+    journal.backup(&file).expect("a backup");
+    #[cfg(unix)]
+    assert!(!left.exists());
+    let refused = journal.backup(&file).expect_err("it exists").to_string();
+    assert!(refused.contains("exists"), "{refused}");
+}
+
 /// A backup beside a prune shows the journal either before the prune or after it.
 #[test]
 fn a_backup_beside_a_prune_is_whole() {

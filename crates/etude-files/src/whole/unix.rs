@@ -57,13 +57,15 @@ mod tests {
             fs::File::create(dir.path().join(name)).and_then(|file| file.set_modified(at)).expect("a file");
         };
         let (long_ago, now) = (SystemTime::UNIX_EPOCH, SystemTime::now());
-        make(".runs.tar.7-0", long_ago);
-        let others = [".runs.tar.7-1", ".runs.tar.7", ".runs.tar.a-0", ".other.tar.7-0", "runs.tar.7-0"];
-        others.iter().for_each(|name| make(name, if name.ends_with("7-1") { now } else { long_ago }));
+        make(".runs.tar.7-0.part", long_ago);
+        let others = [
+            ".runs.tar.7-1.part", ".runs.tar.2026-11", ".runs.tar.a-0.part", ".other.tar.7-0.part", "runs.tar.7-0.part",
+        ];
+        others.iter().for_each(|name| make(name, if name.ends_with("7-1.part") { now } else { long_ago }));
         let living = Part::beside(&place, Access::Owner).expect("a part");
         living.file().set_modified(long_ago).expect("aged");
         replace(&place, b"new", Access::Owner, Durability::Process).expect("replaced");
-        assert!(!dir.path().join(".runs.tar.7-0").exists());
+        assert!(!dir.path().join(".runs.tar.7-0.part").exists());
         assert!(others.iter().all(|name| dir.path().join(name).exists()));
         living.put_in_place(Durability::Process).expect("it is there");
         assert_eq!(fs::read(&place).expect("read"), b"");
