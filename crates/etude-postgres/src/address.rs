@@ -37,7 +37,9 @@ pub enum AddressError {
     #[error("the engine's URL cannot be read: {0}")]
     Syntax(String),
     /// The name of a schema cannot be quoted safely.
-    #[error("`{0}` is not a schema name: use at most 63 letters, digits and `_`, without a leading digit")]
+    #[error(
+        "`{0}` is not a schema name: use at most 63 lower-case letters, digits and `_`, without a leading digit or `pg_`"
+    )]
     Schema(String),
     /// A word is not a mode of encryption.
     #[error("`sslmode={0}` is not a mode: {modes}", modes = Mode::ALL.map(Mode::word).join(", "))]
@@ -389,5 +391,7 @@ mod tests {
         for name in ["", "a;b", "1a", "A", "pg_x", "a%20b", &"a".repeat(64)] {
             assert_eq!(refusal(&format!("postgres:///x?schema={name}")), AddressError::Schema(name.to_owned()));
         }
+        let text = refusal("postgres:///x?schema=Etude").to_string();
+        assert!(text.starts_with("`Etude` is not a schema name: use at most 63 lower-case letters"), "{text}");
     }
 }
