@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::data::{Json, unicode};
+use crate::data::{Json, ReadError, unicode};
 
 /// Maximum length of a rendered text, in bytes: without it, pipelines that each insert a text twice could double it
 /// without end.
@@ -188,7 +188,13 @@ impl Template {
             match part {
                 Part::Text(literal) => text.push_str(literal),
                 Part::Reference(reference, _) => {
-                    text.push_str(&insertable(&reference.resolve(scope)?, scope.abi()));
+                    match insertable(&reference.resolve(scope)?, scope.abi()) {
+                        Ok(inserted) => text.push_str(&inserted),
+                        Err(why) if scope.abi() >= READS_ALL => {
+                            return Err(Unresolved { reference: reference.to_string(), why: why.to_string() });
+                        }
+                        Err(_) => {}
+                    }
                     if text.len() > MAX_RENDERED {
                         let why = format!("with it the text is longer than {} MiB", MAX_RENDERED >> 20);
                         return Err(Unresolved { reference: reference.to_string(), why });
@@ -231,10 +237,13 @@ impl Template {
         for part in &self.parts {
             match part {
                 Part::Text(literal) => text.push_str(literal),
-                Part::Reference(reference, _) => match reference.resolve(scope) {
-                    Ok(value) => text.push_str(&insertable(&value, scope.abi())),
-                    Err(_) => text.push_str(&format!("{{{{{reference}}}}}")),
-                },
+                Part::Reference(reference, _) => {
+                    let value = reference.resolve(scope).ok();
+                    match value.and_then(|value| insertable(&value, scope.abi()).ok()) {
+                        Some(inserted) => text.push_str(&inserted),
+                        None => text.push_str(&format!("{{{{{reference}}}}}")),
+                    }
+                }
             }
             if text.len() > limit {
                 text.truncate(text.floor_char_boundary(limit));
@@ -249,17 +258,20 @@ impl Template {
 /// The first version of the interpreter that inserts every string bare, even if it is not Unicode.
 const INSERTS_BARE: u32 = 8;
 
+/// The first version of the interpreter that fails if a stored value cannot be read. Earlier ones insert nothing.
+const READS_ALL: u32 = 13;
+
 /// The text of `value` inside a template.
-fn insertable(value: &Json, abi: u32) -> String {
-    let Ok(text) = value.text() else { return String::new() };
+fn insertable(value: &Json, abi: u32) -> Result<String, ReadError> {
+    let text = value.text()?;
     if !text.starts_with('"') {
-        return compact(&text);
+        return Ok(compact(&text));
     }
-    match serde_json::from_str::<String>(&text) {
+    Ok(match serde_json::from_str::<String>(&text) {
         Ok(string) => string,
         Err(_) if abi >= INSERTS_BARE => unicode(&text),
         Err(_) => compact(&text),
-    }
+    })
 }
 
 /// A JSON value without the blanks between its tokens, and a string with the usual escapes only.

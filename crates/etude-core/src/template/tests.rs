@@ -1,4 +1,8 @@
+use std::sync::Arc;
+
 use super::*;
+use crate::data::{Blob, Stored};
+use crate::digest::Digest;
 
 struct Values(Vec<(&'static str, &'static str)>);
 
@@ -24,6 +28,37 @@ fn strings_are_inserted_bare_and_other_values_as_compact_json() {
     assert_eq!(render("<{{ a.output.n }}>", &values).unwrap(), "<1.50>");
     assert_eq!(render("{{a.output.l}}", &values).unwrap(), r#"[1,"a b"]"#);
     assert_eq!(render("{{a.output.l.1}}", &values).unwrap(), "a b");
+}
+
+/// A value that its store has lost, for a run of a version of the interpreter.
+#[derive(Debug)]
+struct Lost(u32);
+
+impl Scope for Lost {
+    fn root(&self, _: &Reference) -> Result<Json, String> {
+        let (blob, source) = (Digest::of(b"1"), Arc::new(Lost(self.0)));
+        Ok(Json::stored(Stored { blob, offset: 0, len: 1, digest: blob, source }))
+    }
+
+    fn abi(&self) -> u32 {
+        self.0
+    }
+}
+
+impl Blob for Lost {
+    fn read_at(&self, _: u64, _: &mut [u8]) -> Result<usize, String> {
+        Err("the disk is broken".to_owned())
+    }
+}
+
+/// A-4.1: a value that cannot be read is an error, not an empty text.
+#[test]
+fn a_stored_value_that_cannot_be_read_is_an_error() {
+    let (template, _) = parse("<{{a.output}}>");
+    let failed = template.render(&Lost(13)).unwrap_err().to_string();
+    assert!(failed.contains("a.output") && failed.contains("the disk is broken"), "{failed}");
+    assert_eq!(template.render(&Lost(12)).unwrap(), "<>");
+    assert_eq!(template.render_partly(&Lost(13), 100), "<{{a.output}}>");
 }
 
 /// A-3.3: numbers of any size and precision pass through unchanged.
