@@ -1,7 +1,7 @@
 //! A GGUF file: its metadata and its tensors.
 
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
 use candle_core::quantized::QTensor;
@@ -72,8 +72,13 @@ impl Gguf {
     pub(crate) fn open(path: &Path) -> std::result::Result<Self, OpenError> {
         let file = File::open(path).map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         let mut reader = BufReader::with_capacity(1 << 20, file);
-        let content = Content::read(&mut reader)
-            .map_err(|error| OpenError::Format { path: path.to_owned(), why: error.to_string() })?;
+        let format = |why: String| OpenError::Format { path: path.to_owned(), why };
+        // The error of the library would show the first bytes of any file that an app names.
+        let begins = reader.fill_buf().map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+        if !(begins.starts_with(b"GGUF") || begins.starts_with(b"FUGG")) {
+            return Err(format("it does not begin with `GGUF`".to_owned()));
+        }
+        let content = Content::read(&mut reader).map_err(|error| format(error.to_string()))?;
         Ok(Self { content, reader })
     }
 
@@ -158,7 +163,10 @@ mod tests {
         std::fs::write(&path, "these are no weights at all").expect("written");
         let error = Gguf::open(&path).err().expect("an error");
         assert!(matches!(error, OpenError::Format { .. }), "{error}");
-        assert!(error.to_string().contains("notes.gguf is not a complete GGUF file"), "{error}");
+        assert!(
+            error.to_string().ends_with("notes.gguf is not a complete GGUF file: it does not begin with `GGUF`"),
+            "{error}"
+        );
         let missing = Gguf::open(&dir.path().join("none")).err().expect("an error");
         assert!(matches!(missing, OpenError::Io { .. }), "{missing}");
     }
