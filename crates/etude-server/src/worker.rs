@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use etude_runtime::engine::{LinkEvent, Standing};
+use etude_runtime::engine::{Health, LinkEvent, Standing};
 
 use crate::server::Server;
 use crate::work;
@@ -46,7 +46,7 @@ pub async fn work_alone(server: Arc<Server>, events: Events) -> Ended {
         let mut since = Instant::now();
         while since.elapsed() < idle {
             tokio::time::sleep(work::LOOK.min(idle)).await;
-            if server.works().count() > 0 {
+            if !is_idle(server.works().count(), &server.engine().health()) {
                 since = Instant::now();
             }
         }
@@ -63,6 +63,11 @@ pub async fn work_alone(server: Arc<Server>, events: Events) -> Ended {
     let is_over = work::drain_beside(server.works(), looking, enough(&server), GRACE).await;
     attending.abort();
     Ended { reason, is_over }
+}
+
+/// True for a worker without a run that would see one that waits: an unreachable database never ends a worker (K-27).
+fn is_idle(runs: usize, health: &Health) -> bool {
+    runs == 0 && !health.is_disconnected
 }
 
 /// Ends when a drain has lasted long enough: its time is over, or all runs must be handed over now. A worker without a run does
@@ -97,5 +102,18 @@ async fn attend_link(server: Arc<Server>) {
             work::lapse(server.works(), lapses, health.standing == Standing::Closed);
         }
         tokio::time::sleep(CLOCK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// K-27: a worker waits for its database, whatever `--idle` says.
+    #[test]
+    fn a_worker_without_its_database_is_not_idle() {
+        let away = Health { is_disconnected: true, ..Health::default() };
+        assert!(is_idle(0, &Health::default()));
+        assert!(!is_idle(0, &away) && !is_idle(1, &Health::default()));
     }
 }
