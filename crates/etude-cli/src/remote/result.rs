@@ -197,6 +197,14 @@ mod tests {
         assert_eq!((error_json(&back), back.stderr.clone()), (error_json(&whole), whole.stderr.clone()));
     }
 
+    /// ADR 0144: the class of a stage's error stays with an element's index beside it.
+    #[test]
+    fn the_class_of_an_element_survives_its_document() {
+        let sent = json!({"kind": "step_failed", "message": "no", "class": "environment", "details": {"item": 1}});
+        let back = error_json(&failure(&sent).expect("a failure"));
+        assert_eq!((&back["class"], &back["details"]["item"]), (&sent["class"], &json!(1)));
+    }
+
     /// Numbers of an output keep their digits.
     #[test]
     fn an_output_is_as_it_was_sent() {

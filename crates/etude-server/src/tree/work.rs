@@ -185,3 +185,21 @@ pub(super) fn node_of(base: &str, place: &Place, has_attempts: bool) -> String {
     id.push_str(&turn_of(place));
     id
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An element's last rejected attempt has no event: it is found by the error's element (ADR 0144).
+    #[test]
+    fn the_last_rejection_of_an_element_is_found() {
+        let error = json!({
+            "phase": "business", "step": "ask", "details": {"item": 2},
+            "attempts": [{"rejected_by": "schema", "errors": ["no"]}],
+        });
+        let rejections = Rejections::new(&[], &[error]);
+        let why = rejections.get("business/ask", Some(2), 1).expect("a reason");
+        assert_eq!(why["rejected_by"], "schema");
+        assert_eq!(rejections.get("business/ask", None, 1), None);
+    }
+}
