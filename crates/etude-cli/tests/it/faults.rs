@@ -248,10 +248,18 @@ fn a_damaged_log_is_read_as_far_as_it_is_whole() {
 }
 
 /// missing or damaged large values stop a resume, which names the record and the value's file; nothing is made up in
-/// their place.
+/// their place. A value that was not synced yet may be lost and is computed again, so the damaged one gets the mark of a synced
+/// value (ADR 0154).
 #[test]
 fn a_damaged_value_stops_the_resume() {
-    for damage in [|path: &PathBuf| fs::remove_file(path), |path: &PathBuf| fs::write(path, "x")] {
+    let overwrite = |path: &PathBuf| {
+        fs::remove_file(path)?;
+        fs::write(path, "x")?;
+        let mut permissions = fs::metadata(path)?.permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(path, permissions)
+    };
+    for damage in [|path: &PathBuf| fs::remove_file(path), overwrite] {
         let large = "cat >/dev/null; printf '{\"output\":\"'; head -c 300000 /dev/zero | tr '\\0' a; echo '\"}'";
         let two =
             format!("cat >/dev/null; {}; [ -e \"$ROOT/go\" ] || exec sleep 60; echo '{{\"output\":2}}'", noting("two"));
