@@ -55,7 +55,7 @@ pub struct Table {
     routes: Vec<Route>,
     router: Router,
     meaning: Option<Meaning>,
-    broken: usize,
+    broken: Vec<String>,
 }
 
 /// Destination of a request, with the reasons.
@@ -84,7 +84,8 @@ impl Table {
     pub fn of_app(sources: &dyn Sources, rules: Rules, cache: Option<&Path>, left_out: &[String]) -> Self {
         let (mut summaries, _) = App::new(sources).summaries();
         summaries.retain(|summary| !left_out.contains(&summary.name));
-        let mut broken = summaries.iter().filter(|summary| !summary.valid).count();
+        let mut broken: Vec<String> =
+            summaries.iter().filter(|summary| !summary.valid).map(|summary| summary.name.clone()).collect();
         let mut routes: Vec<Route> = summaries
             .into_iter()
             .filter(|summary| summary.valid)
@@ -93,7 +94,7 @@ impl Table {
         for machine in Machines::new(sources, rules).summaries() {
             let is_reported = !machine.description.trim().is_empty() || !machine.triggers.is_empty();
             if !machine.valid {
-                broken += 1;
+                broken.push(machine.name);
             } else if is_reported && routes.iter().all(|route| route.name != machine.name) {
                 let (name, description, triggers) = (machine.name, machine.description, machine.triggers);
                 routes.push(Route { name, description, triggers });
@@ -116,7 +117,7 @@ impl Table {
     /// Builds a table of these routes.
     pub fn new(routes: Vec<Route>) -> Self {
         let router = Router::new(&routes);
-        Self { routes, router, meaning: None, broken: 0 }
+        Self { routes, router, meaning: None, broken: Vec::new() }
     }
 
     /// The table with a second router that compares meanings, for requests where words alone are not sure. The model is
@@ -125,10 +126,10 @@ impl Table {
         Self { meaning: Some(Meaning::new(sentences, cache)), ..self }
     }
 
-    /// Number of pipelines and machines of the app that are left out of the table because their definitions are
+    /// Names of the pipelines and machines of the app that are left out of the table because their definitions are
     /// invalid.
-    pub fn broken(&self) -> usize {
-        self.broken
+    pub fn broken(&self) -> &[String] {
+        &self.broken
     }
 
     /// Names of the routes in the table.

@@ -71,6 +71,7 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
         Some(name) => name.to_owned(),
         None => {
             let table = table(context, disk, &lite.resolved)?;
+            refuse_broken(context, disk, &table, asked.request)?;
             let routed = routed(&table, asked.request, mode, &mut lite)?;
             spent.add(&routed.usage);
             trail.decision = Some((routed.pipeline.clone(), routed.decided_by, routed.embedded.score));
@@ -81,7 +82,7 @@ pub(crate) fn find(context: &Context, disk: &Disk, asked: &Asked<'_>, given: &Gi
                 //
                 None if skill_mode::is_there(disk) => {
                     // An app with nothing but a SKILL.md needs no note about pipelines.
-                    let is_expected = table.names().count() + table.broken() > 0;
+                    let is_expected = table.names().next().is_some() || !table.broken().is_empty();
                     if !context.global.quiet && is_expected {
                         crate::render::say!("note: no pipeline fits the request; following SKILL.md");
                         if let Some(hint) = not_considered(&table) {
@@ -272,12 +273,20 @@ fn no_match(table: &Table, routed: &Routed) -> Problem {
     }
 }
 
+/// Reports the errors of a pipeline or machine whose name is the whole request: another route would not be what was asked for.
+fn refuse_broken(context: &Context, disk: &Disk, table: &Table, request: &str) -> Result<(), Refused> {
+    match table.broken().iter().find(|name| name.as_str() == request.trim()) {
+        Some(name) => load_routed(context, disk, name).map(drop),
+        None => Ok(()),
+    }
+}
+
 /// Note that pipelines with errors were not considered.
 fn not_considered(table: &Table) -> Option<String> {
     match table.broken() {
-        0 => None,
-        1 => Some("1 pipeline was not considered, because it has errors: etude check".to_owned()),
-        many => Some(format!("{many} pipelines were not considered, because they have errors: etude check")),
+        [] => None,
+        [one] => Some(format!("`{one}` was not considered, because it has errors: etude check")),
+        many => Some(format!("{} pipelines were not considered, because they have errors: etude check", many.len())),
     }
 }
 

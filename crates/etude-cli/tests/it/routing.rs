@@ -45,6 +45,20 @@ fn a_request_that_fits_nothing_is_reported_what_there_is() {
     assert_eq!(test.ledger(), Vec::<String>::new());
 }
 
+/// A request that is the name of a pipeline with errors reports these errors; nothing else runs in its place.
+#[test]
+fn the_name_of_a_pipeline_with_errors_leads_to_its_errors() {
+    let test = app().yaml("audits", "name: audits\ntriggers: [\"audit this csv\"]\n");
+    test.run(&["run", "audits", "--format", "json"])
+        .exit(3)
+        .has("/errors/0/kind", "definition_invalid")
+        .stderr_has("pipeline `audits` has no `description`");
+    assert_eq!(test.ledger(), Vec::<String>::new());
+    test.run(&["run", "book me a flight to Lisbon"])
+        .exit(1)
+        .stderr_has("hint: `audits` was not considered, because it has errors: etude check");
+}
+
 /// in mode `llm` the lite tier chooses, then finds the parameters; both calls count for the run.
 #[test]
 fn a_model_chooses_the_pipeline_and_finds_its_parameters() {

@@ -64,7 +64,7 @@ fn pipelines_with_errors_are_reported_before_the_skill_is_followed() {
     let server = router("none", json!({}));
     let test = greeter(&server).yaml("fly", "name: fly\ndescription: Book a flight.\n");
     test.run(&["run", "book me a flight", "--router", "llm", "--format", "json"])
-        .stderr_has("hint: 1 pipeline was not considered, because it has errors: etude check")
+        .stderr_has("hint: `fly` was not considered, because it has errors: etude check")
         .output("done");
 }
 

@@ -106,6 +106,7 @@ fn dry(definition: &Definition, input: &Json) -> Respond {
 }
 
 /// The routed form of a request in words, besides its target.
+#[derive(Default)]
 struct Stated {
     /// The parameters that the request states.
     input: Map<String, Value>,
@@ -138,36 +139,55 @@ async fn routed(call: &Call, caller: &Caller, app: &ServedApp, request: String) 
     let request = crate::api::app::request_of(Some(request))?;
     let (server, caller, app) = (Arc::clone(&call.server), caller.clone(), app.clone());
     let found = blocking(move || {
+        let named = |(name, is_sound): &(String, bool)| !is_sound && name == request.trim();
+        if let Some((name, _)) = definitions(&server, &caller, &app).into_iter().find(named) {
+            // Its errors are the answer: another route would not be what was asked for.
+            return Ok((target_of(&server, &app, name), Stated::default()));
+        }
         let (document, spent) = crate::api::app::routed(&server, &caller, &app, &request)?;
         let Some(name) = document["pipeline"].as_str().map(str::to_owned) else {
             return Err(unmatched(&server, &caller, &app).with("candidates", document["candidates"].clone()));
         };
-        let pipeline = Target::Pipeline(name.clone());
-        let is_pipeline = !matches!(server.apps().load(&app.dir, &pipeline), Err(NotLoaded::Unknown { .. }));
-        let target = if is_pipeline { pipeline } else { Target::Machine(name) };
-        Ok((target, Stated { input: document["input"].as_object().cloned().unwrap_or_default(), spent }))
+        Ok((
+            target_of(&server, &app, name),
+            Stated { input: document["input"].as_object().cloned().unwrap_or_default(), spent },
+        ))
     });
     found.await
 }
 
-/// The problem that no pipeline fits, with the pipelines that the caller may see.
-fn unmatched(server: &Server, caller: &Caller, app: &ServedApp) -> Problem {
+/// The pipeline of this name, or the machine if there is no such pipeline.
+fn target_of(server: &Server, app: &ServedApp, name: String) -> Target {
+    let pipeline = Target::Pipeline(name.clone());
+    let is_pipeline = !matches!(server.apps().load(&app.dir, &pipeline), Err(NotLoaded::Unknown { .. }));
+    if is_pipeline { pipeline } else { Target::Machine(name) }
+}
+
+/// The pipelines and machines that the caller may see, by name; false for those with errors.
+fn definitions(server: &Server, caller: &Caller, app: &ServedApp) -> Vec<(String, bool)> {
     let list = server.apps().list(&app.dir).unwrap_or_default();
     let definitions = ["pipelines", "machines"].into_iter().filter_map(|kind| list[kind].as_array()).flatten();
-    let named = definitions.filter_map(|one| Some((one["name"].as_str()?, one["valid"] != false)));
-    let visible = named.filter(|(name, _)| caller.covers(name) && !name.starts_with('_'));
-    let (sound, broken): (Vec<_>, Vec<_>) = visible.partition(|(_, is_sound)| *is_sound);
-    let mut names: Vec<&str> = sound.into_iter().map(|(name, _)| name).collect();
+    let named = definitions.filter_map(|one| Some((one["name"].as_str()?.to_owned(), one["valid"] != false)));
+    named.filter(|(name, _)| caller.covers(name) && !name.starts_with('_')).collect()
+}
+
+/// The problem that no pipeline fits, with the pipelines that the caller may see.
+fn unmatched(server: &Server, caller: &Caller, app: &ServedApp) -> Problem {
+    let (sound, broken): (Vec<_>, Vec<_>) =
+        definitions(server, caller, app).into_iter().partition(|(_, is_sound)| *is_sound);
+    let mut names: Vec<String> = sound.into_iter().map(|(name, _)| name).collect();
     names.sort_unstable();
     let problem = |detail: String| Problem::new(Code::NoPipelineMatched, detail);
     let problem = match names.is_empty() {
         true => problem("no pipeline fits the request: this app has no pipeline without errors".to_owned()),
         false => problem(format!("no pipeline fits the request; pipelines of this app: {}", names.join(", "))),
     };
-    match broken.len() {
-        0 => problem,
-        1 => problem.hint("1 pipeline was not considered, because it has errors: etude check"),
-        many => problem.hint(format!("{many} pipelines were not considered, because they have errors: etude check")),
+    match broken.as_slice() {
+        [] => problem,
+        [(one, _)] => problem.hint(format!("`{one}` was not considered, because it has errors: etude check")),
+        many => {
+            problem.hint(format!("{} pipelines were not considered, because they have errors: etude check", many.len()))
+        }
     }
 }
 

@@ -114,8 +114,9 @@ impl Apps for Disks {
 
     fn list(&self, app: &Path) -> Result<Value, String> {
         let disk = Disk::open(app).map_err(|e| e.to_string())?;
-        let names = etude_spec::App::new(&disk).discovery().pipelines.clone();
-        let pipelines: Vec<Value> = names.into_iter().map(|name| json!({ "name": name })).collect();
+        let (summaries, _) = etude_spec::App::new(&disk).summaries();
+        let pipelines: Vec<Value> =
+            summaries.into_iter().map(|one| json!({ "name": one.name, "valid": one.valid })).collect();
         let skills = std::fs::read_to_string(app.join("skills.json")).unwrap_or_else(|_| "[]".to_owned());
         let skills: Value = serde_json::from_str(&skills).expect("skills");
         Ok(json!({"pipelines": pipelines, "machines": [], "skills": skills, "applications": [], "diagnostics": []}))
