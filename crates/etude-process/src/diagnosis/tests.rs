@@ -102,6 +102,15 @@ fn long_output_is_shown_in_part_and_escape_sequences_are_visible() {
     assert_eq!(found.chars().count(), EXCERPT + 1);
 }
 
+/// R0102: an excerpt shows emoji and Persian words as they are written. A joiner elsewhere is hidden text.
+#[test]
+fn joiners_are_shown_between_the_characters_that_they_join() {
+    for plain in ["👨\u{200d}👩\u{200d}👧", "می\u{200c}خواهم"] {
+        assert_eq!(step(plain.as_bytes()).1, plain);
+    }
+    assert_eq!(step("pass\u{200d}word é\u{200d}\u{200d}é".as_bytes()).1, "pass\\u{200d}word é\\u{200d}\\u{200d}é");
+}
+
 #[test]
 fn truncated_output_shows_its_end() {
     let long = format!("{{\"output\":\"{}END", "x".repeat(10_000));
