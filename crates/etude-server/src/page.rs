@@ -118,9 +118,10 @@ pub(crate) async fn problem(call: Call) -> Respond {
 pub(crate) fn failed(server: &Server, reader: Option<Caller>, problem: &Problem, request_id: &str) -> Response {
     let document = problem.to_json(&server.settings().base_path, request_id);
     let text = |name: &str| document[name].as_str().unwrap_or_default().to_owned();
+    let title = text::sentence(&text("title"));
     let page = html! {
         div.head {
-            h1 { (text("title")) }
+            h1 { (text::marked(&title)) }
             p { (text::marked(&text("detail"))) }
             @if let Some(hint) = document["hint"].as_str() { p.second { (text::marked(hint)) } }
             @if let Some(run) = document["run_id"].as_str() { p { a href={ (server.settings().base_path) "/runs/" (segment(run)) } { "The run" } } }
@@ -134,7 +135,7 @@ pub(crate) fn failed(server: &Server, reader: Option<Caller>, problem: &Problem,
             p { a href={ (server.settings().base_path) "/" } { "All runs" } }
         }
     };
-    Shell::reading(server, reader).page(status_of(problem), &text("title"), Section::None, page)
+    Shell::reading(server, reader).page(status_of(problem), &title, Section::None, page)
 }
 
 /// The status of a page that shows a problem.

@@ -2,6 +2,8 @@
 
 use maud::{Markup, PreEscaped, html};
 
+use super::text::sentence;
+
 /// The drawings of a page. The class `cut` is for parts cut out of a filled outline; `turning` is for parts that move while a run
 /// does.
 const DRAWINGS: &[(&str, &str)] = &[
@@ -79,9 +81,7 @@ pub(super) fn drawn(word: &str) -> Markup {
 
 /// The word of a state in readable form.
 pub(super) fn word(state: &str) -> String {
-    let spaced = state.replace('_', " ");
-    let mut letters = spaced.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+    sentence(&state.replace('_', " "))
 }
 
 /// A drawing with a different word.

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::shell::{Section, Shell};
-use super::text::{ABSENT, Zone, duration, duration_of, list_of, marked, text, visible};
+use super::text::{ABSENT, Zone, duration, duration_of, list_of, marked, sentence, text, visible};
 use super::{glyph, row, see, segment, source};
 use crate::problem::Problem;
 use crate::request::{Call, Respond};
@@ -109,8 +109,7 @@ fn reason(word: &str) -> &str {
 }
 
 fn when(schedule: &Value) -> String {
-    let mut letters = schedule["description"].as_str().unwrap_or(ABSENT).chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+    sentence(schedule["description"].as_str().unwrap_or(ABSENT))
 }
 
 fn pattern(schedule: &Value) -> Markup {

@@ -12,6 +12,12 @@ use serde_json::Value;
 /// Placeholder of an absent value.
 pub(super) const ABSENT: &str = "–";
 
+/// The text with its first letter in upper case, as a title.
+pub(super) fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
 /// Text of models, steps and definitions, with control and bidi characters made visible.
 pub(super) fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {

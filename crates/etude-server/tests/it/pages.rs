@@ -55,6 +55,16 @@ fn empty_lists_say_what_to_do() {
     assert!(page(&server, "/?status=failed").contains("Show all runs"));
 }
 
+/// language.md: the title of an error page is a sentence like the titles of other pages.
+#[test]
+fn the_title_of_an_error_page_begins_with_a_capital() {
+    let server = server();
+    let bearer = format!("Bearer {}", server.owner);
+    let headers = [("Authorization", &*bearer), ("Accept", "text/html")];
+    let reply = server.raw("GET", "/runs/nothing", &headers, None);
+    assert!(reply.text().contains("<h1>There is no such resource</h1>"), "{}", reply.text());
+}
+
 /// S-129: a failed run opens at its first error; a link to an effect shows the same node to every reader.
 #[test]
 fn a_failed_run_opens_at_its_error_and_links_show_their_node() {
