@@ -10,7 +10,7 @@ use etude_core::effect::Command;
 use serde_json::Value;
 
 use crate::check::{Findings, Subject, object};
-use crate::command;
+use crate::command::{self, script::script_of};
 use crate::diagnose::{files, references, tools as diagnose, values};
 use crate::diagnostic::{self, Diagnostic};
 use crate::duration;
@@ -213,8 +213,10 @@ fn name_fault(file: &Arc<SourceFile>, at: Span, name: &str) -> Option<Diagnostic
 
 /// Warns of words that look like files of the app but do not exist.
 fn missing_scripts(found: &mut Findings<'_>, sources: &dyn Sources, command: &Command, at: Span) {
+    let script = script_of(command);
     for word in command::words(command) {
-        let Some(path) = join("", word).filter(|path| path.starts_with("tools/")) else { continue };
+        let is_named = |path: &String| path.starts_with("tools/") || script == Some(word);
+        let Some(path) = join("", word).filter(is_named) else { continue };
         if sources.kind(&path) == Err(ReadFailure::Missing) {
             let beside = crate::files::beside(sources, &path);
             found.push(files::missing_script(

@@ -130,6 +130,20 @@ fn a_missing_script_is_reported_with_the_files_beside_it() {
     assert!(!format!("{reported:?}").contains("lookp.d"), "{reported:?}");
 }
 
+/// `b-stages` §20.5: the script that a command runs is looked up wherever it is, as that of a step is.
+#[test]
+fn the_script_of_a_tool_may_be_anywhere() {
+    let reported = |command: &str| {
+        let text = format!("name: peek\ndescription: d\ncommand: {command}\n");
+        let (_, diagnostics) = load(&app(&[("tools/peek.yaml", text.as_str()), ("lib/peek.py", "print()")]));
+        diagnostics.iter().map(|found| found.message.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(reported("python3 lib/pek.py --all"), ["the command names `lib/pek.py`, which does not exist"]);
+    for sound in ["python3 lib/peek.py", "python3 /opt/peek.py", "jq .", "cat notes/today.md"] {
+        assert_eq!(reported(sound), [""; 0], "{sound}");
+    }
+}
+
 /// `b-stages` §20.5: arguments are on stdin, and never in the command line.
 #[test]
 fn a_reference_in_a_command_is_an_error() {
