@@ -2,15 +2,14 @@
 
 use std::fmt::Write;
 
-use etude::definition;
+use etude::{Disk, definition};
 use etude_packages::skills::Compat;
-use etude_spec::stage_machine::{Machines, Summary as MachineSummary};
+use etude_spec::stage_machine::{Machines, Rules, Summary as MachineSummary};
 use etude_spec::{App, Summary};
 use serde_json::{Value, json};
 
 use crate::context::Context;
 use crate::exit::Exit;
-#[cfg(feature = "serve")]
 use crate::problem::Problem;
 use crate::render::layout::{clip, description};
 use crate::render::text::harmless;
@@ -27,8 +26,11 @@ pub(crate) fn list(context: &Context) -> Exit {
         Ok(disk) => disk,
         Err(problem) => return context.report(None, &problem),
     };
+    let rules = match rules(context, &disk) {
+        Ok(rules) => rules,
+        Err(problem) => return context.report(None, &problem),
+    };
     let (summaries, _) = App::new(&disk).summaries();
-    let rules = context.settings(disk.root()).map(|resolved| resolved.machines).unwrap_or_default();
     let machines = Machines::new(&disk, rules).summaries();
     let unlisted = definition::unlisted(&disk);
     let exit = if unlisted.is_empty() { Exit::Done } else { Exit::Definition };
@@ -61,6 +63,13 @@ pub(crate) fn list(context: &Context) -> Exit {
         crate::render::say!("this app has no pipelines; make one with `etude new NAME`");
     }
     exit
+}
+
+/// The configured rules of machines. A configuration that the command line names must be valid; `etude check` reports the faults
+/// of the app's own.
+fn rules(context: &Context, disk: &Disk) -> Result<Rules, Problem> {
+    let configured = context.settings(disk.root()).map(|resolved| resolved.machines);
+    if context.global.config.is_some() { configured } else { Ok(configured.unwrap_or_default()) }
 }
 
 /// Document of the app that the context names.

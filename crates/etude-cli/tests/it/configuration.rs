@@ -161,6 +161,15 @@ fn a_configuration_that_is_not_there_is_wrong_usage_everywhere() {
     }
 }
 
+/// cli: a named configuration that cannot be read ends `etude list` as it ends every command that reads it.
+#[test]
+fn a_list_with_an_invalid_configuration_fails() {
+    let test = asks().file("bad.yaml", "{");
+    test.run(&["list", "--config", "bad.yaml"]).exit(3).stdout("").stderr_has("the configuration is not valid");
+    test.run(&["list", "--config", "bad.yaml", "--format", "json"]).exit(3).has("/errors/0/kind", "definition_invalid");
+    test.run(&["list"]).exit(0);
+}
+
 /// cli: a pipeline without models needs no configuration, but all that it states is checked: a fault in it stops the run before
 /// anything starts.
 #[test]
