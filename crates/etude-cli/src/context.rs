@@ -24,6 +24,7 @@ use crate::args::{Format, Global, Purpose};
 use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
 use crate::render::progress::{Face, Loudness};
+use crate::render::text::visible;
 use crate::settings::{Need, Resolved};
 use crate::{engine, paths, programs, render, settings, stdout};
 
@@ -97,7 +98,7 @@ impl Context {
                 return Err(paths::no_directory(dir));
             }
             if !etude::app::is_app(dir) {
-                return Err(without_app(Problem::usage(format!("`{}` is not an app", dir.display())), dir).hint(hint));
+                return Err(not_an_app(dir).hint(hint));
             }
             return Ok(dir.clone());
         }
@@ -286,10 +287,20 @@ impl Context {
     }
 }
 
-/// Adds the entry of `dir` that has the name of an app's directory but is a file, or a link without a target.
+/// Problem for a directory that is not an app.
+pub(crate) fn not_an_app(dir: &Path) -> Problem {
+    without_app(Problem::usage(format!("`{}` is not an app", dir.display())), dir)
+}
+
+/// Adds the entry of `dir` that would make it an app if it were a directory, or had a slightly different name.
 fn without_app(problem: Problem, dir: &Path) -> Problem {
-    match etude::app::not_directories(dir).first() {
-        Some(name) => problem.hint(format!("`{name}` in `{}` is not a directory", dir.display())),
+    if let Some(name) = etude::app::not_directories(dir).first() {
+        return problem.hint(format!("`{name}` in `{}` is not a directory", dir.display()));
+    }
+    match etude::app::near_miss(dir) {
+        Some((name, meant)) => {
+            problem.hint(format!("`{}` in `{}` must be named `{meant}`", visible(&name), dir.display()))
+        }
         None => problem,
     }
 }

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use etude_files::shared::is_of_others;
 use etude_runs::target::Target;
-use etude_spec::Summary;
+use etude_spec::cascade::skill::SUFFIX;
 use etude_spec::discover::PIPELINES;
+use etude_spec::skill::SKILL_FILE;
 use etude_spec::stage_machine::MACHINES;
+use etude_spec::{Summary, did_you_mean};
 use etude_tools::disk::Disk;
 
 use crate::definition::{self, Configuration, Definition, LoadError};
@@ -103,15 +105,36 @@ impl App {
     }
 }
 
+/// Maximum number of entries of a directory that are compared with the names in apps.
+const MAX_ENTRIES: usize = 500;
+
 /// True if `dir` is an app: it has `SKILL.md`, `pipelines/` or `machines/`.
 pub fn is_app(dir: &Path) -> bool {
-    dir.join(PIPELINES).is_dir() || dir.join(MACHINES).is_dir() || dir.join("SKILL.md").is_file()
+    dir.join(PIPELINES).is_dir() || dir.join(MACHINES).is_dir() || dir.join(SKILL_FILE).is_file()
 }
 
 /// Names of the entries of `dir` that would make it an app if they were directories.
 pub fn not_directories(dir: &Path) -> Vec<&'static str> {
     let is_other = |name: &&str| dir.join(name).symlink_metadata().is_ok() && !dir.join(name).is_dir();
     [PIPELINES, MACHINES].into_iter().filter(is_other).collect()
+}
+
+/// An entry of `dir` whose name is almost that of an app's file or directory, such as `skill.md`, and that name.
+pub fn near_miss(dir: &Path) -> Option<(String, &'static str)> {
+    let mut names: Vec<String> =
+        entries(dir).take(MAX_ENTRIES).filter_map(|path| path.file_name()?.to_str().map(str::to_owned)).collect();
+    names.sort_unstable();
+    let near = |name: &str| {
+        let is_dir = dir.join(name).is_dir();
+        let wanted: &[&'static str] = match (is_dir, name.ends_with(SUFFIX)) {
+            (true, _) => &[PIPELINES, MACHINES],
+            (false, false) => &[SKILL_FILE],
+            // A skill of a cascade, such as `a.skill.md`.
+            (false, true) => &[],
+        };
+        did_you_mean(name, wanted.iter().copied())
+    };
+    names.into_iter().find_map(|name| near(&name).map(|meant| (name, meant)))
 }
 
 /// The nearest app at or above `dir`. Directories in which other users of the machine can put files, such as `/tmp`, are

@@ -11,10 +11,13 @@ use serde_json::json;
 
 use crate::args;
 use crate::bundles::commit::Commit;
-use crate::context::Context;
+use crate::context::{Context, not_an_app};
 use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::{bundles, stdout};
+
+/// Hint for a directory or an archive that is not an app.
+const OF_APP: &str = "an app has `SKILL.md`, `pipelines/` or `machines/`";
 
 pub(crate) fn push(context: &Context, args: &args::Push) -> Exit {
     pushed(context, args).unwrap_or_else(|problem| context.report(None, &problem))
@@ -58,18 +61,13 @@ fn app(dir: &Path) -> Result<Bundle, Problem> {
         return Err(Problem::usage(format!("there is no directory, archive or commit `{}`", dir.display())));
     }
     if !etude::app::is_app(dir) {
-        return Err(not_an_app(dir));
+        return Err(not_an_app(dir).hint(OF_APP));
     }
     let disk = Disk::open(dir)
         .map_err(|error| Problem::environment(format!("`{}` cannot be opened: {error}", dir.display())))?;
     let bundle = Bundle::pack(dir).map_err(|error| bundles::refused(&error))?;
     bundles::left_out::check(&disk, &bundle, None)?;
     Ok(bundle)
-}
-
-fn not_an_app(source: &Path) -> Problem {
-    let problem = Problem::usage(format!("`{}` is not an app", source.display()));
-    problem.hint("an app has `SKILL.md`, `pipelines/` or `machines/`")
 }
 
 /// Reads a bundle that was packed before (K-52).
@@ -81,10 +79,9 @@ fn archive(path: &Path) -> Result<Bundle, Problem> {
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     let bundle = Bundle::read(bytes).map_err(|error| bundles::refused(&error))?;
     let is_of_app = |path: &str| path == SKILL_FILE || matches!(path.split('/').next(), Some(PIPELINES | MACHINES));
-    match bundle.entries().iter().any(|entry| is_of_app(&entry.path)) {
-        true => Ok(bundle),
-        false => {
-            Err(not_an_app(path).hint("its files are at the top of the archive; or push the directory: etude push DIR"))
-        }
+    if !bundle.entries().iter().any(|entry| is_of_app(&entry.path)) {
+        let problem = not_an_app(path).hint(OF_APP);
+        return Err(problem.hint("its files are at the top of the archive; or push the directory: etude push DIR"));
     }
+    Ok(bundle)
 }

@@ -24,7 +24,7 @@ use etude_server::{Event, LogLine, ServedApp, Server, Settings, client, serve as
 use serde_json::{Value, json};
 
 use crate::args;
-use crate::context::Context;
+use crate::context::{Context, not_an_app};
 use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::render::stopped::of_engine;
@@ -301,7 +301,7 @@ fn apps_of(given: Vec<(Option<&str>, PathBuf)>, is_one: bool) -> Result<Vec<Serv
         }
         if !is_one && !etude::app::is_app(&dir) {
             let hint = "an app has `SKILL.md`, `pipelines/` or `machines/`; make one with `etude new DIR`";
-            return Err(Problem::usage(format!("`{}` is not an app", dir.display())).hint(hint));
+            return Err(not_an_app(&dir).hint(hint));
         }
         let name = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let slug = slug.map_or_else(|| slug_of(&name), str::to_owned);

@@ -141,6 +141,16 @@ fn an_unreadable_directory_of_pipelines_is_reported() {
     other.run(&["list", "-C", "."]).exit(2).stderr_has("hint: `pipelines` in `.` is not a directory");
 }
 
+/// the message for a directory that is almost an app names the entry with the wrong name.
+#[test]
+fn a_near_miss_of_an_app_is_named() {
+    let test = Test::new();
+    fs::remove_dir(test.path("app/pipelines")).expect("removed");
+    let test = test.file("skill.md", "---\nname: app\ndescription: d\n---\nx\n");
+    test.run(&["list", "-C", "."]).exit(2).stderr_has("hint: `skill.md` in `.` must be named `SKILL.md`");
+    test.run(&["run", "x"]).exit(2).stderr_has("must be named `SKILL.md`");
+}
+
 /// C-2.6: a skill whose file is in lower case is reported by a check, and where it is asked for.
 #[test]
 fn a_skill_in_lower_case_is_reported() {

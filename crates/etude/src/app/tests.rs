@@ -27,3 +27,26 @@ fn no_search_finds_an_app_in_a_shared_directory() {
     fs::create_dir(dir.path().join("machines")).expect("made");
     assert_eq!(find(&own).as_deref(), Some(dir.path()));
 }
+
+/// a file or directory whose name is almost right does not make an app; the message names it.
+#[test]
+fn near_misses_of_names_are_found() {
+    for (name, is_dir, meant) in [
+        ("skill.md", false, Some("SKILL.md")),
+        ("Skill.md", false, Some("SKILL.md")),
+        ("SKILLS.md", false, Some("SKILL.md")),
+        ("Pipelines", true, Some("pipelines")),
+        ("pipeline", true, Some("pipelines")),
+        ("machine", true, Some("machines")),
+        ("pipeline", false, None),
+        ("README.md", false, None),
+        ("a.skill.md", false, None),
+        ("src", true, None),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join(name);
+        if is_dir { fs::create_dir(path) } else { fs::write(path, "x") }.expect("made");
+        let found = near_miss(dir.path());
+        assert_eq!(found.as_ref().map(|(found, meant)| (&**found, *meant)), meant.map(|meant| (name, meant)), "{name}");
+    }
+}
