@@ -11,9 +11,11 @@ use etude_spec::discover::{PIPELINE_FILE, PIPELINES};
 use etude_spec::skill::SKILL_FILE;
 use etude_spec::source::{Entry, FileKind, ReadFailure, Sources};
 use etude_spec::stage_machine::{MACHINE_FILE, MACHINES, Machines, Rules};
-use etude_spec::{App, Diagnostic};
+use etude_spec::{App, Code, Diagnostic};
 use etude_tools::bundle::Bundle;
 
+use super::refused;
+use crate::paths;
 use crate::problem::Problem;
 
 /// Refuses a bundle without a file that a sound definition of its app names: that of `target`, or any.
@@ -30,6 +32,26 @@ pub(crate) fn check(disk: &Disk, bundle: &Bundle, target: Option<&Target>) -> Re
     let Some(fault) = fault else { return Ok(()) };
     Err(Problem::usage(format!("a file that the app needs is left out of its bundle: {fault}"))
         .hint("a bundle has neither `.env` nor files that `.gitignore` excludes: include the file with a line `!/PATH` in `.gitignore`"))
+}
+
+/// Refuses an archive without a file that one of its definitions or tools names. Nothing shows if the app had the file.
+pub(crate) fn check_archive(bundle: &Bundle) -> Result<(), Problem> {
+    let scratch = paths::scratch("push").map_err(Problem::environment)?;
+    let dir = scratch.path().join("app");
+    bundle.unpack(&dir).map_err(|error| refused(&error))?;
+    let disk =
+        Disk::open(&dir).map_err(|error| Problem::environment(format!("the archive cannot be read: {error}")))?;
+    let (app, machines) = (App::new(&disk), Machines::new(&disk, Rules::default()));
+    let names: Vec<&str> = machines.names().iter().map(String::as_str).collect();
+    let of_machines = machines.check(&names).diagnostics;
+    let names: Vec<&str> = app.discovery().all().collect();
+    let of_definitions = app.check(&names).diagnostics.into_iter().chain(of_machines).filter(Diagnostic::is_error);
+    // A tool without its program fails at every call, although its description is sound.
+    let of_tools = etude_spec::tool::load(&disk).1;
+    let is_of_file = |found: &Diagnostic| matches!(found.code, Code::MissingFile | Code::MissingScript);
+    let Some(fault) = of_definitions.chain(of_tools).find(is_of_file) else { return Ok(()) };
+    let message = format!("a file that the app needs is not in the archive: {}: {}", fault.file.path(), fault.message);
+    Err(Problem::usage(message).hint("add the file to the archive, or push the directory: etude push DIR"))
 }
 
 /// The first fault of the pipelines, or of one with the constructor and destructor, that only the bundle has.
@@ -146,6 +168,33 @@ mod tests {
         let bundle = Bundle::pack(dir.path()).expect("a bundle");
         let disk = Disk::open(dir.path()).expect("an app");
         check(&disk, &bundle, target).map_err(|problem| problem.message())
+    }
+
+    /// K-52: an archive is checked like a directory: a run of it would fail on its worker without a file that its app names.
+    #[test]
+    fn an_archive_without_a_needed_file_is_refused() {
+        let pushed = |left_out: &str| {
+            let dir = tempfile::tempdir().expect("a directory");
+            let files = [
+                ("pipelines/p/pipeline.yaml", SCRIPT),
+                ("pipelines/p/steps/a.sh", "echo\n"),
+                ("tools/peek.yaml", "name: peek\ndescription: d\ncommand: python3 lib/peek.py --all\n"),
+                ("lib/peek.py", "print(1)\n"),
+            ];
+            for (path, text) in files.iter().filter(|(path, _)| *path != left_out) {
+                let place = dir.path().join(path);
+                std::fs::create_dir_all(place.parent().expect("a parent")).expect("made");
+                std::fs::write(place, text).expect("written");
+            }
+            let packed = Bundle::pack(dir.path()).expect("a bundle");
+            let archive = Bundle::read(packed.bytes().to_vec()).expect("an archive");
+            check_archive(&archive).map_err(|problem| problem.message())
+        };
+        assert_eq!(pushed("none"), Ok(()));
+        for (left_out, named) in [("pipelines/p/steps/a.sh", "steps/a.sh"), ("lib/peek.py", "lib/peek.py")] {
+            let why = pushed(left_out).expect_err(left_out);
+            assert!(why.contains(named), "{why}");
+        }
     }
 
     const SCRIPT: &str = "name: p\ndescription: d\nsteps:\n  - {name: a, type: code, command: \"sh steps/a.sh\"}\n";

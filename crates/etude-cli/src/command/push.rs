@@ -83,5 +83,6 @@ fn archive(path: &Path) -> Result<Bundle, Problem> {
         let problem = not_an_app(path).hint(OF_APP);
         return Err(problem.hint("its files are at the top of the archive; or push the directory: etude push DIR"));
     }
+    bundles::left_out::check_archive(&bundle)?;
     Ok(bundle)
 }
