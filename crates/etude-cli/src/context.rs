@@ -326,7 +326,11 @@ impl About<'_> {
     /// Document of a problem. It names the run that the problem stopped, or else that of the refusal.
     fn document_of(self, problem: &Problem) -> Document {
         let run_id = problem.run_id.as_deref().or(self.run_id);
-        About { run_id, ..self }.document(&problem.failures, &problem.usage).hinted(&problem.hints)
+        let mut document = About { run_id, ..self }.document(&problem.failures, &problem.usage).hinted(&problem.hints);
+        if let Some(state) = problem.state {
+            document.members.insert("status".to_owned(), state.word().into());
+        }
+        document
     }
 
     fn document(self, failures: &[Failure], usage: &Usage) -> Document {

@@ -2,6 +2,7 @@
 
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::model::Usage;
+use etude_runtime::engine::RunState;
 use etude_spec::Diagnostic;
 
 use crate::exit::Exit;
@@ -16,6 +17,8 @@ pub(crate) struct Problem {
     pub(crate) usage: Usage,
     /// Id of the run that stopped.
     pub(crate) run_id: Option<String>,
+    /// State of the run, if it continues without the command.
+    pub(crate) state: Option<RunState>,
 }
 
 impl Problem {
@@ -23,15 +26,22 @@ impl Problem {
         Self::of(exit, Failure::new(kind, message))
     }
 
-    /// The end of a command that only follows a run, by a signal.
-    pub(crate) fn left(id: &str) -> Self {
+    /// The end of a command that only follows a run, by a signal. The run continues in its state.
+    pub(crate) fn left(id: &str, state: RunState) -> Self {
         let message = format!("a signal stopped following run `{id}`; the run continues");
-        Self::new(Exit::Interrupted, FailureKind::Cancelled, message).of_run(id)
+        let problem = Self::new(Exit::Interrupted, FailureKind::Cancelled, message).of_run(id);
+        Self { state: Some(state), ..problem }
     }
 
     /// A problem with a single failure, and no hints yet.
     pub(crate) fn of(exit: Exit, failure: Failure) -> Self {
-        Self { exit, failures: vec![failure], hints: Vec::new(), usage: Usage::default(), run_id: None }
+        Self { exit, ..Self::of_failures(vec![failure]) }
+    }
+
+    /// A problem of wrong usage with several failures, and no hints yet.
+    pub(crate) fn of_failures(failures: Vec<Failure>) -> Self {
+        let (hints, usage) = (Vec::new(), Usage::default());
+        Self { exit: Exit::Usage, failures, hints, usage, run_id: None, state: None }
     }
 
     /// Sets the usage of the model calls before the problem.

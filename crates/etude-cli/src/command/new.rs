@@ -348,13 +348,7 @@ fn in_the_way(paths: &[PathBuf]) -> Problem {
     let more = paths.len().saturating_sub(MAX_NAMED);
     let others = (more > 0).then(|| format!("{more} more of its files already exist"));
     let remedy = "nothing was written; choose another name, or move it away".to_owned();
-    Problem {
-        exit: Exit::Usage,
-        failures,
-        usage: etude_core::model::Usage::default(),
-        run_id: None,
-        hints: others.into_iter().chain([remedy]).collect(),
-    }
+    others.into_iter().chain([remedy]).fold(Problem::of_failures(failures), Problem::hint)
 }
 
 /// Files and directories created so far.

@@ -350,10 +350,9 @@ pub(crate) fn coerce(input: &InputDecl, pairs: &[(String, String)], json: Option
 
 /// Problem of an invalid input.
 pub(crate) fn unfit(problems: Vec<InputProblem>) -> Problem {
-    let hints = problems.iter().filter_map(|problem| problem.hint.clone()).collect();
-    let failures =
-        problems.into_iter().map(|problem| Failure::new(FailureKind::InputInvalid, problem.message)).collect();
-    Problem { exit: Exit::Usage, failures, hints, usage: Usage::default(), run_id: None }
+    let failure = |problem: &InputProblem| Failure::new(FailureKind::InputInvalid, problem.message.clone());
+    let whole = Problem::of_failures(problems.iter().map(failure).collect());
+    problems.into_iter().filter_map(|problem| problem.hint).fold(whole, Problem::hint)
 }
 
 /// Runs a definition without any display.

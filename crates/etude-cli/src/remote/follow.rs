@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use etude_http::sse::Event;
 use etude_runtime::driver::{Progress, Stop};
+use etude_runtime::engine::RunState;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -72,28 +73,31 @@ impl Remote {
         let mut feed = Stream::new(self, "/v1/events", None);
         let began = Instant::now();
         let mut look = tokio::time::interval(LOOK);
-        let (mut is_news, mut away) = (false, None);
+        let (mut is_news, mut away, mut is_queued) = (false, None, false);
         loop {
-            if is_news {
-                is_news = false;
-                if let Some(run) = self.run_unless_away(id, &mut away).await?
-                    && !run.is_on_its_way()
-                    && (watching.changed_at.as_ref() != Some(&run.changed_at) || began.elapsed() > TAKEN_UP)
-                {
+            if std::mem::take(&mut is_news)
+                && let Some(run) = self.run_unless_away(id, &mut away).await?
+            {
+                let has_changed = watching.changed_at.as_ref() != Some(&run.changed_at);
+                if !run.is_on_its_way() && (has_changed || began.elapsed() > TAKEN_UP) {
                     self.rest(shown, id, events.last).await?;
                     // The run may have continued meanwhile.
                     return self.run(id).await;
                 }
+                is_queued = run.status == RunState::Queued.word();
             }
             tokio::select! {
                 message = events.next() => match message? {
-                    Some(message) => shown.show(&message.data),
+                    Some(message) => {
+                        is_queued = false;
+                        shown.show(&message.data);
+                    }
                     None => is_news = true,
                 },
                 message = feed.next() => is_news = message?.is_none_or(|message| concerns(&message, id)),
                 _ = look.tick() => is_news = true,
                 asked = asked_to_stop(stop.as_mut()) => match watching.is_observer {
-                    true => return Err(Problem::left(id)),
+                    true => return Err(Problem::left(id, if is_queued { RunState::Queued } else { RunState::Running })),
                     false => self.stop(id, asked).await?,
                 },
             }

@@ -87,7 +87,7 @@ fn invalid(document: &Value, detail: &str) -> Problem {
     let failures = messages.into_iter().map(|message| Failure::new(FailureKind::InputInvalid, message)).collect();
     match failures {
         none if Vec::is_empty(&none) => Problem::usage(detail),
-        failures => Problem { failures, ..Problem::usage(detail) },
+        failures => Problem::of_failures(failures),
     }
 }
 

@@ -88,6 +88,12 @@ impl RunDocument {
         Ok(Self { id, status, changed_at, document, errors, limits, input, members })
     }
 
+    /// Target of the run; `None` for a run in skill mode.
+    pub(crate) fn target(&self) -> Option<Target> {
+        let pipeline = self.document.pipeline.clone().map(Target::Pipeline);
+        pipeline.or_else(|| self.document.machine.clone().map(Target::Machine))
+    }
+
     /// True if the run is queued or active.
     pub(crate) fn is_on_its_way(&self) -> bool {
         is_on_its_way(&self.status)

@@ -326,6 +326,8 @@ fn an_interrupted_watch_leaves_the_run_alone() {
         let lines = ended.lines();
         let document = lines.last().expect("a document");
         assert_eq!((document["run_id"].is_string(), &document["errors"][0]["kind"]), (true, &json!("cancelled")));
+        // The status is that of the run, which nothing has cancelled.
+        assert_eq!((&document["status"], &document["pipeline"]), (&json!("running"), &json!("slow")));
     }
     test.put("go", "");
     test.run(&["runs", "watch", &id]).exit(0);

@@ -18,7 +18,6 @@ use super::{Budget, bounded, failed};
 use crate::args::Purpose;
 use crate::command::run::coerce;
 use crate::context::Context;
-use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
 use crate::render::text::harmless;
 use crate::settings::{self, Need, Resolved};
@@ -197,13 +196,7 @@ pub(crate) fn unclear(unclear: &[Unclear]) -> Option<Problem> {
         failure
     });
     let value = first.example.as_deref().or(first.default.as_deref()).unwrap_or("…");
-    let problem = Problem {
-        exit: Exit::Usage,
-        failures: failures.collect(),
-        hints: Vec::new(),
-        usage: Usage::default(),
-        run_id: None,
-    };
+    let problem = Problem::of_failures(failures.collect());
     let pair = etude_core::shell::word(&format!("{}={value}", first.name));
     Some(problem.hint(format!("set the value with `-i {}`", harmless(&pair))))
 }

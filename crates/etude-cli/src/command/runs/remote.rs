@@ -102,11 +102,7 @@ pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) ->
 /// Members that `runs show` adds to the result document.
 fn beside(remote: &Remote, run: &RunDocument) -> Value {
     let member = |name: &str| run.members.get(name).cloned().unwrap_or_default();
-    let target = match (&run.document.pipeline, &run.document.machine) {
-        (Some(name), _) => Target::Pipeline(name.clone()),
-        (None, Some(name)) => Target::Machine(name.clone()),
-        (None, None) => Target::Skill(String::new()),
-    };
+    let target = run.target().unwrap_or(Target::Skill(String::new()));
     let mut beside = json!({
         "started_at": member("started_at"), "changed_at": member("changed_at"), "app": member("app"),
         "target": target.to_string(), "cause": member("cause"), "by": member("by"), "labels": member("labels"),
@@ -159,17 +155,19 @@ fn stream(remote: &Remote, run: &RunDocument, name: &str) -> Result<Exit, Proble
 
 /// Follows a run that was started elsewhere.
 pub(super) fn watch(context: &Context, remote: &Remote, id: &str) -> Result<Exit, Problem> {
-    let id = remote.find(id)?.id;
+    let found = remote.find(id)?;
+    let (id, target) = (&found.id, found.target());
     let stop = Some(signals::listen_to_follow()?);
-    let run = remote.follow(context, &id, Watching { stop, is_observer: true, ..Watching::default() })?;
+    let run = match remote.follow(context, id, Watching { stop, is_observer: true, ..Watching::default() }) {
+        Ok(run) => run,
+        Err(problem) => return Ok(context.report(target.as_ref(), &problem)),
+    };
     if run.status == super::INTERRUPTED {
         let problem = Problem::environment(format!("run `{id}` was interrupted: no process executes it"));
         return Err(problem.hint(format!("continue it: etude runs resume {id}")));
     }
-    let document = &run.document;
-    let target = document.pipeline.as_deref().map(str::to_owned);
-    let target = target.or_else(|| document.machine.as_ref().map(|name| Target::Machine(name.clone()).to_string()));
-    Ok(watch::over(context, document, &target.unwrap_or_default()))
+    let target = target.map(|target| target.to_string());
+    Ok(watch::over(context, &run.document, &target.unwrap_or_default()))
 }
 
 /// Cancels a run on the server.
@@ -242,14 +240,9 @@ fn continued(
         remote.post(&format!("/v1/runs/{}/{action}", run.id), &body.to_string()).map(drop)
     });
     done.unwrap_or_else(|problem| {
-        let document = &run.document;
-        let target = match (&document.pipeline, &document.machine) {
-            (Some(name), _) => Some(Target::Pipeline(name.clone())),
-            (None, Some(name)) => Some(Target::Machine(name.clone())),
-            (None, None) => None,
-        };
+        let target = run.target();
         context.refuse(
-            About { run_id: Some(&run.id), target: target.as_ref(), so_far: Some(document) },
+            About { run_id: Some(&run.id), target: target.as_ref(), so_far: Some(&run.document) },
             &Refused::Problem(problem),
         )
     })

@@ -57,7 +57,8 @@ pub(super) fn watch(context: &Context, id: &str) -> Result<Exit, Refused> {
         pace::wait(pace::after(since.elapsed(), PAUSE), || *stop.borrow() != Stop::No);
         if *stop.borrow() != Stop::No {
             follower.close();
-            return Err(Problem::left(&id).hint(format!("follow it again: etude runs watch {id}")).into());
+            let problem = Problem::left(&id, view.row.state).hint(format!("follow it again: etude runs watch {id}"));
+            return Ok(context.report(Some(&Target::parse(&view.row.target)), &problem));
         }
         since = Instant::now();
         view = engine.view(&id).map_err(|e| of_engine(&e))?;
