@@ -23,6 +23,7 @@ use etude_sqlite::{self, Sqlite};
 use crate::args::{Format, Global, Purpose};
 use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
+use crate::render::commands;
 use crate::render::progress::{Face, Loudness};
 use crate::render::text::visible;
 use crate::settings::{Need, Resolved};
@@ -326,7 +327,8 @@ impl About<'_> {
     /// Document of a problem. It names the run that the problem stopped, or else that of the refusal.
     fn document_of(self, problem: &Problem) -> Document {
         let run_id = problem.run_id.as_deref().or(self.run_id);
-        let mut document = About { run_id, ..self }.document(&problem.failures, &problem.usage).hinted(&problem.hints);
+        let hints: Vec<String> = problem.hints.iter().map(|hint| commands::complete(hint)).collect();
+        let mut document = About { run_id, ..self }.document(&problem.failures, &problem.usage).hinted(&hints);
         if let Some(state) = problem.state {
             document.members.insert("status".to_owned(), state.word().into());
         }

@@ -64,10 +64,11 @@ fn a_run_on_a_server_is_reported_as_one_here() {
         }
         let json = [args, &["--format", "json"]].concat();
         let (here, there) = both(&test, &serving, &json);
-        assert_eq!(there.exit(exit).doc(), here.exit(exit).doc(), "{args:?}");
+        assert_eq!(without_server_in(&there.exit(exit).doc()), here.exit(exit).doc(), "{args:?}");
         let lines = [args, &["--format", "jsonl"]].concat();
         let (here, there) = both(&test, &serving, &lines);
-        assert_eq!(events(there), events(here), "{args:?}");
+        let of_there: Vec<Value> = events(there).iter().map(without_server_in).collect();
+        assert_eq!(of_there, events(here), "{args:?}");
     }
     let (here, there) = both(&test, &serving, &["run", "-p", "invalid", "--format", "json"]);
     let (here, there) = (here.exit(3).doc(), there.exit(3).doc());
@@ -170,6 +171,11 @@ fn without_server(text: &str) -> String {
     text.replace(" --server http://127.0.0.1:[PORT]", "")
 }
 
+/// The same for a document.
+fn without_server_in(document: &Value) -> Value {
+    serde_json::from_str(&without_server(&document.to_string())).expect("JSON")
+}
+
 /// Lines of `--format jsonl` without the stderr of steps, which the journal does not have.
 fn events(ran: Ran) -> Vec<Value> {
     let lines = ran.lines().into_iter();
@@ -231,6 +237,11 @@ fn the_runs_of_a_server_are_listed_and_shown_as_here() {
     let there = there.exit(2);
     assert!(there.err().contains("`etude --server http://127.0.0.1:[PORT] runs list`"), "{}", there.err());
     assert_eq!(without_server(there.err()), here.exit(2).err());
+    // A hint in a document repeats the options like a printed one.
+    let (_, there) = both(&test, &serving, &["runs", "show", "nosuchrun", "--format", "json"]);
+    let hint = raw(&there.exit(2))["errors"][0]["hint"].clone();
+    let command = format!("`etude --server {} runs list`", address(&serving));
+    assert!(hint.as_str().is_some_and(|hint| hint.contains(&command)), "{hint}");
     assert_eq!(serving.end().0, Some(0));
 }
 
