@@ -8,6 +8,7 @@ mod book;
 pub mod bounds;
 pub mod compare;
 mod demote;
+pub mod details;
 pub mod family;
 pub mod needs;
 mod observe;

@@ -102,6 +102,29 @@ impl Inspected {
         }
         out
     }
+
+    /// The effect in a document of [`Self::to_json`], which has no times and no usage; `None` if it has no id.
+    pub fn from_json(document: &Value) -> Option<Self> {
+        let text = |name: &str| document[name].as_str().map(str::to_owned);
+        let streams = document["streams"].as_object().into_iter().flatten();
+        let worker = document["worker"].as_str().map(|word| match word {
+            "warm" => Warmth::Warm,
+            _ => Warmth::Cold(String::new()),
+        });
+        Some(Self {
+            id: text("id")?,
+            summary: text("summary").unwrap_or_default(),
+            streams: streams.filter_map(|(word, _)| Stream::from_word(word)).collect(),
+            conditions: Conditions { worker, sandbox: text("sandbox") },
+            is_done_again: document["done_again"] == true,
+            is_failed: document["failed"] == true,
+            run_attempt: document["run_attempt"].as_u64().and_then(|number| number.try_into().ok()).unwrap_or(1),
+            ended_at_ms: None,
+            elapsed_ms: 0,
+            usage: None,
+            model: None,
+        })
+    }
 }
 
 /// The effects of a run, in the order in which they ended.

@@ -7,6 +7,7 @@ pub(crate) mod again;
 pub(crate) mod app;
 pub(crate) mod decision;
 pub(crate) mod definition;
+pub(crate) mod detail;
 pub(crate) mod effect;
 pub(crate) mod learned;
 pub(crate) mod login;

@@ -11,14 +11,16 @@ use crate::target::Target;
 /// Maximum number of failure reasons per group.
 const MAX_REASONS: usize = 5;
 
-/// Criterion by which runs are grouped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
-    /// The pipeline, machine or skill.
-    Pipeline,
-    /// The model that responded. A run with calls to several models counts in the group of each, with the usage of that
-    /// model.
-    Model,
+etude_core::words! {
+    /// Criterion by which runs are grouped.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Group {
+        /// The pipeline, machine or skill.
+        Pipeline = "pipeline",
+        /// The model that responded. A run with calls to several models counts in the group of each, with the usage of
+        /// that model.
+        Model = "model",
+    }
 }
 
 /// The figures of one group of runs.
@@ -73,6 +75,26 @@ impl Stats {
             "duration_ms": {"p50": self.p50_ms, "p95": self.p95_ms}, "tokens": self.tokens, "cost_usd": self.cost_usd,
             "failures": reasons.collect::<Vec<_>>(),
         })
+    }
+
+    /// The figures in a document of [`Self::to_json`]. A missing member has no value.
+    pub fn from_json(document: &Value) -> Self {
+        let text = |name: &str| document[name].as_str().map(str::to_owned);
+        let number = |name: &str| document[name].as_u64().unwrap_or(0);
+        let reason = |one: &Value| Some((one["reason"].as_str()?.to_owned(), one["runs"].as_u64()?));
+        Self {
+            pipeline: text("pipeline"),
+            model: text("model"),
+            runs: number("runs"),
+            succeeded: number("succeeded"),
+            failed: number("failed"),
+            cancelled: number("cancelled"),
+            p50_ms: document["duration_ms"]["p50"].as_u64(),
+            p95_ms: document["duration_ms"]["p95"].as_u64(),
+            tokens: number("tokens"),
+            cost_usd: document["cost_usd"].as_f64(),
+            reasons: document["failures"].as_array().into_iter().flatten().filter_map(reason).collect(),
+        }
     }
 }
 
@@ -196,6 +218,7 @@ mod tests {
         assert_eq!(figures(&all[0]), (Some("a".to_owned()), 21, Some(1.0), Some(100), Some(190), Some(10.5)));
         assert_eq!(figures(&all[1]), (Some("b".to_owned()), 1, Some(0.0), Some(5), Some(5), Some(0.5)));
         assert_eq!(all[1].reasons, [("step_failed in fetch".to_owned(), 1)]);
+        assert_eq!(all.iter().map(|of| Stats::from_json(&of.to_json())).collect::<Vec<_>>(), all);
         assert_eq!(stats(&runs, &[])[0].runs, 22);
     }
 

@@ -10,7 +10,7 @@ use etude_runs::target::Target;
 use etude_runtime::engine::{Cause, Placement, UniqueKey};
 use serde_json::{Map, Value, json};
 
-use super::start::{enqueue, responded, traceparent, wait};
+use super::start::{check_prices, enqueue, limits, responded, traceparent, wait};
 use crate::admission::Candidate;
 use crate::app::not_loaded;
 use crate::blocking::blocking;
@@ -25,7 +25,8 @@ pub(crate) async fn again(call: Call) -> Respond {
     let key = key::of(&call.headers)?;
     let bytes = call.bytes().await?;
     let digest = Digest::of(&bytes);
-    let members = Members::parse(bytes, &["input"])?;
+    let members = Members::parse(bytes, &["input", "limits"])?;
+    let limits = members.raw("limits").map(|_| limits(&members)).transpose()?;
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let wait = wait(&call);
     let key = key.map(|key| UniqueKey { key: format!("http again {id} {} {key}", caller.name), digest: Some(digest) });
@@ -57,8 +58,11 @@ pub(crate) async fn again(call: Call) -> Respond {
             Some(text) => Json::parse(&text).map_err(|_| Problem::invalid("/input", "`input` must be an object"))?,
             None => header.request.input,
         };
+        if let Some(limits) = &limits {
+            check_prices(&server, &definition, limits)?;
+        }
         let request = Request {
-            limits: header.request.limits,
+            limits: limits.unwrap_or(header.request.limits),
             again_of: Some(again_of.clone()),
             asked: header.request.asked,
             traceparent,

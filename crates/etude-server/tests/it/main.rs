@@ -1,6 +1,7 @@
 //! Tests of the server over real sockets, in this process.
 
 mod browser;
+mod details;
 mod door;
 mod figures;
 mod forms;
