@@ -243,7 +243,10 @@ impl Command {
                 | Runs::Retry(_)
                 | Runs::Cancel(_)
                 | Runs::Watch(_)
-                | Runs::Delete(_),
+                | Runs::Delete(_)
+                | Runs::Diff(_)
+                | Runs::Stats(_)
+                | Runs::Judge(_),
             ) => Deals::Runs,
             Self::Runs(_) | Self::Cache(_) | Self::Learn(_) | Self::Convert(_) => Deals::Journal,
             _ => Deals::Files,

@@ -186,6 +186,12 @@ impl Remote {
         self.block_on(self.document(self.request(Method::GET, &path)))
     }
 
+    /// Fetches a document that has a member `name`.
+    pub(crate) fn with_member(&self, path: &str, query: &[(&str, String)], name: &str) -> Result<Value, Problem> {
+        let document = self.get(path, query)?;
+        if document.get(name).is_some() { Ok(document) } else { Err(self.foreign(&format!("has no member `{name}`"))) }
+    }
+
     /// Fetches the bytes at a path, in pieces.
     pub(crate) fn bytes(&self, path: &str, mut each: impl FnMut(&[u8])) -> Result<(), Problem> {
         self.block_on(async {
@@ -213,10 +219,10 @@ impl Remote {
         checked.map(|raw| raw.get().to_owned()).map_err(|e| self.foreign(&format!("is not JSON: {e}")))
     }
 
-    /// Starts a run, with this idempotency key or a new one. Returns its document, and whether it already existed under the
-    /// key.
-    pub(crate) fn start(&self, body: &str, key: Option<&str>) -> Result<(Value, bool), Problem> {
-        let request = self.request(Method::POST, "/v1/runs").header("content-type", "application/json");
+    /// Starts a run by a POST to `path`, with this idempotency key or a new one. Returns its document, and whether it already
+    /// existed under the key.
+    pub(crate) fn start(&self, path: &str, body: &str, key: Option<&str>) -> Result<(Value, bool), Problem> {
+        let request = self.request(Method::POST, path).header("content-type", "application/json");
         let request = request.header("idempotency-key", key.map_or_else(etude_runtime::run_id::new, str::to_owned));
         self.block_on(async {
             let response = self.send(request.body(body.to_owned())).await?;

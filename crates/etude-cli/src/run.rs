@@ -10,7 +10,7 @@ use etude_core::failure::FailureKind;
 use etude_process::{guard, sandbox};
 use serde_json::{Value, json};
 
-use crate::args::{self, Cli, Command, Deals};
+use crate::args::{self, Cli, Command, Deals, Runs};
 use crate::command;
 use crate::complete;
 use crate::context::Context;
@@ -173,12 +173,25 @@ fn is_serve(words: &[OsString]) -> bool {
 fn on_a_server(context: &Context, command: &Command) -> Option<Problem> {
     let (is_named, deals) = (context.global.server.is_some(), command.deals());
     let is_refused = deals == Deals::Journal && context.is_remote() || deals == Deals::Files && is_named;
-    is_refused.then(|| match is_named {
-        true => Problem::usage("this command does not work on a server")
+    is_refused.then(|| match (is_named, deals) {
+        (true, Deals::Journal) => Problem::usage("this command does not work on a server")
+            .hint(way_out(command))
+            .hint("or run the command on the server's machine, without `--server`"),
+        (true, _) => Problem::usage("this command does not work on a server")
             .hint("omit `--server` to run the command on this machine"),
-        false => Problem::usage(format!("`{SERVER}` is set, and this command does not work on a server"))
+        (false, _) => Problem::usage(format!("`{SERVER}` is set, and this command does not work on a server"))
             .hint(format!("for the journal of this machine, unset it: env -u {SERVER} etude …")),
     })
+}
+
+/// Way out of a command on a journal, which servers do not have.
+fn way_out(command: &Command) -> &'static str {
+    match command {
+        Command::Runs(Runs::Export(_)) => "print a run with its steps and effects: etude runs show RUN --format json",
+        Command::Runs(Runs::Prune(_)) => "delete single runs: etude runs delete RUN",
+        Command::Learn(_) => "the pages of the server show, promote and demote learned pipelines",
+        _ => "the server's journal is on its machine",
+    }
 }
 
 /// Refuses a named configuration that does not exist, even if the command does not need it. A server reports it in its own

@@ -7,7 +7,7 @@ mod diff;
 pub(crate) mod find;
 #[cfg(feature = "postgres")]
 pub(crate) mod follow;
-pub(crate) mod judge;
+mod judge;
 mod list;
 mod pace;
 mod prune;
@@ -30,8 +30,7 @@ use etude_runs::document::Document;
 use etude_runs::pins;
 use etude_runs::story::Pinned;
 use etude_runs::target::Target;
-use etude_runtime::engine::{Engine, Error, NewRun, Record, RunView};
-use serde_json::Value;
+use etude_runtime::engine::{Engine, Error, NewRun, RunView};
 
 use super::run::{load_target, print};
 use crate::args;
@@ -156,9 +155,4 @@ fn definition_of(context: &Context, app: &Path, run: &NewRun) -> Result<(Disk, D
     })?;
     let definition = load_target(context, &disk, &Target::parse(&run.target))?;
     Ok((disk, definition))
-}
-
-/// Files that define the run, as they were when it began.
-pub(super) fn pinned(records: &[Record]) -> Value {
-    pins::Pins::of_records(records).map_or(Value::Null, |pins| pins.to_json())
 }

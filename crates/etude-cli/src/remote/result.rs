@@ -94,6 +94,11 @@ impl RunDocument {
         pipeline.or_else(|| self.document.machine.clone().map(Target::Machine))
     }
 
+    /// Name that the server gives to the run's app.
+    pub(crate) fn app(&self) -> &str {
+        self.members.get("app").and_then(Value::as_str).unwrap_or_default()
+    }
+
     /// True if the run is queued or active.
     pub(crate) fn is_on_its_way(&self) -> bool {
         is_on_its_way(&self.status)

@@ -4,6 +4,7 @@
 use std::sync::OnceLock;
 
 use etude_core::shell;
+use serde_json::{Map, Value};
 
 use super::text::visible;
 use crate::args::Global;
@@ -85,6 +86,15 @@ pub(crate) fn keep(global: &Global) {
 /// The text, in which each command has the options of this command line.
 pub(crate) fn complete(text: &str) -> String {
     OPTIONS.get().map_or_else(|| text.to_owned(), |options| options.complete(text))
+}
+
+/// The document of an effect, in which each command that prints a stream has the options of this command line.
+pub(crate) fn with_options(mut effect: Value) -> Value {
+    let streams = effect.get_mut("streams").and_then(Value::as_object_mut);
+    for command in streams.into_iter().flat_map(Map::values_mut) {
+        *command = complete(command.as_str().unwrap_or_default()).into();
+    }
+    effect
 }
 
 #[cfg(test)]

@@ -216,14 +216,17 @@ fn the_runs_of_a_server_are_listed_and_shown_as_here() {
         let (here, there) = (here.exit(0).doc(), there.exit(0).doc());
         for member in [
             "run_id", "status", "mode", "pipeline", "output", "errors", "steps", "usage", "duration_ms", "attempt",
-            "input", "started_at", "changed_at", "target", "fell_back",
+            "input", "started_at", "changed_at", "target", "fell_back", "decisions", "judged", "routing", "definition",
+            "calls", "effects",
         ] {
-            assert_eq!(there[member], here[member], "{member}");
+            assert_eq!(without_server_in(&there[member]), here[member], "{member}");
         }
+        let of_stream = &there["effects"].as_array().expect("effects")[0]["streams"]["stdout"];
+        assert!(of_stream.as_str().is_some_and(|command| command.starts_with("etude --server http://")), "{of_stream}");
         let (here, there) = both(&test, &serving, &["runs", "show", &id]);
         let lines = |ran: Ran| {
             let text = ran.exit(0).out().to_owned();
-            // The next commands name the server, and a server shows no single step.
+            // The next commands name the server, so their columns have other widths.
             let shown = text.split("\nnext ").next().unwrap_or_default().trim_end();
             shown.lines().filter(|line| !line.starts_with("app ")).map(str::to_owned).collect::<Vec<_>>()
         };
@@ -242,6 +245,69 @@ fn the_runs_of_a_server_are_listed_and_shown_as_here() {
     let hint = raw(&there.exit(2))["errors"][0]["hint"].clone();
     let command = format!("`etude --server {} runs list`", address(&serving));
     assert!(hint.as_str().is_some_and(|hint| hint.contains(&command)), "{hint}");
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// cli: a step of a run, the difference of two runs, figures and verdicts are the same on a server and here.
+#[test]
+fn runs_of_a_server_are_inspected_and_judged_as_here() {
+    let test = test();
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let started = |count: &str| raw(&test.run(&["run", "-p", "p", "-i", count, "--format", "json"]).exit(0));
+    let (first, second) = (started("count=3"), started("count=4"));
+    let broken = raw(&test.run_json("broken").exit(1));
+    let id = |run: &Value| run["run_id"].as_str().expect("an id").to_owned();
+    let (first, second, broken) = (id(&first), id(&second), id(&broken));
+    for (args, exit) in [
+        (&["runs", "show", &first, "a"] as &[&str], 0),
+        (&["runs", "show", &first, "a", "1"], 0),
+        (&["runs", "show", &first, "a", "9"], 2),
+        (&["runs", "show", &broken, "a"], 0),
+        (&["runs", "show", &broken, "nothing"], 2),
+        (&["runs", "diff", &first, &second], 0),
+        (&["runs", "diff", &first, &broken], 0),
+        (&["runs", "stats"], 0),
+        (&["runs", "stats", "-p", "broken", "--by", "pipeline,model"], 0),
+        (&["runs", "judge", &first, "good"], 0),
+    ] {
+        let (here, there) = both(&test, &serving, args);
+        let (here, there) = (here.exit(exit), there.exit(exit));
+        assert_eq!(without_server(there.out()), here.out(), "{args:?}");
+        assert_eq!(without_server(there.err()), here.err(), "{args:?}");
+        let json = [args, &["--format", "json"]].concat();
+        let (here, there) = both(&test, &serving, &json);
+        let (mut here, mut there) = (here.exit(exit).doc(), without_server_in(&there.exit(exit).doc()));
+        // The time of the command.
+        for document in [&mut here, &mut there] {
+            document["since"] = Value::Null;
+        }
+        assert_eq!(there, here, "{args:?}");
+    }
+    assert_eq!(serving.end().0, Some(0));
+}
+
+/// cli: `--again` on a server repeats a run of it, with the values that replace those of the earlier input.
+#[test]
+fn a_run_of_a_server_is_repeated() {
+    let test = test();
+    let serving = Serving::start(&test, &["--port", "0"]);
+    let address = address(&serving);
+    let on = |args: &[&str]| test.run(&[&["--server", &*address], args].concat());
+    let first = raw(&on(&["run", "-p", "p", "-i", "count=3", "--format", "json"]).exit(0))["run_id"].clone();
+    let input = |run: &Value| {
+        let id = run["run_id"].as_str().expect("an id");
+        raw(&on(&["runs", "show", id, "--format", "json"]).exit(0))["input"].clone()
+    };
+    let again = |more: &[&str]| {
+        let words = ["run", "--again", first.as_str().expect("an id"), "--format", "json"];
+        on(&[&words[..], more].concat())
+    };
+    let same = raw(&again(&[]).exit(0));
+    assert_eq!((&same["again_of"], &input(&same)), (&first, &json!({"count": 3, "name": "Ada"})));
+    let other = raw(&again(&["-i", "count=4", "--input", "{\"name\": \"Bob\"}", "--max-tokens", "9"]).exit(0));
+    assert_eq!((&other["again_of"], &input(&other)), (&first, &json!({"count": 4, "name": "Bob"})));
+    assert_eq!(again(&["-i", "count=many"]).exit(2).at("/errors/0/kind"), "input_invalid");
+    again(&["--label", "env=test"]).exit(2).stderr_has("does not accept `--label");
     assert_eq!(serving.end().0, Some(0));
 }
 
@@ -328,6 +394,10 @@ fn an_interrupted_watch_leaves_the_run_alone() {
     let serving = Serving::start(&test, &["--port", "0"]);
     let id = serving.post("/v1/runs", &json!({"pipeline": "slow"}))["run_id"].as_str().expect("an id").to_owned();
     test.wait_for("begun");
+    let (here, there) = both(&test, &serving, &["runs", "show", &id, "--format", "json"]);
+    for shown in [here.exit(0), there.exit(0)] {
+        assert_eq!(shown.at("/steps/0/status"), "running", "{}", shown.out());
+    }
     let watch = ["runs", "watch", &id, "--format", "jsonl"];
     for words in [watch.to_vec(), [&["--server", &address(&serving)], &watch[..]].concat()] {
         let watching = test.start(&words);
@@ -422,22 +492,26 @@ fn what_a_server_cannot_do_is_refused() {
     for args in [
         &["check"] as &[&str],
         &["runs", "prune"],
-        &["runs", "stats"],
         &["runs", "export", "latest"],
         &["run", "-p", "p", "--refresh"],
         &["run", "-p", "p", "--yolo"],
         &["run", "-p", "p", "--read", "."],
         &["run", "--skill", "do it"],
-        &["run", "--again", "latest"],
         &["run", "-p", "p", "-i", "count=1", "--queue", "slow"],
         &["run", "-p", "p", "-i", "count=1", "--bundle", "other"],
         &["run", "-p", "p", "-i", "count=1", "--tenant", "other"],
         &["run", "-p", "p", "-i", "count=1", "--label", "env"],
-        &["runs", "show", "latest", "a"],
         &["--app", "other", "run", "-p", "p"],
     ] {
         let ran = test.run(&[&["--server", &address], args].concat()).exit(2);
         assert!(ran.err().contains("hint: "), "{args:?}: {}", ran.err());
+    }
+    // The refusal names the way out.
+    for (args, way) in [
+        (["runs", "export", "latest"].as_slice(), "runs show RUN --format json"),
+        (&["runs", "prune"], "runs delete RUN"),
+    ] {
+        test.run(&[&["--server", &*address], args].concat()).exit(2).stderr_has(way);
     }
     let dry = test.run(&["--server", &address, "run", "-p", "p", "-i", "count=1", "--dry-run", "--format", "json"]);
     assert_eq!(dry.exit(0).value()["pipeline"], "p");

@@ -1,6 +1,7 @@
 //! `etude learn export`: prints traces of runs in skill mode.
 
 use etude::Disk;
+use etude_evidence::details::verdict;
 use etude_evidence::trace::{self, Asked, Event, effect_class};
 use etude_models::Redactor;
 use etude_runs::listing;
@@ -9,7 +10,7 @@ use etude_runtime::engine::{Engine, Query, RunState, RunView};
 use etude_spec::tool::AppTool;
 use serde_json::{Value, json};
 
-use crate::command::runs::{document_of, find, judge};
+use crate::command::runs::{document_of, find};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
@@ -95,13 +96,14 @@ pub(super) fn line(engine: &dyn Engine, view: &RunView, tools: &[AppTool]) -> Re
             Event::Call(call) => call.to_trace(effect_class(&call.tool, tools)),
         })
         .collect();
+    let judged = verdict(engine, &view.row.id).map_err(|error| of_engine(&error))?;
     let document = document_of(engine, view)?;
     let answer = document.output.as_ref().and_then(|output| output.value().ok());
     let usage = document.members.get("usage").cloned().unwrap_or_default();
     let count = |name: &str| usage[name].as_u64().unwrap_or(0);
     Ok(json!({
         "trace": 1, "run": view.row.id, "request": request, "input": input, "skill": skill_of(&view.row.target),
-        "status": listing::status(&view.row), "judged": judge::verdict(engine, &view.row.id)?, "events": events,
+        "status": listing::status(&view.row), "judged": judged, "events": events,
         "answer": answer,
         "usage": {
             "calls": count("calls"), "input_tokens": count("input_tokens"), "output_tokens": count("output_tokens"),

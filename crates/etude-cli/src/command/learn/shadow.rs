@@ -10,6 +10,7 @@ use etude::definition::Definition;
 use etude::runner::{Request, RunResult};
 use etude_core::data::Json;
 use etude_core::model::Usage;
+use etude_evidence::details::verdict;
 use etude_evidence::rehearsal::{Programs, Rehearsal};
 use etude_evidence::shadow::{self, Agent, Shadowed};
 use etude_evidence::trace::{self, Asked};
@@ -26,7 +27,7 @@ use serde_json::{Value, json};
 use super::Learnt;
 use crate::command::route::{Given, find_candidate};
 use crate::command::run::{coerce, unwatched};
-use crate::command::runs::{document_of, find, judge};
+use crate::command::runs::{document_of, find};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
@@ -74,7 +75,8 @@ pub(super) fn shadow(context: &Context, id: &str) -> Result<Exit, Refused> {
     let learnt = Learnt::open(context)?;
     let Learnt { disk, engine, .. } = &learnt;
     let view = find::find(context, &**engine, id)?;
-    let is_good = view.row.state == RunState::Succeeded && judge::verdict(&**engine, &view.row.id)? != "bad";
+    let verdict = verdict(&**engine, &view.row.id).map_err(|error| of_engine(&error))?;
+    let is_good = view.row.state == RunState::Succeeded && verdict != "bad";
     if !matches!(Target::parse(&view.row.target), Target::Skill(_)) || !is_good {
         return Ok(Exit::Done);
     }

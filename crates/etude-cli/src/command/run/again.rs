@@ -5,6 +5,7 @@ use etude_core::data::Json;
 use etude_core::model::Usage;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
+use etude_spec::input::InputDecl;
 use etude_spec::lower::REQUEST;
 use indexmap::IndexMap;
 use serde_json::value::{RawValue, to_raw_value};
@@ -47,27 +48,32 @@ pub(super) fn prepare(
     let request = header.request.routing.as_ref().and_then(|trail| trail["request"].as_str()).filter(|_| is_same);
     let routing = request.map(|request| json!({"request": request}));
     let text = header.request.input.text().map_err(|e| damaged(e.to_string()))?;
-    let mut input = Members::parse(&text).map_err(|e| damaged(e.to_string()))?;
+    let input = replaced(&text, args, &target, &definition.input)?;
+    Ok(Prepared { disk, definition, input, spent: Usage::default(), routing, again_of: Some(id), asked })
+}
+
+/// The input of an earlier run, with the values that the command line replaces.
+pub(super) fn replaced(text: &str, args: &args::Run, target: &Target, declared: &InputDecl) -> Result<Json, Problem> {
+    let damaged = |e| Problem::environment(format!("the input of the run cannot be read: {e}"));
+    let mut input = Members::parse(text).map_err(damaged)?;
     if let Some(given) = args.input.as_deref().map(input_text).transpose()? {
         let given = Members::parse(&given)
             .map_err(|_| Problem::usage("`--input` with `--again` must be an object with the values to replace"))?;
         given.0.into_iter().for_each(|(name, value)| input.set(name, value));
     }
     let replaced = pairs(&args.pairs)?;
-    let input = if matches!(target, Target::Skill(_)) {
+    if matches!(target, Target::Skill(_)) {
         for (name, value) in replaced {
             if name != REQUEST {
                 let problem = Problem::usage(format!("a run in skill mode has no input `{name}`"));
-                return Err(problem.hint(format!("replace its request: -i {}=TEXT", REQUEST)).into());
+                return Err(problem.hint(format!("replace its request: -i {REQUEST}=TEXT")));
             }
             input.set(name, to_raw_value(&value).map_err(|e| Problem::usage(e.to_string()))?);
         }
-        Json::trusted(input.to_text())
-    } else {
-        input.0.retain(|(name, _)| !replaced.iter().any(|(replaced, _)| replaced == name));
-        coerce(&definition.input, &replaced, Some(&input.to_text()))?
-    };
-    Ok(Prepared { disk, definition, input, spent: Usage::default(), routing, again_of: Some(id), asked })
+        return Ok(Json::trusted(input.to_text()));
+    }
+    input.0.retain(|(name, _)| !replaced.iter().any(|(replaced, _)| replaced == name));
+    coerce(declared, &replaced, Some(&input.to_text()))
 }
 
 /// Members of an object, in order, each with its value as it was written: numbers of any precision stay as they are.

@@ -15,6 +15,9 @@ use crate::remote::{Remote, Watching, percent, refuse_options};
 use crate::render::summary::AfterDecision;
 use crate::{signals, stdout};
 
+/// Path that accepts runs.
+pub(super) const RUNS: &str = "/v1/runs";
+
 /// Hint for an option that a server does not accept.
 const HERE: &str = "leave it out, or run without `--server` and `--web`";
 
@@ -25,13 +28,16 @@ pub(super) fn run(
     about: &mut Option<Target>,
 ) -> Result<Exit, Refused> {
     let terms = Terms::of(args)?;
+    if let Some(earlier) = &args.again {
+        return Ok(again(context, remote, args, earlier, &terms, about)?);
+    }
     let body = body(context, remote, args, &terms, about)?;
     if args.dry_run {
         let document = remote.post_for_text("/v1/runs?dry_run=true", &body)?;
         stdout::documents(|out| writeln!(out, "{document}"));
         return Ok(Exit::Done);
     }
-    Ok(started(context, remote, &body, &terms)?)
+    Ok(started(context, remote, RUNS, &body, &terms)?)
 }
 
 /// Options with which a run is submitted to the server.
@@ -93,8 +99,8 @@ impl Terms {
     }
 
     /// Starts a run with these options. Returns its document, and whether it already existed under its key.
-    pub(super) fn start(&self, remote: &Remote, body: &str) -> Result<(Value, bool), Problem> {
-        remote.start(body, self.key.as_deref())
+    pub(super) fn start(&self, remote: &Remote, path: &str, body: &str) -> Result<(Value, bool), Problem> {
+        remote.start(path, body, self.key.as_deref())
     }
 }
 
@@ -108,15 +114,10 @@ pub(super) fn body(
 ) -> Result<String, Problem> {
     let has_both = args.request.is_some() && args.pipeline.is_some();
     refuse_options(&[
-        (args.skill, "--skill", "a server runs pipelines and machines: name one with `--pipeline NAME`"),
-        (args.router.is_some(), "--router", "the server has its own router"),
-        (args.refresh, "--refresh", HERE),
-        (args.pull, "--pull", "download the model where the server is: etude model pull"),
-        (args.again.is_some(), "--again", "give the input again: etude run --pipeline NAME --input JSON"),
         (has_both, "--pipeline with a request", "give the input with `-i KEY=VALUE`"),
         (args.dry_run && !context.is_json(), "--dry-run", "print its document with `--format json`"),
     ])?;
-    of_this_machine(&args.granted, &args.limits)?;
+    only_here(args)?;
     match (&args.request, &args.pipeline) {
         (Some(request), _) => {
             let way = "name the pipeline: etude run --pipeline NAME -i KEY=VALUE";
@@ -145,7 +146,49 @@ pub(crate) fn run_machine(context: &Context, remote: &Remote, args: &args::Machi
     let terms = Terms::default();
     let head = head(&app, ("machine", &args.name), &args.limits, &terms);
     let body = with_input(&head, Some(&input.text().unwrap_or_default()));
-    Ok(started(context, remote, &body, &terms)?)
+    Ok(started(context, remote, RUNS, &body, &terms)?)
+}
+
+/// Starts a run with the target and input of an earlier one on the server (A-5.6).
+fn again(
+    context: &Context,
+    remote: &Remote,
+    args: &args::Run,
+    earlier: &str,
+    terms: &Terms,
+    about: &mut Option<Target>,
+) -> Result<Exit, Problem> {
+    let has_terms = !terms.members.is_empty();
+    refuse_options(&[(has_terms, "--label, --priority or --not-before with --again", "leave the option out")])?;
+    only_here(args)?;
+    let run = remote.find(earlier)?;
+    *about = run.target();
+    let limits = limits_json(args.limits.max_cost, args.limits.max_tokens, args.limits.timeout);
+    let head = if limits.is_null() { json!({}) } else { json!({ "limits": limits }) };
+    let is_same = args.pairs.is_empty() && args.input.is_none();
+    let replaced = || -> Result<String, Problem> {
+        let declared = match &*about {
+            Some(Target::Pipeline(name)) => declared(remote, run.app(), "pipelines", name)?,
+            Some(Target::Machine(name)) => declared(remote, run.app(), "machines", name)?,
+            _ => InputDecl::default(),
+        };
+        let target = about.clone().unwrap_or(Target::Skill(String::new()));
+        let input = super::again::replaced(run.input.get(), args, &target, &declared)?;
+        Ok(input.text().map(|text| text.to_string()).unwrap_or_default())
+    };
+    let input = if is_same { None } else { Some(replaced()?) };
+    started(context, remote, &format!("{RUNS}/{}/again", run.id), &with_input(&head, input.as_deref()), terms)
+}
+
+/// Refuses options of `etude run` that a server does not accept.
+fn only_here(args: &args::Run) -> Result<(), Problem> {
+    refuse_options(&[
+        (args.skill, "--skill", "a server runs pipelines and machines: name one with `--pipeline NAME`"),
+        (args.router.is_some(), "--router", "the server has its own router"),
+        (args.refresh, "--refresh", HERE),
+        (args.pull, "--pull", "download the model where the server is: etude model pull"),
+    ])?;
+    of_this_machine(&args.granted, &args.limits)
 }
 
 /// Refuses options that concern the machine on which the run executes.
@@ -176,7 +219,8 @@ fn with_input(head: &Value, input: Option<&str>) -> String {
     let mut text = head.to_string();
     if let Some(input) = input {
         text.pop();
-        text.push_str(&format!(r#","input":{input}}}"#));
+        let comma = if text == "{" { "" } else { "," };
+        text.push_str(&format!(r#"{comma}"input":{input}}}"#));
     }
     text
 }
@@ -206,12 +250,18 @@ fn input_of(
 ) -> Result<(String, Json), Problem> {
     let (typed, json) = (pairs(typed)?, json.map(input_text).transpose()?);
     let app = remote.app()?;
-    let path = format!("/v1/apps/{}/{kind}/{}/schema", percent(&app), percent(name));
+    let input = coerce(&declared(remote, &app, kind, name)?, &typed, json.as_deref())?;
+    Ok((app, input))
+}
+
+/// The declared input of a pipeline or machine.
+fn declared(remote: &Remote, app: &str, kind: &str, name: &str) -> Result<InputDecl, Problem> {
+    let path = format!("/v1/apps/{}/{kind}/{}/schema", percent(app), percent(name));
     let schema = remote.get(&path, &[]).or_else(|problem| match problem.exit {
-        Exit::Usage => Err(unknown(remote, &app, kind, name)?),
+        Exit::Usage => Err(unknown(remote, app, kind, name)?),
         _ => Err(problem),
     })?;
-    Ok((app, coerce(&InputDecl::of_schema(&schema), &typed, json.as_deref())?))
+    Ok(InputDecl::of_schema(&schema))
 }
 
 /// Problem for a name that the app does not have.
@@ -245,10 +295,10 @@ fn names(remote: &Remote, app: &str, kind: &str) -> Result<Vec<String>, Problem>
 }
 
 /// Starts a run and follows it to its end, unless it is detached.
-fn started(context: &Context, remote: &Remote, body: &str, terms: &Terms) -> Result<Exit, Problem> {
+fn started(context: &Context, remote: &Remote, path: &str, body: &str, terms: &Terms) -> Result<Exit, Problem> {
     // From now on, signals are for the run, even before its id is known.
     let stop = if terms.is_detached { None } else { Some(signals::listen()?) };
-    let (run, is_replayed) = terms.start(remote, body)?;
+    let (run, is_replayed) = terms.start(remote, path, body)?;
     let id = run["run_id"].as_str().unwrap_or_default();
     if terms.is_detached {
         detached(context, id, is_replayed);

@@ -33,7 +33,7 @@ fn followed(context: &Context, beside: &Beside, args: &args::Run, about: &mut Op
     let body = remote::body(context, &remote, args, &terms, about)?;
     // From now on, signals are for the run, even before its id is known.
     let stop = Some(signals::listen()?);
-    let (run, _) = terms.start(&remote, &body)?;
+    let (run, _) = terms.start(&remote, remote::RUNS, &body)?;
     let id = run["run_id"].as_str().unwrap_or_default();
     beside.show(id);
     let page = beside.page(id);

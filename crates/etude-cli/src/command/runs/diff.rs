@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use etude_runs::inspect::{self, Stream};
+use etude_core::data::Json;
+use etude_runs::inspect::{self, Inspected, Stream};
 use etude_runs::listing::{self, Side};
 use etude_runtime::engine::{Engine, RunView};
 use serde_json::Value;
@@ -20,9 +21,15 @@ use crate::stdout;
 const MAX_PARSED: usize = 4 * 1024 * 1024;
 
 pub(super) fn diff(context: &Context, args: &args::RunsDiff) -> Result<Exit, Problem> {
-    let engine = context.engine(false)?;
-    let side = |id: &str| -> Result<Side, Problem> { side(&*engine, &find::find(context, &*engine, id)?) };
-    let found = listing::diff(&side(&args.a)?, &side(&args.b)?);
+    let (a, b) = match context.server()? {
+        Some(remote) => (super::remote::side(&remote, &args.a)?, super::remote::side(&remote, &args.b)?),
+        None => {
+            let engine = context.engine(false)?;
+            let side = |id: &str| -> Result<Side, Problem> { side(&*engine, &find::find(context, &*engine, id)?) };
+            (side(&args.a)?, side(&args.b)?)
+        }
+    };
+    let found = listing::diff(&a, &b);
     if context.is_json() {
         stdout::json(&found);
         return Ok(Exit::Done);
@@ -36,20 +43,32 @@ pub(super) fn diff(context: &Context, args: &args::RunsDiff) -> Result<Exit, Pro
 
 fn side(engine: &dyn Engine, view: &RunView) -> Result<Side, Problem> {
     let blobs = engine.blobs();
-    let mut outputs = BTreeMap::new();
-    for effect in inspect::effects(view, &*blobs).into_iter().filter(|effect| !effect.is_done_again) {
-        let of_output = [Stream::Stdout, Stream::ModelResponse, Stream::Result];
-        for stream in of_output.into_iter().filter(|stream| effect.streams.contains(stream)) {
-            let bytes = inspect::read(view, &effect.id, stream, &*blobs).map_err(Problem::environment)?;
-            outputs.extend(bytes.map(|bytes| (effect.id.clone(), bytes)));
-        }
-    }
+    let read = |effect: &str, stream| inspect::read(view, effect, stream, &*blobs).map_err(Problem::environment);
+    let outputs = outputs(&inspect::effects(view, &*blobs), read)?;
     let output = match &view.result {
         Some(_) => document_of(engine, view)?.output,
         None => None,
     };
-    let output = output.and_then(|json| json.text().ok().map(|text| text.to_string()));
-    let output = output.filter(|text| text.len() <= MAX_PARSED);
-    let output = output.and_then(|text| serde_json::from_str::<Value>(&text).ok());
-    Ok(Side { document: show::facts(engine, view, None)?, output, outputs })
+    Ok(Side { document: show::facts(engine, view, None)?, output: comparable(output.as_ref()), outputs })
+}
+
+/// Outputs of effects, by their ids.
+pub(super) fn outputs(
+    effects: &[Inspected],
+    read: impl Fn(&str, Stream) -> Result<Option<Vec<u8>>, Problem>,
+) -> Result<BTreeMap<String, Vec<u8>>, Problem> {
+    let mut outputs = BTreeMap::new();
+    for effect in effects.iter().filter(|effect| !effect.is_done_again) {
+        let of_output = [Stream::Stdout, Stream::ModelResponse, Stream::Result];
+        for stream in of_output.into_iter().filter(|stream| effect.streams.contains(stream)) {
+            outputs.extend(read(&effect.id, stream)?.map(|bytes| (effect.id.clone(), bytes)));
+        }
+    }
+    Ok(outputs)
+}
+
+/// An output that is compared value by value.
+pub(super) fn comparable(output: Option<&Json>) -> Option<Value> {
+    let text = output?.text().ok().filter(|text| text.len() <= MAX_PARSED)?;
+    serde_json::from_str(&text).ok()
 }

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use etude_runs::document::Document;
+use etude_runs::inspect::{Inspected, Stream};
+use etude_runs::listing::{Group, Side, Stats};
 use etude_runs::target::Target;
 use etude_runtime::clock;
 use etude_runtime::engine::RunState;
@@ -9,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::cancel::{CANCELLED, cancelling, is_over};
 use super::delete::{deleted, unfinished};
-use super::show::output_excerpt;
-use super::{list, succeeded, watch};
+use super::show::{add_details, count_elements, mark_begun, output_excerpt};
+use super::{diff, list, stats, step, succeeded, watch};
 use crate::args;
 use crate::command::run::{finished, remote::limits_json};
 use crate::context::{About, Context};
@@ -30,15 +33,7 @@ pub(super) fn list(remote: &Remote, args: &args::RunsList) -> Result<list::Page,
     let mut query = remote.of_app();
     query.extend(args.status.iter().map(|status| ("status", status.clone())));
     query.extend(args.since.map(|ago| ("since", clock::rfc3339(list::since_ms(ago)))));
-    match args.pipeline.as_deref().map(Target::parse) {
-        None => {}
-        Some(Target::Pipeline(name)) => query.push(("pipeline", name)),
-        Some(Target::Machine(name)) => query.push(("machine", name)),
-        Some(Target::Skill(_)) => {
-            return Err(Problem::usage("a server cannot filter runs of skill mode by name")
-                .hint("list all runs: etude runs list"));
-        }
-    }
+    query.extend(target_filter(args.pipeline.as_deref())?);
     let counts = remote.get("/v1/runs/counts", &query)?;
     let total = counts.as_object().into_iter().flat_map(|counts| counts.values()).filter_map(Value::as_u64).sum();
     let mut found = Vec::new();
@@ -58,30 +53,65 @@ pub(super) fn list(remote: &Remote, args: &args::RunsList) -> Result<list::Page,
     Ok(list::Page { listed: found, next: cursor, total: Some(total) })
 }
 
+/// Query filter for the runs of a pipeline or machine.
+fn target_filter(name: Option<&str>) -> Result<Option<(&'static str, String)>, Problem> {
+    match name.map(Target::parse) {
+        None => Ok(None),
+        Some(Target::Pipeline(name)) => Ok(Some(("pipeline", name))),
+        Some(Target::Machine(name)) => Ok(Some(("machine", name))),
+        Some(Target::Skill(_)) => {
+            Err(Problem::usage("a server cannot filter runs of skill mode by name")
+                .hint("list all runs: etude runs list"))
+        }
+    }
+}
+
+/// Number of runs that the statistics of a server cover at most: the last ones.
+const MAX_COUNTED: u64 = 1_000;
+
+/// Statistics of the last runs on a server: of each group, and of all runs.
+pub(super) fn stats(
+    context: &Context,
+    remote: &Remote,
+    args: &args::RunsStats,
+) -> Result<(Vec<Stats>, Stats), Problem> {
+    let mut query = if args.all { Vec::new() } else { remote.of_app() };
+    query.extend(target_filter(args.pipeline.as_deref())?);
+    query.push(("since", clock::rfc3339(list::since_ms(args.since))));
+    let by: Vec<&str> = stats::groups(args).into_iter().map(Group::word).collect();
+    query.extend([("limit", MAX_COUNTED.to_string()), ("by", by.join(","))]);
+    let found = remote.with_member("/v1/runs/stats", &query, "groups")?;
+    let total = Stats::from_json(&found["stats"]);
+    if total.runs == MAX_COUNTED && !context.global.quiet {
+        crate::render::say!("note: a server counts the last {MAX_COUNTED} runs; a shorter time covers all: --since 1d");
+    }
+    Ok((found["groups"].as_array().into_iter().flatten().map(Stats::from_json).collect(), total))
+}
+
 /// Prints a run of a server as `etude runs show` prints a local one.
 pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) -> Result<Exit, Problem> {
-    let way = "print one stream of it: etude runs show RUN --stream EFFECT/stdout";
-    refuse_options(&[(args.step.is_some(), "STEP", way)])?;
     let run = remote.find(&args.id)?;
     if let Some(name) = &args.stream {
         return stream(remote, &run, name);
     }
-    let mut bytes = Vec::new();
-    run.document.write(&mut bytes).map_err(|e| Problem::environment(e.to_string()))?;
+    if let Some(name) = &args.step {
+        return step(context, remote, &run, name, args);
+    }
     if context.is_json() {
+        let mut members = Value::Object(run.document.members.clone());
+        mark_begun(&mut members);
+        let members = members.as_object_mut().map(std::mem::take).unwrap_or_default();
+        let mut bytes = Vec::new();
+        let document = Document { members, ..run.document.clone() };
+        document.write(&mut bytes).map_err(|e| Problem::environment(e.to_string()))?;
         let document = String::from_utf8_lossy(&bytes);
         let open = document.trim_end().strip_suffix('}').unwrap_or_default();
-        let extra = beside(remote, &run).to_string();
+        let extra = beside(remote, &run)?.to_string();
         let input = &run.input;
         stdout::documents(|out| writeln!(out, r#"{open},"input":{input},{}"#, &extra[1..]));
         return Ok(Exit::Done);
     }
-    let mut facts: Value = serde_json::from_slice(&bytes).map_err(|e| Problem::environment(e.to_string()))?;
-    if let (Value::Object(facts), Value::Object(more)) = (&mut facts, beside(remote, &run)) {
-        facts.extend(more);
-    }
-    facts["input"] = serde_json::from_str(run.input.get()).unwrap_or_default();
-    super::show::mark_begun(&mut facts);
+    let facts = facts(remote, &run)?;
     let width = layout::width();
     let created = run.members.get("created_at").and_then(Value::as_str).and_then(clock::from_rfc3339);
     let state = RunState::from_word(&run.status);
@@ -89,7 +119,6 @@ pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) ->
     let has_output = matches!(state, Some(state) if state.is_final() || state == RunState::Waiting);
     let output = run.document.output.as_ref().filter(|_| has_output);
     let extra = render::Extra {
-        is_remote: true,
         started: created.map(clock::local).unwrap_or_default(),
         output: output.map(|output| output_excerpt(output, width)).transpose()?,
         resume: can_continue.then(|| format!("etude runs resume {}", short(&run.id))),
@@ -99,8 +128,69 @@ pub(super) fn show(context: &Context, remote: &Remote, args: &args::RunsShow) ->
     Ok(Exit::Done)
 }
 
+/// Document of `runs show` without the output, which may be large.
+fn facts(remote: &Remote, run: &RunDocument) -> Result<Value, Problem> {
+    let document = Document { output: None, ..run.document.clone() };
+    let mut bytes = Vec::new();
+    document.write(&mut bytes).map_err(|e| Problem::environment(e.to_string()))?;
+    let mut facts: Value = serde_json::from_slice(&bytes).map_err(|e| Problem::environment(e.to_string()))?;
+    if let (Value::Object(facts), Value::Object(more)) = (&mut facts, beside(remote, run)?) {
+        facts.extend(more);
+    }
+    facts["input"] = serde_json::from_str(run.input.get()).unwrap_or_default();
+    mark_begun(&mut facts);
+    count_elements(&mut facts);
+    Ok(facts)
+}
+
+fn step(
+    context: &Context,
+    remote: &Remote,
+    run: &RunDocument,
+    name: &str,
+    args: &args::RunsShow,
+) -> Result<Exit, Problem> {
+    let facts = facts(remote, run)?;
+    let run = step::Run {
+        id: &run.id,
+        steps: facts["steps"].as_array().cloned().unwrap_or_default(),
+        effects: effects(&facts),
+        rejected: serde_json::from_value(facts["rejected"].clone()).unwrap_or_default(),
+        read: &|effect, stream| read(remote, &run.id, effect, stream),
+    };
+    step::show(context, &run, name, args)
+}
+
+/// The effects in a document of `runs show`.
+fn effects(facts: &Value) -> Vec<Inspected> {
+    facts["effects"].as_array().into_iter().flatten().filter_map(Inspected::from_json).collect()
+}
+
+/// Reads one stream of an effect; `None` if it has no such stream.
+fn read(remote: &Remote, id: &str, effect: &str, stream: Stream) -> Result<Option<Vec<u8>>, Problem> {
+    let mut bytes = Vec::new();
+    match remote.bytes(&path_of(id, effect, stream.word()), |piece| bytes.extend_from_slice(piece)) {
+        Ok(()) => Ok(Some(bytes)),
+        Err(problem) if problem.exit == Exit::Usage => Ok(None),
+        Err(problem) => Err(problem),
+    }
+}
+
+fn path_of(id: &str, effect: &str, stream: &str) -> String {
+    format!("/v1/runs/{id}/effects/{}/{}", percent(effect), percent(stream))
+}
+
+/// One of the runs that `runs diff` compares.
+pub(super) fn side(remote: &Remote, id: &str) -> Result<Side, Problem> {
+    let run = remote.find(id)?;
+    let document = facts(remote, &run)?;
+    let read = |effect: &str, stream| read(remote, &run.id, effect, stream);
+    let outputs = diff::outputs(&effects(&document), read)?;
+    Ok(Side { document, output: diff::comparable(run.document.output.as_ref()), outputs })
+}
+
 /// Members that `runs show` adds to the result document.
-fn beside(remote: &Remote, run: &RunDocument) -> Value {
+fn beside(remote: &Remote, run: &RunDocument) -> Result<Value, Problem> {
     let member = |name: &str| run.members.get(name).cloned().unwrap_or_default();
     let target = run.target().unwrap_or(Target::Skill(String::new()));
     let mut beside = json!({
@@ -108,11 +198,17 @@ fn beside(remote: &Remote, run: &RunDocument) -> Value {
         "target": target.to_string(), "cause": member("cause"), "by": member("by"), "labels": member("labels"),
         "queue": member("queue"), "limits": member("limits"), "links": member("links"),
     });
+    let details = match remote.with_member(&format!("/v1/runs/{}/details", run.id), &[], "effects") {
+        // An earlier server has no such route.
+        Err(problem) if problem.exit == Exit::Usage => json!({"effects": []}),
+        other => other?,
+    };
+    add_details(&mut beside, details);
     let actions = actions(remote, &run.id);
     if !actions.is_empty() {
         beside["actions"] = actions.into();
     }
-    beside
+    Ok(beside)
 }
 
 /// Actions of tokens on a run, oldest first. Earlier servers do not list them.
@@ -147,8 +243,7 @@ fn stream(remote: &Remote, run: &RunDocument, name: &str) -> Result<Exit, Proble
             .hint("a stream is the id of an effect and `stdin`, `stdout`, `stderr`, `prompt`, `answer` or `result`")
     };
     let (effect, word) = name.rsplit_once('/').ok_or_else(usage)?;
-    let path = format!("/v1/runs/{id}/effects/{}/{}", percent(effect), percent(word));
-    let printed = remote.bytes(&path, |piece| stdout::with(|out| out.write_all(piece)));
+    let printed = remote.bytes(&path_of(id, effect, word), |piece| stdout::with(|out| out.write_all(piece)));
     printed.map_err(|problem| if problem.exit == Exit::Usage { usage() } else { problem })?;
     Ok(Exit::Done)
 }

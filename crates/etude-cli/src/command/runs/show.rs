@@ -6,7 +6,7 @@ use std::sync::Arc;
 use etude_core::data::Json;
 use etude_core::report::result_json;
 use etude_core::template::compact;
-use etude_evidence::trace;
+use etude_evidence::{details, trace};
 use etude_process::blob::{BlobStore, Watched};
 use etude_runs::document::{with_shadow, write_json};
 use etude_runs::inspect::{self, Place, Replayed, Stream};
@@ -17,12 +17,13 @@ use etude_runtime::engine::{Engine, RunState, RunView};
 use serde_json::{Value, json};
 
 use super::find::find;
-use super::{away, definition_as_pinned, document_of, pinned, step};
+use super::{away, definition_as_pinned, document_of, step};
 use crate::args::{self, Format};
 use crate::command::learn::shadow_usage;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::render::commands::with_options;
 use crate::render::layout;
 use crate::render::runs::{overview as render, short};
 use crate::render::stopped::of_engine;
@@ -43,7 +44,14 @@ pub(crate) fn show(context: &Context, args: &args::RunsShow) -> Result<Exit, Pro
     let is_unfinished = matches!(view.row.state, RunState::Running | RunState::Moved) || view.result.is_none();
     let replayed = if is_unfinished || args.step.is_some() { replayed(context, &engine, &view)? } else { None };
     if let Some(name) = &args.step {
-        return step::show(context, &engine, &view, name, args, replayed.as_ref());
+        let run = step::Run {
+            id: &view.row.id,
+            steps: facts(&*engine, &view, replayed.as_ref())?["steps"].as_array().cloned().unwrap_or_default(),
+            effects: inspect::effects(&view, &*engine.blobs()),
+            rejected: replayed.map(|replayed| replayed.rejected).unwrap_or_default(),
+            read: &|effect, stream| read(context, &engine, &view, effect, stream),
+        };
+        return step::show(context, &run, name, args);
     }
     if context.is_json() {
         return json_document(&*engine, &view, replayed.as_ref());
@@ -84,7 +92,7 @@ fn overview(engine: &dyn Engine, view: &RunView, replayed: Option<&Replayed>, wi
     let can_continue = matches!(view.row.state, RunState::Failed | RunState::Cancelled);
     let resume = can_continue.then(|| format!("etude runs resume {}", short(&view.row.id)));
     let started = clock::local(view.row.created_at_ms);
-    Ok(render::text(&document, &render::Extra { started, output, is_remote: false, resume, width }))
+    Ok(render::text(&document, &render::Extra { started, output, resume, width }))
 }
 
 /// Beginning of an output: a string as text, everything else as JSON.
@@ -111,7 +119,7 @@ pub(super) fn output_excerpt(output: &Json, width: usize) -> Result<layout::Exce
 }
 
 /// Adds to each step the number of its elements, counted from the effects.
-fn count_elements(document: &mut Value) {
+pub(super) fn count_elements(document: &mut Value) {
     let ids: Vec<String> = effect_ids(document);
     for row in document["steps"].as_array_mut().into_iter().flatten() {
         let name = row["name"].as_str().unwrap_or_default();
@@ -188,20 +196,17 @@ pub(super) fn mark_begun(document: &mut Value) {
 
 /// Members that `runs show` adds to the result document: the input, the streams of each step, and more.
 fn beside(engine: &dyn Engine, view: &RunView) -> Value {
-    let effects = inspect::effects(view, &*engine.blobs());
+    let is_waiting = view.row.state == RunState::Waiting;
+    let document = is_waiting.then(|| document_of(engine, view).ok()).flatten();
+    let waiting = document.map(|document| document.waiting).unwrap_or_default();
     let mut beside = json!({
-        "decisions": decisions(engine, view),
-        "judged": super::judge::verdict(engine, &view.row.id).ok(),
         "started_at": view.row.started_at_ms.map(clock::rfc3339),
         "changed_at": clock::rfc3339(view.row.changed_at_ms),
         "app": view.row.app,
         "target": view.row.target,
         "input": inspect::input(view, &*engine.blobs()).and_then(|i| i.value().ok()),
-        "routing": inspect::routing(view, &*engine.blobs()),
-        "definition": pinned(&view.records),
-        "calls": trace::of(view, &*engine.blobs()).iter().map(trace::Call::to_json).collect::<Vec<_>>(),
-        "effects": effects.iter().map(|effect| effect.to_json(&view.row.id)).collect::<Vec<_>>(),
     });
+    add_details(&mut beside, details::of(engine, view, &waiting));
     if let (true, Some(members), Value::Object(more)) =
         (engine.worker().is_some(), beside.as_object_mut(), listing::placement_json(&view.row))
     {
@@ -214,17 +219,13 @@ fn beside(engine: &dyn Engine, view: &RunView) -> Value {
     beside
 }
 
-/// Decisions about the questions of the run, which the next resume finds.
-fn decisions(engine: &dyn Engine, view: &RunView) -> Vec<Value> {
-    if view.row.state != RunState::Waiting {
-        return Vec::new();
+/// Adds the details of a run to its document. The commands that print streams have the options of this command line.
+pub(super) fn add_details(document: &mut Value, mut details: Value) {
+    let effects = details["effects"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    details["effects"] = effects.into_iter().map(with_options).collect();
+    if let (Value::Object(members), Value::Object(more)) = (document, details) {
+        members.extend(more);
     }
-    let waiting = document_of(engine, view).map(|document| document.waiting).unwrap_or_default();
-    let decided = |waiting: &Value| {
-        let decision = listing::decision(&view.signals, waiting)?;
-        Some(json!({"id": waiting["id"], "approved": decision.approved, "by": decision.by, "at": decision.at}))
-    };
-    waiting.iter().filter_map(decided).collect()
 }
 
 /// Prints the result document, with the input and the streams of each step.

@@ -17,6 +17,36 @@ use crate::render::stopped::of_engine;
 use crate::stdout;
 
 pub(super) fn stats(context: &Context, args: &args::RunsStats) -> Result<Exit, Problem> {
+    let groups = groups(args);
+    let (all, total) = match context.server()? {
+        Some(remote) => super::remote::stats(context, &remote, args)?,
+        None => {
+            let listed = listed(context, args)?;
+            let total = listing::stats(&listed, &[]).into_iter().next().unwrap_or_default();
+            (listing::stats(&listed, &groups), total)
+        }
+    };
+    match context.global.format {
+        Format::Json => {
+            let groups: Vec<Value> = all.iter().map(listing::Stats::to_json).collect();
+            let since = clock::rfc3339(since_ms(args.since));
+            stdout::json(&json!({"since": since, "groups": groups, "total": total.to_json()}));
+        }
+        Format::Jsonl => {
+            stdout::documents(|out| all.iter().try_for_each(|stats| writeln!(out, "{}", stats.to_json())));
+        }
+        Format::Human => {
+            stdout::styled(&render::text(&all, &groups, layout::width()));
+            if total.runs == 0 && !context.global.quiet {
+                crate::render::say!("no runs\nhint: a longer time: --since 30d; runs of every app: --all");
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// The runs to count, of this app or of every app.
+fn listed(context: &Context, args: &args::RunsStats) -> Result<Vec<Listed>, Problem> {
     let engine = context.engine(false)?;
     let query = Query {
         apps: app_of(context, args.all).into_iter().collect(),
@@ -26,27 +56,13 @@ pub(super) fn stats(context: &Context, args: &args::RunsStats) -> Result<Exit, P
     };
     let rows = engine.list(&query).map_err(|e| of_engine(&e))?;
     let now = clock::now_ms();
-    let listed = rows.into_iter().map(|row| listing::listed(&*engine, row, now)).collect::<Result<Vec<Listed>, _>>();
-    let listed = listed.map_err(|e| of_engine(&e))?;
-    let groups: Vec<Group> = args.by.iter().map(|by| group(*by)).collect();
-    let (all, total) = (listing::stats(&listed, &groups), listing::stats(&listed, &[]));
-    match context.global.format {
-        Format::Json => {
-            let groups: Vec<Value> = all.iter().map(listing::Stats::to_json).collect();
-            let total = total.first().cloned().unwrap_or_default().to_json();
-            stdout::json(&json!({"since": clock::rfc3339(since_ms(args.since)), "groups": groups, "total": total}));
-        }
-        Format::Jsonl => {
-            stdout::documents(|out| all.iter().try_for_each(|stats| writeln!(out, "{}", stats.to_json())));
-        }
-        Format::Human => {
-            stdout::styled(&render::text(&all, &groups, layout::width()));
-            if listed.is_empty() && !context.global.quiet {
-                crate::render::say!("no runs\nhint: a longer time: --since 30d; runs of every app: --all");
-            }
-        }
-    }
-    Ok(Exit::Done)
+    let listed = rows.into_iter().map(|row| listing::listed(&*engine, row, now)).collect::<Result<_, _>>();
+    listed.map_err(|e| of_engine(&e))
+}
+
+/// The groups of which figures are printed.
+pub(super) fn groups(args: &args::RunsStats) -> Vec<Group> {
+    args.by.iter().map(|by| group(*by)).collect()
 }
 
 const fn group(by: GroupBy) -> Group {

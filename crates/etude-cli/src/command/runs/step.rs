@@ -1,17 +1,16 @@
 //! `etude runs show RUN STEP [N [ATTEMPT]]`: one step of a run.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use etude_core::shell;
-use etude_runs::inspect::{self, Inspected, Place, Replayed, Stream};
-use etude_runtime::engine::{Engine, RunView};
+use etude_runs::inspect::{Inspected, Place, Stream};
 use serde_json::{Value, json};
 
-use super::show;
 use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::render::commands::with_options;
 use crate::render::layout;
 use crate::render::runs::short;
 use crate::render::runs::step::{self as render, Shown};
@@ -23,32 +22,39 @@ const MAX_LINES: usize = 12;
 /// An effect of the step with its place.
 type Placed<'a> = (&'a Inspected, Place);
 
-pub(super) fn show(
-    context: &Context,
-    engine: &Arc<dyn Engine>,
-    view: &RunView,
-    name: &str,
-    args: &args::RunsShow,
-    replayed: Option<&Replayed>,
-) -> Result<Exit, Problem> {
-    let facts = show::facts(&**engine, view, replayed)?;
-    let rows = facts["steps"].as_array().cloned().unwrap_or_default();
-    let row = rows.iter().find(|row| row["name"] == name).cloned().unwrap_or_default();
-    let effects = inspect::effects(view, &*engine.blobs());
+/// Reads one stream of the effect with an id; `None` if it has no such stream.
+type Read<'a> = &'a dyn Fn(&str, Stream) -> Result<Option<Vec<u8>>, Problem>;
+
+/// The run of a step, in the journal here or on a server.
+pub(super) struct Run<'a> {
+    pub(super) id: &'a str,
+    /// The steps of its document.
+    pub(super) steps: Vec<Value>,
+    pub(super) effects: Vec<Inspected>,
+    /// Reasons for rejected attempts, by the effect that gave the rejected value.
+    pub(super) rejected: BTreeMap<String, Vec<String>>,
+    pub(super) read: Read<'a>,
+}
+
+pub(super) fn show(context: &Context, run: &Run<'_>, name: &str, args: &args::RunsShow) -> Result<Exit, Problem> {
+    let row = run.steps.iter().find(|row| row["name"] == name).cloned().unwrap_or_default();
+    let effects = &run.effects;
     let all: Vec<Placed<'_>> =
         effects.iter().filter_map(|effect| Some((effect, Place::of(&effect.id, name)?))).collect();
     if row.is_null() && all.is_empty() {
-        return Err(unknown(view, name, &rows));
+        return Err(unknown(run.id, name, &run.steps));
     }
-    let (scope, shown) = choose(view, name, &all, args.number, args.attempt)?;
+    let (scope, shown) = choose(run.id, name, &all, args.number, args.attempt)?;
     let is_continued = effects.iter().any(|effect| effect.run_attempt > 1);
-    let rejected = |id: &str| replayed.and_then(|replayed| replayed.rejected.get(id)).cloned();
+    let rejected = |id: &str| run.rejected.get(id).cloned();
     let documents: Vec<Value> = scope
         .iter()
         .filter(|(effect, place)| context.is_json() || is_listed(effect, place))
-        .map(|(effect, place)| document(view, effect, title(effect, place, is_continued), place, rejected(&effect.id)))
+        .map(|(effect, place)| {
+            document(run.id, effect, title(effect, place, is_continued), place, rejected(&effect.id))
+        })
         .collect();
-    let document = json!({"run_id": view.row.id, "step": name, "row": row, "effects": documents});
+    let document = json!({"run_id": run.id, "step": name, "row": row, "effects": documents});
     if context.is_json() {
         stdout::json(&document);
         return Ok(Exit::Done);
@@ -61,7 +67,7 @@ pub(super) fn show(
             title: title(effect, place, is_continued),
             summary: effect.summary.clone(),
             rejected: rejected(&effect.id).unwrap_or_default(),
-            streams: effect.streams.iter().map(|kind| excerpt(context, engine, view, effect, *kind, width)).collect(),
+            streams: effect.streams.iter().map(|kind| excerpt(run, effect, *kind, width)).collect(),
         })
         .collect();
     stdout::styled(&render::text(&document, &shown, width));
@@ -82,8 +88,8 @@ fn title(effect: &Inspected, place: &Place, is_continued: bool) -> String {
     }
 }
 
-fn document(view: &RunView, effect: &Inspected, title: String, place: &Place, rejected: Option<Vec<String>>) -> Value {
-    let mut out = effect.to_json(&view.row.id);
+fn document(run_id: &str, effect: &Inspected, title: String, place: &Place, rejected: Option<Vec<String>>) -> Value {
+    let mut out = with_options(effect.to_json(run_id));
     out["place"] = title.into();
     out["element"] = place.element.into();
     out["attempt"] = place.attempt.into();
@@ -94,18 +100,18 @@ fn document(view: &RunView, effect: &Inspected, title: String, place: &Place, re
     out
 }
 
-fn unknown(view: &RunView, name: &str, rows: &[Value]) -> Problem {
+fn unknown(run_id: &str, name: &str, rows: &[Value]) -> Problem {
     let names: Vec<&str> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
-    let problem = Problem::usage(format!("run `{}` has no step `{name}`", view.row.id));
+    let problem = Problem::usage(format!("run `{run_id}` has no step `{name}`"));
     match names.is_empty() {
-        true => problem.hint(format!("see its steps: etude runs show {}", short(&view.row.id))),
+        true => problem.hint(format!("see its steps: etude runs show {}", short(run_id))),
         false => problem.hint(format!("its steps: {}", names.join(", "))),
     }
 }
 
 /// Chooses the effects to list, and those to show with their streams.
 fn choose<'a>(
-    view: &RunView,
+    run_id: &str,
     name: &str,
     all: &[Placed<'a>],
     number: Option<usize>,
@@ -126,10 +132,10 @@ fn choose<'a>(
         "attempt"
     };
     let missing = |what: &str, number: usize, known: Vec<usize>| {
-        let problem = Problem::usage(format!("step `{name}` of run `{}` has no {what} {number}", view.row.id));
+        let problem = Problem::usage(format!("step `{name}` of run `{run_id}` has no {what} {number}"));
         match (known.iter().min(), known.iter().max()) {
             (Some(min), Some(max)) => problem.hint(format!("it has {min} to {max}")),
-            _ => problem.hint(format!("see the step: etude runs show {} {name}", short(&view.row.id))),
+            _ => problem.hint(format!("see the step: etude runs show {} {name}", short(run_id))),
         }
     };
     let scope: Vec<Placed<'a>> = match number {
@@ -155,16 +161,14 @@ fn choose<'a>(
 
 /// Beginning of a stream, with the command that prints all of it.
 fn excerpt(
-    context: &Context,
-    engine: &Arc<dyn Engine>,
-    view: &RunView,
+    run: &Run<'_>,
     effect: &Inspected,
     stream: Stream,
     width: usize,
 ) -> (&'static str, String, Result<layout::Excerpt, String>) {
     let name = shell::word(&format!("{}/{}", effect.id, stream.word()));
-    let command = format!("etude runs show {} --stream {name}", short(&view.row.id));
-    let content = match show::read(context, engine, view, &effect.id, stream) {
+    let command = format!("etude runs show {} --stream {name}", short(run.id));
+    let content = match (run.read)(&effect.id, stream) {
         Ok(Some(bytes)) => Ok(layout::head(&String::from_utf8_lossy(&bytes), MAX_LINES, width.saturating_sub(2))),
         Ok(None) => Err("unknown: the definition has changed since the run".to_owned()),
         Err(problem) => Err(problem.failures.first().map_or_else(String::new, |failure| failure.message.clone())),

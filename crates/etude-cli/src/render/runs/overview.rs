@@ -38,8 +38,6 @@ pub(crate) struct Extra {
     pub(crate) started: String,
     /// Beginning of the output.
     pub(crate) output: Option<Excerpt>,
-    /// True if the run is on a server, which shows no single step.
-    pub(crate) is_remote: bool,
     /// Command that continues the run, if one does.
     pub(crate) resume: Option<String>,
     /// Line width in characters.
@@ -302,7 +300,7 @@ fn next(out: &mut String, document: &Value, extra: &Extra) {
         }
         _ => {}
     }
-    if let Some(step) = step.as_ref().filter(|_| !extra.is_remote) {
+    if let Some(step) = &step {
         let step = shell::word(&layout::clip(step, 64));
         commands.push((format!("etude runs show {id} {step}"), "the step's attempts, input and output"));
     }

@@ -70,8 +70,6 @@ next      etude runs show 9x0db7 analyze  the step's attempts, input and output
           etude explain R0203             explain the error
 "
     );
-    let remote = plain(&document, &Extra { is_remote: true, ..extra() });
-    assert!(!remote.contains("etude runs show"), "a server shows no single step: {remote}");
     assert!(shown.lines().count() <= 36 && shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 }
 
