@@ -192,6 +192,20 @@ impl Remote {
         if document.get(name).is_some() { Ok(document) } else { Err(self.foreign(&format!("has no member `{name}`"))) }
     }
 
+    /// Fetches a page of a list: its entries, which are the member `name`, and the cursor of the next page.
+    pub(crate) fn list(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        name: &str,
+    ) -> Result<(Vec<Value>, Option<String>), Problem> {
+        let mut page = self.get(path, query)?;
+        match page.get_mut(name).map(Value::take) {
+            Some(Value::Array(entries)) => Ok((entries, page["next"].as_str().map(str::to_owned))),
+            _ => Err(self.foreign(&format!("has no list `{name}`"))),
+        }
+    }
+
     /// Fetches the bytes at a path, in pieces.
     pub(crate) fn bytes(&self, path: &str, mut each: impl FnMut(&[u8])) -> Result<(), Problem> {
         self.block_on(async {
@@ -243,8 +257,8 @@ impl Remote {
         if let Some(app) = &self.app {
             return Ok(app.clone());
         }
-        let server = self.get("/v1/server", &[])?;
-        let apps: Vec<&str> = server["apps"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let (apps, _) = self.list("/v1/server", &[], "apps")?;
+        let apps: Vec<&str> = apps.iter().filter_map(Value::as_str).collect();
         match apps.as_slice() {
             [app] => Ok((*app).to_owned()),
             _ => Err(Problem::usage(format!("{} has several apps", self.way().address))
@@ -262,8 +276,8 @@ impl Remote {
         if id == LATEST {
             let mut query = self.of_app();
             query.push(("limit", "1".to_owned()));
-            let listed = self.get("/v1/runs", &query)?;
-            let Some(latest) = listed["runs"][0]["run_id"].as_str() else {
+            let (runs, _) = self.list("/v1/runs", &query, "runs")?;
+            let Some(latest) = runs.first().and_then(|run| run["run_id"].as_str()) else {
                 return Err(Problem::usage("the server has no run, so there is no latest one"));
             };
             return self.block_on(self.run(latest));
@@ -300,11 +314,10 @@ impl Remote {
         loop {
             let mut query = vec![("q", id.to_owned()), ("limit", "200".to_owned())];
             query.extend(cursor.map(|cursor| ("cursor", cursor)));
-            let listed = self.get("/v1/runs", &query)?;
-            let rows = listed["runs"].as_array().into_iter().flatten();
-            let ids = rows.filter_map(|row| row["run_id"].as_str()).filter(|known| known.starts_with(id));
+            let (rows, next) = self.list("/v1/runs", &query, "runs")?;
+            let ids = rows.iter().filter_map(|row| row["run_id"].as_str()).filter(|known| known.starts_with(id));
             found.extend(ids.map(str::to_owned));
-            cursor = listed["next"].as_str().map(str::to_owned);
+            cursor = next;
             if found.len() > 1 || cursor.is_none() {
                 return Ok(found);
             }

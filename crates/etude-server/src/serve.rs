@@ -365,7 +365,7 @@ async fn checked(
                 Some(found.map_err(|problem| resource::challenged(problem, server, &peer, headers, path))?)
             }
         };
-        let path = path.ok_or_else(|| Problem::not_found("there is no such route below the base path"))?;
+        let path = path.ok_or_else(|| outside(&server.settings().base_path))?;
         // Without a base path, the requested path is the route.
         let is_whole = path == uri.path() && uri.authority().is_none();
         let target = (!is_whole).then(|| {
@@ -430,6 +430,12 @@ fn below_base<'p>(server: &Server, peer: &Peer, path: &'p str) -> Option<&'p str
         "" => Some("/"),
         rest => rest.starts_with('/').then_some(rest),
     }
+}
+
+/// The problem of a path outside of the base path.
+fn outside(base: &str) -> Problem {
+    let problem = Problem::not_found("there is no such route below the base path");
+    problem.hint(format!("the paths of this server begin with `{base}`"))
 }
 
 /// True for the paths of pages.

@@ -14,8 +14,9 @@ use crate::render::text::harmless;
 /// Problem in an unsuccessful response.
 pub(super) fn of(address: &impl Display, status: u16, document: &Value) -> Problem {
     let text = |name: &str| document[name].as_str().map(harmless);
-    let detail = text("detail").or_else(|| text("title")).unwrap_or_else(|| format!("{address} answers {status}"));
-    let problem = match document["code"].as_str().unwrap_or_default() {
+    let Some(code) = document["code"].as_str() else { return foreign(address, status) };
+    let detail = text("detail").or_else(|| text("title")).unwrap_or_else(|| harmless(code));
+    let problem = match code {
         "input_invalid" | "unknown_member" => invalid(document, &detail),
         "already_decided" => decided(document, &detail),
         "malformed" | "not_found" | "run_is_over" | "other_question" | "not_an_approver" | "key_reused"
@@ -43,13 +44,25 @@ pub(super) fn of(address: &impl Display, status: u16, document: &Value) -> Probl
             .hint("create one with that scope on the server's machine: etude token new NAME --scope read,run,approve"),
         "forbidden_host" => Problem::environment(format!("{address} refuses: {detail}"))
             .hint("allow that host name: etude serve --host NAME"),
-        // The server is stopping or overloaded, or a proxy before it responded.
+        // The server is stopping or overloaded.
         _ => Problem::environment(format!("{address} refuses: {detail}")),
     };
     match text("hint") {
         Some(hint) if problem.hints.is_empty() => problem.hint(hint),
         _ => problem,
     }
+}
+
+/// Problem of a response without a problem document: another program responded, such as a proxy.
+fn foreign(address: &impl Display, status: u16) -> Problem {
+    let way = match status {
+        300..=399 => "redirects are not followed: name the address to which the server redirects",
+        502..=504 => "a proxy responds in place of the server: check that the server runs",
+        _ => {
+            "the address may belong to another program, or lack its base path; `etude serve` prints the address of the server"
+        }
+    };
+    Problem::environment(format!("{address} responds with status {status}, but not as an etude server")).hint(way)
 }
 
 /// Hint for a server that cannot be reached for this cause. A server that responds, but in another protocol, is running.
@@ -147,6 +160,18 @@ mod tests {
             ("invalid HTTP version parsed", "https://"),
         ] {
             assert!(way_out(cause).contains(part), "{cause}");
+        }
+    }
+
+    /// A response of another program is reported as one, with a way out that its status suggests.
+    #[test]
+    fn a_response_of_another_program_is_reported_as_one() {
+        for (status, way) in [(302, "redirects"), (404, "another program"), (405, "base path"), (502, "a proxy")] {
+            let problem = of(&"the server at `http://127.0.0.1:1`", status, &Value::Null);
+            let message =
+                format!("the server at `http://127.0.0.1:1` responds with status {status}, but not as an etude server");
+            assert_eq!((problem.exit, problem.message()), (Exit::Environment, message));
+            assert!(problem.hints[0].contains(way), "{:?}", problem.hints);
         }
     }
 

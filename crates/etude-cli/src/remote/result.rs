@@ -43,9 +43,10 @@ struct Raw<'a> {
 impl RunDocument {
     /// Parses the document in a response.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let raw: Raw<'_> = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        let other = |e: serde_json::Error| format!("is not the document of a run: {e}");
+        let raw: Raw<'_> = serde_json::from_str(text).map_err(other)?;
         let users = raw.output.into_iter().chain([raw.input]).map(RawValue::get);
-        let mut members: Map<String, Value> = serde_json::from_str(&without(text, users)).map_err(|e| e.to_string())?;
+        let mut members: Map<String, Value> = serde_json::from_str(&without(text, users)).map_err(other)?;
         let word = |name: &str| members.get(name).and_then(Value::as_str).map(str::to_owned);
         let list = |name: &str| members.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
         let number = |name: &str| members.get(name).and_then(Value::as_u64);
@@ -214,6 +215,15 @@ mod tests {
         let sent = json!({"kind": "step_failed", "message": "no", "class": "environment", "details": {"item": 1}});
         let back = error_json(&failure(&sent).expect("a failure"));
         assert_eq!((&back["class"], &back["details"]["item"]), (&sent["class"], &json!(1)));
+    }
+
+    /// The reason continues the sentence "the response of the server at …".
+    #[test]
+    fn another_document_is_not_a_run() {
+        for text in ["<html>", "", "[]", r#"{"ok":true}"#] {
+            let why = RunDocument::parse(text).expect_err(text);
+            assert!(why.starts_with("is not the document of a run: "), "{why}");
+        }
     }
 
     /// Numbers of an output keep their digits.

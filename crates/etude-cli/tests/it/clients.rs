@@ -1,8 +1,10 @@
 //! Commands on the runs of a server: the same documents, texts and exit statuses as with the local journal.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::process::Stdio;
+use std::thread;
 
 use serde_json::{Value, json};
 
@@ -454,7 +456,7 @@ fn a_token_is_no_argument_and_goes_to_no_stranger() {
     test.run(&["--server", &address, "runs", "list"]).exit(0);
     test.run(&["--server", "local", "runs", "list"]).exit(0);
     // A program that listens at another port gets no request.
-    let stranger = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let stranger = TcpListener::bind("127.0.0.1:0").expect("a port");
     stranger.set_nonblocking(true).expect("it can be asked");
     let other = format!("http://{}", stranger.local_addr().expect("an address"));
     test.run(&["--server", &other, "runs", "list"]).exit(4).stderr_has("there is no token");
@@ -481,6 +483,41 @@ fn a_token_is_no_argument_and_goes_to_no_stranger() {
     let test = test.without_env("ETUDE_SERVER");
     assert_eq!(test.run_json("p").exit(0).value()["output"], "none");
     assert_eq!(serving.end().0, Some(0));
+}
+
+/// The URL of a program that gives this response to every request.
+fn stranger(status: &'static str, body: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut reader = BufReader::new(&stream);
+            let head = reader.by_ref().lines().map_while(Result::ok).take_while(|line| !line.is_empty());
+            let len = head.filter_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok()).last();
+            // The rest of a request that is not read would reset the connection.
+            let _ = std::io::copy(&mut reader.take(len.unwrap_or(0)), &mut std::io::sink());
+            let len = body.len();
+            let _ = write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n{body}");
+        }
+    });
+    url
+}
+
+/// cli: a program that is not an etude server is a fault of the environment, whatever it responds.
+#[test]
+fn another_program_is_not_a_server() {
+    for (status, body, why) in [
+        ("200 OK", "{\"ok\": true}", "the response of the server at "),
+        ("200 OK", "<html>", " is not "),
+        ("404 Not Found", "gone", " responds with status 404, but not as an etude server"),
+    ] {
+        let (url, test) = (stranger(status, body), test().env("ETUDE_TOKEN", "etd_x"));
+        for words in ["runs list", "runs show latest", "runs show abc", "runs watch abc", "runs stats", "run -p p"] {
+            let words: Vec<&str> = words.split(' ').collect();
+            let ran = test.run(&[&["--server", &*url], &words[..]].concat());
+            ran.exit(4).stdout("").stderr_has(why).stderr_has("hint: ");
+        }
+    }
 }
 
 /// cli: a command that a server cannot execute is exit status 2 with a hint, and nothing is done locally instead.
@@ -531,7 +568,7 @@ fn a_failed_routing_has_the_same_document_on_a_server() {
     let run = ["run", "book me a flight to Lisbon", "--format", "json"];
     let here = test.run(&run).exit(1).value();
     let there = test.run(&[&["--server", &*address], &run[..]].concat()).exit(1).value();
-    assert_eq!((&there["errors"], &there["status"]), (&here["errors"], &here["status"]));
+    assert_eq!((&without_server_in(&there["errors"]), &there["status"]), (&here["errors"], &here["status"]));
     assert_eq!(here["errors"][0]["phase"], "routing");
     assert_eq!(serving.end().0, Some(0));
 }

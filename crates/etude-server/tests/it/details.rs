@@ -4,6 +4,7 @@ use etude_server::token::Scope;
 use serde_json::{Value, json};
 
 use crate::pages::{id_of, server};
+use crate::support::Running;
 
 /// S-58: the details are the members of `etude runs show` that the run's document lacks. A verdict is one of them.
 #[test]
@@ -80,4 +81,13 @@ fn a_repeated_run_may_have_other_limits() {
     assert_eq!(again(json!({}))["limits"]["max_tokens"], 7);
     let limits = again(json!({"limits": {"timeout": "90s"}}))["limits"].clone();
     assert_eq!(limits, json!({"max_cost_usd": null, "max_tokens": null, "timeout_ms": 90_000}));
+}
+
+/// Section 4: a path without the base path is refused with the way to find the server.
+#[test]
+fn a_path_without_the_base_path_names_it() {
+    let server = Running::with(|settings| settings.base_path = "/etude".to_owned());
+    let refused = server.send("GET", "/v1/runs", None).json();
+    assert_eq!(refused["hint"], "the paths of this server begin with `/etude`");
+    assert_eq!(server.send("GET", "/etude/v1/runs", None).status, 200);
 }

@@ -43,9 +43,9 @@ pub(super) fn list(remote: &Remote, args: &args::RunsList) -> Result<list::Page,
         let mut query = query.clone();
         query.push(("limit", left.min(PAGE).to_string()));
         query.extend(cursor.map(|cursor| ("cursor", cursor)));
-        let page = remote.get("/v1/runs", &query)?;
-        found.extend(page["runs"].as_array().into_iter().flatten().filter_map(listed));
-        cursor = page["next"].as_str().map(str::to_owned);
+        let (rows, next) = remote.list("/v1/runs", &query, "runs")?;
+        found.extend(rows.iter().filter_map(listed));
+        cursor = next;
         if cursor.is_none() {
             break;
         }
