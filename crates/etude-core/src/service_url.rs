@@ -60,8 +60,9 @@ impl ServiceUrl {
         Some(Origin { scheme: url.scheme().to_owned(), host, port: url.port_or_known_default(), is_loopback })
     }
 
-    /// Secrets that no response, result or output may hold. These are the password, or the user if there is none, and
-    /// values of the query and parts of the path that are named or look like keys; each as written, and decoded.
+    /// Secrets that no response, result or output may hold. These are the password, the user if there is none or if it
+    /// looks like a key, and values of the query and parts of the path that are named or look like keys; each as written,
+    /// and decoded.
     pub fn secrets(&self) -> Vec<String> {
         self.hidden(|name, value| {
             let name = name.to_lowercase();
@@ -72,6 +73,8 @@ impl ServiceUrl {
     fn hidden(&self, is_hidden: impl Fn(&str, &str) -> bool) -> Vec<String> {
         let Ok(url) = Url::parse(&self.0) else { return Vec::new() };
         let mut found = vec![url.password().unwrap_or(url.username()).to_owned()];
+        // Some services take a key as the user, beside any password.
+        found.extend(Some(url.username()).filter(|user| looks_like_a_key(user)).map(str::to_owned));
         let pairs = url.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
         found.extend(pairs.filter(|(name, value)| is_hidden(name, value)).map(|(_, value)| value.to_owned()));
         found.extend(url.path().split('/').filter(|part| looks_like_a_key(part)).map(str::to_owned));
@@ -280,6 +283,7 @@ mod tests {
         assert_eq!(secrets("https://service:p%40ssword@h/v1?api-version=2024-02-01"), ["p%40ssword", "p@ssword"]);
         assert_eq!(secrets("https://tokenuser@h/openai/v1?Access_Token=abcdef"), ["tokenuser", "abcdef"]);
         assert_eq!(secrets("https://h/s/abcdefghij0123456789/mcp?x=1"), ["abcdefghij0123456789"]);
+        assert_eq!(secrets("https://ghp0_abcdefghij0123456789:x@h/v1"), ["ghp0_abcdefghij0123456789"]);
         assert!(secrets("https://h/v1?key=1").is_empty() && secrets("x").is_empty());
     }
 
