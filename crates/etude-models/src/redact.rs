@@ -209,34 +209,52 @@ fn forms(secret: &str) -> Vec<String> {
     forms
 }
 
-/// A text as programs write it in a JSON string: JSON requires few escapes, and many programs also escape slashes or all
-/// characters outside of ASCII.
-fn in_json(text: &str) -> [String; 4] {
-    let needed = escaped(text);
-    let ascii = of_ascii(&needed);
-    [needed.replace('/', "\\/"), ascii.replace('/', "\\/"), needed, ascii]
+/// A text as programs write it in a JSON string. JSON requires few escapes. Python, Java and others escape all characters
+/// outside of ASCII, with digits of either case, Go and .NET those with a meaning in HTML, and many programs slashes.
+fn in_json(text: &str) -> Vec<String> {
+    let is_foreign = |c: char| !(' '..='~').contains(&c);
+    let spellings = [
+        spelled(text, |_| false, false),
+        spelled(text, |_| false, true),
+        spelled(text, is_foreign, false),
+        spelled(text, is_foreign, true),
+        spelled(text, |c| "<>&\u{2028}\u{2029}".contains(c), false),
+        spelled(text, |c| is_foreign(c) || "<>&'\"+`".contains(c), true),
+    ];
+    let mut all: Vec<String> = spellings.iter().map(|text| text.replace('/', "\\/")).collect();
+    all.extend(spellings);
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
-/// A JSON string with `\uXXXX` in place of characters outside of printable ASCII.
-fn of_ascii(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    for c in json.chars() {
-        if (' '..='~').contains(&c) {
+/// A text as it appears in a JSON string, with the characters that JSON requires to be escaped, and all others for which
+/// `is_escaped` is true, as escapes.
+fn spelled(text: &str, is_escaped: impl Fn(char) -> bool, is_upper: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        let short = match c {
+            '\u{8}' => Some('b'),
+            '\u{c}' => Some('f'),
+            '\n' => Some('n'),
+            '\r' => Some('r'),
+            '\t' => Some('t'),
+            '\\' => Some(c),
+            '"' if !is_escaped(c) => Some(c),
+            _ => None,
+        };
+        if let Some(short) = short {
+            out.extend(['\\', short]);
+        } else if c >= ' ' && !is_escaped(c) {
             out.push(c);
-            continue;
-        }
-        for unit in c.encode_utf16(&mut [0; 2]) {
-            // Writing into a string cannot fail.
-            let _ = write!(out, "\\u{unit:04x}");
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing into a string cannot fail.
+                let _ = if is_upper { write!(out, "\\u{unit:04X}") } else { write!(out, "\\u{unit:04x}") };
+            }
         }
     }
     out
-}
-
-/// A text as it appears in a JSON string.
-fn escaped(text: &str) -> String {
-    let json = serde_json::Value::from(text).to_string();
-    json[1..json.len() - 1].to_owned()
 }
 
 /// A text as it appears in base64, at any position in the encoded data.

@@ -33,28 +33,36 @@ impl Numbers {
     }
 }
 
-/// The programs that write JSON: `serde_json`, `JSON.stringify`, `json.dumps`, and one with more escapes than JSON requires.
+/// The programs that write JSON: `serde_json`, `JSON.stringify`, `json.dumps`, one with more escapes than JSON requires, the
+/// same as `json.dumps` in upper case, Go, and .NET.
+const PROGRAMS: usize = 7;
+
 fn json(text: &str, program: usize) -> String {
-    let needed = Value::from(text).to_string();
-    let escapes = |c: char| match program {
+    let is_foreign = |c: char| !(' '..='~').contains(&c);
+    let is_escaped = |c: char| match program {
         0 | 1 => false,
-        2 => !(' '..='~').contains(&c),
-        _ => !c.is_ascii_alphanumeric() && !"\\\"".contains(c),
+        2 | 4 => is_foreign(c),
+        3 => !c.is_ascii_alphanumeric() && !"\\\"".contains(c),
+        5 => "<>&\u{2028}\u{2029}".contains(c),
+        _ => is_foreign(c) || "<>&'\"+`".contains(c),
     };
-    needed.chars().enumerate().fold(String::new(), |mut out, (n, c)| {
-        let is_quote = n == 0 || n == needed.chars().count() - 1;
+    let is_lower = matches!(program, 0 | 1 | 2 | 5);
+    let text = text.chars().fold(String::new(), |mut out, c| {
+        let needed = Value::from(c.to_string()).to_string();
+        let is_short = c < ' ' && needed.len() == 4;
         match c {
             '/' if program == 3 => out.push_str("\\/"),
-            c if escapes(c) && !is_quote => {
-                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| match program {
-                    2 => write!(out, "\\u{unit:04x}").expect("a string"),
-                    _ => write!(out, "\\u{unit:04X}").expect("a string"),
+            c if c < ' ' && !is_short || c >= ' ' && is_escaped(c) => {
+                c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| match is_lower {
+                    true => write!(out, "\\u{unit:04x}").expect("a string"),
+                    false => write!(out, "\\u{unit:04X}").expect("a string"),
                 });
             }
-            c => out.push(c),
+            _ => out.push_str(&needed[1..needed.len() - 1]),
         }
         out
-    })
+    });
+    format!("\"{text}\"")
 }
 
 /// L-4, A-3.7: a secret of eight characters or more is found in JSON in JSON in JSON, whichever programs wrote each of them, in
@@ -69,8 +77,8 @@ fn no_secret_passes_in_nested_json() {
         let mut is_usual = true;
         for depth in 0..=3 {
             if depth > 0 {
-                let program = numbers.below(4);
-                is_usual &= program < 3;
+                let program = numbers.below(PROGRAMS);
+                is_usual &= program != 3;
                 text = format!("{{\"k\":{}}}", json(&text, program));
             }
             let redacted = redactor.redact(&text);
@@ -127,4 +135,49 @@ fn backslashes_are_read_once() {
     assert_eq!(unescaped(&text), "");
     assert_eq!(unescaped(&format!("{text}u00e9{text}")), "é");
     assert_eq!(unescaped(&"\\ud83d".repeat(100_000)).len(), 500_000);
+}
+
+/// L-4: a secret is found if the characters of its escapes are escapes themselves, up to three times.
+#[test]
+fn escapes_of_escapes_are_read() {
+    let secret = "sk-live/Zq+7\\Tt9";
+    let redactor = Redactor::new([Secret::new(secret)].iter());
+    let all = |text: &str| text.chars().fold(String::new(), |out, c| format!("{out}\\u{:04X}", u32::from(c)));
+    let mut text = format!("is {secret}!");
+    for depth in 1..=3 {
+        text = all(&text);
+        for wrapped in [text.clone(), Value::from(text.as_str()).to_string()] {
+            assert!(redactor.finds_in(&wrapped), "{depth}: {wrapped}");
+            let mut plain = redactor.redact(&wrapped);
+            while let Ok(value) = serde_json::from_str::<String>(&format!("\"{}\"", plain.trim_matches('"'))) {
+                if value == plain {
+                    break;
+                }
+                plain = value;
+            }
+            assert_eq!(plain, "is ***!", "{depth}: {wrapped}");
+        }
+    }
+    assert!(!redactor.finds_in(r"\u0075\u0030"));
+}
+
+/// A-3.7: a stream has no secret that a program of .NET, Java or Go has escaped, wherever it is cut.
+#[test]
+fn streams_are_searched_for_escapes_of_either_case() {
+    let redactor = Redactor::new([Secret::new("sk<é>+'0815/x\u{1f}")].iter());
+    for written in [
+        r"sk<\u00E9>+'0815/x\u001F",
+        r"sk<\u00e9>+'0815\/x\u001f",
+        r"sk\u003cé\u003e+'0815/x\u001f",
+        r"sk\u003C\u00E9\u003E\u002B\u00270815/x\u001F",
+        r"sk\\u003C\\u00E9\\u003E\\u002B\\u00270815/x\\u001F",
+    ] {
+        let text = format!("is {written}!");
+        for cut in 0..=text.len() {
+            let mut held = Vec::new();
+            let mut seen = redactor.redact_piece(&mut held, &text.as_bytes()[..cut], false).into_owned();
+            seen.extend_from_slice(&redactor.redact_piece(&mut held, &text.as_bytes()[cut..], true));
+            assert_eq!(String::from_utf8_lossy(&seen), "is ***!", "{written} at {cut}");
+        }
+    }
 }
