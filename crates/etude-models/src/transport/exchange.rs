@@ -25,6 +25,9 @@ use crate::wire::{DecodeError, MAX_BODY_BYTES};
 /// Maximum length of a provider's message in a quote, in characters.
 const QUOTED_CHARS: usize = 500;
 
+/// The cause of a connection that a proxy denies, as the HTTP client words it.
+const PROXY_DENIES: &str = "proxy authorization required";
+
 /// The encoding of plain bodies.
 const IDENTITY: &str = "identity";
 
@@ -224,6 +227,9 @@ impl Line {
             );
             return TransportAttempt::last(FailedAs::Rejected(status.as_u16()), message);
         }
+        if status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+            return unreachable(place, PROXY_DENIES);
+        }
         self.by_status(status.as_u16(), headers, &refusal, message)
     }
 
@@ -297,7 +303,20 @@ fn unreachable(place: &str, cause: &str) -> TransportAttempt {
         );
         return TransportAttempt::last(kind, message);
     }
+    if cause.contains(PROXY_DENIES) {
+        let message = format!(
+            "{place} cannot be reached through the proxy: {cause}; set the variable of the proxy to a URL with user and password, \
+             such as `http://USER:PASSWORD@HOST:PORT`"
+        );
+        return TransportAttempt::last(kind, message);
+    }
     let message = format!("{place} cannot be reached: {cause}");
+    if cause.contains("CaUsedAsEndEntity") {
+        let message = format!(
+            "{message}; its certificate is one of an issuer: create one for the server, with `basicConstraints=CA:FALSE`"
+        );
+        return TransportAttempt::last(kind, message);
+    }
     if cause.contains("UnknownIssuer") {
         let message = format!(
             "{message}; no issuer of its certificate is trusted: set `SSL_CERT_FILE` to a file with all trusted issuers"
@@ -376,6 +395,8 @@ mod tests {
             ("Connection refused (os error 111)", true, ""),
             ("invalid peer certificate: UnknownIssuer", false, "`SSL_CERT_FILE`"),
             ("invalid peer certificate: Expired", false, ""),
+            ("invalid peer certificate: Other(OtherError(CaUsedAsEndEntity))", false, "`basicConstraints=CA:FALSE`"),
+            ("tunnel error: proxy authorization required", false, "`http://USER:PASSWORD@HOST:PORT`"),
             ("unsupported scheme socks5", false, "`HTTPS_PROXY`"),
             ("received corrupt message of type InvalidContentType", false, "`http://`"),
         ] {

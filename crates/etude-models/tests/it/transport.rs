@@ -250,6 +250,16 @@ async fn redirects_are_refused() {
     assert!(other.seen().is_empty());
 }
 
+/// A proxy that wants a password is named, with the place of the password, and not asked again.
+#[tokio::test]
+async fn a_proxy_that_denies_is_named() {
+    let server = Server::new([Reply::status(407, "")]);
+    let failure = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
+    let expected = "through the proxy: proxy authorization required; set the variable of the proxy to a URL";
+    assert!(failure.message.contains(expected), "{}", failure.message);
+    assert_eq!((failure.kind, server.seen().len()), (CallFailureKind::Environment, 1));
+}
+
 /// A compressed response is refused by name: etude asks for plain ones.
 #[tokio::test]
 async fn a_compressed_response_is_refused_by_name() {
