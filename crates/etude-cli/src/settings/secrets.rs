@@ -44,7 +44,7 @@ pub(super) fn masked(drawn: &str) -> String {
         rest.len() < line.trim_start().len() && rest.starts_with(" |")
     };
     let lines = drawn.split_inclusive('\n');
-    lines.map(|line| if is_source(line) { mask_words(&mask(line)) } else { line.to_owned() }).collect()
+    lines.map(|line| if is_source(line) { mask_words(&mask_named(&mask(line))) } else { line.to_owned() }).collect()
 }
 
 /// A diagnostic without possible keys, because messages repeat invalid values.
@@ -64,6 +64,33 @@ pub(super) fn looks_like_a_key(word: &str) -> bool {
 
 fn is_of_key(c: char) -> bool {
     c.is_ascii_alphanumeric() || "_-+=".contains(c)
+}
+
+/// Ends of the names of fields whose values are keys, however short.
+const SECRET_NAMES: [&str; 7] = ["api_key", "apikey", "-key", "authorization", "password", "secret", "token"];
+
+/// A source line with the values of such fields masked, unless they are taken from variables.
+fn mask_named(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(colon) = rest.find(':') {
+        let (before, after) = rest.split_at(colon + 1);
+        out.push_str(before);
+        let name = before[..colon].trim_end_matches(['"', '\'']).to_ascii_lowercase();
+        let start = after.len() - after.trim_start_matches([' ', '"', '\'']).len();
+        let quote = after[..start].chars().next_back().filter(|c| *c != ' ');
+        let end =
+            after[start..].find(|c: char| quote.map_or(matches!(c, ',' | '}' | '\n'), |quote| c == quote || c == '\n'));
+        let end = end.map_or(after.len(), |end| start + end);
+        let value = &after[start..end];
+        rest = after;
+        if SECRET_NAMES.iter().any(|secret| name.ends_with(secret)) && !value.contains("${") {
+            out.push_str(&after[..start]);
+            out.push_str(&"*".repeat(value.chars().count()));
+            rest = &after[end..];
+        }
+    }
+    out + rest
 }
 
 fn mask_words(line: &str) -> String {
@@ -95,6 +122,25 @@ mod tests {
             masked("1 | model_mapping: {lite: claude-haiku-4-5}"),
             "1 | model_mapping: {lite: claude-haiku-4-5}"
         );
+    }
+
+    /// SECURITY.md: the value of a field for keys is not shown, however short it is.
+    #[test]
+    fn values_of_fields_for_keys_are_masked() {
+        for (line, expected) in [
+            ("1 | x: {api_key: \"pw-1\", kind: openai}\n", "1 | x: {api_key: \"****\", kind: openai}\n"),
+            ("1 |     api_key: pw 1, é}\n", "1 |     api_key: ****, é}\n"),
+            (
+                "1 | {\"X-Api-Key\": \"pw\", Authorization: Basic abc",
+                "1 | {\"X-Api-Key\": \"**\", Authorization: *********",
+            ),
+            ("1 | api_key: \"${env:TEAM_KEY}\"\n", "1 | api_key: \"${env:TEAM_KEY}\"\n"),
+            ("1 | password: é1...\n", "1 | password: *****\n"),
+            ("1 | max_tokens: 5, key: a\n", "1 | max_tokens: 5, key: a\n"),
+            ("1 | api_key:\n", "1 | api_key:\n"),
+        ] {
+            assert_eq!(masked(line), expected, "{line}");
+        }
     }
 
     #[test]
