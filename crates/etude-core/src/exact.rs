@@ -154,6 +154,21 @@ impl Exact {
         }
     }
 
+    /// The value as a tree, with the text of its digits in place of each number that a tree does not keep.
+    pub(crate) fn shown(&self) -> Value {
+        match self {
+            Self::Number(number) => match serde_json::from_str(&number.text) {
+                Ok(kept) if number.is_kept() => kept,
+                _ => number.text.as_str().into(),
+            },
+            Self::List(elements) => elements.iter().map(Self::shown).collect(),
+            Self::Members(members) => {
+                Value::Object(members.iter().map(|(name, value)| (name.clone(), value.shown())).collect())
+            }
+            other => other.rounded(),
+        }
+    }
+
     fn rounded_whole(&self) -> Option<&Decimal> {
         match self {
             Self::Number(number) => (number.is_whole() && !number.is_kept()).then_some(number),

@@ -56,7 +56,7 @@ pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's semantics. It grows whenever the same plan and outcomes would yield other commands. A
 /// journal is replayed only if [`replays`] returns true.
-pub const ABI: u32 = 13;
+pub const ABI: u32 = 14;
 
 /// True if this version of the interpreter can continue a run that version `abi` began. Runs of earlier versions behave
 /// as they did: see [`Start::abi`]. The versions differ as follows.
@@ -85,6 +85,7 @@ pub const ABI: u32 = 13;
 /// - Version 12 gives the executions of each machine in a run their own ids.
 /// - Version 13 lifts the denials of the pipeline in the destructor. In conditions, it takes only zero for `0`. Its cache
 ///   keys keep the JSON types and all digits of values. The failure of an element keeps its own details.
+/// - Version 14 binds the permission of a call to all digits of its numbers, and shows them in the question.
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,

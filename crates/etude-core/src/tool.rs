@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use crate::data::Json;
+use crate::exact::{Exact, is_long};
 use crate::model::{Tier, Tool};
 use crate::tree;
 
@@ -258,19 +259,92 @@ pub fn shown_arguments(text: &str) -> Value {
     }
 }
 
+/// The first version of the interpreter that shows and binds arguments with all digits of their numbers.
+const KEEPS_DIGITS: u32 = 14;
+
+/// The arguments of a call with all digits of their numbers. `None` if [`shown_arguments`] keeps them, if they are not
+/// JSON, or in a run that an earlier `abi` began.
+pub(crate) fn exact_arguments(text: &str, abi: u32) -> Option<Exact> {
+    if abi < KEEPS_DIGITS || !is_long(text) { None } else { Exact::of(text).ok() }
+}
+
+/// The arguments of a call for a question: as [`shown_arguments`], with a text of its digits in place of each number
+/// that a tree would round.
+pub(crate) fn asked_arguments(text: &str, abi: u32) -> Value {
+    exact_arguments(text, abi).map_or_else(|| shown_arguments(text), |exact| exact.shown())
+}
+
+/// The arguments of a call with a text of its digits in place of each number that a tree would round. `None` if a tree
+/// keeps all numbers, or if the arguments are not JSON.
+pub fn digits_as_text(text: &str) -> Option<Value> {
+    exact_arguments(text, KEEPS_DIGITS).map(|exact| exact.shown())
+}
+
+/// The arguments as written, or with the last of its values for a member that is there twice: programs differ in which
+/// of them they read, and `judged`, which patterns and people have seen, has the last one.
+pub fn written_once(text: String, judged: &Value) -> String {
+    if colons(&text) == members(judged) {
+        return text;
+    }
+    Exact::of(&text).map_or(text, |exact| exact.to_string())
+}
+
+/// Number of members in the objects of a JSON text, with those that are there twice.
+fn colons(text: &str) -> usize {
+    let (bytes, mut at, mut count) = (text.as_bytes(), 0, 0);
+    while let Some(byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'"' => at = tree::end_of_string(bytes, at),
+            b':' => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+fn members(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(members).sum(),
+        Value::Object(all) => all.len() + all.values().map(members).sum::<usize>(),
+        _ => 0,
+    }
+}
+
 /// Fills in the `{{args.x}}` of an approval key; missing arguments become empty (`b-stages` §20.5).
 pub fn approval_key(template: &str, args: &Map<String, Value>) -> String {
+    filled(template, args, |text, _| text)
+}
+
+/// The approval key under which an answer is remembered. Other arguments have another key: an argument that contains the
+/// text behind its place, and could be taken for two arguments, stands there as a JSON string.
+pub fn remembered_key(template: &str, args: &Map<String, Value>) -> String {
+    filled(template, args, |text, until| {
+        let ends = |until: &str| !until.is_empty() && format!("{text}{until}").find(until) == Some(text.len());
+        let is_plain = !text.starts_with('"') && until.is_none_or(ends);
+        if is_plain { text } else { Value::from(text).to_string() }
+    })
+}
+
+/// Fills in a template. `write` gets the text of each argument, and the text between it and the next one, if there is
+/// one.
+fn filled(template: &str, args: &Map<String, Value>, write: impl Fn(String, Option<&str>) -> String) -> String {
+    let next = |rest: &str| -> Option<(usize, usize)> {
+        let start = rest.find("{{")?;
+        Some((start, start + 2 + rest[start + 2..].find("}}")?))
+    };
     let mut text = String::new();
     let mut rest = template;
-    while let Some((before, after)) = rest.split_once("{{") {
-        let Some((reference, more)) = after.split_once("}}") else { break };
+    while let Some((start, end)) = next(rest) {
+        let (before, more) = (&rest[..start], &rest[end + 2..]);
         text.push_str(before);
-        let key = reference.trim();
-        match argument_at(args, key.strip_prefix("args.").unwrap_or(key)) {
-            Some(Value::String(found)) => text.push_str(found),
-            Some(found) => text.push_str(&found.to_string()),
-            None => {}
-        }
+        let key = rest[start + 2..end].trim();
+        let found = match argument_at(args, key.strip_prefix("args.").unwrap_or(key)) {
+            Some(Value::String(found)) => found.clone(),
+            Some(found) => found.to_string(),
+            None => String::new(),
+        };
+        text.push_str(&write(found, next(more).map(|(start, _)| &more[..start])));
         rest = more;
     }
     text + rest
@@ -296,4 +370,69 @@ fn at_path<'a>(args: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
         Value::Array(items) => items.get(part.parse::<usize>().ok()?),
         value => value.get(part),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// A-7.3: digits that a tree would round are shown as text; all other arguments stay as they are.
+    #[test]
+    fn rounded_numbers_are_shown_with_their_digits() {
+        for (text, expected) in [
+            (r#"{"n":12345678901234567890123}"#, Some(json!({"n": "12345678901234567890123"}))),
+            (r#"{"n":[0.12345678901234567891,1.5,1e2]}"#, Some(json!({"n": ["0.12345678901234567891", 1.5, 100.0]}))),
+            (r#"{"n":1e400}"#, Some(json!({"n": "1e400"}))),
+            (r#"{"n":12345678901234567,"t":"12345678901234567890123"}"#, None),
+            ("12345678901234567890123 is no JSON", None),
+            ("", None),
+        ] {
+            assert_eq!(digits_as_text(text), expected, "{text}");
+        }
+        let args = r#"{"n":12345678901234567890123}"#;
+        assert_eq!(asked_arguments(args, KEEPS_DIGITS - 1), json!({"n": 1.234_567_890_123_456_8e22}));
+    }
+
+    /// A-7.3: what is remembered for one call covers no other, however its arguments are distributed over the key.
+    #[test]
+    fn a_remembered_key_is_for_one_list_of_arguments() {
+        let key = |template: &str, a: &str, b: &str| {
+            let args = json!({"a": a, "b": b});
+            let args = args.as_object().expect("an object");
+            (approval_key(template, args), remembered_key(template, args))
+        };
+        for (template, one, other) in [
+            ("k({{args.a}} {{args.b}})", ("get all", "x"), ("get", "all x")),
+            ("{{a}}{{b}}", ("x", "yz"), ("xy", "z")),
+            ("{{a}}, {{b}}", ("x", "y, z"), ("x, y", "z")),
+            ("{{a}}aa{{b}}", ("x", "ay"), ("xa", "y")),
+        ] {
+            let (one, other) = (key(template, one.0, one.1), key(template, other.0, other.1));
+            assert_eq!(one.0, other.0, "{template}");
+            assert_ne!(one.1, other.1, "{template}");
+        }
+        assert_ne!(key("{{a}} {{b}}", "x y", "z").1, key("{{a}} {{b}}", "\"x y\"", "z").1);
+        // A key that is clear stays as it is written.
+        for (template, a, b) in
+            [("send({{args.a}}, {{b}})", "ada@x", "hi, you"), ("t for {{a}}", "a b", ""), ("{{a}} {{b", "a b", "")]
+        {
+            let (written, remembered) = key(template, a, b);
+            assert_eq!(written, remembered, "{template}");
+        }
+    }
+
+    /// A tool gets the value that was judged, also if its own parser would read the first of two members.
+    #[test]
+    fn a_tool_gets_each_member_once() {
+        let of = |text: &str| written_once(text.to_owned(), &shown_arguments(text));
+        for text in ["", r#"{"a":{"a":":"}, "b":[{"a":1},{"a":2.50}]}"#, r#"{"n":12345678901234567890123}"#] {
+            assert_eq!(of(text), text);
+        }
+        assert_eq!(of(r#"{"env":"prod","env":"staging"}"#), r#"{"env":"staging"}"#);
+        assert_eq!(
+            of(r#"{"b":[{"a":1,"\u0061":12345678901234567890123}]}"#),
+            r#"{"b":[{"a":12345678901234567890123}]}"#
+        );
+    }
 }

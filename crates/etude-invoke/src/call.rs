@@ -64,6 +64,9 @@ impl Expected {
 pub struct Checks {
     /// The called tool as patterns see it, with the schema of its arguments.
     pub tool: Option<Arc<Tool>>,
+    /// Arguments with numbers that a tree rounds, and the same with the digits of these numbers as texts. Patterns and
+    /// approval keys are about the digits, because the tool gets them.
+    pub digits: Option<(Arc<Value>, Arc<Value>)>,
     /// The resolved path among the arguments: the same file is judged and used.
     pub path: Option<Arc<PathArgument>>,
     /// Folders that patterns with paths refer to.
@@ -93,6 +96,9 @@ pub struct Checks {
 impl Checks {
     /// The call with these arguments as patterns see it.
     pub fn subject<'a>(&'a self, args: &'a Value) -> Option<Subject<'a>> {
+        // Middleware may have given the call other arguments.
+        let digits = self.digits.as_ref().filter(|(rounded, _)| **rounded == *args);
+        let args = digits.map_or(args, |(_, digits)| digits);
         Some(Subject::of(self.tool.as_ref()?, members(args), self.roots.as_ref()?, self.path.as_ref()))
     }
 
@@ -173,5 +179,40 @@ impl HostCall {
     /// The throw of a call that is held.
     pub(crate) fn held(&self) -> Option<Throw> {
         self.held.get().cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etude_tools::tool::{ApprovalKey, Origin};
+    use serde_json::json;
+
+    /// A-7.3: an approval key has all digits of a number, because the tool gets them. Otherwise an answer for one call would
+    /// cover a call with another number.
+    #[test]
+    fn keys_have_all_digits() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let origin = Origin::App { file: "tools/pay.yaml".to_owned() };
+        let mut tool = Tool::new("pay", "Pays.", json!({"type": "object"}), Effect::Executes, origin);
+        tool.approval_key = ApprovalKey::Template("pay({{args.id}})".to_owned());
+        let mut checks = Checks {
+            tool: Some(Arc::new(tool)),
+            roots: Some(Roots::new(dir.path(), &[], &[]).expect("roots")),
+            ..Checks::default()
+        };
+        let mut key = |text: &str, args: &Value| {
+            let parsed: Value = serde_json::from_str(text).expect("JSON");
+            checks.digits = etude_core::tool::digits_as_text(text).map(|digits| (Arc::new(parsed), Arc::new(digits)));
+            checks.subject(args).expect("a subject").key()
+        };
+        let (one, other) = (r#"{"id":12345678901234567890123}"#, r#"{"id":12345678901234567890124}"#);
+        let rounded: Value = serde_json::from_str(one).expect("JSON");
+        assert_eq!(rounded, serde_json::from_str::<Value>(other).expect("JSON"));
+        assert_eq!(key(one, &rounded), "pay(12345678901234567890123)");
+        assert_eq!(key(other, &rounded), "pay(12345678901234567890124)");
+        // Arguments that middleware has changed are judged as they are.
+        assert_eq!(key(one, &json!({"id": 7})), "pay(7)");
+        assert_eq!(key(r#"{"id":7}"#, &json!({"id": 7})), "pay(7)");
     }
 }

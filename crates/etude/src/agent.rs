@@ -18,7 +18,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use etude_core::data::Json;
 use etude_core::effect::{Command, Sandbox};
 use etude_core::plan::PipelineTool;
-use etude_core::tool::{APPLICATION_CALL, AvailableTool, ToolCall, ToolList, ToolReply, ToolResult, ToolSelection};
+use etude_core::tool::{
+    APPLICATION_CALL, AvailableTool, ToolCall, ToolList, ToolReply, ToolResult, ToolSelection, digits_as_text,
+    written_once,
+};
 use etude_models::{Redactor, Secret};
 use etude_process::ProcessHost;
 use etude_runtime::engine::Engine;
@@ -446,6 +449,7 @@ impl Inner {
         if call.is_of_step() && tool.origin == Origin::BuiltIn {
             args = command_line::judged(&tool.name, args)?;
         }
+        checks.digits = digits_as_text(&call.arguments).map(|digits| (Arc::clone(&written), Arc::new(digits)));
         let roots = match checks.roots.take() {
             Some(roots) => roots,
             // The call has failed without a set of tools, so there is nothing to check.
@@ -547,7 +551,8 @@ impl Inner {
                     _ => args,
                 };
                 let is_whole = call.is_of_step();
-                let written = (judged.written.as_ref() == Some(&args)).then(|| call.arguments.into());
+                let is_written = judged.written.as_ref() == Some(&args);
+                let written = is_written.then(|| written_once(call.arguments, &args).into());
                 let context = CallContext {
                     cancel,
                     call_id: call.id,

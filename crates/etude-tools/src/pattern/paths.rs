@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use etude_core::tool::approval_key;
+use etude_core::tool::{approval_key, remembered_key};
 use globset::GlobMatcher;
 use serde_json::Value;
 
@@ -31,6 +31,8 @@ impl PathArgument {
 #[derive(Debug)]
 pub(super) struct Key {
     pub(super) written: String,
+    /// The key that people see, and under which an answer is remembered.
+    pub(super) remembered: String,
     resolved: Option<String>,
 }
 
@@ -53,7 +55,7 @@ impl Key {
         }
         let written = approval_key(template, args);
         let resolved = Some(approval_key(template, &resolved)).filter(|resolved| *resolved != written);
-        Self { written, resolved }
+        Self { written, remembered: remembered_key(template, args), resolved }
     }
 
     /// True if `matches` holds for a form of the key; with `is_strict`, for both of its forms.

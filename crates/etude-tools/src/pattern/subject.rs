@@ -79,7 +79,7 @@ impl<'a> Subject<'a> {
             None => self.tool.name.clone(),
             Some(Primary::Command { text, .. }) => format!("{}({})", self.tool.name, trimmed(text)),
             Some(Primary::Path(path)) => format!("{}({})", self.tool.name, path.shown()),
-            Some(Primary::Text { key, .. }) => key.written.clone(),
+            Some(Primary::Text { key, .. }) => key.remembered.clone(),
         }
     }
 

@@ -28,7 +28,7 @@ use crate::machine::pipeline_tool::PipelineCall;
 use crate::machine::{Cx, Path};
 use crate::outcome::{Decision, Outcome};
 use crate::report::Event;
-use crate::tool::{ToolCall, ToolError, ToolReply, ToolResult, ToolSelection, shown_arguments};
+use crate::tool::{ToolCall, ToolError, ToolReply, ToolResult, ToolSelection, asked_arguments};
 
 /// A call that a model proposes.
 #[derive(Debug, Clone)]
@@ -234,9 +234,9 @@ impl Batch {
             return Ok(true);
         }
         *is_asking = true;
-        let id = call.proposal.path.aside("ask");
+        let (id, abi) = (call.proposal.path.aside("ask"), cx.facts.abi);
         let Poll::Ready(done) =
-            cx.run_effect(&id, || Effect::Gate(question_about(&call.proposal, key, question, *is_once)))
+            cx.run_effect(&id, || Effect::Gate(question_about(&call.proposal, (key, question), *is_once, abi)))
         else {
             return Ok(false);
         };
@@ -417,8 +417,8 @@ impl Proposal {
 }
 
 /// The approval question about a call.
-fn question_about(call: &Proposal, key: &str, question: &str, is_once: bool) -> Gate {
-    let payload = json!({"tool": call.name, "arguments": shown_arguments(&call.arguments), "key": key});
+fn question_about(call: &Proposal, (key, question): (&str, &str), is_once: bool, abi: u32) -> Gate {
+    let payload = json!({"tool": call.name, "arguments": asked_arguments(&call.arguments, abi), "key": key});
     Gate {
         message: question.to_owned(),
         schema: None,

@@ -37,7 +37,7 @@ use crate::machine::outcome_error::not_an_answer;
 use crate::outcome::Outcome;
 use crate::plan::stages::{GrantDecision, Grants};
 use crate::report::StageStatus;
-use crate::tool::{ErrorClass, ToolResult, shown_arguments};
+use crate::tool::{ErrorClass, ToolResult, asked_arguments, shown_arguments};
 
 /// The decisions about the calls of one stage execution.
 #[derive(Debug, Default)]
@@ -98,8 +98,13 @@ impl Gatehouse<'_> {
             attempt: self.stage_context.attempt,
             proposal: call.path.as_str().to_owned(),
             tool: call.name.clone(),
-            args_digest: args_digest(&call.arguments),
+            args_digest: self.args_digest(call),
         }
+    }
+
+    /// The digest of the arguments of a call, to which permissions are bound (B-GT5).
+    fn args_digest(&self, call: &Proposal) -> String {
+        args_digest(&call.arguments, self.shared.abi)
     }
 
     fn emit_approval(&self, cx: &mut Cx, call: &Proposal, decision: &str, source: &str, reason: Option<&str>) {
@@ -164,7 +169,7 @@ impl Gatehouse<'_> {
             self.guard("sm-envelope");
             return None;
         }
-        if let Some(answer) = self.envelope.allowed.take(&call.name, &args_digest(&call.arguments)) {
+        if let Some(answer) = self.envelope.allowed.take(&call.name, &self.args_digest(call)) {
             if answer.approved {
                 return self.grant(cx, call, Some(&answer.at));
             }
@@ -233,9 +238,9 @@ impl Gatehouse<'_> {
     }
 
     fn question(&self, call: &Proposal) -> Gate {
-        let args = shown_arguments(&call.arguments);
+        let args = asked_arguments(&call.arguments, self.shared.abi);
         let payload = json!({
-            "toolId": call.name, "stageExecutionId": self.stage_context.id, "argsDigest": args_digest(&call.arguments),
+            "toolId": call.name, "stageExecutionId": self.stage_context.id, "argsDigest": self.args_digest(call),
             "stageId": self.stage_context.stage.id, "args": args,
         });
         let message = format!(
@@ -256,7 +261,7 @@ impl Gatehouse<'_> {
         self.envelope.is_answered = true;
         let answer = Answer {
             tool: call.name.clone(),
-            args_digest: args_digest(&call.arguments),
+            args_digest: self.args_digest(call),
             approved: decided.approved,
             reason: decided.reason,
             at: decided.at,

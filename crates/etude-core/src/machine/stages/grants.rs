@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::digest::hex;
-use crate::tool::shown_arguments;
+use crate::tool::{exact_arguments, shown_arguments};
 
 /// The five fields that bind a grant to its call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,10 +80,14 @@ impl Ledger {
 }
 
 /// SHA-256 of the arguments as canonical JSON: members in the order of their names (B-GT5). Arguments that are not JSON
-/// are hashed as they are.
-pub(super) fn args_digest(arguments: &str) -> String {
+/// are hashed as they are. Numbers keep their digits, so that a permission covers no call with others; a run that an
+/// earlier `abi` began rounds them.
+pub(super) fn args_digest(arguments: &str, abi: u32) -> String {
     let mut text = String::new();
-    canonical(&shown_arguments(arguments), &mut text);
+    match exact_arguments(arguments, abi) {
+        Some(exact) => text = exact.to_string(),
+        None => canonical(&shown_arguments(arguments), &mut text),
+    }
     hex(&Sha256::digest(text.as_bytes()))
 }
 
@@ -116,6 +120,7 @@ fn canonical(value: &Value, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::ABI;
 
     fn tuple() -> Tuple {
         let [stage_execution, proposal, tool, args_digest] = ["r/a#1", "p1", "Bash", "d"].map(str::to_owned);
@@ -125,11 +130,18 @@ mod tests {
     /// B-GT5, case 93: the order of members does not change the digest, any other difference does.
     #[test]
     fn the_digest_of_arguments_is_that_of_their_canonical_form() {
-        let digest = args_digest(r#"{"a":1,"b":{"d":[1,2],"c":"x"}}"#);
-        assert_eq!(digest, args_digest(r#" {"b": {"c": "x", "d": [1, 2]}, "a": 1} "#));
-        assert_ne!(digest, args_digest(r#"{"a":1,"b":{"d":[2,1],"c":"x"}}"#));
-        assert_eq!(args_digest(""), "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a");
-        assert_ne!(args_digest("{bad"), args_digest("{bad2"));
+        let now = |arguments| args_digest(arguments, ABI);
+        let digest = now(r#"{"a":1,"b":{"d":[1,2],"c":"x"}}"#);
+        assert_eq!(digest, now(r#" {"b": {"c": "x", "d": [1, 2]}, "a": 1} "#));
+        assert_ne!(digest, now(r#"{"a":1,"b":{"d":[2,1],"c":"x"}}"#));
+        assert_eq!(now(""), "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a");
+        assert_ne!(now("{bad"), now("{bad2"));
+        // Numbers that a tree rounds: all digits count, except in runs that an earlier version began.
+        let (one, other) = (r#"{"b":2,"a":12345678901234567890123}"#, r#"{"b":2,"a":12345678901234567890124}"#);
+        assert_ne!(now(one), now(other));
+        assert_eq!(now(one), now(r#" {"a": 12345678901234567890123, "b": 2} "#));
+        assert_eq!(args_digest(one, 13), args_digest(other, 13));
+        assert_ne!(now(r#"{"a":0.1234567890123456789}"#), now(r#"{"a":0.1234567890123456788}"#));
     }
 
     /// B-GT4, case 94: another value in any of the five fields means another grant.

@@ -1,10 +1,11 @@
 //! Agents: skill mode and steps of type `skill` (A-7, X-3).
 
 use expect_test::expect;
+use serde_json::json;
 
 use super::build::*;
 use super::{check, play};
-use crate::effect::Effect;
+use crate::effect::{Effect, Subject};
 use crate::model::{Part, Role};
 
 /// A-7.1: the body is the system prompt, the request the first message; tools are listed first, and a response without
@@ -174,6 +175,27 @@ fn an_answer_for_always_is_not_asked_again() {
     let world = play(&pipeline([skill("x", "go")]), script);
     let asked: Vec<&str> = world.started.iter().map(|(id, _)| id.as_str()).filter(|id| id.ends_with("!ask")).collect();
     assert_eq!(asked, ["p/x/turn1/Write[0]!ask", "p/x/turn2/Write[0]!ask"]);
+}
+
+/// A-7.3: a question about a call shows all digits of its numbers, as its tool gets them. In a run of an earlier
+/// interpreter it shows them rounded.
+#[test]
+fn a_question_shows_all_digits() {
+    let mut case = pipeline([skill("x", "go")]);
+    let mut shown = |abi| {
+        case.start.abi = abi;
+        let call = r#"calls Write {"n": 12345678901234567890123, "m": 1.5, "k": 1e2}"#;
+        let world =
+            play(&case, &format!("p/x/turn1 {call}\np/x/turn1/Write[0] held Write(a)\nreach p/x/turn1/Write[0]!ask"));
+        let payload = world.started.iter().find_map(|(_, effect)| match effect {
+            Effect::Gate(gate) => Some(gate.subject.clone()),
+            _ => None,
+        });
+        let Some(Subject::Other { payload, .. }) = payload else { panic!("{}", world.log) };
+        payload.value().expect("a tree")["arguments"].clone()
+    };
+    assert_eq!(shown(crate::machine::ABI), json!({"n": "12345678901234567890123", "m": 1.5, "k": 100.0}));
+    assert_eq!(shown(13), json!({"n": 1.2345678901234568e22, "m": 1.5, "k": 100.0}));
 }
 
 /// A-7.1: a tool that is not in the list does not run, whatever name a model gives.

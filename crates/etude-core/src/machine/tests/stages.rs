@@ -8,7 +8,7 @@ use serde_json::json;
 use super::build::*;
 use super::play;
 use super::world::{Input, World};
-use crate::effect::{Effect, Inherits};
+use crate::effect::{Effect, Inherits, Subject};
 use crate::machine::{ABI, Machine, replays};
 use crate::model::Tier;
 use crate::placeholder::Body;
@@ -286,6 +286,33 @@ fn a_batch_that_halts_uses_up_no_answer() {
     let ran = proposed(&case, "Look 1; Look 2; Look 3", &[first, second, third]);
     assert_eq!(ran, ["Look 1", "Look 2", "Look 3"]);
     assert_eq!(proposed(&case, "Look 1; Look 1", &[first, second]), ["Look 1", "Look 1"]);
+}
+
+/// B-0.1.1, B-GT5: an answer covers the call with the digits that were shown, and no call whose numbers a tree would round
+/// to the same double. A run of an earlier interpreter rounds them.
+#[test]
+fn an_answer_is_bound_to_all_digits() {
+    let (one, other) = (r#"Look {"n":12345678901234567890123}"#, r#"Look {"n":12345678901234567890124}"#);
+    let mut case = pipeline([goes_through(machine())]);
+    let mut plays = |abi, last: &str| {
+        case.start.abi = abi;
+        let script = format!(
+            "p/x/one#1/turn1 calls {one}\np/x/one#1/turn1/unknown[0]!ask approved\np/x/one#1@2/turn1 calls {other}\nreach {last}"
+        );
+        play(&case, &script)
+    };
+    let world = plays(ABI, "p/x/one#1@2/turn1/unknown[0]!ask");
+    let asked: Vec<String> = world.started.iter().filter_map(|(_, effect)| shown_in(effect)).collect();
+    assert_eq!(asked, [r#"{"n":"12345678901234567890123"}"#, r#"{"n":"12345678901234567890124"}"#]);
+    let ran = |world: &World| world.started.iter().any(|(_, effect)| matches!(effect, Effect::Tool(_)));
+    assert!(!ran(&world));
+    assert!(ran(&plays(13, "p/x/one#1@2/turn2")));
+}
+
+/// The arguments that a question about a call shows.
+fn shown_in(effect: &Effect) -> Option<String> {
+    let Effect::Gate(crate::effect::Gate { subject: Subject::Other { payload, .. }, .. }) = effect else { return None };
+    Some(payload.value().expect("a tree")["args"].to_string())
 }
 
 /// B-0.1.1: a denial is an answer as well, and stays with its call.
