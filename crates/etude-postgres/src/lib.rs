@@ -334,8 +334,8 @@ impl Fleet for Postgres {
         self.store.link.wait(self.store.cost_since(tenant, since_ms)).map(Some)
     }
 
-    fn requeue<'f>(&'f self, run_id: &'f str) -> Boxed<'f, Result<(), Error>> {
-        Box::pin(self.store.requeue(run_id))
+    fn requeue<'f>(&'f self, run_id: &'f str, now_ms: i64) -> Boxed<'f, Result<(), Error>> {
+        Box::pin(self.store.requeue(run_id, now_ms))
     }
 
     fn check_values(&self) -> Result<(), Error> {

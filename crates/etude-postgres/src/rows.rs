@@ -145,6 +145,8 @@ pub(crate) struct NewRow<'m> {
     pub(crate) keys: &'m [UniqueKey],
     /// The time that decides the run's place in the queue, in milliseconds since 1970.
     pub(crate) at_ms: i64,
+    /// The time from which the queue timeout counts, in milliseconds since 1970.
+    pub(crate) queued_at_ms: i64,
 }
 
 /// The statement of [`insert`].
@@ -170,7 +172,7 @@ const INSERT: &str = "with inserted as (
 /// Writes the row of a run, with its header, its labels, its keys, and its place in the queue if it is queued. `None`
 /// if a run with that id exists, unless an earlier attempt of this session wrote it and its reply was lost.
 pub(crate) async fn insert(connection: &mut Connection, run: &NewRun, new: NewRow<'_>) -> Result<Option<i64>, Fault> {
-    let NewRow { state, session, worker, key, keys: unique, at_ms } = new;
+    let NewRow { state, session, worker, key, keys: unique, at_ms, queued_at_ms } = new;
     let placement = &run.placement;
     let is_queued = state == RunState::Queued;
     let cause = (placement.cause != Cause::Cli).then(|| placement.cause.word());
@@ -212,7 +214,7 @@ pub(crate) async fn insert(connection: &mut Connection, run: &NewRun, new: NewRo
                 &unique.iter().map(|one| one.key.as_bytes()).collect::<Vec<_>>(),
                 &unique.iter().map(|one| one.digest.as_ref().map(|digest| &digest.as_bytes()[..])).collect::<Vec<_>>(),
                 &placement.not_before_ms.unwrap_or(at_ms),
-                &placement.expires_at_ms(at_ms),
+                &placement.expires_at_ms(queued_at_ms),
             ],
         )
         .await?;

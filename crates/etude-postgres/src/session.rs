@@ -164,7 +164,7 @@ impl Shared {
         let sql = "with noted as (
                 update runs set state = $3, changed_at_ms = now_ms(),
                     worker = case when $4 then null else worker end,
-                    started_at_ms = case when $5 then now_ms() else started_at_ms end
+                    started_at_ms = case when $5 then coalesce(started_at_ms, now_ms()) else started_at_ms end
                 where run = $1 and session = $2 returning run),
             dequeued as (delete from queue using noted where queue.run = noted.run and $6),
             gone as (delete from results using noted where results.run = noted.run and $7::bytea is null),

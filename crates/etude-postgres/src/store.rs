@@ -164,7 +164,11 @@ impl Store {
         let session = claiming.session;
         let inserted = attempt!(self.link, |connection| {
             let (state, worker, at_ms) = (RunState::Running, Some(self.worker.as_str()), run.created_at_ms);
-            rows::insert(connection, &run, rows::NewRow { state, session, worker, key: None, keys: &[], at_ms })
+            rows::insert(
+                connection,
+                &run,
+                rows::NewRow { state, session, worker, key: None, keys: &[], at_ms, queued_at_ms: at_ms },
+            )
         });
         let number = inserted.ok_or_else(|| Error::Exists(run.id.clone()))?;
         let (began_at_ms, lapses) = (run.created_at_ms, self.pulse.lapses());
@@ -247,7 +251,7 @@ impl Store {
                     deaths = {DEATHS}, dead = {DEAD},
                     deaths_at = case when worker is null then deaths_at else last.proper end,
                     state = case when $6::bigint is null then state else 'running' end,
-                    started_at_ms = coalesce($6, started_at_ms), changed_at_ms = coalesce($6, changed_at_ms),
+                    started_at_ms = coalesce(started_at_ms, $6), changed_at_ms = coalesce($6, changed_at_ms),
                     rank = case when $7 then coalesce(rank, created_at_ms) else rank end
                 from last
                 where run = $1 and epoch = $2 and session = $3
@@ -270,7 +274,7 @@ impl Store {
             },
         };
         let run = seen.created(connection).await?;
-        let began_at_ms = begins.or(seen.row.started_at_ms).unwrap_or(seen.row.created_at_ms);
+        let began_at_ms = seen.row.started_at_ms.or(begins).unwrap_or(seen.row.created_at_ms);
         let was_queued = is_queued && begins.is_none();
         let taken_from = seen.worker.clone().filter(|name| *name != self.worker);
         Ok(Some((run, Taken { number, session, position, began_at_ms, was_queued, taken_from, lapses: 0 })))

@@ -104,7 +104,8 @@ pub(crate) async fn accept(
     let key = shown_key(keys);
     let at_ms = at_ms.unwrap_or(terms.now_ms);
     // Fails if another run takes a key at this moment; the next attempt finds that run.
-    let new = rows::NewRow { state: RunState::Queued, session: attempted.session, worker: None, key, keys, at_ms };
+    let (state, session) = (RunState::Queued, attempted.session);
+    let new = rows::NewRow { state, session, worker: None, key, keys, at_ms, queued_at_ms: at_ms };
     if end == End::Here {
         connection.commit_with_next();
     }

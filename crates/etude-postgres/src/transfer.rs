@@ -134,7 +134,9 @@ async fn admit(connection: &mut Connection, run: &ArchivedRun, session: i64) -> 
     }
     connection.begin();
     let (state, at_ms, key) = (run.state, run.run.created_at_ms, shown_key(&run.keys));
-    let new = NewRow { state, session, worker: None, key, keys: &[], at_ms };
+    // The run may have been queued again.
+    let queued_at_ms = run.changed_at_ms;
+    let new = NewRow { state, session, worker: None, key, keys: &[], at_ms, queued_at_ms };
     let Some(number) = rows::insert(connection, &run.run, new).await? else {
         connection.roll_back().await?;
         return Ok(false);

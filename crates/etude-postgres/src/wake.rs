@@ -16,6 +16,13 @@ pub(crate) const READY: &str = "insert into queue (queue, rank, run, not_before_
     where run = $1 and bundle is not null
     on conflict (run) do update set not_before_ms = least(queue.not_before_ms, excluded.not_before_ms), is_asleep = false";
 
+/// SQL: puts the run `$1` into its queue if it was queued again. Its queue timeout counts from that change.
+const QUEUED_AGAIN: &str = "insert into queue (queue, rank, run, not_before_ms, expires_at_ms, limit_group, limit_max, abi, is_bundled)
+    select queue, coalesce(rank, created_at_ms), run, changed_at_ms, changed_at_ms + queue_timeout_ms, limit_group, limit_max, abi,
+        bundle is not null from runs
+    where run = $1 and state = 'queued'
+    on conflict (run) do nothing";
+
 /// Marks sleeping runs whose time has come as ready.
 pub(crate) async fn wake(connection: &mut Connection) -> Result<(), Fault> {
     let sql = "update queue set is_asleep = false where is_asleep and not_before_ms <= now_ms()";
@@ -61,26 +68,29 @@ pub(crate) async fn suspend(
 
 impl Store {
     /// Puts a run that no process has into its queue. A finished run is queued again.
-    pub(crate) async fn requeue(self: &Arc<Self>, run_id: &str) -> Result<(), Error> {
+    pub(crate) async fn requeue(self: &Arc<Self>, run_id: &str, now_ms: i64) -> Result<(), Error> {
         let run = self.find_here(run_id).await?;
         self.wait_until_free(&run).await?;
-        attempt!(self.link, |connection| requeue(connection, run.row.number));
+        attempt!(self.link, |connection| requeue(connection, run.row.number, self.given(now_ms)));
         self.ring().await;
         Ok(())
     }
 }
 
-async fn requeue(connection: &mut Connection, number: i64) -> Result<(), Fault> {
+/// A finished run, and an interrupted one without a bundle, is then queued. The time of that also counts if this is an
+/// attempt whose predecessor lost its reply.
+async fn requeue(connection: &mut Connection, number: i64, now_ms: Option<i64>) -> Result<(), Fault> {
     connection.begin();
     let sql = format!(
-        "update runs set state = case when state in ('running', 'waiting', 'sleeping') then state else 'queued' end, worker = null,
-            changed_at_ms = now_ms()
+        "update runs set worker = null, changed_at_ms = case when state = 'queued' then changed_at_ms else coalesce($2, now_ms()) end,
+            state = case when state in ('waiting', 'sleeping') or state = 'running' and bundle is not null then state else 'queued' end
          where run = $1 and state <> 'moved' and (worker is null or not {IS_LIVE}) returning run"
     );
-    if connection.query_opt(&sql, &[&number]).await?.is_some() {
+    if connection.query_opt(&sql, &[&number, &now_ms]).await?.is_some() {
         let sql =
             "delete from results using runs where runs.run = results.run and runs.run = $1 and runs.state = 'queued'";
         connection.execute(sql, &[&number]).await?;
+        connection.execute(QUEUED_AGAIN, &[&number]).await?;
         connection.execute(READY, &[&number]).await?;
     }
     connection.commit().await

@@ -245,7 +245,7 @@ impl MemoryEngine {
         run.counts = true;
         if run.state == RunState::Queued {
             run.state = RunState::Running;
-            run.started_at_ms = Some(now_ms);
+            run.started_at_ms.get_or_insert(now_ms);
             run.changed_at_ms = now_ms;
         }
         let run = run.run.clone();
@@ -295,10 +295,15 @@ impl Fleet for MemoryEngine {
         lock(&self.shared).find(run_id).map(|_| 0)
     }
 
+    fn requeue<'f>(&'f self, run_id: &'f str, now_ms: i64) -> Boxed<'f, Result<(), Error>> {
+        Box::pin(async move { lock(&self.shared).requeue(run_id, now_ms) })
+    }
+
     fn expired(&self, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error> {
         let mut memory = lock(&self.shared);
         let is_over = |run: &&Run| {
-            let expires = run.run.placement.expires_at_ms(run.run.created_at_ms);
+            // A queued run has not changed since it was queued.
+            let expires = run.run.placement.expires_at_ms(run.changed_at_ms);
             run.state == RunState::Queued && expires.is_some_and(|at| at <= now_ms)
         };
         let is_free = |run: &&Run| !memory.held.contains_key(&run.run.id);
@@ -411,6 +416,19 @@ impl Memory {
         self.add(run, RunState::Queued);
         self.keys.extend(keys.iter().map(|key| (key.key.clone(), (key.clone(), run.id.clone()))));
         Ok(Enqueued::Accepted)
+    }
+
+    /// Queues a run again that has ended or was interrupted.
+    fn requeue(&mut self, id: &str, now_ms: i64) -> Result<(), Error> {
+        self.find_here(id)?;
+        self.check_free(id)?;
+        let run = self.find_mut(id)?;
+        if run.state.is_final() || run.state == RunState::Running {
+            (run.state, run.counts, run.result) = (RunState::Queued, true, None);
+            run.changed_at_ms = now_ms;
+            self.note_change(id);
+        }
+        Ok(())
     }
 
     fn find(&self, id: &str) -> Result<&Run, Error> {

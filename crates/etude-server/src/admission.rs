@@ -127,6 +127,22 @@ pub(crate) fn admit(
     Ok(Admission { submission, full, when_full: limits.when_full })
 }
 
+/// Checks that a run that is resumed may wait for room: with `when_full: skip`, no run of its pipeline does. Blocks.
+pub(crate) fn check_room(admissions: &Admissions, row: &RunRow, definition: &Definition) -> Result<(), Problem> {
+    let (Some(group), Some(app)) = (&row.placement.limit_group, admissions.context.app_of(row)) else { return Ok(()) };
+    let automation = admissions.context.automation(app)?;
+    let name = name_of_target(definition);
+    let skips = automation.limits.iter().any(|limits| limits.name == name && limits.when_full == WhenFull::Skip);
+    if !skips {
+        return Ok(());
+    }
+    let holders = holders(admissions, &group.name)?;
+    match holders.last().filter(|_| holders.len() >= group.max_runs as usize) {
+        Some(oldest) => Err(Full::Pipeline(oldest.id.clone()).problem(admissions)),
+        None => Ok(()),
+    }
+}
+
 impl Admission {
     /// Makes room for the accepted run and wakes the queue. Blocks.
     pub(crate) fn accepted(self, admissions: &Admissions) -> Result<(), Problem> {

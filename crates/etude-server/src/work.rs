@@ -297,7 +297,7 @@ fn begin_queued(works: &Arc<Works>) -> Result<(), Problem> {
 
 fn expire(works: &Arc<Works>) -> Result<(), Problem> {
     let definition = |run: &NewRun| works.context.definition_for(run).ok().map(|(_, definition)| definition);
-    let expired = etude::queue::expire(&**works.context.engine(), definition, works.context.clock().now_ms());
+    let expired = etude::queue::expire(works.context.engine(), definition, works.context.clock().now_ms());
     let runtime = tokio::runtime::Handle::current();
     runtime.block_on(expired).map(drop).map_err(|e| engine_failed(&e))
 }

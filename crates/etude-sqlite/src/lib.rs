@@ -219,6 +219,10 @@ impl Fleet for Sqlite {
         self.journal.check_writes()
     }
 
+    fn requeue<'f>(&'f self, run_id: &'f str, now_ms: i64) -> Boxed<'f, Result<(), Error>> {
+        Box::pin(async move { self.journal.requeue(run_id, now_ms) })
+    }
+
     fn expired(&self, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error> {
         let sessions = self.journal.expired(now_ms)?;
         Ok(sessions.into_iter().map(|session| Box::new(session) as Box<dyn Session>).collect())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use etude_core::digest::Digest;
 use etude_runtime::engine::{
-    Enqueued, Error, LimitGroup, Limits, NewRun, QueuePlace, QueueReason, RunState, Submission, UniqueKey,
+    Enqueued, Error, LimitGroup, Limits, NewRun, Placement, QueuePlace, QueueReason, RunState, Submission, UniqueKey,
     values_of_header,
 };
 use rusqlite::{Connection, OptionalExtension as _};
@@ -162,6 +162,33 @@ impl Journal {
         Ok(noticed + u32::from(is_dead))
     }
 
+    /// Queues a run again that has ended or was interrupted.
+    pub(crate) fn requeue(&self, run_id: &str, now_ms: i64) -> Result<(), Error> {
+        self.serve()?;
+        loop {
+            let run = self.find_here(run_id)?;
+            let lock_owner = self.lock_owner()?;
+            if let Some(name) = self.other_owner(&run, &lock_owner)? {
+                return Err(self.busy(run_id, name));
+            }
+            if !run.state.has_ended() && run.state != RunState::Running {
+                return Ok(());
+            }
+            let is_queued = self.pool.transaction(|connection| {
+                let is_as_before = Run::find(connection, run_id)?.is_some_and(|now| now.is_as(&run));
+                if is_as_before {
+                    queue_again(connection, &run, now_ms)?;
+                }
+                Ok(is_as_before)
+            })?;
+            if is_queued {
+                self.is_in_place()?;
+                return self.syncer.committed(&[]);
+            }
+            // Another process has taken the run since it was read.
+        }
+    }
+
     /// Takes the queued runs whose queue timeout is over.
     pub(crate) fn expired(self: &Arc<Self>, now_ms: i64) -> Result<Vec<SqliteSession>, Error> {
         let ids = self.pool.read(|connection| {
@@ -205,7 +232,9 @@ pub(crate) fn leave(connection: &Connection, number: i64) -> rusqlite::Result<()
 fn begin(connection: &Connection, number: i64, now_ms: i64) -> rusqlite::Result<()> {
     leave(connection, number)?;
     connection
-        .prepare_cached("update runs set state = 'running', started_at_ms = ?1, changed_at_ms = ?1 where number = ?2")?
+        .prepare_cached(
+            "update runs set state = 'running', started_at_ms = coalesce(started_at_ms, ?1), changed_at_ms = ?1 where number = ?2",
+        )?
         .execute((now_ms, number))
         .map(drop)
 }
@@ -264,14 +293,50 @@ fn enqueue(connection: &Connection, submission: &Submission) -> rusqlite::Result
         return Ok(Written::Done(Enqueued::Held { run_id }));
     }
     let Some(number) = rows::insert(connection, run, RunState::Queued, None)? else { return Ok(Written::Exists) };
-    line_up(connection, number, run)?;
+    line_up(connection, number, Waits::since(run, run.created_at_ms), placement)?;
     note_keys(connection, number, keys)?;
     Ok(Written::Done(Enqueued::Accepted))
 }
 
-/// Adds a run to the queue.
-pub(crate) fn line_up(connection: &Connection, number: i64, run: &NewRun) -> rusqlite::Result<()> {
+/// Queues a run again. A session that had the run has an outdated epoch.
+fn queue_again(connection: &Connection, run: &Run, now_ms: i64) -> rusqlite::Result<()> {
     let placement = &run.placement;
+    let rank = placement.rank(run.created_at_ms);
+    connection
+        .prepare_cached(
+            "update runs set state = 'queued', epoch = epoch + 1, holder = null, changed_at_ms = ?2, rank = ?3 where number = ?1",
+        )?
+        .execute((run.number, now_ms, rank))?;
+    connection.prepare_cached("delete from results where run = ?1")?.execute([run.number])?;
+    let waits = Waits { rank, not_before_ms: now_ms, since_ms: now_ms };
+    line_up(connection, run.number, waits, placement)
+}
+
+/// The times that decide when a queued run begins.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waits {
+    rank: i64,
+    not_before_ms: i64,
+    /// The time at which the run was queued.
+    since_ms: i64,
+}
+
+impl Waits {
+    /// The times of a run that has been queued since `since_ms`, which is the time of its creation or later.
+    pub(crate) fn since(run: &NewRun, since_ms: i64) -> Self {
+        let placement = &run.placement;
+        let not_before_ms = placement.not_before_ms.unwrap_or(run.created_at_ms);
+        Self { rank: placement.rank(run.created_at_ms), not_before_ms, since_ms }
+    }
+}
+
+/// Adds a run to the queue.
+pub(crate) fn line_up(
+    connection: &Connection,
+    number: i64,
+    waits: Waits,
+    placement: &Placement,
+) -> rusqlite::Result<()> {
     let group = placement.limit_group.as_ref();
     connection
         .prepare_cached(
@@ -280,10 +345,10 @@ pub(crate) fn line_up(connection: &Connection, number: i64, run: &NewRun) -> rus
         )?
         .execute((
             placement.queue(),
-            placement.rank(run.created_at_ms),
+            waits.rank,
             number,
-            placement.not_before_ms.unwrap_or(run.created_at_ms),
-            placement.expires_at_ms(run.created_at_ms),
+            waits.not_before_ms,
+            placement.expires_at_ms(waits.since_ms),
             group.map(|group| &group.name),
             group.map(|group| group.max_runs),
         ))

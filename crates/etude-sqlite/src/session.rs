@@ -148,7 +148,7 @@ impl StateChange {
             queue::leave(connection, self.run)?;
             if self.state == RunState::Running {
                 connection
-                    .prepare_cached("update runs set started_at_ms = ?2 where number = ?1")?
+                    .prepare_cached("update runs set started_at_ms = coalesce(started_at_ms, ?2) where number = ?1")?
                     .execute((self.run, now_ms()))?;
             }
         }

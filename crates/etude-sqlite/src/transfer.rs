@@ -8,6 +8,7 @@ use etude_runtime::engine::{ArchivedRun, Captured, Error, Record, RunState, Stam
 use rusqlite::Connection;
 
 use crate::journal::Journal;
+use crate::queue::Waits;
 use crate::rows::{self, Run};
 use crate::{listing, queue};
 
@@ -182,7 +183,8 @@ fn admit(connection: &Connection, run: &ArchivedRun, result: Option<&Outcome<'_>
     rows::refer(connection, number, &run.values)?;
     queue::note_keys(connection, number, &run.keys)?;
     if run.state == RunState::Queued {
-        queue::line_up(connection, number, &run.run)?;
+        // The run may have been queued again.
+        queue::line_up(connection, number, Waits::since(&run.run, run.changed_at_ms), &run.run.placement)?;
     }
     Ok(true)
 }

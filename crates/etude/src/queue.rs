@@ -1,5 +1,7 @@
 //! Queued runs: accepted now, and begun later by this process or another one.
 
+use std::sync::Arc;
+
 use etude_core::data::Json;
 use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::{ABI, Machine};
@@ -10,9 +12,12 @@ use etude_runtime::engine::{
     Submission, UniqueKey,
 };
 use etude_spec::input::InputProblem;
+use etude_spec::source::Sources;
 
+use crate::crash;
 use crate::definition::Definition;
-use crate::runner::Request;
+use crate::resume_plan::Facts;
+use crate::runner::{self, Request, Resume};
 use etude_runs::document::Document;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
@@ -176,12 +181,12 @@ pub async fn cancel(
 }
 
 /// Fails the runs whose time in the queue is over, as `queue_expired`. `definition` loads the definition of a run, for the
-/// steps in its result. Returns the ids of the runs.
+/// steps in its result. A run that was queued again keeps the outcomes of its earlier attempts. Returns the ids of the runs.
 ///
 /// # Errors
 /// The journal fails.
 pub async fn expire(
-    engine: &dyn Engine,
+    engine: &Arc<dyn Engine>,
     definition: impl Fn(&NewRun) -> Option<Definition>,
     now_ms: i64,
 ) -> Result<Vec<String>, Error> {
@@ -189,14 +194,44 @@ pub async fn expire(
     for session in engine.expired(now_ms)? {
         let run = session.run();
         let limit = duration(run.placement.queue_timeout_ms.unwrap_or_default());
+        let has_begun = !session.records()?.is_empty();
+        let verb = if has_begun { "continue" } else { "start" };
         let failure = Failure::new(
             FailureKind::QueueExpired,
-            format!("the run did not start: it was queued for more than its `queue_timeout` of {limit}"),
+            format!("the run did not {verb}: it was queued for more than its `queue_timeout` of {limit}"),
         );
-        end(engine, &*session, definition(run).as_ref(), failure).await?;
+        let definition = definition(run);
+        if has_begun {
+            let view = engine.view(session.run_id())?;
+            crash::end(engine, &*session, &view, definition.as_ref(), failure).await?;
+        } else {
+            end(&**engine, &*session, definition.as_ref(), failure).await?;
+        }
         ids.push(session.run_id().to_owned());
     }
     Ok(ids)
+}
+
+/// Queues a run again that has ended or was interrupted, and releases it. The process that takes it continues it as
+/// `resume` says: the accepted changes and the next attempt are written now. `definition` must be the current one.
+///
+/// # Errors
+/// Another process has the run, its definition has changed without acceptance, or the journal fails.
+pub async fn again(
+    engine: &dyn Engine,
+    session: Box<dyn Session>,
+    definition: &Definition,
+    sources: &dyn Sources,
+    resume: Resume,
+    now_ms: i64,
+) -> Result<(), runner::Error> {
+    let run = session.run().clone();
+    let facts = Facts::gather(&run, definition, sources, session.records()?, engine)?;
+    for record in facts.decide(resume, true)?.new {
+        session.append(record).await?;
+    }
+    drop(session);
+    Ok(engine.requeue(&run.id, now_ms).await?)
 }
 
 /// Ends a run that never began. Returns its result document.

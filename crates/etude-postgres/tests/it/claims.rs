@@ -337,7 +337,7 @@ fn a_run_that_was_taken_over_is_not_claimed_again() {
     submit(&worker, "r-1", 1, Placement::default());
     drop(worker.next(&limits(), 0).expect("next").expect("a run"));
     let ready = || server.sql("select count(*) from etude.queue");
-    block_on(worker.requeue("r-1")).expect("requeue");
+    block_on(worker.requeue("r-1", 0)).expect("requeue");
     assert_eq!(ready(), "1");
     let session = worker.claim("r-1").expect("it is free");
     assert_eq!((ready().as_str(), next(&worker)), ("0", None));

@@ -94,7 +94,7 @@ fn a_tenant_sees_its_own_runs() {
         assert!(matches!(acme.tail(id, 0, 9), Err(Error::Unknown(_))), "{id}");
         assert!(matches!(acme.signal(id, &signal), Err(Error::Unknown(_))), "{id}");
         assert!(matches!(acme.claim(id), Err(Error::Unknown(_))), "{id}");
-        assert!(matches!(block_on(acme.requeue(id)), Err(Error::Unknown(_))), "{id}");
+        assert!(matches!(block_on(acme.requeue(id, 0)), Err(Error::Unknown(_))), "{id}");
     }
     assert_eq!(acme.changes(0, 9).expect("changes").len(), 1);
     assert_eq!(acme.signal("a-1", &signal).expect("a signal"), Signalled::Accepted);

@@ -20,6 +20,9 @@ pub(super) const CASES: &[Case] = &[
     ("a_queued_run_has_a_place_and_a_reason", places),
     ("a_queued_run_that_is_ended_never_begins", ended),
     ("a_run_that_waited_too_long_does_not_begin", expires),
+    ("a_run_that_has_ended_is_queued_again", again),
+    ("a_run_that_is_queued_again_waits_from_then_on", again_expires),
+    ("only_runs_without_a_driver_are_queued_again", again_refused),
     ("a_key_names_one_run_for_as_long_as_it_is_there", keys),
     ("a_key_of_a_removed_run_lives_for_a_day", keys_of_removed_runs),
     ("many_submissions_with_one_key_are_one_run", one_of_many),
@@ -255,6 +258,75 @@ fn expires(engine: &dyn Engine) {
     let begun: Vec<_> = std::iter::from_fn(|| next(engine, 9)).map(|session| session.run_id().to_owned()).collect();
     assert_eq!(begun, ["patient", "later", "long"]);
     assert_eq!(engine.expired(NOW + 1_000).expect("expired").len(), 0, "what has begun waits no more");
+}
+
+fn requeue(engine: &dyn Engine, id: &str, now_ms: i64) -> Result<(), Error> {
+    block_on(engine.requeue(id, now_ms))
+}
+
+/// S-91, S-92: the run keeps its records and the time of its first beginning, and counts for its limits.
+fn again(engine: &dyn Engine) {
+    enqueue(engine, of_group("a-1", 1, "a", 1));
+    let session = engine.take("a-1", &limits(9), NOW - 5).expect("take").expect("there is room");
+    block_on(session.append(record("a", "1"))).expect("append");
+    block_on(session.set_state(RunState::Failed, Some("{}"))).expect("set_state");
+    enqueue(engine, of_group("a-2", 2, "a", 1));
+    let other = next(engine, 9).expect("the other one of the group");
+    requeue(engine, "a-1", NOW).expect("it has ended");
+    requeue(engine, "a-1", NOW + 1).expect("it is queued already");
+    let waiting = engine.view("a-1").expect("view");
+    let row = &waiting.row;
+    assert_eq!((row.state, row.started_at_ms, row.is_live), (RunState::Queued, Some(NOW - 5), false));
+    assert_eq!((row.changed_at_ms, waiting.result.as_deref()), (NOW, None));
+    let place = engine.place("a-1", &limits(9), NOW).expect("a place").expect("it is queued");
+    assert_eq!((place.position, place.reason), (1, QueueReason::Pipeline));
+    assert!(next(engine, 9).is_none(), "its group has no room");
+    block_on(other.set_state(RunState::Succeeded, Some("{}"))).expect("set_state");
+    let session = next(engine, 9).expect("there is room");
+    assert_eq!((session.run_id(), session.began_at_ms()), ("a-1", NOW - 5));
+    assert_eq!(session.records().expect("records"), [record("a", "1")]);
+    let begun = super::row(engine, "a-1");
+    assert_eq!((begun.state, begun.started_at_ms), (RunState::Running, Some(NOW - 5)));
+    assert!(next(engine, 9).is_none(), "it is taken once");
+    block_on(session.set_state(RunState::Succeeded, Some("{}"))).expect("set_state");
+    // A driver that sets the state by itself keeps the time, too.
+    requeue(engine, "a-1", NOW).expect("it has ended");
+    let session = engine.claim("a-1").expect("claim");
+    assert_eq!(session.began_at_ms(), NOW - 5);
+    block_on(session.set_state(RunState::Running, None)).expect("set_state");
+    drop(session);
+    assert_eq!(super::row(engine, "a-1").started_at_ms, Some(NOW - 5));
+    assert!(next(engine, 9).is_none(), "it has begun");
+    // An interrupted run is queued as well.
+    requeue(engine, "a-1", NOW).expect("it has no driver");
+    assert_eq!(super::row(engine, "a-1").state, RunState::Queued);
+    assert_eq!(next(engine, 9).expect("it is queued").run_id(), "a-1");
+}
+
+/// S-96: the queue timeout counts from the moment at which the run was queued again.
+fn again_expires(engine: &dyn Engine) {
+    let within = Placement { queue_timeout_ms: Some(10), ..Placement::default() };
+    enqueue(engine, placed("short", NOW - 100, within));
+    let session = engine.take("short", &limits(9), NOW - 95).expect("take").expect("there is room");
+    block_on(session.set_state(RunState::Failed, Some("{}"))).expect("set_state");
+    requeue(engine, "short", NOW).expect("it has ended");
+    assert_eq!(engine.expired(NOW + 9).expect("expired").len(), 0);
+    let over = engine.expired(NOW + 10).expect("expired");
+    assert_eq!(over.iter().map(|session| session.run_id()).collect::<Vec<_>>(), ["short"]);
+}
+
+/// A suspended run keeps its state and its result.
+fn again_refused(engine: &dyn Engine) {
+    enqueue(engine, new_run("r-1", 1));
+    let session = next(engine, 9).expect("r-1");
+    assert!(matches!(requeue(engine, "r-1", NOW), Err(Error::Busy { .. })));
+    assert!(matches!(requeue(engine, "none", NOW), Err(Error::Unknown(_))));
+    block_on(session.set_state(RunState::Waiting, Some("{}"))).expect("set_state");
+    drop(session);
+    requeue(engine, "r-1", NOW).expect("nothing to do");
+    let suspended = engine.view("r-1").expect("view");
+    assert_eq!((suspended.row.state, suspended.result.as_deref()), (RunState::Waiting, Some("{}")));
+    assert!(next(engine, 9).is_none());
 }
 
 fn key(key: &str, of: &[u8]) -> UniqueKey {

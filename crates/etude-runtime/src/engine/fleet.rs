@@ -94,14 +94,14 @@ pub trait Fleet: Send + Sync {
         Ok(None)
     }
 
-    /// Puts a run that no process has into its queue, so that the next free worker takes it.
+    /// Puts a run that no process has into its queue, so that the next process with room takes it. A run that has ended
+    /// or was interrupted is then queued, without its result; it keeps its records, the time of its first beginning, and
+    /// its rank. Its queue timeout counts from `now_ms`. A suspended run keeps its state. On a fleet, an interrupted run
+    /// with a bundle keeps its state as well.
     ///
     /// # Errors
     /// [`Error::Unknown`], or [`Error::Busy`] if another process has it.
-    fn requeue<'f>(&'f self, run_id: &'f str) -> Boxed<'f, Result<(), Error>> {
-        let _ = run_id;
-        Box::pin(async { Ok(()) })
-    }
+    fn requeue<'f>(&'f self, run_id: &'f str, now_ms: i64) -> Boxed<'f, Result<(), Error>>;
 
     /// Checks that this process can drive runs: its login has the permissions, and large values can be kept and read
     /// from here. It writes, reads and removes an object of its own, and touches no run.

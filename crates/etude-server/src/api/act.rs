@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::Response;
+use etude::Disk;
 use etude::attempts::{self, Next};
 use etude::definition::Definition;
 use etude::runner::Resume;
 use etude_core::machine::Limits;
 use etude_runs::pins::Change;
 use etude_runtime::engine::{Query, RunRow, RunState, RunView};
+use etude_runtime::record::Continuation;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::start::{check_prices, limits};
+use crate::admission;
 use crate::app::not_loaded;
 use crate::blocking::blocking;
 use crate::notice;
@@ -100,7 +103,8 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
                     Problem::new(Code::RunIsBusy, "the run has its own app bundle, and only workers can execute it");
                 return Err(problem.with("run_id", of.as_str()).hint("continue it with `etude runs resume`"));
             }
-            let queued = tokio::runtime::Handle::current().block_on(engine.requeue(&of));
+            let queued = engine.requeue(&of, server.clock().now_ms());
+            let queued = tokio::runtime::Handle::current().block_on(queued);
             return queued.map_err(|e| engine_failed(&e));
         }
         notice::report_before(server.notices(), &row)?;
@@ -109,49 +113,76 @@ async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Opti
         let session =
             engine.take(&of, &server.context().limits(), server.clock().now_ms()).map_err(|e| engine_failed(&e))?;
         let view = engine.view(&of).map_err(|e| engine_failed(&e))?;
-        let (definition, changes) = definition_now(&server, &caller, &view)?;
+        let (disk, definition, changes) = definition_now(&server, &caller, &view)?;
         check_prices(&server, &definition, &limits)?;
         if !accept_changes && !changes.is_empty() {
             return Err(definition_changed(&of, &changes));
         }
-        let Some(session) = session else {
+        let attempt = |view: &RunView| next_attempt(&server, view, &definition, limits, from.as_deref());
+        if let Some(session) = session {
+            let attempt = attempt(&view)?;
+            return work::drive(server.works(), session, Resume { accept_changes, attempt });
+        }
+        if view.row.state == RunState::Waiting {
             let asks_more = !changes.is_empty() || limits != Limits::default() || from.is_some();
             return match !asks_more && work::keeps_waiting(server.works(), &view.row)? {
                 true => Ok(()),
                 false => Err(without_room(&of)),
             };
-        };
-        let attempt = match next_of(&server, &view, &definition, limits, from.as_deref()) {
-            Ok(Next::Over) => return Err(over(&row)),
-            Ok(Next::Continues) => None,
-            Ok(Next::Attempt(attempt)) => Some(attempt),
-            Err(attempts::Refused::UnknownStep(unknown)) => {
-                return Err(Problem::invalid("/from", unknown.to_string()).hint(unknown.hint()));
-            }
-            Err(attempts::Refused::Exhausted(exhausted)) => {
-                return Err(Problem::invalid("/limits", exhausted.to_string()));
-            }
-            Err(attempts::Refused::Moved(run)) => {
-                return Err(engine_failed(&etude_runtime::engine::Error::Moved(run)));
-            }
-            Err(error @ attempts::Refused::Damaged { .. }) => {
-                return Err(Problem::new(Code::JournalUnavailable, error.to_string()));
-            }
-        };
-        work::drive(server.works(), session, Resume { accept_changes, attempt })
+        }
+        admission::check_room(server.admissions(), &view.row, &definition)?;
+        let session = engine.claim(&of).map_err(|e| engine_failed(&e))?;
+        // Another process may have continued the run meanwhile.
+        let view = engine.view(&of).map_err(|e| engine_failed(&e))?;
+        let resume = Resume { accept_changes, attempt: attempt(&view)? };
+        let now_ms = server.clock().now_ms();
+        let queued = etude::queue::again(&**engine, session, &definition, &disk, resume, now_ms);
+        let queued = tokio::runtime::Handle::current().block_on(queued).map_err(|error| match error.of_engine() {
+            Some(error) => engine_failed(error),
+            None => Problem::new(Code::JournalUnavailable, error.to_string()),
+        });
+        server.works().wake.notify_one();
+        queued
     });
     resumed.await?;
     accepted(&call.server, id).await
 }
 
+/// The attempt with which a run continues; `None` if the current one goes on.
+fn next_attempt(
+    server: &Server,
+    view: &RunView,
+    definition: &Definition,
+    limits: Limits,
+    from: Option<&str>,
+) -> Result<Option<Continuation>, Problem> {
+    match next_of(server, view, definition, limits, from) {
+        Ok(Next::Over) => Err(over(&view.row)),
+        Ok(Next::Continues) => Ok(None),
+        Ok(Next::Attempt(attempt)) => Ok(Some(attempt)),
+        Err(attempts::Refused::UnknownStep(unknown)) => {
+            Err(Problem::invalid("/from", unknown.to_string()).hint(unknown.hint()))
+        }
+        Err(attempts::Refused::Exhausted(exhausted)) => Err(Problem::invalid("/limits", exhausted.to_string())),
+        Err(attempts::Refused::Moved(run)) => Err(engine_failed(&etude_runtime::engine::Error::Moved(run))),
+        Err(error @ attempts::Refused::Damaged { .. }) => {
+            Err(Problem::new(Code::JournalUnavailable, error.to_string()))
+        }
+    }
+}
+
 /// The run's definition as it is now, and the files that have changed since the run began.
-fn definition_now(server: &Server, caller: &Caller, view: &RunView) -> Result<(Definition, Vec<Change>), Problem> {
+fn definition_now(
+    server: &Server,
+    caller: &Caller,
+    view: &RunView,
+) -> Result<(Disk, Definition, Vec<Change>), Problem> {
     let row = &view.row;
     let loaded = server.context().definition(&row.app, &row.target);
     let (disk, definition) = loaded.map_err(|error| not_loaded(error.seen_by(caller), "", &row.target))?;
     let changes = etude::changes(view, &definition, &disk, &*server.engine().blobs());
     let changes = changes.map_err(|e| Problem::new(Code::DefinitionInvalid, e.to_string()))?;
-    Ok((definition, changes))
+    Ok((disk, definition, changes))
 }
 
 fn definition_changed(run_id: &str, changes: &[Change]) -> Problem {
@@ -161,7 +192,7 @@ fn definition_changed(run_id: &str, changes: &[Change]) -> Problem {
     problem.with("changes", changes).hint("resume it with `accept_changes`")
 }
 
-/// The problem of a run that cannot continue now, and that nothing continues later.
+/// The problem of a waiting run that cannot continue now, and that nothing continues later.
 fn without_room(run_id: &str) -> Problem {
     let detail = "the server or the pipeline has reached its limit of runs in progress (`max_runs`)";
     Problem::new(Code::RunIsBusy, detail).with("run_id", run_id).hint("resume it after another run has ended")

@@ -90,22 +90,60 @@ fn a_run_takes_the_place_of_earlier_ones() {
     until(&server, &second, "succeeded");
 }
 
-/// S-91, S-92: a resumed run counts like any other: it is refused while another one with its key is in progress.
-#[test]
-fn a_resumed_run_has_a_place_as_well() {
-    let server = deploying("{max_runs: 1, key: \"{{input.environment}}\"}");
+/// A server with these limits, a cancelled run of a pipeline, and a run of it that is in progress.
+fn with_a_cancelled_run(limits: &str) -> (Running, String, String) {
+    let server = deploying(limits);
     let first = id(&post(&server, "prod").json());
     until(&server, &first, "running");
     server.send("POST", &format!("/v1/runs/{first}/cancel"), Some(&json!({})));
     until(&server, &first, "cancelled");
     let second = id(&post(&server, "prod").json());
     until(&server, &second, "running");
-    let resume = || server.send("POST", &format!("/v1/runs/{first}/resume"), Some(&json!({})));
-    assert_eq!(resume().problem(), (409, "run_is_busy".to_owned()));
+    (server, first, second)
+}
+
+/// S-91, S-92: a resumed run counts like any other: it is queued while another one with its key is in progress.
+#[test]
+fn a_resumed_run_has_a_place_as_well() {
+    let (server, first, second) = with_a_cancelled_run("{max_runs: 1, key: \"{{input.environment}}\"}");
+    let started_at = server.send("GET", &format!("/v1/runs/{first}"), None).json()["started_at"].clone();
+    let resume = |body: &Value| server.send("POST", &format!("/v1/runs/{first}/resume"), Some(body));
+    let queued = resume(&json!({"limits": {"timeout": "1h"}}));
+    assert_eq!((queued.status, &queued.json()["status"]), (202, &json!("queued")), "{}", queued.text());
+    let waiting = server.send("GET", &format!("/v1/runs/{first}"), None).json();
+    assert_eq!(waiting["queue"], json!({"position": 1, "reason": "pipeline"}));
+    assert_eq!(resume(&json!({})).status, 202, "it is queued already");
     std::fs::write(server.dir().join("go"), "").expect("written");
     until(&server, &second, "succeeded");
-    assert_eq!(resume().status, 202);
     until(&server, &first, "succeeded");
+    let ended = server.send("GET", &format!("/v1/runs/{first}"), None).json();
+    assert_eq!((&ended["started_at"], &ended["attempt"]), (&started_at, &json!(2)));
+    assert_eq!(ended["limits"]["timeout_ms"], 3_600_000);
+}
+
+/// S-91: the changes that a resume accepts hold when the run begins.
+#[test]
+fn a_resumed_run_waits_with_its_accepted_changes() {
+    let (server, first, second) = with_a_cancelled_run("{max_runs: 1}");
+    server.pipeline("deploy", "input: {environment: {type: string}}\n", &["echo '{\"output\": 2}'"]);
+    let resume = |body: &Value| server.send("POST", &format!("/v1/runs/{first}/resume"), Some(body));
+    assert_eq!(resume(&json!({})).problem(), (409, "definition_changed".to_owned()));
+    assert_eq!(resume(&json!({"accept_changes": true})).status, 202);
+    std::fs::write(server.dir().join("go"), "").expect("written");
+    until(&server, &second, "succeeded");
+    until(&server, &first, "succeeded");
+    assert_eq!(server.send("GET", &format!("/v1/runs/{first}"), None).json()["output"], 2);
+}
+
+/// S-94: with `skip`, a resumed run without room is refused, too.
+#[test]
+fn a_resumed_run_without_room_is_skipped() {
+    let (server, first, second) = with_a_cancelled_run("{max_runs: 1, when_full: skip}");
+    let refused = server.send("POST", &format!("/v1/runs/{first}/resume"), Some(&json!({})));
+    assert_eq!(refused.problem(), (409, "run_is_busy".to_owned()));
+    assert_eq!(refused.json()["run_id"], *second);
+    std::fs::write(server.dir().join("go"), "").expect("written");
+    until(&server, &second, "succeeded");
 }
 
 /// S-84, S-91: the resume of a run that waits for a person is accepted without room too, and the run keeps waiting. A resume that

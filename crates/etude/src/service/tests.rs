@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use etude_core::data::Json;
-use etude_core::failure::FailureKind;
+use etude_core::failure::{Failure, FailureKind};
 use etude_core::machine::{Aside, Limits};
 use etude_core::model::{self, CallFailure, ModelResponse, Tier, Usage};
 use etude_process::blob::FileBlobs;
@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::attempts::{self, Next};
+use crate::crash;
 use crate::definition;
 use crate::queue::{self, Refused, Terms};
 use crate::runner::{NoModels, Request};
@@ -269,7 +270,7 @@ async fn a_run_that_waited_too_long_fails_without_starting() {
     let (with, without) = (world.accepted(within(60_000)).await, world.accepted(within(60_000)).await);
     let patient = world.accepted(within(60_001)).await;
     let definition = |run: &engine::NewRun| (run.id == with).then(|| world.parts().definition.clone());
-    let mut over = queue::expire(&*world.engine, definition, NOW + 60_000).await.expect("expired");
+    let mut over = queue::expire(&world.engine, definition, NOW + 60_000).await.expect("expired");
     over.sort_unstable();
     let mut expected = [with.clone(), without.clone()];
     expected.sort_unstable();
@@ -283,6 +284,48 @@ async fn a_run_that_waited_too_long_fails_without_starting() {
         assert_eq!((&error["kind"], &error["code"]), (&"queue_expired".into(), &"R0403".into()));
     }
     assert_eq!(world.next().expect("it still may").run_id(), patient);
+}
+
+/// S-96, A-5.6: a failed run that is queued again continues with its completed steps. If it stays queued beyond its timeout, it
+/// fails again and keeps them.
+#[tokio::test]
+async fn a_run_that_is_queued_again_keeps_its_completed_steps() {
+    let world = World::new();
+    let id = world.accepted(Placement { queue_timeout_ms: Some(60_000), ..Placement::default() }).await;
+    drained_in_its_first_step(&world).await;
+    let parts = world.parts();
+    let queue_again = async |failure: Option<FailureKind>| {
+        let session = world.engine.claim(&id).expect("claim");
+        let view = world.engine.view(&id).expect("view");
+        if let Some(kind) = failure {
+            let failure = Failure::new(kind, "stopped".to_owned());
+            crash::end(&world.engine, &*session, &view, Some(&parts.definition), failure).await.expect("ended");
+        }
+        let view = world.engine.view(&id).expect("view");
+        let blobs = world.engine.blobs();
+        let (view, definition) = (&view, &parts.definition);
+        let run = attempts::Ended { view, definition, blobs: &blobs, limits: Limits::default() };
+        let Ok(Next::Attempt(attempt)) = run.resume() else { panic!("another attempt") };
+        let (resume, now_ms) = (Resume { accept_changes: false, attempt: Some(attempt) }, NOW + 100_000);
+        queue::again(&*world.engine, session, definition, &parts.disk, resume, now_ms).await.expect("queued");
+        assert_eq!(world.state(&id), (RunState::Queued, false));
+    };
+    queue_again(Some(FailureKind::Environment)).await;
+    let definition = |_: &engine::NewRun| Some(world.parts().definition.clone());
+    assert!(queue::expire(&world.engine, definition, NOW + 159_999).await.expect("none").is_empty());
+    let expired = queue::expire(&world.engine, definition, NOW + 160_000).await.expect("expired");
+    assert_eq!(expired, std::slice::from_ref(&id));
+    let document = world.document(&id);
+    assert_eq!((document.status(), document.attempt), ("failed", Some(2)));
+    assert_eq!(status_of_steps(&document), ["succeeded", "cancelled"]);
+    assert_eq!(document.members["errors"][0]["kind"], "queue_expired");
+
+    queue_again(None).await;
+    let session = world.next().expect("it is next");
+    let (mut handle, _) = watched(world.parts(), session);
+    let end = ended(&mut handle).await.expect("it ran");
+    assert_eq!((end.document.status(), end.document.attempt), ("succeeded", Some(2)), "nothing of it had run");
+    assert_eq!(world.ledger(), ["first", "second"], "the first step has run once");
 }
 
 /// Drives the next run, and drains it during its first step.

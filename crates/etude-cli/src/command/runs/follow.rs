@@ -133,7 +133,7 @@ pub(crate) fn proceed(
     definition: Option<&Definition>,
 ) -> Result<Exit, Problem> {
     let stop = signals::listen_to_follow()?;
-    block_on(engine.requeue(&before.row.id))?.map_err(|error| of_engine(&error))?;
+    block_on(engine.requeue(&before.row.id, etude_runtime::clock::now_ms()))?.map_err(|error| of_engine(&error))?;
     let followed = Followed { run_id: &before.row.id, definition, before: Some(before), stop };
     follow(context, engine, followed)
 }
