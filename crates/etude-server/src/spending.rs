@@ -26,7 +26,7 @@ pub(crate) struct Spending(Mutex<Seen>);
 struct Seen {
     /// The last change that was read.
     change: u64,
-    /// The day, and the cost in US dollars, of each run that has ended or waits.
+    /// The day, and the cost in US dollars, of each run that has ended, waits or was queued again.
     ended: BTreeMap<String, (i64, f64)>,
     /// Runs in progress.
     running: BTreeMap<String, RunRow>,
@@ -68,7 +68,8 @@ impl Seen {
                 let day = row.created_at_ms.div_euclid(DAY_MS);
                 match row.state {
                     _ if day < today => {}
-                    RunState::Queued => {}
+                    // A run that was queued again has the cost of its earlier attempts.
+                    RunState::Queued if row.started_at_ms.is_none() => {}
                     RunState::Running => drop(self.running.insert(row.id.clone(), row)),
                     _ => drop(self.ended.insert(row.id.clone(), (day, cost(context, &row)?))),
                 }

@@ -200,6 +200,41 @@ fn a_run_without_room_waits() {
     until(&server, &id(&second), "succeeded");
 }
 
+/// S-97: the earlier attempts of a run that is queued again count.
+#[test]
+fn the_cost_of_a_run_that_is_queued_again_counts() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let app = dir.path().join("demo");
+    std::fs::create_dir_all(app.join("pipelines/ask")).expect("a directory");
+    std::fs::write(app.join("etude.yaml"), "serve:\n  pipelines:\n    ask: {max_runs: 1}\n").expect("written");
+    let limit: crate::support::Change = |settings| settings.max_cost_per_day_usd = Some(0.000_5);
+    let server = Running::with_model_at(dir, |_| Some("no".to_owned()), limit);
+    // Midday: the day does not end during the test.
+    server.clock.set_offset(43_200_000 - jiff::Timestamp::now().as_millisecond().rem_euclid(86_400_000));
+    let (waits, go) = (server.dir().join("waits"), server.dir().join("go"));
+    let (first, second) = (waits.display(), go.display());
+    let text = format!(
+        "name: ask\ndescription: d\nsteps:\n  - {{name: ask, type: llm, model: lite, prompt: \"Say something about a thing that is long enough to cost something at all, whatever it may be.\"}}\n  - {{name: fail, type: code, command: \"while [ -e {first} ] && [ ! -e {second} ]; do sleep 0.02; done; exit 3\"}}\n"
+    );
+    std::fs::write(app.join("pipelines/ask/pipeline.yaml"), text).expect("written");
+    let ask = json!({"pipeline": "ask"});
+    let (mut spent, mut runs) = (0.0, Vec::new());
+    while spent < 0.000_5 {
+        let run = server.run(&ask);
+        spent += run["usage"]["cost_usd"].as_f64().expect("a cost");
+        runs.push(id(&run));
+    }
+    std::fs::write(waits, "").expect("written");
+    for (run, status) in [(&runs[0], "running"), (&runs[1], "queued")] {
+        assert_eq!(server.send("POST", &format!("/v1/runs/{run}/resume"), Some(&json!({}))).status, 202);
+        until(&server, run, status);
+    }
+    let refused = server.send("POST", "/v1/runs", Some(&ask));
+    assert_eq!(refused.problem(), (429, "budget_spent".to_owned()));
+    std::fs::write(go, "").expect("written");
+    until(&server, &runs[1], "failed");
+}
+
 /// S-97: once the runs of a day, failed ones included, have used up the budget, no run is accepted; neither a restart nor a
 /// deletion of the runs resets it, the next day does.
 #[test]

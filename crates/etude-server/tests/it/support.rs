@@ -212,7 +212,12 @@ impl Running {
 
     /// A server whose model replies with `say`; it never responds if that is `None`.
     pub(crate) fn with_model(say: fn(&str) -> Option<String>, change: Change) -> Self {
-        Self::of(tempfile::tempdir().expect("a directory"), change, Arc::new(Scripted(say)), 0)
+        Self::with_model_at(tempfile::tempdir().expect("a directory"), say, change)
+    }
+
+    /// The same for the app `demo` in a directory.
+    pub(crate) fn with_model_at(dir: TempDir, say: fn(&str) -> Option<String>, change: Change) -> Self {
+        Self::of(dir, change, Arc::new(Scripted(say)), 0)
     }
 
     fn of(dir: TempDir, change: impl FnOnce(&mut Settings), models: Arc<dyn ModelPort>, port: u16) -> Self {
