@@ -56,6 +56,8 @@ pub(super) struct Due {
     pub(super) runs: bool,
     /// True if the time passed while no server looked.
     pub(super) is_late: bool,
+    /// True if the time passed while no server was running, or while the machine slept.
+    pub(super) is_missed: bool,
 }
 
 /// The due ticks, oldest first, and the first instant at which another one is due.
@@ -74,7 +76,7 @@ pub(super) fn due(schedule: &Schedule, window: Window, is_taken: impl Fn(i64) ->
         .map(|at_ms| {
             let due_ms = with_jitter(at_ms);
             let is_current = is_current(due_ms);
-            Due { at_ms, due_ms, runs: is_current, is_late: !is_current || has_failed }
+            Due { at_ms, due_ms, runs: is_current, is_late: !is_current || has_failed, is_missed: !is_current }
         })
         .collect();
     let caught_up = match schedule.catch_up {
@@ -122,7 +124,7 @@ mod tests {
     fn a_tick_while_the_journal_fails_is_late_and_current() {
         let window = Window { has_failed: true, ..looked(0, Some(HOUR - 100), HOUR + 13_000) };
         let (ticks, _) = due(&schedule(", catch_up: none"), window, |_| false);
-        assert_eq!(ticks, [Due { at_ms: HOUR, due_ms: HOUR, runs: true, is_late: true }]);
+        assert_eq!(ticks, [Due { at_ms: HOUR, due_ms: HOUR, runs: true, is_late: true, is_missed: false }]);
     }
 
     /// The hours that are due after an outage until 10:30, and those of them that run.
@@ -158,7 +160,7 @@ mod tests {
     fn a_tick_between_two_looks_is_current() {
         let window = looked(0, Some(HOUR - 100), HOUR + 100);
         let (ticks, _) = due(&schedule(", catch_up: none"), window, |_| false);
-        assert_eq!(ticks, [Due { at_ms: HOUR, due_ms: HOUR, runs: true, is_late: false }]);
+        assert_eq!(ticks, [Due { at_ms: HOUR, due_ms: HOUR, runs: true, is_late: false, is_missed: false }]);
         assert_eq!(due(&schedule(""), window, |_| true).0, []);
     }
 

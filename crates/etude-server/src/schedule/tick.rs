@@ -9,7 +9,7 @@ use etude_runs::listing;
 use etude_runs::target::Target as RunTarget;
 use etude_runtime::clock::rfc3339;
 use etude_runtime::engine::{Cause, Entry, EntryQuery, Error, Expected, Placement, Write, Written};
-use etude_spec::automation::{Overlap, Target, template};
+use etude_spec::automation::{CatchUp, Overlap, Target, template};
 use serde_json::{Value, json};
 
 use super::{Found, Schedules};
@@ -42,6 +42,8 @@ pub(super) struct Tick {
     pub(super) late_ms: Option<i64>,
     pub(super) kind: &'static str,
     pub(super) expected: Expected,
+    /// True for one of several ticks that run one after another: of a backfill, or missed ones.
+    pub(super) is_in_turn: bool,
 }
 
 /// Outcome of an attempt to take a tick.
@@ -59,16 +61,17 @@ pub(super) enum Taken {
 impl Tick {
     /// A tick of the pattern. Its key does not depend on the definition.
     pub(super) fn nominal(at_ms: i64, due_ms: i64) -> Self {
-        Self { key: at_ms.to_string(), at_ms, due_ms, late_ms: None, kind: "tick", expected: Expected::Nothing }
+        let (key, late_ms, expected) = (at_ms.to_string(), None, Expected::Nothing);
+        Self { key, at_ms, due_ms, late_ms, kind: "tick", expected, is_in_turn: false }
     }
 
     fn entry(&self, found: &Found, state: &str, reason: Option<&str>) -> Entry {
         let body = json!({"kind": self.kind, "reason": reason, "due_ms": self.due_ms, "late_ms": self.late_ms});
         let (book, key) = (found.book(), self.key.clone());
-        // With this time, waiting ticks of a backfill are found, however old they are, and so are ticks whose earlier runs are
-        // not cancelled yet.
+        // With this time, ticks that wait for their turn are found, however old they are, and so are ticks whose earlier runs
+        // are not cancelled yet.
         let has_more = match state {
-            WAITING => self.kind == BACKFILL,
+            WAITING => self.is_in_turn,
             RAN => self.kind == "tick" && found.schedule().overlap == Overlap::Cancel,
             _ => false,
         };
@@ -101,6 +104,26 @@ pub(super) fn take(schedules: &Arc<Schedules>, found: &Found, tick: &Tick) -> Re
         Taken::Full(full) => skip(schedules, found, tick, full.reason()),
         Taken::Invalid(_) => skip(schedules, found, tick, "definition_invalid"),
     }
+}
+
+/// True if this number of missed ticks run one after another: with `catch_up: all`, each has a run, and at its time the earlier
+/// ones would have ended. With `overlap: skip`, a run from before them skips them all.
+pub(super) fn run_in_turn(schedules: &Schedules, found: &Found, missed: usize, now_ms: i64) -> Result<bool, Problem> {
+    let overlap = found.schedule().overlap;
+    let is_alone = matches!(overlap, Overlap::Skip | Overlap::Queue);
+    if found.schedule().catch_up != CatchUp::All || !is_alone || missed == 0 {
+        return Ok(false);
+    }
+    // A process that was killed may have noted the first of them.
+    if backfilled(schedules, found, now_ms)?.is_some() {
+        return Ok(true);
+    }
+    Ok(missed > 1 && (overlap == Overlap::Queue || !is_busy(schedules, found)?))
+}
+
+/// Notes a tick that begins after the waiting ones before it.
+pub(super) fn wait_in_turn(schedules: &Schedules, found: &Found, tick: &Tick) -> Result<(), Problem> {
+    note(schedules, found, &Tick { is_in_turn: true, ..tick.clone() }, WAITING, None).map(drop)
 }
 
 /// Notes a tick that starts no run, and reports it.
@@ -152,7 +175,7 @@ pub(super) fn waiting(schedules: &Schedules, found: &Found) -> Result<Option<Ent
     Ok(schedules.ledger.entries(&query)?.into_iter().rfind(|entry| entry.due_ms.is_none()))
 }
 
-/// The oldest tick of a backfill that waits for the end of an earlier run.
+/// The oldest tick that waits for its turn: of a backfill, or a missed one.
 pub(super) fn backfilled(schedules: &Schedules, found: &Found, now_ms: i64) -> Result<Option<Entry>, Problem> {
     let (state, due_ms) = (Some(WAITING.to_owned()), Some(now_ms));
     let query = EntryQuery { book: found.book(), state, due_ms, ..EntryQuery::default() };
@@ -209,7 +232,7 @@ pub(super) fn backfill(
         Some(entry) if entry.state == "skipped" => Expected::Entry { state: entry.state, due_ms: entry.due_ms },
         Some(_) => return Ok(Backfilled::Other),
     };
-    let tick = Tick { kind: BACKFILL, expected, ..Tick::nominal(at_ms, at_ms) };
+    let tick = Tick { kind: BACKFILL, expected, is_in_turn: true, ..Tick::nominal(at_ms, at_ms) };
     let is_alone = found.schedule().overlap == Overlap::Queue;
     match if has_waiting { Taken::Busy } else { begin(schedules, found, &tick, is_alone)? } {
         Taken::Ran(_) => Ok(Backfilled::Ran),

@@ -155,22 +155,36 @@ fn look_at(schedules: &Arc<Schedules>, found: &Found, look: &mut Look) -> Result
     look.has_waiting |= taken.iter().any(|entry| entry.state == "waiting");
     let taken: BTreeSet<String> = taken.into_iter().map(|entry| entry.key).collect();
     let (ticks, next_ms) = due::due(schedule, window, |at_ms| taken.contains(&at_ms.to_string()));
+    look.has_waiting |= !ticks.is_empty();
+    take_due(schedules, found, &kept, ticks, now_ms)?;
+    look.at_ms = Some(now_ms);
+    look.settled_ms = Some(window.settled_ms(schedule));
+    look.next_ms = next_ms;
+    Ok(())
+}
+
+/// Takes the due ticks of a schedule, oldest first.
+fn take_due(
+    schedules: &Arc<Schedules>,
+    found: &Found,
+    kept: &Kept,
+    ticks: Vec<due::Due>,
+    now_ms: i64,
+) -> Result<(), Problem> {
+    // The server, or its host, may have slept past the end of the pause.
+    let is_paused = |due: &due::Due| kept.is_paused_at(now_ms) || kept.is_paused_at(due.due_ms);
+    let missed = ticks.iter().filter(|due| due.is_missed && due.runs && !is_paused(due)).count();
+    let is_in_turn = tick::run_in_turn(schedules, found, missed, now_ms)?;
     for due in ticks {
         let late_ms = due.is_late.then(|| now_ms.saturating_sub(due.due_ms));
         let nominal = tick::Tick { late_ms, ..tick::Tick::nominal(due.at_ms, due.due_ms) };
         match due.runs {
-            // The server, or its host, may have slept past the end of the pause.
-            _ if kept.is_paused_at(now_ms) || kept.is_paused_at(due.due_ms) => {
-                tick::skip(schedules, found, &nominal, "paused")?
-            }
+            _ if is_paused(&due) => tick::skip(schedules, found, &nominal, "paused")?,
+            true if due.is_missed && is_in_turn => tick::wait_in_turn(schedules, found, &nominal)?,
             true => tick::take(schedules, found, &nominal)?,
             false => tick::skip(schedules, found, &nominal, "missed")?,
         }
-        look.has_waiting = true;
     }
-    look.at_ms = Some(now_ms);
-    look.settled_ms = Some(window.settled_ms(schedule));
-    look.next_ms = next_ms;
     Ok(())
 }
 

@@ -224,6 +224,38 @@ fn a_pause_ends_later_than_now() {
     assert_eq!(server.send("GET", "/v1/schedules/demo/a", None).json()["paused"], false);
 }
 
+/// S-102, S-104: with `catch_up: all`, missed ticks run one after another with `skip` and `queue`, oldest first. With `skip`, a run
+/// from before them skips them.
+#[test]
+fn missed_ticks_run_one_after_another() {
+    let first = server(
+        "  skip: {pipeline: ask, every: 1h, catch_up: all}\n  queue: {pipeline: ask, every: 1h, catch_up: all, overlap: queue}\n  before: {pipeline: ask, every: 1h, catch_up: all}\n",
+    );
+    for name in ["skip", "queue", "before"] {
+        seen(&first, name);
+    }
+    assert_eq!(first.send("POST", "/v1/schedules/demo/before/fire", Some(&json!({}))).status, 202);
+    let second = Running::at(first.stop(), |_| ());
+    set_time(&second, 3);
+    for name in ["skip", "queue"] {
+        for (hour, later) in [(11, 2), (12, 1), (13, 0)] {
+            let document = second.poll(&format!("/v1/schedules/demo/{name}/ticks"), |document| {
+                document["ticks"][later]["outcome"] == "ran"
+            });
+            let ticks = document["ticks"].as_array().expect("ticks");
+            assert_eq!(ticks.len(), 3);
+            assert!(ticks[..later].iter().all(|tick| tick["outcome"] == "waiting"), "{document:#}");
+            assert_eq!(ticks[later]["at"], format!("2030-07-15T{hour}:00:00.000Z"));
+            assert_eq!(ticks[later]["kind"], "tick");
+            let run = ticks[later]["run_id"].as_str().expect("a run");
+            second.until(run, &["waiting"]);
+            second.send("POST", &format!("/v1/runs/{run}/cancel"), Some(&json!({})));
+        }
+    }
+    let before = ticks(&second, "before", 4);
+    assert!(before.iter().filter(|tick| tick["kind"] == "tick").all(|tick| tick["reason"] == "overlap"), "{before:?}");
+}
+
 /// S-107: a tick during a pause is skipped, even by a server that sees it after the end of the pause.
 #[test]
 fn a_tick_of_a_pause_is_skipped_after_its_end() {
