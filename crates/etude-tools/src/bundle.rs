@@ -18,6 +18,7 @@ use std::path::{Component, Path, PathBuf};
 
 use etude_core::digest::Digest;
 use etude_files::beneath::Kind;
+use etude_files::whole;
 use tar::{Archive, Builder, EntryType, Header};
 use tokio_util::sync::CancellationToken;
 
@@ -171,7 +172,8 @@ impl Bundle {
         &self.entries
     }
 
-    /// Writes the app into `dir`, which must not exist.
+    /// Writes the app into `dir`, which must not exist. Its files and their names are on the disk afterwards; the name of `dir`
+    /// may not be.
     ///
     /// # Errors
     /// `dir` exists or cannot be written.
@@ -193,6 +195,23 @@ impl Bundle {
             let path = dir.join(&entry.path);
             let made = fs::create_dir_all(path.parent().unwrap_or(dir)).and_then(|()| os::link(target, &path));
             made.map_err(|e| write(&path, e))?;
+        }
+        self.sync(dir)
+    }
+
+    /// Writes the unpacked files to the disk, after all of them were written: most file systems then need one wait for all.
+    fn sync(&self, dir: &Path) -> Result<(), BundleError> {
+        let mut dirs = BTreeSet::from([dir.to_owned()]);
+        for entry in &self.entries {
+            let path = dir.join(&entry.path);
+            dirs.extend(path.ancestors().skip(1).take_while(|above| *above != dir).map(Path::to_owned));
+            if let Content::File(_) = entry.content {
+                let synced = File::options().write(true).open(&path).and_then(|file| sync_file(&path, &file));
+                synced.map_err(|why| BundleError::Write { path, why })?;
+            }
+        }
+        for path in dirs {
+            sync_dir(&path).map_err(|why| BundleError::Write { path, why })?;
         }
         Ok(())
     }
@@ -230,6 +249,20 @@ impl Bundle {
         }
         Ok(())
     }
+}
+
+fn sync_file(path: &Path, file: &File) -> io::Result<()> {
+    #[cfg(all(test, unix))]
+    tests::SYNCED.with_borrow_mut(|synced| synced.push(path.to_owned()));
+    #[cfg(not(all(test, unix)))]
+    let _ = path;
+    file.sync_all()
+}
+
+fn sync_dir(path: &Path) -> io::Result<()> {
+    #[cfg(all(test, unix))]
+    tests::SYNCED.with_borrow_mut(|synced| synced.push(path.to_owned()));
+    whole::sync_dir(path)
 }
 
 /// A file or link in the form in which it is archived.

@@ -172,11 +172,11 @@ fn unpacked(engine: &dyn Engine, digest: Digest, dir: &Path) -> Result<PathBuf, 
     let failed = |why: &dyn std::fmt::Display| format!("the bundle {digest} cannot be used: {why}");
     let bundle = Bundle::read(super::bytes(engine, digest)?).map_err(|error| failed(&error))?;
     private::create_dir_all(dir).map_err(|error| failed(&error))?;
-    // Unpack under another name, so that an incomplete copy is never used.
+    // Unpack under another name, so that an incomplete copy is never used. Its files are on the disk before it has its name.
     let part = dir.join(format!("part-{}", run_id::new()));
     bundle.unpack(&part).map_err(|error| failed(&error))?;
     match fs::rename(&part, &app) {
-        Ok(()) => {}
+        Ok(()) => whole::sync_dir(dir).map_err(|error| failed(&error))?,
         // Another process was first.
         Err(_) if app.is_dir() => drop(fs::remove_dir_all(&part)),
         Err(error) => return Err(failed(&error).into()),

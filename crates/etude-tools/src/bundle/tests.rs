@@ -1,8 +1,14 @@
+use std::cell::RefCell;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use tempfile::TempDir;
 
 use super::*;
+
+thread_local! {
+    /// The files and directories that this thread has synced.
+    pub(super) static SYNCED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+}
 
 fn app() -> TempDir {
     let dir = TempDir::new().expect("a directory");
@@ -86,6 +92,22 @@ fn an_unpacked_bundle_is_the_app() {
     Bundle::read(bundle.bytes().to_owned()).and_then(|bundle| bundle.unpack(&dir)).expect("it is unpacked");
     assert_eq!(Bundle::pack(&dir).expect("a bundle"), bundle);
     assert!(bundle.unpack(&dir).is_err(), "nothing is overwritten");
+}
+
+/// K-50: after a loss of power, an unpacked bundle has no empty files: each file and directory is on the disk.
+#[test]
+fn an_unpacked_bundle_is_on_the_disk() {
+    let app = TempDir::new().expect("a directory");
+    fs::create_dir_all(app.path().join("a/b")).expect("a directory");
+    fs::write(app.path().join("a/b/file"), "x").expect("a file");
+    fs::write(app.path().join("file"), "").expect("a file");
+    let bundle = Bundle::pack(app.path()).expect("a bundle");
+    let place = TempDir::new().expect("a directory");
+    let dir = place.path().join("copy");
+    bundle.unpack(&dir).expect("it is unpacked");
+    let expected =
+        ["a/b/file", "file", "", "a", "a/b"].map(|name| if name.is_empty() { dir.clone() } else { dir.join(name) });
+    assert_eq!(SYNCED.take(), expected);
 }
 
 /// K-52: an archive that would write elsewhere is refused before anything is written, and the entry is named.
