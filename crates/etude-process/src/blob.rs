@@ -268,20 +268,16 @@ impl FileBlobs {
     /// The file cannot be examined or removed.
     pub fn remove_older(&self, digest: Digest, before: SystemTime) -> io::Result<bool> {
         let place = self.place(digest);
-        let is_older = |path: &Path| Ok::<_, io::Error>(fs::metadata(path)?.modified()? < before);
-        if !absent_is(is_older(&place), false)? {
+        let is_older = || Ok::<_, io::Error>(fs::metadata(&place)?.modified()? < before);
+        if !absent_is(is_older(), false)? {
             return Ok(false);
         }
-        // A store that renews the blob now either has done so when the name is gone, or misses the name.
-        let aside = self.scratch()?;
-        if !absent_is(fs::rename(&place, aside.path()).map(|()| true), false)? {
+        // A store that renews or replaces the blob locks it meanwhile: it is young afterwards, or has lost its name before.
+        let Some(file) = absent_is(File::open(&place).map(Some), None)? else { return Ok(false) };
+        if file.try_lock().is_err() || !absent_is(is_older(), false)? {
             return Ok(false);
         }
-        let is_older = is_older(aside.path())?;
-        if !is_older {
-            fs::rename(aside.path(), &place)?;
-        }
-        Ok(is_older)
+        absent_is(fs::remove_file(&place).map(|()| true), false)
     }
 
     /// All blobs, in no particular order.
@@ -386,7 +382,10 @@ impl FileBlobs {
     /// # Errors
     /// There is no such blob, or a prune has just removed it.
     fn renew(&self, place: &Path) -> io::Result<()> {
-        File::open(place)?.set_modified(SystemTime::now())?;
+        let file = File::open(place)?;
+        // Where files cannot be locked, nothing removes a blob beside other stores.
+        let _ = file.lock_shared();
+        file.set_modified(SystemTime::now())?;
         fs::metadata(place).map(drop)
     }
 
@@ -426,10 +425,13 @@ impl FileBlobs {
 
     fn put_in_place(&self, scratch: &mut Scratch, place: &Path) -> io::Result<()> {
         let shelf = place.parent().unwrap_or(&self.dir);
+        let replaced = File::open(place).ok();
         // Another store may have synced the file that is replaced.
         if self.strict || place.exists() {
             scratch.file.sync_all()?;
         }
+        // A store that removes old blobs would remove the new one under the same name.
+        let _ = replaced.as_ref().map(File::lock_shared);
         if let Err(error) = fs::rename(&scratch.path, place) {
             if error.kind() != io::ErrorKind::NotFound {
                 return Err(error);

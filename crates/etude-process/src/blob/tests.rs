@@ -175,6 +175,27 @@ fn an_old_value_that_is_kept_again_stays() {
     assert_eq!(fs::read_dir(dir.path().join("tmp")).expect("the scratch files").count(), 0);
 }
 
+/// A prune removes an old value in one step, which no crash divides, and leaves one that a store is about to keep.
+#[test]
+fn an_old_value_is_removed_in_one_step() {
+    let dir = tempfile::tempdir().expect("dir");
+    let store = FileBlobs::new(dir.path(), false);
+    let (digest, _) = put(&store, b"a definition").expect("kept");
+    let before = SystemTime::now() - Duration::from_secs(3_600);
+    // Without scratch files, a value cannot be moved aside.
+    fs::remove_dir_all(store.scratch_dir()).expect("removed");
+    fs::write(store.scratch_dir(), "").expect("written");
+    let file = fs::File::open(store.place(digest)).expect("there");
+    file.set_modified(before - Duration::from_secs(1)).expect("aged");
+    file.lock_shared().expect("locked");
+    assert!(!store.remove_older(digest, before).expect("looked at"), "a store uses it");
+    assert!(store.open(digest).is_ok());
+    file.unlock().expect("unlocked");
+    assert!(store.remove_older(digest, before).expect("looked at"));
+    assert!(store.open(digest).is_err());
+    assert!(!store.remove_older(digest, before).expect("looked at"), "it is gone");
+}
+
 /// No value is found or kept while another store removes values.
 #[test]
 fn a_store_that_is_alone_is_waited_for() {
