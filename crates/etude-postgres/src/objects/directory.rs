@@ -26,11 +26,13 @@ pub(crate) struct Directory {
     root: PathBuf,
     /// The directories of objects whose names are on the disk.
     named: Mutex<BTreeSet<PathBuf>>,
+    /// Gives a file a second name, which no file may have.
+    link: fn(&Path, &Path) -> io::Result<()>,
 }
 
 impl Directory {
     pub(super) fn new(root: PathBuf) -> Self {
-        Self { root, named: Mutex::default() }
+        Self { root, named: Mutex::default(), link: |from, to| fs::hard_link(from, to) }
     }
 
     /// The path of an object. A missing root directory means a missing mount, which proves nothing about its contents.
@@ -59,11 +61,10 @@ impl Directory {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
             }
             file.sync_all()?;
-            match fs::hard_link(&part, &place) {
+            match (self.link)(&part, &place) {
                 Err(_) if existing == Existing::Replaced => fs::rename(&part, &place)?,
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                // An object of another length is damaged (K-46).
-                Err(_) if fs::metadata(&place)?.len() != len => fs::rename(&part, &place)?,
+                // An object of another length is damaged (K-46). Without an object, the file system may have no hard links.
+                Err(_) if !fs::metadata(&place).is_ok_and(|found| found.len() == len) => fs::rename(&part, &place)?,
                 _ => {}
             }
             self.sync_names(shelf)
@@ -192,6 +193,26 @@ mod tests {
         assert_eq!(SYNCED.take(), all);
         assert!(!two.has(name, 6).expect("looked at") && !two.has("values/b", 5).expect("looked at"));
         assert!(SYNCED.take().is_empty());
+    }
+
+    /// K-47: a file system without hard links has objects as well; an object that is there stays.
+    #[test]
+    fn objects_need_no_hard_links() {
+        let root = tempfile::tempdir().expect("a directory");
+        let link: fn(&Path, &Path) -> io::Result<()> = |_, _| Err(io::ErrorKind::PermissionDenied.into());
+        let directory = Directory { link, ..Directory::new(root.path().to_owned()) };
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(b"value").expect("written");
+        let put = |name: &str, file: &mut File| directory.put(name, file, 5, Existing::Kept);
+        put("values/a", &mut file).expect("put");
+        assert_eq!(fs::read(root.path().join("values/a")).expect("an object"), b"value");
+        fs::write(root.path().join("values/b"), "other").expect("written");
+        fs::write(root.path().join("values/c"), "val").expect("written");
+        put("values/b", &mut file).expect("it is there");
+        put("values/c", &mut file).expect("a damaged one is replaced");
+        let read = |name: &str| fs::read_to_string(root.path().join(name)).expect("an object");
+        assert_eq!((&*read("values/b"), &*read("values/c")), ("other", "value"));
+        assert_eq!(fs::read_dir(root.path().join("values")).expect("listed").count(), 3);
     }
 
     /// Unfinished objects of dead processes are removed; objects, and unfinished objects of live processes, stay.
