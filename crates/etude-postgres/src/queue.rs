@@ -237,8 +237,8 @@ impl Store {
         for id in ids {
             match self.claim(&id).await {
                 Ok(session) => sessions.extend(Some(session).filter(PostgresSession::is_queued)),
-                // Another process ends it, or begins it.
-                Err(Error::Busy { .. } | Error::Unknown(_)) => {}
+                // Another process ends it, begins it, or has moved it away.
+                Err(Error::Busy { .. } | Error::Unknown(_) | Error::Moved(_)) => {}
                 Err(cause) => return Err(cause),
             }
         }

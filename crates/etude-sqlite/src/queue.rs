@@ -201,8 +201,8 @@ impl Journal {
         for id in ids {
             match self.claim(&id) {
                 Ok(session) => sessions.extend(Some(session).filter(SqliteSession::is_queued)),
-                // Another process ends it, or begins it.
-                Err(Error::Busy { .. } | Error::Unknown(_)) => {}
+                // Another process ends it, begins it, or has moved it away.
+                Err(Error::Busy { .. } | Error::Unknown(_) | Error::Moved(_)) => {}
                 Err(cause) => return Err(cause),
             }
         }

@@ -9,8 +9,8 @@ use etude_core::digest::Digest;
 use etude_runtime::blob::put;
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{
-    CacheLabel, Entry, Error, Expected, Holder, Limits, NewRun, Query, RunState, Session as _, Signal, Submission,
-    Write,
+    CacheLabel, Entry, Error, Expected, Holder, Limits, NewRun, Placement, Query, RunState, Session as _, Signal,
+    Submission, Write,
 };
 
 use crate::journal::Journal;
@@ -34,6 +34,24 @@ fn remove_files_of_owners(journal: &Journal) {
     for entry in std::fs::read_dir(&journal.locks).expect("a directory") {
         std::fs::remove_file(entry.expect("an entry").path()).expect("it can be removed");
     }
+}
+
+/// S-96: a run that is moved away at the moment of its expiry keeps no other run from expiring.
+#[test]
+fn a_moved_run_keeps_no_other_from_expiring() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    for (id, at) in [("moved", 1), ("over", 2)] {
+        let placement = Placement { queue_timeout_ms: Some(10), ..Placement::default() };
+        let run = NewRun { placement, ..new_run(id, at) };
+        let submission = Submission { run, keys: Vec::new(), max_queued: None, needs_room: false };
+        journal.enqueue(&submission).expect("accepted");
+    }
+    // Its row of the queue is as it was read before the move.
+    let sql = "update runs set state = 'moved' where id = 'moved'";
+    journal.pool.write(|connection| connection.execute(sql, [])).expect("write");
+    let over = journal.expired(1_000).expect("expired");
+    assert_eq!(over.iter().map(|session| session.run_id()).collect::<Vec<_>>(), ["over"]);
 }
 
 #[test]

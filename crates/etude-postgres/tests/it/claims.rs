@@ -374,6 +374,21 @@ fn only_the_clock_of_the_database_counts() {
     assert_eq!((next(&engine).as_deref(), next(&engine).as_deref()), (Some("b"), Some("c")));
 }
 
+/// S-96: a run that is moved away at the moment of its expiry keeps no other run from expiring.
+#[test]
+fn a_moved_run_keeps_no_other_from_expiring() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    for (id, at) in [("moved", 1), ("over", 2)] {
+        submit(&engine, id, at, Placement { queue_timeout_ms: Some(10), ..Placement::default() });
+    }
+    // Its row of the queue is as it was read before the move.
+    server.sql("update etude.runs set state = 'moved' where id = 'moved'");
+    let over = engine.expired(1_000).expect("expired");
+    assert_eq!(over.iter().map(|session| session.run_id()).collect::<Vec<_>>(), ["over"]);
+}
+
 /// K-42: a deadline wakes a suspended run by the clock of the database, with no process that waits for it.
 #[test]
 fn a_deadline_wakes_a_suspended_run() {

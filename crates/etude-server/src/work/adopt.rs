@@ -135,7 +135,7 @@ fn take_over(works: &Arc<Works>, run_id: &str, pause: Duration) -> Result<(), Pr
     let limits = Limits { queue: run.placement.queue().to_owned(), max_runs: u32::MAX, takes: Takes::Bundles };
     match works.context.engine().take(run_id, &limits, works.context.clock().now_ms()) {
         Ok(Some(session)) => drive(works, session, Resume::default()),
-        Ok(None) | Err(Error::Busy { .. } | Error::Unknown(_)) => Ok(()),
+        Ok(None) | Err(Error::Busy { .. } | Error::Unknown(_) | Error::Moved(_)) => Ok(()),
         Err(error) => Err(engine_failed(&error)),
     }
 }
@@ -152,7 +152,7 @@ fn end_as_failed(works: &Arc<Works>, run_id: &str, failure: impl FnOnce(&RunView
     let engine = works.context.engine();
     let session = match engine.claim(run_id) {
         Ok(session) => session,
-        Err(Error::Busy { .. } | Error::Unknown(_)) => return Ok(()),
+        Err(Error::Busy { .. } | Error::Unknown(_) | Error::Moved(_)) => return Ok(()),
         Err(error) => return Err(engine_failed(&error)),
     };
     let view = engine.view(run_id).map_err(|e| engine_failed(&e))?;
@@ -189,7 +189,7 @@ fn leave_alone(works: &Works, run_id: &str) -> Result<(), Problem> {
             works.observer.say(&Event::LeftAlone { run_id: run_id.to_owned() });
         }
         // Another server does it.
-        Err(Error::Busy { .. } | Error::Unknown(_)) => {}
+        Err(Error::Busy { .. } | Error::Unknown(_) | Error::Moved(_)) => {}
         Err(error) => return Err(engine_failed(&error)),
     }
     left_alone().insert(run_id.to_owned());
@@ -255,7 +255,7 @@ pub(crate) fn continue_run(works: &Arc<Works>, run_id: &str) -> Result<(), Probl
     notice::report_before(&works.notices, &row)?;
     match works.context.engine().take(run_id, &limits, works.context.clock().now_ms()) {
         Ok(Some(session)) => drive(works, session, Resume::default()),
-        Ok(None) | Err(Error::Busy { .. }) => Ok(()),
+        Ok(None) | Err(Error::Busy { .. } | Error::Unknown(_) | Error::Moved(_)) => Ok(()),
         Err(error) => Err(engine_failed(&error)),
     }
 }
