@@ -19,6 +19,20 @@ pub(crate) const DEFAULT_PORT: u16 = 5432;
 /// Maximum length of a name in bytes; PostgreSQL cuts longer ones.
 const MAX_NAME_BYTES: usize = 63;
 
+/// The words of PostgreSQL's grammar that cannot be the name of a schema without quotes.
+const RESERVED: [&str; 100] = [
+    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "authorization", "binary", "both",
+    "case", "cast", "check", "collate", "collation", "column", "concurrently", "constraint", "create", "cross",
+    "current_catalog", "current_date", "current_role", "current_schema", "current_time", "current_timestamp",
+    "current_user", "default", "deferrable", "desc", "distinct", "do", "else", "end", "except", "false", "fetch",
+    "for", "foreign", "freeze", "from", "full", "grant", "group", "having", "ilike", "in", "initially", "inner",
+    "intersect", "into", "is", "isnull", "join", "lateral", "leading", "left", "like", "limit", "localtime",
+    "localtimestamp", "natural", "not", "notnull", "null", "offset", "on", "only", "or", "order", "outer", "overlaps",
+    "placing", "primary", "references", "returning", "right", "select", "session_user", "similar", "some", "symmetric",
+    "system_user", "table", "tablesample", "then", "to", "trailing", "true", "union", "unique", "user", "using",
+    "variadic", "verbose", "when", "where", "window",
+];
+
 /// Address of a database, and the schema in it.
 #[derive(Clone)]
 pub struct Address {
@@ -41,6 +55,9 @@ pub enum AddressError {
         "`{0}` is not a schema name: use at most 63 lower-case letters, digits and `_`, without a leading digit or `pg_`"
     )]
     Schema(String),
+    /// The name of a schema has a meaning in SQL.
+    #[error("`{0}` cannot be the name of the schema: it is a reserved word of PostgreSQL")]
+    Reserved(String),
     /// A word is not a mode of encryption.
     #[error("`sslmode={0}` is not a mode: {modes}", modes = Mode::ALL.map(Mode::word).join(", "))]
     Mode(String),
@@ -58,7 +75,7 @@ impl AddressError {
         match self {
             Self::Scheme => "write `postgres://USER@HOST/DATABASE`",
             Self::Syntax(_) => "the form is `postgres://USER@HOST:PORT/DATABASE?PARAMETER=VALUE`",
-            Self::Schema(_) => "give another `schema=NAME`",
+            Self::Schema(_) | Self::Reserved(_) => "give another `schema=NAME`",
             Self::Mode(_) => "another machine needs no `sslmode`: `verify-full` is the default",
             Self::WeakMode(_) => "remove `sslmode`, or name the file with your authority's certificate",
             Self::Identity => "name the file with the certificate and the one with its key",
@@ -103,6 +120,9 @@ impl Address {
         };
         if !is_plain(schema) || schema.len() > MAX_NAME_BYTES || schema.starts_with("pg_") {
             return Err(AddressError::Schema(schema.to_owned()));
+        }
+        if RESERVED.contains(&schema) {
+            return Err(AddressError::Reserved(schema.to_owned()));
         }
         let without_ours = match rest.is_empty() {
             true => base,
@@ -390,6 +410,9 @@ mod tests {
         assert!(matches!(refusal("postgres://localhost:x/y"), AddressError::Syntax(_)));
         for name in ["", "a;b", "1a", "A", "pg_x", "a%20b", &"a".repeat(64)] {
             assert_eq!(refusal(&format!("postgres:///x?schema={name}")), AddressError::Schema(name.to_owned()));
+        }
+        for name in ["user", "order", "left"] {
+            assert_eq!(refusal(&format!("postgres:///x?schema={name}")), AddressError::Reserved(name.to_owned()));
         }
         let text = refusal("postgres:///x?schema=Etude").to_string();
         assert!(text.starts_with("`Etude` is not a schema name: use at most 63 lower-case letters"), "{text}");
