@@ -84,6 +84,8 @@ async fn report(
 ) -> Result<Report, Fault> {
     let schema = link.address().schema();
     let format = migrate::format_of(connection, link.address()).await?;
+    let encoding = setting(connection, "server_encoding").await?;
+    let is_encoded = migrate::can_store(&encoding);
     let version = setting(connection, "server_version").await?;
     let number = setting(connection, "server_version_num").await?.parse().unwrap_or(0);
     let checks = vec![
@@ -106,11 +108,19 @@ async fn report(
         ),
         one(
             "schema",
-            format == FORMAT,
-            &if format == 0 { "none".to_owned() } else { format!("format {format}") },
-            "the schema must have the format of this version",
+            format == FORMAT && is_encoded,
+            &match format {
+                _ if !is_encoded => format!("encoding {encoding}"),
+                0 => "none".to_owned(),
+                format => format!("format {format}"),
+            },
+            match is_encoded {
+                true => "the schema must have the format of this version",
+                false => "the encoding of the database must be UTF8",
+            },
             "no command works on this database",
             match format > FORMAT {
+                _ if !is_encoded => migrate::NEW_DATABASE,
                 true => "use the version of etude that ran `etude engine migrate`, or a later one",
                 false => "run `etude engine migrate`",
             },

@@ -33,9 +33,10 @@ pub struct Migration {
     pub to: u32,
 }
 
-/// Refuses a schema that is missing or of another format. Writes nothing.
+/// Refuses a schema that is missing or of another format, and a database of another encoding, in which an earlier version may
+/// have made the schema. Writes nothing.
 pub(crate) async fn check(link: &Link, patience: std::time::Duration) -> Result<(), Error> {
-    let found = attempt!(link.attempts_for(patience); |connection| format_of(connection, link.address()));
+    let found = attempt!(link.attempts_for(patience); |connection| usable_format(connection, link.address()));
     match found {
         FORMAT => Ok(()),
         0 => Err(unmigrated(link, &format!("it has no schema `{}`", link.address().schema()))),
@@ -60,8 +61,11 @@ async fn apply(connection: &mut Connection, address: &Address) -> Result<Migrati
         connection.roll_back().await?;
         return Err(Error::TooNew { path: address.to_string(), found: from, known: FORMAT }.into());
     }
+    if let Some(refused) = refused_encoding(connection, address).await? {
+        connection.roll_back().await?;
+        return Err(refused.into());
+    }
     if from == 0 {
-        check_encoding(connection, address).await?;
         connection.batch(&format!("create schema if not exists {schema}")).await?;
     }
     for step in &STEPS[from as usize..] {
@@ -74,19 +78,34 @@ async fn apply(connection: &mut Connection, address: &Address) -> Result<Migrati
     Ok(Migration { schema: schema.to_owned(), from, to: FORMAT })
 }
 
-/// Refuses a database that cannot store every name and label. One without an encoding stores all bytes.
-async fn check_encoding(connection: &mut Connection, address: &Address) -> Result<(), Fault> {
+/// The format of the schema in a database that can store every run.
+async fn usable_format(connection: &mut Connection, address: &Address) -> Result<u32, Fault> {
+    match refused_encoding(connection, address).await? {
+        Some(refused) => Err(refused.into()),
+        None => format_of(connection, address).await,
+    }
+}
+
+/// The refusal of a database that cannot store every name and label. One without an encoding stores all bytes.
+async fn refused_encoding(connection: &mut Connection, address: &Address) -> Result<Option<Error>, Fault> {
     let row = connection.query_opt("select current_setting('server_encoding')", &[]).await?;
     let encoding: String = row.map_or(Ok(String::new()), |row| row.try_get(0))?;
-    if ["UTF8", "SQL_ASCII"].contains(&encoding.as_str()) {
-        return Ok(());
+    if can_store(&encoding) {
+        return Ok(None);
     }
-    connection.roll_back().await?;
     let why =
         format!("the journal {address} cannot be used: its encoding is {encoding}, which lacks characters of runs");
-    let hint = "create another database: `create database NAME encoding 'UTF8' template template0`".to_owned();
-    Err(Error::Refused { why, hint }.into())
+    Ok(Some(Error::Refused { why, hint: NEW_DATABASE.to_owned() }))
 }
+
+/// True if a database with this encoding can store every name and label.
+pub(crate) fn can_store(encoding: &str) -> bool {
+    ["UTF8", "SQL_ASCII"].contains(&encoding)
+}
+
+/// The next step for a user whose database has another encoding.
+pub(crate) const NEW_DATABASE: &str =
+    "create another database: `create database NAME encoding 'UTF8' template template0`";
 
 /// True if the logged-in role may grant rights on the schema; other roles may check for a pending migration.
 async fn is_owner(connection: &mut Connection, schema: &str) -> Result<bool, Fault> {

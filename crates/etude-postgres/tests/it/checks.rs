@@ -153,3 +153,18 @@ fn a_database_of_another_encoding_is_refused() {
         assert_eq!(check(&url, "schema").status == Status::Ok, !is_refused);
     }
 }
+
+/// cluster §6: a database of such an encoding that an earlier version has migrated is refused at each start.
+#[test]
+fn a_migrated_database_of_another_encoding_is_refused() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    drop(open(&server, "etude", dir.path()));
+    server.sql("update pg_database set encoding = pg_char_to_encoding('EUC_JP') where datname = current_database()");
+    let refused = Postgres::open(crate::settings(&server, "etude", dir.path())).map(drop);
+    let Err(Error::Refused { why, hint }) = &refused else { panic!("{refused:?}") };
+    assert!(why.contains("its encoding is EUC_JP") && hint.contains("encoding 'UTF8'"), "{why}: {hint}");
+    let migrated = Postgres::migrate(Address::parse(&server.url("etude")).expect("an address"), PATIENCE);
+    assert!(matches!(migrated, Err(Error::Refused { .. })), "{migrated:?}");
+    assert_eq!(check(&server.url("etude"), "schema").status, Status::Error);
+}
