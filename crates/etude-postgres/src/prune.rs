@@ -28,11 +28,11 @@ const UNNEEDED_UPLOADS: &str = "uploaded_at < clock_timestamp() - interval '1 da
         and book in ('bundles', uploads.tenant || chr(31) || 'bundles') and key = encode(uploads.hash, 'hex'))
     and not exists (select 1 from inputs where inputs.hash = uploads.hash)";
 
-/// The large inputs of runs: only their headers refer to them, and no record does.
+/// The large inputs of runs: only their headers refer to them, and no record does. The condition is that of an index.
 const INPUTS: &str = r#"inputs as (
     select decode(found[1], 'hex') as hash
     from headers, regexp_matches(convert_from(body, 'UTF8'), '"input_at":\["([0-9a-f]{64})"', 'g') as found
-    where position(convert_to('"input_at":["', 'UTF8') in body) > 0)"#;
+    where position('"input_at":["'::bytea in body) > 0)"#;
 
 /// The tables with rows of runs.
 const TABLES: [&str; 8] = ["keys", "labels", "queue", "signals", "results", "headers", "records", "blob_refs"];

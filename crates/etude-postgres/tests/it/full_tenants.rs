@@ -240,9 +240,9 @@ fn runs_that_waited_before_this_format_have_their_tenants() {
     }
     let of_this_test = settings(&server, "etude", dir.path());
     let refused = Postgres::open(of_this_test.clone()).expect_err("it is older").to_string();
-    assert!(refused.contains("its format is 5, this version needs 8"), "{refused}");
+    assert!(refused.contains("its format is 5, this version needs 9"), "{refused}");
     let done = Postgres::migrate(of_this_test.address.clone(), of_this_test.connect_timeout).expect("it is migrated");
-    assert_eq!((done.from, done.to), (5, 8));
+    assert_eq!((done.from, done.to), (5, 9));
     let engine = Postgres::open(Settings { ..of_this_test }).expect("an engine");
     add("full-3", "full", 5);
     add("other-2", "other", 6);

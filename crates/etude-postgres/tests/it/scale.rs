@@ -173,4 +173,12 @@ fn no_table_is_read_as_a_whole() {
     assert_eq!(engine.list(&Query { limit: Some(50), ..Query::default() }).expect("a list").len(), 40);
     drop(engine);
     assert_eq!(read(), before);
+    // A prune reads the headers that refer to large inputs, and no others.
+    let scans = "select seq_scan from pg_stat_user_tables where schemaname = 'etude' and relname = 'headers'";
+    let (engine, before) = (open(&server, "etude", dir.path()), server.sql(scans));
+    let one = Query { id: Some("r-1".to_owned()), ..Query::default() };
+    assert_eq!(engine.prune(&one).expect("pruned"), 1);
+    drop(engine);
+    read();
+    assert_eq!(server.sql(scans), before);
 }
