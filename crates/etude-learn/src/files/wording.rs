@@ -19,6 +19,8 @@ const MAX_CHARS: usize = 240;
 /// The wording without a model: the most central request first.
 pub(super) fn wording(program: &Program, episodes: &[Episode<'_>], family: &str) -> Wording {
     let mut requests: Vec<String> = episodes.iter().map(|episode| slotted(program, episode)).collect();
+    // A run may have inputs alone, and no request.
+    requests.retain(|text| !text.is_empty());
     requests.sort();
     requests.dedup();
     let bags: Vec<BTreeSet<String>> = requests.iter().map(|text| words(text)).collect();

@@ -347,3 +347,17 @@ fn triggers_have_no_value_in_another_notation() {
     let text = words.triggers.join("\n");
     assert!(!text.contains(|c: char| c.is_ascii_digit()), "{text}");
 }
+
+/// 2.9: a run with inputs and no request gives no trigger; the others give theirs.
+#[test]
+fn a_run_without_words_gives_no_trigger() {
+    let run = |n: usize, request: &str| {
+        let arguments = json!({"order_id": User(n).order(0)});
+        let run = Run::new(n, request).with("input", arguments.clone());
+        run.call("cancel_order", arguments, json!("ok"))
+    };
+    let candidate = one(&[run(0, "Cancel it"), run(1, ""), run(2, "Please cancel it")]);
+    let words = candidate.wording();
+    assert_eq!(words.triggers.len(), 2, "{words:?}");
+    assert!(!words.description.is_empty() && words.triggers.iter().all(|text| !text.is_empty()), "{words:?}");
+}
