@@ -21,7 +21,7 @@ use crate::source::{FileKind, ReadFailure, SourceFile, Sources, Span};
 use crate::wording::quoted;
 use crate::yaml::{self, Entries, Node, boolean, text};
 
-pub use content::{called_by, content, content_of, hash_of_tool, tools_of};
+pub use content::{called_by, content, content_of, has_other_rules, hash_of_tool, tools_of};
 pub use edit::{with_accepted_risk, with_content, with_evidence, with_state, without_request};
 pub use pinned::Pinned;
 pub use rules::rules_of;

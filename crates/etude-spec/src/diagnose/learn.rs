@@ -33,6 +33,15 @@ pub(crate) fn edited(file: &Arc<SourceFile>, place: Span, name: &str) -> Diagnos
         .hint(format!("test the change: etude learn test {name}; then promote it: etude learn promote {name}"))
 }
 
+/// A learned pipeline whose question before the write has rules that SKILL.md does not have, or lacks some of them.
+pub(crate) fn other_rules(file: &Arc<SourceFile>, place: Span, name: &str) -> Diagnostic {
+    let message =
+        format!("the question before the write of learned pipeline {} has other rules than SKILL.md", quoted(name));
+    Diagnostic::error(Code::EditedPipeline, file, place, message)
+        .severity(Severity::Warning)
+        .hint("learn it again: etude learn; or change the rules in the prompt of its step `allowed`")
+}
+
 /// A state that its directory contradicts.
 pub(crate) fn misplaced(file: &Arc<SourceFile>, place: Span, name: &str, state: &str) -> Diagnostic {
     let message = format!(

@@ -17,6 +17,9 @@ use crate::yaml::{self, Node};
 /// Name of the step that asks if the write is permitted (`learn.md` 2.7).
 const QUESTION: &str = "allowed";
 
+/// Line before the rules in the prompt of that step.
+const RULES: &str = "\nRules:\n";
+
 /// Maximum size of a file, in bytes.
 const MAX_SIZE: u64 = 16 << 20;
 
@@ -78,6 +81,19 @@ fn add_tool(hasher: &mut Hasher, tool: &AppTool) {
 pub fn called_by(sources: &dyn Sources, dir: &str) -> BTreeSet<String> {
     let bytes = sources.read(&format!("{dir}/{PIPELINE_FILE}"), MAX_SIZE).unwrap_or_default();
     std::str::from_utf8(&bytes).map(Steps::of).unwrap_or_default().tools
+}
+
+/// True if the question before the write of the pipeline in `dir` has rules about `tool`, but not those that SKILL.md has now
+/// (`learn.md` 2.7). A prompt without a list of rules has the wording of a person and is not compared.
+pub fn has_other_rules(sources: &dyn Sources, dir: &str, tool: &str) -> bool {
+    let bytes = sources.read(&format!("{dir}/{PIPELINE_FILE}"), MAX_SIZE).unwrap_or_default();
+    let prompt = std::str::from_utf8(&bytes).ok().and_then(|text| Steps::of(text).question);
+    let Some(prompt) = prompt.filter(|prompt| prompt.contains(RULES)) else { return false };
+    let Ok(skill) = Instructions::read(sources, SKILL_FILE) else { return false };
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // As in a template, where a backslash makes braces literal.
+    let rules = rules_of(&skill.body, &[tool]).replace("{{", "\\{{");
+    !words(&prompt).contains(&words(&rules))
 }
 
 /// Hash of the interface of a server's tool: its description and the schema of its arguments. The order of members does
@@ -151,6 +167,8 @@ fn add(sources: &dyn Sources, dir: &str, below: &str, files: &mut BTreeMap<Strin
 struct Steps {
     tools: BTreeSet<String>,
     asks: bool,
+    /// Prompt of the step that asks.
+    question: Option<String>,
 }
 
 impl Steps {
@@ -164,7 +182,10 @@ impl Steps {
             let Some(entries) = node.as_map() else { continue };
             waiting.extend(entries.get("steps"));
             let word = |field: &str| entries.get(field).and_then(Node::as_text);
-            found.asks |= word("name") == Some(QUESTION) && word("type") == Some("llm");
+            if word("name") == Some(QUESTION) && word("type") == Some("llm") {
+                found.asks = true;
+                found.question = word("prompt").map(str::to_owned);
+            }
             found.tools.extend(word("tool").map(str::to_owned));
         }
         found

@@ -183,3 +183,29 @@ fn a_state_that_is_not_a_file_is_an_error() {
     let found = crate::pipeline::learned::check(&sources);
     assert!(found.iter().any(|fault| fault.is_error() && fault.file.path() == "pipelines/p/learn.yaml"), "{found:?}");
 }
+
+/// 2.7: `check` warns while the question before the write has a copy of rules that SKILL.md does not have; a prompt in a
+/// person's words is not compared.
+#[test]
+fn a_question_with_other_rules_is_reported() {
+    let rules = "## Returns\n\nOnly return_items\nof delivered {{orders}}.\n";
+    let pipeline = |rules: &str| {
+        format!(
+            "name: p\ndescription: d\nsteps:\n  - name: allowed\n    type: llm\n    prompt: |-\n      May I?\n\n      Rules:\n{}\n      Do they?\n",
+            rules.lines().map(|line| format!("      {line}\n")).collect::<String>()
+        )
+    };
+    let warned = |skill: &str, pipeline: &str| {
+        let skill = format!("---\nname: s\ndescription: d\n---\n# Desk\n\n{skill}\n## Other\n\nHello.\n");
+        let files =
+            [("SKILL.md", skill.as_str()), ("learned/p/learn.yaml", GOOD), ("learned/p/pipeline.yaml", pipeline)];
+        let sources = app(&files);
+        has_other_rules(&sources, "learned/p", "return_items")
+    };
+    let own = pipeline(&rules.replace("{{", "\\{{"));
+    assert!(!warned(rules, &own), "the same rules");
+    assert!(!warned(&rules.replace("items\nof", "items of"), &own), "another line break");
+    assert!(warned(&format!("{rules}Never on Sundays.\n"), &own), "a new rule");
+    assert!(warned(&rules.replace("delivered", "pending"), &own), "a changed rule");
+    assert!(!warned("Never.\n", PIPELINE), "a question in a person's words");
+}

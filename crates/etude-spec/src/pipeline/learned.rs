@@ -6,7 +6,7 @@ use crate::diagnose::learn as diagnose;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::discover::LEARNED;
 use crate::files::{entries_of, source_text};
-use crate::learned::{FILE, Located, State, all, content_of};
+use crate::learned::{FILE, Located, State, all, content_of, has_other_rules};
 use crate::pipeline::App;
 use crate::source::{SourceFile, Sources, Span};
 use crate::yaml::{self, Node};
@@ -30,6 +30,13 @@ fn diagnostics_of(sources: &dyn Sources, located: Located) -> Vec<Diagnostic> {
     {
         let place = place_of(&file, "content");
         found.push(diagnose::edited(&file, place, &located.name));
+    }
+    if let Some(learned) = &located.learned
+        && located.state() != Some(State::Demoted)
+        && has_other_rules(sources, &located.dir(), &learned.family)
+        && let Ok(file) = source_text(sources, &format!("{}/{FILE}", located.dir()))
+    {
+        found.push(diagnose::other_rules(&file, place_of(&file, "content"), &located.name));
     }
     match located.is_candidate() {
         true => found.into_iter().map(|fault| fault.at_most(Severity::Warning)).collect(),
