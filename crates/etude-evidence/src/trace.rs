@@ -70,7 +70,12 @@ pub enum Event {
     Said(String),
     /// A tool was called.
     Call(Box<Call>),
+    /// A part of the journal that cannot be read, by its key. The run may have made calls that are not among the events.
+    Unreadable(String),
 }
+
+/// Key of a run's header as an unreadable part.
+const HEADER: &str = "!header";
 
 /// Request of a run in words, and its input values.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -98,7 +103,7 @@ pub fn asked(view: &RunView, blobs: &dyn BlobStore) -> Asked {
 pub fn of(view: &RunView, blobs: &dyn BlobStore) -> Vec<Call> {
     let calls = events(view, blobs).into_iter().filter_map(|event| match event {
         Event::Call(call) => Some(*call),
-        Event::Said(_) => None,
+        Event::Said(_) | Event::Unreadable(_) => None,
     });
     calls.collect()
 }
@@ -112,12 +117,16 @@ pub fn events(view: &RunView, blobs: &dyn BlobStore) -> Vec<Event> {
         held: BTreeMap::new(),
         places: Places::default(),
     };
+    if Header::parse(&view.run.header, blobs).is_err() {
+        reader.events.push(Event::Unreadable(HEADER.to_owned()));
+    }
     let Asked { request, input } = asked(view, blobs);
     reader.places.add("input", "/request", &request.into());
     reader.places.add("input", "", &Value::Object(input));
     for record in view.records.iter().filter(|record| !record.key.starts_with('!')) {
-        if let Ok(completed) = record::to_outcome(record, blobs) {
-            reader.read(record, completed);
+        match record::to_outcome(record, blobs) {
+            Ok(completed) => reader.read(record, completed),
+            Err(_) => reader.events.push(Event::Unreadable(record.key.clone())),
         }
     }
     reader.events
@@ -232,7 +241,7 @@ impl Reader {
     fn call(&mut self, effect: &str) -> Option<&mut Call> {
         match self.events.get_mut(*self.by_effect.get(effect)?)? {
             Event::Call(call) => Some(call),
-            Event::Said(_) => None,
+            Event::Said(_) | Event::Unreadable(_) => None,
         }
     }
 

@@ -90,7 +90,7 @@ pub(crate) fn document_of(engine: &dyn Engine, view: &RunView) -> Result<Documen
 }
 
 /// Problem of an outage of the storage of large values, if there was one.
-fn away(blobs: &Watched) -> Option<Problem> {
+pub(crate) fn away(blobs: &Watched) -> Option<Problem> {
     blobs.outage().map(|why| of_engine(&Error::ValuesAway(why.to_owned())))
 }
 

@@ -102,6 +102,35 @@ fn an_edited_candidate_stays() {
     assert!(diff.at("/diff").as_str().is_some_and(|diff| diff.contains("-# mine")), "{}", diff.out());
 }
 
+/// 1.3, 2.1: a run with a part that cannot be read is not learned from, neither as a request without words nor as a run without
+/// its write. It hides no other run, and its exported trace is not usable either.
+#[test]
+fn a_damaged_run_is_not_learned_from() {
+    let (_server, test, _) = learned();
+    let damaged = test.follow("Return everything of ORD-422, please", &["--yolo"]).exit(0).id();
+    let journal = rusqlite::Connection::open(test.path("home/.local/state/etude/journal.db")).expect("it opens");
+    for (part, table, key) in [
+        ("!header", "headers", "1 = 1"),
+        ("!result", "results", "1 = 1"),
+        ("skill/helper/turn2/return_items[0]", "records", "key like '%return_items%'"),
+    ] {
+        let of_run = format!("run = (select number from runs where id = '{damaged}')");
+        let body = format!("select body from {table} where {of_run} and {key}");
+        let whole: String = journal.query_row(&body, [], |row| row.get(0)).expect("it is there");
+        let put = format!("update {table} set body = ? where {of_run} and {key}");
+        assert_eq!(journal.execute(&put, ["{broken"]).expect("written"), 1, "{part}");
+        let ran = test.run(&["learn", "--format", "json"]).exit(0);
+        assert_eq!(ran.at("/unusable"), json!([{"run": "[RUN]", "reason": "unknown_event", "tools": []}]), "{part}");
+        assert_eq!(ran.at("/candidates/0/change"), "unchanged", "{part}: {}", ran.out());
+        let exported = test.run(&["learn", "export"]).exit(0);
+        assert_eq!(exported.out().lines().count(), 4, "{part}");
+        assert!(exported.out().contains(&json!({"unreadable": part}).to_string()), "{part}: {}", exported.out());
+        journal.execute(&put, [whole]).expect("written");
+    }
+    let ran = test.run(&["learn", "--format", "json"]).exit(0);
+    assert_eq!((ran.at("/unusable"), ran.at("/candidates/0/requests")), (json!([]), json!(4)));
+}
+
 /// learn.md 1.1: a family that neither the runs nor the app have is wrong usage, also if there is no run. The error lists the
 /// families.
 #[test]

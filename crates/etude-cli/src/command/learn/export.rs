@@ -4,18 +4,23 @@ use etude::Disk;
 use etude_evidence::details::verdict;
 use etude_evidence::trace::{self, Asked, Event, effect_class};
 use etude_models::Redactor;
+use etude_process::blob::Watched;
+use etude_runs::document::Document;
 use etude_runs::listing;
 use etude_runs::target::Target;
 use etude_runtime::engine::{Engine, Query, RunState, RunView};
 use etude_spec::tool::AppTool;
 use serde_json::{Value, json};
 
-use crate::command::runs::{document_of, find};
+use crate::command::runs::{away, find};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::render::stopped::of_engine;
 use crate::stdout;
+
+/// Key of a run's result as an unreadable part.
+const RESULT: &str = "!result";
 
 /// Prints one line for each finished run in skill mode, the oldest first (L-1).
 pub(super) fn export(context: &Context, ids: &[String]) -> Result<Exit, Problem> {
@@ -85,21 +90,35 @@ fn skill_of(target: &str) -> Option<String> {
     }
 }
 
-/// Trace of a run as a document (1.3).
+/// Trace of a run as a document (1.3). A part of the run that cannot be read is an event with neither `said` nor `tool`, so
+/// nothing is learned from the trace.
+///
+/// # Errors
+/// The storage of large values does not respond.
 pub(super) fn line(engine: &dyn Engine, view: &RunView, tools: &[AppTool]) -> Result<Value, Problem> {
-    let blobs = engine.blobs();
-    let Asked { request, input } = trace::asked(view, &*blobs);
-    let events: Vec<Value> = trace::events(view, &*blobs)
+    let blobs = Watched::new(engine.blobs());
+    let Asked { request, input } = trace::asked(view, &blobs);
+    let mut events: Vec<Value> = trace::events(view, &blobs)
         .iter()
         .map(|event| match event {
             Event::Said(text) => json!({"said": "agent", "text": text}),
             Event::Call(call) => call.to_trace(effect_class(&call.tool, tools)),
+            Event::Unreadable(key) => json!({"unreadable": key}),
         })
         .collect();
     let judged = verdict(engine, &view.row.id).map_err(|error| of_engine(&error))?;
-    let document = document_of(engine, view)?;
-    let answer = document.output.as_ref().and_then(|output| output.value().ok());
-    let usage = document.members.get("usage").cloned().unwrap_or_default();
+    let document = view.result.as_deref().and_then(|text| Document::from_journal(text, &blobs).ok());
+    if document.is_none() {
+        events.push(json!({"unreadable": RESULT}));
+    }
+    let (mut answer, mut usage) = (None, Value::Null);
+    if let Some(document) = document {
+        answer = document.output.as_ref().and_then(|output| output.value().ok());
+        usage = document.members.get("usage").cloned().unwrap_or_default();
+    }
+    if let Some(problem) = away(&blobs) {
+        return Err(problem);
+    }
     let count = |name: &str| usage[name].as_u64().unwrap_or(0);
     Ok(json!({
         "trace": 1, "run": view.row.id, "request": request, "input": input, "skill": skill_of(&view.row.target),

@@ -29,7 +29,7 @@ impl Others {
             if view.row.state == RunState::Succeeded && request_digest([request.as_str()]) == digest {
                 let call = |event: Event| match event {
                     Event::Call(call) => Some(call.to_trace(effect_class(&call.tool, &tools))),
-                    Event::Said(_) => None,
+                    Event::Said(_) | Event::Unreadable(_) => None,
                 };
                 others.calls.push(trace::events(view, &*blobs).into_iter().filter_map(call).collect());
             }
