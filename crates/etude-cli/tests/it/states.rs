@@ -286,6 +286,24 @@ fn a_candidate_that_was_edited_is_tested_first() {
     test.run(&["learn", "test", "back"]).exit(3).stderr_has("nothing");
 }
 
+/// L-65: comparisons of the learning were made with other files, so they do not count after an edit, whatever its promotion.
+#[test]
+fn a_promoted_edit_has_no_evidence_of_the_learning() {
+    let server = Server::agent([]);
+    let test = learned(app(&server), "proposed").file("learned/back/tests/9c04d2aa31e7b650.yaml", CASE);
+    let head = "learn: 1\nstate: proposed\nfamily: cancel\ncontent: \"0\"\n";
+    let evidence = "evidence: {requests: 3, runs: 3, leave_one_out: {agreed: 3, fell_back: 0, disagreed: 0}}\n";
+    test.put("app/learned/back/learn.yaml", &format!("{head}{evidence}"));
+    test.run(&["learn", "test", "back"]).exit(0);
+    test.run(&["learn", "promote", "back"]).exit(0);
+    let row = row(&test);
+    assert_eq!(
+        (&row["edited"], &row["state"], &row["evidence"]["requests"]),
+        (&json!(false), &json!("shadow"), &json!(3))
+    );
+    assert_eq!(row["evidence"]["leave_one_out"]["agreed"], 0, "{row}");
+}
+
 /// L-62: a promotion after which another pipeline would match a recorded request is refused, and the requests are listed.
 #[test]
 fn a_promotion_takes_no_requests_from_others() {

@@ -6,7 +6,7 @@ use etude_core::plan::StepKind;
 use etude_evidence::needs::{self, Facts, Need};
 use etude_evidence::{Accepted, Standing};
 use etude_spec::discover::PIPELINES;
-use etude_spec::learned::{Located, State};
+use etude_spec::learned::{Counts, Located, State};
 use serde_json::Value;
 
 use super::status::shown_need;
@@ -193,9 +193,8 @@ fn apply(
         block_on(etude_evidence::accept(&**engine, &standing.content, &accepted))?
             .map_err(|error| of_engine(&error))?;
     }
-    let content = &standing.content;
     let change = |text: &str| {
-        let text = if standing.edited { etude_spec::learned::with_content(text, content) } else { text.to_owned() };
+        let text = if standing.edited { adopted(text, standing) } else { text.to_owned() };
         let text = if accepts { etude_spec::learned::with_accepted_risk(&text) } else { text };
         etude_spec::learned::with_state(&text, to)
     };
@@ -204,4 +203,13 @@ fn apply(
         .map_err(|error| of_engine(&error))?;
     paths.push(path);
     Ok(paths)
+}
+
+/// The learn.yaml of an edited pipeline with its current content. The comparisons of the learning were made with another
+/// content, so they do not count (L-65).
+fn adopted(text: &str, standing: &Standing) -> String {
+    let text = etude_spec::learned::with_content(text, &standing.content);
+    let learned = standing.learned();
+    let (requests, runs) = learned.map_or((0, 0), |learned| (learned.requests, learned.runs));
+    etude_spec::learned::with_evidence(&text, requests, runs, Counts::default())
 }
