@@ -304,6 +304,25 @@ fn a_promoted_edit_has_no_evidence_of_the_learning() {
     assert_eq!(row["evidence"]["leave_one_out"]["agreed"], 0, "{row}");
 }
 
+/// L-58: a demotion during the checks of a promotion is not undone.
+#[test]
+fn a_demotion_during_a_promotion_stays() {
+    let server = Server::agent([]);
+    let test = learned(app(&server), "shadow").file("learned/back/tests/9c04d2aa31e7b650.yaml", CASE);
+    let learn = test.path("app/learned/back/learn.yaml");
+    let demote = format!(
+        "sed 's/shadow/demoted/' '{0}' > '{0}.new' && mv '{0}.new' '{0}'; echo '{{\"output\": 1}}'\n",
+        learn.display()
+    );
+    let pipeline = test.read("app/learned/back/pipeline.yaml");
+    let step = "steps:\n  - {name: other, type: code, command: sh steps/other.sh}\n";
+    test.put("app/learned/back/pipeline.yaml", &pipeline.replace("steps:\n", step));
+    test.put("app/learned/back/steps/other.sh", &demote);
+    test.run(&["learn", "promote", "back", "--accept-risk"]).exit(2).stderr_has("while its conditions were checked");
+    assert_eq!(row(&test)["state"], "demoted");
+    assert!(!test.path("app/pipelines/back").exists());
+}
+
 /// L-62: a promotion after which another pipeline would match a recorded request is refused, and the requests are listed.
 #[test]
 fn a_promotion_takes_no_requests_from_others() {

@@ -78,10 +78,25 @@ pub(super) fn decide(context: &Context, learnt: &Learnt, wanted: &Wanted<'_>) ->
         let document = moved(name, (from.word(), from.word()), &[], &documents, &conflicts);
         return Ok(Promotion { document, refused: Some(refusal(name, &blocking)) });
     }
+    refuse_changed(learnt, &standing)?;
     let accepted_by = missing.iter().any(Need::is_risk).then(|| wanted.by.clone());
     let paths = apply(learnt, &standing, (from, to), accepted_by)?;
     let document = moved(name, (from.word(), to.word()), &paths, &documents, &conflicts);
     Ok(Promotion { document, refused: None })
+}
+
+/// Refuses a promotion if the pipeline has changed since its conditions were checked: another process may have demoted it, and
+/// edited files were not tested.
+fn refuse_changed(learnt: &Learnt, checked: &Standing) -> Result<(), Problem> {
+    let name = &checked.located.name;
+    let now = learnt.find(name)?;
+    let is_same = now.located.base == checked.located.base
+        && (now.state, &now.demoted, &now.content) == (checked.state, &checked.demoted, &checked.content);
+    if is_same {
+        return Ok(());
+    }
+    let message = format!("`{name}` was changed or demoted while its conditions were checked; it is not promoted");
+    Err(Problem::usage(message).hint("see its state: etude learn status"))
 }
 
 const fn state_of(word: PromotedState) -> State {
