@@ -131,7 +131,7 @@ pub(super) fn pending(disk: &Disk, name: &str) -> Result<PathBuf, Problem> {
     Ok(state.join(LEARNED).join(app).join(name))
 }
 
-/// Replaces a directory by files. Readers never see it half written.
+/// Replaces a directory by files. Readers never see it half written or half removed.
 fn replace(dir: &Path, files: &Files) -> Result<(), Problem> {
     let broken = |why: std::io::Error| Problem::environment(format!("`{}` cannot be written: {why}", dir.display()));
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
@@ -142,12 +142,29 @@ fn replace(dir: &Path, files: &Files) -> Result<(), Problem> {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
         fs::write(&path, text)
     });
-    let removed = || if dir.exists() { fs::remove_dir_all(dir) } else { Ok(()) };
-    written.and_then(|()| removed()).and_then(|()| fs::rename(&new, dir)).map_err(|why| {
+    let old = written.and_then(|()| swap(&new, dir)).map_err(|why| {
         // The first error counts.
         let _ = fs::remove_dir_all(&new);
         broken(why)
-    })
+    })?;
+    old.map_or(Ok(()), fs::remove_dir_all).map_err(broken)
+}
+
+/// Moves the directory `new` to `dir`. Returns the hidden path of the previous directory, which is complete: a process that ends
+/// during its removal leaves no candidate without some of its files, which would count as edited.
+fn swap(new: &Path, dir: &Path) -> std::io::Result<Option<PathBuf>> {
+    if !dir.exists() {
+        return fs::rename(new, dir).map(|()| None);
+    }
+    // As random as the name of `new`.
+    let mut old = new.as_os_str().to_owned();
+    old.push(".old");
+    let old = PathBuf::from(old);
+    fs::rename(dir, &old)?;
+    fs::rename(new, dir).inspect_err(|_| {
+        let _ = fs::rename(&old, dir);
+    })?;
+    Ok(Some(old))
 }
 
 /// Text files below a directory of the app; empty if there is none. Links that lead out of the app are not followed.
@@ -183,4 +200,36 @@ pub(super) fn row(candidate: &Candidate, decided: &Decided) -> Value {
         "reads": candidate.reads, "writes": candidate.writes, "parameters": candidate.parameters,
         "questions": candidate.questions, "not_covered": candidate.not_covered.len(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// L-34: an updated candidate is complete at each moment: its previous files are moved aside as a whole, then removed.
+    #[test]
+    fn a_candidate_is_replaced_as_a_whole() {
+        let app = tempfile::tempdir().expect("a directory");
+        let (dir, new) = (app.path().join("back"), app.path().join(".back.x"));
+        let put = |dir: &Path, text: &str| {
+            fs::create_dir_all(dir.join("tests")).expect("a directory");
+            for path in ["learn.yaml", "tests/a.yaml"] {
+                fs::write(dir.join(path), text).expect("written");
+            }
+        };
+        let read =
+            |dir: &Path| ["learn.yaml", "tests/a.yaml"].map(|path| fs::read_to_string(dir.join(path)).expect("read"));
+        put(&new, "1");
+        assert_eq!(swap(&new, &dir).expect("moved"), None);
+        put(&new, "2");
+        let old = swap(&new, &dir).expect("moved").expect("there was one");
+        assert_eq!(
+            (read(&dir), read(&old), new.exists()),
+            (["2", "2"].map(str::to_owned), ["1", "1"].map(str::to_owned), false)
+        );
+        replace(&dir, &Files::from([("learn.yaml".to_owned(), "3".to_owned())])).expect("replaced");
+        fs::remove_dir_all(&old).expect("removed");
+        let left = fs::read_dir(app.path()).expect("listed").count();
+        assert_eq!((left, dir.join("tests").exists()), (1, false));
+    }
 }
