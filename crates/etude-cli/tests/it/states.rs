@@ -323,6 +323,17 @@ fn a_demotion_during_a_promotion_stays() {
     assert!(!test.path("app/pipelines/back").exists());
 }
 
+/// 1.8: the reason of a demotion is the text of a person: its row stays one line and controls no terminal.
+#[test]
+fn the_reason_of_a_demotion_is_one_harmless_line() {
+    let server = Server::agent([]);
+    let test = learned(app(&server), "shadow");
+    test.run(&["learn", "demote", "back", "--reason", "\u{1b}[31mwrong\nitem\u{7}"]).exit(0);
+    let ran = test.run(&["learn", "status"]).exit(0);
+    assert!(ran.out().contains("demoted: wrong item"), "{:?}", ran.out());
+    assert_eq!((ran.out().lines().count(), ran.out().contains(['\u{1b}', '\u{7}'])), (1, false));
+}
+
 /// L-62: a promotion after which another pipeline would match a recorded request is refused, and the requests are listed.
 #[test]
 fn a_promotion_takes_no_requests_from_others() {

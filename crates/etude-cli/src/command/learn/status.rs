@@ -77,7 +77,11 @@ fn accepted(accepted: &Accepted) -> Value {
 
 /// Human-readable line: `return-items  shadow  4 requests, wrong rate at most 53 %; waits for comparisons (4 of 59)`.
 fn shown(row: &Value) -> String {
-    let text = |at: &str| row.pointer(at).and_then(Value::as_str).unwrap_or_default().to_owned();
+    // Names and reasons are the words of others; each row is one line.
+    let text = |at: &str| {
+        let text = row.pointer(at).and_then(Value::as_str).unwrap_or_default();
+        crate::render::text::harmless(text).replace('\n', " ")
+    };
     let count = |at: &str| row.pointer(at).and_then(Value::as_u64).unwrap_or(0);
     let bound = row["evidence"]["wrong_rate_bound"].as_f64().unwrap_or(1.0) * 100.0;
     let mut line = format!(
