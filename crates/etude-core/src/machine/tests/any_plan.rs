@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::build::*;
 use super::numbers::{Numbers, for_seeds};
+use super::stages::{goes_through, machine};
 use super::world::{Input, World};
 use super::{Case, script};
 use crate::effect::{Effect, EffectId, Protocol};
@@ -35,6 +36,9 @@ fn any_case(numbers: &mut Numbers) -> Case {
     if numbers.one_in(4) {
         case = case.max_tokens(20);
     }
+    if numbers.one_in(2) {
+        case = case.fallback();
+    }
     case.input(r#"{"l":[1,2,3],"yes":true,"no":false}"#)
 }
 
@@ -44,15 +48,19 @@ fn any_step(numbers: &mut Numbers, names: &mut usize, depth: usize) -> Step {
     let mut below = |numbers: &mut Numbers| -> Vec<Step> {
         (0..=numbers.below(3)).map(|_| any_step(numbers, names, depth - 1)).collect()
     };
-    let mut step = match numbers.below(if depth == 0 { 6 } else { 9 }) {
+    let mut step = match numbers.below(if depth == 0 { 9 } else { 13 }) {
         0 => code(&name),
         1 => code(&name).retry(2),
         2 => llm(&name, "Hi"),
         3 => llm(&name, "Hi").schema(r#"{"required": ["n"]}"#).validate("check.py").retry(1),
         4 => any_approval(numbers, &name),
         5 => skill(&name, "Hi"),
-        6 => group(&name, below(numbers)),
-        7 => {
+        6 => tool(&name, if numbers.one_in(2) { "get" } else { "put" }, "{{input.yes}}"),
+        7 => choose_many(&name, "Hi", "{{input.l}}"),
+        8 => Step { name: name.clone(), ..goes_through(machine()) },
+        9 => offering(skill(&name, "Hi"), sequence(&format!("look-{name}"), below(numbers))),
+        10 => group(&name, below(numbers)),
+        11 => {
             let all = group(&name, below(numbers)).wait();
             if numbers.one_in(2) { all.max_parallel(2) } else { all }
         }
@@ -68,11 +76,13 @@ fn any_step(numbers: &mut Numbers, names: &mut usize, depth: usize) -> Step {
         step = step.for_each("{{input.l}}").max_parallel(1 + numbers.below(3));
         step = if numbers.one_in(2) { step.collect() } else { step };
     }
-    match numbers.below(9) {
+    match numbers.below(11) {
         0 => step.when("{{input.yes}}"),
         1 => step.when("{{input.no}}"),
         2 => step.when("{{input.unknown}}"),
         3 => step.cached(),
+        4 => step.require("{{input.yes}}"),
+        5 => step.require("{{input.no}}"),
         _ => step,
     }
 }
@@ -97,9 +107,16 @@ fn any_outcome(numbers: &mut Numbers, id: &EffectId, effect: &Effect) -> String 
         Effect::Model(request) if request.schema.is_some() => {
             &[r#"answer {"n": 1}"#, r#"answer {"n": 1}"#, "answer none", "cut"]
         }
-        Effect::Model(request) if !request.tools.is_empty() => {
-            &["calls Read 1; Look 2; Write 3", "calls Write 1; Nothing 2; Write 3", "answer", "no_answer HTTP 503"]
+        Effect::Model(request) if request.tools.iter().any(|tool| tool.name == "done") => {
+            &["calls done {}", "calls done {}", "calls done {}", "calls Read 1", "no_answer HTTP 503"]
         }
+        Effect::Model(request) if !request.tools.is_empty() => &[
+            "calls Read 1; Look 2; Write 3",
+            r#"calls Look {"id":1}; put {"id":2}; Look {"id":3}"#,
+            "calls Write 1; Nothing 2; Write 3",
+            "answer",
+            "no_answer HTTP 503",
+        ],
         Effect::Model(_) => &["refuses no", "no_answer HTTP 503", "answer", "spends 9 9 0 hello"],
         Effect::Tool(call) if call.is_approved => &["fails no"],
         Effect::Tool(_) => &["fails no", "held Write(a)"],

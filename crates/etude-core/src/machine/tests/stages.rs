@@ -52,7 +52,7 @@ fn stage() -> Stage {
 }
 
 /// A machine `m` with that stage and a slot of version 2.
-fn machine() -> StageMachine {
+pub(super) fn machine() -> StageMachine {
     StageMachine {
         id: "m".to_owned(),
         dir: "machines/m".to_owned(),
@@ -72,7 +72,7 @@ fn machine() -> StageMachine {
 }
 
 /// A step `x` that runs the machine.
-fn goes_through(machine: StageMachine) -> Step {
+pub(super) fn goes_through(machine: StageMachine) -> Step {
     let call = MachineCall { machine: Arc::new(machine), input: MachineInput::Same, is_stage: false, may_skip: false };
     Step { name: "x".to_owned(), kind: StepKind::Machine(Box::new(call)), ..code("x") }
 }
