@@ -10,6 +10,7 @@ use crate::link::{Connection, Link, attempt};
 use crate::migrate::{self, FORMAT};
 use crate::objects::Credentials;
 use crate::probe;
+use crate::queue::is_read_only;
 use crate::tls::Mode;
 
 /// Oldest supported version, in the form of `server_version_num`.
@@ -162,6 +163,11 @@ async fn rights(connection: &mut Connection, schema: &str, format: u32) -> Resul
         let found = "no schema".to_owned();
         return Ok(Check { id: "rights", status: Status::Skipped, found, message, cost: "", hint: "" });
     }
+    if is_read_only(connection).await? {
+        let found = "the database is read-only: it is a standby, or `default_transaction_read_only` is on";
+        let hint = "name the primary in the URL, or all servers with `target_session_attrs=read-write`";
+        return Ok(one("rights", false, found, message, cost, hint));
+    }
     if format == FORMAT
         && let Some(kind) = grant::access_of(connection).await?.kind
     {
@@ -183,8 +189,21 @@ async fn rights(connection: &mut Connection, schema: &str, format: u32) -> Resul
     let row = connection.query_opt(sql, &[&schema]).await?;
     let may: Option<bool> = row.map_or(Ok(None), |row| row.try_get(0))?;
     let may = may.unwrap_or(false);
+    if may && is_narrowed(connection).await? {
+        let hint = "run `etude engine grant worker ROLE` as the owner of the schema";
+        return Ok(one("rights", false, "row security hides every run", message, cost, hint));
+    }
     let found = if may { "granted" } else { "missing" };
     Ok(one("rights", may, found, message, cost, "grant the rights, or log in as the user that migrated"))
+}
+
+/// True if the policies of the tables apply to the user, and it is not one of the roles that see every row.
+async fn is_narrowed(connection: &mut Connection) -> Result<bool, Fault> {
+    let sql = "select row_security_active('runs') and not exists (
+        select 1 from pg_policy, unnest(polroles) as role
+        where polrelid = 'runs'::regclass and polname = 'workers' and role <> 0 and pg_has_role(role, 'usage'))";
+    let row = connection.query_opt(sql, &[]).await?;
+    Ok(row.map_or(Ok(false), |row| row.try_get(0))?)
 }
 
 /// K-58: between machines, traffic must be encrypted, and the server must prove its identity.

@@ -161,7 +161,7 @@ pub(crate) fn store_error(address: &Address, cause: &tokio_postgres::Error) -> E
         }
         "28000" | "28P01" => "; set `PGPASSWORD`, or permit the user to log in",
         "3D000" => "; create the database, or name another one",
-        "42501" => "; grant the user privileges on the schema",
+        "42501" => "; the owner of the schema grants rights with `etude engine grant`",
         "42P01" | "3F000" => "; run `etude engine migrate`",
         "26000" | "42P05" => "; the connection pooler now shares sessions: restart this program",
         "53100" => "; the disk of the database is full",

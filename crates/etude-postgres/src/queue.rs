@@ -23,7 +23,8 @@ const AT_WORK: &str = "select limit_group from runs join workers on workers.work
 /// Maximum time in which a database must answer that it takes writes.
 const READINESS: Duration = Duration::from_secs(3);
 
-async fn is_read_only(connection: &mut Connection) -> Result<bool, Fault> {
+/// True if the database takes no writes, whatever the rights of the user.
+pub(crate) async fn is_read_only(connection: &mut Connection) -> Result<bool, Fault> {
     let sql = "select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean";
     Ok(match connection.query_opt(sql, &[]).await? {
         Some(row) => row.try_get(0)?,

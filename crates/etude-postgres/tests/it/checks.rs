@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use etude_postgres::{Address, Check, Credentials, Postgres, Status};
+use etude_postgres::{Address, Check, Credentials, Grant, Kind, Postgres, Status};
 use etude_runtime::conformance::{block_on, new_run};
 use etude_runtime::engine::{Engine as _, Error};
 
@@ -48,8 +48,8 @@ fn a_server_that_may_lose_commits_is_found() {
     assert_eq!(check(&safe.url("etude"), "clock").status, Status::Ok);
 }
 
-/// K-66: a missing schema and missing rights are found. K-58: a role that only reads and writes the tables needs no
-/// other right.
+/// K-66: a missing schema and missing rights are found. K-56: rights on the tables are not enough, because row security hides
+/// every row from a role that is not granted as a worker. K-58: a member of such a role needs no other right.
 #[test]
 fn missing_rights_are_found() {
     let Some(server) = Server::start() else { return };
@@ -64,6 +64,13 @@ fn missing_rights_are_found() {
     let guest = url.replace("etude@", "guest@");
     assert_found(&check(&guest, "rights"), Status::Error, "missing", "commands fail when they write");
     server.sql("grant insert, update, delete on all tables in schema etude to guest");
+    let hidden = check(&guest, "rights");
+    assert_found(&hidden, Status::Error, "row security hides every run", "commands fail when they write");
+    assert!(hidden.hint.contains("etude engine grant worker"), "{hidden:?}");
+    server.sql("create role crew");
+    let crew = Grant { role: "crew".to_owned(), kind: Kind::Worker, tenant: None };
+    Postgres::grant(Address::parse(&url).expect("an address"), PATIENCE, &crew).expect("it is granted");
+    server.sql("grant crew to guest");
     assert_fine(&check(&guest, "rights"), "granted");
 }
 
@@ -133,6 +140,9 @@ fn a_read_only_database_is_named() {
     let engine = Postgres::open(crate::settings(&server, "etude", dir.path())).expect("it can be read");
     let refused = block_on(engine.create(&new_run("r", 1))).map(drop).expect_err("it takes no writes").to_string();
     assert!(refused.contains("SQLSTATE 25006") && refused.contains("target_session_attrs=read-write"), "{refused}");
+    let found = check(&server.url("etude"), "rights");
+    assert!(found.status == Status::Error && found.found.contains("read-only: it is a standby"), "{found:?}");
+    assert!(found.hint.contains("target_session_attrs=read-write"), "{found:?}");
 }
 
 /// cluster §6: a run may have any characters in its names and labels. A database whose encoding lacks some gets no schema.
