@@ -29,7 +29,9 @@ pub(crate) fn store_error(path: &Path, cause: rusqlite::Error) -> Error {
             )
         }
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "another process has kept it locked for 30 s; stop that process and retry".to_owned()
+            "another process has kept it locked for 30 s; stop that process and retry; if there is none, the file system \
+             does not lock files: choose a directory on a local disk"
+                .to_owned()
         }
         Some(ErrorCode::SystemIoFailure) => {
             format!(
@@ -76,6 +78,9 @@ pub(crate) fn file_error(path: &Path, cause: &io::Error) -> Error {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             format!("{cause}; add write permission to it, or choose another directory")
         }
+        _ if platform::lacks_locks(cause) => {
+            format!("{cause}; the file system does not lock files: choose a directory on a local disk")
+        }
         _ => cause.to_string(),
     };
     Error::Store { path: path.display().to_string(), why }
@@ -112,7 +117,11 @@ mod tests {
                 ffi::SQLITE_IOERR_WRITE,
                 "the journal /j/journal.db cannot be used: as SQLite says (SQLite code 778); check that the disk works",
             ),
-            (ffi::SQLITE_BUSY, "the journal /j/journal.db cannot be used: another process has kept it locked for 30 s"),
+            (
+                ffi::SQLITE_BUSY,
+                "the journal /j/journal.db cannot be used: another process has kept it locked for 30 s; stop that process and \
+                 retry; if there is none, the file system does not lock files: choose a directory on a local disk",
+            ),
             (
                 ffi::SQLITE_CORRUPT,
                 "the journal /j/journal.db is damaged: as SQLite says (SQLite code 11); move the file",

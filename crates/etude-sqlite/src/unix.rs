@@ -43,6 +43,11 @@ pub(crate) fn check_access(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK)?)
 }
 
+/// True if a lock was refused because the file system has none, such as NFS without a lock service.
+pub(crate) fn lacks_locks(cause: &io::Error) -> bool {
+    rustix::io::Errno::from_io_error(cause) == Some(rustix::io::Errno::NOLCK)
+}
+
 /// Always fails: other systems than Linux report writes only for the path of each file.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn hang_bell(_log: &Path) -> io::Result<std::sync::Arc<tokio::sync::Notify>> {
@@ -52,10 +57,11 @@ pub(crate) fn hang_bell(_log: &Path) -> io::Result<std::sync::Arc<tokio::sync::N
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::path::Path;
 
     use rusqlite::ffi;
 
-    use crate::error::store_error;
+    use crate::error::{file_error, store_error};
 
     /// A file beside the journal that the user may not open is named.
     #[test]
@@ -69,5 +75,12 @@ mod tests {
         let cause = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CANTOPEN), Some("no".to_owned()));
         let text = store_error(&path, cause).to_string();
         assert!(text.contains(&format!("no (SQLite code 14): `{}`: ", shared.display())), "{text}");
+    }
+
+    /// cli: a file system that locks no files, such as NFS without a lock service, is named with the way out.
+    #[test]
+    fn a_file_system_without_locks_is_named() {
+        let text = file_error(Path::new("/j/locks/=format.lock"), &rustix::io::Errno::NOLCK.into()).to_string();
+        assert!(text.contains("the file system does not lock files: choose a directory on a local disk"), "{text}");
     }
 }

@@ -24,6 +24,11 @@ pub(crate) fn check_access(path: &Path) -> io::Result<()> {
     path.metadata().map(drop)
 }
 
+/// True if a lock was refused because the file system has none.
+pub(crate) fn lacks_locks(cause: &io::Error) -> bool {
+    cause.kind() == io::ErrorKind::Unsupported
+}
+
 /// Always fails: writes are not reported on this system.
 pub(crate) fn hang_bell(_log: &Path) -> io::Result<std::sync::Arc<tokio::sync::Notify>> {
     Err(io::ErrorKind::Unsupported.into())
