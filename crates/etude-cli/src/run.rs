@@ -36,22 +36,23 @@ pub fn main() -> ExitCode {
     }
     keep_keys();
     clap_complete::CompleteEnv::with_factory(complete::command).complete();
-    let cli = match parse() {
-        Ok(cli) => cli,
-        Err(exit) => return exit.into(),
-    };
+    match parse().map_or_else(|exit| exit, execute) {
+        // A caller must not mistake a missing or cut-off document for a whole one.
+        Exit::Done if stdout::has_failed() => Exit::Environment,
+        exit => exit,
+    }
+    .into()
+}
+
+/// Executes a parsed command line.
+fn execute(cli: Cli) -> Exit {
     if cli.global.no_color {
         anstream::ColorChoice::Never.write_global();
     }
     render::commands::keep(&cli.global);
     let context = Context::new(cli.global, cli.command.is_raw(), cli.command.purpose());
     let done = catch_unwind(AssertUnwindSafe(|| dispatch(&context, cli.command)));
-    match done.unwrap_or_else(|_| broken_down(&context)) {
-        // A caller must not mistake a missing or cut-off document for a whole one.
-        Exit::Done if stdout::has_failed() => Exit::Environment,
-        exit => exit,
-    }
-    .into()
+    done.unwrap_or_else(|_| broken_down(&context))
 }
 
 /// Keeps the keys in this environment from child processes. A process that was itself started by a step was given none. It must
@@ -80,8 +81,7 @@ fn parse() -> Result<Cli, Exit> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         match wants_json(&typed) {
             true => stdout::json(&about(&error, &typed)),
-            // A closed stdout cannot be reported.
-            false => drop(error.print()),
+            false => stdout::with(|_| error.print()),
         }
         return Err(Exit::Done);
     }

@@ -81,6 +81,19 @@ fn a_full_stdout_is_no_success() {
     test.run(&["runs", "show", "latest", "--format", "json"]).exit(0).has("/status", "succeeded");
 }
 
+/// The same for help and the version, as text and as a document.
+#[test]
+fn help_on_a_full_stdout_is_no_success() {
+    let test = Test::new();
+    for args in [&["--help"][..], &["runs", "--help"], &["--version"], &["--version", "--format", "json"]] {
+        let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { return };
+        let ended = test.command(args).stdout(full).output().expect("the binary starts");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(4), "{args:?}: {said}");
+        assert!(said.contains("cannot write to stdout"), "{args:?}: {said}");
+    }
+}
+
 /// deep values are passed on unchanged; code that must parse them reports that it cannot.
 #[test]
 fn depth_on_stdout_overflows_nothing() {
