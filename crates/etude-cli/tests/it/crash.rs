@@ -140,6 +140,19 @@ fn fallback_killed_anywhere_ends_as_if_it_had_not_been() {
     holds(&construct::FALLBACK);
 }
 
+/// L-71: the same for parts that meet in one run: concurrent elements with caches, retries, approvals and
+/// sub-pipelines, then an agent, then a deviation.
+#[test]
+fn combined_constructs_killed_anywhere_end_as_if_they_had_not_been() {
+    holds(&construct::COMBINED);
+}
+
+/// the same for concurrent agents whose calls a person approves: each call is asked for once and made once.
+#[test]
+fn approved_calls_killed_anywhere_are_made_once() {
+    holds(&construct::HELD);
+}
+
 /// B-ST6, A-5.3: active stages restart, the others are not repeated.
 #[test]
 fn stage_machine_killed_anywhere_ends_as_if_it_had_not_been() {

@@ -5,6 +5,7 @@
 use serde_json::json;
 
 mod attempts;
+mod combined;
 mod machines;
 mod ways;
 
@@ -96,6 +97,12 @@ pub(super) const AGENTS: Construct =
     Construct { run: AGENT_STEP.run, at_once: 2, ..plain("agents in for_each, two at once", agents) };
 pub(super) const FALLBACK: Construct =
     Construct { run: AGENT_STEP.run, ..plain("tool steps that deviate, continued in skill mode", fallback) };
+pub(super) const COMBINED: Construct = Construct {
+    run: &["run", "-p", "p", "--yolo", "--timeout", "1h", "--max-tokens", "1000000", "--format", "json"],
+    ..plain("elements, cache, approvals, agent, deviation", combined::deviating)
+};
+pub(super) const HELD: Construct =
+    Construct { at_once: 2, ..plain("agents in for_each with approved calls", combined::held) };
 pub(super) const STAGES: Construct =
     Construct { run: MACHINE, ..staged("stage machine with fan-out", machines::stages) };
 pub(super) const STAGES_STEP: Construct = staged("stage machine as a step", machines::step);
@@ -132,9 +139,9 @@ pub(super) const STAGES_CONTINUED: Construct = Construct {
 /// All constructs, in the order of the table.
 pub(super) const ALL: &[&Construct] = &[
     &SEQUENCE, &LARGE_VALUES, &PARALLEL, &FAN_OUT, &SUB_PIPELINE, &NESTED, &RETRIES, &MODEL, &FAILING, &APPROVAL,
-    &APPROVALS, &APPROVAL_RETRIES, &APPLICATION, &AGENT, &AGENT_STEP, &AGENTS, &FALLBACK, &STAGES, &STAGES_STEP,
-    &MIGRATION, &MIDDLEWARE, &WARM, &INTERRUPTED, &CANCELLED, &DEAD, &EDITED, &CONTINUED, &RETRIED, &RAISED,
-    &STAGES_CONTINUED,
+    &APPROVALS, &APPROVAL_RETRIES, &APPLICATION, &AGENT, &AGENT_STEP, &AGENTS, &HELD, &FALLBACK, &COMBINED, &STAGES,
+    &STAGES_STEP, &MIGRATION, &MIDDLEWARE, &WARM, &INTERRUPTED, &CANCELLED, &DEAD, &EDITED, &CONTINUED, &RETRIED,
+    &RAISED, &STAGES_CONTINUED,
 ];
 
 impl Construct {
@@ -394,9 +401,9 @@ pub(super) fn answers() -> Server {
             };
         }
         match seen.conversation().len() {
-            _ if !tools.is_empty() => match seen.turn() {
-                turn if turn < TURNS / 2 => Reply::calls([bash()]),
-                turn if turn < TURNS => Reply::calls([("work", json!({})), bash()]),
+            _ if !tools.is_empty() => match (seen.turn(), turns(seen)) {
+                (turn, turns) if turn < turns / 2 => Reply::calls([bash()]),
+                (turn, turns) if turn < turns => Reply::calls([("work", json!({})), bash()]),
                 _ => Reply::says(&format!("worked {} times", seen.results().len())),
             },
             1 => Reply::says("not json"),
@@ -404,6 +411,11 @@ pub(super) fn answers() -> Server {
             _ => Reply::says("{\"n\":7}"),
         }
     })
+}
+
+/// Number of turns; an agent with a short request has a few.
+fn turns(seen: &Seen) -> usize {
+    if seen.request().contains("short") { 2 } else { TURNS }
 }
 
 fn stage_of(seen: &Seen) -> String {
