@@ -17,10 +17,10 @@ RECORDINGS = walk.APP / "tests" / "recordings" / "desk"
 def main():
     server = desk.serve()
     shutil.rmtree(RECORDINGS, ignore_errors=True)
-    with tempfile.TemporaryDirectory() as directory:
-        steps = walk.Walk(pathlib.Path(directory), config(server.server_address[1]))
-        for line in steps.all():
-            print(line)
+    for steps in (walk.Walk.all, walk.Walk.page):
+        with tempfile.TemporaryDirectory() as directory:
+            for line in steps(walk.Walk(pathlib.Path(directory), config(server.server_address[1]))):
+                print(line)
     print(f"{len(list(RECORDINGS.iterdir()))} recordings")
 
 

@@ -26,6 +26,13 @@ class TheWalk(unittest.TestCase):
         self.assertEqual(self.walk.order("T-1079")["returned"], ["I-37", "I-38"])
         self.assertEqual(self.walk.order("T-1125")["status"], "cancelled")
 
+    def test_the_commands_of_the_page_run_from_recordings(self):
+        ran = list(self.walk.page())
+        self.assertGreater(len(ran), 10)
+        for order_id in ("T-1051", "T-1273", "T-1384"):
+            self.assertEqual(self.walk.order(order_id)["status"], "cancelled", "\n".join(ran))
+        self.assertEqual(self.walk.etude("learn", "status")["pipelines"][0]["state"], "active")
+
     def test_a_pipeline_is_learned_and_does_the_task(self):
         model = desk.serve()
         self.addCleanup(model.server_close)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -23,6 +24,8 @@ STRANGERS = ["I want to return the white cups of order T-1116. I am hana@example
 # A run in skill mode beside which a candidate runs, and a request that a learned pipeline takes.
 SHADOWED = "Please cancel order T-1384 of mine, hana@example.com."
 LEARNED = "Please cancel my order T-1273. I am jonas@example.com."
+# The command of README.md whose run waits for a person.
+WAITS = f'etude run --config recorded.yaml "{LEARNED}"'
 # With the model of desk.py behind a port.
 LIVE = """model_mapping: {{lite: desk/m, standard: desk/m, reasoning: desk/m}}
 learn: {{shadow: 1}}
@@ -81,10 +84,31 @@ class Walk:
         rows = self.etude("learn", "status", "--config", "recorded.yaml")["pipelines"]
         return next(row for row in rows if row["name"] == name)["evidence"]
 
+    def page(self):
+        """The commands of README.md that need the copied app, in order; a line about each."""
+        path = self.home / "bin"
+        path.mkdir()
+        (path / "etude").symlink_to(pathlib.Path(self.program).resolve())
+        environ = {**self.environ, "PATH": f"{path}{os.pathsep}{self.environ['PATH']}"}
+        for command in commands():
+            # Without a terminal, no one can be asked: an agent's calls need `--yolo`.
+            line = command.replace(" --skill ", " --yolo --skill ") if " --yolo " not in command else command
+            ran = subprocess.run(line, shell=True, cwd=self.app, env=environ, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+            if ran.returncode != (5 if command.startswith(WAITS) else 0):
+                raise AssertionError(f"{command} exited with {ran.returncode}: {ran.stdout}{ran.stderr}")
+            yield f"{command}\n  {ran.stdout.strip()}"
+
     def all(self):
         """Every step of the walk; a line about each."""
         for request, document in zip(SKILL_RUNS, self.skill_runs(), strict=True):
             yield line(request, document)
+
+
+def commands():
+    """The lines of README.md's shell blocks that begin with `etude`, without their comments."""
+    text = (APP / "README.md").read_text(encoding="utf-8")
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    return [re.sub(r"\s+# .*", "", line) for line in lines if line.startswith("etude ")]
 
 
 def line(request, document):
