@@ -83,7 +83,7 @@ impl Global {
         self.verbose > 0
     }
 
-    /// Somebody is at a terminal to read a question and to answer it.
+    /// True if a person at a terminal can read a question and answer it.
     pub(crate) fn can_ask(&self) -> bool {
         !self.is_json() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }

@@ -4,7 +4,7 @@ mod table;
 
 use crate::rust::{is_test, line_of, mask};
 use crate::tree::{Tree, Violation};
-use table::{ALLOWED, IDENTIFIERS, LIMITS, PROSE, Retired, UNREAD};
+use table::{ALLOWED, IDENTIFIERS, LIMITS, PROSE, Retired, TEMPLATES, UNREAD};
 
 /// Finds retired words in identifiers, tests included.
 pub fn identifiers(tree: &Tree) -> Vec<Violation> {
@@ -30,7 +30,9 @@ pub fn identifiers(tree: &Tree) -> Vec<Violation> {
 /// Finds retired words and phrases in comments, messages and documents.
 pub fn prose(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
-    for (path, text) in tree.ending(".md").filter(|(path, _)| is_read(path)) {
+    let is_template = |path: &str| TEMPLATES.iter().any(|dir| path.starts_with(dir)) && !path.ends_with(".rs");
+    for (path, text) in tree.ending("").filter(|(path, _)| is_template(path) || path.ends_with(".md") && is_read(path))
+    {
         refuse(&mut found, path, text, 0..text.len());
     }
     for (path, text) in tree.ending(".rs").filter(|(path, _)| path.starts_with("crates/") && is_read(path)) {
@@ -150,6 +152,7 @@ mod tests {
             let word = retired.word;
             for (path, text) in [
                 ("docs/a.md", format!("A word, {word}.\n")),
+                ("crates/etude-cli/src/command/new/a/a.yaml", format!("# A word, {word}.\n")),
                 ("crates/a/src/a.rs", format!("/// It, {word}.\nfn a() {{}}\n")),
                 ("crates/a/src/a.rs", format!("fn a() {{ b(\"it, {word}\") }}\n")),
             ] {

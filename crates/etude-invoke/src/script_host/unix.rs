@@ -78,7 +78,7 @@ mod tests {
         let path = dir.path().join("s");
         let server = tokio::spawn(listen(&path).expect("a socket").serve(|line| async move { line.len().to_string() }));
         let ended = tokio::task::spawn_blocking(move || {
-            let mut stream = UnixStream::connect(path).expect("somebody listens");
+            let mut stream = UnixStream::connect(path).expect("a listener");
             stream.write_all(b"\"four\"\n").expect("it is taken");
             let mut answer = [0; 2];
             stream.read_exact(&mut answer).expect("an answer");

@@ -251,7 +251,7 @@ fn expires(engine: &dyn Engine) {
     enqueue(engine, new_run("patient", 1));
     let over = engine.expired(NOW).expect("expired");
     assert_eq!(over.iter().map(|session| session.run_id()).collect::<Vec<_>>(), ["short"]);
-    assert_eq!(engine.expired(NOW).expect("expired").len(), 0, "somebody has it");
+    assert_eq!(engine.expired(NOW).expect("expired").len(), 0, "a session has it");
     block_on(over[0].set_state(RunState::Failed, Some("{}"))).expect("set_state");
     drop(over);
     assert_eq!((row(engine, "short").state, row(engine, "short").started_at_ms), (RunState::Failed, None));

@@ -64,6 +64,7 @@ pub(super) const LIMITS: &[Retired] = &[
 pub(super) const PROSE: &[Retired] = &[
     retired("told", "`emitted`, `reported`, or what the reader gets: \"the model receives\""),
     retired("nobody", "the subject in the active voice, or \"no one\""),
+    retired("somebody", "the subject: \"a person\", \"the user\", \"another process\""),
     retired("whoever", "the subject: \"the caller\", \"the owner\", \"anyone who\""),
     retired("anew", "\"again\" or \"restarts\""),
     retired("mend", "\"fix\""),
@@ -84,6 +85,9 @@ pub(super) const PROSE: &[Retired] = &[
 
 /// Identifiers that others own, with a part of the path.
 pub(super) const ALLOWED: &[(&str, &str)] = &[("crates/xtask/", "told")];
+
+/// Directories of files that a command writes for its user: they are prose whatever their names end with.
+pub(super) const TEMPLATES: &[&str] = &["crates/etude-cli/src/command/new/"];
 
 /// Paths whose prose is not checked: history, quoted requirements, prompts, and data.
 pub(super) const UNREAD: &[&str] = &[

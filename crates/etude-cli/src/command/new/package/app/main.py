@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The commands of the package: one JSON value on stdout, whatever happens."""
+"""The commands of the package: each prints one JSON value on stdout, also after an error."""
 
 import json
 import sys

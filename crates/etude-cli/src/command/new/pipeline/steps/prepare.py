@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads the input and hands on what the later steps need."""
+"""Reads the input and prepares it for the later steps."""
 
 import json
 import sys

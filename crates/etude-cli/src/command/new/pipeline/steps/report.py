@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the pipeline's output from what the earlier steps found out."""
+"""Makes the pipeline's output from the outputs of earlier steps."""
 
 import json
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Says on stderr how the run ended: it is called after success, failure and cancellation alike."""
+"""Reports on stderr how the run ended: it runs after success, failure and cancellation."""
 
 import json
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts what a program counts better than a model."""
+"""Counts the words, which a program does better than a model."""
 
 import json
 import sys

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts the explanation together as Markdown."""
+"""Formats the explanation as Markdown."""
 
 import json
 import sys

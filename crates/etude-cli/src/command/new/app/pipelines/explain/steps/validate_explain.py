@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what no schema can say: every term that the model explains stands in the text."""
+"""Checks a rule that no schema can express: the text contains every term that the model explains."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ def plain(text):
 request = json.load(sys.stdin)
 text = plain(request["input"]["text"])
 errors = [
-    f"the term {entry['term']!r} does not stand in the text"
+    f"the term {entry['term']!r} is not in the text"
     for entry in request["output"]["terms"]
     if plain(entry["term"]) not in text
 ]

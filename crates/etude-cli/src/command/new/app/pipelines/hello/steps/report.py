@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes one sentence of what the step `greet` found out."""
+"""Makes one sentence of the output of the step `greet`."""
 
 import json
 import sys
