@@ -141,6 +141,9 @@ pub(crate) fn answer(fault: &Fault) -> Answer {
 /// Routine of the server that checks that a role exists and may log in. The server's message is in its own language.
 const NO_ROLE: &str = "InitializeSessionUserId";
 
+/// Text of the client library for a server that asks for a password, when none is known.
+const NO_PASSWORD: &str = "password missing";
+
 /// Error of the store for an error of the database.
 pub(crate) fn store_error(address: &Address, cause: &tokio_postgres::Error) -> Error {
     let path = address.to_string();
@@ -149,7 +152,11 @@ pub(crate) fn store_error(address: &Address, cause: &tokio_postgres::Error) -> E
     }
     let Some(database) = cause.as_db_error() else {
         let why = std::error::Error::source(cause).map_or_else(|| cause.to_string(), ToString::to_string);
-        return Error::Store { path, why: format!("{why}; check that PostgreSQL runs there") };
+        let next = match why.as_str() {
+            NO_PASSWORD => "the database wants a password: set `PGPASSWORD`, or write it to `~/.pgpass`",
+            _ => "check that PostgreSQL runs there",
+        };
+        return Error::Store { path, why: format!("{why}; {next}") };
     };
     let (code, message) = (database.code(), database.message());
     let next = match code.code() {
@@ -172,7 +179,7 @@ pub(crate) fn store_error(address: &Address, cause: &tokio_postgres::Error) -> E
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
     use std::net::{Shutdown, TcpListener, TcpStream};
 
     use super::*;
@@ -189,6 +196,30 @@ mod tests {
     fn attempt(url: &str) -> Answer {
         let link = crate::link::Link::new(Address::parse(url).expect(url), 1, std::time::Duration::ZERO).expect(url);
         answer(&link.wait(link.connect()).expect_err(url))
+    }
+
+    /// A server that asks for a password runs: the hint says where to put the password.
+    #[test]
+    fn a_missing_password_is_no_missing_server() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            let mut startup = [0; 4];
+            stream.read_exact(&mut startup).expect("the length of the startup message");
+            let rest = usize::try_from(u32::from_be_bytes(startup)).expect("it is short") - startup.len();
+            stream.read_exact(&mut vec![0; rest]).expect("the startup message");
+            // AuthenticationCleartextPassword.
+            stream.write_all(b"R\0\0\0\x08\0\0\0\x03").expect("the client reads");
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let address = Address::parse(&format!("postgres://etude@127.0.0.1:{port}/x?sslmode=disable")).expect("a URL");
+        let link = crate::link::Link::new(address.clone(), 1, std::time::Duration::ZERO).expect("a link");
+        let Err(Fault::Database(cause)) = link.wait(link.connect()) else { panic!("no password was given") };
+        server.join().expect("the client closes the connection");
+        let text = store_error(&address, &cause).to_string();
+        assert!(text.contains("password missing") && text.contains("`PGPASSWORD`"), "{text}");
+        assert!(!text.contains("runs there"), "{text}");
     }
 
     /// K-23: a server that shuts down accepts a connection and closes it. That proves nothing about the database for others.
