@@ -269,7 +269,10 @@ fn sentence(event: &Value) -> String {
     match text("event") {
         "ready" => {
             let health = event["health"].as_str().map(|at| format!("; health on http://{at}"));
-            format!("worker {} takes runs from {}{}", text("worker"), event["queues"], health.unwrap_or_default())
+            let queues: Vec<&str> =
+                event["queues"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let (worker, queues) = (text("worker"), queues.join(", "));
+            format!("worker {worker} takes runs from {queues}{}", health.unwrap_or_default())
         }
         "claimed" => match event["taken_from"].as_str() {
             Some(worker) => format!("run {}: taken over from {worker}", text("run_id")),
@@ -308,6 +311,13 @@ mod tests {
         assert_eq!(sentence(&given_up), "run r: failed, because it stopped too often: the bundle is not kept");
         assert_eq!(sentence(&json!({"event": "stopped", "reason": "idle"})), "stopped: idle");
         assert_eq!(sentence(&Event::JournalUsable.to_json()), "the queue is readable again");
+    }
+
+    #[test]
+    fn a_ready_worker_names_its_queues_and_its_health_check() {
+        let ready =
+            json!({"event": "ready", "worker": "vm-1", "queues": ["default", "batch"], "health": "127.0.0.1:9090"});
+        assert_eq!(sentence(&ready), "worker vm-1 takes runs from default, batch; health on http://127.0.0.1:9090");
     }
 
     /// An unknown queue causes a warning, since a misspelt name looks like a queue without runs.
