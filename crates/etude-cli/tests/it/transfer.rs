@@ -72,12 +72,14 @@ fn an_export_is_written_once_and_without_live_runs() {
     test.run(&[&EXPORT[..], &["--out", "../elsewhere/copy.tar"]].concat())
         .exit(2)
         .stderr_has("already exists and was not overwritten");
-    let moved = test.run(&["runs", "export", "--all", "--move", "--out", "../elsewhere/moved.tar"]).exit(0);
+    let moved = test
+        .run(&["--engine", "embedded", "runs", "export", "--all", "--move", "--out", "../elsewhere/moved.tar"])
+        .exit(0);
     moved
         .stderr_has("3 runs and ")
         .stderr_has("1 of them were moved")
         .stderr_has("is being executed by a process")
-        .stderr_has("etude runs import");
+        .stderr_has("etude --engine URL runs import ../elsewhere/moved.tar");
     let listed = |status: &str| test.run(&["runs", "list", "--status", status, "--format", "json"]).exit(0);
     assert_eq!(listed("moved").has("/total", 1).has("/runs/0/status", "moved").id_of_first_run(), waiting);
     test.put("go", "");

@@ -45,7 +45,8 @@ pub(super) fn export(context: &Context, args: &args::RunsExport) -> Result<Exit,
         if skipped.iter().any(|one| one.can_move) {
             crate::render::say_hint!("to move unfinished runs, write another file with `--move`");
         }
-        crate::render::say_hint!("add the runs to another engine: etude runs import {file}");
+        // The hint names an engine, since a plain `etude runs import` would get the `--engine` of this command.
+        crate::render::say_hint!("add the runs to another engine: etude --engine URL runs import {file}");
     }
     Ok(Exit::Done)
 }
