@@ -106,7 +106,7 @@ def is_fleet(name):
 def floors(figures, wanted):
     """Two tables of the scenarios whose names are `wanted`: those with a floor, and single figures."""
     chosen = [figure for name, figure in figures["floors"].items() if wanted(name)]
-    rows = ["| what | median | floor | ratio | difference | the floor is |", "|---|--:|--:|--:|--:|---|"]
+    rows = ["| measurement | median | baseline | ratio | difference | the baseline is |", "|---|--:|--:|--:|--:|---|"]
     for figure in chosen:
         if "ms" in figure:
             rows.append(
@@ -280,9 +280,11 @@ def write(root, figures):
     notes = (root / "bench/notes.md").read_text().strip()
     text = f"""# Performance
 
-Written by `bench/run` from `bench/figures.json`; do not edit, run it. What has a floor is a median, taken in turn with its floor in the same
-run, so that both meet the same noise; ratios say more than times. Only steps into the journal are measured in one series and their floor in
-another. Figures without a floor, those of the footprint among them, are medians or single measurements.
+This page lists the speed, memory and size of etude, beside baselines and beside other runners. A **baseline** is a minimal program that does the same work.
+
+`bench/run` measures the figures and writes this page; do not edit it. Rows with a baseline show the median of interleaved runs, so that both meet the same noise: compare ratios
+rather than times. Only steps into the journal are measured in one series and their baseline in another. Figures without a baseline, such as the footprint, are medians or single
+measurements.
 
 Machine: {machine.get('cores')} cores ({machine.get('processor')}), {machine.get('memory_gib')} GiB, {machine.get('system')}, Rust {machine.get('rust')},
 Python {machine.get('python')}, Node {figures['peers'].get('node')}. Measured on {measured.get('at')} with `--profile {measured.get('profile')}`; load average of the machine before and after: {
@@ -290,13 +292,13 @@ Python {machine.get('python')}, Node {figures['peers'].get('node')}. Measured on
 {apart(figures)}
 ## Promises and budgets
 
-`bench/run --check` fails when one is broken, or was not measured. They stand in `bench/budgets.toml`.
+`bench/run --check` fails if a figure exceeds its bound, or was not measured. The bounds are in `bench/budgets.toml`.
 
 {chr(10).join(rows)}
 {concurrency(root, figures)}{warm(figures)}
-## Against the floor
+## Against the baseline
 
-What the same work costs without a runner.
+The same work without a runner.
 
 {chr(10).join(floors(figures, lambda name: not is_service(name) and not is_fleet(name)))}
 
@@ -317,10 +319,10 @@ the processors. Leases have their default times.
 
 {chr(10).join(floors(figures, is_fleet))}
 
-In turn with what one would use instead. Ours are records that the process has made; Restate's are steps of one Python service, which do nothing and share the processors too, and its submissions come from Python.
+Interleaved with other runners. Ours are records that the process has made; Restate's are steps of one Python service, which do nothing and share the processors too, and its submissions come from Python.
 {chr(10).join(fleet_rows(figures))}
 
-## Against what one would use instead
+## Against other runners
 
 In brackets: times ours, in bold where etude is not ahead. {ahead(figures)} Ours and theirs are taken in turn, but for memory and processor time, which are of one run each. Peers are installed by `bench/run --install-peers`, as their users
 install them. Whole programs are timed from outside; the two last columns, and the peers' of chained steps, are shown by the process itself. Ours of *a durable
