@@ -1,4 +1,4 @@
-"""Finds one customer in data/customers.csv."""
+"""Finds one customer in the data of the package `customer-list`."""
 import csv
 import json
 import os
@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 wanted = json.load(sys.stdin)["item"]
-with open(Path(os.environ["ETUDE_APP_DIR"]) / "data" / "customers.csv", encoding="utf-8") as file:
+customers = Path(os.environ["ETUDE_APP_DIR"]) / "apps/customer-list/app/customers.csv"
+with open(customers, encoding="utf-8") as file:
     found = next((row for row in csv.DictReader(file) if row["name"] == wanted), None)
 if found is None:
     sys.exit(f"there is no customer `{wanted}`")
