@@ -87,8 +87,11 @@ fn parse() -> Result<Cli, Exit> {
     }
     // An error repeats the typed words, which may control the terminal.
     let shown: Vec<OsString> = typed.iter().map(|word| visible(&word.to_string_lossy()).into()).collect();
-    let error = matches(&shown).err().filter(|again| again.kind() == error.kind()).unwrap_or(error);
+    let mut error = matches(&shown).err().filter(|again| again.kind() == error.kind()).unwrap_or(error);
     let hint = elsewhere(&error);
+    if hint.is_some() || suggests_hidden(&error) {
+        error.remove(ContextKind::SuggestedSubcommand);
+    }
     if wants_json(&typed) {
         let without_command = [ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ErrorKind::MissingSubcommand];
         let is_help = without_command.contains(&error.kind());
@@ -137,12 +140,39 @@ fn matches(words: &[OsString]) -> Result<Cli, clap::Error> {
     })
 }
 
-/// Hint for an unknown command: it is the name of a subcommand of another command, or of a pipeline here.
+/// Commands of other programs, with the command of etude for the same purpose.
+const CUSTOMARY: [(&str, &str); 9] = [
+    ("init", "create an app: etude new DIR"),
+    ("create", "create an app: etude new DIR"),
+    ("start", "run a pipeline: etude run --pipeline NAME; start a server: etude serve"),
+    ("exec", "run a pipeline: etude run --pipeline NAME"),
+    ("validate", "report every error in the app: etude check"),
+    ("ps", "list runs: etude runs list"),
+    ("status", "list runs: etude runs list; check the environment: etude doctor"),
+    ("logs", "show what the last run did: etude runs show latest"),
+    ("version", "print the version: etude --version"),
+];
+
+/// True if the command that the parser suggests is internal.
+fn suggests_hidden(error: &clap::Error) -> bool {
+    let suggested = match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::String(one)) => std::slice::from_ref(one),
+        Some(ContextValue::Strings(all)) => all.as_slice(),
+        _ => return false,
+    };
+    let command = Cli::command();
+    suggested.iter().any(|name| command.find_subcommand(name).is_some_and(clap::Command::is_hide_set))
+}
+
+/// Hint for an unknown command: it is a command of other programs, a subcommand of another command, or a pipeline here.
 fn elsewhere(error: &clap::Error) -> Option<String> {
     if error.kind() != ErrorKind::InvalidSubcommand {
         return None;
     }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    if let Some((_, hint)) = CUSTOMARY.iter().find(|(customary, _)| customary == word) {
+        return Some((*hint).to_owned());
+    }
     let command = args::command();
     let groups =
         command.get_subcommands().filter(|group| !group.is_hide_set() && group.find_subcommand(word).is_some());
@@ -256,5 +286,32 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Help(args) => command::shell::help(context, &args.command),
         Command::Completions(args) => command::shell::completions(context, args.shell),
         Command::Man => command::shell::man(context),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(word: &str) -> clap::Error {
+        matches(&["etude".into(), word.into()]).map(drop).expect_err("there is no such command")
+    }
+
+    /// A newcomer types the command that another program has.
+    #[test]
+    fn commands_of_other_programs_lead_to_those_of_etude() {
+        assert_eq!(elsewhere(&refused("init")).as_deref(), Some("create an app: etude new DIR"));
+        for (word, hint) in CUSTOMARY {
+            assert!(Cli::command().find_subcommand(word).is_none(), "`{word}` is a command");
+            let (_, line) = hint.split_once("etude ").expect("a command");
+            let name = line.split([' ', ';']).next().unwrap_or_default();
+            assert!(name.starts_with("--") || Cli::command().find_subcommand(name).is_some(), "{word}: {hint}");
+        }
+    }
+
+    #[test]
+    fn an_internal_command_is_not_suggested() {
+        assert!(suggests_hidden(&refused("conversions")));
+        assert!(!suggests_hidden(&refused("checks")));
     }
 }
