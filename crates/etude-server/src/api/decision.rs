@@ -178,19 +178,25 @@ impl Asked {
             let document = text.and_then(|text| Document::from_journal(&text, &*engine.blobs()).ok());
             let waiting = document.map(|document| document.waiting).unwrap_or_default();
             let gate = waiting.into_iter().find(|waiting| waiting["id"] == *id && listing::is_question(waiting));
-            let is_at_work = row.state == RunState::Running && row.is_live;
             // A run in progress has no result, or still that of its last wait.
             let is_undecided = match &gate {
                 Some(gate) => listing::decision(&view.signals, gate).is_none(),
                 None => decided_before(&view, effect).is_none(),
             };
-            if !(is_at_work && is_undecided) || since.elapsed() >= MOMENT {
+            if !(is_moving(&row, &view.row) && is_undecided) || since.elapsed() >= MOMENT {
                 let gate = gate.filter(|_| row.state == RunState::Waiting);
                 return Ok(Self { row, view, gate });
             }
             thread::sleep(PAUSE);
         }
     }
+}
+
+/// True if the run is at work, or was so between two looks at it: its result, which was read meanwhile, may then lack a question
+/// that is open.
+fn is_moving(before: &RunRow, after: &RunRow) -> bool {
+    let is_at_work = |row: &RunRow| row.state == RunState::Running && row.is_live;
+    is_at_work(before) || is_at_work(after) || before.change != after.change
 }
 
 /// The open questions of a run.
@@ -330,4 +336,33 @@ fn check_answer(schema: &Value, decision: &Decision) -> Result<(), Problem> {
     let problem = Problem::new(Code::InputInvalid, format!("the answer does not match the schema: {}", all.join("; ")));
     let entry = |fault: &Violation| json!({"pointer": format!("/answer{}", fault.pointer), "detail": fault.message});
     Err(faults.iter().fold(problem, |problem, fault| problem.error(entry(fault))))
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_runtime::conformance::{block_on, new_run};
+    use etude_runtime::engine::Engine as _;
+
+    use super::{RunState, is_moving};
+
+    /// S-84: the result of a run that moved while it was read may lack a question: the run is looked at again.
+    #[test]
+    fn a_run_that_moves_between_two_looks_is_looked_at_again() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let journal = etude_sqlite::Settings { dir: dir.path().to_owned(), sync: etude_sqlite::Sync::Normal };
+        let engine = etude_sqlite::Sqlite::open(journal).expect("a journal");
+        engine.last_change().expect("a journal that numbers its changes");
+        let row = || engine.row("r-1").expect("a row");
+        let session = block_on(engine.create(&new_run("r-1", 1))).expect("created");
+        block_on(session.set_state(RunState::Waiting, Some("{}"))).expect("it waits");
+        let waits = row();
+        block_on(session.set_state(RunState::Running, None)).expect("it continues");
+        let runs = row();
+        block_on(session.set_state(RunState::Waiting, Some("{}"))).expect("it waits again");
+        let waits_again = row();
+        assert!(!is_moving(&waits, &waits) && !is_moving(&waits_again, &waits_again));
+        for (before, after) in [(&waits, &runs), (&runs, &waits_again), (&waits, &waits_again), (&runs, &runs)] {
+            assert!(is_moving(before, after), "{before:?} {after:?}");
+        }
+    }
 }
