@@ -1,8 +1,10 @@
 //! Approval steps: the run waits outside any process; the answer comes from another one (X-3).
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::test::{Test, printing};
+use crate::test::{Test, printing, with_some_limit};
 
 fn gate(fields: &str) -> Test {
     Test::new()
@@ -130,12 +132,26 @@ fn an_answer_is_taken_as_it_is_or_refused() {
     assert!(stdin.contains(r#""answer":{"n":123456789012345678901}"#), "{stdin}");
 }
 
+/// A run whose gate waits for a limited time, and that time.
+fn timed_gate(policy: &str) -> (Test, String, Duration) {
+    let mut waiting = None;
+    with_some_limit(|limit| {
+        let test = gate(&format!("timeout: {limit}\non_timeout: {policy}"));
+        let ran = test.run(&RUN);
+        if ran.code() == 5 {
+            let seconds = limit.trim_end_matches('s').parse().expect("seconds");
+            waiting = Some((test, ran.id(), Duration::from_secs(seconds)));
+        }
+        waiting.is_some()
+    });
+    waiting.expect("it waits")
+}
+
 /// X-3: the time to answer passes while no process runs; the step decides what follows.
 #[test]
 fn the_time_to_answer_goes_on_outside_any_process() {
     for (policy, exit, approved) in [("fail", 1, None), ("deny", 1, None), ("approve", 0, Some(true))] {
-        let test = gate(&format!("timeout: 3s\non_timeout: {policy}"));
-        let id = test.run(&RUN).exit(5).id();
+        let (test, id, _) = timed_gate(policy);
         let mut ended = None;
         crate::test::wait_until("the end of the time to answer", || {
             let ran = resume(&test, &id);
@@ -155,9 +171,9 @@ fn the_time_to_answer_goes_on_outside_any_process() {
 /// X-3: a decision after the deadline is refused, and the run continues as its step declares.
 #[test]
 fn a_decision_after_the_deadline_is_refused() {
-    let test = gate("timeout: 1s\non_timeout: deny");
-    let id = test.run(&RUN).exit(5).id();
-    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let (test, id, limit) = timed_gate("deny");
+    // Nothing changes when the time is over, so nothing else can be waited for.
+    std::thread::sleep(limit + Duration::from_millis(200));
     for word in ["approve", "deny"] {
         let refused = test.run(&[word, &id]).exit(2);
         assert!(refused.err().contains("a later decision does not count"), "{}", refused.err());

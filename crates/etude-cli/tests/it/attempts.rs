@@ -2,7 +2,7 @@
 
 use crate::ran::Ran;
 use crate::server::{Reply, Server};
-use crate::test::{Test, noting, printing, wait_until};
+use crate::test::{Test, noting, printing, wait_until, with_some_limit};
 
 /// App with pipeline `p`: `a`, then `b`, which fails until its script is repaired, then `c`; a constructor and a destructor.
 /// All of them record in the ledger that they ran; those of the scope with `run.attempt`.
@@ -133,10 +133,18 @@ fn a_cancelled_run_continues() {
 /// a run whose time is used up is refused with a hint, and continues with a larger limit.
 #[test]
 fn a_timed_out_run_continues_with_more_time() {
-    let wait = format!("test -e \"$ROOT/go\" || sleep 300; {}", printing("2"));
-    let test = Test::new().pipeline("p", |p| p.note("a", "1").sh("wait", &wait));
-    let ran = test.run(&["run", "-p", "p", "--format", "json", "--timeout", "5s"]).exit(1);
-    assert!(ran.err().contains("--timeout 10s"), "{}", ran.err());
+    let wait = format!("touch \"$ROOT/begun\"; test -e \"$ROOT/go\" || sleep 300; {}", printing("2"));
+    let (mut test, mut ended) = (Test::new(), None);
+    with_some_limit(|limit| {
+        test = Test::new().pipeline("p", |p| p.note("a", "1").sh("wait", &wait));
+        let ran = test.run(&["run", "-p", "p", "--format", "json", "--timeout", limit]).exit(1);
+        ended = test.path("begun").exists().then_some((limit.to_owned(), ran));
+        ended.is_some()
+    });
+    let (limit, ran) = ended.expect("the step has begun");
+    let twice = 2 * limit.trim_end_matches('s').parse::<u32>().expect("seconds");
+    let words = [format!("--timeout {twice}s"), format!("--timeout {}m", twice / 60)];
+    assert!(words.iter().any(|words| ran.err().contains(words)), "{}", ran.err());
     let id = ran.failed_with(&["business wait: budget_exceeded"]).id();
     let refused = runs(&test, &["resume", &id]).exit(1).failed_with(&["- -: budget_exceeded"]);
     assert!(refused.err().contains("hint: raise it: etude runs resume"), "{}", refused.err());
@@ -152,15 +160,25 @@ fn a_timed_out_run_continues_with_more_time() {
 #[test]
 fn a_waiting_run_gets_a_new_time_budget() {
     let test = Test::new().pipeline("p", |p| p.step("{name: ok, type: approval, message: \"Ship?\"}").note("a", "1"));
-    let begun = std::time::Instant::now();
-    let id = test.run(&["run", "-p", "p", "--format", "json", "--timeout", "5s"]).exit(5).id();
-    std::thread::sleep(std::time::Duration::from_millis(5_200).saturating_sub(begun.elapsed()));
+    // A run that waits, and whose time is over.
+    let late = || {
+        let mut id = None;
+        with_some_limit(|limit| {
+            let ran = test.run(&["run", "-p", "p", "--format", "json", "--timeout", limit]);
+            if ran.code() == 5 {
+                id = Some(ran.id());
+                let seconds = limit.trim_end_matches('s').parse().expect("seconds");
+                std::thread::sleep(std::time::Duration::from_secs(seconds) + std::time::Duration::from_millis(200));
+            }
+            id.is_some()
+        });
+        id.expect("it waits")
+    };
+    let id = late();
     runs(&test, &["resume", &id, "--timeout", "1h"]).exit(5).has("/status", "waiting");
     test.run(&["approve", &id]).exit(0);
     runs(&test, &["resume", &id]).output(1);
-    let late = test.run(&["run", "-p", "p", "--format", "json", "--timeout", "5s"]).exit(5).id();
-    std::thread::sleep(std::time::Duration::from_millis(5_200));
-    runs(&test, &["resume", &late]).exit(1).failed_with(&["business ok: budget_exceeded"]);
+    runs(&test, &["resume", &late()]).exit(1).failed_with(&["business ok: budget_exceeded"]);
 }
 
 /// a new limit applies to the whole run: the time of a killed process counts.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::test::{Test, noting};
+use crate::test::{Test, noting, with_some_limit};
 
 fn one(script: &str) -> Test {
     Test::new().pipeline("p", |p| p.sh("a", script))
@@ -135,12 +135,18 @@ fn a_step_that_takes_too_long_is_ended() {
         noting("asked").replace('\'', ""),
         noting("begun")
     );
-    let test = Test::new().pipeline("p", |p| p.sh_with("a", &script, "timeout: 5s"));
-    let ran = test.run_json("p").exit(1).failed_with(&["business a: step_timeout"]).has("/errors/0/code", "R0103");
-    assert_eq!(test.ledger(), ["begun", "asked"]);
-    let said = test.run(&["runs", "show", &ran.id(), "--stream", "p/a/stderr"]).exit(0);
-    // Shells print messages of their own.
-    assert!(said.out().starts_with("still at it"), "{}", said.out());
+    with_some_limit(|limit| {
+        let test = Test::new().pipeline("p", |p| p.sh_with("a", &script, &format!("timeout: {limit}")));
+        let ran = test.run_json("p").exit(1).failed_with(&["business a: step_timeout"]).has("/errors/0/code", "R0103");
+        let has_begun = !test.ledger().is_empty();
+        if has_begun {
+            assert_eq!(test.ledger(), ["begun", "asked"]);
+            let said = test.run(&["runs", "show", &ran.id(), "--stream", "p/a/stderr"]).exit(0);
+            // Shells print messages of their own.
+            assert!(said.out().starts_with("still at it"), "{}", said.out());
+        }
+        has_begun
+    });
 }
 
 /// the stderr of a step is shown live, and stored completely.

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::ran::Ran;
 use crate::server::{Reply, Server};
-use crate::test::{Test, noting, printing};
+use crate::test::{Test, noting, printing, with_some_limit};
 
 /// outputs of a fan-out are in the order of the elements, whichever ends first; the element and its index are available in
 /// `env`.
@@ -207,13 +207,17 @@ fn text_is_an_output_wherever_a_step_runs() {
 /// a step's time limit covers all its attempts, model calls included; the run continues with its destructor.
 #[test]
 fn a_time_limit_holds_for_model_steps_as_well() {
-    let server = Server::new([Reply::Hang]);
-    let test = Test::new()
-        .model(&server)
-        .pipeline("p", |p| p.llm("ask", "x", "timeout: 5s"))
-        .pipeline("_destructor", |p| p.note("d", "1"));
-    test.run_json("p").exit(1).failed_with(&["business ask: step_timeout"]);
-    assert_eq!((server.calls(), test.ledger()), (1, vec!["d".to_owned()]));
+    with_some_limit(|limit| {
+        let server = Server::new([Reply::Hang]);
+        let test = Test::new()
+            .model(&server)
+            .pipeline("p", |p| p.llm("ask", "x", &format!("timeout: {limit}")))
+            .pipeline("_destructor", |p| p.note("d", "1"));
+        test.run_json("p").exit(1).failed_with(&["business ask: step_timeout"]);
+        assert_eq!(test.ledger(), ["d"]);
+        assert!(server.calls() <= 1);
+        server.calls() == 1
+    });
 }
 
 /// an effect's id is the path of names that leads to it.

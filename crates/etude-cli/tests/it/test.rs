@@ -17,6 +17,8 @@ pub(crate) const KEY: &str = "sk-canary-4711-never-shown";
 
 /// The limit on any wait before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The same for the end of a command, which may have much to do.
+const LONG_PATIENCE: Duration = Duration::from_secs(180);
 
 /// Reports, past the capture of outputs, that a test was skipped, because a skipped test must not look like a passed one.
 pub(crate) fn skipped(test: &str, why: &str) {
@@ -351,12 +353,24 @@ pub(crate) fn noting(word: &str) -> String {
 
 /// Waits for an effect of another process or thread.
 #[track_caller]
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+pub(crate) fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    wait_within(PATIENCE, what, holds);
+}
+
+#[track_caller]
+fn wait_within(patience: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + patience;
     while !holds() {
         assert!(Instant::now() < end, "gave up waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Runs a test of a time limit with longer and longer limits, until it returns true. What must happen before a limit takes a
+/// slow machine long: a test returns false if that has not happened.
+#[track_caller]
+pub(crate) fn with_some_limit(test: impl FnMut(&str) -> bool) {
+    assert!(["3s", "15s", "60s"].into_iter().any(test), "this machine needs more than a minute");
 }
 
 /// A command that was started.
@@ -410,7 +424,7 @@ impl Running {
     /// Waits for the end of the process.
     pub(crate) fn finish(mut self) -> Ran {
         let mut exit = None;
-        wait_until(&format!("the end of etude {:?}", self.args), || {
+        wait_within(LONG_PATIENCE, &format!("the end of etude {:?}", self.args), || {
             exit = self.child.try_wait().expect("it is ours");
             exit.is_some()
         });

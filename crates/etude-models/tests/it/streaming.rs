@@ -102,12 +102,20 @@ async fn a_server_that_does_not_stream_is_understood() {
 async fn an_answer_that_has_ended_is_not_asked_for_again() {
     let end = format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}));
     for reply in [Reply::Stalls(half() + &end), Reply::Lost(half() + &end)] {
-        let server = Server::new([reply]);
-        let settings = ProviderSettings { timeout_ms: Some(300), ..provider(KIND, &server.url()) };
-        let (answer, reported) = streamed(&models(vec![settings]), &ask("hi")).await;
-        let answer = answer.expect("an answer");
-        assert_eq!((answer.text.as_str(), reported.as_str(), server.seen().len()), ("half", "half", 1));
-        assert!(answer.transport_failures.is_empty(), "{:?}", answer.transport_failures);
+        // On a slow machine, the beginning of the response may come too late as well.
+        for timeout_ms in [300, 3_000, 60_000] {
+            let server = Server::new([reply.clone()]);
+            let settings = ProviderSettings { timeout_ms: Some(timeout_ms), ..provider(KIND, &server.url()) };
+            let (answer, reported) = streamed(&models(vec![settings]), &ask("hi")).await;
+            let is_in_time = answer.as_ref().is_ok_and(|answer| answer.transport_failures.is_empty());
+            if !is_in_time && timeout_ms < 60_000 {
+                continue;
+            }
+            let answer = answer.expect("an answer");
+            assert_eq!((answer.text.as_str(), reported.as_str(), server.seen().len()), ("half", "half", 1));
+            assert!(answer.transport_failures.is_empty(), "{:?}", answer.transport_failures);
+            break;
+        }
     }
 }
 

@@ -126,7 +126,7 @@ pub(crate) fn with_server(app: &App, config: ServerConfig) -> (ToolSet, Arc<Serv
 
 /// Waits until `done` holds. The wait has no meaning of its own; it ends with a failure of the test.
 pub(crate) async fn until(mut done: impl FnMut() -> bool) {
-    for _ in 0..2_000 {
+    for _ in 0..6_000 {
         if done() {
             return;
         }
