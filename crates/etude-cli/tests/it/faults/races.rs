@@ -1,10 +1,12 @@
 //! Concurrent commands on one run, and stopped steps: one of the commands wins, and every document agrees afterwards.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 
 use super::{RUN, dead_run, run_id, step};
 use crate::ran::Ran;
-use crate::test::{Test, noting, wait_until};
+use crate::test::{Running, Test, noting, wait_until, with_some_limit};
 
 /// Number of rounds of each race, since the winner varies.
 const ROUNDS: usize = 6;
@@ -14,14 +16,20 @@ const ROUNDS: usize = 6;
 fn a_stopped_step_is_ended_by_its_timeout() {
     let script =
         format!("cat >/dev/null; echo $$ > \"$ROOT/pid\"; {}; kill -s STOP $$; {}", noting("begun"), noting("on"));
-    let test = Test::new()
-        .pipeline("p", |p| p.sh_with("a", &script, "timeout: 5s"))
-        .pipeline("_destructor", |p| step(p, "end"));
-    test.run(&RUN).exit(1).failed_with(&["business a: step_timeout"]);
-    assert_eq!(test.ledger(), ["begun", "end"]);
-    let id = test.read("pid");
-    let alive = std::process::Command::new("kill").args(["-0", id.trim()]).output().expect("kill is there");
-    assert!(!alive.status.success(), "process {id} is still there");
+    with_some_limit(|limit| {
+        let test = Test::new()
+            .pipeline("p", |p| p.sh_with("a", &script, &format!("timeout: {limit}")))
+            .pipeline("_destructor", |p| step(p, "end"));
+        test.run(&RUN).exit(1).failed_with(&["business a: step_timeout"]);
+        let has_begun = test.ledger().len() > 1;
+        if has_begun {
+            assert_eq!(test.ledger(), ["begun", "end"]);
+            let id = test.read("pid");
+            let alive = std::process::Command::new("kill").args(["-0", id.trim()]).output().expect("kill is there");
+            assert!(!alive.status.success(), "process {id} is still there");
+        }
+        has_begun
+    });
 }
 
 /// Status of the run once no process is active, from two commands that must agree.
@@ -71,6 +79,17 @@ fn of_opposite_answers_at_once_one_counts() {
     }
 }
 
+/// True if an answer was refused because the run was at work for longer than the answer waits, which happens on a slow machine.
+/// Any other end must be a success.
+#[track_caller]
+fn is_late(answer: Ran, since: Instant) -> bool {
+    let is_late = since.elapsed() >= Duration::from_secs(3) && answer.err().contains("is not waiting for a decision");
+    if !is_late {
+        answer.exit(0);
+    }
+    is_late
+}
+
 /// answers and concurrent resumes do not hinder each other: the run ends as the accepted answer says, and each step runs
 /// once.
 #[test]
@@ -81,11 +100,14 @@ fn answers_and_resumes_at_once_agree() {
             .pipeline("_destructor", |p| step(p, "end"));
         let id = test.run(&RUN).exit(5).id();
         let word = ["approve", "deny"][round % 2];
-        let answer = test.start(&[word, &id, "--format", "json"]);
+        let (answer, since) = (test.start(&[word, &id, "--format", "json"]), Instant::now());
         let resumes: Vec<_> = (0..3).map(|_| test.start(&["runs", "resume", &id, "--format", "json"])).collect();
-        answer.finish().exit(0);
-        for resume in resumes {
-            let ran = resume.finish();
+        let is_late = is_late(answer.finish(), since);
+        let resumes: Vec<_> = resumes.into_iter().map(Running::finish).collect();
+        if is_late {
+            test.run(&[word, &id]).exit(0);
+        }
+        for ran in resumes {
             assert!([0, 1, 4, 5].contains(&ran.code()), "{}: {}", ran.code(), ran.err());
             assert!(ran.code() != 4 || ran.err().contains("is being executed by another process"), "{}", ran.err());
         }
@@ -112,10 +134,12 @@ fn an_answer_waits_for_readers() {
     lock_owner.try_lock().expect("it is free");
     let connection = rusqlite::Connection::open(state.join("journal.db")).expect("it opens");
     connection.execute("update runs set state = 'running', holder = '1-1'", []).expect("sql");
-    let answer = test.start(&["approve", &id, "--format", "json"]);
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    let (answer, since) = (test.start(&["approve", &id, "--format", "json"]), Instant::now());
+    std::thread::sleep(Duration::from_millis(300));
     connection.execute("update runs set state = 'waiting', holder = null", []).expect("sql");
-    answer.finish().exit(0);
+    if is_late(answer.finish(), since) {
+        test.run(&["approve", &id]).exit(0);
+    }
     assert_eq!(settled(&test, &id), "succeeded");
 }
 
