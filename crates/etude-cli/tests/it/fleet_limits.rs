@@ -146,7 +146,11 @@ fn a_queue_allows_what_runs_may_have() {
     // Rules that have become narrower apply to earlier submissions.
     submit(&test, &["--queue", "open"]).exit(0);
     apply(&test, "queues: {open: {allow: {unsandboxed: false}}, closed: {}}\n");
-    test.run(&[&WORKER[..], &["--idle", "2s", "--queue", "open"]].concat()).exit(0);
+    // On a slow machine, a worker may seem idle before it takes the run.
+    wait_until("the end of the run", || {
+        test.run(&[&WORKER[..], &["--idle", "1s", "--queue", "open"]].concat()).exit(0);
+        list(&test).at("/runs/0/status") != "queued"
+    });
     assert_eq!(test.ledger(), [""; 0]);
     list(&test).has("/runs/0/status", "failed");
 }
@@ -186,7 +190,11 @@ fn a_spent_quota_takes_no_run() {
     assert!(refused("`queued`").contains("1 queued run of 1"));
     assert_eq!(submit(&test, &["--key", "k"]).exit(0).has("/replayed", true).id(), id);
     assert_eq!(count(&test), 1);
-    test.run(&[&WORKER[..], &["--idle", "1s"]].concat()).exit(0);
+    // On a slow machine, a worker may seem idle before it takes the run.
+    wait_until("the end of the run", || {
+        test.run(&[&WORKER[..], &["--idle", "1s"]].concat()).exit(0);
+        !test.ledger().is_empty()
+    });
     assert_eq!(test.ledger(), ["a"]);
     apply(&test, "tenants: {default: {records_per_day: 1}}\n");
     refused("`records_per_day`");
