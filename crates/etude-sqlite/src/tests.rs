@@ -511,7 +511,7 @@ fn a_locked_journal_stops_no_other_task() {
     // Each of them waits, for the file or for the first one.
     std::thread::sleep(Duration::from_millis(100));
     runtime.spawn(async move { done.send(()) });
-    is_done.recv_timeout(Duration::from_secs(10)).expect("another task is done meanwhile");
+    is_done.recv_timeout(Duration::from_secs(60)).expect("another task is done meanwhile");
     assert!(writes.iter().all(|write| !write.is_finished()));
     other.execute_batch("rollback").expect("unlocked");
     writes.into_iter().for_each(|write| runtime.block_on(write).expect("no panic"));

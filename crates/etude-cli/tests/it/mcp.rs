@@ -527,7 +527,7 @@ fn a_signal_ends_it_with_the_run_of_an_open_call() {
     assert_eq!((&structured["status"], &result["isError"]), (&json!("running"), &json!(false)), "{result}");
     assert!(structured["run_id"].is_string(), "{result}");
     assert_eq!(client.child.wait().expect("it ends").code(), Some(0));
-    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(60), "{:?}", since.elapsed());
 }
 
 /// Section 9: beside a server, results link to its page of the run, and questions that authorize use URL mode.

@@ -144,7 +144,7 @@ fn hasty(server: &Server, cache: &Path) -> Postgres {
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let since = Instant::now();
     while !is_so() {
-        assert!(since.elapsed() < Duration::from_secs(30), "{what}");
+        assert!(since.elapsed() < Duration::from_secs(60), "{what}");
         thread::sleep(Duration::from_millis(20));
     }
 }

@@ -170,7 +170,7 @@ impl Server {
             if left.is_empty() {
                 break;
             }
-            assert!(since.elapsed() < Duration::from_secs(30), "processes of the server are left");
+            assert!(since.elapsed() < Duration::from_secs(60), "processes of the server are left");
             for pid in left {
                 let _ = kill_process(pid, Signal::KILL);
             }

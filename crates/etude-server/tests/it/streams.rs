@@ -50,7 +50,7 @@ fn a_new_reader_of_a_followed_run_begins_at_its_first_event() {
 /// A stream of a run from its first event on, read up to the text `last`.
 fn read_until(server: &Running, id: &str, last: &str) -> TcpStream {
     let mut stream = TcpStream::connect(server.address).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time limit");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
     let head = format!(
         "GET /v1/runs/{id}/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nAccept: text/event-stream\r\n\r\n",
         server.address, server.owner
@@ -150,7 +150,7 @@ fn the_feed_goes_on_after_a_change_of_a_deleted_run() {
 /// The feed after the event `last`, and the first line of the response.
 fn feed(server: &Running, last: &str) -> (BufReader<TcpStream>, String) {
     let mut stream = TcpStream::connect(server.address).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time limit");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time limit");
     let head = format!(
         "GET /v1/events HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nAccept: text/event-stream\r\nLast-Event-ID: {last}\r\n\r\n",
         server.address, server.owner

@@ -57,7 +57,8 @@ fn a_delivery_is_one_run() {
     assert!(!list.to_string().contains("s3cret"), "{list:#}");
 }
 
-/// S-12: a stranger who sends no body to a webhook that does not exist gets the response at once.
+/// S-12: a stranger who sends no body to a webhook that does not exist gets the response at once. A server that waited for the
+/// body first would respond that it did not arrive in time.
 #[test]
 fn a_webhook_is_looked_up_before_its_body_is_read() {
     let server = server(&format!("{TOKEN}}}"));
@@ -65,9 +66,7 @@ fn a_webhook_is_looked_up_before_its_body_is_read() {
         "POST /in/demo/none HTTP/1.1\r\nHost: {}\r\nContent-Length: 9\r\nConnection: close\r\n\r\n",
         server.address
     );
-    let began = std::time::Instant::now();
-    assert_eq!(server.exchange(head.as_bytes()).status, 404);
-    assert!(began.elapsed() < std::time::Duration::from_secs(8), "{:?}", began.elapsed());
+    assert_eq!(server.exchange(head.as_bytes()).problem(), (404, "not_found".to_owned()));
 }
 
 /// L-36: a learned pipeline that is not in use is unknown to webhooks too.

@@ -6,7 +6,7 @@ use super::*;
 use crate::syncer::Syncer;
 
 async fn soon<T>(write: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), write).await.expect("no one waits for ever")
+    tokio::time::timeout(Duration::from_secs(60), write).await.expect("no one waits for ever")
 }
 
 /// A thread that panics fails the writes that wait for it, and the next write has a thread again.
