@@ -18,7 +18,7 @@ pub(crate) const KEY: &str = "sk-canary-4711-never-shown";
 /// The limit on any wait before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The same for the end of a command, which may have much to do.
-const LONG_PATIENCE: Duration = Duration::from_secs(180);
+const LONG_PATIENCE: Duration = Duration::from_secs(300);
 
 /// Reports, past the capture of outputs, that a test was skipped, because a skipped test must not look like a passed one.
 pub(crate) fn skipped(test: &str, why: &str) {
