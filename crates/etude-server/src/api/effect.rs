@@ -65,16 +65,34 @@ pub(crate) async fn list(call: Call) -> Respond {
         let from = match after {
             None => 0,
             Some(after) => {
-                let found = effects.iter().position(|effect| effect.effect.id == after);
+                let found = position(&effects, &after);
                 found.ok_or_else(|| invalid("after", "`after` must be the `next` of a page"))? + 1
             }
         };
         let shown: Vec<Value> = effects.iter().skip(from).take(limit).map(document_of).collect();
         let has_more = effects.len() > from + limit;
-        let next = if has_more { shown.last().map(|effect| effect["id"].clone()) } else { None };
+        let next = has_more.then(|| cursor(&effects, from + limit - 1));
         Ok(json!({"effects": shown, "next": next}))
     });
     Ok(tagged(&call.headers, chosen.await?.to_string()))
+}
+
+/// The cursor of the effect at `at`: its id. An effect that was done again has several entries; the number of earlier ones
+/// stands before the id.
+fn cursor(effects: &[Described<'_>], at: usize) -> String {
+    let id = &effects[at].effect.id;
+    match effects[..at].iter().filter(|effect| effect.effect.id == *id).count() {
+        0 => id.clone(),
+        earlier => format!("{earlier}:{id}"),
+    }
+}
+
+/// The place of the effect that a [`cursor`] names.
+fn position(effects: &[Described<'_>], cursor: &str) -> Option<usize> {
+    let counted = cursor.split_once(':').and_then(|(earlier, id)| Some((earlier.parse().ok()?, id)));
+    let (earlier, id) = counted.unwrap_or((0, cursor));
+    let mut same = (0..effects.len()).filter(|at| effects[*at].effect.id == id);
+    same.nth(earlier)
 }
 
 /// `GET /v1/runs/{id}/effects/{effect}`.

@@ -955,6 +955,28 @@ fn a_document_has_the_limits_in_force() {
     assert_eq!(run["limits"], json!({"max_cost_usd": null, "max_tokens": 7, "timeout_ms": 7_200_000}), "{run}");
 }
 
+/// Pages of effects have each entry once, also those of a step that was done again under its id.
+#[test]
+fn effects_that_were_done_again_have_pages() {
+    let server = Running::start();
+    server.pipeline("once", "", &["mkdir again 2> /dev/null && exit 3; echo '{\"output\": 1}'", OK]);
+    let run = server.run(&json!({"pipeline": "once"}));
+    let id = run["run_id"].as_str().expect("an id");
+    server.send("POST", &format!("/v1/runs/{id}/resume"), Some(&json!({})));
+    server.until(id, &["succeeded"]);
+    let page = |query: &str| server.send("GET", &format!("/v1/runs/{id}/effects{query}"), None).json();
+    let all = page("")["effects"].as_array().expect("effects").clone();
+    assert_eq!(all.iter().filter(|effect| effect["id"] == "once/s0").count(), 2, "{all:?}");
+    let (mut seen, mut query) = (Vec::new(), "?limit=1".to_owned());
+    for _ in 0..all.len() {
+        let page = page(&query);
+        seen.extend(page["effects"].as_array().expect("effects").iter().cloned());
+        let Some(next) = page["next"].as_str() else { break };
+        query = format!("?limit=1&after={}", next.replace('/', "%2F").replace(':', "%3A"));
+    }
+    assert_eq!(seen, all);
+}
+
 /// S-68: with 100 steps at once no event appears twice, and each step begins before it ends.
 #[test]
 fn events_of_parallel_steps_appear_once_and_in_order() {
