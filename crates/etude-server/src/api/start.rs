@@ -326,6 +326,9 @@ pub(crate) fn check_prices(server: &Server, definition: &Definition, limits: &Li
     }
 }
 
+/// Maximum of `max_tokens`: all clients read numbers up to it exactly.
+const MAX_TOKENS: u64 = (1 << 53) - 1;
+
 /// Reads `limits`: US dollars, tokens and a duration, each of which is optional.
 pub(crate) fn limits(members: &Members) -> Result<Limits, Problem> {
     let Some(limits) = members.object("limits", &["max_cost_usd", "max_tokens", "timeout"])? else {
@@ -336,7 +339,8 @@ pub(crate) fn limits(members: &Members) -> Result<Limits, Problem> {
         return Err(limits.invalid("max_cost_usd", "`max_cost_usd` must not be negative"));
     }
     let tokens = |count: i64| {
-        u64::try_from(count).map_err(|_| limits.invalid("max_tokens", "`max_tokens` must not be negative"))
+        let exact = u64::try_from(count).ok().filter(|count| *count <= MAX_TOKENS);
+        exact.ok_or_else(|| limits.invalid("max_tokens", format!("`max_tokens` must be from 0 to {MAX_TOKENS}")))
     };
     let max_tokens = limits.integer("max_tokens")?.map(tokens).transpose()?;
     let timeout_ms = match limits.raw("timeout") {

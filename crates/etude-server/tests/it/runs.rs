@@ -80,6 +80,7 @@ fn faults_of_a_start_are_422() {
         (json!({"pipeline": "p", "labels": {"a b": "x"}}), "/labels/a b"),
         (json!({"pipeline": "p", "not_before": "soon"}), "/not_before"),
         (json!({"pipeline": "p", "limits": {"timeout": "soon"}}), "/limits/timeout"),
+        (json!({"pipeline": "p", "limits": {"max_tokens": 1_u64 << 53}}), "/limits/max_tokens"),
     ] {
         let reply = post(body.clone());
         assert_eq!(reply.problem(), (422, "input_invalid".to_owned()), "{body}");
