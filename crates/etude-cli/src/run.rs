@@ -89,8 +89,9 @@ fn parse() -> Result<Cli, Exit> {
     let shown: Vec<OsString> = typed.iter().map(|word| visible(&word.to_string_lossy()).into()).collect();
     let mut error = matches(&shown).err().filter(|again| again.kind() == error.kind()).unwrap_or(error);
     let hint = elsewhere(&error);
-    if hint.is_some() || suggests_hidden(&error) {
-        error.remove(ContextKind::SuggestedSubcommand);
+    match hint.is_some() {
+        true => drop(error.remove(ContextKind::SuggestedSubcommand)),
+        false => keep_visible(&mut error),
     }
     if wants_json(&typed) {
         let without_command = [ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ErrorKind::MissingSubcommand];
@@ -153,15 +154,19 @@ const CUSTOMARY: [(&str, &str); 9] = [
     ("version", "print the version: etude --version"),
 ];
 
-/// True if the command that the parser suggests is internal.
-fn suggests_hidden(error: &clap::Error) -> bool {
-    let suggested = match error.get(ContextKind::SuggestedSubcommand) {
-        Some(ContextValue::String(one)) => std::slice::from_ref(one),
-        Some(ContextValue::Strings(all)) => all.as_slice(),
-        _ => return false,
+/// Removes internal commands from the commands that an error suggests.
+fn keep_visible(error: &mut clap::Error) {
+    let suggested = match error.remove(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::String(one)) => vec![one],
+        Some(ContextValue::Strings(all)) => all,
+        _ => return,
     };
     let command = Cli::command();
-    suggested.iter().any(|name| command.find_subcommand(name).is_some_and(clap::Command::is_hide_set))
+    let is_hidden = |name: &String| command.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
+    let visible: Vec<String> = suggested.into_iter().filter(|name| !is_hidden(name)).collect();
+    if !visible.is_empty() {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(visible));
+    }
 }
 
 /// Hint for an unknown command: it is a command of other programs, a subcommand of another command, or a pipeline here.
@@ -311,7 +316,16 @@ mod tests {
 
     #[test]
     fn an_internal_command_is_not_suggested() {
-        assert!(suggests_hidden(&refused("conversions")));
-        assert!(!suggests_hidden(&refused("checks")));
+        let suggested = |word: &str| {
+            let mut error = refused(word);
+            keep_visible(&mut error);
+            match error.get(ContextKind::SuggestedSubcommand) {
+                Some(ContextValue::Strings(all)) => all.clone(),
+                _ => Vec::new(),
+            }
+        };
+        assert!(suggested("conversions").iter().all(|name| name != "conversion"));
+        assert!(suggested("conver").contains(&"convert".to_owned()), "{:?}", suggested("conver"));
+        assert!(suggested("checks").contains(&"check".to_owned()), "{:?}", suggested("checks"));
     }
 }
