@@ -127,7 +127,7 @@ fn no_key_is_left_by_pipelines() {
     let faults = [
         Reply::status(401).message(&format!("the key {KEY} of {HEADER} is wrong")),
         Reply::status(400).message(&said),
-        Reply::status(500).header("retry-after", "0").message(&said),
+        Reply::status(500).header("retry-after-ms", "1").message(&said),
         Reply::Body(said.clone()),
         Reply::Body(format!("not JSON {KEY} {HEADER}")),
         Reply::says("fine"),

@@ -160,7 +160,7 @@ hint: explain this code: etude explain R0102"#,
 /// A-4.5: for a provider that keeps failing, its last message leads, and each attempt has a row.
 #[test]
 fn a_failing_provider_is_reported_attempt_by_attempt() {
-    let busy = || Reply::status(503).header("retry-after", "0").message("overloaded");
+    let busy = || Reply::status(503).header("retry-after-ms", "1").message("overloaded");
     let server = Server::new([busy(), busy(), Reply::status(404).message("no such model: m-std")]);
     review().model(&server).run(&RUN).exit(1).stdout("").stderr(
         r"

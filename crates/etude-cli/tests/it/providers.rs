@@ -12,7 +12,7 @@ fn asks(server: &Server) -> Test {
 /// 429, 5xx and lost connections are retried after the requested time, and count neither as attempts nor as calls.
 #[test]
 fn transport_failures_are_tried_again_and_are_no_attempts() {
-    let now = |status| Reply::status(status).header("retry-after", "0");
+    let now = |status| Reply::status(status).header("retry-after-ms", "1");
     let server = Server::new([now(429), now(503), now(529), Reply::says("ok")]);
     asks(&server).run_json("p").output("ok").steps(&["ask succeeded 1"]).has("/usage/calls", 1);
     assert_eq!(server.calls(), 4);
@@ -40,7 +40,7 @@ fn waits_of_the_transport_are_shown() {
 /// transport retries have their own budget, in the middle of a conversation too.
 #[test]
 fn transport_retries_do_not_use_the_retries_of_the_step() {
-    let now = || Reply::status(503).header("retry-after", "0");
+    let now = || Reply::status(503).header("retry-after-ms", "1");
     let replies = [now(), Reply::says("not json"), now(), now(), Reply::says("{}")];
     let server = Server::new(replies);
     Test::new()
@@ -58,7 +58,7 @@ fn transport_retries_do_not_use_the_retries_of_the_step() {
 #[test]
 fn endless_failures_end_after_a_bounded_number_of_attempts() {
     for status in [429, 500, 503] {
-        let server = Server::new([Reply::status(status).header("retry-after", "0").message("overloaded, sorry")]);
+        let server = Server::new([Reply::status(status).header("retry-after-ms", "1").message("overloaded, sorry")]);
         let ran =
             asks(&server).run_json("p").exit(1).failed_with(&["business ask: model_error"]).steps(&["ask failed 0"]);
         let last = format!("`mock/m-std`: status {status}: overloaded, sorry (attempt 5 of 5)");

@@ -187,7 +187,7 @@ fn a_step_gets_the_key_that_it_asks_for() {
 fn a_key_that_the_provider_repeats_is_not_passed_on() {
     for status in [400, 401, 429, 500] {
         let message = format!("incorrect key {KEY} given");
-        let server = Server::new([Reply::status(status).header("retry-after", "0").message(&message)]);
+        let server = Server::new([Reply::status(status).header("retry-after-ms", "1").message(&message)]);
         let test = Test::new().model(&server).pipeline("p", |p| p.llm("ask", "x", ""));
         let ran = test.run(&["run", "-p", "p", "--format", "jsonl", "--verbose"]);
         assert!(ran.code() == 1 || ran.code() == 4, "{}", ran.err());

@@ -14,7 +14,7 @@ const BUSY_FACTOR: u64 = 4;
 
 /// A random part of the doubled wait, so that clients that failed together do not return together. A busy provider gets at
 /// least half of a longer wait.
-pub(super) fn wait(policy: &TransportPolicy, failed_tries: u32, is_busy: bool) -> Duration {
+fn wait(policy: &TransportPolicy, failed_tries: u32, is_busy: bool) -> Duration {
     let doublings = failed_tries.saturating_sub(1).min(20);
     let base = policy.base_wait_ms.saturating_mul(if is_busy { BUSY_FACTOR } else { 1 });
     let longest = base.saturating_mul(1 << doublings).min(policy.max_wait_ms);
@@ -22,6 +22,16 @@ pub(super) fn wait(policy: &TransportPolicy, failed_tries: u32, is_busy: bool) -
     // The keys of a `RandomState` differ with every instance, which is random enough for this.
     let random = RandomState::new().hash_one(failed_tries);
     Duration::from_millis(least + random % (longest - least + 1))
+}
+
+/// The wait before the next attempt: the one that the provider asked for, or else [`wait`]. A provider that asks for none gets
+/// the waits of one that is not busy, so that its failure does not use up all attempts at once.
+pub(super) fn next(policy: &TransportPolicy, failed_tries: u32, is_busy: bool, asked: Option<Duration>) -> Duration {
+    match asked {
+        Some(asked) if !asked.is_zero() => asked,
+        Some(_) => wait(policy, failed_tries, false),
+        None => wait(policy, failed_tries, is_busy),
+    }
 }
 
 /// The wait that a provider asks for: `retry-after-ms`, or `retry-after` in seconds or as a date.
@@ -105,6 +115,21 @@ mod tests {
                 assert!((least..=longest).contains(&wait), "{failed}: {wait}");
             }
         }
+    }
+
+    /// `Retry-After: 0` does not use up all attempts at once.
+    #[test]
+    fn a_provider_that_asks_for_no_wait_gets_the_usual_one() {
+        let policy = TransportPolicy::default();
+        let waits = |asked: Option<u64>| {
+            (0..50)
+                .map(move |_| next(&policy, 1, true, asked.map(Duration::from_millis)).as_millis())
+                .max()
+                .unwrap_or(0)
+        };
+        assert_eq!(waits(Some(30)), 30);
+        assert!((1..=500).contains(&waits(Some(0))), "{}", waits(Some(0)));
+        assert!((1_000..=2_000).contains(&waits(None)), "{}", waits(None));
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Line {
             }
             let asked = failed.asked.map(|asked| format!("; asked to wait {} ms", asked.as_millis()));
             earlier.push(format!("attempt {number} of {tries}: {}{}", failed.message, asked.unwrap_or_default()));
-            let wait = failed.asked.unwrap_or_else(|| backoff::wait(&self.policy, number, failed.busy));
+            let wait = backoff::next(&self.policy, number, failed.busy, failed.asked);
             number += 1;
             if let Some(delta_sink) = delta_sink {
                 delta_sink.waiting(&TransportWait {
