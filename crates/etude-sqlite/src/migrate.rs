@@ -1,5 +1,7 @@
 //! Migration of a journal file to the current format. The format's number is SQLite's `user_version`.
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,6 +11,7 @@ use etude_runtime::engine::Error;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 use crate::error::{damaged, file_error, store_error};
+use crate::platform;
 use crate::pool::{BUSY_TIMEOUT, Pool};
 
 /// The SQL that turns format `n` into format `n + 1`, for each `n` from 0 on.
@@ -37,6 +40,8 @@ impl From<rusqlite::Error> for Obstacle {
 /// [`Error::TooNew`], [`Error::Damaged`], or the file cannot be written.
 pub(crate) fn prepare(pool: &Pool, locks: &Path, steps: &[&str]) -> Result<(), Error> {
     let newest = steps.len() as u32;
+    let turn = locks.join("=format.lock");
+    check_locks(&turn, platform::try_record_lock)?;
     match pool.connection().and_then(|connection| Ok((format(&connection)?, has_log(&connection)?))) {
         Ok((found, true)) if found == newest => return Ok(()),
         Ok((found, _)) => check(found, newest, pool.path())?,
@@ -45,7 +50,6 @@ pub(crate) fn prepare(pool: &Pool, locks: &Path, steps: &[&str]) -> Result<(), E
         Err(cause) => return Err(store_error(pool.path(), cause)),
     }
     // One process at a time: SQLite itself does not wait for the lock that a new journal mode needs.
-    let turn = locks.join("=format.lock");
     let take = || {
         let file = private::append(&turn)?;
         file.lock().map(|()| file)
@@ -62,6 +66,15 @@ pub(crate) fn prepare(pool: &Pool, locks: &Path, steps: &[&str]) -> Result<(), E
             }
             Err(Obstacle::Sql(cause)) => return Err(store_error(pool.path(), cause)),
         }
+    }
+}
+
+/// Refuses a file system that locks no files. SQLite would wait for its lock as if another process had it.
+fn check_locks(turn: &Path, try_lock: impl Fn(&File) -> io::Result<()>) -> Result<(), Error> {
+    match private::append(turn).and_then(|file| try_lock(&file)) {
+        Err(cause) if platform::lacks_locks(&cause) => Err(file_error(turn, &cause)),
+        // A lock that another process has is waited for later, and any other obstacle is reported where it matters.
+        _ => Ok(()),
     }
 }
 
@@ -127,4 +140,20 @@ fn check(found: u32, newest: u32, path: &Path) -> Result<(), Error> {
 
 fn is_busy(cause: &rusqlite::Error) -> bool {
     matches!(cause.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// cli: a file system without locks is refused at once, and a lock that another process has is not an obstacle.
+    #[test]
+    fn a_file_system_without_locks_is_refused_before_any_wait() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let turn = dir.path().join("=format.lock");
+        let refused = check_locks(&turn, |_| Err(rustix::io::Errno::NOLCK.into())).expect_err("no locks");
+        assert!(refused.to_string().contains("the file system does not lock files"), "{refused}");
+        check_locks(&turn, |_| Err(rustix::io::Errno::AGAIN.into())).expect("another process has it");
+        check_locks(&turn, platform::try_record_lock).expect("a file system with locks");
+    }
 }

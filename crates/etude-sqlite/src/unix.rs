@@ -48,6 +48,12 @@ pub(crate) fn lacks_locks(cause: &io::Error) -> bool {
     rustix::io::Errno::from_io_error(cause) == Some(rustix::io::Errno::NOLCK)
 }
 
+/// Takes and releases a lock of the kind that SQLite uses, without waiting.
+pub(crate) fn try_record_lock(file: &File) -> io::Result<()> {
+    rustix::fs::fcntl_lock(file, rustix::fs::FlockOperation::NonBlockingLockShared)?;
+    Ok(rustix::fs::fcntl_lock(file, rustix::fs::FlockOperation::NonBlockingUnlock)?)
+}
+
 /// Always fails: other systems than Linux report writes only for the path of each file.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn hang_bell(_log: &Path) -> io::Result<std::sync::Arc<tokio::sync::Notify>> {

@@ -33,3 +33,8 @@ pub(crate) fn lacks_locks(cause: &io::Error) -> bool {
 pub(crate) fn hang_bell(_log: &Path) -> io::Result<std::sync::Arc<tokio::sync::Notify>> {
     Err(io::ErrorKind::Unsupported.into())
 }
+
+/// Always succeeds: every file system of Windows locks files.
+pub(crate) fn try_record_lock(_file: &File) -> io::Result<()> {
+    Ok(())
+}
