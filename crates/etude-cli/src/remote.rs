@@ -147,7 +147,9 @@ impl Remote {
 
     fn unreachable(&self, error: &reqwest::Error) -> Problem {
         let why = etude_http::root_cause(error);
-        Problem::environment(format!("{} cannot be reached: {why}", self.way().address)).hint(problem::way_out(&why))
+        let address = &self.way().address;
+        let way = etude_http::environment::way_to(&address.base);
+        Problem::environment(format!("{address} cannot be reached{way}: {why}")).hint(problem::way_out(&why))
     }
 
     async fn body(&self, mut response: Response) -> Result<Vec<u8>, Problem> {

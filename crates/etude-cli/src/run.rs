@@ -51,6 +51,7 @@ fn execute(cli: Cli) -> Exit {
     }
     render::commands::keep(&cli.global);
     let context = Context::new(cli.global, cli.command.is_raw(), cli.command.purpose());
+    etude_http::environment::keep(|name| std::env::var_os(name));
     let done = catch_unwind(AssertUnwindSafe(|| dispatch(&context, cli.command)));
     done.unwrap_or_else(|_| broken_down(&context))
 }

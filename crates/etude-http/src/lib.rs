@@ -1,5 +1,6 @@
 //! HTTP clients of the program, with their common settings.
 
+pub mod environment;
 pub mod sse;
 
 use std::error::Error;
@@ -32,6 +33,7 @@ pub fn init_tls() {
 /// The reason why the client cannot be built, on one line.
 pub fn client(url: &Url, settings: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, String> {
     init_tls();
+    environment::check(url)?;
     let make = || settings(builder(is_loopback(url)));
     match (url.scheme(), is_loopback(url)) {
         // A call that asks for TLS all the same is refused.
@@ -53,7 +55,13 @@ fn builder(is_loopback: bool) -> ClientBuilder {
 fn built(builder: ClientBuilder) -> Result<Client, String> {
     builder.build().map_err(|error| {
         let text = format!("cannot create the HTTP client: {}", causes(&error));
-        if text.contains("No CA certificates") { text + NO_CERTIFICATES } else { text }
+        match text.contains("No CA certificates") {
+            true => match environment::without_certificates() {
+                Some(why) => format!("{text}: {why}"),
+                None => text + NO_CERTIFICATES,
+            },
+            false => text,
+        }
     })
 }
 

@@ -99,6 +99,29 @@ fn a_provider_out_of_reach_is_the_environment() {
         .failed_with(&["business ask: environment"]);
 }
 
+/// cli: a proxy or a file of certificates that cannot be used is named with its variable, and no attempt is made without it.
+#[test]
+fn variables_of_the_network_are_named_in_errors() {
+    let proxy = unreachable_url();
+    let via = " cannot be reached through the proxy `http://127.0.0.1:[PORT]` of `HTTP_PROXY`: ";
+    let wrong = "`mock/m`: the value of `HTTP_PROXY` is not the URL of a proxy";
+    let certificates = "`mock/m`: `SSL_CERT_FILE` names `/missing.pem`, which cannot be read: ";
+    for (scheme, variable, value, part) in [
+        ("http", "HTTP_PROXY", proxy.as_str(), via),
+        ("http", "HTTP_PROXY", "http://", wrong),
+        ("https", "SSL_CERT_FILE", "/missing.pem", certificates),
+    ] {
+        let config = format!(
+            "model_mapping: {{standard: mock/m}}\nproviders: {{mock: {{kind: openai-compatible, retries: 0, \
+             base_url: \"{scheme}://far.invalid/v1\"}}}}\n"
+        );
+        let test = Test::new().pipeline("p", |p| p.llm("ask", "x", "timeout: 20s")).user_config(&config);
+        let ran = test.env(variable, value).run_json("p").exit(4);
+        let message = ran.at("/errors/0/message");
+        assert!(message.as_str().is_some_and(|text| text.contains(part)), "{message}");
+    }
+}
+
 /// cli: a missing key is an environment error: exit status 4, a complete document, the variable named, no call made.
 #[test]
 fn a_missing_key_is_named_without_a_call() {

@@ -34,7 +34,10 @@ async fn download(
     if partial.len() >= size {
         return Ok(());
     }
-    let failed = |error: reqwest::Error| Failure::Source(plain(&error));
+    let failed = |error: reqwest::Error| {
+        let way = if error.is_connect() { etude_http::environment::way_to(url) } else { String::new() };
+        Failure::Source(format!("{}{way}", plain(&error)))
+    };
     let source = Url::parse(url).map_err(|error| Failure::Source(format!("{}: {error}", ServiceUrl::from(url))))?;
     // A hub redirects to the storage of its files. Nothing in the request is secret.
     let settings = |client: ClientBuilder| {

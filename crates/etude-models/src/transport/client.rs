@@ -10,8 +10,10 @@ use reqwest::{Client, Url};
 /// Time limit for a connection. The whole attempt has its own, longer limit.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The client for `url`, shared by all URLs with the same needs, and built at its first use.
+/// The client for `url`, shared by all URLs with the same needs, and built at its first use. Proxies depend on the host, so they
+/// are checked each time.
 pub(crate) fn client_for(url: &Url) -> Result<&'static Client, String> {
+    etude_http::environment::check(url)?;
     static CLIENTS: [[OnceLock<Result<Client, String>>; 2]; 2] = [const { [const { OnceLock::new() }; 2] }; 2];
     let place = &CLIENTS[usize::from(is_loopback(url))][usize::from(url.scheme() == "http")];
     place

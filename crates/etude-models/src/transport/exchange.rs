@@ -295,22 +295,24 @@ impl Line {
 /// A connection that failed. A permanent cause is not retried.
 fn unreachable(place: &str, cause: &str) -> TransportAttempt {
     let kind = FailedAs::Unreachable;
+    let way = etude_http::environment::way_to(place);
+    let through = if way.is_empty() { " through the proxy" } else { way.as_str() };
     // The scheme of `place` is http or https, so another one belongs to a proxy.
     if cause.contains("unsupported scheme") {
         let message = format!(
-            "{place} cannot be reached through the proxy: {cause}; set `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` to the URL of an \
+            "{place} cannot be reached{through}: {cause}; set `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` to the URL of an \
              HTTP proxy"
         );
         return TransportAttempt::last(kind, message);
     }
     if cause.contains(PROXY_DENIES) {
         let message = format!(
-            "{place} cannot be reached through the proxy: {cause}; set the variable of the proxy to a URL with user and password, \
+            "{place} cannot be reached{through}: {cause}; set the variable of the proxy to a URL with user and password, \
              such as `http://USER:PASSWORD@HOST:PORT`"
         );
         return TransportAttempt::last(kind, message);
     }
-    let message = format!("{place} cannot be reached: {cause}");
+    let message = format!("{place} cannot be reached{way}: {cause}");
     if cause.contains("CaUsedAsEndEntity") {
         let message = format!(
             "{message}; its certificate is one of an issuer: create one for the server, with `basicConstraints=CA:FALSE`"
@@ -403,6 +405,23 @@ mod tests {
             let attempt = unreachable("https://far.example/v1", cause);
             assert_eq!((attempt.again, attempt.kind), (is_again, FailedAs::Unreachable), "{cause}");
             assert!(attempt.message.contains(cause) && attempt.message.contains(way_out), "{}", attempt.message);
+        }
+    }
+
+    /// cli: if a proxy cannot be reached, the error names it and not only the provider.
+    #[test]
+    fn a_proxy_that_cannot_be_reached_is_named() {
+        etude_http::environment::keep(|name| {
+            (name == "HTTPS_PROXY").then(|| "http://me:secret@proxy.example:3128".into())
+        });
+        let message = |place: &str| unreachable(place, "Connection refused (os error 111)").message;
+        assert_eq!(
+            message("https://far.example/v1"),
+            "https://far.example/v1 cannot be reached through the proxy `http://proxy.example:3128` of `HTTPS_PROXY`: Connection \
+             refused (os error 111)"
+        );
+        for place in ["http://far.example/v1", "https://localhost:8443/v1", "the local model's process"] {
+            assert_eq!(message(place), format!("{place} cannot be reached: Connection refused (os error 111)"));
         }
     }
 }
