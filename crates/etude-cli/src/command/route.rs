@@ -16,6 +16,7 @@ use crate::args::{self, Format, RouterMode};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
+use crate::render::commands;
 use crate::render::text::harmless;
 use crate::runtime::block_on;
 use crate::settings::{Need, Resolved};
@@ -328,7 +329,11 @@ fn look(context: &Context, mode: Option<RouterMode>, request: &str) -> Result<(R
     let mode = mode_of(mode, &resolved);
     let mut lite = Lite::new(context, resolved, Need::Look);
     let table = table(context, &disk, &lite.resolved)?;
-    let routed = routed(&table, request, mode, &mut lite)?;
+    refuse_broken(context, &disk, &table, request)?;
+    let mut routed = routed(&table, request, mode, &mut lite)?;
+    if routed.pipeline.is_none() {
+        routed.notes.extend(not_considered(&table).map(|note| commands::complete(&note)));
+    }
     let mut found = None;
     if let Some(name) = &routed.pipeline {
         let definition = load_routed(context, &disk, name).map_err(|refused| refused.spent(routed.usage))?;

@@ -215,9 +215,9 @@ fn can_follow(context: &Context, disk: &Disk) -> Result<bool, Refused> {
     Ok(tiers.iter().all(|tier| resolved.has_model(*tier) || resolved.withheld(*tier).is_some()))
 }
 
-/// Problem of missing parameters, where no model could follow SKILL.md instead.
+/// Problem of missing parameters, where no model could follow SKILL.md instead. Its hint names all of them, in place of the first.
 fn unfollowed(problem: Problem, definition: &Definition) -> Problem {
-    problem
+    Problem { hints: Vec::new(), ..problem }
         .hint(format!("set the parameters: {}", by_name(definition)))
         .hint(format!("or let a model extract them from the request: {}", settings::REMEDIES))
 }

@@ -54,9 +54,10 @@ fn the_name_of_a_pipeline_with_errors_leads_to_its_errors() {
         .has("/errors/0/kind", "definition_invalid")
         .stderr_has("pipeline `audits` has no `description`");
     assert_eq!(test.ledger(), Vec::<String>::new());
-    test.run(&["run", "book me a flight to Lisbon"])
-        .exit(1)
-        .stderr_has("hint: `audits` was not considered, because it has errors: etude check");
+    test.run(&["route", "audits"]).exit(3).stderr_has("pipeline `audits` has no `description`");
+    let note = "`audits` was not considered, because it has errors: etude check";
+    test.run(&["run", "book me a flight to Lisbon"]).exit(1).stderr_has(&format!("hint: {note}"));
+    test.run(&["route", "book me a flight to Lisbon", "--format", "json"]).exit(0).has("/notes/1", note);
 }
 
 /// in mode `llm` the lite tier chooses, then finds the parameters; both calls count for the run.
@@ -332,6 +333,7 @@ fn what_a_request_lacks_is_an_error_where_no_model_is() {
     test.run(&["run", "-C", "demo", "say hello to \"Ada\"", "--format", "json"]).exit(0).has("/pipeline", "hello");
     for more in [&[][..], &["--dry-run"]] {
         let ran = test.run(&[&["run", "-C", "demo", "say hello to Ada"], more].concat()).exit(2);
+        assert!(!ran.err().contains("give it with"), "{}", ran.err());
         ran.stderr_has("required parameter `name` is missing")
             .stderr_has("hint: set the parameters: etude -C demo run --pipeline hello -i name=…\n")
             .stderr_has("hint: or let a model extract them from the request: set ANTHROPIC_API_KEY");
