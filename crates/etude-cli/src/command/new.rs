@@ -93,6 +93,8 @@ struct Made {
     next: Vec<String>,
     /// An existing file of the user that was not changed.
     kept: Option<PathBuf>,
+    /// A remark about something that another reading of the command line could expect.
+    note: Option<String>,
 }
 
 fn say(context: &Context, made: &Made) {
@@ -106,6 +108,9 @@ fn say(context: &Context, made: &Made) {
     if !context.global.quiet {
         if let Some(kept) = &made.kept {
             crate::render::say!("note: `{}` already exists and was not changed", shown(kept));
+        }
+        if let Some(note) = &made.note {
+            crate::render::say!("note: {note}");
         }
         crate::render::say!("\nnext:");
         made.next.iter().for_each(|line| crate::render::say!("  {line}"));
@@ -139,14 +144,21 @@ fn app(dir: &Path) -> Result<Made, Problem> {
     let kept = fs::symlink_metadata(&readme).is_ok().then_some(readme);
     files.retain(|file| kept.is_none() || file.path != README);
     let files = write(dir, files, &[Schema::Pipeline, Schema::Test])?;
-    let at = shell::word(&dir.display().to_string());
+    // A command in the directory of an app finds it.
+    let is_here = || {
+        here().is_ok_and(|here| {
+            fs::canonicalize(dir).is_ok_and(|dir| fs::canonicalize(&here).is_ok_and(|here| here == dir))
+                && etude::app::find(&here) == Some(here)
+        })
+    };
+    let at = if is_here() { String::new() } else { named(Some(dir)) };
     let next = vec![
-        format!("etude run -C {at} --pipeline hello -i name=Ada    # uses no model"),
+        format!("etude run{at} --pipeline hello -i name=Ada    # uses no model"),
         format!(
-            "etude run -C {at} --pipeline explain -i text='A tide is the rise and fall of the sea.'    # uses a model: needs a key or a local model"
+            "etude run{at} --pipeline explain -i text='A tide is the rise and fall of the sea.'    # uses a model: needs a key or a local model"
         ),
     ];
-    Ok(Made { files, next, kept })
+    Ok(Made { files, next, kept, note: None })
 }
 
 /// Creates the pipeline `name` in the app in `dir`, which the command line named as `given`.
@@ -163,7 +175,7 @@ fn pipeline(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Proble
     let files = run_effect(dir, &format!("pipelines/{name}"), templates::PIPELINE, name, &[Schema::Pipeline])?;
     let at = named(given);
     let next = vec![format!("etude check{at} {name}"), format!("etude run{at} --pipeline {name} -i text='some text'")];
-    Ok(Made { files, next, kept: None })
+    Ok(Made { files, next, kept: None, note: None })
 }
 
 /// Creates the stage machine `name` in the app in `dir`.
@@ -178,7 +190,7 @@ fn machine(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Problem
             "etude machine run{at} {name} -i task='Say what this app does'    # uses a model: needs a key or a local model"
         ),
     ];
-    Ok(Made { files, next, kept: None })
+    Ok(Made { files, next, kept: None, note: None })
 }
 
 /// Creates the skill `name` in the app in `dir`, which the command line named as `given`, or in the current directory.
@@ -188,7 +200,7 @@ fn skill(dir: Option<&Path>, name: &str, given: Option<&Path>) -> Result<Made, P
     let files = run_effect(&dir, &format!(".agents/skills/{name}"), templates::SKILL, name, &[])?;
     let place = relative(&dir.join(".agents/skills").join(name));
     let next = vec![format!("etude skill check {place}"), format!("etude skill show{} {name}", named(given))];
-    Ok(Made { files, next, kept: None })
+    Ok(Made { files, next, kept: None, note: None })
 }
 
 /// Creates the Agent Application `name` in the app in `dir`, which the command line named as `given`.
@@ -201,7 +213,11 @@ fn package(dir: &Path, name: &str, given: Option<&Path>) -> Result<Made, Problem
         format!("etude trust {place} --execution    # once you have read it"),
         format!("etude apps run{} {name} count -- one two three", named(given)),
     ];
-    Ok(Made { files, next, kept: None })
+    let note = format!(
+        "this is an Agent Application in the app `{}`; for a separate app, run this command in a directory outside",
+        dir.display()
+    );
+    Ok(Made { files, next, kept: None, note: Some(note) })
 }
 
 /// Shell word of a path, relative to the current directory.

@@ -320,6 +320,14 @@ fn a_new_app_is_sound_and_nothing_is_written_over() {
     assert_eq!(test.read("elsewhere/fresh/pipelines/another/pipeline.yaml"), before);
 }
 
+/// cli: the next steps of an app in the current directory do not name it.
+#[test]
+fn an_app_in_the_current_directory_needs_no_option() {
+    let test = Test::new().cwd("elsewhere");
+    test.run(&["new", "."]).exit(0).stderr_has("\n  etude run --pipeline hello -i name=Ada ");
+    test.run(&["run", "--pipeline", "hello", "-i", "name=Ada"]).exit(0);
+}
+
 /// cli: each kind can be created in a new app, passes its check, and runs if it needs no model.
 #[test]
 fn every_kind_can_be_created_and_checked() {
@@ -333,6 +341,7 @@ fn every_kind_can_be_created_and_checked() {
         test.run(&["new", kind, name]).exit(0).stderr_has("next:");
         test.run(&["new", kind, name]).exit(2).stderr_has("is already there");
     }
+    test.run(&["new", "app", "other"]).exit(0).stderr_has("note: this is an Agent Application in the app `");
     test.run(&["check"]).exit(0);
     test.run(&["run", "-p", "summaries", "-i", "text=one two", "--raw"]).exit(0).stdout("2 words: one two");
     test.run(&["machine", "show", "triage"]).exit(0);
