@@ -290,11 +290,17 @@ impl Context {
 
 /// Problem for a directory that is not an app.
 pub(crate) fn not_an_app(dir: &Path) -> Problem {
+    if let Some((path, cause)) = etude::app::unreadable(dir) {
+        return Problem::environment(format!("`{}` cannot be read: {cause}", path.display()));
+    }
     without_app(Problem::usage(format!("`{}` is not an app", dir.display())), dir)
 }
 
 /// Adds the entry of `dir` that would make it an app if it were a directory, or had a slightly different name.
 fn without_app(problem: Problem, dir: &Path) -> Problem {
+    if let Some((path, cause)) = etude::app::unreadable(dir) {
+        return problem.hint(format!("`{}` cannot be read: {cause}", path.display()));
+    }
     if let Some(name) = etude::app::not_directories(dir).first() {
         return problem.hint(format!("`{name}` in `{}` is not a directory", dir.display()));
     }

@@ -1,11 +1,13 @@
 //! Paths of the user's files.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use etude_spec::did_you_mean;
 use tempfile::TempDir;
 
 use crate::problem::Problem;
+use crate::render::text::visible;
 
 /// Hint if the journal cannot be created.
 pub(crate) const WRITABLE: &str = "set XDG_STATE_HOME to a writable directory";
@@ -47,6 +49,11 @@ pub(crate) fn user_config() -> Option<PathBuf> {
 /// Problem for a path on the command line that is not a directory.
 pub(crate) fn no_directory(dir: &Path) -> Problem {
     let shown = dir.display();
+    if let Err(cause) = dir.metadata()
+        && !matches!(cause.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+    {
+        return Problem::environment(format!("`{shown}` cannot be read: {cause}"));
+    }
     match dir.exists() {
         true => Problem::usage(format!("`{shown}` is not a directory")).hint("name the directory, not a file in it"),
         false => absent(Problem::usage(format!("there is no directory `{shown}`")), dir),
@@ -67,16 +74,27 @@ pub(crate) fn absent(problem: Problem, path: &Path) -> Problem {
     })
 }
 
-/// Home directory of the user.
+/// Home directory of the user. A relative path is none: its directory would change with the current one.
 pub(crate) fn home() -> Option<PathBuf> {
-    std::env::home_dir().filter(|home| !home.as_os_str().is_empty())
+    std::env::home_dir().filter(|home| home.is_absolute())
 }
 
 /// `etude` below a base directory: that of `variable`, which counts only as an absolute path, or `default` in the home.
 fn below(variable: &str, default: &str) -> Result<PathBuf, String> {
     let base = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = base.or_else(|| Some(home()?.join(default)));
-    Ok(base.ok_or_else(|| format!("there is no home directory: set HOME or {variable}"))?.join("etude"))
+    Ok(base.ok_or_else(|| homeless(variable, std::env::home_dir()))?.join("etude"))
+}
+
+/// Reason why there is no home directory.
+fn homeless(variable: &str, home: Option<PathBuf>) -> String {
+    match home.filter(|home| !home.as_os_str().is_empty()) {
+        Some(home) => format!(
+            "the home directory `{}` is a relative path: set HOME or {variable} to an absolute one",
+            visible(&home.to_string_lossy())
+        ),
+        None => format!("there is no home directory: set HOME or {variable}"),
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +118,29 @@ mod tests {
         assert_eq!(found("file").0, "`/file` is not a directory");
         let relative = no_directory(Path::new("no-such-directory-of-etude"));
         assert!(relative.hints[0].starts_with("a relative path begins at the current directory, `"));
+    }
+
+    /// cli: a directory that cannot be read is not reported as a missing one.
+    #[cfg(unix)]
+    #[test]
+    fn a_directory_that_cannot_be_read_is_reported_as_such() {
+        let dir = tempfile::tempdir().expect("a directory");
+        // Tests may run as root, which may read every directory; a link to itself is refused to all.
+        let path = dir.path().join("loop");
+        std::os::unix::fs::symlink(&path, &path).expect("a link");
+        let problem = no_directory(&path);
+        let expected = format!("`{}` cannot be read: Too many levels", path.display());
+        assert!(problem.message().starts_with(&expected), "{problem:?}");
+    }
+
+    /// cli: a relative home directory is none, and the error says so.
+    #[test]
+    fn a_relative_home_directory_is_refused() {
+        assert_eq!(homeless("XDG_STATE_HOME", None), "there is no home directory: set HOME or XDG_STATE_HOME");
+        assert_eq!(
+            homeless("XDG_STATE_HOME", Some("rel/home".into())),
+            "the home directory `rel/home` is a relative path: set HOME or XDG_STATE_HOME to an absolute one"
+        );
     }
 
     /// SECURITY.md, "Another user of the machine": no one can put a file into a temporary directory before it is created.

@@ -113,6 +113,20 @@ pub fn is_app(dir: &Path) -> bool {
     dir.join(PIPELINES).is_dir() || dir.join(MACHINES).is_dir() || dir.join(SKILL_FILE).is_file()
 }
 
+/// Reason why it is unknown if `dir` is an app, with the path at fault: the directory may not be searched, or an entry of it leads
+/// nowhere.
+pub fn unreadable(dir: &Path) -> Option<(PathBuf, io::Error)> {
+    [PIPELINES, MACHINES, SKILL_FILE].into_iter().find_map(|name| {
+        let path = dir.join(name);
+        let cause = path.metadata().err()?;
+        match cause.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => None,
+            io::ErrorKind::PermissionDenied if path.symlink_metadata().is_err() => Some((dir.to_owned(), cause)),
+            _ => Some((path, cause)),
+        }
+    })
+}
+
 /// Names of the entries of `dir` that would make it an app if they were directories.
 pub fn not_directories(dir: &Path) -> Vec<&'static str> {
     let is_other = |name: &&str| dir.join(name).symlink_metadata().is_ok() && !dir.join(name).is_dir();

@@ -260,3 +260,12 @@ fn a_verbose_run_says_more() {
     assert_eq!(ran.err().matches("configured by").count(), 1, "the configuration is read once: {}", ran.err());
     assert!(!test.run(&["run", "-p", "p"]).exit(0).err().contains("configured by"));
 }
+
+/// cli: relative base directories do not count, nor does a relative home directory, which is an error where one is needed.
+#[test]
+fn a_relative_home_directory_is_refused() {
+    let test = Test::new().env("XDG_STATE_HOME", "state").env("HOME", "home");
+    let why = "the home directory `home` is a relative path: set HOME or XDG_STATE_HOME to an absolute one";
+    test.run(&["runs", "list"]).exit(4).stderr_has(why);
+    assert!(!test.path("app/home").exists() && !test.path("app/state").exists());
+}

@@ -22,6 +22,20 @@ fn the_nearest_app_above_is_taken() {
     test.cwd("app/inner").run_json("p").exit(2).failed_with(&["- -: input_invalid"]);
 }
 
+/// cli: a directory that cannot be read is not reported as one without an app.
+#[cfg(unix)]
+#[test]
+fn what_cannot_be_read_is_named() {
+    let test = Test::new();
+    let file = test.path("elsewhere/SKILL.md");
+    let test = test.cwd("elsewhere");
+    // Tests may run as root, which may read every file; a link to itself is refused to all.
+    std::os::unix::fs::symlink(&file, &file).expect("a link");
+    let why = "SKILL.md` cannot be read: Too many levels of symbolic links";
+    test.run(&["list", "-C", "../elsewhere"]).exit(4).stderr_has(why);
+    test.run(&["list"]).exit(2).stderr_has("no app at or above").stderr_has(why);
+}
+
 /// `--app` and `-C` name the app from anywhere; a directory that is not an app is wrong usage.
 #[test]
 fn an_app_can_be_named_from_anywhere() {
