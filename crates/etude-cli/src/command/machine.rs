@@ -122,7 +122,7 @@ fn text(machine: &Machine) -> String {
     let plan: &StageMachine = &machine.plan;
     let mut out = format!("{}  {}\n", plan.id, harmless(&machine.description));
     let _ = writeln!(out, "calls a model of tier {}, starts at {}", plan.tier, plan.entry);
-    for stage in &plan.stages {
+    for stage in stages::in_order(plan) {
         let _ = writeln!(out, "\n{} ({})  {}", stage.id, harmless(&stage.name), harmless(&stage.description));
         let tools = if stage.allowed_tools.is_empty() { "no tools".to_owned() } else { stage.allowed_tools.join(", ") };
         let _ = writeln!(out, "  may call {tools}; ends with {}", stage.completion_tool);

@@ -71,6 +71,24 @@ fn node(stage: &Stage, machine: &StageMachine) -> Node {
     }
 }
 
+/// Stages of a machine in the order in which a run can enter them, breadth first from the first one. Stages that no case of `next`
+/// names come last, by id.
+pub fn in_order(machine: &StageMachine) -> Vec<&Stage> {
+    let find = |id: &str| machine.stages.iter().position(|stage| stage.id == id);
+    let mut order: Vec<usize> = find(&machine.entry).into_iter().collect();
+    let mut seen = 0;
+    while let Some(&at) = order.get(seen) {
+        seen += 1;
+        let stage = &machine.stages[at];
+        let NextRule::Cases(cases) = &stage.next else { continue };
+        for (_, target) in cases.iter().flat_map(|case| arrows(&stage.id, &case.next)) {
+            order.extend(find(&target).filter(|target| !order.contains(target)));
+        }
+    }
+    let others: Vec<usize> = (0..machine.stages.len()).filter(|at| !order.contains(at)).collect();
+    order.into_iter().chain(others).map(|at| &*machine.stages[at]).collect()
+}
+
 /// Transitions of a stage in words: condition and target.
 pub fn transitions(stage: &Stage) -> Vec<(String, String)> {
     match &stage.next {
@@ -138,6 +156,6 @@ pub fn json(machine: &StageMachine) -> Value {
         "entryStage": machine.entry,
         "stateSlot": {"slotVersion": machine.slot.version, "drift": machine.slot.drift.word()},
         "maxStageExecutions": machine.max_executions,
-        "stages": machine.stages.iter().map(|s| stage(s)).collect::<Vec<_>>(),
+        "stages": in_order(machine).into_iter().map(stage).collect::<Vec<_>>(),
     })
 }
