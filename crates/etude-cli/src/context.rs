@@ -142,7 +142,7 @@ impl Context {
     pub(crate) fn show<'d>(&self, diagnostics: impl IntoIterator<Item = &'d Diagnostic>) {
         let mut shown = diagnostics.into_iter().filter(|d| !self.global.quiet || d.is_error());
         for diagnostic in shown.by_ref().take(MAX_SHOWN) {
-            crate::render::say!("{}\n", etude_spec::render::text(diagnostic, self.colors()));
+            crate::render::say!("{}\n", etude_spec::render::text(&commands::in_hint(diagnostic), self.colors()));
         }
         let more = shown.count();
         if more > 0 {

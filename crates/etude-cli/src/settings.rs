@@ -48,6 +48,7 @@ use etude_spec::{Diagnostic, config, did_you_mean, render};
 use crate::args::{Global, Purpose};
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::render::commands;
 use crate::render::text::visible;
 use crate::{local, paths};
 use consent::Consent;
@@ -318,7 +319,7 @@ fn shown(path: &Path, app: &Path) -> String {
 
 /// Rendered diagnostic of a configuration, without text that may be a key.
 pub(crate) fn drawn(diagnostic: &Diagnostic) -> String {
-    secrets::masked(&render::text(diagnostic, false))
+    secrets::masked(&render::text(&commands::in_hint(diagnostic), false))
 }
 
 /// Paths and texts of the existing configuration files, the nearest first.

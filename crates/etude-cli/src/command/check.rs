@@ -21,6 +21,7 @@ use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::render::commands;
 use crate::{settings, stdout};
 
 pub(crate) fn check(context: &Context, args: &args::Check) -> Exit {
@@ -158,7 +159,7 @@ fn conclude(
     let count = |severity| found.iter().filter(|d| d.severity == severity).count();
     let errors = count(Severity::Error);
     if context.is_json() {
-        let list: Vec<Value> = found.iter().map(|d| render::json(d)).collect();
+        let list: Vec<Value> = found.iter().map(|d| render::json(&commands::in_hint(d))).collect();
         stdout::json(&json!({ "diagnostics": list }));
     } else {
         show();

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::render::commands;
 use crate::render::text::harmless;
 use crate::stdout;
 
@@ -66,7 +67,7 @@ impl Finding {
     }
 
     fn fix(mut self, fix: impl Into<String>) -> Self {
-        self.fix = Some(fix.into());
+        self.fix = Some(commands::complete(&fix.into()));
         self
     }
 

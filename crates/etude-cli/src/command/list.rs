@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::render::commands::complete;
 use crate::render::layout::{clip, description};
 use crate::render::text::harmless;
 use crate::stdout;
@@ -42,16 +43,17 @@ pub(crate) fn list(context: &Context) -> Exit {
     let names = summaries.iter().map(|s| &s.name).chain(machines.iter().map(|m| &m.name));
     let width = names.map(|name| name.chars().count()).max().unwrap_or(0).min(40);
     let is_verbose = context.global.is_verbose();
+    let broken = complete(FAULT);
     let described = |text: &str, used: usize| description(text, width + 2 + used, is_verbose);
     let mut text = String::new();
     for pipeline in &summaries {
-        let fault = if pipeline.valid { "" } else { FAULT };
+        let fault = if pipeline.valid { "" } else { broken.as_str() };
         let description = described(&pipeline.description, fault.len());
         let _ = writeln!(text, "{:<width$}  {description}{fault}", pipeline.name);
         text.push_str(&parameters(&pipeline.input.schema(), width));
     }
     for machine in &machines {
-        let fault = if machine.valid { "" } else { FAULT };
+        let fault = if machine.valid { "" } else { broken.as_str() };
         let description = described(&machine.description, "machine: ".len() + fault.len());
         let _ = writeln!(text, "{:<width$}  machine: {description}{fault}", machine.name);
         text.push_str(&parameters(&machine.input.schema(), width));

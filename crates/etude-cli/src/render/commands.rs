@@ -4,6 +4,7 @@
 use std::sync::OnceLock;
 
 use etude_core::shell;
+use etude_spec::Diagnostic;
 use serde_json::{Map, Value};
 
 use super::text::visible;
@@ -86,6 +87,19 @@ pub(crate) fn keep(global: &Global) {
 /// The text, in which each command has the options of this command line.
 pub(crate) fn complete(text: &str) -> String {
     OPTIONS.get().map_or_else(|| text.to_owned(), |options| options.complete(text))
+}
+
+/// The diagnostic, in whose hint each command has the options of this command line.
+pub(crate) fn in_hint(diagnostic: &Diagnostic) -> Diagnostic {
+    let mut completed = diagnostic.clone();
+    completed.hint = completed.hint.map(|hint| complete(&hint));
+    completed
+}
+
+/// The reason of a run's state. The command in it that continues the run has the options of this command line; a failure's own
+/// words stay as they are.
+pub(crate) fn in_reason(reason: String) -> String {
+    if reason.contains("`etude runs resume ") { complete(&reason) } else { reason }
 }
 
 /// The document of an effect, in which each command that prints a stream has the options of this command line.

@@ -8,6 +8,7 @@ use etude_core::failure::{Failure, FailureKind, Phase};
 use etude_core::outcome::Stderr;
 use etude_core::report::duration;
 
+use super::commands;
 use super::layout;
 use super::runs::attempts::{self, Attempt};
 use super::text::harmless;
@@ -148,13 +149,14 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
 
 /// Diagnostic of a definition as an entry of `errors`.
 pub(crate) fn of_diagnostic(diagnostic: &etude_spec::Diagnostic) -> Failure {
+    let hint = diagnostic.hint.as_deref().map(commands::complete);
     let mut failure = Failure::new(FailureKind::DefinitionInvalid, diagnostic.message.clone());
     let (line, column) = diagnostic.position().unwrap_or((0, 0));
     failure.origin = Some(etude_core::plan::Origin { file: diagnostic.file.path().to_owned(), line, column });
-    let mut details = serde_json::json!({"code": diagnostic.code.as_str(), "hint": diagnostic.hint});
+    let mut details = serde_json::json!({"code": diagnostic.code.as_str(), "hint": hint});
     if let Some(rule) = &diagnostic.rule {
         let mut context = serde_json::json!({
-            "path": rule.path, "file": diagnostic.file.path(), "code": diagnostic.code.as_str(), "hint": diagnostic.hint,
+            "path": rule.path, "file": diagnostic.file.path(), "code": diagnostic.code.as_str(), "hint": hint,
         });
         if let Some((name, id)) = &rule.subject {
             context[*name] = id.as_str().into();

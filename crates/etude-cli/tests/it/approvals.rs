@@ -83,6 +83,9 @@ fn an_answer_names_the_question_that_was_seen() {
     let shown = test.run(&["runs", "show", &id]).exit(0);
     assert!(shown.out().contains("by tester") && !shown.out().contains("etude approve"), "{}", shown.out());
     assert!(test.run(&["runs", "list"]).exit(0).out().contains("approved; continue with"));
+    let listed = test.run(&["-C", ".", "runs", "list", "--format", "json"]).exit(0);
+    let reason = listed.at("/runs/0/reason");
+    assert!(reason.as_str().is_some_and(|text| text.contains("`etude -C . runs resume ")), "{reason}");
     resume(&test, &id).output("sent");
 }
 

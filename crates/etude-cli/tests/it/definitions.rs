@@ -1,6 +1,8 @@
 //! Content of a pipeline.yaml, as `etude check` and `etude run` report it. The tests of etude-spec cover every single
 //! fault.
 
+use serde_json::{Value, json};
+
 use crate::test::Test;
 
 const GOOD: &str = "name: p\ndescription: x\nsteps:\n  - {name: a, type: code, command: \"true\"}\n";
@@ -133,4 +135,21 @@ fn words_of_other_tools_are_understood() {
         let ran = Test::new().yaml("p", &with(&step)).run(&["check"]).exit(3);
         assert!(ran.err().contains(&format!("did you mean `{meant}`?")), "{field}: {}", ran.err());
     }
+}
+
+/// cli: a command in the hint of a diagnostic has the options of the command line, in documents and for people.
+#[test]
+fn hints_of_diagnostics_repeat_the_options() {
+    let outer = "name: p\ndescription: P.\nsteps: [{name: a, type: pipeline, pipeline: q}]\n";
+    let test = Test::new().yaml("p", outer).yaml("q", "name: q\n").cwd("elsewhere");
+    let hint = "see `etude -C ../app check q`";
+    let app = ["-C", "../app"];
+    let run = [&app[..], &["run", "-p", "p", "--format", "json"]].concat();
+    test.run(&run).exit(3).stderr_has(hint).has("/errors/0/details/hint", hint);
+    let checked = test.run(&[&app[..], &["check", "p", "--format", "json"]].concat()).exit(3);
+    let hints: Vec<Value> =
+        checked.at("/diagnostics").as_array().expect("a list").iter().map(|d| d["hint"].clone()).collect();
+    assert!(hints.contains(&json!(hint)), "{hints:?}");
+    let listed = test.run(&[&app[..], &["list"]].concat()).exit(0);
+    assert!(listed.out().contains("(has errors: etude -C ../app check)"), "{}", listed.out());
 }

@@ -11,7 +11,7 @@ use crate::args::{self, Format};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
-use crate::render::commands::complete;
+use crate::render::commands::{complete, in_reason};
 use crate::render::layout;
 use crate::render::runs::list as render;
 use crate::render::stopped::of_engine;
@@ -27,7 +27,10 @@ pub(super) fn list(context: &Context, args: &args::RunsList) -> Result<Exit, Pro
         }
         None => of_journal(context, args, now)?,
     };
-    let Page { listed, next, total } = page;
+    let Page { mut listed, next, total } = page;
+    for run in &mut listed {
+        run.reason = run.reason.take().map(in_reason);
+    }
     let is_shared = context.is_shared();
     match context.global.format {
         Format::Json => {

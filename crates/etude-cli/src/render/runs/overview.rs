@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::attempts::{self, Attempt};
 use super::{BLUE, BOLD, DIM, RED, YELLOW, facts, mark, short, text as member, usage};
-use crate::render::commands::complete;
+use crate::render::commands::{complete, in_reason};
 use crate::render::layout::{self, Excerpt, clip, wrap};
 use crate::render::text::harmless;
 
@@ -98,7 +98,7 @@ fn head(out: &mut String, document: &Value, extra: &Extra) {
     };
     line("status", &format!("{style}{status}{style:#} {DIM}({}){DIM:#}", took.join(", ")));
     if let Some(reason) = document["reason"].as_str() {
-        line("reason", &harmless(reason));
+        line("reason", &harmless(&in_reason(reason.to_owned())));
     }
     line("started", &extra.started);
     let actions = document["actions"].as_array().map(Vec::as_slice).unwrap_or_default();
