@@ -309,7 +309,9 @@ fn a_run_of_a_server_is_repeated() {
     let other = raw(&again(&["-i", "count=4", "--input", "{\"name\": \"Bob\"}", "--max-tokens", "9"]).exit(0));
     assert_eq!((&other["again_of"], &input(&other)), (&first, &json!({"count": 4, "name": "Bob"})));
     assert_eq!(again(&["-i", "count=many"]).exit(2).at("/errors/0/kind"), "input_invalid");
-    again(&["--label", "env=test"]).exit(2).stderr_has("does not accept `--label");
+    let labelled = raw(&again(&["--label", "env=test", "--priority", "3"]).exit(0));
+    let listed = raw(&test.run(&["runs", "list", "--all", "--label", "env=test", "--format", "json"]).exit(0));
+    assert_eq!((&listed["runs"][0]["run_id"], &listed["total"]), (&labelled["run_id"], &json!(1)));
     assert_eq!(serving.end().0, Some(0));
 }
 
@@ -359,11 +361,13 @@ fn a_failed_run_continues_on_the_server() {
     assert_eq!(test.ledger(), ["first", "second", "second"]);
     on(&["runs", "resume", run]).exit(0).stderr_has("nothing is left to do");
     on(&["runs", "cancel", run]).exit(2).stderr_has("has ended: succeeded");
-    let again = raw(&on(&["runs", "retry", run, "--from", "first", "--format", "json"]).exit(0));
+    let retry = ["runs", "retry", run, "--from", "first", "--timeout", "2h", "--format", "json"];
+    let again = raw(&on(&retry).exit(0));
     assert_eq!(again["attempt"], 3);
     // Section 4: the actor is recorded with the run, there and here.
     let show = ["runs", "show", run, "--format", "json"];
     let (there, here) = (raw(&on(&show).exit(0)), raw(&test.run(&show).exit(0)));
+    assert_eq!(there["limits"]["timeout_ms"], 7_200_000);
     let actions: Vec<Value> =
         there["actions"].as_array().expect("actions").iter().map(|one| json!([one["by"], one["action"]])).collect();
     assert_eq!(actions, [json!(["owner", "resume"]), json!(["owner", "retry"])]);

@@ -78,10 +78,10 @@ pub(crate) async fn resume(call: Call) -> Respond {
 
 /// `POST /v1/runs/{id}/retry`.
 pub(crate) async fn retry(call: Call) -> Respond {
-    let members = call.json(&["from", "accept_changes"]).await?;
+    let members = call.json(&["from", "accept_changes", "limits"]).await?;
     let from = members.text("from")?.ok_or_else(|| members.invalid("from", "`from` must be the name of a step"))?;
-    let accepts = members.flag("accept_changes")?.unwrap_or(false);
-    continued(&call, accepts, Limits::default(), Some(from)).await
+    let (accepts, limits) = (members.flag("accept_changes")?.unwrap_or(false), limits(&members)?);
+    continued(&call, accepts, limits, Some(from)).await
 }
 
 async fn continued(call: &Call, accept_changes: bool, limits: Limits, from: Option<String>) -> Respond {

@@ -7,10 +7,10 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
-use etude_runtime::engine::{Cause, Placement, UniqueKey};
+use etude_runtime::engine::{Placement, UniqueKey};
 use serde_json::{Map, Value, json};
 
-use super::start::{check_prices, enqueue, limits, responded, traceparent, wait};
+use super::start::{check_prices, enqueue, limits, placement, responded, traceparent, wait};
 use crate::admission::Candidate;
 use crate::app::not_loaded;
 use crate::blocking::blocking;
@@ -25,8 +25,10 @@ pub(crate) async fn again(call: Call) -> Respond {
     let key = key::of(&call.headers)?;
     let bytes = call.bytes().await?;
     let digest = Digest::of(&bytes);
-    let members = Members::parse(bytes, &["input", "limits"])?;
+    let members = Members::parse(bytes, &["input", "limits", "priority", "labels", "not_before"])?;
     let limits = members.raw("limits").map(|_| limits(&members)).transpose()?;
+    let terms = placement(&members, &call.caller()?.name)?;
+    let [has_priority, has_labels] = ["priority", "labels"].map(|name| members.raw(name).is_some());
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let wait = wait(&call);
     let key = key.map(|key| UniqueKey { key: format!("http again {id} {} {key}", caller.name), digest: Some(digest) });
@@ -36,7 +38,7 @@ pub(crate) async fn again(call: Call) -> Respond {
         return answered(&call, id, true, wait, members.raw("input").is_some()).await;
     }
     let given = members.raw("input").map(str::to_owned);
-    let (by, again_of, has_input) = (caller.name.clone(), id.clone(), given.is_some());
+    let (again_of, has_input) = (id.clone(), given.is_some());
     let traceparent = traceparent(&call.headers);
     let prepared = blocking(move || {
         let row = server.context().visible(&caller, &id)?;
@@ -69,12 +71,10 @@ pub(crate) async fn again(call: Call) -> Respond {
             ..Request::new(input, header.request.caller_dir)
         };
         let placement = Placement {
-            cause: Cause::Api,
-            by: Some(by),
-            labels: row.placement.labels.clone(),
-            priority: row.placement.priority,
+            labels: if has_labels { terms.labels.clone() } else { row.placement.labels.clone() },
+            priority: if has_priority { terms.priority } else { row.placement.priority },
             again_of: Some(again_of),
-            ..Placement::default()
+            ..terms
         };
         Ok((app, definition, request, placement))
     });

@@ -356,7 +356,8 @@ pub(crate) fn limits(members: &Members) -> Result<Limits, Problem> {
     Ok(Limits { max_cost_usd, max_tokens, timeout_ms })
 }
 
-fn placement(members: &Members, by: &str) -> Result<Placement, Problem> {
+/// Priority, labels and time of a run in the body of a request.
+pub(super) fn placement(members: &Members, by: &str) -> Result<Placement, Problem> {
     let priority = members.integer("priority")?.unwrap_or(0);
     if !(-100..=100).contains(&priority) {
         return Err(members.invalid("priority", "`priority` must be from -100 to 100"));

@@ -532,6 +532,18 @@ fn a_resume_after_an_edit_is_refused_with_the_diff() {
     assert_eq!(retry.problem(), (422, "input_invalid".to_owned()));
 }
 
+/// A retry takes limits, as a resume does.
+#[test]
+fn a_retry_takes_limits() {
+    let server = server();
+    let run = server.run(&json!({"pipeline": "p", "limits": {"max_tokens": 7}}));
+    let (id, step) = (run["run_id"].as_str().expect("an id"), run["steps"][0]["name"].clone());
+    let body = json!({"from": step, "limits": {"timeout": "2h"}});
+    assert_eq!(server.send("POST", &format!("/v1/runs/{id}/retry"), Some(&body)).status, 202);
+    let ended = server.poll(&format!("/v1/runs/{id}"), |run| run["attempt"] == 2 && run["status"] == "succeeded");
+    assert_eq!(ended["limits"], json!({"max_cost_usd": null, "max_tokens": 7, "timeout_ms": 7_200_000}));
+}
+
 /// S-63: a deleted run is 404 everywhere.
 #[test]
 fn a_deleted_run_is_gone() {

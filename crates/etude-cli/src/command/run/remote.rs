@@ -98,6 +98,18 @@ impl Terms {
         Err(problem.hint("leave one of them out"))
     }
 
+    /// Body of a request with these options and limits.
+    fn in_body(&self, mut body: Value, limits: &args::Limits) -> Value {
+        for (name, value) in &self.members {
+            body[name] = value.clone();
+        }
+        let limits = limits_json(limits.max_cost, limits.max_tokens, limits.timeout);
+        if !limits.is_null() {
+            body["limits"] = limits;
+        }
+        body
+    }
+
     /// Starts a run with these options. Returns its document, and whether it already existed under its key.
     pub(super) fn start(&self, remote: &Remote, path: &str, body: &str) -> Result<(Value, bool), Problem> {
         remote.start(path, body, self.key.as_deref())
@@ -158,13 +170,10 @@ fn again(
     terms: &Terms,
     about: &mut Option<Target>,
 ) -> Result<Exit, Problem> {
-    let has_terms = !terms.members.is_empty();
-    refuse_options(&[(has_terms, "--label, --priority or --not-before with --again", "leave the option out")])?;
     only_here(args)?;
     let run = remote.find(earlier)?;
     *about = run.target();
-    let limits = limits_json(args.limits.max_cost, args.limits.max_tokens, args.limits.timeout);
-    let head = if limits.is_null() { json!({}) } else { json!({ "limits": limits }) };
+    let head = terms.in_body(json!({}), &args.limits);
     let is_same = args.pairs.is_empty() && args.input.is_none();
     let replaced = || -> Result<String, Problem> {
         let declared = match &*about {
@@ -203,15 +212,7 @@ fn of_this_machine(granted: &args::Granted, limits: &args::Limits) -> Result<(),
 
 /// Request for a run of a target, without its input.
 fn head(app: &str, (kind, name): (&str, &str), limits: &args::Limits, terms: &Terms) -> Value {
-    let mut body = json!({"app": app, kind: name});
-    for (name, value) in &terms.members {
-        body[name] = value.clone();
-    }
-    let limits = limits_json(limits.max_cost, limits.max_tokens, limits.timeout);
-    if !limits.is_null() {
-        body["limits"] = limits;
-    }
-    body
+    terms.in_body(json!({"app": app, kind: name}), limits)
 }
 
 /// Body of a request for a run. The input is inserted byte for byte.

@@ -300,12 +300,11 @@ pub(super) fn resume(context: &Context, remote: &Remote, args: &args::RunsResume
 
 pub(super) fn retry(context: &Context, remote: &Remote, args: &args::RunsRetry) -> Exit {
     let limits = &args.limits;
-    let has_limits = limits.max_cost.is_some() || limits.max_tokens.is_some() || limits.timeout.is_some();
-    let way = "raise them with `etude runs resume`";
-    if let Err(problem) = refuse_options(&[(has_limits, "--max-cost, --max-tokens or --timeout with retry", way)]) {
-        return context.report(None, &problem);
+    let mut body = json!({"from": args.from, "accept_changes": args.accept_changes});
+    let given = limits_json(limits.max_cost, limits.max_tokens, limits.timeout);
+    if !given.is_null() {
+        body["limits"] = given;
     }
-    let body = json!({"from": args.from, "accept_changes": args.accept_changes});
     continued(context, remote, &args.id, limits.strict, Some(&args.from), body)
 }
 
