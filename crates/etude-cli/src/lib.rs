@@ -11,6 +11,7 @@ mod context;
 mod engine;
 mod exit;
 mod local;
+mod mistyped;
 mod paths;
 mod problem;
 mod programs;

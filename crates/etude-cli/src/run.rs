@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches};
 use etude_core::failure::FailureKind;
 use etude_process::{guard, sandbox};
@@ -15,6 +15,7 @@ use crate::command;
 use crate::complete;
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::mistyped;
 use crate::problem::Problem;
 use crate::remote::SERVER;
 use crate::render::text::visible;
@@ -50,8 +51,8 @@ fn execute(cli: Cli) -> Exit {
         anstream::ColorChoice::Never.write_global();
     }
     render::commands::keep(&cli.global);
-    let context = Context::new(cli.global, cli.command.is_raw(), cli.command.purpose());
     etude_http::environment::keep(|name| std::env::var_os(name));
+    let context = Context::new(cli.global, cli.command.is_raw(), cli.command.purpose());
     let done = catch_unwind(AssertUnwindSafe(|| dispatch(&context, cli.command)));
     done.unwrap_or_else(|_| broken_down(&context))
 }
@@ -89,11 +90,7 @@ fn parse() -> Result<Cli, Exit> {
     // An error repeats the typed words, which may control the terminal.
     let shown: Vec<OsString> = typed.iter().map(|word| visible(&word.to_string_lossy()).into()).collect();
     let mut error = matches(&shown).err().filter(|again| again.kind() == error.kind()).unwrap_or(error);
-    let hint = elsewhere(&error);
-    match hint.is_some() {
-        true => drop(error.remove(ContextKind::SuggestedSubcommand)),
-        false => keep_visible(&mut error),
-    }
+    let hint = mistyped::hint(&mut error, &typed);
     if wants_json(&typed) {
         let without_command = [ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ErrorKind::MissingSubcommand];
         let is_help = without_command.contains(&error.kind());
@@ -117,21 +114,12 @@ fn about(shown: &clap::Error, typed: &[OsString]) -> Value {
     if shown.kind() == ErrorKind::DisplayVersion {
         return json!({"command": "etude", "version": env!("CARGO_PKG_VERSION")});
     }
-    let words = typed.iter().filter(|word| *word != "--help" && *word != "-h");
-    let mut name = "etude".to_owned();
-    if let Ok(found) = Cli::command().ignore_errors(true).try_get_matches_from(words) {
-        let mut at = &found;
-        while let Some((word, below)) = at.subcommand() {
-            name.push(' ');
-            name.push_str(word);
-            at = below;
-        }
-    }
-    json!({"command": name, "help": shown.render().to_string()})
+    let words: Vec<OsString> = typed.iter().filter(|word| *word != "--help" && *word != "-h").cloned().collect();
+    json!({"command": mistyped::command_of(&words), "help": shown.render().to_string()})
 }
 
 /// Parses a command line. Only help needs the examples of all commands, which take longer to build than all the rest.
-fn matches(words: &[OsString]) -> Result<Cli, clap::Error> {
+pub(crate) fn matches(words: &[OsString]) -> Result<Cli, clap::Error> {
     let parse = |command: clap::Command| {
         let matches = command.color(clap::ColorChoice::Auto).try_get_matches_from(words)?;
         Cli::from_arg_matches(&matches)
@@ -140,56 +128,6 @@ fn matches(words: &[OsString]) -> Result<Cli, clap::Error> {
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => parse(args::command()),
         _ => Err(error),
     })
-}
-
-/// Commands of other programs, with the command of etude for the same purpose.
-const CUSTOMARY: [(&str, &str); 9] = [
-    ("init", "create an app: etude new DIR"),
-    ("create", "create an app: etude new DIR"),
-    ("start", "run a pipeline: etude run --pipeline NAME; start a server: etude serve"),
-    ("exec", "run a pipeline: etude run --pipeline NAME"),
-    ("validate", "report every error in the app: etude check"),
-    ("ps", "list runs: etude runs list"),
-    ("status", "list runs: etude runs list; check the environment: etude doctor"),
-    ("logs", "show what the last run did: etude runs show latest"),
-    ("version", "print the version: etude --version"),
-];
-
-/// Removes internal commands from the commands that an error suggests.
-fn keep_visible(error: &mut clap::Error) {
-    let suggested = match error.remove(ContextKind::SuggestedSubcommand) {
-        Some(ContextValue::String(one)) => vec![one],
-        Some(ContextValue::Strings(all)) => all,
-        _ => return,
-    };
-    let command = Cli::command();
-    let is_hidden = |name: &String| command.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
-    let visible: Vec<String> = suggested.into_iter().filter(|name| !is_hidden(name)).collect();
-    if !visible.is_empty() {
-        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(visible));
-    }
-}
-
-/// Hint for an unknown command: it is a command of other programs, a subcommand of another command, or a pipeline here.
-fn elsewhere(error: &clap::Error) -> Option<String> {
-    if error.kind() != ErrorKind::InvalidSubcommand {
-        return None;
-    }
-    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    if let Some((_, hint)) = CUSTOMARY.iter().find(|(customary, _)| customary == word) {
-        return Some((*hint).to_owned());
-    }
-    let command = args::command();
-    let groups =
-        command.get_subcommands().filter(|group| !group.is_hide_set() && group.find_subcommand(word).is_some());
-    let below: Vec<String> = groups.map(|group| format!("`etude {} {word}`", group.get_name())).collect();
-    if !below.is_empty() {
-        return Some(format!("did you mean {}?", below.join(", ")));
-    }
-    let app = etude::app::find(&std::env::current_dir().ok()?)?;
-    let disk = etude::Disk::open(&app).ok()?;
-    let is_pipeline = etude_spec::App::new(&disk).discovery().pipelines.contains(word);
-    is_pipeline.then(|| format!("run the pipeline `{word}`: etude run --pipeline {word}"))
 }
 
 /// True if `--format json` is on a command line that could not be parsed, because a document is promised there too.
@@ -292,42 +230,5 @@ fn dispatch(context: &Context, command: Command) -> Exit {
         Command::Help(args) => command::shell::help(context, &args.command),
         Command::Completions(args) => command::shell::completions(context, args.shell),
         Command::Man => command::shell::man(context),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(word: &str) -> clap::Error {
-        matches(&["etude".into(), word.into()]).map(drop).expect_err("there is no such command")
-    }
-
-    /// A newcomer types the command that another program has.
-    #[test]
-    fn commands_of_other_programs_lead_to_those_of_etude() {
-        assert_eq!(elsewhere(&refused("init")).as_deref(), Some("create an app: etude new DIR"));
-        for (word, hint) in CUSTOMARY {
-            assert!(Cli::command().find_subcommand(word).is_none(), "`{word}` is a command");
-            let (_, line) = hint.split_once("etude ").expect("a command");
-            let name = line.split([' ', ';']).next().unwrap_or_default();
-            assert!(name.starts_with("--") || Cli::command().find_subcommand(name).is_some(), "{word}: {hint}");
-        }
-    }
-
-    #[test]
-    fn an_internal_command_is_not_suggested() {
-        let suggested = |word: &str| {
-            let mut error = refused(word);
-            keep_visible(&mut error);
-            match error.get(ContextKind::SuggestedSubcommand) {
-                Some(ContextValue::Strings(all)) => all.clone(),
-                _ => Vec::new(),
-            }
-        };
-        assert!(suggested("conversions").iter().all(|name| name != "conversion"));
-        let shortened = &"convert"[..6];
-        assert!(suggested(shortened).contains(&"convert".to_owned()), "{:?}", suggested(shortened));
-        assert!(suggested("checks").contains(&"check".to_owned()), "{:?}", suggested("checks"));
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct RunsList {
     /// List only runs that started within this time: `30m`, `12h`, `7d`
     #[arg(long, value_name = "DURATION", value_parser = crate::value::long_duration_ms)]
     pub(crate) since: Option<u64>,
-    /// List only runs with this status
+    /// List only runs with this status, such as `failed`, `waiting` or `interrupted`
     #[arg(long, value_name = "STATUS")]
     pub(crate) status: Option<String>,
     /// List only runs with this label. Repeatable
@@ -336,7 +336,7 @@ pub(crate) struct RunsDelete {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsPrune {
-    /// Remove only runs that started longer ago than this: `12h`, `30d`
+    /// Remove only runs that started longer ago than this: `12h`, `30d`; a bare number is seconds
     #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = crate::value::long_duration_ms)]
     pub(crate) older_than: u64,
     /// Remove runs of every app
@@ -413,7 +413,7 @@ pub(crate) struct CacheClear {
     /// Remove only outputs of this pipeline
     #[arg(long, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
-    /// Remove only outputs that were stored longer ago than this: `12h`, `30d`
+    /// Remove only outputs that were stored longer ago than this: `12h`, `30d`; a bare number is seconds
     #[arg(long, value_name = "DURATION", value_parser = crate::value::long_duration_ms)]
     pub(crate) older_than: Option<u64>,
     /// Remove outputs of every app

@@ -19,7 +19,8 @@ pub(crate) fn help(context: &Context, words: &[String]) -> Exit {
     let mut command = args::command();
     command.build();
     for word in words {
-        let known: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        let visible_ones = command.get_subcommands().filter(|known| !known.is_hide_set());
+        let known: Vec<&str> = visible_ones.map(clap::Command::get_name).collect();
         let Some(inner) = command.find_subcommand(word).cloned() else {
             let name = command.get_bin_name().unwrap_or("etude").to_owned();
             let problem = Problem::usage(format!("`{name}` has no command `{}`", visible(word)));
