@@ -405,7 +405,7 @@ pub const ARROWS: &[(&str, &[&str])] = &[
         "etude-bench",
         &[
             "etude", "etude-core", "etude-http", "etude-models", "etude-postgres", "etude-process", "etude-runtime",
-            "etude-spec", "etude-sqlite",
+            "etude-sqlite",
         ],
     ),
     ("xtask", &[]),
