@@ -24,8 +24,6 @@ const MAX_HEAD_BYTES: u64 = 1 << 20;
 pub enum Invoker {
     /// A model, through the tool `activate_skill`.
     Agent,
-    /// A person who runs the skill.
-    User,
     /// A person who reads the skill: always allowed.
     Reader,
 }
@@ -115,17 +113,6 @@ pub enum ActivationError {
     /// Only people may invoke the skill.
     #[error("only people can invoke the skill `{0}`: ask the user to run it")]
     PeopleOnly(String),
-    /// Only agents may invoke the skill.
-    #[error("the skill `{0}` is background knowledge for agents and cannot be run by name")]
-    AgentsOnly(String),
-    /// The skill lies in an untrusted project.
-    #[error("the skill `{name}` is in a project that is not trusted; review it, then run: etude trust {}", directory.display())]
-    NotTrusted {
-        /// Name of the refused skill.
-        name: String,
-        /// The directory that the user may trust.
-        directory: std::path::PathBuf,
-    },
     /// The skill cannot be read, or cannot be read any more.
     #[error("the skill `{name}` cannot be read: {why}")]
     Unreadable {
@@ -153,25 +140,14 @@ impl SkillCatalog {
     /// The skill does not exist, the caller may not invoke it, it cannot be read, or one of its commands failed.
     pub fn activate(&self, name: &str, request: &Request<'_>) -> Result<Activation, ActivationError> {
         let Some(entry) = self.find(name) else { return Err(self.unknown(name, request)) };
-        let trusted = match request.invoker {
-            Invoker::Reader => None,
-            Invoker::Agent | Invoker::User => trusted(entry, request.trust),
-        };
-        if request.invoker == Invoker::Agent && trusted.is_none() {
+        let is_agent = request.invoker == Invoker::Agent;
+        let trusted = if is_agent { trusted(entry, request.trust) } else { None };
+        if is_agent && trusted.is_none() {
             return Err(self.unknown(name, request));
         }
         let own = &entry.skill.name;
-        match request.invoker {
-            Invoker::Agent if entry.skill.extensions.disable_model_invocation => {
-                return Err(ActivationError::PeopleOnly(own.clone()));
-            }
-            Invoker::User if !entry.skill.extensions.user_invocable => {
-                return Err(ActivationError::AgentsOnly(own.clone()));
-            }
-            Invoker::User if trusted.is_none() => {
-                return Err(ActivationError::NotTrusted { name: own.clone(), directory: entry.directory.clone() });
-            }
-            _ => {}
+        if is_agent && entry.skill.extensions.disable_model_invocation {
+            return Err(ActivationError::PeopleOnly(own.clone()));
         }
         let unreadable = |why: String| ActivationError::Unreadable { name: own.clone(), why };
         let text = match trusted {

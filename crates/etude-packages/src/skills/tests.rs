@@ -97,11 +97,11 @@ fn agents_see_trusted_skills_only() {
 #[test]
 fn an_activation_is_body_directory_and_names() {
     let world = World::new();
-    let dir = world.skill("home/.agents/skills/tidy", "user-invocable: false\n", "\nOld.\n");
+    let dir = world.skill("home/.agents/skills/tidy", "", "\nOld.\n");
     let (catalog, trust) = (world.catalog(Compat::Spec), world.approvals());
     fs::create_dir_all(dir.join("references")).expect("a directory");
     fs::write(dir.join("references/R.md"), "CONTENT").expect("a file");
-    world.skill("home/.agents/skills/tidy", "allowed-tools: Read\nuser-invocable: false\n", "New: $0 !`touch x`\n");
+    world.skill("home/.agents/skills/tidy", "allowed-tools: Read\n", "New: $0 !`touch x`\n");
     let found = catalog.activate("tidy", &Request::new(&trust)).expect("activated");
     assert_eq!(
         (found.body.as_str(), found.resources.as_slice()),
@@ -109,8 +109,6 @@ fn an_activation_is_body_directory_and_names() {
     );
     assert_eq!(found.allowed_tools.as_deref(), Some(&["Read".to_owned()][..]));
     assert!(!found.text().contains("CONTENT"));
-    let as_user = catalog.activate("tidy", &Request { invoker: Invoker::User, ..Request::new(&trust) });
-    assert!(matches!(as_user, Err(ActivationError::AgentsOnly(_))));
 }
 
 /// C-2.6: a search is bounded and skips some directories.

@@ -10,7 +10,6 @@ use etude_invoke::chain::{Throw, ThrowKind};
 use etude_invoke::session::Gateway;
 use etude_invoke::{Access, Bridge, BridgeSettings, BuiltinTool, Ended, SentVariable, Session};
 use etude_models::Redactor;
-use etude_packages::skills::ActivationError;
 use etude_process::StreamRedactor;
 use etude_runtime::driver::Stop;
 use etude_spec::cascade::arguments;
@@ -75,8 +74,8 @@ pub(crate) fn run(context: &Context, args: &SkillRun) -> Result<Exit, Refused> {
     if etude_spec::cascade::skill::is_bare_name(name) {
         let compiled = project::compile(&project, name)?;
         if is_for_agents_only(&compiled.skill.frontmatter()) {
-            let problem = Problem::usage(ActivationError::AgentsOnly(name.clone()).to_string());
-            return Err(problem.hint(format!("read it: etude skill show {}", name)).into());
+            let why = format!("the skill `{name}` is background knowledge for agents and cannot be run by name");
+            return Err(Problem::usage(why).hint(format!("read it: etude skill show {}", name)).into());
         }
         params = compiled.merged.get("params").cloned();
         log = compiled.merged.get("log").cloned();

@@ -91,11 +91,10 @@ fn problem(error: &ActivationError) -> Problem {
     match error {
         ActivationError::Unknown { .. } => Problem::usage(error.to_string())
             .hint("list the skills and the reasons why others are not read: etude skill list"),
-        ActivationError::NotTrusted { .. } => Problem::environment(error.to_string()),
         ActivationError::Unreadable { .. } => {
             Problem::new(Exit::Definition, FailureKind::DefinitionInvalid, error.to_string())
         }
-        ActivationError::PeopleOnly(_) | ActivationError::AgentsOnly(_) | ActivationError::Command { .. } => {
+        ActivationError::PeopleOnly(_) | ActivationError::Command { .. } => {
             Problem::new(Exit::Failed, FailureKind::StepFailed, error.to_string())
         }
     }
