@@ -41,8 +41,6 @@ pub struct Request<'a> {
     pub trust: &'a Approvals,
     /// The project's directory.
     pub project_dir: &'a Path,
-    /// Id of the conversation, for `${CLAUDE_SESSION_ID}`.
-    pub session_id: Option<&'a str>,
     /// Runs injected commands; `None`: none runs.
     pub shell: Option<&'a Shell>,
 }
@@ -56,7 +54,6 @@ impl<'a> Request<'a> {
             arguments: None,
             trust,
             project_dir: Path::new(""),
-            session_id: None,
             shell: None,
         }
     }
@@ -77,8 +74,6 @@ pub struct Activation {
     pub has_more: bool,
     /// Tools that the skill may use without approval.
     pub allowed_tools: Option<Vec<String>>,
-    /// Tools that are unavailable while the skill is active.
-    pub disallowed_tools: Vec<String>,
 }
 
 impl Activation {
@@ -175,7 +170,6 @@ impl SkillCatalog {
             resources,
             has_more,
             allowed_tools: now.allowed_tools.map(|tools| tools.into_iter().map(in_rule).collect()),
-            disallowed_tools: now.extensions.disallowed_tools,
             directory,
         })
     }
@@ -232,7 +226,8 @@ fn rendered(entry: &Entry, body: &str, directory: &str, request: &Request<'_>) -
             names: &extensions.arguments,
             skill_dir,
             project_dir: &project_dir,
-            session_id: request.session_id,
+            // A skill is read outside of any conversation.
+            session_id: None,
             effort: extensions.effort.as_deref(),
         };
         claude::render(body, &values)

@@ -26,12 +26,8 @@ const MERGED: &str = r#"exec 1>&2; if command -v bash >/dev/null 2>&1; then exec
 pub struct Shell {
     /// The host, whose app directory is the working directory of commands.
     pub host: Arc<ProcessHost>,
-    /// Working directory of commands, for messages.
-    pub directory: PathBuf,
     /// A directory for copies of approved skills.
     pub scratch: PathBuf,
-    /// Cancels a running command.
-    pub cancel: Cancel,
 }
 
 /// The result of a command.
@@ -58,7 +54,7 @@ impl Shell {
             setting: Setting::default(),
         };
         let printed = Mutex::new(Vec::new());
-        let deadline = Deadline::start(TIME, &self.cancel);
+        let deadline = Deadline::start(TIME, &Cancel::new());
         let ended = self.host.run(&call, deadline.cancel(), &mut |bytes| {
             let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
             let room = (MAX_OUTPUT + 1).saturating_sub(printed.len());

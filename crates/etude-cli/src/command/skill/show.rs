@@ -5,7 +5,7 @@ use std::sync::Arc;
 use etude_packages::skills::{Activation, ActivationError, Compat, Invoker, Request, Shell};
 use etude_process::blob::FileBlobs;
 use etude_process::sandbox::SandboxPolicy;
-use etude_process::{Cancel, ChildEnvironment, HostSettings, ProcessHost, Redaction};
+use etude_process::{ChildEnvironment, HostSettings, ProcessHost, Redaction};
 use serde_json::json;
 
 use crate::args;
@@ -30,7 +30,6 @@ pub(super) fn show(context: &Context, args: &args::SkillShow) -> Result<Exit, Pr
         arguments: args.args.as_deref(),
         trust: &trust,
         project_dir: &project_dir,
-        session_id: None,
         shell: shell.as_ref(),
     };
     let activation = catalog.activate(&args.name, &request).map_err(|error| {
@@ -79,12 +78,12 @@ fn shell(context: &Context) -> Result<Shell, Problem> {
     let scratch = state.join("scratch");
     let settings = HostSettings {
         run_id: etude_runtime::run_id::new(),
-        app_dir: directory.clone(),
+        app_dir: directory,
         blobs: Arc::new(FileBlobs::new(scratch.clone(), false)),
     };
     let environment = ChildEnvironment::without_keys(&withheld_env);
     let host = ProcessHost::builder(settings, environment, Redaction::NoSecrets, SandboxPolicy::Refused).build();
-    Ok(Shell { host: Arc::new(host), directory, scratch, cancel: Cancel::new() })
+    Ok(Shell { host: Arc::new(host), scratch })
 }
 
 fn problem(error: &ActivationError) -> Problem {
