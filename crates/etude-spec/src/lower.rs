@@ -84,7 +84,6 @@ fn app_agent(name: &str, instructions: Instructions, tier: Tier, max_turns: u32,
         schema: None,
         turn_cap: max_turns,
         step_cap: None,
-        max_tokens: None,
         pipelines: Vec::new(),
     };
     (agent, origin)
@@ -119,7 +118,6 @@ pub fn prompt_skill(args: &Value) -> Result<Plan, String> {
         schema,
         turn_cap: number("maxTurns", MAX_TURNS).max(1),
         step_cap: Some(number("maxSteps", MAX_STEPS)),
-        max_tokens: None,
         pipelines: Vec::new(),
     };
     Ok(one_agent(agent, Origin { file: name.to_owned(), line: 1, column: 1 }))

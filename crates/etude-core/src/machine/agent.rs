@@ -152,7 +152,6 @@ impl AgentTask {
             manifest: tool_list.tools,
             completion,
             turn_cap: agent.turn_cap,
-            max_tokens: agent.max_tokens,
             window_tokens: tool_list.window_tokens,
             stage_execution: None,
             typed: None,

@@ -50,7 +50,6 @@ pub(in crate::machine) struct Settings {
     pub(in crate::machine) completion: Completion,
     /// Maximum number of turns per entry.
     pub(in crate::machine) turn_cap: u32,
-    pub(in crate::machine) max_tokens: Option<u32>,
     /// Context window of the model, in tokens; `None` if unknown.
     pub(in crate::machine) window_tokens: Option<u64>,
     /// The `stageExecutionId`, if the conversation is the act of a stage.
@@ -374,7 +373,7 @@ impl Conversation {
             tools,
             must_call: self.must_call(),
             temperature: None,
-            max_tokens: self.settings.max_tokens,
+            max_tokens: None,
             cache_prompt: true,
         };
         (request, bytes)

@@ -28,8 +28,6 @@ pub struct Agent {
     pub turn_cap: u32,
     /// Maximum number of tool calls; `None`: only turns are limited (D-14).
     pub step_cap: Option<u32>,
-    /// Maximum number of tokens of one response.
-    pub max_tokens: Option<u32>,
     /// Learned pipelines that the agent may call if the host lists them as tools (L-77).
     pub pipelines: Vec<Arc<PipelineTool>>,
 }

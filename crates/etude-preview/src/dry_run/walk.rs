@@ -59,7 +59,7 @@ impl Walk<'_> {
         }
         let asked = match &step.kind {
             StepKind::Llm(llm) => Some((llm.tier, u64::from(llm.retry) + 1, llm.max_tokens)),
-            StepKind::Skill(agent) => Some((agent.tier, u64::from(agent.turn_cap), agent.max_tokens)),
+            StepKind::Skill(agent) => Some((agent.tier, u64::from(agent.turn_cap), None)),
             StepKind::Machine(call) => {
                 let machine = &call.machine;
                 let turns = |stage: &Arc<Stage>| u64::from(stage.turn_cap) * u64::from(stage.max_attempts);

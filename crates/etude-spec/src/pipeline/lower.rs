@@ -292,7 +292,6 @@ fn follow(def: &SkillDef<'_>, resolved: Resolved) -> Option<Agent> {
         schema: resolved.schema,
         turn_cap: def.max_turns,
         step_cap: None,
-        max_tokens: None,
         pipelines: Vec::new(),
     })
 }

@@ -232,7 +232,6 @@ pub(super) fn skill(name: &str, prompt: &str) -> Step {
         turn_cap: 3,
         step_cap: None,
         pipelines: Vec::new(),
-        max_tokens: None,
     };
     step(name, StepKind::Skill(Box::new(agent)))
 }

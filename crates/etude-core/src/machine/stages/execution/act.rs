@@ -56,7 +56,6 @@ impl Act {
                 is_wrapped: false,
             },
             turn_cap: stage.turn_cap,
-            max_tokens: None,
             window_tokens: shared.tool_list.window_tokens,
             stage_execution: Some(stage_context.id.clone()),
             typed: Some(Arc::clone(&shared.typed)),
