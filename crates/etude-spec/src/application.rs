@@ -29,8 +29,6 @@ pub const SCHEMA: &str = "agentapplications/v1";
 pub struct Contract {
     /// Version of the format that the file follows.
     pub schema: String,
-    /// Always `app`.
-    pub kind: String,
     /// The name for programs.
     pub slug: String,
     /// True if the slug is not in the file but derived.

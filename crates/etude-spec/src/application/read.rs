@@ -46,7 +46,6 @@ pub fn read(head: &Head, directory: &str) -> Reading {
         slug: derived(directory, ""),
         is_slug_derived: true,
         schema: SCHEMA.into(),
-        kind: "app".into(),
         ..Contract::default()
     });
     sort(&mut found);
@@ -73,9 +72,10 @@ impl Reader<'_, '_> {
         }
         let start = entries.0.first().map(|(key, _)| key.span).unwrap_or_default();
         let name = self.required(entries, "name", start);
+        let schema = self.schema(entries);
+        self.check_kind(entries);
         let mut contract = Contract {
-            schema: self.schema(entries),
-            kind: self.kind(entries),
+            schema,
             description: self.required(entries, "description", start),
             version: self.version(entries, start),
             license: self.text(entries, "license").map(|(text, _)| text.to_owned()),
@@ -105,7 +105,6 @@ impl Reader<'_, '_> {
             slug: derived(directory, &name),
             is_slug_derived: true,
             schema: text("schema"),
-            kind: "app".into(),
             description: text("description"),
             version: text("version"),
             name,
@@ -146,13 +145,9 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn kind(&mut self, entries: &Entries<'_>) -> String {
-        match self.text(entries, "kind") {
-            Some((kind, at)) if kind != "app" => {
-                self.found.push(diagnose::kind_mismatch(self.file, at, kind));
-                kind.to_owned()
-            }
-            _ => "app".to_owned(),
+    fn check_kind(&mut self, entries: &Entries<'_>) {
+        if let Some((kind, at)) = self.text(entries, "kind").filter(|(kind, _)| *kind != "app") {
+            self.found.push(diagnose::kind_mismatch(self.file, at, kind));
         }
     }
 
