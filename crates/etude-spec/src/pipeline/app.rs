@@ -30,8 +30,6 @@ pub struct Pipeline {
     pub name: String,
     /// The description, by which requests are routed.
     pub description: String,
-    /// Example requests, in the order of the file.
-    pub triggers: Vec<String>,
     /// The parameters under `input`.
     pub input: InputDecl,
     /// True if a deviation leads to skill mode instead of a failure (L-67).
@@ -125,7 +123,6 @@ impl<'s> App<'s> {
         let pipeline = loaded.sequence.as_ref().map(|sequence| Pipeline {
             name: loaded.name.clone(),
             description: loaded.description.clone(),
-            triggers: loaded.triggers.clone(),
             input: loaded.input.clone(),
             falls_back: loaded.falls_back,
             sequence: Arc::clone(sequence),

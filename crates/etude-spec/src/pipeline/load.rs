@@ -27,7 +27,6 @@ use crate::yaml::{self, Node};
 pub(crate) struct Loaded {
     pub(crate) name: String,
     pub(crate) description: String,
-    pub(crate) triggers: Vec<String>,
     pub(crate) input: InputDecl,
     /// True if a deviation leads to skill mode.
     pub(crate) falls_back: bool,
@@ -55,7 +54,6 @@ impl Loaded {
         Self {
             name: name.to_owned(),
             description: String::new(),
-            triggers: Vec::new(),
             input: InputDecl::default(),
             falls_back: false,
             sequence: None,
@@ -290,7 +288,6 @@ impl<'a> Loader<'a> {
         Loaded {
             name: name.to_owned(),
             description: definition.description,
-            triggers: definition.triggers,
             input: definition.input,
             falls_back: definition.fallback.is_some(),
             sequence: sequence.flatten().map(Arc::new),
