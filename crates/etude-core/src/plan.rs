@@ -136,8 +136,6 @@ pub struct Sequence {
     /// The pipeline's description, if one of its steps refers to the request: together with the input it replaces a
     /// missing request.
     pub description: Option<String>,
-    /// File and line of the definition, for diagnostics and failures.
-    pub origin: Origin,
 }
 
 /// The step that provides a pipeline's output.
@@ -189,9 +187,7 @@ impl Step {
 
     /// A plan of this step alone. `name` and `dir` are those of the plan's one sequence.
     pub fn alone(self, name: String, dir: String, phase: Phase) -> Plan {
-        let origin = self.origin.clone();
-        let body =
-            Sequence { name, dir, steps: vec![Arc::new(self)], output: OutputOf::Last, description: None, origin };
+        let body = Sequence { name, dir, steps: vec![Arc::new(self)], output: OutputOf::Last, description: None };
         Plan { before: None, body: Arc::new(body), after: None, phase, fallback: None }
     }
 }

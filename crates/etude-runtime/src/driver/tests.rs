@@ -67,14 +67,7 @@ fn shell(name: &str, line: &str) -> Arc<Step> {
 }
 
 fn sequence(name: &str, steps: Vec<Arc<Step>>) -> Arc<Sequence> {
-    Arc::new(Sequence {
-        name: name.to_owned(),
-        dir: ".".to_owned(),
-        steps,
-        output: OutputOf::Last,
-        description: None,
-        origin: Origin::default(),
-    })
+    Arc::new(Sequence { name: name.to_owned(), dir: ".".to_owned(), steps, output: OutputOf::Last, description: None })
 }
 
 /// A constructor, three steps, of which the second runs per element, and a destructor.

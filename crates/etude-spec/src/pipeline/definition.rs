@@ -12,7 +12,6 @@ use crate::yaml::{Node, Text};
 
 /// Contents of a pipeline file.
 pub(crate) struct Definition<'n> {
-    pub(crate) name: Option<Text<'n>>,
     pub(crate) description: String,
     pub(crate) triggers: Vec<String>,
     pub(crate) input: InputDecl,

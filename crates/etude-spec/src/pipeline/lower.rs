@@ -52,7 +52,6 @@ pub(crate) fn sequence(
     definition: &Definition<'_>,
     resolved: Vec<Resolved>,
 ) -> Option<Sequence> {
-    let at = definition.name.map_or_else(Span::default, |name| name.at);
     let uses_request = definition.steps.iter().zip(&resolved).any(|(def, resolved)| uses_request(def, resolved));
     Some(Sequence {
         name: name.to_owned(),
@@ -60,7 +59,6 @@ pub(crate) fn sequence(
         steps: steps(context, &definition.steps, resolved, &[], false)?,
         output: definition.output.map_or(OutputOf::Last, |output| OutputOf::Step(output.text.to_owned())),
         description: uses_request.then(|| definition.description.clone()),
-        origin: origin(context, at),
     })
 }
 

@@ -22,8 +22,7 @@ pub(crate) fn definition<'n>(found: &mut Findings<'_>, root: &'n Node<'n>, dir_n
     let subject = format!("pipeline `{dir_name}`");
     let at = entries.0.first().map_or(root.span, |(key, _)| key.span);
     object(found, entries, &tables::PIPELINE, Subject { name: &subject, at }, &[&tables::CODE, &tables::LLM]);
-    let name = text(entries, "name");
-    if let Some(name) = name.filter(|name| name.text != dir_name) {
+    if let Some(name) = text(entries, "name").filter(|name| name.text != dir_name) {
         found.push(values::name_mismatch(found.file, name.at, name.text, dir_name));
     }
     let input = match entries.get("input").and_then(Node::as_map) {
@@ -32,7 +31,6 @@ pub(crate) fn definition<'n>(found: &mut Findings<'_>, root: &'n Node<'n>, dir_n
     };
     let names = step_names(entries);
     Some(Definition {
-        name,
         description: text(entries, "description").map(|t| t.text.to_owned()).unwrap_or_default(),
         triggers: texts(entries, "triggers"),
         input,

@@ -113,7 +113,6 @@ pub(super) fn sequence(name: &str, steps: impl IntoIterator<Item = Step>) -> Seq
         steps: steps.into_iter().map(Arc::new).collect(),
         output: OutputOf::Last,
         description: None,
-        origin: Origin { file: format!("pipelines/{name}/pipeline.yaml"), line: 1, column: 1 },
     }
 }
 
