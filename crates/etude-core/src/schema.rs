@@ -96,11 +96,6 @@ impl Schema {
         &self.document
     }
 
-    /// Documents that the schema may refer to, by URI.
-    pub fn resources(&self) -> &BTreeMap<String, Value> {
-        &self.resources
-    }
-
     /// The schema as one document: the documents it refers to are in its `$defs`. For consumers that take a schema as data.
     pub fn bundled(&self) -> Arc<Value> {
         if self.resources.is_empty() {
