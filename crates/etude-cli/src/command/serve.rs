@@ -21,6 +21,7 @@ use etude_server::clock::Clock;
 use etude_server::listen::{Listening, Place, Tls, Wanted, inherited};
 use etude_server::token::Tokens;
 use etude_server::{Event, LogLine, ServedApp, Server, Settings, client, serve as accept};
+use etude_spec::application::{is_slug, slugified};
 use serde_json::{Value, json};
 
 use crate::args;
@@ -304,7 +305,7 @@ fn apps_of(given: Vec<(Option<&str>, PathBuf)>, is_one: bool) -> Result<Vec<Serv
             return Err(not_an_app(&dir).hint(hint));
         }
         let name = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let slug = slug.map_or_else(|| slug_of(&name), str::to_owned);
+        let slug = slug.map_or_else(|| slugified(&name), str::to_owned);
         let slug = if is_one && slug.is_empty() { "app".to_owned() } else { slug };
         if slug.is_empty() {
             let problem = Problem::usage(format!("cannot derive a slug from the directory name `{name}`"));
@@ -341,24 +342,16 @@ fn one_app(context: &Context) -> Result<ServedApp, Problem> {
 /// Parses a directory with an optional slug: `SLUG=DIR`. The name of a directory may itself contain `=`.
 fn named(text: &str) -> Result<(Option<&str>, PathBuf), Problem> {
     match text.split_once('=') {
-        Some((slug, dir)) if !slug.is_empty() && slug == slug_of(slug) => Ok((Some(slug), dir.into())),
+        Some((slug, dir)) if is_slug(slug) => Ok((Some(slug), dir.into())),
         Some((slug, dir)) if !slug.contains(std::path::is_separator) && !Path::new(text).exists() => {
             let rule = "it has lower-case letters, digits, and single `-` between them";
             let problem = Problem::usage(format!("`{}` is not a slug: {rule}", visible(slug)));
-            let near = slug_of(slug);
+            let near = slugified(slug);
             let near = if near.is_empty() { "SLUG" } else { &near };
             Err(problem.hint(format!("name the app: etude serve {near}={}", visible(dir))))
         }
         _ => Ok((None, text.into())),
     }
-}
-
-/// Slug of a directory's name: lower case, with `-` for everything but letters and digits.
-fn slug_of(name: &str) -> String {
-    let lower = name.to_lowercase();
-    let is_kept = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let words: Vec<&str> = lower.split(|c| !is_kept(c)).filter(|word| !word.is_empty()).collect();
-    words.join("-")
 }
 
 /// Prints a login link of the newest server of this user.
@@ -435,10 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn slugs_are_lower_case_words() {
-        for (name, slug) in [("My App", "my-app"), ("a__b", "a-b"), ("-x-", "x"), ("Ünicode", "nicode"), ("___", "")] {
-            assert_eq!(slug_of(name), slug, "{name}");
-        }
+    fn an_app_is_named_by_a_slug() {
         assert_eq!(named("shop=dir/x").ok(), Some((Some("shop"), PathBuf::from("dir/x"))));
         assert_eq!(named("dir/a b=c").ok(), Some((None, PathBuf::from("dir/a b=c"))));
         let dir = tempfile::tempdir().expect("a directory");

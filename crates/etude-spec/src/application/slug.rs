@@ -27,6 +27,8 @@ mod tests {
                 && !is_slug("-a")
                 && !is_slug("")
         );
-        assert_eq!(slugified("  Écho Box! 2"), "cho-box-2");
+        for (name, slug) in [("  Écho Box! 2", "cho-box-2"), ("a__b", "a-b"), ("-x-", "x"), ("___", "")] {
+            assert_eq!(slugified(name), slug, "{name}");
+        }
     }
 }
