@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let environment = ChildEnvironment::without_keys(&[]);
     let host = ProcessHost::builder(settings, environment, Redaction::NoSecrets, SandboxPolicy::Refused);
     let host = host.grace(Duration::from_secs(1)).build();
-    let tools = ToolSet::built_in(Roots::read_only(&dir, &[])?, Arc::new(host)).with_servers(Arc::clone(&servers));
+    let tools = ToolSet::built_in(Roots::read_only(&dir)?, Arc::new(host)).with_servers(Arc::clone(&servers));
     let listing = tools.tools().await;
     for problem in &listing.problems {
         eprintln!("{problem}");

@@ -106,10 +106,10 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// A `Stop` for work without a short time limit: its deadline is a day away.
-    pub(crate) fn unlimited(token: CancellationToken) -> Self {
+    /// A `Stop` for work that is not cancelled and has no short time limit: its deadline is a day away.
+    pub(crate) fn unlimited() -> Self {
         let deadline = Instant::now() + std::time::Duration::from_secs(24 * 60 * 60);
-        Self { token, deadline, withheld: Arc::default() }
+        Self { token: CancellationToken::new(), deadline, withheld: Arc::default() }
     }
 
     /// An error if the tool must stop. Called between files and between blocks of a long file.

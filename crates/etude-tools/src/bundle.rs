@@ -20,7 +20,6 @@ use etude_core::digest::Digest;
 use etude_files::beneath::Kind;
 use etude_files::whole;
 use tar::{Archive, Builder, EntryType, Header};
-use tokio_util::sync::CancellationToken;
 
 use crate::builtin::{Stop, walk};
 use crate::confine::{Access, Roots};
@@ -118,10 +117,10 @@ impl Bundle {
             path: path.display().to_string(),
             why: why.to_string(),
         };
-        let roots = Roots::read_only(app, &[]).map_err(|e| fault(app, &e))?;
+        let roots = Roots::read_only(app).map_err(|e| fault(app, &e))?;
         let start = roots.existing(".", Access::Read).map_err(|e| fault(app, &e))?;
         let (mut found, mut failed, mut total) = (BTreeMap::new(), None, 0_u64);
-        walk::walk(&start, None, true, &Stop::unlimited(CancellationToken::new()), |entry| {
+        walk::walk(&start, None, true, &Stop::unlimited(), |entry| {
             if entry.kind == Kind::Dir || entry.below.file_name().is_some_and(|name| name == KEYS) {
                 return Ok(true);
             }

@@ -103,12 +103,12 @@ impl Roots {
         Self::open(all)
     }
 
-    /// Opens roots that may only be read, including the base.
+    /// Opens a base that may only be read.
     ///
     /// # Errors
-    /// One of the folders cannot be opened.
-    pub fn read_only(base: &Path, read: &[PathBuf]) -> io::Result<Self> {
-        Self::open(std::iter::once(base).chain(read.iter().map(PathBuf::as_path)).map(|path| (path, false)))
+    /// The folder cannot be opened.
+    pub fn read_only(base: &Path) -> io::Result<Self> {
+        Self::open(std::iter::once((base, false)))
     }
 
     fn open<'p>(all: impl Iterator<Item = (&'p Path, bool)>) -> io::Result<Self> {

@@ -56,7 +56,7 @@ pub(super) fn template(data: &[u8]) {
 
 pub(super) fn pattern(data: &[u8]) {
     static ROOTS: OnceLock<Roots> = OnceLock::new();
-    let roots = ROOTS.get_or_init(|| Roots::read_only(std::path::Path::new("/"), &[]).expect("there is a root"));
+    let roots = ROOTS.get_or_init(|| Roots::read_only(std::path::Path::new("/")).expect("there is a root"));
     let text = text(data);
     let parts = parts(&text);
     let list = AllowedTools::parse(parts[0]);
@@ -84,7 +84,7 @@ pub(super) fn pattern(data: &[u8]) {
 /// A line may hide its own commands, but not those in the lines below it.
 pub(super) fn command(data: &[u8]) {
     static ROOTS: OnceLock<Roots> = OnceLock::new();
-    let roots = ROOTS.get_or_init(|| Roots::read_only(std::path::Path::new("/"), &[]).expect("there is a root"));
+    let roots = ROOTS.get_or_init(|| Roots::read_only(std::path::Path::new("/")).expect("there is a root"));
     let mut tool = Tool::new("Bash", "", json!({"properties": {"command": {}}}), Effect::Executes, Origin::BuiltIn);
     tool.approval_key = ApprovalKey::Command("command");
     let judge = |list: &str, line: &str| {

@@ -86,7 +86,7 @@ fn folders_granted_for_reading_are_not_written() {
     let roots = case.roots();
     assert!(matches!(roots.target("../shared/new"), Err(Refusal::Outside { verb: "write", .. })));
     assert!(matches!(roots.existing("../shared/s.txt", Access::Write), Err(Refusal::Outside { .. })));
-    let only_read = Roots::read_only(&case.path("app"), &[]).expect("roots");
+    let only_read = Roots::read_only(&case.path("app")).expect("roots");
     assert!(only_read.target("a.txt").is_err() && only_read.existing("a.txt", Access::Read).is_ok());
 }
 
