@@ -157,13 +157,6 @@ codes! {
     TooManyParents = "D0111", "a skill inherits from too many others";
 }
 
-impl Code {
-    /// Finds a code by its printed form, in any case.
-    pub fn from_text(text: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|code| code.as_str().eq_ignore_ascii_case(text))
-    }
-}
-
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
