@@ -28,6 +28,18 @@ fn is_past(record: &Record) -> bool {
     [record::CANCEL, record::RESUMED].contains(&record.key.as_str()) || !record.key.starts_with('!')
 }
 
+/// Ends a wait or a gate at once, which nothing has to stop. Any other effect is given up.
+fn abandon(machine: &mut Machine, id: EffectId, wanted: &mut Vec<(EffectId, Effect)>, given_up: &mut Vec<EffectId>) {
+    let is_wait =
+        |(own, effect): &(EffectId, Effect)| *own == id && matches!(effect, Effect::Sleep { .. } | Effect::Gate(_));
+    if !wanted.iter().any(is_wait) {
+        given_up.push(id);
+        return;
+    }
+    wanted.retain(|(own, _)| *own != id);
+    machine.complete(&id, Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 });
+}
+
 /// Ends the effects that were being abandoned when the process died: they died with it, or the host has ended them.
 fn end_given_up(machine: &mut Machine, wanted: &mut Vec<(EffectId, Effect)>, given_up: Vec<EffectId>) {
     for id in given_up {
@@ -117,17 +129,7 @@ impl Replay {
                     match command {
                         Command::Start(id, effect) if has_all_earlier && self.answer_kept(machine, &id, &effect)? => {}
                         Command::Start(id, effect) => wanted.push((id, effect)),
-                        Command::Abandon(id) => {
-                            let is_gone_at_once = wanted
-                                .iter()
-                                .any(|(i, e)| *i == id && matches!(e, Effect::Sleep { .. } | Effect::Gate(_)));
-                            if is_gone_at_once {
-                                wanted.retain(|(i, _)| *i != id);
-                                machine.complete(&id, Completed { outcome: Outcome::Abandoned, elapsed_ms: 0 });
-                            } else {
-                                given_up.push(id);
-                            }
-                        }
+                        Command::Abandon(id) => abandon(machine, id, &mut wanted, &mut given_up),
                         Command::Emit(event) if !has_past => reported.push(event),
                         Command::Emit(event) => {
                             let mut report = |event: &Event, is_replay| {
