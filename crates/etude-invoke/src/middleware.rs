@@ -15,7 +15,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use crate::chain::{Context, Middleware, Resume, Step, Throw, ThrowKind, View};
+use crate::chain::{Context, Middleware, Resume, Step, Throw, View};
 use etude_files::beneath::{self, Root, Unresolved};
 use etude_files::regular;
 use etude_spec::cascade::search::{Catalog, absolute};
@@ -135,9 +135,4 @@ pub(crate) fn dir_of(context: &Context, shared: &Shared) -> String {
     let path = context.tool.uri.as_deref().and_then(|uri| uri.strip_prefix("file://"));
     let dir = path.and_then(|path| path.rsplit_once('/')).map(|(dir, _)| dir.to_owned());
     dir.unwrap_or_else(|| shared.cwd())
-}
-
-/// A throw of the middleware `stage` about the tool that it serves.
-fn refusal(kind: ThrowKind, stage: &str, message: String) -> Throw {
-    Throw::new(kind, stage, message)
 }

@@ -8,7 +8,7 @@ use etude_spec::cascade::search::absolute;
 use etude_spec::cascade::skill::names;
 use serde_json::{Map, Value, json};
 
-use super::{Once, Shared, dir_of, refusal};
+use super::{Once, Shared, dir_of};
 use crate::handlers::add_handler;
 
 /// Sets one value of `locals.config`, or the value that the name stands for.
@@ -32,7 +32,8 @@ impl Once for Configure {
             "paths" => configure(view, "paths", value),
             "mcp" if !value.is_null() => {
                 for (server, entry) in value.as_object().into_iter().flatten() {
-                    let faulty = |why| refusal(ThrowKind::Definition, "mcp", format!("the server `{server}`: {why}"));
+                    let faulty =
+                        |why| Throw::new(ThrowKind::Definition, "mcp", format!("the server `{server}`: {why}"));
                     mcp::transport(entry).map_err(faulty)?;
                 }
                 configure(view, "mcp", value);
@@ -64,7 +65,7 @@ impl Configure {
         for file in files {
             let own = dir_of(view.target(), &self.shared);
             let content =
-                self.shared.read(&cwd, &file, &own).map_err(|why| refusal(ThrowKind::Failed, "include", why))?;
+                self.shared.read(&cwd, &file, &own).map_err(|why| Throw::new(ThrowKind::Failed, "include", why))?;
             text.push_str(content.trim_end());
             text.push_str("\n\n");
         }

@@ -10,7 +10,7 @@ use etude_spec::cascade::strategy::Evaluation;
 use etude_spec::cascade::{Skill, Skills, directive, interpolate, path};
 use serde_json::{Value, json};
 
-use super::{Once, Shared, dir_of, refusal};
+use super::{Once, Shared, dir_of};
 
 /// Maximum number of files that one prompt may insert: a file that inserts itself would never end.
 const MAX_INLINE: u64 = 50;
@@ -76,7 +76,7 @@ impl Directives {
         let inserted = locals.get("inserted").and_then(Value::as_u64).unwrap_or(0) + u64::from(is_inline);
         if inserted > MAX_INLINE {
             let why = format!("more than {MAX_INLINE} files are inserted by `:inline`; perhaps one inserts itself");
-            return Step::Throw(refusal(ThrowKind::Failed, "directives", why));
+            return Step::Throw(Throw::new(ThrowKind::Failed, "directives", why));
         }
         for (key, value) in [
             ("start", found.range.start as u64),
@@ -112,7 +112,7 @@ impl Once for Directive {
             "inline" => {
                 let own = dir_of(target, &self.shared);
                 let text = self.shared.read(&own, label, &own);
-                Some(json!(text.map_err(|why| refusal(ThrowKind::Failed, "inline", why))?.trim_end()))
+                Some(json!(text.map_err(|why| Throw::new(ThrowKind::Failed, "inline", why))?.trim_end()))
             }
             _ => Some(json!(self.reference(label)?)),
         };
@@ -125,7 +125,7 @@ impl Directive {
     /// A skill in one line; for `tool` also its parameters.
     fn reference(&self, name: &str) -> Result<String, Throw> {
         let Some(skill) = self.shared.catalog.find(name) else {
-            return Err(refusal(ThrowKind::Unknown, &self.name, format!("skill not found: `{name}`")));
+            return Err(Throw::new(ThrowKind::Unknown, &self.name, format!("skill not found: `{name}`")));
         };
         let params = skill.metadata().get("params").filter(|_| self.name == "tool");
         let params = params.map(|params| format!(" Arguments: {params}")).unwrap_or_default();

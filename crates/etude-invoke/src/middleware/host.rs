@@ -8,7 +8,7 @@ use etude_models::Redactor;
 use etude_tools::Decision;
 use serde_json::{Value, json};
 
-use super::{Once, refusal};
+use super::Once;
 use crate::call::{Asker, HostCall};
 
 /// Name of the middleware that redacts results.
@@ -77,11 +77,11 @@ impl Once for Approve {
         match policy.judge(tool, &subject) {
             // A denial by name holds, regardless of approvals.
             Decision::Deny { code: Decision::BY_NAME, reason } => {
-                Err(refusal(ThrowKind::NotTrusted, APPROVE, format!("{reason} (no one can approve it here)")))
+                Err(Throw::new(ThrowKind::NotTrusted, APPROVE, format!("{reason} (no one can approve it here)")))
             }
             _ if checks.is_approved => match checks.differs(&subject) {
                 None => Ok(None),
-                Some(why) => Err(refusal(ThrowKind::NotTrusted, APPROVE, why)),
+                Some(why) => Err(Throw::new(ThrowKind::NotTrusted, APPROVE, why)),
             },
             Decision::Allow => Ok(None),
             // The confirmation replaces a question, because it demands more; a denial stays.
@@ -90,7 +90,7 @@ impl Once for Approve {
                 Err(call.hold(APPROVE, &key, &summary, false))
             }
             decided => match decided.unanswered() {
-                Decision::Deny { reason, .. } => Err(refusal(ThrowKind::NotTrusted, APPROVE, reason)),
+                Decision::Deny { reason, .. } => Err(Throw::new(ThrowKind::NotTrusted, APPROVE, reason)),
                 _ => Ok(None),
             },
         }

@@ -10,7 +10,7 @@ use etude_spec::cascade::strategy::TrustNoGateway;
 use etude_tools::pattern::Verdict;
 use serde_json::{Map, Value, json};
 
-use super::{Shared, refusal};
+use super::Shared;
 use crate::call::{Asker, HostCall};
 use etude_files::beneath::Dir;
 use etude_files::regular;
@@ -177,11 +177,11 @@ impl Trust {
 }
 
 fn unkept(error: &std::io::Error) -> Throw {
-    refusal(ThrowKind::Failed, "trust", format!("cannot store the decision in `.etude/trust.json`: {error}"))
+    Throw::new(ThrowKind::Failed, "trust", format!("cannot store the decision in `.etude/trust.json`: {error}"))
 }
 
 fn denied(name: &str, why: &str) -> Step {
-    Step::Throw(refusal(ThrowKind::NotTrusted, "trust", format!("`{name}` was not called: {why}")))
+    Step::Throw(Throw::new(ThrowKind::NotTrusted, "trust", format!("`{name}` was not called: {why}")))
 }
 
 #[cfg(test)]

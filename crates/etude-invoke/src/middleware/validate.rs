@@ -10,7 +10,7 @@ use etude_tools::Tool;
 use etude_tools::pattern::{Pattern, Subject, Verdict};
 use serde_json::{Map, Value, json};
 
-use super::{Once, Shared, refusal};
+use super::{Once, Shared};
 use crate::call::HostCall;
 
 /// A compiled schema, or the fault of an invalid one.
@@ -38,7 +38,7 @@ impl Once for Arguments {
             return Ok(None);
         }
         let name = &target.tool.name;
-        let refused = |message: String| Err(refusal(ThrowKind::Arguments, "validate-args", message));
+        let refused = |message: String| Err(Throw::new(ThrowKind::Arguments, "validate-args", message));
         if let Some(call) = HostCall::of(target) {
             // A call without a schema takes any arguments; other schemas are compiled already.
             let tool = call.checks.tool.as_ref();
@@ -86,7 +86,7 @@ impl Middleware for Returns {
                     Err(why) => return Step::Throw(no_schema("returns", "validate-returns", name, &why)),
                 };
                 let refused = |why| {
-                    refusal(
+                    Throw::new(
                         ThrowKind::Returns,
                         "validate-returns",
                         format!("the result of `{name}` is not valid: {why}"),
@@ -100,7 +100,7 @@ impl Middleware for Returns {
 
 /// The refusal of a declared value that is not a JSON Schema.
 pub(super) fn no_schema(key: &str, stage: &str, name: &str, why: &str) -> Throw {
-    refusal(ThrowKind::Definition, stage, format!("`{key}` of `{name}` is not a JSON Schema: {why}"))
+    Throw::new(ThrowKind::Definition, stage, format!("`{key}` of `{name}` is not a JSON Schema: {why}"))
 }
 
 impl Shared {
@@ -130,7 +130,7 @@ impl Once for AllowedTools {
             let Some(list) = call.checks.refusing(&target.args) else { return Ok(None) };
             let name = call.checks.tool.as_ref().map_or(&*target.tool.name, |tool| &tool.name);
             let message = format!("the allowed tools do not permit this call of `{name}`: {list}");
-            return Err(refusal(ThrowKind::NotAllowed, "validate-allowed-tools", message));
+            return Err(Throw::new(ThrowKind::NotAllowed, "validate-allowed-tools", message));
         }
         let caller = view.caller().filter(|_| !target.is_entry());
         let Some((caller, allowed)) = caller.and_then(|caller| Some((caller, caller.tool.allowed_tools.clone()?)))
@@ -147,7 +147,7 @@ impl Once for AllowedTools {
             _ => "does not list it",
         };
         let message = format!("`{caller}` may not call `{name}`: its `allowed-tools` ({allowed}) {why}");
-        Err(refusal(ThrowKind::NotAllowed, "validate-allowed-tools", message))
+        Err(Throw::new(ThrowKind::NotAllowed, "validate-allowed-tools", message))
     }
 }
 
