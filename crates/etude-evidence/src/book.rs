@@ -349,7 +349,10 @@ pub(super) async fn forget(engine: &dyn Engine, run: &str, at_ms: i64) -> Result
     write(engine, FORGOTTEN.to_owned(), run.to_owned(), (at_ms, "forgotten"), &json!({})).await
 }
 
-/// True if a run is forgotten.
-pub(super) fn is_forgotten(engine: &dyn Engine, run: &str) -> Result<bool, Error> {
+/// True if a person has had a run forgotten: nothing is learned from it.
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn is_forgotten(engine: &dyn Engine, run: &str) -> Result<bool, Error> {
     Ok(one(engine, FORGOTTEN.to_owned(), run)?.is_some())
 }

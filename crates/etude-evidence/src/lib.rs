@@ -29,7 +29,7 @@ use serde_json::Value;
 
 use etude_tools::disk::Disk;
 
-pub use book::{Accepted, Demotion, Row, RowKind, accept, tested};
+pub use book::{Accepted, Demotion, Row, RowKind, accept, is_forgotten, tested};
 pub use demote::Settled;
 pub use standing::{Standing, wrong_rate_bound};
 
@@ -177,14 +177,6 @@ pub async fn forget(engine: &dyn Engine, disk: &Disk, run: &str) -> Result<(), E
         }
     }
     book::forget(engine, run, etude_runtime::clock::now_ms()).await
-}
-
-/// True if a person has had a run forgotten: nothing is learned from it.
-///
-/// # Errors
-/// The journal cannot be read.
-pub fn is_forgotten(engine: &dyn Engine, run: &str) -> Result<bool, Error> {
-    book::is_forgotten(engine, run)
 }
 
 /// Key of an app in books.
