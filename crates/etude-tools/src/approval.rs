@@ -1,8 +1,7 @@
 //! Approval policies as data (A-7.3, `b-stages` §11.1).
 
-use crate::confine::Roots;
 use crate::pattern::{Pattern, Subject, Verdict, split, verdict};
-use crate::tool::{Args, Effect, Tool};
+use crate::tool::{Effect, Tool};
 
 etude_core::words! {
     /// Decision about calls that change something.
@@ -66,13 +65,8 @@ impl Policy {
         self.allow.extend(other.allow.into_iter().filter(Pattern::is_limit));
     }
 
-    /// Decides one call. Tools that only read, and tools declared `gated: false`, need no approval, but a `$deny` for them
-    /// still applies.
-    pub fn decide(&self, tool: &Tool, args: &Args, roots: &Roots) -> Decision {
-        self.judge(tool, &Subject::new(tool, args, roots))
-    }
-
-    /// Decides a call of `tool` that was resolved before.
+    /// Decides one call of `tool`. Tools that only read, and tools declared `gated: false`, need no approval, but a `$deny`
+    /// for them still applies.
     pub fn judge(&self, tool: &Tool, subject: &Subject<'_>) -> Decision {
         let key = subject.key();
         let free = tool.effect == Effect::Reads || !tool.gated;

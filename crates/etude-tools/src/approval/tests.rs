@@ -1,5 +1,6 @@
 use super::*;
-use crate::tool::{ApprovalKey, Origin};
+use crate::confine::Roots;
+use crate::tool::{ApprovalKey, Args, Origin};
 use serde_json::{Value, json};
 
 fn decide(policy: &Policy, effect: Effect, name: &str, args: Value) -> Decision {
@@ -9,7 +10,7 @@ fn decide(policy: &Policy, effect: Effect, name: &str, args: Value) -> Decision 
     if name == "Bash" {
         tool.approval_key = ApprovalKey::Command("command");
     }
-    policy.decide(&tool, args.as_object().expect("object"), &roots)
+    policy.judge(&tool, &Subject::new(&tool, args.as_object().expect("object"), &roots))
 }
 
 fn bash(policy: &Policy, line: &str) -> Decision {
@@ -89,7 +90,7 @@ fn tools_that_are_not_gated_need_no_approval() {
     let mut tool = Tool::new("t", "", json!({}), Effect::Executes, Origin::BuiltIn);
     tool.gated = false;
     let policy = Policy::new::<&str>(Mode::Allowlist, &[]);
-    assert_eq!(policy.decide(&tool, &Args::new(), &roots), Decision::Allow);
+    assert_eq!(policy.judge(&tool, &Subject::new(&tool, &Args::new(), &roots)), Decision::Allow);
 }
 
 /// without a terminal the default is deny, with the reason.
