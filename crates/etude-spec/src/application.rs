@@ -68,13 +68,6 @@ pub struct Reading {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-impl Reading {
-    /// True if the package can be activated and run.
-    pub fn is_compatible(&self) -> bool {
-        !self.diagnostics.iter().any(Diagnostic::is_error)
-    }
-}
-
 impl Contract {
     /// The declared command that `words` begin with, and its number of words; the longest one wins (C-1.13).
     pub fn command(&self, words: &[String]) -> Option<(&str, usize)> {

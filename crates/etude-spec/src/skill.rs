@@ -156,13 +156,6 @@ pub struct Reading {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-impl Reading {
-    /// True if there is a skill and no error.
-    pub fn is_valid(&self) -> bool {
-        self.skill.is_some() && !self.diagnostics.iter().any(Diagnostic::is_error)
-    }
-}
-
 /// Fields of a skill that are set, by their names in files, as documents show them (`skill check`).
 pub fn properties(skill: &Skill) -> Value {
     let mut out = Map::new();
