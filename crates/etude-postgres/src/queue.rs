@@ -234,16 +234,25 @@ impl Store {
     /// Takes the queued runs whose queue timeout has passed.
     pub(crate) async fn expired(self: &Arc<Self>, now_ms: i64) -> Result<Vec<PostgresSession>, Error> {
         let ids = attempt!(self.link, |connection| expired(connection, self.given(now_ms)));
-        let mut sessions = Vec::new();
+        let (mut sessions, mut failed) = (Vec::new(), None);
         for id in ids {
             match self.claim(&id).await {
                 Ok(session) => sessions.extend(Some(session).filter(PostgresSession::is_queued)),
                 // Another process ends it, begins it, or has moved it away.
                 Err(Error::Busy { .. } | Error::Unknown(_) | Error::Moved(_)) => {}
-                Err(cause) => return Err(cause),
+                Err(cause) => {
+                    failed = failed.or(Some(cause));
+                    if !self.pulse.is_connected() {
+                        break;
+                    }
+                }
             }
         }
-        Ok(sessions)
+        match failed {
+            // The next call reports it.
+            Some(cause) if sessions.is_empty() => Err(cause),
+            _ => Ok(sessions),
+        }
     }
 }
 

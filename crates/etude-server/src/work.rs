@@ -244,13 +244,14 @@ pub(crate) async fn look(works: &Arc<Works>, adopts: bool) {
     let of = Arc::clone(works);
     // The next look may reach a failed journal again.
     let looked = blocking(move || {
-        begin_queued(&of)?;
-        expire(&of)?;
+        let mut looked = Looked::new(&of);
+        looked.note(begin_queued(&of))?;
+        looked.note(expire(&of))?;
         if adopts {
-            let continued = cancel::continue_left(&of);
-            return adopt::adopt(&of).and(continued);
+            looked.note(cancel::continue_left(&of))?;
+            looked.note(adopt::adopt(&of))?;
         }
-        Ok(())
+        looked.end()
     })
     .await;
     works.looks.note(&works.observer, looked.as_ref().err());
@@ -270,7 +271,34 @@ pub(crate) fn lapse(works: &Arc<Works>, lapses: u64, at_once: bool) {
     }
 }
 
+/// The first failure of a look. A run that cannot be read or written keeps no other run waiting.
+struct Looked<'w> {
+    works: &'w Works,
+    failed: Option<Problem>,
+}
+
+impl<'w> Looked<'w> {
+    fn new(works: &'w Works) -> Self {
+        Self { works, failed: None }
+    }
+
+    /// Notes the outcome of a part of the look. An unreachable database ends the look: other parts would wait for it, too.
+    fn note(&mut self, outcome: Result<(), Problem>) -> Result<(), Problem> {
+        let Err(problem) = outcome else { return Ok(()) };
+        if self.works.context.engine().health().is_disconnected {
+            return Err(problem);
+        }
+        self.failed.get_or_insert(problem);
+        Ok(())
+    }
+
+    fn end(self) -> Result<(), Problem> {
+        self.failed.map_or(Ok(()), Err)
+    }
+}
+
 fn begin_queued(works: &Arc<Works>) -> Result<(), Problem> {
+    let mut looked = Looked::new(works);
     for limits in works.limits_of_queues() {
         if !works.has_place() {
             // A process without a place must learn, too, if claims are answered (K-22).
@@ -283,16 +311,20 @@ fn begin_queued(works: &Arc<Works>) -> Result<(), Problem> {
         while !works.context.is_draining() && works.has_place() {
             let limits = works.readable_of(&limits);
             let next = works.context.engine().next_few(&limits, works.share(), works.context.clock().now_ms());
-            let next = next.map_err(|e| engine_failed(&e))?;
-            if next.is_empty() {
-                break;
-            }
+            let next = match next {
+                Ok(next) if next.is_empty() => break,
+                Ok(next) => next,
+                Err(error) => {
+                    looked.note(Err(engine_failed(&error)))?;
+                    break;
+                }
+            };
             for session in next {
-                drive(works, session, Resume::default())?;
+                looked.note(drive(works, session, Resume::default()))?;
             }
         }
     }
-    Ok(())
+    looked.end()
 }
 
 fn expire(works: &Arc<Works>) -> Result<(), Problem> {

@@ -197,16 +197,20 @@ impl Journal {
             let ids = statement.query_map([now_ms], |row| row.get(0))?;
             ids.collect::<rusqlite::Result<Vec<String>>>()
         })?;
-        let mut sessions = Vec::new();
+        let (mut sessions, mut failed) = (Vec::new(), None);
         for id in ids {
             match self.claim(&id) {
                 Ok(session) => sessions.extend(Some(session).filter(SqliteSession::is_queued)),
                 // Another process ends it, begins it, or has moved it away.
                 Err(Error::Busy { .. } | Error::Unknown(_) | Error::Moved(_)) => {}
-                Err(cause) => return Err(cause),
+                Err(cause) => failed = failed.or(Some(cause)),
             }
         }
-        Ok(sessions)
+        match failed {
+            // The next call reports it.
+            Some(cause) if sessions.is_empty() => Err(cause),
+            _ => Ok(sessions),
+        }
     }
 
     /// The names of holders in the journal that are dead. Their locks are checked outside of transactions, for which all writers

@@ -54,6 +54,24 @@ fn a_moved_run_keeps_no_other_from_expiring() {
     assert_eq!(over.iter().map(|session| session.run_id()).collect::<Vec<_>>(), ["over"]);
 }
 
+/// S-96: a damaged run keeps no other run from expiring, and is reported when it is the only one left.
+#[test]
+fn a_damaged_run_keeps_no_other_from_expiring() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    for (id, at) in [("damaged", 1), ("over", 2)] {
+        let placement = Placement { queue_timeout_ms: Some(10), ..Placement::default() };
+        let run = NewRun { placement, ..new_run(id, at) };
+        let submission = Submission { run, keys: Vec::new(), max_queued: None, needs_room: false };
+        journal.enqueue(&submission).expect("accepted");
+    }
+    let sql = "delete from headers where run = (select number from runs where id = 'damaged')";
+    journal.pool.write(|connection| connection.execute(sql, [])).expect("write");
+    let over = journal.expired(1_000).expect("expired");
+    assert_eq!(over.iter().map(|session| session.run_id()).collect::<Vec<_>>(), ["over"]);
+    assert!(journal.expired(1_000).is_err());
+}
+
 #[test]
 fn a_session_that_lost_its_run_cannot_write() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -184,32 +184,42 @@ pub async fn cancel(
 /// steps in its result. A run that was queued again keeps the outcomes of its earlier attempts. Returns the ids of the runs.
 ///
 /// # Errors
-/// The journal fails.
+/// The journal fails, or a run cannot be ended; the other runs have ended nevertheless, unless the database is unreachable.
 pub async fn expire(
     engine: &Arc<dyn Engine>,
     definition: impl Fn(&NewRun) -> Option<Definition>,
     now_ms: i64,
 ) -> Result<Vec<String>, Error> {
-    let mut ids = Vec::new();
+    let (mut ids, mut failed) = (Vec::new(), None);
     for session in engine.expired(now_ms)? {
-        let run = session.run();
-        let limit = duration(run.placement.queue_timeout_ms.unwrap_or_default());
-        let has_begun = !session.records()?.is_empty();
-        let verb = if has_begun { "continue" } else { "start" };
-        let failure = Failure::new(
-            FailureKind::QueueExpired,
-            format!("the run did not {verb}: it was queued for more than its `queue_timeout` of {limit}"),
-        );
-        let definition = definition(run);
-        if has_begun {
-            let view = engine.view(session.run_id())?;
-            crash::end(engine, &*session, &view, definition.as_ref(), failure).await?;
-        } else {
-            end(&**engine, &*session, definition.as_ref(), failure).await?;
+        match expire_one(engine, &*session, &definition).await {
+            Ok(()) => ids.push(session.run_id().to_owned()),
+            Err(error) if engine.health().is_disconnected => return Err(error),
+            Err(error) => failed = failed.or(Some(error)),
         }
-        ids.push(session.run_id().to_owned());
     }
-    Ok(ids)
+    failed.map_or(Ok(ids), Err)
+}
+
+async fn expire_one(
+    engine: &Arc<dyn Engine>,
+    session: &dyn Session,
+    definition: impl Fn(&NewRun) -> Option<Definition>,
+) -> Result<(), Error> {
+    let run = session.run();
+    let limit = duration(run.placement.queue_timeout_ms.unwrap_or_default());
+    let has_begun = !session.records()?.is_empty();
+    let verb = if has_begun { "continue" } else { "start" };
+    let failure = Failure::new(
+        FailureKind::QueueExpired,
+        format!("the run did not {verb}: it was queued for more than its `queue_timeout` of {limit}"),
+    );
+    let definition = definition(run);
+    if has_begun {
+        let view = engine.view(session.run_id())?;
+        return crash::end(engine, session, &view, definition.as_ref(), failure).await;
+    }
+    end(&**engine, session, definition.as_ref(), failure).await.map(drop)
 }
 
 /// Queues a run again that has ended or was interrupted, and releases it. The process that takes it continues it as

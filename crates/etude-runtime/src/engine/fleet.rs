@@ -182,10 +182,11 @@ pub trait Fleet: Send + Sync {
         Ok(Rules::default())
     }
 
-    /// Takes the queued runs whose queue timeout has passed. They stay queued until their state is set.
+    /// Takes the queued runs whose queue timeout has passed. They stay queued until their state is set. A run that cannot be
+    /// taken keeps no other run from its end: its failure is reported when it is the only one left.
     ///
     /// # Errors
-    /// The store fails.
+    /// The store fails, and no run can be taken.
     fn expired(&self, now_ms: i64) -> Result<Vec<Box<dyn Session>>, Error>;
 }
 

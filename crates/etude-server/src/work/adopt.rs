@@ -13,7 +13,7 @@ use etude_runtime::engine::{Cause, Error, Limits, Query, RunRow, RunState, RunVi
 use etude_runtime::record;
 
 use super::event::Event;
-use super::{Works, drive};
+use super::{Looked, Works, drive};
 use crate::notice;
 use crate::problem::{Problem, engine_failed};
 use crate::result::result_in;
@@ -29,50 +29,55 @@ pub(super) fn adopt(works: &Arc<Works>) -> Result<(), Problem> {
     if apps.is_empty() && worker.is_none() {
         return Ok(());
     }
+    let mut looked = Looked::new(works);
     let is_own = |row: &RunRow| is_own(works, row);
     let running =
         Query { apps: apps.clone(), states: vec![RunState::Running], is_interrupted: Some(true), ..Query::default() };
     for row in engine.list(&running).map_err(|e| engine_failed(&e))?.into_iter().filter(is_own) {
-        let deaths = engine.deaths(&row.id).map_err(|e| engine_failed(&e))?;
-        match worker {
-            Some(worker) if worker.max_crashes == 0 || deaths < worker.max_crashes => {
-                take_over(works, &row.id, worker.poll * POLLS_FOR_OTHERS)?;
-            }
-            Some(_) => crashed(works, &row.id)?,
-            None if deaths < MAX_ATTEMPTS => continue_run(works, &row.id)?,
-            None => leave_alone(works, &row.id)?,
-        }
+        looked.note(adopt_interrupted(works, &row.id))?;
     }
     if worker.is_some() {
         // The queue has those waiting runs of a worker that have an answer.
-        return Ok(());
+        return looked.end();
     }
     // Read before the list: a later write makes another version.
     let version = engine.version().map_err(|e| engine_failed(&e))?;
     // Deadlines are timers of runs: they follow the clock of the machine.
     let now_ms = etude_runtime::clock::now_ms();
     if works.settled().is_some_and(|settled| settled.holds(version, now_ms)) {
-        return Ok(());
+        return looked.end();
     }
     let waiting = Query { apps, states: vec![RunState::Waiting], ..Query::default() };
-    let (mut is_settled, mut until_ms, mut looked) = (true, None, Ok(()));
+    let (mut is_settled, mut until_ms) = (true, None);
     for row in engine.list(&waiting).map_err(|e| engine_failed(&e))?.into_iter().filter(is_own) {
         match wait(works, &row, now_ms) {
             Ok(Wait::Over) => {
                 is_settled = false;
-                continue_run(works, &row.id)?;
+                looked.note(continue_run(works, &row.id))?;
             }
             Ok(Wait::Until(at_ms)) => until_ms = until_ms.into_iter().chain(at_ms).min(),
-            Err(problem) if engine.health().is_disconnected => return Err(problem),
-            // A run that cannot be read, because its result is lost, stops no other run.
+            // The result of the run may be lost.
             Err(problem) => {
                 is_settled = false;
-                looked = Err(problem);
+                looked.note(Err(problem))?;
             }
         }
     }
     works.settle(is_settled.then_some(Settled { version, until_ms }));
-    looked
+    looked.end()
+}
+
+/// Continues a run that was interrupted, or gives it up if too many processes died with it.
+fn adopt_interrupted(works: &Arc<Works>, run_id: &str) -> Result<(), Problem> {
+    let deaths = works.context.engine().deaths(run_id).map_err(|e| engine_failed(&e))?;
+    match &works.context.settings().worker {
+        Some(worker) if worker.max_crashes == 0 || deaths < worker.max_crashes => {
+            take_over(works, run_id, worker.poll * POLLS_FOR_OTHERS)
+        }
+        Some(_) => crashed(works, run_id),
+        None if deaths < MAX_ATTEMPTS => continue_run(works, run_id),
+        None => leave_alone(works, run_id),
+    }
 }
 
 /// True if this process continues the run without a request.

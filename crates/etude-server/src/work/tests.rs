@@ -1,7 +1,7 @@
 //! Runs with bundles: a server leaves them to workers, and a worker gives up one that it cannot continue.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etude::Disk;
@@ -9,19 +9,21 @@ use etude::definition::Definition;
 use etude::runner::Runner;
 use etude_core::data::Json;
 use etude_core::digest::Digest;
+use etude_core::failure::FailureKind;
 use etude_core::machine::ABI;
 use etude_core::model::Usage;
 use etude_core::outcome::Decision;
 use etude_runs::document::Document;
 use etude_runs::target::Target;
 use etude_runtime::conformance::{new_run, record};
-use etude_runtime::engine::{Cause, Engine, NewRun, Placement, RunRow, RunState};
+use etude_runtime::engine::{Cause, Engine, Enqueued, NewRun, Placement, RunRow, RunState, Submission};
 use etude_runtime::record::decision_signal;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-use super::{Active, Control, cancel_run, continue_run, drain_beside, look};
+use super::event::Event;
+use super::{Active, Control, cancel_run, continue_run, drain_beside, expire, look};
 use crate::app::{Apps, NotLoaded};
 use crate::blocking::blocking;
 use crate::clock::Clock;
@@ -29,7 +31,7 @@ use crate::listen::Addresses;
 use crate::log::LogLine;
 use crate::server::Server;
 use crate::settings::{ServedApp, Settings, Worker};
-use crate::stopped::Next;
+use crate::stopped::{MAX_ATTEMPTS, Next, Reason};
 
 /// Apps without any bundle.
 struct NoBundles;
@@ -162,6 +164,61 @@ async fn a_run_that_cannot_be_read_stops_no_other() {
     look(server.works(), true).await;
     let row = |id: &str| engine.row(id).expect("a row").state;
     assert_eq!((row("r-1"), row("r-2")), (RunState::Failed, RunState::Waiting), "the app has no such pipeline");
+}
+
+/// A run of a served app, without a bundle.
+fn served(app: &TempDir, id: &str, created_at_ms: i64) -> NewRun {
+    let placement = Placement { cause: Cause::Api, queue_timeout_ms: Some(1), ..Placement::default() };
+    NewRun { app: app.path().display().to_string(), placement, ..new_run(id, created_at_ms) }
+}
+
+/// S-84: an interrupted run that cannot be read keeps no other run from going on, and is reported.
+#[tokio::test]
+async fn an_interrupted_run_that_cannot_be_read_stops_no_other() {
+    let app = tempfile::tempdir().expect("a directory");
+    let (dir, server) = serving(false, vec![ServedApp { slug: "demo".to_owned(), dir: app.path().to_owned() }]);
+    let engine = Arc::clone(server.engine());
+    let failed: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let events = Arc::clone(&failed);
+    server.works().observer.set(Box::new(move |event| {
+        if matches!(event, Event::JournalFailed { .. }) {
+            events.lock().expect("no panic").push(event.clone());
+        }
+    }));
+    // The lost ones have stopped too often, so that their records are read. A list begins with one of them, in either order.
+    for (id, at, is_lost) in [("r-1", 1, true), ("r-2", 2, false), ("r-3", 3, true)] {
+        let session = engine.create(&served(&app, id, at)).await.expect("create");
+        let result = is_lost.then(|| "x".repeat(300_000));
+        session.set_state(RunState::Running, result.as_deref()).await.expect("set_state");
+        for _ in 0..if is_lost { MAX_ATTEMPTS } else { 0 } {
+            server.works().stops.note(id, 0, Reason::lasting(FailureKind::Environment, "it stopped"));
+        }
+    }
+    std::fs::remove_dir_all(dir.path().join("blobs")).expect("the results are lost");
+    look(server.works(), true).await;
+    let state = |id: &str| engine.row(id).expect("a row").state;
+    assert_eq!(["r-1", "r-2", "r-3"].map(state), [RunState::Running, RunState::Failed, RunState::Running]);
+    assert_eq!(failed.lock().expect("no panic").len(), 1);
+}
+
+/// S-96: a run whose end cannot be written keeps no other run from expiring, and is reported.
+#[tokio::test]
+async fn a_run_that_cannot_be_ended_keeps_no_other_from_expiring() {
+    let app = tempfile::tempdir().expect("a directory");
+    let (dir, server) = serving(false, vec![ServedApp { slug: "demo".to_owned(), dir: app.path().to_owned() }]);
+    let engine = Arc::clone(server.engine());
+    for (id, at, is_large) in [("r-1", 1, true), ("r-2", 2, false), ("r-3", 3, true)] {
+        let run = served(&app, id, at);
+        let target = if is_large { "x".repeat(300_000) } else { run.target.clone() };
+        let run = NewRun { target, ..run };
+        let submission = Submission { run, keys: Vec::new(), max_queued: None, needs_room: false };
+        assert_eq!(engine.enqueue(&submission).await.expect("enqueue"), Enqueued::Accepted);
+    }
+    std::fs::write(dir.path().join("blobs"), "").expect("no large result can be written");
+    let of = Arc::clone(server.works());
+    assert!(blocking(move || expire(&of)).await.is_err());
+    let state = |id: &str| engine.row(id).expect("a row").state;
+    assert_eq!(["r-1", "r-2", "r-3"].map(state), [RunState::Queued, RunState::Failed, RunState::Queued]);
 }
 
 /// A run whose pipeline is gone, so that it cannot be driven to its end, ends as cancelled.
