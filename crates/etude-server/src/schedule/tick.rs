@@ -115,7 +115,7 @@ pub(super) fn run_in_turn(schedules: &Schedules, found: &Found, missed: usize, n
         return Ok(false);
     }
     // A process that was killed may have noted the first of them.
-    if backfilled(schedules, found, now_ms)?.is_some() {
+    if !in_turn(schedules, found, now_ms)?.is_empty() {
         return Ok(true);
     }
     Ok(missed > 1 && (overlap == Overlap::Queue || !is_busy(schedules, found)?))
@@ -175,11 +175,15 @@ pub(super) fn waiting(schedules: &Schedules, found: &Found) -> Result<Option<Ent
     Ok(schedules.ledger.entries(&query)?.into_iter().rfind(|entry| entry.due_ms.is_none()))
 }
 
-/// The oldest tick that waits for its turn: of a backfill, or a missed one.
-pub(super) fn backfilled(schedules: &Schedules, found: &Found, now_ms: i64) -> Result<Option<Entry>, Problem> {
+/// The ticks that wait for their turn, newest first: of a backfill, or missed ones.
+pub(super) fn in_turn(schedules: &Schedules, found: &Found, now_ms: i64) -> Result<Vec<Entry>, Problem> {
     let (state, due_ms) = (Some(WAITING.to_owned()), Some(now_ms));
-    let query = EntryQuery { book: found.book(), state, due_ms, ..EntryQuery::default() };
-    Ok(schedules.ledger.entries(&query)?.pop())
+    schedules.ledger.entries(&EntryQuery { book: found.book(), state, due_ms, ..EntryQuery::default() })
+}
+
+/// True if a backfill has requested the tick.
+pub(super) fn is_backfilled(entry: &Entry) -> bool {
+    serde_json::from_str::<Value>(&entry.body).is_ok_and(|body| body["kind"] == BACKFILL)
 }
 
 fn has_waiting(schedules: &Schedules, found: &Found) -> Result<bool, Problem> {
@@ -195,7 +199,7 @@ pub(super) fn promote(schedules: &Arc<Schedules>, found: &Found, entry: &Entry) 
     let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
     let tick = Tick {
         key: entry.key.clone(),
-        kind: if body["kind"] == BACKFILL { BACKFILL } else { "tick" },
+        kind: if is_backfilled(entry) { BACKFILL } else { "tick" },
         expected: Expected::Entry { state: entry.state.clone(), due_ms: entry.due_ms },
         late_ms: body["late_ms"].as_i64(),
         ..Tick::nominal(entry.at_ms, body["due_ms"].as_i64().unwrap_or(entry.at_ms))

@@ -111,15 +111,7 @@ fn look_at(schedules: &Arc<Schedules>, found: &Found, look: &mut Look) -> Result
     }
     let now_ms = schedules.context.clock().now_ms();
     if look.has_waiting {
-        look.has_waiting = match tick::waiting(schedules, found)? {
-            Some(entry) => tick::promote(schedules, found, &entry)?,
-            None => false,
-        };
-        // Current ticks go before those of a backfill.
-        if let Some(entry) = tick::backfilled(schedules, found, now_ms)? {
-            tick::promote(schedules, found, &entry)?;
-            look.has_waiting = true;
-        }
+        look.has_waiting = begin_waiting(schedules, found, now_ms)?;
     }
     let pattern = schedule.pattern();
     let is_set_back = look.at_ms.is_some_and(|last| now_ms < last);
@@ -161,6 +153,24 @@ fn look_at(schedules: &Arc<Schedules>, found: &Found, look: &mut Look) -> Result
     look.settled_ms = Some(window.settled_ms(schedule));
     look.next_ms = next_ms;
     Ok(())
+}
+
+/// Begins the waiting tick of a schedule that is next, if the earlier runs have ended. During a pause, only ticks of a backfill
+/// begin; the others wait for its end. True if a tick still waits, or may do so.
+fn begin_waiting(schedules: &Arc<Schedules>, found: &Found, now_ms: i64) -> Result<bool, Problem> {
+    let is_paused = Kept::read(schedules, found)?.is_some_and(|kept| kept.is_paused_at(now_ms));
+    let mut has_waiting = match tick::waiting(schedules, found)? {
+        Some(_) if is_paused => true,
+        Some(entry) => tick::promote(schedules, found, &entry)?,
+        None => false,
+    };
+    // Current ticks go before those of a backfill.
+    let in_turn = tick::in_turn(schedules, found, now_ms)?;
+    has_waiting |= !in_turn.is_empty();
+    if let Some(entry) = in_turn.iter().rfind(|entry| !is_paused || tick::is_backfilled(entry)) {
+        tick::promote(schedules, found, entry)?;
+    }
+    Ok(has_waiting)
 }
 
 /// Takes the due ticks of a schedule, oldest first.

@@ -212,6 +212,56 @@ fn a_pause_survives_a_restart() {
     assert_eq!(brief(&ticks(&second, "a", 2))[0], "12:00 ran -");
 }
 
+/// S-107: a tick that waits begins after the pause, and so does a missed one. Requested ticks do not wait for the end of a pause.
+#[test]
+fn a_waiting_tick_does_not_begin_during_a_pause() {
+    let first = server("  a: {pipeline: ask, every: 1h, overlap: queue, catch_up: all}\n");
+    seen(&first, "a");
+    let fired = first.send("POST", "/v1/schedules/demo/a/fire", Some(&json!({}))).json();
+    set_time(&first, 1);
+    assert_eq!(brief(&ticks(&first, "a", 2))[0], "11:00 waiting -");
+    let second = Running::at(first.stop(), |_| ());
+    set_time(&second, 3);
+    let send = |path: &str, body: &Value| second.send("POST", path, Some(body));
+    let end_run = |tick: &Value| {
+        let run = tick["run_id"].as_str().expect("a run");
+        send(&format!("/v1/runs/{run}/cancel"), &json!({}));
+        second.until(run, &["cancelled"]);
+    };
+    let waiting = ["13:00 waiting -", "12:00 waiting -", "11:00 waiting -"];
+    let found = ticks(&second, "a", 4);
+    assert_eq!(brief(&found)[..3], waiting);
+    assert_eq!(send("/v1/schedules/demo/a/pause", &json!({})).status, 200);
+    end_run(&fired);
+    // The look that takes the tick of a later hour could begin a waiting one.
+    set_time_and_see(&second, 5, "15:00 skipped paused");
+    assert_eq!(
+        brief(&ticks(&second, "a", 6))[..5],
+        [&["15:00 skipped paused", "14:00 skipped paused"][..], &waiting].concat()
+    );
+
+    let range = json!({"from": "2030-07-15T14:00:00Z", "to": "2030-07-15T16:00:00Z"});
+    assert_eq!(send("/v1/schedules/demo/a/backfill", &range).status, 202);
+    assert_eq!(brief(&ticks(&second, "a", 6))[..5], [&["15:00 waiting -", "14:00 ran -"][..], &waiting].concat());
+    end_run(&ticks(&second, "a", 6)[1]);
+    let is_begun = |document: &Value, at: usize| document["ticks"][at]["outcome"] == "ran";
+    second.poll("/v1/schedules/demo/a/ticks", |document| is_begun(document, 0));
+    end_run(&ticks(&second, "a", 6)[0]);
+    set_time_and_see(&second, 6, "16:00 skipped paused");
+    assert_eq!(brief(&ticks(&second, "a", 7))[3..6], waiting);
+
+    assert_eq!(send("/v1/schedules/demo/a/unpause", &json!({})).status, 200);
+    second.poll("/v1/schedules/demo/a/ticks", |document| is_begun(document, 5));
+}
+
+/// Sets the clock, and waits for the newest tick.
+fn set_time_and_see(server: &Running, hours: i64, newest: &str) {
+    set_time(server, hours);
+    server.poll("/v1/schedules/demo/a/ticks", |document| {
+        brief(document["ticks"].as_array().expect("ticks"))[0] == newest
+    });
+}
+
 /// S-107: a pause that would be over at its start is refused, with its member.
 #[test]
 fn a_pause_ends_later_than_now() {
