@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use etude_core::machine::Limits as RunLimits;
+use etude_runs::document::Document;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
-use etude_runtime::engine::{Counts, Cursor, Engine, Query, RunRow, RunState, RunView, name_of};
+use etude_runtime::engine::{Counts, Cursor, Engine, NewRun, Query, QueuePlace, RunRow, RunState, RunView, name_of};
 use etude_runtime::record;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -138,19 +139,36 @@ impl Runs {
                 (&reading.view, reading.result(&self.context))
             }
         };
-        let (row, blobs) = (&view.row, engine.blobs());
-        let header = Header::parse(&view.run.header, &*blobs).ok();
+        let header = Header::parse(&view.run.header, &*engine.blobs()).ok();
+        let limits = limits_in_force(&**engine, &view.row, header.as_ref())?;
+        let place = match view.row.state {
+            RunState::Queued => engine.place(&view.row.id, &self.context.limits(), self.context.clock().now_ms()),
+            _ => Ok(None),
+        };
+        let place = place.map_err(|e| engine_failed(&e))?;
+        self.written((&view.row, header.as_ref()), result, limits, place, extent)
+    }
+
+    /// The document of a run at its acceptance, also if the run has been removed since.
+    pub(crate) fn accepted(&self, run: &NewRun) -> Result<String, Problem> {
+        let header = Header::parse(&run.header, &*self.context.engine().blobs()).ok();
+        let limits = header.as_ref().map(|header| header.request.limits).unwrap_or_default();
+        self.written((&row_at_acceptance(run), header.as_ref()), None, limits, None, Extent::Whole)
+    }
+
+    fn written(
+        &self,
+        (row, header): (&RunRow, Option<&Header>),
+        result: Option<&Document>,
+        limits: RunLimits,
+        place: Option<QueuePlace>,
+        extent: Extent,
+    ) -> Result<String, Problem> {
         let summary = result.map(Summary::of).transpose()?;
         let mut text = row::text(&self.context, row, summary.as_ref())?.get().to_owned();
         let empty = || Value::from(Vec::<Value>::new());
         let member = |name: &str| result.and_then(|document| document.members.get(name).cloned());
-        let limits = limits_in_force(&**engine, row, header.as_ref())?;
         let waiting = result.filter(|_| row.state == RunState::Waiting).map(|document| document.waiting.clone());
-        let place = match row.state {
-            RunState::Queued => engine.place(&row.id, &self.context.limits(), self.context.clock().now_ms()),
-            _ => Ok(None),
-        };
-        let place = place.map_err(|e| engine_failed(&e))?;
         let mut rest = json!({
             "errors": member("errors").unwrap_or_else(empty),
             "steps": member("steps").unwrap_or_else(empty),
@@ -178,9 +196,27 @@ impl Runs {
             Some(Err(error)) => Err(Problem::new(Code::JournalUnavailable, error.to_string())),
         };
         let output = raw(result.and_then(|document| document.output.as_ref()))?;
-        let input = raw(header.as_ref().map(|header| &header.request.input))?;
+        let input = raw(header.map(|header| &header.request.input))?;
         text.push_str(&format!(r#","output":{output},"input":{input}}}"#));
         Ok(text)
+    }
+}
+
+/// The row of a run at its acceptance.
+pub(crate) fn row_at_acceptance(run: &NewRun) -> RunRow {
+    RunRow {
+        id: run.id.clone(),
+        number: 0,
+        app: run.app.clone(),
+        target: run.target.clone(),
+        state: RunState::Queued,
+        is_live: false,
+        worker: None,
+        created_at_ms: run.created_at_ms,
+        started_at_ms: None,
+        changed_at_ms: run.created_at_ms,
+        change: 0,
+        placement: run.placement.clone(),
     }
 }
 

@@ -7,16 +7,17 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runs::header::Header;
 use etude_runs::target::Target;
-use etude_runtime::engine::{Placement, UniqueKey};
+use etude_runtime::engine::{Placement, RunRow, UniqueKey};
 use serde_json::{Map, Value, json};
 
-use super::start::{check_prices, enqueue, limits, placement, responded, traceparent, wait};
+use super::start::{Started, check_prices, enqueue, limits, or_accepted, placement, responded, traceparent, wait};
 use crate::admission::Candidate;
 use crate::app::not_loaded;
 use crate::blocking::blocking;
 use crate::key;
 use crate::problem::{Code, Problem, engine_failed};
 use crate::request::{Call, Members, Respond};
+use crate::run::row_at_acceptance;
 use crate::server::Server;
 use crate::token::{Caller, Scope};
 
@@ -35,7 +36,7 @@ pub(crate) async fn again(call: Call) -> Respond {
     if let Some(key) = &key
         && let Some(id) = key::run_of(call.server.context(), &caller, key).await?
     {
-        return answered(&call, id, true, wait, members.raw("input").is_some()).await;
+        return answered(&call, Started::before(id), wait, members.raw("input").is_some()).await;
     }
     let given = members.raw("input").map(str::to_owned);
     let (again_of, has_input) = (id.clone(), given.is_some());
@@ -80,18 +81,27 @@ pub(crate) async fn again(call: Call) -> Respond {
     });
     let (app, definition, request, placement) = prepared.await?;
     let candidate = Candidate { request, placement, has_priority: true, keys: key.into_iter().collect(), tick: None };
-    let (id, is_replayed) = enqueue(&call, app, definition, candidate).await?;
-    answered(&call, id, is_replayed, wait, has_input).await
+    let started = enqueue(&call, app, definition, candidate).await?;
+    answered(&call, started, wait, has_input).await
 }
 
 /// The response with the run: the whole document if the caller may see its input; otherwise its row.
-async fn answered(call: &Call, id: String, is_replayed: bool, wait: Option<u64>, has_input: bool) -> Respond {
+async fn answered(call: &Call, started: Started, wait: Option<u64>, has_input: bool) -> Respond {
     let caller = call.caller()?.clone();
-    let document = move |server: &Server, id: &str| match has_input || is_own(server, &caller, id) {
-        true => server.runs().document(id),
-        false => brief(server, id),
+    let document = move |server: &Server, started: &Started| {
+        let shows_input = has_input || is_own(server, &caller, &started.id);
+        let found = match shows_input {
+            true => server.runs().document(&started.id),
+            false => {
+                server.engine().row(&started.id).map_err(|e| engine_failed(&e)).and_then(|row| brief(server, &row))
+            }
+        };
+        or_accepted(found, started.accepted.as_ref(), |run| match shows_input {
+            true => server.runs().accepted(run),
+            false => brief(server, &row_at_acceptance(run)),
+        })
     };
-    responded(&call.server, id, is_replayed, wait, document).await
+    responded(&call.server, started, wait, document).await
 }
 
 /// True if the caller may see the input of a run: it reads all runs, or has started this one and every run that this one repeats.
@@ -112,9 +122,8 @@ fn is_own(server: &Server, caller: &Caller, id: &str) -> bool {
 }
 
 /// The document of a run with only the row's members filled in.
-fn brief(server: &Server, id: &str) -> Result<String, Problem> {
-    let row = server.engine().row(id).map_err(|e| engine_failed(&e))?;
-    let text = server.runs().row_text(&row)?;
+fn brief(server: &Server, row: &RunRow) -> Result<String, Problem> {
+    let text = server.runs().row_text(row)?;
     let document = serde_json::from_str::<Map<String, Value>>(text.get());
     let mut document = document.map_err(|e| Problem::new(Code::Bug, e.to_string()))?;
     let stages = Target::parse(&row.target).machine().map(|_| "stages");

@@ -13,7 +13,7 @@ use etude_core::digest::Digest;
 use etude_core::machine::Limits;
 use etude_core::model::Usage;
 use etude_runs::target::Target;
-use etude_runtime::engine::{Cause, Enqueued, Placement, Refusal, RunState, UniqueKey};
+use etude_runtime::engine::{Cause, Enqueued, NewRun, Placement, Refusal, RunState, UniqueKey};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::value::RawValue;
@@ -61,7 +61,7 @@ pub(crate) async fn start(call: Call) -> Respond {
     if let Some(key) = key.as_ref().filter(|_| !is_dry)
         && let Some(id) = key::run_of(call.server.context(), &caller, key).await?
     {
-        return created(&call.server, id, true, wait).await;
+        return created(&call.server, Started::before(id), wait).await;
     }
     let app = served_app(&call.server, members.text("app")?.as_deref())?;
     let (target, pointer, stated) = wanted(&call, &app, &members).await?;
@@ -92,8 +92,8 @@ pub(crate) async fn start(call: Call) -> Respond {
     let traceparent = traceparent(&call.headers);
     let request = Request { limits, spent, traceparent, ..Request::new(input, definition.app.display().to_string()) };
     let candidate = Candidate { request, placement, has_priority, keys: key.into_iter().collect(), tick: None };
-    let (id, is_replayed) = enqueue(&call, app, definition, candidate).await?;
-    created(&call.server, id, is_replayed, wait).await
+    let started = enqueue(&call, app, definition, candidate).await?;
+    created(&call.server, started, wait).await
 }
 
 /// The response to a dry run (S-42). Blocks: the input may be as large as that of a run.
@@ -210,13 +210,39 @@ pub(super) fn traceparent(headers: &HeaderMap) -> Option<String> {
     (lengths == [2, 32, 16, 2] && text.chars().all(is_hex)).then(|| text.to_owned())
 }
 
-/// Accepts a run durably (S-36, S-37). Returns its id, and true if it was accepted before.
+/// A run that a request has started.
+pub(super) struct Started {
+    pub(super) id: String,
+    /// The run as it was accepted for this request; `None` if an earlier request with the same key has started it.
+    pub(super) accepted: Option<NewRun>,
+}
+
+impl Started {
+    /// The run of an earlier request with the same key.
+    pub(super) fn before(id: String) -> Self {
+        Self { id, accepted: None }
+    }
+}
+
+/// The document of a run, or that at its acceptance: a run that was just accepted may have ended and been removed.
+pub(super) fn or_accepted(
+    found: Result<String, Problem>,
+    accepted: Option<&NewRun>,
+    document: impl FnOnce(&NewRun) -> Result<String, Problem>,
+) -> Result<String, Problem> {
+    match (found, accepted) {
+        (Err(problem), Some(run)) if problem.code() == Code::NotFound => document(run),
+        (found, _) => found,
+    }
+}
+
+/// Accepts a run durably (S-36, S-37).
 pub(super) async fn enqueue(
     call: &Call,
     app: ServedApp,
     definition: Definition,
     candidate: Candidate,
-) -> Result<(String, bool), Problem> {
+) -> Result<Started, Problem> {
     let (server, of) = (&call.server, Arc::clone(&call.server));
     let admission = blocking(move || admission::admit(of.admissions(), &app, &definition, candidate)).await?;
     let since = Instant::now();
@@ -225,12 +251,12 @@ pub(super) async fn enqueue(
     let enqueued = enqueued.map_err(|error| engine_failed(&error))?;
     match enqueued {
         Enqueued::Accepted => {
-            let (of, id) = (Arc::clone(server), admission.submission.run.id.clone());
+            let (of, run) = (Arc::clone(server), admission.submission.run.clone());
             blocking(move || admission.accepted(of.admissions())).await?;
-            Ok((id, false))
+            Ok(Started { id: run.id.clone(), accepted: Some(run) })
         }
         Enqueued::Repeated { run_id, is_same, .. } => {
-            Ok((key::repeated(server.context(), call.caller()?, run_id, is_same)?, true))
+            Ok(Started::before(key::repeated(server.context(), call.caller()?, run_id, is_same)?))
         }
         Enqueued::Full => Err(admission.full.problem(server.admissions())),
         Enqueued::Refused(refusal) => Err(refused(&refusal)),
@@ -239,23 +265,27 @@ pub(super) async fn enqueue(
 }
 
 /// The response with a run that was accepted, now or before.
-async fn created(server: &Arc<Server>, id: String, is_replayed: bool, wait: Option<u64>) -> Respond {
-    responded(server, id, is_replayed, wait, |server, id| server.runs().document(id)).await
+async fn created(server: &Arc<Server>, started: Started, wait: Option<u64>) -> Respond {
+    let document = |server: &Server, started: &Started| {
+        let found = server.runs().document(&started.id);
+        or_accepted(found, started.accepted.as_ref(), |run| server.runs().accepted(run))
+    };
+    responded(server, started, wait, document).await
 }
 
 /// The same with the document that `document` makes of the run, after the client's requested wait.
 pub(super) async fn responded(
     server: &Arc<Server>,
-    id: String,
-    is_replayed: bool,
+    started: Started,
     wait: Option<u64>,
-    document: impl FnOnce(&Server, &str) -> Result<String, Problem> + Send + 'static,
+    document: impl FnOnce(&Server, &Started) -> Result<String, Problem> + Send + 'static,
 ) -> Respond {
+    let (id, is_replayed) = (started.id.clone(), started.accepted.is_none());
     if let Some(seconds) = wait {
         wait_for(server, &id, Duration::from_secs(seconds)).await;
     }
-    let (of, run_id) = (Arc::clone(server), id.clone());
-    let text = blocking(move || document(&of, &run_id)).await?;
+    let of = Arc::clone(server);
+    let text = blocking(move || document(&of, &started)).await?;
     let mut response = text_response(StatusCode::CREATED, text);
     header(&mut response, LOCATION.as_str(), &format!("{}/v1/runs/{id}", server.settings().base_path))?;
     if is_replayed {
@@ -398,4 +428,46 @@ pub(super) fn wait(call: &Call) -> Option<u64> {
     let mut preferences = prefer.flat_map(|value| value.split([',', ';'])).map(str::trim);
     let seconds = preferences.find_map(|preference| preference.strip_prefix("wait="))?.trim().parse::<u64>().ok()?;
     Some(seconds.min(MAX_WAIT))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::str;
+
+    use axum::body::to_bytes;
+    use etude_runtime::conformance::new_run;
+    use etude_runtime::engine::{Query, Submission};
+
+    use super::*;
+
+    /// S-36: a run that ends and is removed before the response to its request is written was accepted nevertheless.
+    #[tokio::test]
+    async fn the_response_to_an_accepted_run_does_not_need_the_run() {
+        let app = tempfile::tempdir().expect("a directory");
+        let served = ServedApp { slug: "demo".to_owned(), dir: app.path().to_owned() };
+        let (_dir, server) = crate::work::tests::serving(false, vec![served]);
+        let run = NewRun { app: app.path().display().to_string(), ..new_run("r-1", 1) };
+        let submission = Submission { run: run.clone(), keys: Vec::new(), max_queued: None, needs_room: false };
+        let engine = Arc::clone(server.engine());
+        engine.enqueue(&submission).await.expect("enqueue");
+        let respond = || created(&server, Started { id: run.id.clone(), accepted: Some(run.clone()) }, None);
+        let document = async |response: Response| {
+            assert_eq!(response.status(), StatusCode::CREATED);
+            assert_eq!(response.headers()[LOCATION], "/v1/runs/r-1");
+            let body = to_bytes(response.into_body(), usize::MAX).await.expect("a body");
+            serde_json::from_str::<Value>(str::from_utf8(&body).expect("text")).expect("JSON")
+        };
+        let kept = document(respond().await.unwrap_or_else(|_| panic!("the run is kept"))).await;
+        let session = engine.claim("r-1").expect("claim");
+        session.set_state(RunState::Cancelled, Some("{}")).await.expect("set_state");
+        drop(session);
+        assert_eq!(engine.prune(&Query::default()).expect("prune"), 1);
+        let removed = document(respond().await.unwrap_or_else(|_| panic!("the run was accepted"))).await;
+        let names = |document: &Value| document.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&removed), names(&kept));
+        let facts = |document: &Value| ["run_id", "status", "app", "created_at"].map(|name| document[name].clone());
+        assert_eq!(facts(&removed), facts(&kept));
+        let repeated = created(&server, Started::before("r-1".to_owned()), None).await;
+        assert!(repeated.is_err_and(|problem| problem.code() == Code::NotFound));
+    }
 }
