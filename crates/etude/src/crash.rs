@@ -1,9 +1,10 @@
 //! Runs that end because they cannot continue: their workers died, their journal has a gap, or their definition is gone.
 
+use std::mem;
 use std::sync::Arc;
 
 use etude_core::failure::{Failure, FailureKind};
-use etude_core::report::{Remains, RunResult, Status, StepStatus};
+use etude_core::report::{Remains, RunResult, Status, StepRow, StepStatus};
 use etude_runtime::engine::{Engine, Error, RunState, RunView, Session};
 use etude_runtime::record;
 
@@ -30,6 +31,12 @@ pub fn gap(position: u64) -> Failure {
     Failure::new(FailureKind::Environment, message)
 }
 
+/// True if no effect of the current attempt has ended: the run was queued again, and has not begun since.
+fn is_untouched(view: &RunView) -> bool {
+    let own = |(at, _)| view.records.iter().skip(at).all(|record| record.key.starts_with('!'));
+    record::Continuation::last(&view.records).is_some_and(own)
+}
+
 /// Ends a run with a failure, in its current state; the kind `cancelled` ends it as cancelled. Neither its steps nor its
 /// destructor run; `etude runs resume` continues it.
 ///
@@ -54,8 +61,12 @@ pub async fn end(
     let duration_ms = u64::try_from(took).unwrap_or(0);
     let document = match so_far {
         Some(Replayed { mut result, .. }) => {
+            let has_not_begun = failure.kind == FailureKind::QueueExpired && is_untouched(view);
             for row in result.steps.iter_mut().filter(|row| row.status == StepStatus::Running) {
-                row.status = StepStatus::Cancelled;
+                *row = match has_not_begun && row.effects.is_empty() {
+                    true => StepRow::new(row.phase, mem::take(&mut row.name), row.kind),
+                    false => StepRow { status: StepStatus::Cancelled, ..row.clone() },
+                };
             }
             let result = RunResult { status, errors: vec![failure], ..result };
             Document::of(&view.row.id, &target, &result, &[], duration_ms)

@@ -317,7 +317,7 @@ async fn a_run_that_is_queued_again_keeps_its_completed_steps() {
     assert_eq!(expired, std::slice::from_ref(&id));
     let document = world.document(&id);
     assert_eq!((document.status(), document.attempt), ("failed", Some(2)));
-    assert_eq!(status_of_steps(&document), ["succeeded", "cancelled"]);
+    assert_eq!(status_of_steps(&document), ["succeeded", "not_started"]);
     assert_eq!(document.members["errors"][0]["kind"], "queue_expired");
 
     queue_again(None).await;
