@@ -177,6 +177,15 @@ impl Bundle {
     /// # Errors
     /// `dir` exists or cannot be written.
     pub fn unpack(&self, dir: &Path) -> Result<(), BundleError> {
+        self.unpack_for_now(dir)?;
+        self.sync(dir)
+    }
+
+    /// Writes the app into `dir`, which must not exist, for as long as this process needs it: nothing waits for the disk.
+    ///
+    /// # Errors
+    /// `dir` exists or cannot be written.
+    pub fn unpack_for_now(&self, dir: &Path) -> Result<(), BundleError> {
         let write = |path: &Path, why| BundleError::Write { path: path.to_owned(), why };
         fs::create_dir(dir).map_err(|e| write(dir, e))?;
         self.each_file(|entry, data| {
@@ -195,7 +204,7 @@ impl Bundle {
             let made = fs::create_dir_all(path.parent().unwrap_or(dir)).and_then(|()| os::link(target, &path));
             made.map_err(|e| write(&path, e))?;
         }
-        self.sync(dir)
+        Ok(())
     }
 
     /// Writes the unpacked files to the disk, after all of them were written: most file systems then need one wait for all.

@@ -38,7 +38,7 @@ pub(crate) fn check(disk: &Disk, bundle: &Bundle, target: Option<&Target>) -> Re
 pub(crate) fn check_archive(bundle: &Bundle) -> Result<(), Problem> {
     let scratch = paths::scratch("push").map_err(Problem::environment)?;
     let dir = scratch.path().join("app");
-    bundle.unpack(&dir).map_err(|error| refused(&error))?;
+    bundle.unpack_for_now(&dir).map_err(|error| refused(&error))?;
     let disk =
         Disk::open(&dir).map_err(|error| Problem::environment(format!("the archive cannot be read: {error}")))?;
     let (app, machines) = (App::new(&disk), Machines::new(&disk, Rules::default()));

@@ -108,6 +108,9 @@ fn an_unpacked_bundle_is_on_the_disk() {
     let expected =
         ["a/b/file", "file", "", "a", "a/b"].map(|name| if name.is_empty() { dir.clone() } else { dir.join(name) });
     assert_eq!(SYNCED.take(), expected);
+    let dir = place.path().join("other");
+    bundle.unpack_for_now(&dir).expect("it is unpacked");
+    assert_eq!((SYNCED.take(), Bundle::pack(&dir).expect("a bundle")), (Vec::new(), bundle));
 }
 
 /// K-52: an archive that would write elsewhere is refused before anything is written, and the entry is named.
