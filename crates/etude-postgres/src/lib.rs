@@ -17,6 +17,7 @@ use etude_runtime::engine::{
     Query, QueuePlace, QueueRules, Record, Rules, RunRow, RunView, Session, Signal, Signalled, Stamp, Submission,
     TenantRules, Transfer, Write, Written,
 };
+use etude_runtime::record::usage_of;
 
 mod address;
 mod append;
@@ -331,7 +332,15 @@ impl Fleet for Postgres {
     }
 
     fn cost_since(&self, tenant: &str, since_ms: i64) -> Result<Option<f64>, Error> {
-        self.store.link.wait(self.store.cost_since(tenant, since_ms)).map(Some)
+        let mut cost = self.store.link.wait(self.store.cost_since(tenant, since_ms))?;
+        for id in self.store.link.wait(self.store.continued_since(tenant, since_ms))? {
+            match self.view(&id) {
+                Ok(view) => cost += usage_of(view.records.iter(), &*self.blobs()).cost_usd.unwrap_or(0.0),
+                Err(Error::Unknown(_) | Error::Moved(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(cost))
     }
 
     fn requeue<'f>(&'f self, run_id: &'f str, now_ms: i64) -> Boxed<'f, Result<(), Error>> {

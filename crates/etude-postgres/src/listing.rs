@@ -1,6 +1,7 @@
 //! Lists, counts and views of runs.
 
 use etude_runtime::engine::{COSTS, Cause, Counts, Cursor, Error, Query, Record, RunRow, RunState, RunView};
+use etude_runtime::record::{ATTEMPT, REOPENED};
 
 use crate::connection::Value;
 use crate::error::Fault;
@@ -34,6 +35,11 @@ impl Store {
     /// Cost of the runs of a tenant that were created at `since_ms` or later, in US dollars.
     pub(crate) async fn cost_since(&self, tenant: &str, since_ms: i64) -> Result<f64, Error> {
         Ok(attempt!(self.link, |connection| cost_since(connection, tenant, since_ms)))
+    }
+
+    /// The ids of the same runs that have been continued and have no result again yet.
+    pub(crate) async fn continued_since(&self, tenant: &str, since_ms: i64) -> Result<Vec<String>, Error> {
+        Ok(attempt!(self.link, |connection| continued_since(connection, tenant, since_ms)))
     }
 
     /// The result document of a run.
@@ -126,6 +132,19 @@ async fn cost_since(connection: &mut Connection, tenant: &str, since_ms: i64) ->
     connection.next_is_list();
     let row = connection.query_opt(sql, &[&tenant, &since_ms, &book_of(tenant, COSTS)]).await?;
     Ok(row.map_or(Ok(0.0), |row| row.try_get(0))?)
+}
+
+/// Runs in progress whose earlier attempts have no result document any more.
+async fn continued_since(connection: &mut Connection, tenant: &str, since_ms: i64) -> Result<Vec<String>, Fault> {
+    if tenant.contains('\0') {
+        return Ok(Vec::new());
+    }
+    let sql = "select id from runs
+        where tenant = $1 and created_at_ms >= $2 and state in ('queued', 'running')
+            and exists (select 1 from records where records.run = runs.run and records.key in ($3, $4))";
+    connection.next_is_list();
+    let rows = connection.query(sql, &[&tenant, &since_ms, &ATTEMPT, &REOPENED]).await?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
 async fn counts(connection: &mut Connection, query: &Query) -> Result<Counts, Fault> {

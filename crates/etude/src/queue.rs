@@ -80,7 +80,7 @@ pub async fn enqueue(
 const DAY_MS: i64 = 86_400_000;
 
 /// The refusal of a run whose tenant has used up its daily cost limit (K-57). Runs submitted within the last 24 hours count,
-/// with the cost that is known when they end or wait.
+/// with the cost that is known when they end or wait. A run that was continued keeps the cost of its earlier attempts.
 ///
 /// # Errors
 /// The journal fails.

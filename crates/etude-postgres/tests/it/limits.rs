@@ -6,12 +6,16 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use etude_core::digest::Digest;
+use etude_core::effect::EffectId;
+use etude_core::model::{ModelResponse, Stop, Usage};
+use etude_core::outcome::{Completed, Outcome};
 use etude_postgres::{Postgres, Settings};
 use etude_runtime::conformance::{block_on, new_run, record};
 use etude_runtime::engine::{
     Engine as _, Enqueued, Error, Fleet as _, Limits, Placement, Profile, Query, QueueRules, Refusal, RunState,
     Session, Submission, Takes, TenantRules,
 };
+use etude_runtime::record::{ATTEMPT, of_outcome};
 
 use crate::claims::{beside, limits, statement, submit};
 use crate::server::Server;
@@ -90,6 +94,46 @@ fn the_cost_of_a_tenant_is_a_sum_of_its_documents() {
     assert_eq!(engine.cost_since("acme", now_ms).expect("a sum"), Some(3.0));
     assert_eq!(engine.cost_since("default", now_ms).expect("a sum"), Some(3.0));
     assert_eq!(engine.cost_since("other", now_ms).expect("a sum"), Some(0.0));
+}
+
+/// K-57: a run that is continued counts with its earlier attempts until it has a result again.
+#[test]
+fn the_cost_of_a_continued_run_is_not_forgotten() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    let usage = Usage { cost_usd: Some(3.0), ..Usage::default() };
+    let response = ModelResponse {
+        text: String::new(),
+        tool_calls: Vec::new(),
+        stop: Stop::End,
+        usage,
+        model: "p/m".to_owned(),
+        reasoning: None,
+        transport_failures: Vec::new(),
+    };
+    let completed = Completed { outcome: Outcome::Response(Box::new(response)), elapsed_ms: 1 };
+    let call = of_outcome(&EffectId::new("main/a"), Digest::of(b"r"), &completed, None, 1);
+    for id in ["r-1", "r-2"] {
+        let mut run = new_run(id, 10);
+        run.placement.tenant = Some("acme".to_owned());
+        let session = block_on(engine.create(&run)).expect("create");
+        block_on(session.append(call.clone())).expect("append");
+        block_on(session.set_state(RunState::Failed, Some(r#"{"members":{"usage":{"cost_usd":3}}}"#))).expect("failed");
+    }
+    let cost = || engine.cost_since("acme", 10).expect("a sum");
+    assert_eq!(cost(), Some(6.0));
+    for id in ["r-1", "r-2"] {
+        let session = engine.claim(id).expect("claim");
+        block_on(session.append(record(ATTEMPT, "{}"))).expect("append");
+        if id == "r-2" {
+            block_on(session.set_state(RunState::Running, None)).expect("set_state");
+        }
+        drop(session);
+        block_on(engine.requeue(id, 20)).expect("requeue");
+        assert_eq!((engine.result(id).expect("result"), cost()), (None, Some(6.0)));
+    }
+    assert_eq!(engine.cost_since("other", 10).expect("a sum"), Some(0.0));
 }
 
 /// cluster §6: applied rules are read back, and replace the earlier ones. The default queue always exists.

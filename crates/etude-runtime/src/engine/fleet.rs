@@ -84,8 +84,8 @@ pub trait Fleet: Send + Sync {
     }
 
     /// Cost in US dollars of a tenant's runs, by the result documents of runs that were created at `since_ms` or later
-    /// and have ended or wait. Runs that were removed within a day of their creation count. `None` if this engine reads no
-    /// documents.
+    /// and have ended or wait. Runs that were removed within a day of their creation count, and so do the records of runs that
+    /// were continued and have no document again yet. `None` if this engine reads no documents.
     ///
     /// # Errors
     /// The store fails.
