@@ -389,6 +389,21 @@ fn a_moved_run_keeps_no_other_from_expiring() {
     assert_eq!(over.iter().map(|session| session.run_id()).collect::<Vec<_>>(), ["over"]);
 }
 
+/// S-96: a damaged run keeps no other run from expiring, and is reported when it is the only one left.
+#[test]
+fn a_damaged_run_keeps_no_other_from_expiring() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    for (id, at) in [("damaged", 1), ("over", 2)] {
+        submit(&engine, id, at, Placement { queue_timeout_ms: Some(10), ..Placement::default() });
+    }
+    server.sql(r"update etude.headers set body = '\xff' where run = (select run from etude.runs where id = 'damaged')");
+    let over = engine.expired(1_000).expect("expired");
+    assert_eq!(over.iter().map(|session| session.run_id()).collect::<Vec<_>>(), ["over"]);
+    assert!(engine.expired(1_000).is_err());
+}
+
 /// K-42: a deadline wakes a suspended run by the clock of the database, with no process that waits for it.
 #[test]
 fn a_deadline_wakes_a_suspended_run() {
