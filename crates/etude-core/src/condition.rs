@@ -215,7 +215,7 @@ fn is_truthy(binding: &Binding, scope: &dyn Scope) -> Result<bool, ConditionErro
 }
 
 /// True if a JSON number has no digit but zeros before its exponent: zero, whatever its sign and its notation.
-fn is_zero(number: &str) -> bool {
+pub(crate) fn is_zero(number: &str) -> bool {
     !number.bytes().take_while(|byte| !matches!(byte, b'e' | b'E')).any(|byte| matches!(byte, b'1'..=b'9'))
 }
 

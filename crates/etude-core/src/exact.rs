@@ -366,6 +366,17 @@ pub fn rounded_whole(text: &str) -> Option<String> {
     value.rounded_whole().map(|number| number.text.clone())
 }
 
+/// A JSON text as a tree, but for a number that a double rounds to zero: it becomes the smallest double of its sign, so that
+/// only zero counts as zero. `None` if the text is not JSON.
+pub fn scalar(text: &str) -> Option<Value> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    if value.as_f64() != Some(0.0) || crate::condition::is_zero(text) {
+        return Some(value);
+    }
+    let smallest = f64::from_bits(1);
+    Some(if text.trim_start().starts_with('-') { -smallest } else { smallest }.into())
+}
+
 /// True if a JSON text has a number that a tree may not keep. Only the length of each number is checked; numbers of
 /// usual size are short.
 pub(crate) fn is_long(text: &str) -> bool {

@@ -1,5 +1,6 @@
 //! Path expressions: `config.model.region`, `items[0].id`, `items.0.id`, `$.paths[?(@.external)]` (D-3.2).
 
+use etude_core::exact::{same, scalar};
 use serde_json::{Map, Value};
 
 /// A part of a path.
@@ -109,7 +110,7 @@ fn literal(text: &str) -> Value {
     let quoted = |quote: char| text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
     match quoted('\'').or_else(|| quoted('"')) {
         Some(text) => Value::from(text),
-        None => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
+        None => scalar(text).unwrap_or_else(|| Value::from(text)),
     }
 }
 
@@ -118,7 +119,7 @@ impl Filter {
     pub fn holds(&self, element: &Value) -> bool {
         let found = find(element, &self.path);
         let is_so = match &self.equals {
-            Some(wanted) => found == Some(wanted),
+            Some(wanted) => found.is_some_and(|found| same(found, wanted)),
             None => found.is_some_and(is_truthy),
         };
         is_so != self.negated
@@ -276,6 +277,19 @@ mod tests {
         assert_eq!(query(&value, "$.p[?(@ == 'x')]"), [&json!("x")]);
         assert_eq!(query(&value, "$.a.b[?(@.id != 1)].on"), [&json!(true)]);
         assert_eq!(query(&value, "$.p[*]").len(), 2);
+    }
+
+    /// D-3.2: only zero counts as zero, and numbers are equal by value, as they are written in YAML and in the path.
+    #[test]
+    fn filters_take_numbers_as_they_are_written() {
+        let text = "---\nname: x\nmetadata: {p: [{n: 1.0e-400}, {n: -1.0e-400}, {n: 0.0}, {n: 2.0}]}\n---\n";
+        let file = crate::source::SourceFile::new("x.skill.md", text);
+        let (skill, _) = crate::cascade::Skill::read(&file, &"/p".into());
+        let value = Value::Object(skill.expect("a skill").metadata().clone());
+        let count = |path: &str| query(&value, path).len();
+        assert_eq!((count("$.p[?(@.n)]"), count("$.p[?(!@.n)]")), (3, 1));
+        assert_eq!((count("$.p[?(@.n == 0)]"), count("$.p[?(@.n == 1e-400)]")), (1, 1));
+        assert_eq!((count("$.p[?(@.n == 2)]"), count("$.p[?(@.n != 2)]")), (1, 3));
     }
 
     /// D-3.2: setting a value creates the missing parts of the path; numbers create lists.

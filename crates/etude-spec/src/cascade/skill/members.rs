@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use etude_core::exact::scalar;
 use serde_json::{Map, Value};
 
 use crate::source::{SourceFile, Span};
@@ -97,5 +98,5 @@ pub(super) fn json(node: &Node<'_>) -> Value {
     if let Some(items) = node.as_seq() {
         return items.iter().map(json).collect();
     }
-    node.to_json().ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or(Value::Null)
+    node.to_json().ok().and_then(|text| scalar(&text)).unwrap_or(Value::Null)
 }
