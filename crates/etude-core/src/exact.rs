@@ -155,7 +155,7 @@ impl Exact {
     }
 
     /// The value as a tree, with the text of its digits in place of each number that a tree does not keep.
-    pub(crate) fn shown(&self) -> Value {
+    pub fn shown(&self) -> Value {
         match self {
             Self::Number(number) => match serde_json::from_str(&number.text) {
                 Ok(kept) if number.is_kept() => kept,

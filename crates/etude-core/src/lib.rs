@@ -10,6 +10,7 @@
 pub mod condition;
 pub mod data;
 pub mod digest;
+pub mod document;
 pub mod effect;
 pub mod exact;
 pub mod extract;

@@ -85,7 +85,8 @@ pub const ABI: u32 = 14;
 /// - Version 12 gives the executions of each machine in a run their own ids.
 /// - Version 13 lifts the denials of the pipeline in the destructor. In conditions, it takes only zero for `0`. Its cache
 ///   keys keep the JSON types and all digits of values. The failure of an element keeps its own details.
-/// - Version 14 binds the permission of a call to all digits of its numbers, and shows them in the question.
+/// - Version 14 binds the permission of a call to all digits of its numbers, and shows them in the question and in events.
+///   Scripts of machines judge them.
 pub fn replays(abi: u32, plan: &Plan) -> bool {
     match abi {
         4..=ABI => true,

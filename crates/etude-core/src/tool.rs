@@ -259,7 +259,7 @@ pub fn shown_arguments(text: &str) -> Value {
     }
 }
 
-/// The first version of the interpreter that shows and binds arguments with all digits of their numbers.
+/// The first version of the interpreter that shows, judges and binds arguments with all digits of their numbers.
 const KEEPS_DIGITS: u32 = 14;
 
 /// The arguments of a call with all digits of their numbers. `None` if [`shown_arguments`] keeps them, if they are not
@@ -274,10 +274,10 @@ pub(crate) fn asked_arguments(text: &str, abi: u32) -> Value {
     exact_arguments(text, abi).map_or_else(|| shown_arguments(text), |exact| exact.shown())
 }
 
-/// The arguments of a call with a text of its digits in place of each number that a tree would round. `None` if a tree
-/// keeps all numbers, or if the arguments are not JSON.
-pub fn digits_as_text(text: &str) -> Option<Value> {
-    exact_arguments(text, KEEPS_DIGITS).map(|exact| exact.shown())
+/// The arguments of a call with all digits of their numbers, as their tool gets them. `None` if a tree keeps all numbers,
+/// or if the arguments are not JSON.
+pub fn all_digits(text: &str) -> Option<Exact> {
+    exact_arguments(text, KEEPS_DIGITS)
 }
 
 /// The arguments as written, or with the last of its values for a member that is there twice: programs differ in which
@@ -388,7 +388,7 @@ mod tests {
             ("12345678901234567890123 is not JSON", None),
             ("", None),
         ] {
-            assert_eq!(digits_as_text(text), expected, "{text}");
+            assert_eq!(all_digits(text).map(|exact| exact.shown()), expected, "{text}");
         }
         let args = r#"{"n":12345678901234567890123}"#;
         assert_eq!(asked_arguments(args, KEEPS_DIGITS - 1), json!({"n": 1.234_567_890_123_456_8e22}));

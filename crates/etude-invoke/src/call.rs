@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::chain::{Context, Throw, ThrowKind};
+use etude_core::exact::Exact;
 use etude_core::schema::Schema;
-use etude_core::tool::ToolReply;
+use etude_core::tool::{ToolReply, all_digits};
 use etude_models::Redactor;
 use etude_tools::confine::PathArgument;
 use etude_tools::pattern::{Subject, Verdict, Withheld};
@@ -59,14 +60,32 @@ impl Expected {
     }
 }
 
+/// All digits of the numbers in the arguments of a call.
+#[derive(Debug)]
+pub struct Digits {
+    /// The arguments as a tree, which rounds some numbers.
+    rounded: Arc<Value>,
+    /// The arguments with a text of its digits in place of each rounded number.
+    pub shown: Value,
+    /// The arguments as the tool gets them.
+    pub exact: Exact,
+}
+
+impl Digits {
+    /// The digits of the arguments in `text`, which a tree reads as `rounded`. `None` if the tree keeps them.
+    pub fn of(text: &str, rounded: &Arc<Value>) -> Option<Self> {
+        let exact = all_digits(text)?;
+        Some(Self { rounded: Arc::clone(rounded), shown: exact.shown(), exact })
+    }
+}
+
 /// Checks of etude's own middleware for one call. A missing member is not checked.
 #[derive(Default, Clone)]
 pub struct Checks {
     /// The called tool as patterns see it, with the schema of its arguments.
     pub tool: Option<Arc<Tool>>,
-    /// Arguments with numbers that a tree rounds, and the same with the digits of these numbers as texts. Patterns and
-    /// approval keys are about the digits, because the tool gets them.
-    pub digits: Option<(Arc<Value>, Arc<Value>)>,
+    /// All digits of the arguments, if a tree rounds some. The tool gets them, so they are judged.
+    pub digits: Option<Arc<Digits>>,
     /// The resolved path among the arguments: the same file is judged and used.
     pub path: Option<Arc<PathArgument>>,
     /// Folders that patterns with paths refer to.
@@ -96,10 +115,17 @@ pub struct Checks {
 impl Checks {
     /// The call with these arguments as patterns see it.
     pub fn subject<'a>(&'a self, args: &'a Value) -> Option<Subject<'a>> {
-        // Middleware may have given the call other arguments.
-        let digits = self.digits.as_ref().filter(|(rounded, _)| **rounded == *args);
-        let args = digits.map_or(args, |(_, digits)| digits);
-        Some(Subject::of(self.tool.as_ref()?, members(args), self.roots.as_ref()?, self.path.as_ref()))
+        Some(Subject::of(self.tool.as_ref()?, members(self.shown(args)), self.roots.as_ref()?, self.path.as_ref()))
+    }
+
+    /// Arguments as people and patterns see them: with a text of its digits in place of each number that a tree rounds.
+    pub fn shown<'a>(&'a self, args: &'a Value) -> &'a Value {
+        self.digits_of(args).map_or(args, |digits| &digits.shown)
+    }
+
+    /// All digits of `args`. `None` if a tree keeps them, or if the call was made with other arguments.
+    pub fn digits_of(&self, args: &Value) -> Option<&Digits> {
+        self.digits.as_deref().filter(|digits| *digits.rounded == *args)
     }
 
     /// Reason why the approval does not cover this call: its path leads elsewhere now, or was not shown in the question.
@@ -203,7 +229,7 @@ mod tests {
         };
         let mut key = |text: &str, args: &Value| {
             let parsed: Value = serde_json::from_str(text).expect("JSON");
-            checks.digits = etude_core::tool::digits_as_text(text).map(|digits| (Arc::new(parsed), Arc::new(digits)));
+            checks.digits = Digits::of(text, &Arc::new(parsed)).map(Arc::new);
             checks.subject(args).expect("a subject").key()
         };
         let (one, other) = (r#"{"id":12345678901234567890123}"#, r#"{"id":12345678901234567890124}"#);

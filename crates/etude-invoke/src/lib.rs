@@ -41,7 +41,7 @@ pub fn refusal(throw: &Throw) -> String {
 /// A future that can be sent to another thread.
 pub type Boxed<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send>>;
 
-pub use call::{Asker, Checks, Confirms, Expected};
+pub use call::{Asker, Checks, Confirms, Digits, Expected};
 pub use chain::{Outcome, Throw, ThrowKind};
 pub use invoker::{Form, Invocation, Invoker, MiddlewareSettings, as_value};
 pub use kind::Kind;

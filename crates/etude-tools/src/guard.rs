@@ -7,7 +7,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use etude_core::document::Document;
 use etude_core::effect::{Chunk, Command, Inherits, ProcessCall, Protocol, Setting, Stdin};
+use etude_core::exact::Exact;
 use etude_core::machine::guard::{SLOT, UNDECIDED, Verdict, verdict};
 use etude_process::ProcessHost;
 use etude_spec::stage_machine::GUARD_TIMEOUT_MS;
@@ -28,6 +30,8 @@ pub struct Proposal<'a> {
     pub tool: &'a str,
     /// The arguments of the call as JSON.
     pub args: &'a Value,
+    /// The arguments with all digits of their numbers, if `args` rounds them: the tool gets all digits.
+    pub exact: Option<Exact>,
     /// Path of the effect that calls the tool.
     pub key: &'a str,
     /// Id of the run that the call belongs to.
@@ -40,8 +44,8 @@ pub struct Proposal<'a> {
 
 impl Proposal<'_> {
     /// The document that a guard reads: that of a machine's guard, without a machine and a stage.
-    fn document(&self) -> Value {
-        json!({
+    fn document(&self) -> Document {
+        let document = json!({
             "protocol": "stage-hook/1", "hook": "guard", "input": self.input,
             "machine": null, "stage": null, "ctx": null, "act": null, "result": null,
             "run": {
@@ -51,7 +55,8 @@ impl Proposal<'_> {
             "slot": SLOT,
             "payload": {"toolId": self.tool, "args": self.args, "decision": "approve"},
             "correlationId": self.key,
-        })
+        });
+        Document::from(document).with("/payload/args".to_owned(), self.exact.clone())
     }
 }
 
@@ -95,4 +100,24 @@ pub async fn refusal(
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B-H1: a guard reads the arguments with all digits, as the tool gets them.
+    #[test]
+    fn a_guard_judges_all_digits() {
+        let text = r#"{"id":12345678901234567890123}"#;
+        let args = etude_core::tool::shown_arguments(text);
+        let document = |exact| {
+            let input = json!({});
+            Proposal { tool: "pay", args: &args, exact, key: "p/pay", run_id: "r", input, cwd: "/app" }.document()
+        };
+        let exact = document(etude_core::tool::all_digits(text)).to_string();
+        assert!(exact.contains(r#""payload":{"toolId":"pay","args":{"id":12345678901234567890123},"#), "{exact}");
+        let kept = document(None).to_string();
+        assert!(kept.contains(r#""args":{"id":1.2345678901234568e"#), "{kept}");
+    }
 }

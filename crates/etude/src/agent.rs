@@ -19,8 +19,7 @@ use etude_core::data::Json;
 use etude_core::effect::{Command, Sandbox};
 use etude_core::plan::PipelineTool;
 use etude_core::tool::{
-    APPLICATION_CALL, AvailableTool, ToolCall, ToolList, ToolReply, ToolResult, ToolSelection, digits_as_text,
-    written_once,
+    APPLICATION_CALL, AvailableTool, ToolCall, ToolList, ToolReply, ToolResult, ToolSelection, written_once,
 };
 use etude_models::{Redactor, Secret};
 use etude_process::ProcessHost;
@@ -48,7 +47,7 @@ pub use application_tool::ApplicationAccess;
 use crate::definition::Definition;
 use crate::invocation::ToolForm;
 use etude_evidence::rehearsal::Rehearsal;
-use etude_invoke::{Asker, Checks, Invocation, Invoker, Kind};
+use etude_invoke::{Asker, Checks, Digits, Invocation, Invoker, Kind};
 use etude_packages::applications::RunEffect;
 use etude_packages::skills::{Compat, Places, SkillCatalog};
 use etude_packages::trust::{Approvals, Store};
@@ -449,7 +448,7 @@ impl Inner {
         if call.is_of_step() && tool.origin == Origin::BuiltIn {
             args = command_line::judged(&tool.name, args)?;
         }
-        checks.digits = digits_as_text(&call.arguments).map(|digits| (Arc::clone(&written), Arc::new(digits)));
+        checks.digits = Digits::of(&call.arguments, &written).map(Arc::new);
         let roots = match checks.roots.take() {
             Some(roots) => roots,
             // The call has failed without a set of tools, so there is nothing to check.
@@ -486,6 +485,8 @@ impl Inner {
         cancel: &CancellationToken,
     ) -> Option<ToolReply> {
         let assisted = self.assisted.as_ref().filter(|assisted| assisted.must_confirm(call))?;
+        let shown = guarded::exact(call, args).map(|exact| exact.shown());
+        let args = shown.as_ref().unwrap_or(args);
         if self.grants.confirm == Confirm::Model {
             let asked = tokio::select! {
                 asked = assisted.ask(&*self.models, &call.name, args) => asked,

@@ -120,16 +120,18 @@ impl Context {
         self.tool.metadata.get(key)
     }
 
-    /// The history as `{"tool", "args", "timestamp"}` each, oldest first.
-    pub fn history(&self) -> Vec<Value> {
-        let mut frames = Vec::new();
-        let mut next = self.history.as_deref();
-        while let Some(frame) = next {
-            frames.push(json!({"tool": &*frame.tool, "args": &*frame.args, "timestamp": frame.at_ms}));
-            next = frame.before.as_deref();
-        }
+    /// The frames of the history, oldest first.
+    pub(crate) fn frames(&self) -> Vec<&Frame> {
+        let mut frames: Vec<_> =
+            std::iter::successors(self.history.as_deref(), |frame| frame.before.as_deref()).collect();
         frames.reverse();
         frames
+    }
+
+    /// The history as `{"tool", "args", "timestamp"}` each, oldest first.
+    pub fn history(&self) -> Vec<Value> {
+        let document = |frame: &Frame| json!({"tool": &*frame.tool, "args": &*frame.args, "timestamp": frame.at_ms});
+        self.frames().into_iter().map(document).collect()
     }
 
     /// The context as a document, with the given `globals`. Undefined values are left out.

@@ -127,7 +127,8 @@ impl Trust {
             Some(false) => return denied(&name, "it was denied permanently"),
             None => {}
         }
-        let question = format!("May `{name}` be called with {}?", target.args);
+        let args = HostCall::of(target).map_or(&*target.args, |call| call.checks.shown(&target.args));
+        let question = format!("May `{name}` be called with {args}?");
         if let Some(call) = HostCall::of(target) {
             if call.checks.is_confirmed {
                 return Step::Done(None);
@@ -146,7 +147,7 @@ impl Trust {
             };
         }
         let args = json!({
-            "question": question, "tool": name, "args": &*target.args, "options": ["once", "always", "deny"],
+            "question": question, "tool": name, "args": args, "options": ["once", "always", "deny"],
         });
         Step::Invoke { reference: GATEWAY.to_owned(), args, options: Options { is_exempt: true, ..Options::default() } }
     }

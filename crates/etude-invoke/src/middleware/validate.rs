@@ -155,7 +155,7 @@ impl Shared {
     /// The verdict of a list of patterns on the call of `context`.
     pub(super) fn verdict(&self, patterns: &str, context: &Context) -> Verdict {
         let tool = as_tool(context);
-        let args = context.args.as_object().cloned().unwrap_or_default();
+        let args = shown(context);
         let path = HostCall::of(context).and_then(|call| call.checks.path.as_ref());
         let subject = Subject::of(&tool, &args, &self.roots, path);
         let all = etude_tools::AllowedTools::parse(patterns);
@@ -172,7 +172,7 @@ impl Shared {
     /// The patterns of a list that match the call, each with its verdict.
     pub(super) fn matching(&self, patterns: &str, context: &Context) -> Vec<(String, Verdict)> {
         let tool = as_tool(context);
-        let args: Map<String, Value> = context.args.as_object().cloned().unwrap_or_default();
+        let args = shown(context);
         let path = HostCall::of(context).and_then(|call| call.checks.path.as_ref());
         let subject = Subject::of(&tool, &args, &self.roots, path);
         // Patterns may also use an agent tool's own name: `Bash(git *)`.
@@ -185,6 +185,12 @@ impl Shared {
         let each = all.patterns().iter().map(|pattern| (pattern.as_str().to_owned(), verdict(pattern)));
         each.filter(|(_, verdict)| *verdict != Verdict::Unlisted).collect()
     }
+}
+
+/// The arguments of a call as patterns see them.
+fn shown(context: &Context) -> Map<String, Value> {
+    let args = HostCall::of(context).map_or(&*context.args, |call| call.checks.shown(&context.args));
+    args.as_object().cloned().unwrap_or_default()
 }
 
 /// The tool of a context as patterns see it: name, tags and arguments.

@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::chain::{CallId, Outcome, Throw, ThrowKind};
+use crate::chain::context::Frame;
+use crate::chain::{CallId, Context, Outcome, Throw, ThrowKind};
+use etude_core::document::Document;
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stdout};
 use etude_core::tree;
@@ -27,7 +29,7 @@ impl State {
         let globals = &self.machine.globals;
         let mut context = own.json(globals);
         context["target"] = target.json(globals);
-        let stdin = json!({"args": &*own.args, "ctx": context}).to_string();
+        let stdin = with_digits(json!({"args": &*own.args, "ctx": context}).into(), own, target).to_string();
         let name = Arc::clone(&own.tool.name);
         let command = match &skill.body {
             SkillHandler::Command(command) => command.clone(),
@@ -145,6 +147,20 @@ impl State {
             None => format!("skill/{}/{name}#{}", self.own_id, self.sockets),
         }
     }
+}
+
+/// The input of a middleware program, with the arguments of the served call as its tool gets them.
+fn with_digits(stdin: Document, own: &Context, target: &Context) -> Document {
+    let digits = HostCall::of(target).and_then(|call| call.checks.digits_of(&target.args));
+    let Some(digits) = digits else { return stdin };
+    let contexts = [("/ctx", own), ("/ctx/target", target)];
+    let frames = contexts.into_iter().flat_map(|(at, context)| {
+        let of_target = |(_, frame): &(usize, &Frame)| Arc::ptr_eq(&frame.args, &target.args);
+        let frames = context.frames().into_iter().enumerate().filter(of_target);
+        frames.map(move |(frame, _)| format!("{at}/locals/history/{frame}/args"))
+    });
+    let places = frames.chain(["/ctx/target/args".to_owned()]);
+    places.fold(stdin, |stdin, place| stdin.with(place, Some(digits.exact.clone())))
 }
 
 /// A program to start for a function.

@@ -9,6 +9,7 @@ use serde_json::{Number, Value, json};
 use tokio::sync::oneshot;
 
 use super::State;
+use crate::call::HostCall;
 use crate::middleware::GATEWAY;
 use crate::script_host::Ask;
 
@@ -61,9 +62,14 @@ impl State {
         }
     }
 
-    fn get(&self, call: CallId, wanted: &str) -> Outcome {
+    pub(super) fn get(&self, call: CallId, wanted: &str) -> Outcome {
         let (_, target) = self.machine.contexts_of(call).ok_or_else(over)?;
-        Ok(path::get(&target.json(&self.machine.globals), wanted).cloned())
+        let mut document = target.json(&self.machine.globals);
+        // A path leads into a tree, so numbers that it would round are texts, as in questions.
+        if let Some(digits) = HostCall::of(target).and_then(|call| call.checks.digits_of(&target.args)) {
+            document["args"] = digits.shown.clone();
+        }
+        Ok(path::get(&document, wanted).cloned())
     }
 
     /// Sets a value below `locals`, `nonlocals` and `run.tool` of the target's context, or below `globals`. Other paths are

@@ -150,3 +150,37 @@ async fn a_dropped_invocation_leaves_nothing_behind() {
     let Signal::Finished(outcome, _) = begun.next().await else { panic!("it is over") };
     assert_eq!(outcome, Ok(Some(json!(1))));
 }
+
+/// D-7.3, D-13: middleware judges the arguments of a host call with all digits, as the tool gets them: a program on its
+/// stdin, a request by path, and the question of a trust rule.
+#[cfg(unix)]
+#[tokio::test]
+async fn middleware_judges_all_digits() {
+    let dir = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    put("spy.skill.md", "---\nname: spy\ncommand: sh spy.sh\nmetadata: {role: middleware}\n---\n");
+    put("spy.sh", "cat > seen.json\n");
+    let setup = Setup { dir: Some(dir.path().to_owned()), entry: "spy".to_owned(), ..Setup::default() };
+    let access =
+        crate::MiddlewareSettings { scratch: dir.path().to_owned(), extra_env: Vec::new() }.access(Vec::new(), false);
+    let session = Session::new(Project::open(setup).unwrap(), access, Box::new(Silent), false).unwrap();
+    let text = r#"{"id":12345678901234567890123}"#;
+    let args = Arc::new(etude_core::tool::shown_arguments(text));
+    let open = |chain: &[&str]| {
+        let mut tool = Tool::new("pay", crate::chain::ToolHandler::Effect).with_chain(chain);
+        tool.metadata = Arc::new(json!({"trust": {"rules": "pay"}}));
+        let digits = crate::Digits::of(text, &args).map(Arc::new);
+        let checks = crate::Checks { digits, asker: crate::Asker::Gate, ..crate::Checks::default() };
+        let call = Arc::new(HostCall::new("p/pay".to_owned(), checks));
+        session.open(Arc::new(tool), Arc::clone(&args), call, CancellationToken::new())
+    };
+    let mut begun = open(&["spy", "execute"]);
+    let Signal::Run(call) = begun.next().await else { panic!("its function is due") };
+    let seen = std::fs::read_to_string(dir.path().join("seen.json")).unwrap();
+    assert!(seen.contains(r#""args":{"id":12345678901234567890123}"#) && !seen.contains("1.23"), "{seen}");
+    let found = session.0.state.lock().unwrap().get(call, "args.id");
+    assert_eq!(found, Ok(Some(json!("12345678901234567890123"))));
+    begun.end(call, Ok(None));
+    let Signal::Finished(Err(throw), _) = open(&["trust", "execute"]).next().await else { panic!("it is held") };
+    assert!(throw.message.ends_with(r#"{"id":"12345678901234567890123"}?"#), "{}", throw.message);
+}

@@ -29,6 +29,7 @@ use super::reply::{Decided, decision};
 use super::shared::{Shared, View};
 use super::stage_context::StageContext;
 use crate::data::{Json, overlaid};
+use crate::document::Document;
 use crate::effect::{Effect, EffectId, Gate, Subject};
 use crate::failure::Failure;
 use crate::machine::Cx;
@@ -37,7 +38,7 @@ use crate::machine::outcome_error::not_an_answer;
 use crate::outcome::Outcome;
 use crate::plan::stages::{GrantDecision, Grants};
 use crate::report::StageStatus;
-use crate::tool::{ErrorClass, ToolResult, asked_arguments, shown_arguments};
+use crate::tool::{ErrorClass, ToolResult, asked_arguments, exact_arguments, shown_arguments};
 
 /// The decisions about the calls of one stage execution.
 #[derive(Debug, Default)]
@@ -163,7 +164,7 @@ impl Gatehouse<'_> {
             let why = format!("there is no tool `{}`", call.name);
             return Some(Admission::Refuse(ToolResult::terminal("ToolNotRegistered", &why)));
         }
-        let args = shown_arguments(&call.arguments);
+        let args = asked_arguments(&call.arguments, self.shared.abi);
         emit(cx, "ToolInvocationProposed", self.invocation(call, json!({"args": args})));
         if self.stage_context.stage.allowed_tools.contains(&call.name) {
             self.guard("sm-envelope");
@@ -179,7 +180,7 @@ impl Gatehouse<'_> {
         }
         let rule = match &self.shared.machine.grants {
             Grants::Script(_) => {
-                self.ask_policy(call, &args);
+                self.ask_policy(call);
                 return None;
             }
             Grants::Rules(_) => self.rule(call),
@@ -201,14 +202,21 @@ impl Gatehouse<'_> {
         GrantDecision::Defer
     }
 
-    fn ask_policy(&mut self, call: &Proposal, args: &Value) {
+    fn ask_policy(&mut self, call: &Proposal) {
         let machine = std::sync::Arc::clone(&self.shared.machine);
         let Grants::Script(script) = &machine.grants else { return };
+        let args = shown_arguments(&call.arguments);
         let more = json!({"tuple": self.tuple(call).json(), "tool": call.name, "args": args});
         let stdin = self.stage_context.document(self.shared, self.view, "grant", more);
+        let stdin = self.with_digits(stdin, "/args", call);
         let path = call.path.child("grant");
-        let hook = Hook::new(&path, path.as_str(), 1, script, &machine.dir, &stdin);
+        let hook = Hook::new(&path, path.as_str(), 1, script, &machine.dir, stdin);
         self.envelope.state = State::Policy(hook);
+    }
+
+    /// A script's input with the arguments at `pointer` as the tool gets them (B-GT5).
+    fn with_digits(&self, stdin: Value, pointer: &str, call: &Proposal) -> Document {
+        Document::from(stdin).with(pointer.to_owned(), exact_arguments(&call.arguments, self.shared.abi))
     }
 
     fn follow(&mut self, cx: &mut Cx, call: &Proposal, decision: GrantDecision) -> Option<Admission> {
@@ -278,8 +286,9 @@ impl Gatehouse<'_> {
         let payload = json!({"toolId": call.name, "args": args, "decision": "approve"});
         let more = json!({"slot": guard::SLOT, "payload": payload, "correlationId": call.path.as_str()});
         let stdin = self.stage_context.document(self.shared, self.view, "guard", more);
+        let stdin = self.with_digits(stdin, "/payload/args", call);
         let path = call.path.child(&format!("guard{}", at + 1));
-        Some(Hook::new(&path, path.as_str(), 1, &guard.script, &guard.dir, &stdin))
+        Some(Hook::new(&path, path.as_str(), 1, &guard.script, &guard.dir, stdin))
     }
 
     fn judge_guard(&mut self, cx: &mut Cx, call: &Proposal, at: usize, fields: Decided) -> Option<Admission> {
@@ -398,7 +407,7 @@ impl Gatekeeper for Gatehouse<'_> {
     }
 
     fn began(&mut self, cx: &mut Cx, call: &Proposal) {
-        let args = shown_arguments(&call.arguments);
+        let args = asked_arguments(&call.arguments, self.shared.abi);
         emit(cx, "ToolInvocationStarted", self.invocation(call, json!({"args": args})));
     }
 

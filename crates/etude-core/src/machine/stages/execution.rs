@@ -34,6 +34,7 @@ use super::reply::Asked;
 use super::shared::{Shared, View, add_row};
 use super::siblings::SIBLING_FAILED;
 use super::stage_context::StageContext;
+use crate::document::Document;
 use crate::effect::EffectId;
 use crate::failure::{Failure, FailureKind};
 use crate::machine::{Cx, NAMES_FIRST_SIBLING, Path};
@@ -337,14 +338,17 @@ impl Execution {
 
     /// A script of this execution, as effect `name` of the current attempt.
     fn hook(&self, shared: &Shared, view: &View, name: &str, script: &Script, more: Value) -> Hook {
-        let stdin = self.stage_context.document(shared, view, name, more);
+        let mut stdin = Document::from(self.stage_context.document(shared, view, name, more));
+        if let Some(act) = &self.act {
+            stdin = StageContext::with_calls(stdin, act.transcript(), shared.abi);
+        }
         let at = |path: &Path| match self.stage_context.attempt {
             1 => path.child(name),
             attempt => path.child(&format!("{name}{attempt}")),
         };
         let key = at(&self.stage_context.base);
         let path = at(&self.stage_context.path());
-        Hook::new(&path, key.as_str(), self.stage_context.incarnation, script, &shared.machine.dir, &stdin)
+        Hook::new(&path, key.as_str(), self.stage_context.incarnation, script, &shared.machine.dir, stdin)
     }
 
     /// Advances the script of the current state, and returns its reply when there is one.

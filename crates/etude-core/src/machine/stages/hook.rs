@@ -4,7 +4,7 @@ use std::task::Poll;
 
 use serde_json::{Map, Value, json};
 
-use crate::data::overlaid;
+use crate::document::Document;
 use crate::effect::{Chunk, Effect, EffectId, Inherits, ProcessCall, Protocol, Setting, Stdin};
 use crate::machine::{Cx, Path};
 use crate::outcome::{Exit, Outcome, ProcessEnd, Stdout};
@@ -17,6 +17,7 @@ pub(super) struct Hook {
     id: EffectId,
     timer: EffectId,
     call: ProcessCall,
+    stdin: Document,
     timeout_ms: u64,
     is_late: bool,
     is_answered: bool,
@@ -59,7 +60,7 @@ impl Reply {
 
 impl Hook {
     /// A script that runs as effect `path`. `key` stays the same if its stage restarts.
-    pub(super) fn new(path: &Path, key: &str, attempt: u32, script: &Script, dir: &str, stdin: &Value) -> Self {
+    pub(super) fn new(path: &Path, key: &str, attempt: u32, script: &Script, dir: &str, stdin: Document) -> Self {
         let call = ProcessCall {
             command: script.command.clone(),
             dir: dir.to_owned(),
@@ -72,7 +73,7 @@ impl Hook {
             setting: Setting { inherits: Inherits::Basics, ..Setting::default() },
         };
         let (id, timer) = (path.attempt(1), path.aside("timeout"));
-        Self { id, timer, call, timeout_ms: script.timeout_ms, is_late: false, is_answered: false }
+        Self { id, timer, call, stdin, timeout_ms: script.timeout_ms, is_late: false, is_answered: false }
     }
 
     /// Ready with the script's reply, or `None` if it was abandoned.
@@ -107,14 +108,13 @@ impl Hook {
 
     /// The same script again, with the answer to its question (B-20.4).
     pub(super) fn again(&self, answer: &Value) -> Self {
-        let text: String = self.call.stdin.0.iter().filter_map(text_of).collect();
-        let stdin = overlaid(serde_json::from_str(&text).unwrap_or_default(), json!({"answer": answer}));
+        let stdin = self.stdin.overlaid(json!({"answer": answer}));
         let mut call = self.call.clone();
         call.key = format!("{}-answered", self.call.key);
         call.stdin = Stdin(vec![Chunk::Text(stdin.to_string().into())]);
         let path = Path::root(&format!("{}-answered", self.id));
         let (id, timer) = (path.attempt(1), path.aside("timeout"));
-        Self { id, timer, call, timeout_ms: self.timeout_ms, is_late: false, is_answered: true }
+        Self { id, timer, call, stdin, timeout_ms: self.timeout_ms, is_late: false, is_answered: true }
     }
 
     /// True if the script was called with an answer.
@@ -141,14 +141,6 @@ impl Hook {
     pub(super) fn forget(&self, cx: &mut Cx) {
         cx.forget(&self.id);
         cx.forget(&self.timer);
-    }
-}
-
-fn text_of(chunk: &Chunk) -> Option<&str> {
-    match chunk {
-        Chunk::Text(text) => Some(text),
-        Chunk::Bytes(bytes) => std::str::from_utf8(bytes).ok(),
-        Chunk::Json(json) => json.inline(),
     }
 }
 

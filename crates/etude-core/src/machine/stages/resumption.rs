@@ -210,7 +210,7 @@ impl Migration {
         });
         let stdin = shared.document("migrate", stored, more);
         let path = |number: u32| shared.path.child(&format!("migrate{number}")).item(self.done.len());
-        Ok(Hook::new(&path(number), path(self.since).as_str(), 1, script, &machine.dir, &stdin))
+        Ok(Hook::new(&path(number), path(self.since).as_str(), 1, script, &machine.dir, stdin.into()))
     }
 
     /// The migrated data in a script's reply, which must have the requested version. It must also fit the machine's

@@ -11,7 +11,7 @@ use crate::data::overlaid;
 use crate::machine::{Cx, NAMES_MACHINES, Path};
 use crate::plan::stages::StageMachine;
 use crate::report::{StageRow, StageStatus};
-use crate::tool::{ToolList, ToolSelection, approval_key, shown_arguments};
+use crate::tool::{ToolList, ToolSelection, approval_key, asked_arguments};
 
 /// State that all stage executions of a machine share.
 #[derive(Debug)]
@@ -157,7 +157,7 @@ impl Shared {
     /// The approval key of a call: from the tool's template, or the tool's name.
     pub(super) fn approval_key(&self, name: &str, arguments: &str) -> String {
         let available = self.tool_list.tools.iter().find(|available| available.tool.name == name);
-        match (available.and_then(|available| available.approval_key.as_ref()), shown_arguments(arguments)) {
+        match (available.and_then(|available| available.approval_key.as_ref()), asked_arguments(arguments, self.abi)) {
             (Some(template), Value::Object(args)) => approval_key(template, &args),
             _ => name.to_owned(),
         }

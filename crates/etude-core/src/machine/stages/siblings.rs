@@ -238,7 +238,7 @@ impl Siblings {
         let stdin = shared.document("onFailure", &view.slot, more);
         let path = shared.path.child(&format!("{}!failed", self.branches[at].stage)).child("onFailure");
         cx.open_work.begin(path.as_str());
-        let hook = Hook::new(&path, path.as_str(), 1, script, &machine.dir, &stdin);
+        let hook = Hook::new(&path, path.as_str(), 1, script, &machine.dir, stdin.into());
         self.state = State::Reporting(Box::new((hook, failure)));
         None
     }

@@ -8,12 +8,13 @@ use super::audit::emit;
 use super::declared::Roots;
 use super::shared::{Shared, View};
 use crate::data::overlaid;
+use crate::document::Document;
 use crate::effect::EffectId;
 use crate::machine::{Cx, Path};
 use crate::model::{Message, Part, Role};
 use crate::outcome::Decision;
 use crate::plan::stages::{Root, Stage};
-use crate::tool::shown_arguments;
+use crate::tool::{exact_arguments, shown_arguments};
 
 /// The state of a stage execution.
 #[derive(Debug)]
@@ -96,6 +97,26 @@ impl StageContext {
         act.insert("transcript".to_owned(), json!({"systemPrompt": system, "messages": messages}));
         act.insert("attempts".to_owned(), json!(self.attempts));
         Value::Object(act)
+    }
+
+    /// The input of a script with the arguments of all calls in [`Self::act`] as their tools get them.
+    pub(super) fn with_calls(mut stdin: Document, transcript: &[Message], abi: u32) -> Document {
+        let mut at = 0;
+        for message in transcript {
+            let calls = message.parts.iter().filter_map(|part| match part {
+                Part::ToolCall { arguments, .. } => Some(arguments),
+                _ => None,
+            });
+            for (call, arguments) in calls.enumerate().filter(|_| message.role == Role::Assistant) {
+                let pointer = format!("/act/transcript/messages/{at}/toolCalls/{call}/args");
+                stdin = stdin.with(pointer, exact_arguments(arguments, abi));
+            }
+            at += match message.role {
+                Role::Tool => message.parts.iter().filter(|part| matches!(part, Part::ToolResult { .. })).count(),
+                Role::User | Role::Assistant => 1,
+            };
+        }
+        stdin
     }
 
     /// A message in the form for scripts (B-A4): each tool result becomes a message of its own.

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::build::*;
 use super::play;
 use super::world::{Input, World};
-use crate::effect::{Effect, Inherits, Subject};
+use crate::effect::{Chunk, Effect, Inherits, Subject};
 use crate::machine::{ABI, Machine, replays};
 use crate::model::Tier;
 use crate::placeholder::Body;
@@ -437,6 +437,41 @@ fn scripts_of_a_machine_inherit_the_basics() {
         }
     }
     assert_eq!(scripts.len(), 5, "{scripts:?}");
+}
+
+/// B-GT5, B-H1: grant scripts, guards and hooks read the arguments with all digits, as the tool gets them. In a run of an
+/// earlier interpreter they read rounded numbers.
+#[test]
+fn scripts_judge_all_digits() {
+    let scripted = StageMachine {
+        grants: Grants::Script(script("grant")),
+        guards: vec![Guard { script: script("guard"), dir: "machines/m".to_owned() }],
+        stages: vec![Arc::new(Stage { assert: Assert::Validate(script("validate")), ..stage() })],
+        ..machine()
+    };
+    let mut case = pipeline([goes_through(scripted)]);
+    let id = "12345678901234567890123";
+    let turns = format!(
+        r#"p/x/one#1/turn1 calls Look {{"id":{id}}}
+        p/x/one#1/turn1/unknown[0]/grant output {{"decision":"approve"}}
+        p/x/one#1/turn1/unknown[0]/guard1 output {{"decision":"allow"}}
+        p/x/one#1/turn2 calls done {{}}"#
+    );
+    for (abi, expected) in [(ABI, format!(r#""args":{{"id":{id}}}"#)), (13, r#""args":{"id":1.23"#.to_owned())] {
+        case.start.abi = abi;
+        let world = play(&case, &turns);
+        let stdin = |name: &str| {
+            let found = world.started.iter().find_map(|(id, effect)| match effect {
+                Effect::Process(call) if id.as_str().ends_with(name) => call.stdin.0.first().cloned(),
+                _ => None,
+            });
+            let Some(Chunk::Text(text)) = found else { panic!("{name} {}", world.log) };
+            text
+        };
+        for name in ["/grant", "/guard1", "/assert"] {
+            assert!(stdin(name).contains(&expected), "{name} {abi}: {}", stdin(name));
+        }
+    }
 }
 
 /// B-R2: an unknown verdict of a script is refused with a list of the four words.
