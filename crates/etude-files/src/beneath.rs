@@ -12,6 +12,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 #[cfg(unix)]
 mod unix;
@@ -28,8 +29,21 @@ pub use os::{Handle, identity};
 /// Maximum number of symbolic links on the way of one path, as in Linux.
 const MAX_LINKS: usize = 40;
 
+/// Minimum age of an unfinished file that may be abandoned. A younger one may not be locked yet by its living process.
+const MIN_AGE: Duration = Duration::from_secs(60);
+
+/// Maximum number of entries of a directory that are searched for abandoned files.
+const MAX_SEARCHED: usize = 4096;
+
 /// Maximum number of attempts to open a root while its name changes its target.
 const RETRIES: u32 = 64;
+
+/// True for the name of an unfinished file of [`Dir::replace`]. A killed process leaves it behind, and it belongs to no
+/// definition.
+pub fn is_unfinished(name: &OsStr) -> bool {
+    let number = name.to_str().and_then(|name| name.strip_prefix(".etude-")?.strip_suffix(".tmp"));
+    number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
+}
 
 /// A root directory: paths are resolved beneath it.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //!
 //! A bundle is an uncompressed POSIX tar of the regular files and links of an app, sorted by name. Times and owners are zero,
 //! modes are 0755 or 0644. Files that `.gitignore` excludes, `.git` and `.env` are left out: keys never leave the machine in a
-//! bundle (K-53).
+//! bundle (K-53). So are unfinished files of a killed process.
 
 #[cfg(unix)]
 #[path = "bundle/unix.rs"]
@@ -12,12 +12,13 @@ mod os;
 mod os;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
 
 use etude_core::digest::Digest;
-use etude_files::beneath::Kind;
+use etude_files::beneath::{Kind, is_unfinished};
 use etude_files::whole;
 use tar::{Archive, Builder, EntryType, Header};
 
@@ -121,7 +122,8 @@ impl Bundle {
         let start = roots.existing(".", Access::Read).map_err(|e| fault(app, &e))?;
         let (mut found, mut failed, mut total) = (BTreeMap::new(), None, 0_u64);
         walk::walk(&start, None, true, &Stop::unlimited(), |entry| {
-            if entry.kind == Kind::Dir || entry.below.file_name().is_some_and(|name| name == KEYS) {
+            let is_left_out = |name: &OsStr| name == KEYS || is_unfinished(name);
+            if entry.kind == Kind::Dir || entry.below.file_name().is_some_and(is_left_out) {
                 return Ok(true);
             }
             match packed(entry, MAX_BYTES.saturating_sub(total)) {

@@ -167,3 +167,27 @@ fn a_file_is_opened_straight_only_without_links() {
     }
     assert!(status(absolute.to_str().expect("text")).is_none());
 }
+
+/// A killed process leaves its unfinished file behind. A later write in the directory removes it, but none of a living
+/// process and no other file.
+#[test]
+fn unfinished_files_of_dead_processes_are_removed() {
+    let disk = Disk::new();
+    let dir = Dir::open(&disk.real.join("app/a")).expect("opened");
+    let make = |name: &str, at: std::time::SystemTime| {
+        let file = fs::File::create(disk.real.join("app/a").join(name)).expect("a file");
+        file.set_modified(at).expect("aged");
+        file
+    };
+    let (long_ago, now) = (std::time::SystemTime::UNIX_EPOCH, std::time::SystemTime::now());
+    drop(make(".etude-7-0.tmp", long_ago));
+    drop(make(".etude-7-1.tmp", now));
+    let living = make(".etude-8-0.tmp", long_ago);
+    living.try_lock().expect("locked");
+    drop(make(".etude-notes.tmp", long_ago));
+    dir.replace(OsStr::new("file"), b"new").expect("replaced");
+    let mut names: Vec<_> = dir.entries(10).expect("read").into_iter().map(|(name, _)| name).collect();
+    names.sort();
+    assert_eq!(names, [".etude-7-1.tmp", ".etude-8-0.tmp", ".etude-notes.tmp", "b", "file"]);
+    assert!(is_unfinished(OsStr::new(".etude-7-1.tmp")) && !is_unfinished(OsStr::new(".etude-notes.tmp")));
+}

@@ -13,6 +13,8 @@ use rustix::fs::ResolveFlags;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::{MAX_SEARCHED, MIN_AGE, is_unfinished};
+
 const READABLE: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Linux opens a directory for walking with search permission alone.
@@ -262,7 +264,7 @@ impl Dir {
     }
 
     /// Replaces the content of the file `name`, or creates it: completely or not at all, even on a crash. The
-    /// permissions of an existing file are kept.
+    /// permissions of an existing file are kept. Unfinished files of dead processes are removed from the directory.
     ///
     /// # Errors
     /// The file cannot be written, or something other than a regular file has its name.
@@ -275,18 +277,37 @@ impl Dir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
+        self.remove_abandoned();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let temporary = OsString::from(format!(".etude-{}-{number}.tmp", std::process::id()));
         let written = self.create_new(&temporary, mode).and_then(|mut file| {
+            // The mark of a living process. Where files cannot be locked, none counts as abandoned.
+            let _ = file.try_lock();
             file.write_all(content)?;
-            file.sync_data()
+            file.sync_data()?;
+            Ok(file)
         });
-        let result = written.and_then(|()| self.rename(&temporary, name));
+        let result = written.and_then(|_locked| self.rename(&temporary, name));
         if result.is_err() {
             // The first error counts; a file left behind is hidden and harmless.
             let _ = self.remove(&temporary);
         }
         result
+    }
+
+    /// Removes the unfinished files of dead processes. A file that cannot be removed now stays.
+    fn remove_abandoned(&self) {
+        let is_abandoned = |name: &OsStr| {
+            let Ok(file) = self.open_file(name) else { return false };
+            let modified = file.metadata().and_then(|metadata| metadata.modified());
+            let is_old = modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > MIN_AGE));
+            is_old && file.try_lock().is_ok()
+        };
+        for (name, kind) in self.entries(MAX_SEARCHED).unwrap_or_default() {
+            if kind == Kind::File && is_unfinished(&name) && is_abandoned(&name) {
+                let _ = self.remove(&name);
+            }
+        }
     }
 
     /// Renames `from` to `to` in another directory.

@@ -25,6 +25,8 @@ fn app() -> TempDir {
     put("deep/x.log", "x");
     put(".env", "KEY=canary\n");
     put("deep/.env", "KEY=canary\n");
+    // A killed process has left it behind.
+    put("pipelines/p/.etude-7-0.tmp", "name: canary\n");
     put(".git/config", "x");
     symlink("p", dir.path().join("pipelines/q")).expect("a link");
     fs::set_permissions(dir.path().join("pipelines/p/steps/s.sh"), fs::Permissions::from_mode(0o700)).expect("a mode");

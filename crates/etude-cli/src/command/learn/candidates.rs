@@ -1,11 +1,13 @@
 //! Candidates on disk: `learned/NAME/`, and pending changes to a candidate that a person has edited (L-34).
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use etude::Disk;
 use etude_core::digest::Digest;
+use etude_files::beneath::is_unfinished;
 use etude_learn::Candidate;
 use etude_runtime::run_id;
 use etude_spec::discover::{LEARNED, PIPELINES};
@@ -172,7 +174,7 @@ pub(super) fn files(sources: &dyn Sources, dir: &str) -> Files {
     fn walk(sources: &dyn Sources, (dir, below): (&str, &str), depth: usize, found: &mut Files) {
         let mut entries = sources.list(dir).unwrap_or_default();
         entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        for entry in entries {
+        for entry in entries.into_iter().filter(|entry| !is_unfinished(OsStr::new(&entry.name))) {
             let inner = if dir.is_empty() { entry.name.clone() } else { format!("{dir}/{}", entry.name) };
             let path = format!("{below}{}", entry.name);
             match entry.kind {
@@ -221,6 +223,11 @@ mod tests {
             |dir: &Path| ["learn.yaml", "tests/a.yaml"].map(|path| fs::read_to_string(dir.join(path)).expect("read"));
         put(&new, "1");
         assert_eq!(swap(&new, &dir).expect("moved"), None);
+        // A killed process has left an unfinished file behind.
+        fs::write(dir.join(".etude-7-0.tmp"), "state").expect("written");
+        let disk = Disk::open(&dir).expect("opened");
+        let paths: Vec<String> = files(&disk, "").into_keys().collect();
+        assert_eq!(paths, ["learn.yaml", "tests/a.yaml"]);
         put(&new, "2");
         let old = swap(&new, &dir).expect("moved").expect("there was one");
         assert_eq!(

@@ -141,7 +141,7 @@ fn check_replaced(disk: &Disk, located: &Located, target: &str) -> Result<(), Pr
 
 /// A file of a learned pipeline that the learner has not written and the content hash does not cover.
 fn other_file(disk: &Disk, dir: &str) -> Option<String> {
-    let is_hidden = |name: &str| name.starts_with('.');
+    let is_hidden = |name: &str| name.starts_with('.') && !beneath::is_unfinished(OsStr::new(name));
     let hidden = disk.list(dir).unwrap_or_default().into_iter().map(|entry| entry.name).find(|name| is_hidden(name));
     let cases = disk.list(&format!("{dir}/{TESTS}")).unwrap_or_default().into_iter().map(|entry| entry.name);
     let is_own = |name: &String| name.strip_suffix(".yaml").is_some_and(is_digest);
