@@ -6,6 +6,7 @@
 //! | `learned:CONTENT` | `tested`, `risk`, `demoted` | the cases passed, a risk was accepted, the program demoted it |
 //! | `run:learned:CONTENT` | `shadow/ID` | the writes of a comparison, which go with the run |
 //! | `learned-names:APP` | `BASE/NAME` | the last demotion of that name, until a promotion |
+//! | `learned-promotions:APP` | CONTENT | a promotion has begun and not ended: its states before and after |
 //! | `learned-tools:APP` | `BASE/NAME` | tools of that pipeline when it was last inspected, each with its hash |
 //! | `learned-servers:APP` | TOOL | that tool of an MCP server as it was last seen, with its hash |
 //! | `learned-runs:APP` | ID | the run has been noted |
@@ -310,6 +311,45 @@ pub(super) async fn clear_name(engine: &dyn Engine, app: &Path, dir: &str, at_ms
 /// Ends the demotion of a content.
 pub(super) async fn clear_content(engine: &dyn Engine, content: &str, at_ms: i64) -> Result<(), Error> {
     write(engine, book_of(content), "demoted".to_owned(), (at_ms, CLEARED), &json!({})).await
+}
+
+fn promotions_of(app: &Path) -> String {
+    format!("learned-promotions:{}", app_key(app))
+}
+
+/// Notes that a promotion begins, with its states before and after.
+///
+/// # Errors
+/// The journal cannot be written.
+pub async fn begin_promotion(
+    engine: &dyn Engine,
+    app: &Path,
+    content: &str,
+    (from, to): (State, State),
+    at_ms: i64,
+) -> Result<(), Error> {
+    let body = json!({"from": from.word(), "to": to.word()});
+    write(engine, promotions_of(app), content.to_owned(), (at_ms, "begun"), &body).await
+}
+
+/// States before and after a promotion that has begun and not ended: its process died.
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn begun_promotion(engine: &dyn Engine, app: &Path, content: &str) -> Result<Option<(State, State)>, Error> {
+    Ok(one(engine, promotions_of(app), content)?.and_then(|entry| {
+        let body: Value = serde_json::from_str(&entry.body).unwrap_or_default();
+        let state = |member: &str| body[member].as_str().and_then(State::from_word);
+        Some((state("from")?, state("to")?))
+    }))
+}
+
+/// Notes that a promotion has ended.
+pub(super) async fn end_promotion(engine: &dyn Engine, app: &Path, content: &str, at_ms: i64) -> Result<(), Error> {
+    match one(engine, promotions_of(app), content)? {
+        Some(_) => write(engine, promotions_of(app), content.to_owned(), (at_ms, CLEARED), &json!({})).await,
+        None => Ok(()),
+    }
 }
 
 /// Latest accepted risk of a content.

@@ -29,7 +29,7 @@ use serde_json::Value;
 
 use etude_tools::disk::Disk;
 
-pub use book::{Accepted, Demotion, Row, RowKind, accept, is_forgotten, tested};
+pub use book::{Accepted, Demotion, Row, RowKind, accept, begin_promotion, begun_promotion, is_forgotten, tested};
 pub use demote::Settled;
 pub use standing::{Standing, wrong_rate_bound};
 
@@ -152,10 +152,10 @@ pub async fn promoted(
         let now = demote::tools_now(engine, disk, dir, &tools)?;
         book::note_tools(engine, disk.root(), dir, &now, at_ms).await?;
     }
-    match standing.demoted.is_some() || standing.state == Some(State::Demoted) {
-        true => book::clear_content(engine, &standing.content, at_ms).await,
-        false => Ok(()),
+    if standing.demoted.is_some() || standing.state == Some(State::Demoted) {
+        book::clear_content(engine, &standing.content, at_ms).await?;
     }
+    book::end_promotion(engine, disk.root(), &standing.content, at_ms).await
 }
 
 /// Forgets the evidence of a run about learned pipelines (L-40).

@@ -63,6 +63,9 @@ pub(super) fn decide(context: &Context, learnt: &Learnt, wanted: &Wanted<'_>) ->
     let name = wanted.name;
     let standing = learnt.find(name)?;
     let Some(from) = standing.state else { return Err(standing.located.diagnostics.into()) };
+    if let Some(promotion) = finished(learnt, &standing, wanted.to)? {
+        return Ok(promotion);
+    }
     let to = wanted.to.or_else(|| from.above());
     let to = to.ok_or_else(|| Problem::usage(format!("`{name}` is `active`: there is no higher state")))?;
     let way = needs::way(from, to);
@@ -83,6 +86,29 @@ pub(super) fn decide(context: &Context, learnt: &Learnt, wanted: &Wanted<'_>) ->
     let paths = apply(learnt, &standing, (from, to), accepted_by)?;
     let document = moved(name, (from.word(), to.word()), &paths, &documents, &conflicts);
     Ok(Promotion { document, refused: None })
+}
+
+/// Completes a promotion whose process was killed after it had written the state. The repeated command has reached its state,
+/// and moves the pipeline no further. `None` if there is no such promotion, or another state is wanted.
+fn finished(learnt: &Learnt, standing: &Standing, to: Option<State>) -> Result<Option<Promotion>, Refused> {
+    let Learnt { disk, engine, .. } = learnt;
+    let begun = etude_evidence::begun_promotion(&**engine, disk.root(), &standing.content);
+    let is_this =
+        |(_, reached): &(State, State)| Some(*reached) == standing.state && to.is_none_or(|to| to == *reached);
+    let Some((from, reached)) = begun.map_err(|error| of_engine(&error))?.filter(is_this) else { return Ok(None) };
+    let located = &standing.located;
+    let mut paths = if located.is_candidate() { Vec::new() } else { files::to_pipelines(disk, located)? };
+    end(learnt, standing, &located.dir())?;
+    paths.push(format!("{}/{}", located.dir(), etude_spec::learned::FILE));
+    let document = moved(&located.name, (from.word(), reached.word()), &paths, &[], &[]);
+    Ok(Some(Promotion { document, refused: None }))
+}
+
+/// Notes that a promotion has ended, with the pipeline in the directory `dir`.
+fn end(learnt: &Learnt, standing: &Standing, dir: &str) -> Result<(), Problem> {
+    let now = etude_runtime::clock::now_ms();
+    block_on(etude_evidence::promoted(&*learnt.engine, &learnt.disk, standing, dir, now))?
+        .map_err(|error| of_engine(&error))
 }
 
 /// Refuses a promotion if the pipeline has changed since its conditions were checked: another process may have demoted it, and
@@ -213,9 +239,10 @@ fn apply(
         let text = if accepts { etude_spec::learned::with_accepted_risk(&text) } else { text };
         etude_spec::learned::with_state(&text, to)
     };
-    let path = files::edit(disk, &located, change)?;
-    block_on(etude_evidence::promoted(&**engine, disk, standing, &located.dir(), now))?
+    block_on(etude_evidence::begin_promotion(&**engine, disk.root(), &standing.content, (from, to), now))?
         .map_err(|error| of_engine(&error))?;
+    let path = files::edit(disk, &located, change)?;
+    end(learnt, standing, &located.dir())?;
     paths.push(path);
     Ok(paths)
 }
@@ -227,4 +254,53 @@ fn adopted(text: &str, standing: &Standing) -> String {
     let learned = standing.learned();
     let (requests, runs) = learned.map_or((0, 0), |learned| (learned.requests, learned.runs));
     etude_spec::learned::with_evidence(&text, requests, runs, Counts::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use etude_process::blob::FileBlobs;
+    use etude_runtime::memory::MemoryEngine;
+    use etude_spec::config::learn::Learning;
+
+    use super::*;
+
+    /// 1.8: a promotion whose process was killed after it had written the state is completed by the repeated command, which
+    /// moves the pipeline no further. The command after that moves it one state up.
+    #[test]
+    fn a_repeated_promotion_goes_no_further() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let put = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+            std::fs::write(path, text).expect("written");
+        };
+        put("SKILL.md", "---\nname: s\ndescription: d\n---\nBe brief.\n");
+        put("learned/p/pipeline.yaml", "name: p\ndescription: d\nsteps: [{name: a, type: code, command: \"true\"}]\n");
+        let state = |state: &str| put("learned/p/learn.yaml", &format!("learn: 1\nstate: {state}\nfamily: cancel\n"));
+        state("proposed");
+        let blobs = Arc::new(FileBlobs::new(dir.path().join("blobs"), false));
+        let learnt = Learnt {
+            disk: Disk::open(dir.path()).expect("opened"),
+            engine: Arc::new(MemoryEngine::new(blobs)),
+            learning: Learning::default(),
+        };
+        let find = || learnt.find("p").expect("it is there");
+        let finish = |to| finished(&learnt, &find(), to).expect("read").map(|promotion| promotion.document);
+        let content = find().content;
+        let states = (State::Proposed, State::Shadow);
+        let begun = etude_evidence::begin_promotion(&*learnt.engine, learnt.disk.root(), &content, states, 1);
+        block_on(begun).expect("a runtime").expect("kept");
+        assert_eq!(finish(None), None, "the state was not written: the promotion is repeated");
+        state("shadow");
+        assert_eq!(finish(Some(State::Active)), None);
+        let document = finish(None).expect("it is completed");
+        assert_eq!((&document["from"], &document["to"]), (&"proposed".into(), &"shadow".into()));
+        assert_eq!(find().state, Some(State::Shadow));
+        assert_eq!(finish(None), None, "another promotion is a new one");
+        let path = apply(&learnt, &find(), (State::Shadow, State::Assisted), None).expect("promoted");
+        assert_eq!((path.first().map(String::as_str), find().state), (Some("pipelines/p"), Some(State::Assisted)));
+        assert_eq!(finish(None), None);
+    }
 }
