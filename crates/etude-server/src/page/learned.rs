@@ -57,7 +57,8 @@ fn crumbs(shell: &Shell, call: &Call, name: Option<&str>) -> Markup {
 
 fn row_of(shell: &Shell, base: &str, row: &Value) -> Markup {
     let name = text(row, "name");
-    let compared = count(row, "/evidence/live/agreed") + count(row, "/evidence/live/disagreed");
+    let disagreed = count(row, "/evidence/live/disagreed");
+    let compared = count(row, "/evidence/live/agreed") + disagreed;
     let waits: Vec<String> = list_of(row, "waits_for").iter().map(need).collect();
     html! {
         tr.run data-key=(visible(name)) {
@@ -67,7 +68,10 @@ fn row_of(shell: &Shell, base: &str, row: &Value) -> Markup {
                 span.dim { (visible(text(row, "family"))) }
                 @if row["demoted"].is_object() { p.reason { "Demoted: " (visible(&row["demoted"]["reason"].as_str().unwrap_or_default().replace('_', " "))) } }
             }
-            td.wide { (count(row, "/evidence/requests")) " requests, " (compared) " live comparisons" }
+            td.wide {
+                (count(row, "/evidence/requests")) " requests, " (compared) " live comparisons"
+                @if disagreed > 0 { ", " (disagreed) " disagreed" }
+            }
             td.wide.wrap.second { @if waits.is_empty() { (ABSENT) } @else { (waits.join(", ")) } }
         }
     }
@@ -93,6 +97,9 @@ fn need(need: &Value) -> String {
         "comparisons" => format!("comparisons: {} of {}", number(&need["have"]), number(&need["want"])),
         "live_comparisons" => format!("live comparisons: {} of {}", number(&need["have"]), number(&need["want"])),
         "wrong_rate" => format!("rate of wrong writes: {}, at most {}", percent(&need["have"]), percent(&need["want"])),
+        "new_evidence" => "a later run of an agent that does its task, because it was taken back".to_owned(),
+        "unchanged_files" => "a test, because its files, tools or rules have changed: etude learn test".to_owned(),
+        "open_hole" => "a source for every value of its write".to_owned(),
         word => format!("{}: {}, must be {}", word.replace('_', " "), number(&need["have"]), number(&need["want"])),
     }
 }
@@ -108,11 +115,11 @@ pub(crate) async fn show(call: Call) -> Respond {
 
 /// `POST` to the same: `act` is `promote` or `demote`.
 pub(crate) async fn act(call: Call) -> Respond {
-    let form = call.form(&["act", "accept_risk", "reason", source::ONCE]).await?;
+    let form = call.form(&["act", "to", "accept_risk", "reason", source::ONCE]).await?;
     let given = |name: &str| form.iter().find(|(of, value)| of == name && !value.is_empty()).map(|(_, value)| &**value);
     let act = given("act").unwrap_or_default();
     let body = match act {
-        "promote" => json!({"accept_risk": given("accept_risk").is_some()}),
+        "promote" => json!({"to": given("to"), "accept_risk": given("accept_risk").is_some()}),
         "demote" => json!({"reason": given("reason")}),
         _ => return Err(Problem::not_found("there is no such action")),
     };
@@ -193,6 +200,8 @@ fn actions(shell: &Shell, path: &str, one: &Value) -> Markup {
                 summary.button.primary name="act" value="promote" { "Promote to " (next) }
                 div { form.form method="post" action=(path) {
                     (source::once())
+                    // The page may be older than the state: only the shown promotion is made.
+                    input type="hidden" name="to" value=(next);
                     p.second { (effect(next)) " etude runs its recorded cases first." }
                     div.field {
                         label.choice { input type="checkbox" name="accept_risk" value="yes"; "Accept the risk" }
@@ -372,5 +381,21 @@ fn deviations(one: &Value) -> Markup {
             header { h2 { "Deviations of the last runs" } }
             ul.rows { @for row in rows { li { code { (visible(text(row, "step"))) } span.grow { (visible(&text(row, "reason").replace('_', " "))) } span { (count(row, "/count")) } } } }
         } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A person reads what a pipeline waits for as a sentence, and not as two truth values.
+    #[test]
+    fn conditions_without_a_number_are_sentences() {
+        let shown = |word: &str, have: bool| need(&json!({"need": word, "have": have, "want": !have}));
+        for (word, have) in [("new_evidence", false), ("unchanged_files", false), ("open_hole", true)] {
+            let text = shown(word, have);
+            assert!(text.starts_with("a ") && !text.contains("false") && !text.contains("true"), "{text}");
+        }
+        assert_eq!(need(&json!({"need": "tests", "have": 2, "want": 3})), "tests: 2, must be 3");
     }
 }

@@ -125,7 +125,10 @@ fn pages_show_evidence_and_both_sides_of_a_disagreement() {
     let refused = form(&server, path, "act=promote");
     assert_eq!(refused.status, 409);
     assert!(refused.text().contains("it has too few comparisons"));
-    let done = form(&server, path, "act=promote&accept_risk=yes");
+    // The form promotes to the state of its button, also if the page is older than the state.
+    assert!(page.contains("name=\"to\" value=\"assisted\""), "{page}");
+    assert_eq!(form(&server, path, "act=promote&accept_risk=yes&to=nothing").status, 409);
+    let done = form(&server, path, "act=promote&accept_risk=yes&to=assisted");
     assert_eq!((done.status, done.header("location")), (303, Some(path)));
     assert_eq!(form(&server, path, "act=demote&reason=").status, 303);
     assert_eq!(form(&server, path, "act=burn").problem(), (404, "not_found".to_owned()));
