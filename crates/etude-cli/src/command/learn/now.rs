@@ -212,7 +212,7 @@ fn report(document: &Value) {
     });
     if list("candidates").iter().any(|row| row["change"] == "edited") {
         crate::render::say_hint!(
-            "an edited candidate stays as it is; `etude learn show NAME --diff` prints the pending change"
+            "a candidate whose files, tools or rules have changed stays as it is; `etude learn show NAME --diff` prints the pending change"
         );
     }
 }

@@ -1,6 +1,7 @@
 //! `etude learn show NAME`: shows the source of each value of a learned pipeline (1.8).
 
 use etude::Disk;
+use etude_core::exact::same;
 use etude_evidence::{Row, RowKind, Standing};
 use etude_runs::lines;
 use etude_spec::discover::{LEARNED, PIPELINE_FILE};
@@ -14,6 +15,7 @@ use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::render::text::harmless;
 use crate::stdout;
 
 /// Maximum size of a definition to show, in bytes.
@@ -129,8 +131,7 @@ fn definition_files(files: Files) -> Files {
 /// Human-readable form of the document.
 fn print(document: &Value) {
     let list = |name: &str| document[name].as_array().cloned().unwrap_or_default();
-    let text =
-        |value: &Value| crate::render::text::harmless(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    let text = |value: &Value| harmless(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
     stdout::documents(|out| {
         writeln!(out, "{}  {}  {}", text(&document["name"]), text(&document["state"]), text(&document["path"]))?;
         for row in list("bindings") {
@@ -154,6 +155,85 @@ fn print(document: &Value) {
             writeln!(out, "  {step} requires {condition}, violated in {} other runs", row["violated"])?;
         }
         writeln!(out, "covers {} requests, {} not", list("covers").len(), list("not_covered").len())?;
-        Ok(())
+        compared(&list("comparisons")).iter().try_for_each(|line| writeln!(out, "{}", harmless(line)))
     });
+}
+
+/// Comparisons with agents as lines: their number by verdict, then those that did not agree, disagreements first.
+fn compared(comparisons: &[Value]) -> Vec<String> {
+    let of = |kind: &'static str| comparisons.iter().filter(move |row| row["kind"] == kind);
+    let count = |kind| of(kind).count();
+    if comparisons.is_empty() {
+        return Vec::new();
+    }
+    let (agreed, fell_back, disagreed) = (count("agreed"), count("fell_back"), count("disagreed"));
+    let all = comparisons.len();
+    let mut lines = vec![format!(
+        "compared with an agent in {all} runs: {agreed} agreed, {fell_back} fell back, {disagreed} disagreed"
+    )];
+    for row in of("disagreed").chain(of("fell_back")) {
+        let word = |member: &str| row[member].as_str().unwrap_or_default().replace('_', " ");
+        let reason = if row["reason"].is_string() { format!(": {}", word("reason")) } else { String::new() };
+        lines.push(format!("  {} in run {}{reason}", word("kind"), row["run"].as_str().unwrap_or_default()));
+        if row["kind"] == "disagreed" {
+            lines.extend(writes(&row["agent"], &row["pipeline"]));
+        }
+    }
+    lines
+}
+
+/// The writes of an agent and of a pipeline, and the arguments in which they differ.
+fn writes(agent: &Value, pipeline: &Value) -> Vec<String> {
+    let list = |side: &Value| side.as_array().cloned().unwrap_or_default();
+    let (agent, pipeline) = (list(agent), list(pipeline));
+    let side = |name: &str, calls: &[Value]| {
+        let call = |call: &Value| format!("{} {}", call["tool"].as_str().unwrap_or_default(), call["arguments"]);
+        let shown: Vec<String> = match calls {
+            [] => vec!["no write".to_owned()],
+            calls => calls.iter().map(call).collect(),
+        };
+        shown.into_iter().map(|call| format!("      {name} {call}")).collect::<Vec<_>>()
+    };
+    let mut lines = [side("agent:   ", &agent), side("pipeline:", &pipeline)].concat();
+    for (one, other) in agent.iter().zip(&pipeline).filter(|(one, other)| one["tool"] == other["tool"]) {
+        let (Some(a), Some(b)) = (one["arguments"].as_object(), other["arguments"].as_object()) else { continue };
+        let is_same = |name: &&String| matches!((a.get(*name), b.get(*name)), (Some(a), Some(b)) if same(a, b));
+        let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
+        let names: Vec<String> = names.filter(|name| !is_same(name)).map(|name| format!("`{name}`")).collect();
+        if !names.is_empty() {
+            lines.push(format!("      differ in {}", names.join(", ")));
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1.8: a person reads how often shadows agreed, and where a disagreement differs.
+    #[test]
+    fn comparisons_are_shown_with_their_differences() {
+        let call = |id: &str| json!([{"tool": "cancel", "arguments": {"id": id, "n": 1}}]);
+        let row = |run: &str, kind: &str, reason: Value, pipeline: Value| json!({"run": run, "kind": kind, "reason": reason, "agent": call("A-1"), "pipeline": pipeline});
+        let rows = [
+            row("r3", "agreed", Value::Null, call("A-1")),
+            row("r2", "fell_back", "no_match".into(), json!([])),
+            row("r1", "disagreed", Value::Null, call("A-2")),
+            row("r0", "disagreed", Value::Null, json!([])),
+        ];
+        let expected = [
+            "compared with an agent in 4 runs: 1 agreed, 1 fell back, 2 disagreed",
+            "  disagreed in run r1",
+            r#"      agent:    cancel {"id":"A-1","n":1}"#,
+            r#"      pipeline: cancel {"id":"A-2","n":1}"#,
+            "      differ in `id`",
+            "  disagreed in run r0",
+            r#"      agent:    cancel {"id":"A-1","n":1}"#,
+            "      pipeline: no write",
+            "  fell back in run r2: no match",
+        ];
+        assert_eq!(compared(&rows), expected);
+        assert!(compared(&[]).is_empty());
+    }
 }

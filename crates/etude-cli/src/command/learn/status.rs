@@ -96,6 +96,10 @@ fn shown(row: &Value) -> String {
     if !waits.is_empty() {
         line.push_str(&format!("; waits for {}", waits.join(", ")));
     }
+    let disagreed = count("/evidence/live/disagreed");
+    if disagreed > 0 {
+        line.push_str(&format!("; {disagreed} disagreed: etude learn show {}", text("/name")));
+    }
     if row["demoted"].is_object() {
         line.push_str(&format!("; demoted: {}", text("/demoted/reason")));
     }
@@ -107,5 +111,31 @@ fn shown(row: &Value) -> String {
 
 /// Human-readable condition: `comparisons (4, must be 59)`.
 pub(super) fn shown_need(need: &Value) -> String {
-    format!("{} ({}, must be {})", need["need"].as_str().unwrap_or_default(), need["have"], need["want"])
+    let word = need["need"].as_str().unwrap_or_default();
+    match word {
+        "new_evidence" => format!("{word} (an agent has not done its task since it was taken back)"),
+        "unchanged_files" => format!("{word} (its files, tools or rules have changed: etude learn test)"),
+        "open_hole" => format!("{word} (a write needs a value that has no source)"),
+        _ => format!("{word} ({}, must be {})", need["have"], need["want"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1.8: a disagreement is in the row of its pipeline, with the command that shows where it differs.
+    #[test]
+    fn a_disagreement_names_the_command_that_shows_it() {
+        let row = |disagreed: u64| {
+            let live = json!({"agreed": 2, "fell_back": 0, "disagreed": disagreed});
+            json!({
+                "name": "back", "path": "learned/back", "state": "proposed", "waits_for": [], "demoted": null,
+                "evidence": {"requests": 3, "live": live, "wrong_rate_bound": 0.5}, "accepted_risk": null,
+            })
+        };
+        let plain = "learned/back  proposed  3 requests, 2 live comparisons, wrong rate at most 50.0 %";
+        assert_eq!(shown(&row(0)), plain);
+        assert!(shown(&row(1)).ends_with("; 1 disagreed: etude learn show back"), "{}", shown(&row(1)));
+    }
 }
