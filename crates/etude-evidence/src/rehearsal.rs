@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use etude_core::exact::same;
+use etude_core::schema::Schema;
 use etude_core::tool::{ErrorClass, ToolError, ToolResult};
 use etude_spec::tool::AppTool;
 use serde_json::{Map, Value, json};
@@ -146,6 +147,16 @@ impl Rehearsal {
     fn needs_no_approval(&self, tool: &str) -> bool {
         let own = self.tools.iter().find(|own| own.name == tool);
         self.reads(tool) && own.is_none_or(|own| !own.gated)
+    }
+
+    /// The refusal of a call whose arguments do not match the tool's schema, which may have changed since the call was
+    /// recorded. `None` if they match, or if the tool is not in the app.
+    fn misfit(&self, call: &Call) -> Option<ToolResult> {
+        let tool = self.tools.iter().find(|tool| tool.name == call.tool)?;
+        let schema = Schema::compile(&*tool.name, tool.input_schema.clone(), BTreeMap::new()).ok()?;
+        let violation = schema.violations(&call.arguments).first()?.to_string();
+        let why = format!("the arguments of `{}` do not match its input schema: {violation}", call.tool);
+        Some(ToolError::terminal("InputInvalid", why).into())
     }
 
     /// Recorded result of a call, in the order of equal calls.
