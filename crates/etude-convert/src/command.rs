@@ -5,6 +5,7 @@ mod context;
 mod example;
 mod find;
 pub(crate) mod scan;
+mod secret;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use context::{condition, is_mention};
 pub(crate) use example::files as example_files;
 pub(crate) use find::has_action;
+pub use secret::has_secret;
 pub(crate) use session::{Session, session};
 
 use crate::skill::Skill;
@@ -68,6 +70,9 @@ pub(crate) fn of_statements(
         return Ok(None);
     }
     let text = found.iter().map(|found| found.text.as_str()).collect::<Vec<_>>().join("\n");
+    if has_secret(&text) {
+        return Err("it has a value that looks like a key or a password");
+    }
     let mut command = Command {
         text: String::new(),
         needs_bash: false,

@@ -49,6 +49,7 @@ fn converted(context: &Context, args: &args::Convert) -> Result<Exit, Refused> {
         return Err(problem.hint("run it: etude run -C DIR; check it: etude check -C DIR").into());
     }
     let skill = snapshot.skill()?;
+    check_statements(&skill)?;
     let out = out(args, snapshot.root())?;
     let cases = cases(args, &skill)?;
     if !cases.is_empty()
@@ -74,6 +75,27 @@ fn converted(context: &Context, args: &args::Convert) -> Result<Exit, Refused> {
     let ended = answer::while_waiting(context, &runner, &definition, ended)?;
     let ended = ended.map_err(|error| render::stopped::problem(&error))?;
     Ok(finished(context, &disk, &ended))
+}
+
+/// Refuses a skill without statements, because a model can find nothing in it, and warns of values that look like keys.
+fn check_statements(skill: &Skill) -> Result<(), Problem> {
+    if skill.statements.is_empty() {
+        let problem = Problem::usage("`SKILL.md` has no text below its frontmatter, so nothing can be converted");
+        return Err(problem.hint("describe the work in `SKILL.md`, with its commands in code blocks"));
+    }
+    let lines = skill.statements.iter().filter(|statement| commands::has_secret(&statement.text));
+    let lines: Vec<String> = lines.map(|statement| statement.line.to_string()).collect();
+    if !lines.is_empty() {
+        render::say!(
+            "warning: `SKILL.md` has values that look like keys or passwords (line {}): the model reads them, and the app has a \
+             copy of `SKILL.md`",
+            lines.join(", ")
+        );
+        render::say_hint!(
+            "replace them with environment variables, such as `$PAY_TOKEN`, and revoke them if others can read the skill"
+        );
+    }
+    Ok(())
 }
 
 /// Output folder: empty or missing, and outside of the skill (L-93).

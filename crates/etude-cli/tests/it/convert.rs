@@ -366,3 +366,26 @@ fn a_careless_author_gets_a_sound_app() {
     let advice = converted("advice");
     assert_eq!((&advice["out"], advice["reason"].is_string()), (&Value::Null, true), "{advice}");
 }
+
+/// 1.6: a skill without statements is refused before a model is asked; a value that looks like a key is reported with its line,
+/// and is in no generated file.
+#[test]
+fn an_empty_skill_and_a_key_are_reported() {
+    let labels = json!({"labels": [{"id": 1, "label": "main_path"}, {"id": 2, "label": "main_path"}]});
+    let drafts = drafts(&[("pay", 2)]);
+    let server = Server::by(move |seen, _| {
+        let schema = &seen.body["response_format"]["json_schema"]["schema"]["properties"];
+        Reply::json(if schema["labels"].is_object() { &labels } else { &drafts })
+    });
+    let test = Test::new().model(&server).cwd("work");
+    test.put("work/skill/SKILL.md", "---\nname: pay\ndescription: Pays.\n---\n");
+    test.run(&["convert", "skill"]).exit(2).stderr_has("no text below its frontmatter");
+    assert_eq!(server.seen().len(), 0, "no model is asked");
+    let key = "3f9a0c7be1d24856";
+    let text =
+        format!("---\nname: pay\ndescription: Pays.\n---\n# Pay\n\n```sh\ncurl -H 'X-Token: {key}' pay.test\n```\n");
+    test.put("work/skill/SKILL.md", &text);
+    let ran = test.run(&["convert", "skill", "--yolo"]);
+    assert!(ran.err().contains("look like keys or passwords (line "), "{}", ran.err());
+    assert!(!ran.out().contains(key) && !test.path("work/skill-app/pipelines").exists(), "{}", ran.out());
+}

@@ -34,6 +34,17 @@ fn scripts_are_called_and_not_rewritten() {
     );
 }
 
+/// A command with a key is not a code step: pipelines are files that people share.
+#[test]
+fn a_command_with_a_key_is_left_out() {
+    let text =
+        "```sh\nexport PAY_TOKEN=3f9a0c7be1d24856\ncurl https://pay.test\n```\n\n```sh\ncurl https://pay.test\n```\n";
+    let skill = skill(text);
+    let found: Vec<_> = skill.statements.iter().map(|s| of_statement(&skill, s, &Values::new())).collect();
+    assert_eq!(found[0].as_ref().err(), Some(&"it has a value that looks like a key or a password"));
+    assert!(matches!(&found[1], Ok(Some(_))), "{found:?}");
+}
+
 /// 1.6: commands in code blocks are commands; other content of a block is not.
 #[test]
 fn code_blocks_for_a_shell_are_commands() {
