@@ -109,10 +109,8 @@ impl ToolResult {
     pub(crate) fn problem(reply: &Reply, is_run: bool) -> Self {
         let problem: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
         let details = problem["errors"].as_array();
-        let error = |detail: &Value| {
-            let pointer = detail["pointer"].as_str().map(|pointer| pointer.strip_prefix("/input").unwrap_or(pointer));
-            json!({"kind": problem["code"], "message": detail["detail"], "pointer": pointer})
-        };
+        let error =
+            |detail: &Value| json!({"kind": problem["code"], "message": detail["detail"], "pointer": argument(detail)});
         let mut errors: Vec<Value> = details.into_iter().flatten().map(error).collect();
         if errors.is_empty() {
             errors.push(json!({"kind": problem["code"], "message": problem["detail"]}));
@@ -125,8 +123,7 @@ impl ToolResult {
             message.push_str(&format!("\n{}", with_hint(diagnostic)));
         }
         for detail in details.into_iter().flatten() {
-            let Some(pointer) = detail["pointer"].as_str() else { continue };
-            let pointer = pointer.strip_prefix("/input").unwrap_or(pointer);
+            let Some(pointer) = argument(detail) else { continue };
             let fault = detail["detail"].as_str().unwrap_or_default();
             // A fault that the sentence has already is not repeated, but its field is named.
             match message.contains(fault) {
@@ -220,6 +217,13 @@ impl ToolResult {
         let structured_content = serde_json::value::to_raw_value(&structured).map_err(|e| e.to_string())?;
         Ok(Self { content, structured_content, is_error })
     }
+}
+
+/// JSON Pointer of the faulty argument of a tool (S-143). Parameters of the interface's queries are arguments of the same name.
+fn argument(detail: &Value) -> Option<String> {
+    let pointer =
+        detail["pointer"].as_str().map(|pointer| pointer.strip_prefix("/input").unwrap_or(pointer).to_owned());
+    pointer.or_else(|| detail["parameter"].as_str().map(|name| format!("/{name}")))
 }
 
 /// The detail of a problem document.

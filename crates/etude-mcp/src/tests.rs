@@ -394,6 +394,18 @@ async fn a_fault_is_not_repeated() {
     assert_eq!(refused["structuredContent"]["errors"][0]["pointer"], "/run");
 }
 
+/// S-143: a fault of a query's parameter names the argument, like a fault of a body's member.
+#[tokio::test]
+async fn a_faulty_parameter_is_named() {
+    let detail = "`limit` must be a number from 1 to 200";
+    let refused =
+        json!({"code": "input_invalid", "detail": detail, "errors": [{"parameter": "limit", "detail": detail}]});
+    let client = Client::new(false, [("/v1/apps", apps()), ("/v1/runs?limit=0", (422, refused))]).await;
+    let result = client.call("etude_runs", json!({"limit": 0})).await;
+    assert_eq!(result["structuredContent"]["errors"][0]["pointer"], "/limit", "{result}");
+    assert_eq!(text(&result), format!("/limit: {detail}"));
+}
+
 /// Section 9: a read returns at most 256 KiB, and has the address of the rest, for text and for bytes.
 #[tokio::test]
 async fn a_resource_is_read_in_parts() {
