@@ -85,6 +85,9 @@ impl Fault {
     }
 }
 
+/// Name of the first entry, as every archive begins.
+const FIRST: &[u8] = b"manifest.json\0";
+
 /// Reader of an archive whose checksum is correct.
 pub(super) struct Reader {
     file: BufReader<File>,
@@ -111,7 +114,10 @@ impl Reader {
         loop {
             let last = entries.last().map_or("the archive", |entry| entry.name.as_str());
             let block = scan.block().map_err(|why| Fault::new(last, format!("is truncated: {why}")))?;
-            let (name, len) = parse(&block).map_err(|why| Fault::new(format!("the entry after {last}"), why))?;
+            let (name, len) = parse(&block).map_err(|why| match entries.is_empty() && !block.starts_with(FIRST) {
+                true => Fault::new("the file", "is not an archive of `etude runs export --all`"),
+                false => Fault::new(format!("the entry after {last}"), why),
+            })?;
             if name == CHECKSUM {
                 scan.check(len).map_err(|why| Fault::new(CHECKSUM, why))?;
                 return Ok(Self { file: scan.file, entries });

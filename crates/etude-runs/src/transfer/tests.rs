@@ -429,6 +429,9 @@ fn a_damaged_archive_is_refused() {
     }
     put(&[&whole[..], &[0; 512]].concat());
     is_refused(&world, "a.tar", "checksum", "is not the end");
+    // The lines of `etude runs export ID` are another document.
+    put("{\"run\":{\"run_id\":\"r\"}}\n".repeat(100).as_bytes());
+    is_refused(&world, "a.tar", "the file", "is not an archive of `etude runs export --all`");
     // Every byte counts; the last ones are those of the end.
     for at in (0..whole.len()).step_by(whole.len() / 301) {
         let mut bytes = whole.clone();
