@@ -191,15 +191,19 @@ pub const fn routes() -> &'static [Route] {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matched(pub(crate) &'static str);
 
-/// True if `path` can be called without a token.
+/// True if `path` can be called without a token. If no method of a path needs one, a wrong method is 405 and not 401 (S-13, S-25).
 pub(crate) fn is_public(method: &Method, path: &str) -> bool {
     let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
-    TABLE.iter().filter(|route| route.needs == Needs::Nothing && route.method == method).any(|route| {
-        match route.path.split_once('{') {
-            Some((start, _)) => path.starts_with(start) && path.len() > start.len(),
-            None => path == route.path,
-        }
-    })
+    let fits = |route: &&Route| match route.path.split_once('{') {
+        Some((start, _)) => path.starts_with(start) && path.len() > start.len(),
+        None => path == route.path,
+    };
+    let is_wrong_method = |path: &str| {
+        let mut routes = TABLE.iter().filter(|route| route.path == path);
+        routes.all(|route| route.needs == Needs::Nothing && route.method != method)
+    };
+    let mut open = TABLE.iter().filter(|route| route.needs == Needs::Nothing).filter(fits);
+    open.any(|route| route.method == method || is_wrong_method(route.path))
 }
 
 /// The pattern of the route for `path`. If several fit, literal segments win over parameters.
@@ -339,5 +343,23 @@ mod tests {
             None,
         ];
         assert_eq!(given.map(pattern), wanted);
+    }
+
+    /// S-13, S-25: a path that needs no token with any method answers a wrong method without a token.
+    #[test]
+    fn a_wrong_method_of_an_open_path_needs_no_token() {
+        for (method, path, expected) in [
+            (Method::HEAD, "/healthz", true),
+            (Method::POST, "/healthz", true),
+            (Method::GET, "/in/app/push", true),
+            (Method::DELETE, "/login", true),
+            (Method::PUT, "/in/", false),
+            (Method::GET, "/logout", false),
+            (Method::GET, "/mcp", false),
+            (Method::PUT, "/v1/runs", false),
+            (Method::GET, "/nothing", false),
+        ] {
+            assert_eq!(is_public(&method, path), expected, "{method} {path}");
+        }
     }
 }
