@@ -53,7 +53,10 @@ impl Once for Arguments {
             None => match target.args.as_object() {
                 Some(args) if !args.is_empty() => {
                     let given: Vec<String> = args.keys().map(|key| format!("`{key}`")).collect();
-                    refused(format!("`{name}` takes no arguments, but received {}", given.join(", ")))
+                    let given = given.join(", ");
+                    refused(format!(
+                        "`{name}` takes no arguments, but received {given}; `metadata.params` declares them"
+                    ))
                 }
                 _ => Ok(None),
             },
