@@ -133,7 +133,7 @@ pub(super) fn journal(context: &Context) -> Vec<Finding> {
             engine.list(&one).map(drop).map_err(|error| crate::render::stopped::of_engine(&error))
         });
         findings.push(match opened {
-            Ok(()) => Finding::ok("journal", format!("{shown}: {}", size(bytes_below(&dir)))),
+            Ok(()) => of_opened(&shown.to_string(), bytes_below(&dir), os::can_write(&dir)),
             Err(problem) => of_problem("journal", &problem),
         });
     }
@@ -148,6 +148,15 @@ pub(super) fn journal(context: &Context) -> Vec<Finding> {
             .fix("free some space, or remove old runs: etude runs prune"),
     });
     findings
+}
+
+/// Finding about a journal that can be read. On a read-only file system, commands that list runs work and no run starts.
+pub(super) fn of_opened(shown: &str, bytes: u64, is_writable: bool) -> Finding {
+    match is_writable {
+        true => Finding::ok("journal", format!("{shown}: {}", size(bytes))),
+        false => Finding::new("journal", Level::Error, format!("{shown} is not writable, so no run can start"))
+            .fix(paths::WRITABLE),
+    }
 }
 
 /// Finding about a journal that does not exist yet. `existing` is the nearest existing path above it.

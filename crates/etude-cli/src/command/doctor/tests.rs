@@ -27,3 +27,12 @@ fn addresses_have_a_port_and_no_password() {
         assert_eq!(address(url).as_deref(), expected, "{url}");
     }
 }
+
+/// cli: a journal that can be read but not written is an error with its fix.
+#[test]
+fn a_journal_that_cannot_be_written_is_an_error() {
+    let line = |is_writable| files::of_opened("/state", 1_500, is_writable).line(7);
+    assert_eq!(line(true), "✓ journal  /state: 1.5 kB\n");
+    let fix = "fix: set XDG_STATE_HOME to a writable directory";
+    assert_eq!(line(false), format!("✗ journal  /state is not writable, so no run can start; {fix}\n"));
+}
