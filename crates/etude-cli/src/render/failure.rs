@@ -6,7 +6,7 @@ use std::path::Path;
 use anstyle::{AnsiColor, Style};
 use etude_core::failure::{Failure, FailureKind, Phase};
 use etude_core::outcome::Stderr;
-use etude_core::report::duration;
+use etude_core::report::{clip, duration};
 
 use super::commands;
 use super::layout;
@@ -19,6 +19,9 @@ const BOLD: Style = Style::new().bold();
 
 /// Maximum number of lines shown of stderr.
 const STDERR_LINES: usize = 12;
+
+/// Maximum number of characters shown of one line of stderr.
+const STDERR_WIDTH: usize = 500;
 
 /// Renders one failure below the line that defines its step.
 pub(crate) fn text(failure: &Failure, app: Option<&Path>, is_second: bool) -> String {
@@ -104,7 +107,7 @@ fn draw_stderr(out: &mut String, stderr: &Stderr) {
     };
     let _ = writeln!(out, "   {heading}");
     for line in shown {
-        let _ = writeln!(out, "   {BLUE}|{BLUE:#} {line}");
+        let _ = writeln!(out, "   {BLUE}|{BLUE:#} {}", clip(line, STDERR_WIDTH));
     }
 }
 
@@ -184,5 +187,17 @@ mod tests {
         failure.details = Some(Json::of(&details("first\nNameError: x\n")));
         assert!(shown(&failure).contains("stderr, 2 lines:"), "{}", shown(&failure));
         assert!(shown(&failure).contains("NameError: x"), "{}", shown(&failure));
+    }
+
+    /// the tail of stderr fits on a screen, whatever the length of its lines.
+    #[test]
+    fn a_long_line_of_stderr_is_cut() {
+        let mut failure = Failure::new(FailureKind::StepFailed, "code step `a` exited with status 1");
+        let tail = format!("{}\n{}\nlast\n", "x".repeat(STDERR_WIDTH), "y".repeat(STDERR_WIDTH + 1));
+        failure.stderr = Some(Stderr { lines: 3, bytes: tail.len() as u64, tail, blob: None });
+        let shown = anstream::adapter::strip_str(&text(&failure, None, false)).to_string();
+        let rows: Vec<&str> = shown.lines().filter_map(|line| line.strip_prefix("   | ")).collect();
+        let cut = format!("{}…", "y".repeat(STDERR_WIDTH - 1));
+        assert_eq!(rows, [&*"x".repeat(STDERR_WIDTH), &*cut, "last"]);
     }
 }
