@@ -30,6 +30,17 @@ fn a_list_says_where_skills_are_and_what_they_hide() {
     assert_eq!(ran.at("/skills/0/scope"), "user");
 }
 
+/// the list names the app's own skills, which only its steps use, beside those that agents find.
+#[test]
+fn a_list_names_the_skills_of_steps() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1"));
+    skill(&test, "app/skills/notes", "", "x");
+    test.put("app/skills/draft.md", "no skill");
+    let note = "note: only steps and `etude skill run` have the skills in skills/: notes";
+    test.run(&["skill", "list"]).exit(0).stdout("").stderr_has(note);
+    test.run(&["skill", "list", "--format", "json"]).exit(0).has("/skills", json!([]));
+}
+
 /// cli, SK-23, SK-25: agents see trusted skills and none that only people may run.
 #[test]
 fn the_catalog_is_what_agents_may_know() {

@@ -1,6 +1,8 @@
 //! `etude skill list`: all skills found, with their faults.
 
 use std::fmt::Write;
+use std::fs;
+use std::path::Path;
 
 use etude_packages::skills::{Compat, Entry, SkillCatalog};
 use etude_spec::render;
@@ -27,7 +29,21 @@ pub(super) fn list(context: &Context, compat: Compat) -> Result<Exit, Problem> {
             "no skills here or in your home directory; skills are in .agents/skills, .etude/skills and .claude/skills"
         );
     }
+    let own = context.app_dir().map(|dir| of_steps(&dir.join("skills"))).unwrap_or_default();
+    if !own.is_empty() && !context.global.quiet {
+        let names = harmless(&own.join(", "));
+        crate::render::say!("note: only steps and `etude skill run` have the skills in skills/: {names}");
+    }
     Ok(Exit::Done)
+}
+
+/// Names of the skills in the app's `skills/`, which only its own steps use.
+fn of_steps(skills: &Path) -> Vec<String> {
+    let entries = fs::read_dir(skills).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.path().join("SKILL.md").is_file());
+    let mut names: Vec<String> = folders.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
 }
 
 /// The skills as rows of a document.
