@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use etude_core::failure::FailureKind;
 use etude_core::report::{self, bytes, duration};
 use etude_core::shell;
 use etude_runs::inspect::Place;
@@ -42,6 +43,12 @@ pub(crate) struct Extra {
     pub(crate) resume: Option<String>,
     /// Line width in characters.
     pub(crate) width: usize,
+}
+
+/// Code that `etude explain` knows. In errors of stage machines, the member `code` has a word of their own.
+fn code(error: &Value) -> String {
+    let kind = error["kind"].as_str().filter(|_| !error["class"].is_null()).and_then(FailureKind::from_word);
+    kind.map_or_else(|| member(error, "code"), |kind| kind.code().to_owned())
 }
 
 /// Renders a `runs show` document.
@@ -148,7 +155,7 @@ fn routing(out: &mut String, routing: &Value, width: usize) {
 pub(crate) fn failure(error: &Value, width: usize) -> String {
     let mut out = String::new();
     let message = member(error, "message");
-    let head = format!("error[{}]: ", member(error, "code"));
+    let head = format!("error[{}]: ", code(error));
     let lines = wrap(&format!("{head}{message}"), width);
     for (at, line) in lines.iter().enumerate() {
         let _ = match line.strip_prefix(head.trim_end()).filter(|_| at == 0) {
@@ -305,8 +312,8 @@ fn next(out: &mut String, document: &Value, extra: &Extra) {
         commands.push((format!("etude runs show {id} {step}"), "the step's attempts, input and output"));
     }
     commands.extend(extra.resume.iter().map(|command| (command.clone(), "continue after the cause is fixed")));
-    if let Some(code) = error["code"].as_str() {
-        commands.push((format!("etude explain {}", layout::clip(code, 16)), "explain the error"));
+    if !error["code"].is_null() {
+        commands.push((format!("etude explain {}", layout::clip(&code(error), 16)), "explain the error"));
     }
     commands.iter_mut().for_each(|(command, _)| *command = complete(command));
     let widest = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);

@@ -73,6 +73,21 @@ next      etude runs show 9x0db7 analyze  the step's attempts, input and output
     assert!(shown.lines().count() <= 36 && shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
 }
 
+/// `design: cli`: the code of a stage machine's error is a word, which `etude explain` does not know as a code.
+#[test]
+fn an_error_of_a_machine_names_the_code_that_can_be_explained() {
+    let error = json!({
+        "code": "MissingCapability", "kind": "stage_error", "class": "ProviderCapability", "step": "write",
+        "message": "the model does not guarantee tool calls",
+    });
+    let document = json!({
+        "run_id": "9x0db7nsqx7cyhbh", "status": "failed", "errors": [error], "steps": [row("write", "failed")], "duration_ms": 1,
+    });
+    let shown = plain(&document, &extra());
+    assert!(shown.contains("\nerror[R0501]: the model does not guarantee tool calls\n"), "{shown}");
+    assert!(shown.contains("etude explain R0501 "), "{shown}");
+}
+
 #[test]
 fn a_run_that_succeeded_shows_its_output_and_how_to_print_it_whole() {
     let document = json!({
