@@ -19,7 +19,7 @@ use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
-use crate::render::runs::waiting::{details, is_named};
+use crate::render::runs::waiting::{details, given, is_named};
 use crate::render::stopped::of_engine;
 use crate::render::text::{harmless, visible};
 use crate::stdout;
@@ -194,7 +194,7 @@ fn say_decision(context: &Context, typed: &Typed<'_>, run: &str, gate: &Value, h
         let id = visible(gate["id"].as_str().unwrap_or_default());
         crate::render::say!("{word} {id}: {}", visible(message));
         if typed.question.is_none() {
-            crate::render::say_part!("{}", details(given(gate)));
+            crate::render::say_part!("{}", details(given(&gate["payload"])));
         }
         if !typed.resume {
             crate::render::say_hint!("{hint}");
@@ -257,12 +257,6 @@ fn answer(context: &Context, typed: &Typed<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Arguments of the tool call in question.
-fn given(gate: &Value) -> &Value {
-    let payload = &gate["payload"];
-    if payload["arguments"].is_null() { &payload["args"] } else { &payload["arguments"] }
-}
-
 /// Shows the question at a terminal and asks whether it is the right one, unless the user has named it. Returns false if the
 /// user says no.
 fn seen(context: &Context, typed: &Typed<'_>, gate: &Value) -> Result<bool, Problem> {
@@ -271,7 +265,7 @@ fn seen(context: &Context, typed: &Typed<'_>, gate: &Value) -> Result<bool, Prob
     }
     let message = gate["payload"]["message"].as_str().unwrap_or_default();
     crate::render::say!("? {}", visible(message));
-    crate::render::say_part!("{}", details(given(gate)));
+    crate::render::say_part!("{}", details(given(&gate["payload"])));
     let verb = if typed.approved { "approve" } else { "deny" };
     let answer = crate::typed::typed(&format!("{verb} this? [y/N] "))?;
     Ok(matches!(&answer, crate::typed::Typed::Line(line) if crate::typed::Typed::is_yes(line)))
@@ -311,7 +305,7 @@ fn find_gate(
         question.is_none_or(|named| is_named(gate["payload"]["question"].as_str().unwrap_or_default(), named))
     };
     let asked: Vec<&Value> = waiting.iter().filter(is_asked).collect();
-    let ids = || waiting.iter().filter_map(|gate| gate["id"].as_str()).collect::<Vec<_>>().join(", ");
+    let ids = || waiting.iter().filter_map(|gate| gate["id"].as_str()).map(shell::word).collect::<Vec<_>>().join(", ");
     if let (Some(question), []) = (question, asked.as_slice()) {
         return Err(Problem::usage(format!(
             "run `{id}` does not wait for the answer to question `{}`",

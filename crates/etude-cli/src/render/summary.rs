@@ -8,6 +8,7 @@ use etude_core::report::{Items, duration};
 use etude_runtime::record;
 use serde_json::Value;
 
+use super::runs::waiting as questions;
 use super::text::harmless;
 use super::{commands, failure};
 
@@ -54,10 +55,15 @@ pub(crate) fn show(ended: &RunResult, after: AfterDecision) {
     for waiting in &document.waiting {
         let message = waiting["payload"]["message"].as_str().unwrap_or_default();
         crate::render::say!("\n{BOLD}waiting:{BOLD:#} {}", harmless(message));
-        if let Some(effects) = super::runs::waiting::effects(&waiting["payload"]) {
+        // The commands below name this question, so all of it is shown here.
+        crate::render::say_part!("{}", questions::details(questions::given(&waiting["payload"])));
+        if let Some(effects) = questions::effects(&waiting["payload"]) {
             crate::render::say!("then: {effects}");
         }
-        let command = super::runs::waiting::command(waiting);
+        if let Some(answer) = questions::answer(&waiting["payload"]) {
+            crate::render::say!("answer: {answer}");
+        }
+        let command = questions::command(waiting);
         hint(&format!("etude approve {command}"));
         hint(&format!("or: etude deny {command}"));
         hint(&after.hint(id));

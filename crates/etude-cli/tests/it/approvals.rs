@@ -198,7 +198,8 @@ fn several_things_are_waited_for_and_answered_one_by_one() {
         (json!("[RUN]:p/gate[0]"), json!("[RUN]:p/gate[1]"))
     );
     let id = ran.id();
-    test.run(&["approve", &id]).exit(2).stderr_has("waits for several decisions");
+    let several = test.run(&["approve", &id]).exit(2).stderr_has("waits for several decisions");
+    several.stderr_has("hint: name one of them: '[RUN]:p/gate[0]', '[RUN]:p/gate[1]'");
     test.run(&["approve", &format!("{id}:p/gate[1]")]).exit(0);
     resume(&test, &id).exit(5).has("/waiting/0/id", "[RUN]:p/gate[0]").has("/waiting/1", Value::Null);
     test.run(&["approve", &format!("{id}:p/gate[0]")]).exit(0);
@@ -262,6 +263,13 @@ hint: etude approve [RUN]:p/gate --question 73d3256b38985696ad8d91cb650ba634
 hint: or: etude deny [RUN]:p/gate --question 73d3256b38985696ad8d91cb650ba634
 hint: then: etude runs resume [RUN]",
     );
+}
+
+/// X-3, cli: the commands to answer a question with a schema name the option that they require.
+#[test]
+fn people_see_the_answer_that_a_schema_requires() {
+    let ran = gate("schema: {enum: [fast, slow]}").run(&["run", "-p", "p", "-i", "who=Ada"]).exit(5);
+    ran.stderr_has("waiting: Send to Ada?\nanswer: --answer JSON that satisfies {\"enum\":[\"fast\",\"slow\"]}\nhint: etude approve");
 }
 
 /// cli: `approve --resume` decides and prints what `runs resume` would: the output for people, the result document as JSON.

@@ -414,6 +414,7 @@ fn people_see_what_is_waited_for_and_how_to_answer() {
 skill waiting in [TIME], 1 model call, 110 tokens, run [RUN]
 
 waiting: run: Bash(make deploy)
+  | command: make deploy
 hint: etude approve '[RUN]:skill/helper/turn1/Bash[0]!ask' --question fe0fd8e34f2851a2a85a0150bac562ea
 hint: or: etude deny '[RUN]:skill/helper/turn1/Bash[0]!ask' --question fe0fd8e34f2851a2a85a0150bac562ea
 hint: then: etude runs resume [RUN]"#,

@@ -191,8 +191,7 @@ fn waiting(out: &mut String, document: &Value) {
     for gate in document["waiting"].as_array().into_iter().flatten() {
         let payload = &gate["payload"];
         let _ = writeln!(out, "\nwaits for {}: {}", member(gate, "kind"), member(payload, "message"));
-        let given = if payload["arguments"].is_null() { &payload["args"] } else { &payload["arguments"] };
-        out.push_str(&super::waiting::details(given));
+        out.push_str(&super::waiting::details(super::waiting::given(payload)));
         let mut line = |name: &str, value: String| {
             let _ = writeln!(out, "      {name:<9} {value}");
         };
@@ -204,8 +203,8 @@ fn waiting(out: &mut String, document: &Value) {
         if let Some(effects) = super::waiting::effects(payload) {
             line("then", effects);
         }
-        if !payload["schema"].is_null() {
-            line("answer", harmless(&format!("--answer JSON that satisfies {}", payload["schema"])));
+        if let Some(answer) = super::waiting::answer(payload) {
+            line("answer", answer);
         }
         let mut decisions = document["decisions"].as_array().into_iter().flatten();
         match decisions.find(|decision| decision["id"] == gate["id"]) {

@@ -6,6 +6,11 @@ use serde_json::Value;
 
 use crate::render::text::visible;
 
+/// Arguments of the tool call in question, or null.
+pub(crate) fn given(payload: &Value) -> &Value {
+    if payload["arguments"].is_null() { &payload["args"] } else { &payload["arguments"] }
+}
+
 /// Full content of a question, because nothing may be approved that was not shown.
 pub(crate) fn details(given: &Value) -> String {
     readable::text(given).lines().map(|line| format!("  | {}\n", visible(line))).collect()
@@ -16,6 +21,12 @@ pub(crate) fn effects(payload: &Value) -> Option<String> {
     let names: Vec<&str> = payload["effects"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let verb = if names.len() == 1 { "changes" } else { "change" };
     (!names.is_empty()).then(|| visible(&format!("{} {verb} the outside world", names.join(", "))))
+}
+
+/// The option with the answer that a question requires besides the decision, if it has a schema.
+pub(crate) fn answer(payload: &Value) -> Option<String> {
+    let schema = Some(&payload["schema"]).filter(|schema| !schema.is_null())?;
+    Some(visible(&format!("--answer JSON that satisfies {schema}")))
 }
 
 /// Number of hex digits of a question's id in commands: 128 bits, so that no one can craft two questions with the same ones.
@@ -62,6 +73,17 @@ mod tests {
         assert_eq!(of(json!(["pay"])).as_deref(), Some("pay changes the outside world"));
         assert_eq!(of(json!(["pay", "tell"])).as_deref(), Some("pay, tell change the outside world"));
         assert_eq!((of(json!([])), of(Value::Null)), (None, None));
+    }
+
+    /// a question with a schema names the option that `etude approve` requires.
+    #[test]
+    fn a_required_answer_is_named_with_its_schema() {
+        let payload = json!({"message": "Ship?", "schema": {"enum": ["fast", "\u{1b}slow"]}});
+        assert_eq!(
+            answer(&payload).as_deref(),
+            Some("--answer JSON that satisfies {\"enum\":[\"fast\",\"\\u001bslow\"]}")
+        );
+        assert_eq!((answer(&json!({"schema": null})), answer(&json!({"message": "Ship?"}))), (None, None));
     }
 
     /// SECURITY.md: a short id is long enough to name one question, and a part of it names none.
