@@ -82,7 +82,7 @@ impl PipelineCall {
                     step: failure.step.clone().unwrap_or_default(),
                     reason: reason_of(&failure),
                 });
-                let content = of_tool(&self.name, &failure, &calls, &self.sequence.outputs());
+                let content = of_tool(&self.name, &failure, &calls, &self.sequence.outputs(), cx.facts.abi);
                 cx.hold_to(calls);
                 let message = format!("pipeline `{}` deviated: {}", self.name, failure.message);
                 Ok(ToolResult { content, ..ToolResult::terminal("Deviated", &message) })

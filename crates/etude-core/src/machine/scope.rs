@@ -165,6 +165,7 @@ impl ScopeTask {
             failure,
             calls: &calls,
             outputs: &ended.outputs(),
+            abi: cx.facts.abi,
         };
         let text = handover.text().into();
         cx.hold_to(calls);
