@@ -221,6 +221,23 @@ async fn a_run_that_cannot_be_ended_keeps_no_other_from_expiring() {
     assert_eq!(["r-1", "r-2", "r-3"].map(state), [RunState::Queued, RunState::Failed, RunState::Queued]);
 }
 
+/// S-84: a queued run that can neither begin nor end counts as interrupted, and keeps no other run waiting.
+#[tokio::test]
+async fn a_queued_run_that_cannot_be_ended_keeps_no_other_waiting() {
+    let app = tempfile::tempdir().expect("a directory");
+    let (dir, server) = serving(false, vec![ServedApp { slug: "demo".to_owned(), dir: app.path().to_owned() }]);
+    let engine = Arc::clone(server.engine());
+    for (id, at, target) in [("r-1", 1, "x".repeat(300_000)), ("r-2", 2, "x".to_owned())] {
+        let run = NewRun { target, placement: Placement::default(), ..served(&app, id, at) };
+        let submission = Submission { run, keys: Vec::new(), max_queued: None, needs_room: false };
+        assert_eq!(engine.enqueue(&submission).await.expect("enqueue"), Enqueued::Accepted);
+    }
+    std::fs::write(dir.path().join("blobs"), "").expect("no large result can be written");
+    look(server.works(), false).await;
+    let state = |id: &str| engine.row(id).expect("a row").state;
+    assert_eq!(["r-1", "r-2"].map(state), [RunState::Running, RunState::Failed], "the app has no such pipelines");
+}
+
 /// A run whose pipeline is gone, so that it cannot be driven to its end, ends as cancelled.
 #[tokio::test]
 async fn a_run_without_a_definition_is_cancelled_as_it_is() {
