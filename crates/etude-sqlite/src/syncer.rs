@@ -46,6 +46,8 @@ const GATHER: Duration = Duration::from_millis(2);
 const FAREWELL: Duration = Duration::from_millis(5);
 /// Maximum wait if earlier checkpoints were cut short so often that the log slows down every start.
 const LONG_FAREWELL: Duration = Duration::from_secs(1);
+/// Pages from which on that is so: a start takes a millisecond more. On a slow disk, about one short run in 40 waits.
+const SLOW_PAGES: u32 = 512;
 
 /// The owner of the syncing thread, for as long as the journal is open.
 #[derive(Debug)]
@@ -168,9 +170,7 @@ impl Drop for Syncer {
         let mut progress = lock(&shared.progress);
         progress.stopping = true;
         shared.work.notify_one();
-        let is_long = shared.pool.log_pages() >= BUSY_PAGES;
-        let share = (shared.opened.elapsed() / 100).clamp(FAREWELL, LONG_FAREWELL);
-        let until = Instant::now() + if is_long { LONG_FAREWELL } else { share };
+        let until = Instant::now() + farewell(shared.pool.log_pages(), shared.opened.elapsed());
         while progress.started && !progress.ended {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -180,6 +180,11 @@ impl Drop for Syncer {
         }
         // The thread is not joined: if the disk is slow and the process lives on, it ends by itself.
     }
+}
+
+/// Maximum wait of an orderly exit, given the pages of the log and the time in which the journal was open.
+fn farewell(pages: u32, open: Duration) -> Duration {
+    if pages >= SLOW_PAGES { LONG_FAREWELL } else { (open / 100).clamp(FAREWELL, LONG_FAREWELL) }
 }
 
 impl Shared {
@@ -263,5 +268,19 @@ impl Shared {
         if let Err(cause @ Error::Damaged { .. }) = done {
             lock(&self.progress).failed = Some(cause.to_string());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exit_waits_longer_where_the_log_slows_down_every_start() {
+        let short = Duration::from_millis(20);
+        assert_eq!(farewell(LAST_PAGES, short), FAREWELL);
+        assert_eq!(farewell(SLOW_PAGES, short), LONG_FAREWELL);
+        assert_eq!(farewell(0, Duration::from_secs(50)), Duration::from_millis(500));
+        assert_eq!(farewell(0, Duration::from_secs(5_000)), LONG_FAREWELL);
     }
 }
