@@ -149,6 +149,7 @@ const PASSED: &str = "passed";
 const SOCKET: &str = "socket";
 
 /// Descriptors that a sandbox receives besides its arguments.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "other systems have no sandboxes"))]
 struct Given {
     /// The program's stdin, unless it is the socket.
     stdin: Option<Handle>,

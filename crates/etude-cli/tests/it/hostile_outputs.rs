@@ -46,6 +46,7 @@ fn stderr_without_line_breaks_is_kept_in_part() {
 
 /// lines are shown in batches, not one by one: a program that prints a million must not wait for as many writes. A
 /// socket of messages shows each write.
+#[cfg(target_os = "linux")]
 #[test]
 fn many_lines_on_stderr_are_shown_at_once() {
     use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};

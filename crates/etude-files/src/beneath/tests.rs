@@ -118,6 +118,7 @@ fn what_was_resolved_is_used_without_looking_up_a_name_of_a_directory_again() {
 }
 
 /// a pipe does not block, and links do not count as files or directories.
+#[cfg(target_os = "linux")]
 #[test]
 fn only_regular_files_and_real_directories_are_opened() {
     let disk = Disk::new();
@@ -139,6 +140,7 @@ fn only_regular_files_and_real_directories_are_opened() {
 }
 
 /// opening a file in one call finds the same file as resolving its path, and refuses every path with a link.
+#[cfg(target_os = "linux")]
 #[test]
 fn a_file_is_opened_straight_only_without_links() {
     let disk = Disk::new();

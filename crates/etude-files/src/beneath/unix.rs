@@ -1,10 +1,11 @@
 //! An open directory on Unix. Every operation takes one name and follows no symbolic link.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -247,12 +248,12 @@ impl Dir {
     /// The file exists, or cannot be created.
     pub fn create_new(&self, name: &OsStr, mode: Option<u32>) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.0, name, flags, Mode::from_raw_mode(0o666))?;
+        let file = File::from(rustix::fs::openat(&self.0, name, flags, Mode::from_raw_mode(0o666))?);
         if let Some(mode) = mode {
             // Set explicitly, because the mask of this process may have removed bits.
-            rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+            file.set_permissions(Permissions::from_mode(mode))?;
         }
-        Ok(File::from(file))
+        Ok(file)
     }
 
     /// Renames `from` to `to` within the directory; a file `to` is replaced.
@@ -348,8 +349,8 @@ impl Dir {
     /// The directory cannot be read, or belongs to another user.
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
         // The mode of a descriptor that is open for walking cannot be changed.
-        let readable = rustix::fs::openat(&self.0, c".", READABLE, Mode::empty())?;
-        Ok(rustix::fs::fchmod(readable, Mode::from_raw_mode(mode))?)
+        let readable = File::from(rustix::fs::openat(&self.0, c".", READABLE, Mode::empty())?);
+        readable.set_permissions(Permissions::from_mode(mode))
     }
 
     /// Device and inode number, which identify this directory.

@@ -59,6 +59,7 @@ pub(super) struct Rows {
 
 /// 256 inputs: `scale * values`.
 #[derive(Clone)]
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "other processors use candle's kernels"))]
 struct InputBlock {
     values: [i8; BLOCK],
     /// Sums of 16 neighbours each.

@@ -19,6 +19,7 @@ const FREEZE_ROUNDS: usize = 64;
 
 /// Processes that are ended together.
 #[derive(Debug)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "other systems find the leaders of groups only"))]
 pub(super) struct Family {
     /// The groups in which the processes were started.
     pub(super) groups: HashSet<Pid>,

@@ -1,9 +1,8 @@
 //! Processes on Unix other than Linux: a thread per process, and process groups only.
 
-use std::io;
+use std::io::{self, PipeReader, PipeWriter, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Rlimit};
 
 use super::kill::{Family, Member};
@@ -13,19 +12,20 @@ pub(super) use super::waiter::end_of;
 /// A descriptor that becomes readable when it is rung, and stays so.
 #[derive(Debug)]
 pub(crate) struct Alarm {
-    reader: OwnedFd,
-    rung: OwnedFd,
+    reader: PipeReader,
+    rung: PipeWriter,
 }
 
 impl Alarm {
     pub(crate) fn new() -> io::Result<Self> {
-        let (reader, rung) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let (reader, rung) = io::pipe()?;
+        rustix::io::ioctl_fionbio(&rung, true)?;
         Ok(Self { reader, rung })
     }
 
     pub(crate) fn ring(&self) {
         // A full pipe was rung before.
-        let _ = rustix::io::write(&self.rung, b"!");
+        let _ = (&self.rung).write(b"!");
     }
 }
 

@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::thread;
 
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 /// Stack size of a thread that only waits, in bytes.
@@ -13,11 +12,11 @@ const STACK: usize = 64 * 1024;
 
 /// A file descriptor that becomes readable (end of file) when the child `id` has ended. The child is not reaped.
 pub(super) fn end_of(id: Pid) -> io::Result<OwnedFd> {
-    let (end, held) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (end, held) = io::pipe()?;
     thread::Builder::new().name("wait".to_owned()).stack_size(STACK).spawn(move || {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         while matches!(waitid(WaitId::Pid(id), look), Err(Errno::INTR)) {}
         drop(held);
     })?;
-    Ok(end)
+    Ok(end.into())
 }

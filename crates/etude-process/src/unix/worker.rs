@@ -146,8 +146,9 @@ impl Server {
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(fds));
         let length = length.to_be_bytes();
-        // Four bytes are never sent in part. If they were, the server would wait for the rest until the timeout.
-        sendmsg(&self.channel, &[IoSlice::new(&length)], &mut control, SendFlags::NOSIGNAL)?;
+        // Four bytes are never sent in part. If they were, the server would wait for the rest until the timeout. `SIGPIPE` is
+        // ignored (see the crate), and not every system has a flag against it.
+        sendmsg(&self.channel, &[IoSlice::new(&length)], &mut control, SendFlags::empty())?;
         Ok(self.channel.write_all(request)?)
     }
 

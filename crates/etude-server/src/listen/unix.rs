@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use etude_files::{private, socket};
@@ -60,7 +61,7 @@ pub fn inherited() -> io::Result<BTreeMap<u32, TcpListener>> {
             continue;
         }
         let is_stream = sockopt::socket_type(&fd).is_ok_and(|kind| kind == SocketType::STREAM);
-        if !is_stream || !sockopt::socket_acceptconn(&fd).unwrap_or(false) {
+        if !is_stream || !is_listening(&fd) {
             continue;
         }
         let listener = TcpListener::from(fd);
@@ -71,6 +72,18 @@ pub fn inherited() -> io::Result<BTreeMap<u32, TcpListener>> {
         }
     }
     Ok(sockets)
+}
+
+/// True if a stream socket listens.
+#[cfg(target_os = "linux")]
+fn is_listening(socket: &OwnedFd) -> bool {
+    sockopt::socket_acceptconn(socket).unwrap_or(false)
+}
+
+/// True: not every system says whether a socket listens. The first accept reports one that does not.
+#[cfg(not(target_os = "linux"))]
+fn is_listening(_socket: &OwnedFd) -> bool {
+    true
 }
 
 /// Connects to the socket of a server.

@@ -57,6 +57,7 @@ fn kinds_report_files_directories_and_scripts_apart() {
     assert_eq!(names, ["pipelines", "run.sh"]);
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_pipe_in_place_of_a_file_does_not_hang() {
     let (_dir, disk) = app();

@@ -172,6 +172,7 @@ async fn what_was_judged_is_what_is_written_under_link_swaps() {
 }
 
 /// ignore files that are links, pipes or endless are skipped without blocking.
+#[cfg(target_os = "linux")]
 #[tokio::test]
 async fn ignore_files_that_are_no_files_are_passed_over() {
     let app = App::new();
