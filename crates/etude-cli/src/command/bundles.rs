@@ -9,6 +9,7 @@ use crate::bundles::{self, Kept};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::render::commands::complete;
 use crate::stdout;
 
 pub(crate) fn bundles(context: &Context, command: &args::Bundles) -> Exit {
@@ -38,7 +39,7 @@ fn list(context: &Context, args: &args::BundlesList) -> Result<Exit, Problem> {
         stdout::line(&format!("{}  {}  {} files, {} bytes", &digest[..16], one.all_names(), one.files, one.bytes));
     }
     if let Some(next) = next.filter(|_| !context.global.quiet) {
-        crate::render::say!("more: etude bundles list --after {next}");
+        crate::render::say!("more: {}", complete(&format!("etude bundles list --after {next}")));
     }
     Ok(Exit::Done)
 }

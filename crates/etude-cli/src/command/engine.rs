@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::engine::{CONNECT, address, credentials};
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::render::commands::complete;
 use crate::render::stopped::of_engine;
 use crate::stdout;
 
@@ -55,13 +56,13 @@ fn check(context: &Context) -> Result<Exit, Problem> {
 
 fn document(check: &Check) -> serde_json::Value {
     let Check { id, status, found, message, cost, hint } = check;
-    json!({"id": id, "status": status.word(), "found": found, "message": message, "cost": cost, "hint": hint})
+    json!({"id": id, "status": status.word(), "found": found, "message": message, "cost": cost, "hint": complete(hint)})
 }
 
 /// Human-readable line of a check: the finding, and cost and hint if there is a fault.
 fn line(check: &Check) -> String {
     let mut line = format!("{:<8} {:<19} {}", check.status.word(), check.id, check.found);
-    for (word, text) in [("cost", check.cost), ("hint", check.hint)] {
+    for (word, text) in [("cost", check.cost.to_owned()), ("hint", complete(check.hint))] {
         if !text.is_empty() {
             line.push_str(&format!("\n         {word}: {text}"));
         }

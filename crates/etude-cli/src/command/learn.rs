@@ -36,6 +36,7 @@ use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
+use crate::render::commands::complete;
 use crate::render::stopped::of_engine;
 use crate::runtime::block_on;
 
@@ -161,10 +162,11 @@ fn report(context: &Context, settled: &Settled) {
     let Settled { name, from, demotion } = settled;
     let run = demotion.run.as_ref().map(|run| format!(", run {run}")).unwrap_or_default();
     crate::render::say!(
-        "note: learned pipeline `{name}` is no longer `{}` but `{}` ({}{run}): etude learn status",
+        "note: learned pipeline `{name}` is no longer `{}` but `{}` ({}{run}): {}",
         from.word(),
         demotion.to.word(),
-        demotion.reason
+        demotion.reason,
+        complete("etude learn status")
     );
 }
 
@@ -188,8 +190,9 @@ pub(crate) fn notice(context: &Context, disk: &Disk, run: &str) -> Result<(), Pr
         .map_err(|error| of_engine(&error))?;
     for family in families.iter().filter(|family| !known.contains(family) && !context.global.quiet) {
         crate::render::say!(
-            "note: {} requests led to `{family}`; run `etude learn` to make a pipeline of them",
-            learning.min_requests
+            "note: {} requests led to `{family}`; run `{}` to make a pipeline of them",
+            learning.min_requests,
+            complete("etude learn")
         );
     }
     Ok(())

@@ -83,7 +83,7 @@ fn work(context: &Context, args: &args::Worker) -> Result<Exit, Problem> {
         let rules = engine.rules().map_err(|error| of_engine(&error))?;
         check_queues(&profile.queues, &rules, &sandbox::support())?;
         if let Some(warning) = unknown_queues(&profile.queues, &rules) {
-            crate::render::say!("{warning}");
+            crate::render::say!("{}", crate::render::commands::complete(&warning));
         }
         let name = engine.worker().unwrap_or_default();
         remove_copies(&engine, engine::name(&context.global)?);

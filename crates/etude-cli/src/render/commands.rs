@@ -13,19 +13,22 @@ use crate::args::Global;
 /// Commands that use all of the options.
 const ALL: [&str; 5] = ["approve", "deny", "machine", "run", "runs"];
 
-/// Commands that use the options of the app and of the engine.
-const OF_ENGINE: [&str; 2] = ["cache", "learn"];
+/// Commands that use the options of the app, of the configuration and of the engine.
+const OF_ENGINE: [&str; 5] = ["cache", "doctor", "learn", "push", "serve"];
 
-/// Commands that use the options of the app.
-const OF_APP: [&str; 8] = ["apps", "check", "graph", "list", "push", "route", "skill", "test"];
+/// Commands that use the options of the app and of the configuration.
+const OF_APP: [&str; 8] = ["apps", "check", "graph", "list", "model", "route", "skill", "test"];
+
+/// Commands that use the options of the configuration and of the engine: they deal with the database that machines share.
+const OF_FLEET: [&str; 4] = ["bundles", "engine", "worker", "workers"];
 
 static OPTIONS: OnceLock<Options> = OnceLock::new();
 
 /// The options of a command line, each with a space after it.
 #[derive(Debug, Default)]
 struct Options {
-    /// `--app` and `--config`.
-    of_app: String,
+    app: String,
+    config: String,
     engine: String,
     server: String,
 }
@@ -38,7 +41,8 @@ impl Options {
         let path = |path: &Option<std::path::PathBuf>| path.as_ref().and_then(|path| path.to_str()).map(str::to_owned);
         let url = |url: &Option<String>| url.clone().filter(|url| !has_secret(url));
         Self {
-            of_app: option("-C", path(&global.app).as_deref()) + &option("--config", path(&global.config).as_deref()),
+            app: option("-C", path(&global.app).as_deref()),
+            config: option("--config", path(&global.config).as_deref()),
             engine: option("--engine", url(&global.engine).as_deref()),
             server: option("--server", url(&global.server).as_deref()),
         }
@@ -57,15 +61,19 @@ impl Options {
             }
             let end = rest.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(rest.len());
             let word = &rest[..end];
-            let (is_of_server, is_of_engine) = (ALL.contains(&word), OF_ENGINE.contains(&word));
-            if is_of_server || is_of_engine || OF_APP.contains(&word) {
-                out.push_str(&self.of_app);
-            }
-            if is_of_server || is_of_engine {
-                out.push_str(&self.engine);
-            }
-            if is_of_server {
-                out.push_str(&self.server);
+            let is_of = |commands: &[&str]| commands.contains(&word);
+            let (is_of_server, is_of_fleet) = (is_of(&ALL), is_of(&OF_FLEET));
+            let is_of_engine = is_of_server || is_of_fleet || is_of(&OF_ENGINE);
+            let is_of_app = is_of_engine && !is_of_fleet || is_of(&OF_APP);
+            for (option, is_used) in [
+                (&self.app, is_of_app),
+                (&self.config, is_of_app || is_of_fleet),
+                (&self.engine, is_of_engine),
+                (&self.server, is_of_server),
+            ] {
+                if is_used {
+                    out.push_str(option);
+                }
             }
         }
         out + rest
@@ -142,6 +150,21 @@ mod tests {
             ["explain it: etude explain R0102", "pass it: etude -C DIR runs resume 1", "in /etude runs on", "etude"]
         {
             assert_eq!(completed(&server, other), other);
+        }
+    }
+
+    /// cli: a command of a fleet has the configuration and the database, and no app.
+    #[test]
+    fn commands_of_a_fleet_repeat_the_database() {
+        let line = ["-C", "demo", "--config", "c.yaml", "--engine", "postgres://host/db"];
+        for (text, expected) in [
+            ("run `etude engine migrate`", "run `etude --config c.yaml --engine postgres://host/db engine migrate`"),
+            ("more: etude bundles list", "more: etude --config c.yaml --engine postgres://host/db bundles list"),
+            ("see: etude workers", "see: etude --config c.yaml --engine postgres://host/db workers"),
+            ("store it: etude push", "store it: etude -C demo --config c.yaml --engine postgres://host/db push"),
+            ("list them: etude model list", "list them: etude -C demo --config c.yaml model list"),
+        ] {
+            assert_eq!(completed(&line, text), expected);
         }
     }
 

@@ -7,6 +7,7 @@ use etude_runtime::engine;
 
 use crate::exit::Exit;
 use crate::problem::Problem;
+use crate::render::commands::complete;
 
 /// Problem for `error`, with a hint.
 pub(crate) fn problem(error: &Error) -> Problem {
@@ -67,7 +68,8 @@ pub(crate) fn of_engine(error: &engine::Error) -> Problem {
         engine::Error::Busy { run, .. } => {
             Problem::environment(error.to_string()).hint(format!("wait for it, or stop it: etude runs cancel {run}"))
         }
-        _ => Problem::environment(error.to_string()),
+        // The store's reason ends with the command that fixes it.
+        _ => Problem::environment(complete(&error.to_string())),
     }
 }
 
