@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use etude::Disk;
 use etude_convert::import::{Finding, Imported, Kind, import as imported_of};
 use etude_spec::App;
+use etude_spec::discover::PIPELINES;
+use etude_spec::stage_machine::MACHINES;
 use serde_json::{Value, json};
 
 use super::convert::write::{is_free, new_file, whole};
@@ -43,6 +45,7 @@ fn imported(args: &args::Import) -> Result<(Value, Exit), Problem> {
     let gathered = gather::gather(&args.path, &root, from)?;
     let kind = match from.or_else(|| gathered.kind()) {
         Some(kind) => kind,
+        None if is_of_etude(&root) => return Err(of_etude(&args.path)),
         None => {
             let words: Vec<&str> = Kind::WORDS.iter().map(|(word, _)| *word).collect();
             return Err(Problem::usage(format!("it is not clear which program `{shown}` is for"))
@@ -53,6 +56,9 @@ fn imported(args: &args::Import) -> Result<(Value, Exit), Problem> {
     let of_importer = std::mem::take(&mut imported.not_imported);
     imported.not_imported = gathered.findings.iter().cloned().chain(of_importer).collect();
     let is_written = !imported.pipelines.is_empty() && write(&gathered, &mut imported, &out)?;
+    if !is_written && kind.folder().is_none() && is_of_etude(&root) {
+        return Err(of_etude(&args.path));
+    }
     let finding = |finding: &Finding| json!({"file": finding.file, "line": finding.line, "what": finding.what, "reason": finding.reason});
     let pipelines = imported.pipelines.iter();
     let pipelines = pipelines.map(|row| json!({"name": row.name, "source": row.source, "steps": row.steps}));
@@ -61,6 +67,27 @@ fn imported(args: &args::Import) -> Result<(Value, Exit), Problem> {
         "skills": imported.skills, "not_imported": imported.not_imported.iter().map(finding).collect::<Vec<_>>(),
     });
     Ok((document, if is_written { Exit::Done } else { Exit::Failed }))
+}
+
+/// True for an app of etude, and for a path among its definitions. Files of other programs may be elsewhere in an app.
+fn is_of_etude(root: &Path) -> bool {
+    if root.is_dir() && etude::app::is_app(root) {
+        return true;
+    }
+    let Some(app) = root.parent().and_then(etude::app::find) else { return false };
+    [PIPELINES, MACHINES].iter().any(|dir| root.starts_with(app.join(dir)))
+}
+
+/// Problem of an import without a result, because the files are etude's own.
+fn of_etude(path: &Path) -> Problem {
+    let shown = path.display();
+    let problem = match path.is_dir() && etude::app::is_app(path) {
+        true => Problem::usage(format!("`{shown}` is already an app of etude")),
+        false => Problem::usage(format!("`{shown}` is already part of an app of etude")),
+    };
+    problem
+        .hint("list its pipelines and machines: etude list")
+        .hint("to import files of another program from it, name their folder or file")
 }
 
 /// Output folder: empty or missing, and outside of the imported folder.
@@ -137,4 +164,38 @@ fn shown(document: &Value) -> String {
         text.push_str(&format!("not imported: {place}: {}: {}\n", word(&row["what"]), word(&row["reason"])));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIPELINE: &str =
+        "name: hello\ndescription: d\ntriggers: [hello]\nsteps:\n  - {name: greet, type: code, run: {script: a.py}}\n";
+    const WORKFLOW: &str = "steps:\n  - name: greet\n    action: http.request\n";
+
+    /// cli: an import of an app of etude, or of its definitions, says what they are. Files of other programs in it are read.
+    #[test]
+    fn an_app_of_etude_is_named_as_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let root = dir.path();
+        for (path, text) in [("app/pipelines/hello/pipeline.yaml", PIPELINE), ("app/dags/other.yaml", WORKFLOW)] {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().expect("a directory")).expect("created");
+            fs::write(path, text).expect("written");
+        }
+        let import = |path: &str| {
+            imported(&args::Import { path: root.join(path), from: None, out: Some(root.join("out")) })
+                .map(|(document, _)| document)
+                .map_err(|problem| problem.message())
+        };
+        let message = import("app").expect_err("it is an app of etude");
+        assert!(message.ends_with("/app` is already an app of etude"), "{message}");
+        for path in ["app/pipelines", "app/pipelines/hello", "app/pipelines/hello/pipeline.yaml"] {
+            let message = import(path).expect_err("it is part of an app");
+            assert!(message.ends_with("` is already part of an app of etude"), "{message}");
+        }
+        let listed = import("app/dags/other.yaml").map(|document| document["not_imported"].clone());
+        assert!(listed.as_ref().is_ok_and(|all| all.as_array().is_some_and(|all| !all.is_empty())), "{listed:?}");
+    }
 }
