@@ -358,12 +358,22 @@ pub(crate) fn unfit(problems: Vec<InputProblem>) -> Problem {
 /// Runs a definition without any display.
 pub(crate) fn unwatched(
     runner: &Runner,
+    of: (&Definition, &Disk),
+    request: Request,
+) -> Result<Result<RunResult, Error>, Problem> {
+    observed(runner, of, request, &mut |_| {})
+}
+
+/// Runs a definition without any display, and passes its events to `emit`.
+pub(crate) fn observed(
+    runner: &Runner,
     (definition, disk): (&Definition, &Disk),
     request: Request,
+    emit: &mut (dyn FnMut(Progress<'_>) + Send),
 ) -> Result<Result<RunResult, Error>, Problem> {
     block_on(async {
         let stop = signals::listen()?;
-        let watch = Watch { emit: &mut |_| {}, stop, streams_completions: false, observes_invocations: false };
+        let watch = Watch { emit, stop, streams_completions: false, observes_invocations: false };
         Ok(runner.start(definition, disk, request, watch).await)
     })?
 }

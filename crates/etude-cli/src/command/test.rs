@@ -16,19 +16,19 @@ use etude::agent::Grants;
 use etude::runner::{Request, Runner};
 use etude_core::failure::FailureKind;
 use etude_core::model::Tier;
-use etude_core::report::duration;
+use etude_core::report::{Event, duration};
 use etude_evidence::rehearsal::Rehearsal;
 use etude_models::{ModelId, ProviderKind, ProviderSettings};
 use etude_packages::applications::copy_without_state;
 use etude_process::blob::FileBlobs;
 use etude_runs::target::Target;
-use etude_runtime::driver::Stop;
+use etude_runtime::driver::{Progress, Stop};
 use etude_runtime::memory::MemoryEngine;
 use etude_spec::did_you_mean;
 use etude_spec::learned::Located;
 use serde_json::{Value, json};
 
-use super::run::{coerce, load_target, unwatched};
+use super::run::{coerce, load_target, observed};
 use crate::args;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -217,7 +217,7 @@ fn run_one(
     let definition = match loaded {
         Ok(definition) => definition,
         Err(Refused::Problem(problem)) => return Ok(problem.failures.iter().map(|f| f.message.clone()).collect()),
-        Err(Refused::Invalid(diagnostics, _)) => return Ok(diagnostics.iter().map(|d| d.message.clone()).collect()),
+        Err(Refused::Invalid(diagnostics, _)) => return Ok(diagnostics.iter().map(verdict::of_diagnostic).collect()),
     };
     let input = match coerce(&definition.input, &[], case.input.inline()) {
         Ok(input) => input,
@@ -246,9 +246,14 @@ fn run_one(
         routing: case.request.as_ref().map(|request| json!({"request": request})),
         ..Request::new(input, caller_dir)
     };
-    let ended = unwatched(&runner, (&definition, disk), request)?;
+    let mut deviation = None;
+    let ended = observed(&runner, (&definition, disk), request, &mut |progress| {
+        if let Progress::Machine { event: Event::FellBack { message, .. }, .. } = progress {
+            deviation = Some(message.clone());
+        }
+    })?;
     Ok(match ended {
-        Ok(ended) => verdict::faults(case, &ended, rehearsal.map(|rehearsal| rehearsal.made())),
+        Ok(ended) => verdict::faults(case, &ended, deviation, rehearsal.map(|rehearsal| rehearsal.made())),
         Err(error) => vec![error.to_string()],
     })
 }

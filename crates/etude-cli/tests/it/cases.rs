@@ -119,6 +119,19 @@ fn a_case_may_expect_a_deviation() {
     assert!(ran.at("/tests/0/faults/0").to_string().contains("left the pipeline at `gone` (not_allowed), expected"));
 }
 
+/// cli: the faults of a run that left its pipeline say where and why it did, and a fault of a definition has its place.
+#[test]
+fn faults_say_where_a_run_left_its_pipeline() {
+    let faults = |test: Test| test.run(&["test", "--format", "json"]).exit(1).at("/tests/0/faults").to_string();
+    let case =
+        CASE.replace("allowed: {allowed: \"yes\"}", "allowed: {allowed: \"no\"}").replace(", fell_back: null", "");
+    let found = faults(app().file("tests/c.yaml", &case));
+    assert!(found.starts_with("[\"the run left the pipeline at `gone` (not_allowed): "), "{found}");
+    let broken = PIPELINE.replace("type: tool, tool: get", "type: tol, tool: get");
+    let found = faults(app().file("pipelines/back/pipeline.yaml", &broken).file("tests/c.yaml", CASE));
+    assert!(found.contains("pipelines/back/pipeline.yaml:6: "), "{found}");
+}
+
 /// L-37: `check` passes with candidates, and a broken one is a warning; L-36: no list contains it.
 #[test]
 fn a_broken_candidate_is_a_warning_of_check() {

@@ -4,12 +4,16 @@ use etude::runner::RunResult;
 use etude_core::data::Json;
 use etude_core::failure::Failure;
 use etude_evidence::rehearsal::{Call, Made};
+use etude_spec::Diagnostic;
 use serde_json::Value;
 
 use super::case::Case;
+use crate::render::commands::complete;
 
-/// All deviations from the expectations of the case. `made` has the calls, if calls are recorded.
-pub(super) fn faults(case: &Case, ended: &RunResult, made: Option<Made>) -> Vec<String> {
+/// All deviations from the expectations of the case. `deviation` is the failure with which the run left its pipeline for skill mode;
+/// `made` has the calls, if calls are recorded.
+pub(super) fn faults(case: &Case, ended: &RunResult, deviation: Option<String>, made: Option<Made>) -> Vec<String> {
+    let fell_back = ended.document.members.get("fell_back").filter(|found| found.is_object());
     let mut faults = Vec::new();
     let status = ended.document.status();
     if status != case.status {
@@ -23,17 +27,28 @@ pub(super) fn faults(case: &Case, ended: &RunResult, made: Option<Made>) -> Vec<
             faults.push(format!("the run failed with {found:?}, expected `{kind}` first"));
         }
     }
+    let why = deviation.map(|message| format!(": {message}")).unwrap_or_default();
     if let Some(wanted) = &case.fell_back {
-        faults.extend(of_deviation(wanted, ended.document.members.get("fell_back")));
+        faults.extend(of_deviation(wanted, fell_back).map(|fault| fault + &why));
     }
     faults.extend(made.into_iter().flat_map(|made| of_calls(case, &made)));
+    // It explains the faults of a run that another program than the pipeline has ended.
+    if let Some(found) = fell_back.filter(|_| case.fell_back.is_none() && !faults.is_empty()) {
+        faults.insert(usize::from(status != case.status), place(found) + &why);
+    }
     faults
+}
+
+/// A fault of a definition, with its place.
+pub(super) fn of_diagnostic(diagnostic: &Diagnostic) -> String {
+    let line = diagnostic.position().map(|(line, _)| format!(":{line}")).unwrap_or_default();
+    format!("{}{line}: {}", diagnostic.file.path(), diagnostic.message)
 }
 
 /// Adds to a reason the remedy for a response that is not recorded.
 fn with_remedy(reason: String, case: &str) -> String {
     match reason.contains(": no recording in `") || reason.starts_with("no recording in `") {
-        true => format!("{reason}; record it with `etude test --record {case}`"),
+        true => format!("{reason}; record it with `{}`", complete(&format!("etude test --record {case}"))),
         false => reason,
     }
 }
@@ -66,21 +81,27 @@ fn of_output(wanted: &[(String, Json)], output: Option<&Json>) -> Vec<String> {
     wanted.iter().filter_map(fault).collect()
 }
 
-/// Reason why a run failed, with the last line of the step's stderr.
+/// Reason why a run failed, with the place of its step and the last line of the step's stderr.
 fn reason(failure: &Failure) -> String {
     let said = failure.stderr.as_ref().and_then(|stderr| stderr.tail.lines().rfind(|line| !line.trim().is_empty()));
-    said.map_or_else(|| failure.message.clone(), |line| format!("{}: {}", failure.message, line.trim()))
+    let place = failure.origin.as_ref().map(|origin| format!("{}:{}: ", origin.file, origin.line)).unwrap_or_default();
+    let said = said.map(|line| format!(": {}", line.trim())).unwrap_or_default();
+    format!("{place}{}{said}", failure.message)
+}
+
+/// The step at which a run left its pipeline, and the word of the reason.
+fn place(fell_back: &Value) -> String {
+    match fell_back {
+        Value::Object(_) => {
+            let text = |member: &str| fell_back[member].as_str().unwrap_or_default().to_owned();
+            format!("the run left the pipeline at `{}` ({})", text("step"), text("reason"))
+        }
+        _ => "the run did not leave the pipeline".to_owned(),
+    }
 }
 
 /// Fault if the run did not leave its pipeline where the case expects it.
 fn of_deviation(wanted: &Value, found: Option<&Value>) -> Option<String> {
-    let place = |value: &Value| match value {
-        Value::Object(_) => {
-            let text = |member: &str| value[member].as_str().unwrap_or_default().to_owned();
-            format!("the run left the pipeline at `{}` ({})", text("step"), text("reason"))
-        }
-        _ => "the run did not leave the pipeline".to_owned(),
-    };
     let (found, wanted) = (place(found.unwrap_or(&Value::Null)), place(wanted));
     (found != wanted).then(|| format!("{found}, expected: {wanted}"))
 }
