@@ -1,8 +1,22 @@
 //! Parsers for the values of flags.
 
+use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 use etude_spec::duration;
+
+/// Parser of a whole number in a range; its error names the range.
+pub(crate) fn whole<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| format!("expected a whole number from {} to {}", range.start(), range.end()))
+    }
+}
 
 /// Milliseconds of `500ms`, `2s`, `5m`, `1h`, or a bare number of seconds.
 pub(crate) fn duration_ms(text: &str) -> Result<u64, String> {
@@ -120,6 +134,15 @@ mod tests {
         assert_eq!(label(&longest), Ok(longest.clone()));
         for long in [format!("{longest}v"), format!("k{longest}")] {
             assert!(label(&long).is_err_and(|why| why.contains("at most 512 bytes each")), "{long}");
+        }
+    }
+
+    #[test]
+    fn a_whole_number_is_in_its_range() {
+        let limit = whole(1..=1000_u32);
+        assert_eq!((limit("1"), limit("1000")), (Ok(1), Ok(1000)));
+        for text in ["0", "1001", "x", "1.5", "-1", "", "99999999999999999999"] {
+            assert_eq!(limit(text), Err("expected a whole number from 1 to 1000".to_owned()), "{text}");
         }
     }
 

@@ -161,9 +161,9 @@ pub(crate) struct ModelProcess {
     pub(crate) weights: PathBuf,
     #[arg(long)]
     pub(crate) runtime_dir: PathBuf,
-    #[arg(long)]
+    #[arg(long, value_parser = crate::value::whole(0..=usize::MAX))]
     pub(crate) context_tokens: usize,
-    #[arg(long)]
+    #[arg(long, value_parser = crate::value::whole(0..=u64::MAX))]
     pub(crate) idle_ms: u64,
     /// Stay, and print where it serves.
     #[arg(long)]

@@ -19,7 +19,7 @@ pub(crate) struct Convert {
     #[arg(long, value_name = "TIER", value_parser = crate::value::tier)]
     pub(crate) model: Option<etude_core::model::Tier>,
     /// Stop the conversion when its model calls cost more than this (USD)
-    #[arg(long, value_name = "USD", value_parser = crate::value::dollars)]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = crate::value::dollars)]
     pub(crate) max_cost: Option<f64>,
     /// Run cases of the skill in a sandbox without asking
     #[arg(long)]

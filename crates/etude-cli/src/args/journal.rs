@@ -42,7 +42,10 @@ pub(crate) struct RunsList {
     #[arg(long)]
     pub(crate) all: bool,
     /// List at most N runs
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    #[arg(
+        long, short = 'n', value_name = "N", default_value_t = 50, allow_negative_numbers = true,
+        value_parser = crate::value::whole(1..=u32::MAX),
+    )]
     pub(crate) limit: u32,
     /// List only runs of this pipeline; `machine:NAME` and `skill:NAME` name other runs
     #[arg(long, short, value_name = "NAME")]
@@ -270,9 +273,10 @@ pub(crate) struct RunsShow {
     /// A step: its attempts, what each received and returned
     pub(crate) step: Option<String>,
     /// The index of a fan-out element; of other steps an attempt, of agents a turn, from 1
-    #[arg(value_name = "N")]
+    #[arg(value_name = "N", value_parser = crate::value::whole(0..=usize::MAX))]
     pub(crate) number: Option<usize>,
     /// An attempt of the element, from 1 [default: the last attempt]
+    #[arg(value_parser = crate::value::whole(1..=u32::MAX))]
     pub(crate) attempt: Option<u32>,
     /// Print one value unchanged: `input`, `output`, EFFECT/stdout, EFFECT/prompt
     #[arg(long, value_name = "STREAM", conflicts_with = "step")]
@@ -314,10 +318,10 @@ pub(crate) struct RunsRetry {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct NewLimits {
     /// Stop the run when the model calls of all attempts cost more than this (USD)
-    #[arg(long, value_name = "USD", value_parser = crate::value::dollars)]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = crate::value::dollars)]
     pub(crate) max_cost: Option<f64>,
     /// Stop the run when the model calls of all attempts use more tokens than this
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = crate::value::whole(0..=u64::MAX))]
     pub(crate) max_tokens: Option<u64>,
     /// Stop the run when all attempts have taken this time: `500ms`, `30s`, `5m`, `1h`; a bare number is seconds
     #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
@@ -403,7 +407,10 @@ pub(crate) struct CacheList {
     #[arg(long)]
     pub(crate) all: bool,
     /// List at most N outputs
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
+    #[arg(
+        long, short = 'n', value_name = "N", default_value_t = 50, allow_negative_numbers = true,
+        value_parser = crate::value::whole(1..=usize::MAX),
+    )]
     pub(crate) limit: usize,
 }
 
@@ -505,7 +512,10 @@ pub(crate) enum Bundles {
 #[derive(Debug, Args)]
 pub(crate) struct BundlesList {
     /// List at most N bundles
-    #[arg(long, short = 'n', value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, short = 'n', value_name = "N", default_value_t = 50, allow_negative_numbers = true,
+        value_parser = crate::value::whole(1..=u32::MAX),
+    )]
     pub(crate) limit: u32,
     /// List the bundles after this cursor: `next` of the page before
     #[arg(long, value_name = "CURSOR")]

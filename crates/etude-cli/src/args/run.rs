@@ -64,7 +64,7 @@ pub(crate) struct Submission {
     pub(crate) queue: Option<String>,
     /// The priority of the run in its queue, from -100 to 100 [default: 0]
     #[arg(
-        long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-100..=100),
+        long, value_name = "N", allow_negative_numbers = true, value_parser = crate::value::whole(-100..=100),
     )]
     pub(crate) priority: Option<i32>,
     /// Submit the run once: with the same key, target and input, it is the same run
@@ -119,10 +119,10 @@ pub(crate) struct Granted {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Limits {
     /// Stop the run when its model calls cost more than this (USD)
-    #[arg(long, value_name = "USD", value_parser = crate::value::dollars)]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = crate::value::dollars)]
     pub(crate) max_cost: Option<f64>,
     /// Stop the run when its model calls use more tokens than this
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = crate::value::whole(0..=u64::MAX))]
     pub(crate) max_tokens: Option<u64>,
     /// Stop the run after this time: `500ms`, `30s`, `5m`, `1h`; a bare number is seconds
     #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]

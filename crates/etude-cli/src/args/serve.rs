@@ -13,7 +13,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR:PORT", conflicts_with = "port", value_parser = crate::value::place)]
     pub(crate) listen: Vec<crate::value::Place>,
     /// Listen on this port of both loopback addresses; 0 takes a free one
-    #[arg(long, value_name = "N", default_value_t = etude_server::listen::PORT)]
+    #[arg(
+        long, value_name = "N", default_value_t = etude_server::listen::PORT, allow_negative_numbers = true,
+        value_parser = crate::value::whole(0..=u16::MAX),
+    )]
     pub(crate) port: u16,
     /// Accept this name in the `Host` header. Repeatable
     #[arg(long, value_name = "NAME")]
@@ -63,7 +66,7 @@ pub(crate) struct Worker {
     #[arg(long, value_name = "NAME")]
     pub(crate) queue: Vec<String>,
     /// Drive at most this many runs at once [default: 64 for each core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = crate::value::whole(1..=u32::MAX))]
     pub(crate) places: Option<u32>,
     /// The time that runs have to finish their effects when the worker stops
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = crate::value::duration_ms)]

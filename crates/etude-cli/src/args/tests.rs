@@ -9,6 +9,41 @@ fn paths(command: &Command, path: &str) -> Vec<String> {
     std::iter::once(path.to_owned()).chain(inner).collect()
 }
 
+/// Arguments of a command and of those below it.
+fn arguments(command: &Command) -> Vec<clap::Arg> {
+    let below = command.get_subcommands().flat_map(arguments);
+    command.get_arguments().cloned().chain(below).collect()
+}
+
+/// cli: an option with a whole number says which numbers it takes.
+#[test]
+fn numbers_are_refused_with_their_range() {
+    use std::any::TypeId;
+    let numbers = [
+        TypeId::of::<u16>(),
+        TypeId::of::<u32>(),
+        TypeId::of::<u64>(),
+        TypeId::of::<usize>(),
+        TypeId::of::<i32>(),
+        TypeId::of::<i64>(),
+    ];
+    let is_duration = |argument: &clap::Arg| {
+        argument.get_value_names().is_some_and(|names| names.iter().any(|name| name == "DURATION" || name == "TIME"))
+    };
+    let mut found = 0;
+    for argument in arguments(&command()).iter().filter(|argument| !is_duration(argument)) {
+        let parser = argument.get_value_parser().clone();
+        if !numbers.iter().any(|number| parser.type_id() == *number) || argument.get_id() == "max_output" {
+            continue;
+        }
+        let refused = Command::new("t").arg(clap::Arg::new("n").value_parser(parser)).try_get_matches_from(["t", "x"]);
+        let refused = refused.expect_err("not a number").to_string();
+        assert!(refused.contains("expected a whole number from "), "{}: {refused}", argument.get_id());
+        found += 1;
+    }
+    assert!(found >= 8, "{found}");
+}
+
 /// The words of a line as a shell would split it, up to a redirection, a pipe or the end of a substitution.
 fn words(line: &str) -> Vec<String> {
     let line = line.split_once("$(").map_or(line, |(_, inner)| inner.trim_end_matches(')'));
