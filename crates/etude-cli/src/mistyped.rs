@@ -4,15 +4,22 @@ use std::ffi::OsString;
 
 use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use etude_core::shell;
 use etude_spec::stage_machine::{Machines, Rules};
 
 use crate::args::{self, Cli};
+use crate::render::text::visible;
+
+mod update;
 
 /// Options of other programs that select JSON output with the value `json`.
 const OUTPUT: [&str; 2] = ["-o", "--output"];
 
 /// Commands that take input parameters.
 const WITH_INPUT: [&str; 2] = ["etude run", "etude machine run"];
+
+/// Commands below `etude` that take a request.
+const WITH_REQUEST: [&str; 2] = ["run", "route"];
 
 /// Hint for an error of the command line `typed`. Suggestions of the parser that the hint replaces are removed from the error, and
 /// internal commands as well.
@@ -53,9 +60,28 @@ fn option(error: &clap::Error, typed: &[OsString]) -> Option<String> {
     if option == "--json" || OUTPUT.contains(&option.as_str()) && names_json() {
         return Some("print JSON: --format json".to_owned());
     }
+    if !option.starts_with('-') {
+        return word(option, typed);
+    }
     let name = option.strip_prefix("--").filter(|name| !name.is_empty())?;
     let takes_input = WITH_INPUT.contains(&command_of(typed).as_str());
     takes_input.then(|| format!("set an input parameter with -i: -i {name}=VALUE"))
+}
+
+/// Hint for one word too many: a parameter without `-i`, or a request without quotes.
+fn word(word: &str, typed: &[OsString]) -> Option<String> {
+    let command = command_of(typed);
+    if word.contains('=') && WITH_INPUT.contains(&command.as_str()) {
+        return Some(format!("set an input parameter with -i: -i {}", shell::word(&visible(word))));
+    }
+    let last = WITH_REQUEST.into_iter().find(|known| command == format!("etude {known}"))?;
+    let rest: Vec<_> =
+        typed.iter().skip_while(|word| *word != last).skip(1).map(|word| word.to_string_lossy()).collect();
+    let request = match rest.iter().any(|word| word.starts_with('-')) {
+        true => "'REQUEST'".to_owned(),
+        false => shell::word(&visible(&rest.join(" "))),
+    };
+    Some(format!("put the request in quotes: {command} {request}"))
 }
 
 /// Commands of other programs, with the command of etude for the same purpose.
@@ -98,6 +124,9 @@ fn elsewhere(error: &clap::Error) -> Option<String> {
     if let Some((_, hint)) = CUSTOMARY.iter().find(|(customary, _)| customary == word) {
         return Some((*hint).to_owned());
     }
+    if update::WORDS.contains(&word.as_str()) {
+        return Some(update::hint());
+    }
     let command = args::command();
     // A command like `etude machine list` has the word of one without a group.
     if command.find_subcommand(word).is_some_and(|known| !known.is_hide_set()) {
@@ -139,6 +168,16 @@ mod tests {
         }
     }
 
+    /// A newcomer wants a new version.
+    #[test]
+    fn an_update_is_not_a_route() {
+        for line in ["etude update", "etude upgrade", "etude self-update", "etude self update"] {
+            let (hint, error) = hinted(line);
+            assert!(hint.is_some_and(|hint| hint.starts_with("etude does not update itself; ")), "{line}");
+            assert!(!error.contains("tip:"), "{error}");
+        }
+    }
+
     #[test]
     fn an_internal_command_is_not_suggested() {
         let suggested = |word: &str| {
@@ -169,6 +208,9 @@ mod tests {
             ("etude runs list -o json", "print JSON: --format json"),
             ("etude run -p hello --name Ada", "set an input parameter with -i: -i name=VALUE"),
             ("etude machine run triage --who=Ada", "set an input parameter with -i: -i who=VALUE"),
+            ("etude run hello name=Ada", "set an input parameter with -i: -i name=Ada"),
+            ("etude run sort my mail", "put the request in quotes: etude run 'sort my mail'"),
+            ("etude route sort my --mode llm", "put the request in quotes: etude route 'REQUEST'"),
             ("etude machine list", "did you mean `etude list`?"),
             ("etude runs rm latest", "delete runs: etude runs delete RUN; remove old ones: etude runs prune"),
         ] {
