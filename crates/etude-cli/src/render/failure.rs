@@ -134,6 +134,7 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
             if let Some(id) = id {
                 hints.push(format!("see the step's input and output: etude runs show {id}"));
             }
+            hints.extend(of_process(failure));
         }
         FailureKind::TemplateUnresolved | FailureKind::DefinitionInvalid => {
             hints.push("check the definitions: etude check".to_owned())
@@ -146,8 +147,51 @@ pub(crate) fn hints(failure: &Failure, run_id: Option<&str>) -> Vec<String> {
         }
         _ => {}
     }
+    hints.extend(of_model(&failure.message));
     hints.push(format!("explain this code: etude explain {}", failure.kind.code()));
     hints
+}
+
+/// Fix of a model that did not respond, by the reason.
+fn of_model(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once(" got no response: `")?;
+    let (model, why) = rest.split_once("`: ")?;
+    let provider = harmless(model.split('/').next()?);
+    let is_status = |status: &str| why.strip_prefix("status ").is_some_and(|rest| rest.starts_with(status));
+    Some(if is_status("401") || is_status("403") {
+        format!("check the key of `{provider}`: `api_key` in the configuration, or the variable in the environment")
+    } else if is_status("404") {
+        format!("check the name of the model in `model_mapping`, and `base_url` of `{provider}`: etude model list")
+    } else if why.contains(" cannot be reached: ") {
+        format!("start the server of `{provider}`, or correct its `base_url`; see what is configured: etude model list")
+    } else if why.starts_with("no response from ") {
+        format!("allow more time: `timeout` of the provider `{provider}`")
+    } else if why.starts_with("the response cannot be parsed") {
+        format!("check `base_url` of `{provider}`: most servers have their API below a path, such as `/v1`")
+    } else {
+        return None;
+    })
+}
+
+/// Fix of a process that failed for a well-known reason.
+fn of_process(failure: &Failure) -> Option<String> {
+    if failure.message.contains(" exceeded its timeout of ") {
+        let place = failure.origin.as_ref().map(|origin| format!(" in {}", harmless(&origin.file))).unwrap_or_default();
+        return Some(format!("allow more time: `timeout` of the step{place}"));
+    }
+    let stderr = failure.stderr.as_ref().map(|stderr| stderr.tail.as_str()).unwrap_or_default();
+    let module = stderr.lines().rev().find_map(|line| line.strip_prefix("ModuleNotFoundError: No module named '"));
+    if let Some((module, _)) = module.and_then(|rest| rest.split_once('\'')) {
+        let module = harmless(module);
+        return Some(format!(
+            "install `{module}` for the Python of the step, or name the Python of a virtual environment in `command`"
+        ));
+    }
+    match failure.exit_status {
+        Some(126) => Some("status 126: the shell cannot execute a program; check its execute permission".to_owned()),
+        Some(127) => Some("status 127: a program was not found; install it, or correct `PATH`".to_owned()),
+        _ => None,
+    }
 }
 
 /// Diagnostic of a definition as an entry of `errors`.
@@ -174,6 +218,47 @@ pub(crate) fn of_diagnostic(diagnostic: &etude_spec::Diagnostic) -> Failure {
 mod tests {
     use super::*;
     use etude_core::data::Json;
+    use etude_core::plan::Origin;
+
+    /// cli: the hints of a model that did not respond say what to correct.
+    #[test]
+    fn a_model_without_a_response_has_its_fix() {
+        for (why, expected) in [
+            ("status 401: Incorrect API key", "check the key of `v`: "),
+            ("status 404: no model `m`", "check the name of the model in `model_mapping`"),
+            ("http://127.0.0.1:1/v1 cannot be reached: Connection refused (attempt 5 of 5)", "start the server of `v`"),
+            ("no response from http://127.0.0.1:1/v1 within 2 min", "allow more time: `timeout` of the provider `v`"),
+            ("the response cannot be parsed: not JSON", "check `base_url` of `v`"),
+        ] {
+            let message = format!("llm step `ask` got no response: `v/m`: {why}");
+            let hints = hints(&Failure::new(FailureKind::ModelError, message), None);
+            assert!(hints.iter().any(|hint| hint.starts_with(expected)), "{why}: {hints:?}");
+        }
+        assert_eq!(of_model("llm step `ask` got no response: `v/m`: status 429: quota"), None);
+    }
+
+    /// cli: the hints of a process name the fix of its usual faults.
+    #[test]
+    fn a_failed_process_has_its_fix() {
+        let failed = |kind, message: &str| Failure::new(kind, message);
+        let mut slow = failed(FailureKind::StepTimeout, "code step `go` exceeded its timeout of 1 s");
+        slow.origin = Some(Origin { file: "pipelines/p/pipeline.yaml".to_owned(), line: 4, column: 1 });
+        assert_eq!(
+            of_process(&slow).as_deref(),
+            Some("allow more time: `timeout` of the step in pipelines/p/pipeline.yaml")
+        );
+        let tail = "Traceback\nModuleNotFoundError: No module named 'requestz'\n".to_owned();
+        let mut module = failed(FailureKind::StepFailed, "code step `go` exited with status 1");
+        module.stderr = Some(Stderr { lines: 2, bytes: tail.len() as u64, tail, blob: None });
+        assert!(of_process(&module).is_some_and(|hint| hint.starts_with("install `requestz` for the Python")));
+        for (status, expected) in [(126, Some("status 126: ")), (127, Some("status 127: ")), (1, None)] {
+            let mut exited = failed(FailureKind::StepFailed, "it exited");
+            exited.exit_status = Some(status);
+            let hint = of_process(&exited);
+            assert_eq!(hint.is_some(), expected.is_some(), "{status}");
+            assert!(hint.is_none_or(|hint| expected.is_some_and(|start| hint.starts_with(start))), "{status}");
+        }
+    }
 
     /// B-20.4: the stderr of a gate that fails is shown as that of a step.
     #[test]

@@ -185,6 +185,7 @@ code-review failed in [TIME], run [RUN]
 not started: gen_report
 hint: fix the cause, then run: etude runs resume [RUN]; after an edit of the app: etude runs resume [RUN] --accept-changes
 hint: see every prompt and response: etude runs show [RUN]
+hint: check the name of the model in `model_mapping`, and `base_url` of `mock`: etude model list
 hint: explain this code: etude explain R0201",
     );
 }
