@@ -6,8 +6,11 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use clap::{Arg, Command};
-use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
+use clap_complete::engine::{
+    ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter as _,
+};
 use etude::Disk;
+use etude_core::model::Tier;
 use etude_core::plan::Sequence;
 use etude_packages::skills::Compat;
 use etude_runs::target::Target;
@@ -15,6 +18,8 @@ use etude_runtime::clock;
 use etude_runtime::engine::{Query, RunRow, RunState};
 use etude_spec::App;
 use etude_spec::input::InputDecl;
+use etude_spec::learned::Located;
+use etude_spec::source::Sources as _;
 use etude_spec::stage_machine::Machines;
 use serde_json::Value;
 
@@ -46,17 +51,21 @@ fn with_candidates(argument: Arg, path: &str) -> Arg {
     let (group, _) = path.split_once(' ').unwrap_or((path, ""));
     let candidates: fn() -> Vec<CompletionCandidate> = match (group, argument.get_id().as_str()) {
         ("run" | "machine", "pairs") => return argument.add(ArgValueCompleter::new(parameters)),
+        ("run" | "machine", "input") => return argument.add(ArgValueCompleter::new(files_of_input)),
         (_, "pipeline") => pipelines,
         ("machine", "name") => machines,
         ("check", "names") | ("graph", "name") => pipelines_and_machines,
         ("run", "again") => runs,
         ("runs", "id" | "ids" | "a" | "b") => runs,
-        ("runs", "from") => steps,
+        ("runs", "from" | "step") => steps,
         ("runs", "status") => statuses,
         ("approve" | "deny", "id") => waiting_runs,
         ("skill", "name") => skills,
         ("apps", "slug") => packages,
         ("new", "kind") => kinds_of_new,
+        ("test", "name") => tests,
+        ("learn", "name") => learned,
+        ("model", "tier") => tiers,
         ("explain", "words") => codes,
         ("help", "command") => commands,
         _ => return argument,
@@ -172,6 +181,30 @@ fn input(disk: &Disk, words: &[String]) -> Option<InputDecl> {
     summaries.into_iter().find(|pipeline| pipeline.name == name).map(|pipeline| pipeline.input)
 }
 
+/// Files as values of `--input @FILE`.
+fn files_of_input(current: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(path) = current.to_str().and_then(|text| text.strip_prefix('@')) else { return Vec::new() };
+    PathCompleter::file().complete(OsStr::new(path)).into_iter().map(|found| found.add_prefix("@")).collect()
+}
+
+/// Tests of the app.
+fn tests() -> Vec<CompletionCandidate> {
+    let entries = disk().and_then(|disk| disk.list(etude_spec::test::DIR).ok()).unwrap_or_default();
+    entries.iter().filter_map(|entry| entry.name.strip_suffix(".yaml")).map(|name| candidate(name, "")).collect()
+}
+
+/// Learned pipelines of the app, with their states.
+fn learned() -> Vec<CompletionCandidate> {
+    let found = disk().map(|disk| etude_spec::learned::all(&disk)).unwrap_or_default();
+    let state = |one: &Located| one.learned.as_ref().map_or("", |learned| learned.state.word());
+    found.iter().map(|one| candidate(&one.name, state(one))).collect()
+}
+
+/// Tiers of models.
+fn tiers() -> Vec<CompletionCandidate> {
+    Tier::ALL.iter().map(|tier| candidate(tier.word(), "")).collect()
+}
+
 /// JSON Schema of one parameter.
 fn schema(input: &InputDecl, name: &str) -> Value {
     input.schema()["properties"][name].clone()
@@ -245,7 +278,7 @@ fn rows(states: &[RunState], limit: u32) -> Vec<RunRow> {
 /// Steps of the pipeline of the run on the command line.
 fn steps() -> Vec<CompletionCandidate> {
     let words = words();
-    let wanted = after(&words, &["runs", "retry"]).unwrap_or("latest");
+    let wanted = after(&words, &["runs", "retry"]).or_else(|| after(&words, &["runs", "show"])).unwrap_or("latest");
     let rows = rows(&[], MAX_RUNS);
     let row = rows.iter().find(|row| wanted == "latest" || row.id.starts_with(wanted));
     let Some(Target::Pipeline(name)) = row.map(|row| Target::parse(&row.target)) else { return Vec::new() };
@@ -310,13 +343,15 @@ mod tests {
     #[test]
     fn arguments_that_name_something_have_candidates() {
         let expected = [
-            "run: pipeline", "run: pairs", "run: again", "machine run: name", "machine run: pairs",
-            "machine show: name", "runs list: pipeline", "runs list: status", "runs show: id", "runs resume: id",
-            "runs retry: id", "runs retry: from", "runs cancel: id", "runs export: id", "runs watch: id",
-            "runs judge: id", "runs diff: a", "runs diff: b", "runs stats: pipeline", "runs delete: ids",
-            "cache list: pipeline", "cache clear: pipeline", "approve: id", "deny: id", "new: kind", "check: names",
-            "graph: name", "apps show: slug", "apps run: slug", "skill show: name", "skill explain: name",
-            "skill graph: name", "skill run: name", "explain: words", "help: command",
+            "run: pipeline", "run: pairs", "run: input", "run: again", "machine run: name", "machine run: pairs",
+            "machine run: input", "machine show: name", "runs list: pipeline", "runs list: status", "runs show: id",
+            "runs show: step", "runs resume: id", "runs retry: id", "runs retry: from", "runs cancel: id",
+            "runs export: id", "runs watch: id", "runs judge: id", "runs diff: a", "runs diff: b",
+            "runs stats: pipeline", "runs delete: ids", "learn show: name", "learn test: name", "learn promote: name",
+            "learn demote: name", "learn forget: name", "cache list: pipeline", "cache clear: pipeline", "approve: id",
+            "deny: id", "new: kind", "check: names", "graph: name", "test: name", "apps show: slug", "apps run: slug",
+            "skill show: name", "skill explain: name", "skill graph: name", "skill run: name", "model test: tier",
+            "explain: words", "help: command",
         ];
         assert_eq!(found(&command(), ""), expected);
     }

@@ -127,27 +127,62 @@ fn scripts_ask_this_program_and_say_where_they_belong() {
     assert!(zsh.out().starts_with("#compdef etude"), "{}", zsh.out());
 }
 
-/// cli: bash with the script completes a pipeline.
+/// Completions of bash for each command line, as it splits its words: what it inserts, and `q` if it quotes names of files.
 #[cfg(unix)]
-#[test]
-fn bash_completes_a_pipeline() {
-    let test = app();
+fn completed_by_bash(test: &Test, lines: &[(&str, &str)]) -> Option<String> {
     let program = std::path::PathBuf::from(binary());
     let dir = program.parent().expect("a program has a directory").display().to_string();
-    let script = "source <(etude completions bash); f=$(complete -p etude | sed 's/.*-F \\([^ ]*\\).*/\\1/'); \
-                  COMP_WORDS=(etude run --pipeline so); COMP_CWORD=3; COMP_TYPE=9; COMP_LINE='etude run --pipeline so'; COMP_POINT=${#COMP_LINE}; \
-                  $f etude so --pipeline; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let mut script =
+        "source <(etude completions bash); f=$(complete -p etude | sed 's/.*-F \\([^ ]*\\).*/\\1/'); COMP_TYPE=9; \
+                      compopt() { [[ $1$2 != -ofilenames ]] || quotes=q; }\n"
+            .to_owned();
+    for (line, words) in lines {
+        script.push_str(&format!(
+            "COMP_LINE='{line}'; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_POINT=${{#COMP_LINE}}; quotes=; \
+             $f etude; printf '%s,' \"${{COMPREPLY[@]}}\"; echo $quotes\n"
+        ));
+    }
     let with_env = test.command(&[]);
     let mut bash = Command::new("bash");
-    bash.args(["--norc", "-c", script]).env_clear().current_dir(test.path("app"));
+    bash.args(["--norc", "-c", &script]).env_clear().current_dir(test.path("app"));
     for (name, value) in with_env.get_envs().filter_map(|(name, value)| Some((name, value?))) {
         bash.env(name, value);
     }
     bash.env("PATH", format!("{dir}:{}", std::env::var("PATH").unwrap_or_default()));
     let done = match bash.output() {
         Ok(done) => done,
-        Err(error) => return crate::test::skipped("bash_completes_a_pipeline", &error.to_string()),
+        Err(error) => {
+            crate::test::skipped("completed_by_bash", &error.to_string());
+            return None;
+        }
     };
-    let text = String::from_utf8_lossy(&done.stdout);
-    assert_eq!(text.trim(), "sort-mail", "{}", String::from_utf8_lossy(&done.stderr));
+    Some(String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr))
+}
+
+/// cli: bash with the script completes pipelines, also behind `=`, where bash splits words, values of parameters, and files of the
+/// input. Readline quotes names with spaces.
+#[cfg(unix)]
+#[test]
+fn bash_completes_names_values_and_files() {
+    let test = app().file("my input.json", "{}");
+    let lines = [
+        ("etude run --pipeline so", "etude run --pipeline so"),
+        ("etude run --pipeline=so", "etude run --pipeline = so"),
+        ("etude run -p sort-mail -i order=", "etude run -p sort-mail -i order ="),
+        ("etude run -p sort-mail -i order=ur", "etude run -p sort-mail -i order = ur"),
+        ("etude run --input @my", "etude run --input @ my"),
+        ("etude graph so", "etude graph so"),
+    ];
+    let Some(found) = completed_by_bash(&test, &lines) else { return };
+    assert_eq!(found, "sort-mail,\nsort-mail,\nage,urgency,\nurgency,\nmy input.json,q\nsort-mail,\n");
+}
+
+/// cli: tests, tiers, and steps of a shown run are candidates.
+#[test]
+fn tests_tiers_and_steps_are_listed() {
+    let test = app().file("tests/sorts.yaml", "pipeline: sort-mail\n");
+    assert_eq!(values(&test, &["test", "so"]), ["sorts"]);
+    assert_eq!(values(&test, &["model", "test", "l"]), ["lite"]);
+    test.run(&["run", "-p", "sort-mail", "-i", "order=age", "--quiet"]).exit(0);
+    assert_eq!(values(&test, &["runs", "show", "latest", ""]), ["read", "label"]);
 }
