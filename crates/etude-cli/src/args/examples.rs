@@ -7,8 +7,12 @@ const EXAMPLES: &str = include_str!("examples.txt");
 
 /// The examples of a command as its help prints them.
 pub(super) fn text(path: &str) -> Option<String> {
-    let (_, examples) = all().find(|(of, _)| *of == path)?;
-    Some(format!("{}\n{}", heading("Examples"), examples.trim_end()))
+    lines(path).map(|examples| format!("{}\n{examples}", heading("Examples")))
+}
+
+/// The lines of the examples of a command.
+pub(crate) fn lines(path: &str) -> Option<&'static str> {
+    all().find(|(of, _)| *of == path).map(|(_, examples)| examples.trim_end())
 }
 
 /// Commands by their words after `etude`, and the lines of their examples.

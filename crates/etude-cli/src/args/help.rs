@@ -20,7 +20,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// The exit statuses of the contract.
-const EXIT_STATUSES: [(&str, &str); 8] = [
+pub(crate) const EXIT_STATUSES: [(&str, &str); 8] = [
     ("0", "success"),
     ("1", "the run failed"),
     ("2", "usage error"),

@@ -1,5 +1,7 @@
 //! `etude help`, `etude completions` and `etude man`.
 
+mod manual;
+
 use std::io::IsTerminal;
 
 use clap::ValueEnum;
@@ -96,9 +98,8 @@ pub(crate) fn completions(context: &Context, shell: Shell) -> Exit {
 }
 
 pub(crate) fn man(context: &Context) -> Exit {
-    let mut page = Vec::new();
-    let page = match clap_mangen::Man::new(args::command()).render(&mut page) {
-        Ok(()) => page,
+    let page = match manual::page() {
+        Ok(page) => page,
         Err(error) => {
             crate::render::say!("error: cannot create the manual page: {error}");
             return Exit::Bug;

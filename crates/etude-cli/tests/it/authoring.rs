@@ -355,5 +355,5 @@ fn every_kind_can_be_created_and_checked() {
 #[test]
 fn the_manual_page_is_one() {
     let ran = Test::new().run(&["man"]).exit(0).stderr("");
-    assert!(ran.out().contains(".TH etude 1") && ran.out().contains("Exit status"), "{}", ran.out());
+    assert!(ran.out().contains(".TH etude 1") && ran.out().contains(".SH EXIT STATUS"), "{}", ran.out());
 }
