@@ -19,6 +19,15 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Other commands", &["doctor", "explain", "help", "completions", "man"]),
 ];
 
+/// Maximum line width of help.
+const MAX_WIDTH: usize = 100;
+
+/// Columns before the description of a command.
+const INDENT: usize = 15;
+
+/// Minimum width of the description of a command.
+const MIN_ABOUT: usize = 20;
+
 /// The exit statuses of the contract.
 pub(crate) const EXIT_STATUSES: [(&str, &str); 8] = [
     ("0", "success"),
@@ -34,7 +43,7 @@ pub(crate) const EXIT_STATUSES: [(&str, &str); 8] = [
 /// The command line with its examples.
 pub(crate) fn command() -> Command {
     let command = with_examples(Cli::command(), "");
-    let template = top(&command);
+    let template = top(&command, width());
     let footer = format!("{}\n\n{}", examples::text("").unwrap_or_default(), exit_statuses());
     command.help_template(template).after_help(footer)
 }
@@ -59,8 +68,15 @@ pub(super) fn heading(text: &str) -> String {
     format!("{header}{text}:{header:#}")
 }
 
+/// The line width of help, as clap finds it: that of the terminal, or of `COLUMNS`.
+fn width() -> usize {
+    let terminal = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+    let variable = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal.or_else(variable).unwrap_or(MAX_WIDTH).min(MAX_WIDTH)
+}
+
 /// The template of the top level: the commands in groups, then the options.
-fn top(command: &Command) -> String {
+fn top(command: &Command, width: usize) -> String {
     let mut text = String::from("{about-with-newline}\n{usage-heading} {usage}\n\n");
     let about = |name: &str| command.find_subcommand(name).filter(|inner| !inner.is_hide_set());
     let ungrouped = |name: &str| !GROUPS.iter().any(|(_, names)| names.contains(&name));
@@ -72,6 +88,7 @@ fn top(command: &Command) -> String {
         let _ = writeln!(text, "{}", heading(heading_text));
         for inner in names.iter().copied().chain(others).filter_map(about) {
             let about = inner.get_about().map(ToString::to_string).unwrap_or_default();
+            let about = wrapped(&about, width.saturating_sub(INDENT).max(MIN_ABOUT));
             let _ = writeln!(text, "  {literal}{:<12}{literal:#} {about}", inner.get_name());
         }
         text.push('\n');
@@ -80,7 +97,41 @@ fn top(command: &Command) -> String {
     text
 }
 
+/// The words of a description in lines of at most `width` characters, each but the first behind the names of commands.
+fn wrapped(text: &str, width: usize) -> String {
+    let (mut out, mut column) = (String::new(), 0);
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > width {
+            let _ = write!(out, "\n{:INDENT$}", "");
+            column = 0;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out
+}
+
 fn exit_statuses() -> String {
     let lines = EXIT_STATUSES.map(|(status, meaning)| format!("  {status:<4} {meaning}"));
     format!("{}\n{}", heading("Exit status"), lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// cli: the list of commands fits a narrow terminal.
+    #[test]
+    fn the_list_of_commands_is_wrapped() {
+        let shown = |width: usize| anstream::adapter::strip_str(&top(&Cli::command(), width)).to_string();
+        let longest = |width: usize| shown(width).lines().map(|line| line.chars().count()).max();
+        assert!(longest(40) <= Some(40) && longest(100) > Some(60), "{}", shown(40));
+        assert!(
+            shown(40).contains("\n  run          Run a pipeline, or route\n               a request to one and run\n")
+        );
+    }
 }
