@@ -102,11 +102,31 @@ pub(crate) fn doctor(context: &Context, args: &args::Doctor) -> Exit {
     if is_usable { Exit::Done } else { Exit::Environment }
 }
 
+/// A line for each finding that is shown. A fault with the fix of an earlier line refers to that line.
+fn lines(findings: &[Finding], is_shown: impl Fn(&Finding) -> bool) -> String {
+    let width = findings.iter().map(|finding| finding.check.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (at, finding) in findings.iter().enumerate().filter(|(_, finding)| is_shown(finding)) {
+        let is_same = |earlier: &&Finding| {
+            finding.fix.is_some()
+                && earlier.fix == finding.fix
+                && earlier.message == finding.message
+                && is_shown(earlier)
+        };
+        text.push_str(&match findings[..at].iter().find(is_same) {
+            Some(earlier) => {
+                format!("{} {:<width$}  the same as `{}`\n", finding.level.mark(), finding.check, earlier.check)
+            }
+            None => finding.line(width),
+        });
+    }
+    text
+}
+
 /// Prints the findings; with `--quiet` only warnings and errors.
 fn show(context: &Context, findings: &[Finding]) {
-    let width = findings.iter().map(|finding| finding.check.chars().count()).max().unwrap_or(0);
-    let shown = findings.iter().filter(|finding| !context.global.quiet || finding.level >= Level::Warning);
-    stdout::text(&shown.map(|finding| finding.line(width)).collect::<String>());
+    let is_shown = |finding: &Finding| !context.global.quiet || finding.level >= Level::Warning;
+    stdout::text(&lines(findings, is_shown));
     let count = |level: Level| findings.iter().filter(|finding| finding.level == level).count();
     let (errors, warnings) = (count(Level::Error), count(Level::Warning));
     if !context.global.quiet && errors + warnings > 0 {

@@ -8,6 +8,23 @@ fn a_finding_is_one_line_with_its_fix() {
     assert_eq!(Finding::ok("disk", "3 GB").line(4), "✓ disk  3 GB\n");
 }
 
+/// cli: the same fault of several tiers is printed once.
+#[test]
+fn a_repeated_fault_refers_to_the_first_one() {
+    let finding = |check: &str, level| Finding::new(check, level, "no key").fix("set X");
+    let findings = [
+        finding("model lite", Level::Error),
+        finding("model standard", Level::Warning),
+        Finding::ok("disk", "3 GB"),
+        Finding::ok("cache", "3 GB"),
+    ];
+    assert_eq!(
+        lines(&findings, |_| true),
+        "✗ model lite      no key; fix: set X\n! model standard  the same as `model lite`\n\
+         ✓ disk            3 GB\n✓ cache           3 GB\n"
+    );
+}
+
 #[test]
 fn sizes_have_the_largest_unit() {
     let found = [0, 999, 1_500, 2_000_000, 1_100_000_000].map(files::size);
