@@ -7,6 +7,7 @@ use crate::api::{Api, Request};
 use crate::broken::Broken;
 use crate::command::{self, Command};
 use crate::naming;
+use crate::near::near;
 use crate::schema;
 use crate::service::Context;
 use crate::wire::RpcError;
@@ -176,7 +177,10 @@ impl Catalog {
         match self.of(name).as_slice() {
             [] => Err(match self.broken(name) {
                 Some(broken) => format!("there is no tool `{name}`: {}", broken.sentence()),
-                None => format!("there is no tool `{name}`; find one with `etude_find`"),
+                None => {
+                    let meant = Self::meant(name, self.targets.iter().map(|target| target.name.as_str()));
+                    format!("there is no tool `{name}`{meant}; find one with `etude_find`")
+                }
             }),
             [target] => Ok(target),
             several => {
@@ -212,7 +216,14 @@ impl Catalog {
             None => self.of(name).iter().map(|it| format!("the tool of the {} is `{}`", it.kind, it.name)).collect(),
         };
         let rest: String = tools.iter().map(|tool| format!("; {tool}")).collect();
-        RpcError::params(format!("there is no tool `{name}`{rest}"))
+        let listed = self.targets.iter().filter(|_| !self.is_compact).map(|target| target.name.as_str());
+        let meant = if rest.is_empty() { Self::meant(name, self.fixed.iter().copied().chain(listed)) } else { rest };
+        RpcError::params(format!("there is no tool `{name}`{meant}"))
+    }
+
+    /// The suggestion of a similar name, if there is one.
+    fn meant<'c>(name: &str, names: impl IntoIterator<Item = &'c str>) -> String {
+        near(name, names).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
     }
 
     /// The documents of the listed tools, sorted by name.

@@ -14,6 +14,7 @@ mod command;
 mod find;
 mod joined;
 mod naming;
+mod near;
 mod peer;
 mod prompt;
 mod resource;

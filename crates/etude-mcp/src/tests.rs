@@ -189,6 +189,11 @@ async fn what_is_found_can_be_called() {
     let unlisted = client.call("change", json!({})).await;
     let message = unlisted["message"].as_str().expect("an error");
     assert!(message.starts_with("there is no tool `change`") && message.contains("`machine_change`"), "{unlisted}");
+    let misspelt = client.call("etude_finds", json!({})).await;
+    assert_eq!(misspelt["message"], "there is no tool `etude_finds`; did you mean `etude_find`?");
+    let called = client.call("etude_call", json!({"tool": "machine_changes", "arguments": {}})).await;
+    assert!(called.to_string().contains("did you mean `machine_change`?"), "{called}");
+    assert_eq!(client.call("weather", json!({})).await["message"], "there is no tool `weather`");
 }
 
 /// S-141: of several apps, the pipeline with the highest score is found, for any order of the apps; a failing app is skipped.

@@ -140,7 +140,7 @@ impl ToolSet {
         let listing = self.tools().await;
         let names: Vec<&str> = listing.tools.iter().map(|tool| tool.name.as_str()).collect();
         let shown = bound::one_line(name, 80);
-        let hint = match did_you_mean(name, names.iter().copied()) {
+        let hint = match near(name, &names) {
             Some(near) => format!("; did you mean `{near}`?"),
             None if names.is_empty() => String::new(),
             None => format!("; available tools: {}", names.join(", ")),
@@ -148,5 +148,41 @@ impl ToolSet {
         let problems: String = listing.problems.iter().map(|problem| format!("; {problem}")).collect();
         let message = format!("there is no tool `{shown}`{hint}{problems}");
         ToolError::terminal("ToolNotRegistered", bound::clip(&message, MAX_CONTENT, ""))
+    }
+}
+
+/// The tool whose name `name` was probably meant to be. Tools of one MCP server share a prefix, which makes their names look alike, so
+/// only the parts after it are compared.
+fn near<'n>(name: &str, names: &[&'n str]) -> Option<&'n str> {
+    let own = |whole: &'n str| whole.rsplit_once("__").map_or(whole, |(_, own)| own);
+    let (server, word) = name.rsplit_once("__").unwrap_or(("", name));
+    let of_server: Vec<&'n str> = names
+        .iter()
+        .copied()
+        .filter(|whole| whole.rsplit_once("__").is_some_and(|(other, _)| other == server))
+        .collect();
+    let among = if of_server.is_empty() { names } else { &of_server };
+    let called = |wanted: &str| among.iter().copied().find(|whole| own(whole) == wanted);
+    called(word).or_else(|| called(did_you_mean(word, among.iter().copied().map(own))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `b-stages` AP5: tools of one server are similar only if their own names are.
+    #[test]
+    fn a_prefix_of_a_server_makes_no_names_similar() {
+        let names = ["Read", "mcp__files__list", "mcp__files__search", "mcp__git__log"];
+        for (name, expected) in [
+            ("mcp__files__read", None),
+            ("mcp__files__searches", Some("mcp__files__search")),
+            ("mcp__file__search", Some("mcp__files__search")),
+            ("search", Some("mcp__files__search")),
+            ("read", Some("Read")),
+            ("mcp__git__status", None),
+        ] {
+            assert_eq!(near(name, &names), expected, "{name}");
+        }
     }
 }
