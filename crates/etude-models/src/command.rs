@@ -24,7 +24,7 @@ use crate::delta_sink::DeltaSink;
 use crate::dialect;
 use crate::redact::Redactor;
 use crate::settings::ProviderSettings;
-use crate::transport::DEFAULT_TIMEOUT_MS;
+use crate::transport::{DEFAULT_TIMEOUT_MS, shown};
 use crate::wire::MAX_BODY_BYTES;
 use group::{Ended, Group};
 pub(crate) use output::Printed;
@@ -102,8 +102,8 @@ impl Program {
             ))),
             Ok(Err(error)) => Err(ProgramFailed::Failed(format!("cannot wait for program `{name}`: {error}"))),
             Err(_) => {
-                let ms = self.timeout.as_millis();
-                Err(ProgramFailed::TimedOut(format!("program `{name}` did not respond within {ms} ms and was killed")))
+                let limit = shown(self.timeout);
+                Err(ProgramFailed::TimedOut(format!("program `{name}` did not respond within {limit} and was killed")))
             }
         }
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
 use etude_core::outcome::{Exit, ProcessEnd, Stdout};
+use etude_core::report::duration;
 use etude_core::template::compact;
 use etude_core::tree;
 use etude_spec::tool::AppTool;
@@ -122,8 +123,10 @@ impl Run for AppRun {
                 Ran::Ended(end) => result(&definition, &end, (reports_stderr, most)),
                 Ran::TimedOut => {
                     let message = format!(
-                        "`{}` took longer than {} ms and was killed; raise `timeout` in `{}`",
-                        definition.name, definition.timeout_ms, definition.file
+                        "`{}` took longer than {} and was killed; raise `timeout` in `{}`",
+                        definition.name,
+                        duration(definition.timeout_ms),
+                        definition.file
                     );
                     ToolError::transient("ExecutionTimeout", message).into()
                 }

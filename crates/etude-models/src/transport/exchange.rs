@@ -15,6 +15,7 @@ use super::client::{client_at, client_for};
 use super::follow::StreamSink;
 use super::policy::TransportPolicy;
 use super::refusal::Refusal;
+use super::shown;
 use super::{backoff, policy::DEFAULT_TIMEOUT_MS};
 use crate::delta_sink::DeltaSink;
 use crate::local::LocalServer;
@@ -119,7 +120,7 @@ impl Line {
                 let message = format!("{}{tail}", failed.message);
                 return Err(Failed { kind: failed.kind, message, earlier });
             }
-            let asked = failed.asked.map(|asked| format!("; asked to wait {} ms", asked.as_millis()));
+            let asked = failed.asked.map(|asked| format!("; asked to wait {}", shown(asked)));
             earlier.push(format!("attempt {number} of {tries}: {}{}", failed.message, asked.unwrap_or_default()));
             let wait = backoff::next(&self.policy, number, failed.busy, failed.asked);
             number += 1;
@@ -271,7 +272,7 @@ impl Line {
 
     /// An attempt that exceeded its time limit in silence.
     pub(super) fn silent(&self, place: &str) -> TransportAttempt {
-        let message = format!("no response from {place} within {} ms", self.timeout.as_millis());
+        let message = format!("no response from {place} within {}", shown(self.timeout));
         TransportAttempt::again(FailedAs::Exhausted, message)
     }
 

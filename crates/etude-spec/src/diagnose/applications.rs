@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use etude_core::report::duration;
+
 use super::skills::of_fault;
 use crate::code::Code;
 use crate::diagnostic::{Diagnostic, Severity};
@@ -376,7 +378,7 @@ pub fn result_refused(path: &str, why: &str) -> Diagnostic {
 
 /// The program exceeded its time limit, in milliseconds.
 pub fn timed_out(path: &str, limit_ms: u64) -> Diagnostic {
-    whole(Code::NotFinished, path, format!("the command took longer than {} ms and was ended", number(limit_ms)))
+    whole(Code::NotFinished, path, format!("the command took longer than {} and was ended", duration(limit_ms)))
         .named("AA_TIMEOUT")
         .hint("raise the limit with --timeout")
 }

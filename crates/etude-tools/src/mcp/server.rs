@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use etude_core::exact;
+use etude_core::{exact, report};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
@@ -94,8 +94,8 @@ impl Server {
         let (connection, tools) = match tokio::time::timeout(self.config.start_timeout, start).await {
             Ok(started) => started.map_err(|why| self.problem(&why))?,
             Err(_) => {
-                let seconds = self.config.start_timeout.as_secs();
-                return Err(self.problem(&format!("it did not respond within {seconds} s")));
+                let limit = shown(self.config.start_timeout);
+                return Err(self.problem(&format!("it did not respond within {limit}")));
             }
         };
         state.agreed = Some(connection.protocol());
@@ -214,8 +214,7 @@ impl Server {
                 ToolError::transient("ServerUnavailable", message).into()
             }
             Err(_) => {
-                let message =
-                    format!("the MCP server `{}` took longer than {} ms for `{name}`", self.name, limit.as_millis());
+                let message = format!("the MCP server `{}` took longer than {} for `{name}`", self.name, shown(limit));
                 ToolError::transient("ExecutionTimeout", message).into()
             }
         }
@@ -228,4 +227,9 @@ impl Server {
             state.connection = None;
         }
     }
+}
+
+/// A limit for people, such as `5 s`.
+fn shown(limit: Duration) -> String {
+    report::duration(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))
 }

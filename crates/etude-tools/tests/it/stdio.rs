@@ -159,7 +159,7 @@ async fn a_server_that_cannot_be_used_is_a_problem_and_not_the_end() {
     assert_eq!(listing.problems.len(), 3, "{:?}", listing.problems);
     let died = "the MCP server `dies` cannot be used: it exited before it responded; its log may contain the reason";
     assert_eq!(listing.problems[0], died);
-    assert_eq!(listing.problems[1], "the MCP server `hangs` cannot be used: it did not respond within 0 s");
+    assert_eq!(listing.problems[1], "the MCP server `hangs` cannot be used: it did not respond within 500 ms");
     assert!(listing.problems[2].contains("`no-such-program-of-etude` could not be started"), "{:?}", listing.problems);
     until(|| log.lock().expect("log").contains(&"dies: no licence found".to_owned())).await;
 }
