@@ -80,6 +80,10 @@ fn parse() -> Result<Cli, Exit> {
         Ok(cli) => return Ok(cli),
         Err(error) => error,
     };
+    // Help and errors are printed without the parsed options.
+    if typed.iter().take_while(|word| *word != "--").any(|word| word == "--no-color") {
+        anstream::ColorChoice::Never.write_global();
+    }
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         match wants_json(&typed) {
             true => stdout::json(&about(&error, &typed)),

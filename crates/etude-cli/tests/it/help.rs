@@ -165,3 +165,12 @@ fn examples_run_in_a_new_app() {
     }
     assert!(count >= 35, "only {count} examples ran");
 }
+
+/// cli: `--no-color` applies to help and to errors of the command line, which are printed before the options are known.
+#[test]
+fn help_has_no_colors_with_no_color() {
+    let test = Test::new().env("CLICOLOR_FORCE", "1");
+    assert!(test.run(&["--help"]).exit(0).out().contains('\u{1b}'));
+    assert!(!test.run(&["--help", "--no-color"]).exit(0).out().contains('\u{1b}'));
+    assert!(!test.run(&["--no-color", "rnus"]).exit(2).err().contains('\u{1b}'));
+}
