@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::settings::Resolved;
-use crate::{local, stdout};
+use crate::{local, settings, stdout};
 use etude_models::ProviderKind;
 
 pub(crate) fn model(context: &Context, model: &Model) -> Exit {
@@ -32,6 +32,14 @@ fn resolve(context: &Context) -> Result<Resolved, Problem> {
         None => context.app_dir().unwrap_or_default(),
     };
     context.settings(&app)
+}
+
+/// Prints how to use providers of the app here too, if some are not used.
+fn hint_of_withheld(context: &Context, resolved: &Resolved) {
+    let is_any = resolved.settings.providers.iter().any(|provider| provider.withheld.is_some());
+    if is_any && !context.is_json() && !context.global.quiet {
+        crate::render::say_hint!("{}", settings::remedy(resolved.purpose));
+    }
 }
 
 /// The provider whose weights are used: the first local one.

@@ -227,3 +227,13 @@ fn credentials_in_urls_of_providers_are_not_shown() {
     nothing_holds(&test, &["word-canary-1", "key-canary-2"], &["home/.config/etude/config.yaml"]);
     assert_eq!(json!(test.ledger()), json!([]));
 }
+
+/// cli: where a provider of the app is not used, the list of models says how to use it.
+#[test]
+fn the_list_of_models_says_how_to_use_a_provider_of_the_app() {
+    let test = app(&compatible("http://127.0.0.1:1", TEAM));
+    test.run(&["model", "list"])
+        .exit(0)
+        .stderr_has("hint: `etude run` uses what the app defines; to use it here too, ");
+    test.run(&["model", "list", "--config", "etude.yaml"]).exit(0).stderr("");
+}

@@ -4,7 +4,7 @@ use etude_core::model::Tier;
 use etude_models::{ModelId, Models, ProviderSettings};
 use serde_json::{Value, json};
 
-use super::{local_provider, resolve};
+use super::{hint_of_withheld, local_provider, resolve};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::local::{self, Weights};
@@ -19,6 +19,7 @@ pub(super) fn list(context: &Context) -> Result<Exit, Problem> {
         true => stdout::json(&document(&resolved, &weights)),
         false => stdout::text(&text(&resolved, &weights)),
     }
+    hint_of_withheld(context, &resolved);
     Ok(Exit::Done)
 }
 

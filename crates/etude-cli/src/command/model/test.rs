@@ -10,7 +10,7 @@ use etude_core::schema::Schema;
 use etude_models::Models;
 use serde_json::{Value, json};
 
-use super::resolve;
+use super::{hint_of_withheld, resolve};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::Problem;
@@ -66,6 +66,7 @@ pub(super) fn test(context: &Context, only: Option<Tier>) -> Result<Exit, Proble
     if context.is_json() {
         stdout::json(&json!({"tiers": tried.iter().map(|one| document(one, &resolved)).collect::<Vec<_>>()}));
     }
+    hint_of_withheld(context, &resolved);
     Ok(exit(&tried))
 }
 
