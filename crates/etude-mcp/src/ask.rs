@@ -53,7 +53,7 @@ struct Form {
     authorizes: bool,
 }
 
-/// Faults of a client's answers, by the digests of their questions.
+/// Faults of a client's answers, by the keys of their questions.
 pub(crate) type Faults = BTreeMap<String, String>;
 
 /// The open questions of a run. The fault of an earlier answer precedes the message.
@@ -61,7 +61,7 @@ fn questions(context: &Context, run: &Run, faults: &Faults) -> Vec<Question> {
     let approvals = context.settings(run.app.as_deref().unwrap_or_default()).approvals;
     let mut open: Vec<Question> = run.waiting.iter().filter_map(|waiting| question(approvals, waiting)).collect();
     for question in &mut open {
-        if let Some(fault) = faults.get(&question.digest) {
+        if let Some(fault) = faults.get(&question.key()) {
             question.message = format!("{fault}\n{}", question.message);
         }
     }
@@ -152,7 +152,7 @@ fn elicitation(context: &Context, question: &Question, url: Option<&str>) -> Opt
     let url = url.filter(|_| modes.url)?;
     let mut params = json!({"mode": "url", "message": question.message, "url": url});
     if context.revision == Revision::November2025 {
-        params["elicitationId"] = question.digest.as_str().into();
+        params["elicitationId"] = question.key().into();
     }
     Some(params)
 }
@@ -176,6 +176,11 @@ pub(crate) fn open(run: &Run, url: Option<&str>) -> Vec<Value> {
 }
 
 impl Question {
+    /// The key of the question for a client. The digest alone is not unique: questions of several steps or runs may be equal.
+    fn key(&self) -> String {
+        format!("{}#{}", self.id, self.digest)
+    }
+
     /// The command that answers the question. If the answer has a schema, the command contains an example.
     fn command(&self) -> String {
         if self.schema.is_null() {
@@ -220,7 +225,7 @@ pub(crate) fn requests(
     let mut links = Vec::new();
     for question in questions(context, run, faults) {
         if let Some(params) = elicitation(context, &question, url.as_deref()) {
-            requests.insert(question.digest.clone(), json!({"method": "elicitation/create", "params": params}));
+            requests.insert(question.key(), json!({"method": "elicitation/create", "params": params}));
         }
         links.push(link(&question, url.as_deref()));
     }
@@ -329,7 +334,7 @@ async fn decide(service: &Service, context: &Context, question: &Question, answe
     if reply.status == 200 { Ok(()) } else { Err(reply) }
 }
 
-/// Records `inputResponses` to the open questions of a run, and returns the refusals by the digests of their questions. A
+/// Records `inputResponses` to the open questions of a run, and returns the refusals by the keys of their questions. A
 /// response to a question that was not asked as a form decides nothing.
 pub(crate) async fn answered(
     service: &Service,
@@ -340,11 +345,11 @@ pub(crate) async fn answered(
     let responses = params.members.get("inputResponses").and_then(Value::as_object);
     let mut refused = BTreeMap::new();
     for question in questions(context, run, &Faults::new()) {
-        let Some(response) = responses.and_then(|responses| responses.get(&question.digest)) else { continue };
+        let Some(response) = responses.and_then(|responses| responses.get(&question.key())) else { continue };
         if response["action"] == "accept"
             && let Err(reply) = decide(service, context, &question, response).await
         {
-            refused.insert(question.digest, reply);
+            refused.insert(question.key(), reply);
         }
     }
     refused
@@ -364,7 +369,7 @@ pub(crate) async fn resumed(
     let run = crate::call::read(&*service.api, run_id).await?;
     let refused = answered(service, context, &run, params).await.into_iter();
     // A decision of another person in the meantime is not a fault: the run continues, or asks something else.
-    let faults = refused.filter(|(_, reply)| reply.status != 409).map(|(digest, reply)| (digest, sentence(&reply)));
+    let faults = refused.filter(|(_, reply)| reply.status != 409).map(|(key, reply)| (key, sentence(&reply)));
     Ok((run_id.to_owned(), faults.collect()))
 }
 

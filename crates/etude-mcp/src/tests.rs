@@ -288,7 +288,7 @@ async fn a_client_is_asked_again_after_a_faulty_answer() {
     });
     let mut params = json!({"name": "one", "arguments": {"n": 1}, "_meta": own});
     let asked = client.request("tools/call", &params).await["result"].clone();
-    assert_eq!(asked["inputRequests"]["d"]["params"]["message"], "Which?", "{asked}");
+    assert_eq!(asked["inputRequests"]["r1:one/ask#d"]["params"]["message"], "Which?", "{asked}");
 
     let of = |status: u16, reply: Value| {
         let mut replies = client.api.replies.lock().expect("no panic");
@@ -297,10 +297,10 @@ async fn a_client_is_asked_again_after_a_faulty_answer() {
     let detail = "the answer does not match the schema: /color: `green` is not one of: red";
     of(422, json!({"code": "input_invalid", "detail": detail}));
     params["requestState"] = asked["requestState"].clone();
-    params["inputResponses"] = json!({"d": {"action": "accept", "content": {"color": "green"}}});
+    params["inputResponses"] = json!({"r1:one/ask#d": {"action": "accept", "content": {"color": "green"}}});
     let again = client.request("tools/call", &params).await["result"].clone();
     assert_eq!(again["resultType"], "input_required", "{again}");
-    assert_eq!(again["inputRequests"]["d"]["params"]["message"], format!("{detail}\nWhich?"));
+    assert_eq!(again["inputRequests"]["r1:one/ask#d"]["params"]["message"], format!("{detail}\nWhich?"));
 
     of(200, json!({}));
     let ended = (200, run("succeeded", &json!({"output": 7})));
@@ -309,6 +309,32 @@ async fn a_client_is_asked_again_after_a_faulty_answer() {
     let result = client.request("tools/call", &params).await["result"].clone();
     assert_eq!(result["structuredContent"]["output"], 7, "{result}");
     assert_eq!(result["structuredContent"]["run_id"], "r1");
+}
+
+/// S-153: equal questions of two steps are two questions. An answer decides only the one under whose key it is.
+#[tokio::test]
+async fn equal_questions_are_answered_one_by_one() {
+    let schema = json!({"type": "object", "properties": {"color": {"type": "string"}}});
+    let question = |step: &str| json!({"id": format!("r1:one/{step}"), "kind": "Ask", "payload": {"message": "Which?", "schema": schema, "question": "d"}});
+    let waiting = run("waiting", &json!({"waiting": [question("a"), question("b")]}));
+    let open = ["/v1/decisions/r1%3Aone%2Fa", "/v1/decisions/r1%3Aone%2Fb", "POST /v1/decisions/r1%3Aone%2Fb"];
+    let client =
+        Client::new(false, started(waiting).into_iter().chain(open.map(|path| (path, (200, json!({})))))).await;
+    let own = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
+    });
+    let mut params = json!({"name": "one", "arguments": {"n": 1}, "_meta": own});
+    let asked = client.request("tools/call", &params).await["result"].clone();
+    let keys: Vec<&String> = asked["inputRequests"].as_object().expect("questions").keys().collect();
+    assert_eq!(keys, ["r1:one/a#d", "r1:one/b#d"]);
+
+    params["requestState"] = asked["requestState"].clone();
+    params["inputResponses"] = json!({"r1:one/b#d": {"action": "accept", "content": {"color": "red"}}});
+    client.request("tools/call", &params).await;
+    let sent = client.api.asked.lock().expect("no panic").clone();
+    let decided: Vec<&String> = sent.iter().filter(|path| path.starts_with("POST /v1/decisions")).collect();
+    assert_eq!(decided, ["POST /v1/decisions/r1%3Aone%2Fb"]);
 }
 
 /// S-155: a definition with errors is not a tool, and every answer that misses it gives the reason.
