@@ -11,16 +11,22 @@ use crate::token::Caller;
 
 /// The validated header `Idempotency-Key`; `None` if the request has none.
 pub(crate) fn of(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let fault = |detail| {
+        Problem::new(Code::InputInvalid, detail).error(json!({"parameter": "Idempotency-Key", "detail": detail}))
+    };
+    let mut values = headers.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(fault("`Idempotency-Key` must not be repeated"));
+    }
     let text = value
         .to_str()
         .ok()
         .filter(|text| (1..=255).contains(&text.len()) && text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
-    let fault = || {
-        let detail = "`Idempotency-Key` must have 1 to 255 printable ASCII characters";
-        Problem::new(Code::InputInvalid, detail).error(json!({"parameter": "Idempotency-Key", "detail": detail}))
-    };
-    text.map(|text| Some(text.to_owned())).ok_or_else(fault)
+    match text {
+        Some(text) => Ok(Some(text.to_owned())),
+        None => Err(fault("`Idempotency-Key` must have 1 to 255 printable ASCII characters")),
+    }
 }
 
 /// The problem of a key with another body.

@@ -27,6 +27,19 @@ fn is_replayed(reply: &Reply) -> bool {
     reply.header("idempotency-replayed") == Some("true")
 }
 
+/// Section 16.4: a request with two keys is refused, because it is unknown which of them holds.
+#[test]
+fn a_request_has_one_key() {
+    let server = Running::start();
+    server.pipeline("one", "", &["echo '{\"output\": 1}'"]);
+    let bearer = format!("Bearer {}", server.owner);
+    let twice = [("Authorization", &*bearer), ("Idempotency-Key", "a"), ("Idempotency-Key", "b")];
+    let reply = server.raw("POST", "/v1/runs", &twice, Some(json!({"pipeline": "one"}).to_string()));
+    assert_eq!(reply.problem(), (422, "input_invalid".to_owned()));
+    assert_eq!(reply.json()["errors"][0]["parameter"], "Idempotency-Key");
+    assert_eq!(server.send("GET", "/v1/runs", None).json()["runs"], json!([]));
+}
+
 /// The run of a reply, which is its first one or a repetition of it.
 fn run_of(reply: &Reply, is_repetition: bool) -> String {
     assert_eq!((reply.status, is_replayed(reply)), (201, is_repetition), "{}", reply.text());
