@@ -9,7 +9,7 @@ use axum::response::Response;
 use etude_core::pointer::escaped;
 use etude_runtime::engine::Cause;
 use http::HeaderMap;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -114,11 +114,14 @@ pub(crate) fn check_length(headers: &HeaderMap, limit: usize) -> Result<(), Prob
     if declared.is_some_and(|length| length > limit as u64) { Err(body::too_large(limit)) } else { Ok(()) }
 }
 
-/// Refuses a body of another media type (S-25).
+/// Refuses a body of another media type or with a content coding (S-25).
 pub(crate) fn check_media_type(headers: &HeaderMap, wanted: &'static str) -> Result<(), Problem> {
     let has_body = headers.contains_key(http::header::TRANSFER_ENCODING)
         || headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
     let refused = || Problem::new(Code::UnsupportedMediaType, format!("the route accepts `{wanted}`"));
+    if headers.get_all(CONTENT_ENCODING).iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Err(Problem::new(Code::UnsupportedMediaType, "the route accepts no `Content-Encoding`"));
+    }
     match headers.get(CONTENT_TYPE) {
         None if !has_body => Ok(()),
         None => Err(refused()),

@@ -434,6 +434,10 @@ fn below_base<'p>(server: &Server, peer: &Peer, path: &'p str) -> Option<&'p str
 
 /// The problem of a path outside of the base path.
 fn outside(base: &str) -> Problem {
+    // Without a base path, only `OPTIONS *` is outside.
+    if base.is_empty() {
+        return Problem::not_found("there is no such route");
+    }
     let problem = Problem::not_found("there is no such route below the base path");
     problem.hint(format!("the paths of this server begin with `{base}`"))
 }

@@ -42,6 +42,21 @@ fn unknown_routes_methods_and_media_types() {
     }
     let headers = [("Authorization", &*bearer), ("Content-Type", "Application/JSON; charset=utf-8")];
     assert_eq!(server.raw("POST", "/v1/server/links", &headers, Some("{}".to_owned())).status, 201);
+    for (coding, status) in [("gzip", 415), ("identity", 201)] {
+        let headers = [("Authorization", &*bearer), ("Content-Type", "application/json"), ("Content-Encoding", coding)];
+        assert_eq!(server.raw("POST", "/v1/server/links", &headers, Some("{}".to_owned())).status, status, "{coding}");
+    }
+}
+
+/// S-25: the path `*` is unknown, and no hint names an empty base path.
+#[test]
+fn the_path_of_all_resources_is_unknown() {
+    let server = Running::start();
+    let (address, owner) = (server.address, &server.owner);
+    let head = format!("Host: {address}\r\nAuthorization: Bearer {owner}\r\nConnection: close\r\n");
+    let reply = server.exchange(format!("OPTIONS * HTTP/1.1\r\n{head}\r\n").as_bytes());
+    assert_eq!(reply.problem(), (404, "not_found".to_owned()));
+    assert_eq!(reply.json().get("hint"), None);
 }
 
 /// S-26: a body over its limit is 413 and is not read to its end.
