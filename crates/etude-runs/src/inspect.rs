@@ -42,6 +42,8 @@ pub struct Inspected {
     pub is_done_again: bool,
     /// True if the outcome makes a step fail, unless the step allows it.
     pub is_failed: bool,
+    /// True if the effect was stopped before its end: its run or step had no use for it.
+    pub is_stopped: bool,
     /// The attempt at the run in which the effect ended, from 1.
     pub run_attempt: u32,
     /// End of the effect, in milliseconds after the run began; `None` in journals of earlier versions.
@@ -74,6 +76,15 @@ etude_core::words! {
 }
 
 impl Inspected {
+    /// The state in which the effect ended: `failed`, `cancelled` or `succeeded`.
+    pub const fn status(&self) -> &'static str {
+        match (self.is_failed, self.is_stopped) {
+            (true, _) => "failed",
+            (false, true) => "cancelled",
+            (false, false) => "succeeded",
+        }
+    }
+
     /// The effect as a document: each stream with the command that prints it.
     pub fn to_json(&self, run_id: &str) -> Value {
         let streams: serde_json::Map<String, Value> = self
@@ -100,6 +111,9 @@ impl Inspected {
         if self.is_failed {
             out["failed"] = true.into();
         }
+        if self.is_stopped {
+            out["stopped"] = true.into();
+        }
         out
     }
 
@@ -118,6 +132,7 @@ impl Inspected {
             conditions: Conditions { worker, sandbox: text("sandbox") },
             is_done_again: document["done_again"] == true,
             is_failed: document["failed"] == true,
+            is_stopped: document["stopped"] == true,
             run_attempt: document["run_attempt"].as_u64().and_then(|number| number.try_into().ok()).unwrap_or(1),
             ended_at_ms: None,
             elapsed_ms: 0,
@@ -140,7 +155,7 @@ pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
         .map(|(at, run_attempt, record)| {
             let (id, is_done_again) = (record.key.clone(), void.contains(&at));
             let (mut elapsed_ms, mut usage, mut model) = (0, None, None);
-            let (summary, mut streams, conditions, is_failed) = match record::to_outcome(record, blobs) {
+            let (summary, mut streams, conditions, is_failed, is_stopped) = match record::to_outcome(record, blobs) {
                 Ok(completed) => {
                     elapsed_ms = completed.elapsed_ms;
                     if let Outcome::Response(response) = &completed.outcome {
@@ -151,14 +166,15 @@ pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
                         summary = format!("{tool} {arguments} {summary}");
                     }
                     let is_failed = is_failure(&completed.outcome);
+                    let is_stopped = matches!(completed.outcome, Outcome::Abandoned | Outcome::Stopped(_));
                     let conditions = match completed.outcome {
                         Outcome::Process(end) => end.conditions,
                         Outcome::Tool(reply) => of_tool(&reply),
                         _ => Conditions::default(),
                     };
-                    (summary, streams, conditions, is_failed)
+                    (summary, streams, conditions, is_failed, is_stopped)
                 }
-                Err(error) => (error.to_string(), Vec::new(), Conditions::default(), true),
+                Err(error) => (error.to_string(), Vec::new(), Conditions::default(), true, false),
             };
             if is_done_again {
                 streams.clear();
@@ -171,6 +187,7 @@ pub fn effects(view: &RunView, blobs: &dyn BlobStore) -> Vec<Inspected> {
                 conditions,
                 is_done_again,
                 is_failed,
+                is_stopped,
                 run_attempt,
                 ended_at_ms,
                 elapsed_ms,

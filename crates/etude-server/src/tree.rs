@@ -129,7 +129,7 @@ impl Tree {
                 nodes.extend(inner);
             } else {
                 let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-                elements.values().for_each(|is_failed| *counts.entry(word(*is_failed)).or_default() += 1);
+                elements.values().for_each(|status| *counts.entry(status).or_default() += 1);
                 node["children"] = elements.len().into();
                 node["counts"] = json!(counts);
                 nodes.push(node);
@@ -187,10 +187,10 @@ impl Tree {
         let rest = &parent[base.len()..];
         if let Some((element, _)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             let element = element.parse::<usize>().map_err(|_| unknown())?;
-            let is_failed = all.get(&element).copied().ok_or_else(unknown)?;
+            let status = all.get(&element).copied().ok_or_else(unknown)?;
             let own: Vec<&Work<'_>> = works.iter().filter(|work| work.place.element == Some(element)).collect();
             let id = format!("{base}[{element}]");
-            let nodes = self.attempts(&id, step, Some(element), word(is_failed), &own);
+            let nodes = self.attempts(&id, step, Some(element), status, &own);
             return Ok(nodes.into_iter().filter(|node| id == *parent || node["parent"] == *parent).collect());
         }
         if all.is_empty() {
@@ -206,7 +206,7 @@ impl Tree {
         let item = |(element, own): (usize, Vec<&Work<'_>>)| {
             let mut node =
                 blank(&format!("{base}[{element}]"), base.as_str().into(), "item", &element.to_string(), phase);
-            node["status"] = word(all.get(&element).copied().unwrap_or(false)).into();
+            node["status"] = all.get(&element).copied().unwrap_or("succeeded").into();
             node["label"] = json!(self.labels.get(&(base.clone(), element as u64)));
             let attempts: std::collections::BTreeSet<u32> = own.iter().map(|work| work.place.attempt).collect();
             node["attempt"] = attempts.last().copied().into();
@@ -264,10 +264,6 @@ fn is_llm(step: &Value) -> bool {
     matches!(step["type"].as_str(), Some("llm" | "skill"))
 }
 
-const fn word(is_failed: bool) -> &'static str {
-    if is_failed { "failed" } else { "succeeded" }
-}
-
 fn blank(id: &str, parent: Value, kind: &str, name: &str, phase: &str) -> Value {
     json!({
         "id": id, "parent": parent, "kind": kind, "name": name, "phase": phase, "status": "running", "attempt": null,
@@ -289,12 +285,12 @@ fn phase_status<'s>(words: impl Iterator<Item = &'s str>) -> &'static str {
     }
 }
 
-/// The elements of a step by index; true if their last outcome is a failure.
-fn elements(works: &[Work<'_>]) -> BTreeMap<usize, bool> {
+/// The elements of a step by index, with the state of their last outcome.
+fn elements(works: &[Work<'_>]) -> BTreeMap<usize, &'static str> {
     let mut elements = BTreeMap::new();
     for work in works {
         if let Some(element) = work.place.element {
-            elements.insert(element, work.effect.is_failed);
+            elements.insert(element, work.effect.status());
         }
     }
     elements

@@ -47,7 +47,7 @@ fn document_of(effect: &Described<'_>) -> Value {
     let streams: Vec<&str> = effect.streams.iter().map(|stream| stream.word()).collect();
     json!({
         "id": effect.id, "node": node, "place": place, "summary": effect.summary, "failed": effect.is_failed,
-        "done_again": effect.is_done_again, "streams": streams,
+        "stopped": effect.is_stopped, "done_again": effect.is_done_again, "streams": streams,
     })
 }
 

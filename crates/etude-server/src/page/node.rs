@@ -170,11 +170,16 @@ fn step_of<'s>(shown: &'s Shown, node: &Value) -> Option<&'s Value> {
 fn effect_markup(shell: &Shell, shown: &Shown, effect: &Value, streams: Markup) -> Markup {
     let id = effect["id"].as_str().unwrap_or_default();
     let is_failed = effect["failed"] == true;
+    let status = match effect["stopped"] == true {
+        _ if is_failed => "failed",
+        true => "cancelled",
+        false => "succeeded",
+    };
     let at = shell.link(&format!("/runs/{}?at={}", segment(shown.id()), segment(id)));
     html! {
         section.block id={ "effect-" (id) } {
             header {
-                (glyph::drawn(if is_failed { "failed" } else { "succeeded" }))
+                (glyph::drawn(status))
                 h2 { a.plain href=(at) { (visible(effect["place"].as_str().unwrap_or(id))) } }
             }
             p.small.bad[is_failed].second[!is_failed] { (marked(effect["summary"].as_str().unwrap_or_default())) }

@@ -144,8 +144,8 @@ pub(super) fn turns(parent: &str, phase: &str, works: &[&Work<'_>], began_at_ms:
         let id = format!("{parent}/turn{number}");
         let mut node = blank(&id, parent.into(), "turn", &format!("turn {number}"), phase);
         let is_call = |work: &&Work<'_>| work.place.part.is_empty();
-        node["status"] =
-            if own().filter(is_call).any(|work| work.effect.is_failed) { "failed" } else { "succeeded" }.into();
+        let is_any = |status: &str| own().filter(is_call).any(|work| work.effect.status() == status);
+        node["status"] = ["failed", "cancelled"].into_iter().find(|word| is_any(word)).unwrap_or("succeeded").into();
         fill(&mut node, own().filter(is_call), began_at_ms);
         let mut calls: Vec<&str> = own().filter_map(|work| call_of(&work.place)).collect();
         calls.dedup();
@@ -154,7 +154,7 @@ pub(super) fn turns(parent: &str, phase: &str, works: &[&Work<'_>], began_at_ms:
         for call in calls {
             let mut node = blank(&format!("{id}/{call}"), id.as_str().into(), "tool", call, phase);
             if let Some(work) = own().find(|work| work.place.part == call) {
-                node["status"] = if work.effect.is_failed { "failed" } else { "succeeded" }.into();
+                node["status"] = work.effect.status().into();
             }
             fill(&mut node, own().filter(|work| call_of(&work.place) == Some(call)), began_at_ms);
             nodes.push(node);

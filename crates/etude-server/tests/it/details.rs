@@ -91,3 +91,40 @@ fn a_path_without_the_base_path_names_it() {
     assert_eq!(refused["hint"], "the paths of this server begin with `/etude`");
     assert_eq!(server.send("GET", "/etude/v1/runs", None).status, 200);
 }
+
+/// S-60, S-61: an element that was stopped after the failure of another one is cancelled, in the tree, among the effects and on
+/// the page.
+#[test]
+fn a_stopped_element_is_cancelled() {
+    let server = Running::start();
+    let dir = server.dir().join("demo/pipelines/many");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let script = "if [ $I = 0 ]; then until [ -e begun ]; do sleep 0.01; done; exit 3; fi; touch begun; exec sleep 600";
+    let step = format!(
+        "{{name: each, type: code, command: \"sh -c '{script}'\", for_each: \"{{{{input.items}}}}\", max_parallel: 2, env: {{I: \"{{{{item}}}}\"}}}}"
+    );
+    let text = format!("name: many\ndescription: The pipeline many.\ninput: {{items: array}}\nsteps:\n  - {step}\n");
+    std::fs::write(dir.join("pipeline.yaml"), text).expect("written");
+    let run = server.run(&json!({"pipeline": "many", "input": {"items": [0, 1]}}));
+    let id = run["run_id"].as_str().expect("an id");
+    assert_eq!(run["status"], "failed", "{run}");
+    let get = |rest: &str| server.send("GET", &format!("/v1/runs/{id}/{rest}"), None).json();
+    assert_eq!(get("tree")["nodes"][1]["counts"], json!({"cancelled": 1, "failed": 1}));
+    let items = get("tree?parent=business/each")["nodes"].clone();
+    assert_eq!((&items[0]["status"], &items[1]["status"]), (&json!("failed"), &json!("cancelled")));
+    let effects = get("effects")["effects"].clone();
+    let stopped = |item: &str| {
+        let found = effects
+            .as_array()
+            .expect("effects")
+            .iter()
+            .find(|effect| effect["node"] == format!("business/each[{item}]"));
+        found.expect("an effect")["stopped"].clone()
+    };
+    assert_eq!((stopped("0"), stopped("1")), (json!(false), json!(true)));
+    let bearer = format!("Bearer {}", server.owner);
+    let headers = [("Authorization", &*bearer), ("Accept", "text/html")];
+    let page = server.raw("GET", &format!("/runs/{id}?at=business%2Feach%5B1%5D"), &headers, None).text();
+    let effect = page.split("id=\"effect-").nth(1).expect("an effect");
+    assert!(effect.contains("#g-cancelled") && !effect.contains("#g-succeeded"), "{effect}");
+}
