@@ -141,13 +141,20 @@ impl Tree {
     fn phase(&self, phase: &str) -> Value {
         let own = || self.steps.iter().filter(|step| step["phase"] == *phase);
         let mut node = blank(phase, Value::Null, "phase", phase, phase);
-        node["status"] = phase_status(own().map(|step| self.status(step))).into();
+        let status = phase_status(own().map(|step| self.status(step)));
+        node["status"] = status.into();
         node["children"] = own().count().into();
         let works: Vec<Work<'_>> = own().flat_map(|step| work::of_step(name_of(step), &self.effects)).collect();
         work::fill(&mut node, works.iter(), self.began_at_ms);
         // The steps of the phase have these.
         (node["usage"], node["model"]) = (Value::Null, Value::Null);
-        if node["started_at"].is_null() {
+        if matches!(status, "running" | "not_started") {
+            node["duration_ms"] = Value::Null;
+            // The first step may not have ended. All times have the same form.
+            let begins = own().filter_map(|step| self.begins.get(&id_of(step))).filter_map(Value::as_str);
+            let first = begins.chain(node["started_at"].as_str()).min().map(str::to_owned);
+            node["started_at"] = first.into();
+        } else if node["started_at"].is_null() {
             node["duration_ms"] = own().filter_map(|step| step["duration_ms"].as_u64()).sum::<u64>().into();
         }
         node

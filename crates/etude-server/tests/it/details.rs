@@ -128,3 +128,30 @@ fn a_stopped_element_is_cancelled() {
     let effect = page.split("id=\"effect-").nth(1).expect("an effect");
     assert!(effect.contains("#g-cancelled") && !effect.contains("#g-succeeded"), "{effect}");
 }
+
+/// Section 16.3: like a step in progress, a phase in progress has a start and no duration; a phase that has not started has
+/// neither.
+#[test]
+fn a_phase_in_progress_has_a_start_and_no_duration() {
+    let server = Running::start();
+    let gate = "until [ -e ../../go ]; do sleep 0.01; done; echo '{\"output\": 1}'";
+    server.pipeline("slow", "", &[gate]);
+    server.pipeline("_destructor", "", &["echo '{\"output\": 1}'"]);
+    let run = server.send("POST", "/v1/runs", Some(&json!({"pipeline": "slow"}))).json();
+    let id = run["run_id"].as_str().expect("an id");
+    let tree = || server.send("GET", &format!("/v1/runs/{id}/tree"), None).json()["nodes"].clone();
+    let phase = |nodes: &Value, id: &str| {
+        let found = nodes.as_array().expect("nodes").iter().find(|node| node["id"] == id);
+        let node = found.expect("a phase");
+        (node["status"].clone(), node["started_at"].is_string(), node["duration_ms"].is_u64())
+    };
+    server.until(id, &["running"]);
+    while tree()[0]["started_at"].is_null() {
+        std::thread::yield_now();
+    }
+    assert_eq!(phase(&tree(), "business"), (json!("running"), true, false));
+    assert_eq!(phase(&tree(), "destructor"), (json!("not_started"), false, false));
+    std::fs::write(server.dir().join("demo/go"), "").expect("written");
+    server.until(id, &["succeeded"]);
+    assert_eq!(phase(&tree(), "business"), (json!("succeeded"), true, true));
+}
