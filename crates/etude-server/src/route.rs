@@ -92,6 +92,7 @@ const TABLE: &[Route] = table! {
     GET "/readyz" none [] Nothing => api::about::readiness;
     GET "/" Read ["status", "app", "pipeline", "machine", "cause", "label", "q", "since", "until", "days", "cursor", "shown"] Nothing => page::runs::list;
     GET "/decisions" Read ["at"] Nothing => page::decisions::list;
+    GET "/decisions/{id}" Read ["at"] Nothing => page::decisions::show;
     POST "/decisions/{id}" Approve [] Form => page::decisions::decide;
     GET "/apps" Read [] Nothing => page::apps::list;
     GET "/apps/{app}" Read [] Nothing => page::apps::show;

@@ -30,6 +30,11 @@ pub(crate) async fn list(call: Call) -> Respond {
     page(&call, Shown { at: call.query.get("at"), ..Shown::default() }).await
 }
 
+/// `GET /decisions/{id}`: to the question. It is the address of a page with a refused form, which keeps itself up to date.
+pub(crate) async fn show(call: Call) -> Respond {
+    see(&call, &format!("/decisions?at={}", segment(call.param("id"))))
+}
+
 /// `POST /decisions/{id}`: the form of a question.
 pub(crate) async fn decide(call: Call) -> Respond {
     let id = call.param("id").to_owned();
@@ -194,7 +199,7 @@ fn one(call: &Call, shell: &Shell, decision: &Value, shown: &Shown<'_>) -> Marku
             @if let Some(lacking) = shell.lacks(Scope::Approve) {
                 (lacking)
             } @else if may_answer {
-                form.card.form id="decision" method="post" action=(shell.link(&format!("/decisions/{}", segment(id)))) {
+                form.card.form id="decision" method="post" action=(shell.link(&format!("/decisions/{}#question", segment(id)))) {
                     // `Enter` in a field presses the first button: this one decides nothing.
                     button disabled hidden {}
                     (source::once())

@@ -99,7 +99,13 @@ fn a_refused_decision_keeps_what_was_typed() {
         let text = reply.text();
         assert!(text.contains("value=\"true\" checked") && text.contains("looked at it</textarea>"), "{text}");
         assert_eq!(text.contains("the text is not JSON"), status == 422, "{text}");
+        // The browser shows the question again, not the list above it.
+        assert!(text.contains(&format!("action=\"{}#question\"", path.replace(':', "%3A"))), "{text}");
     }
+    // The address of the refused form is that of a page, which the script reads again and a reader may reload.
+    let reply = page_of(&server, &server.owner, &format!("{path}?at=x"));
+    let inbox = path.replacen("/decisions/", "/decisions?at=", 1).replace(':', "%3A");
+    assert_eq!((reply.status, reply.header("location")), (303, Some(&*inbox)));
     assert_eq!(server.until(id_of(&run), &["waiting"])["status"], "waiting");
 }
 
