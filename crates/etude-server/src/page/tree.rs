@@ -122,7 +122,11 @@ impl Tree {
         if word != "failed" && ["failed", "waiting", "running"].iter().any(|word| first(word).is_some()) {
             return Ok(None);
         }
-        let found = first(word).cloned();
+        // The failed node of the first error, instead of the group around it.
+        let error = &shown.run["errors"][0];
+        let of_error = format!("{}/{}", text(error, "phase"), text(error, "step"));
+        let failed = self.nodes.iter().find(|node| node["status"] == "failed" && node["id"] == of_error);
+        let found = failed.filter(|_| word == "failed").or_else(|| first(word)).cloned();
         let found = match (found, &self.beside.1) {
             (Some(found), _) => found,
             (None, None) => return Ok(None),
@@ -353,6 +357,10 @@ fn name(node: &Value) -> Markup {
             }
         }
     }
+}
+
+fn text<'v>(value: &'v Value, member: &str) -> &'v str {
+    value[member].as_str().unwrap_or_default()
 }
 
 /// The number of attempts of a node, if there were several. Turns of a model, and attempts of all elements of a fan-out, do not

@@ -81,6 +81,20 @@ fn a_failed_run_opens_at_its_error_and_links_show_their_node() {
     assert!(!text.contains("<code>business/s1</code>"));
 }
 
+/// S-129: a failed run opens at the step that failed, not at the group around it.
+#[test]
+fn a_failed_group_opens_at_the_failed_step() {
+    let server = server();
+    let dir = server.dir().join("demo/pipelines/group");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let steps = "steps:\n  - name: both\n    type: parallel\n    steps:\n      - {name: fine, type: code, command: sleep 600}\n      - {name: broken, type: code, command: \"sh -c 'exit 3'\"}\n";
+    std::fs::write(dir.join("pipeline.yaml"), format!("name: group\ndescription: The pipeline group.\n{steps}"))
+        .expect("written");
+    let run = server.run(&json!({"pipeline": "group"}));
+    let text = page(&server, &format!("/runs/{}", id_of(&run)));
+    assert!(text.contains("<code>business/broken</code>") && !text.contains("<code>business/both</code>"), "{text}");
+}
+
 /// S-127: markup in names, labels, messages and output is text.
 #[test]
 fn markup_is_text() {
