@@ -117,7 +117,7 @@ impl Form<'_> {
             is_invalid: (!faults.is_empty()).then_some("true"),
             after: html! {
                 div id=(help) {
-                    @if let Some(text) = schema["description"].as_str() { span.help { (marked(text)) } }
+                    @if let Some(text) = schema["description"].as_str() { span.help { (marked(text)) } " " }
                     @if let Some(default) = &absent { span.help { "If it is empty: " code { (visible(default)) } } }
                     @for fault in &faults { p.fault role="alert" { (marked(fault)) } }
                 }
@@ -308,6 +308,14 @@ mod tests {
         let plain = json!({"type": "integer"});
         let sent = [("answer".to_owned(), "7".to_owned())];
         assert_eq!(Form { prefix: "answer", schema: &plain, sent: &sent, faults: &[] }.value(), "7");
+    }
+
+    /// The description of a field and its default are two sentences.
+    #[test]
+    fn a_description_does_not_touch_the_default() {
+        let schema = json!({"properties": {"count": {"type": "integer", "default": 4, "description": "The number."}}});
+        let text = Form { prefix: "input", schema: &schema, sent: &[], faults: &[] }.render().into_string();
+        assert!(text.contains("The number.</span> <span class=\"help\">If it is empty"), "{text}");
     }
 
     /// Lines stay lines, an unchanged default stays as it was written, and a cleared text is empty.

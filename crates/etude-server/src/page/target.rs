@@ -190,17 +190,19 @@ fn graph(shell: &Shell, graph: &Value, last: Option<&Value>) -> Markup {
 fn last_runs(shell: &Shell, target: &Target, runs: &[Value], stats: &Value) -> Markup {
     let p50 = stats["stats"]["duration_ms"]["p50"].as_u64();
     let shown = &runs[..runs.len().min(LISTED)];
+    // The chart has only these.
+    let has_ended = runs.iter().any(|run| run["ended_at"].is_string());
     html! {
         section.card {
             header {
                 h2.grow { @if runs.len() > 1 { "Last " (runs.len()) " runs" } @else { "Runs" } }
-                @if !runs.is_empty() { span.legend-inline { span { svg viewBox="0 0 20 10" aria-hidden="true" { line.median x1="0" x2="20" y1="5" y2="5" {} } "p50 " (duration_of(&stats["stats"]["duration_ms"]["p50"])) } span { svg viewBox="0 0 20 10" aria-hidden="true" { rect.bar-rejected x="0.5" y="0.5" width="19" height="9" rx="2" {} } "Failed" } } }
+                @if has_ended { span.legend-inline { span { svg viewBox="0 0 20 10" aria-hidden="true" { line.median x1="0" x2="20" y1="5" y2="5" {} } "p50 " (duration_of(&stats["stats"]["duration_ms"]["p50"])) } span { svg viewBox="0 0 20 10" aria-hidden="true" { rect.bar-rejected x="0.5" y="0.5" width="19" height="9" rx="2" {} } "Failed" } } }
                 a href=(shell.link(&format!("/?{}", target.filter()))) { "All" }
             }
             @if runs.is_empty() {
                 div.empty { p { "No run yet. Start one with the form, or:" } div.command { code { "etude run --" (target.kind) " " (visible(&target.name)) } button.link type="button" data-copy hidden { "Copy" } } }
             } @else {
-                div.pad { (chart::runs(shell, runs, p50)) }
+                @if has_ended { div.pad { (chart::runs(shell, runs, p50)) } }
                 table.runs {
                     caption.said { "Last runs" }
                     thead { tr { th scope="col" { "State" } th scope="col" { "Run" } th scope="col" { "Cause" } th.num scope="col" { "Started" } th.num scope="col" { "Duration" } th scope="col" { "Steps" } th.num.tokens scope="col" { "Tokens" } th.num scope="col" { "Cost" } th.labels scope="col" { "Labels" } } }

@@ -109,6 +109,19 @@ fn a_refused_decision_keeps_what_was_typed() {
     assert_eq!(server.until(id_of(&run), &["waiting"])["status"], "waiting");
 }
 
+/// The page of a pipeline has a chart as soon as a run has ended.
+#[test]
+fn a_chart_has_the_runs_that_have_ended() {
+    let server = Running::start();
+    server.pipeline("ask", "", &["approval: message: Go?"]);
+    let run = server.run(&json!({"pipeline": "ask"}));
+    let has_chart = || page_of(&server, &server.owner, "/apps/demo/pipelines/ask").text().contains("class=\"charts\"");
+    assert!(!has_chart());
+    assert_eq!(server.send("POST", &format!("/v1/runs/{}/cancel", id_of(&run)), Some(&json!({}))).status, 202);
+    server.until(id_of(&run), &["cancelled"]);
+    assert!(has_chart());
+}
+
 /// S-82: a run whose definition has changed is resumed on the page, with the changes in view.
 #[test]
 fn a_changed_definition_is_accepted_on_the_page() {
