@@ -625,6 +625,26 @@ fn the_page_of_a_schedule_shows_and_acts() {
     assert_eq!(form("/schedules/demo/nightly/delete", "").status, 404);
 }
 
+/// On a phone, the strip of many ticks stands below its title, which keeps its one line.
+#[test]
+fn a_long_strip_of_ticks_does_not_break_its_title() {
+    let server = server();
+    server.configure(AUTOMATION);
+    server.poll("/v1/schedules", |document| document["schedules"].as_array().is_some_and(|all| all.len() == 2));
+    assert_eq!(server.send("POST", "/v1/schedules/demo/nightly/fire", Some(&json!({}))).status, 202);
+    let Some(browser) = Browser::logged_in(&server) else { return };
+    browser.size(390, 844);
+    browser.open(&format!("http://{}/schedules/demo/nightly", server.address));
+    // The strip leaves a few pixels beside it.
+    browser.run(
+        "const header = document.querySelector('.card > header'), svg = header.querySelector('.strip svg');
+        svg.setAttribute('width', header.clientWidth - 66 - svg.nextElementSibling.offsetWidth)",
+    );
+    let lines = "const title = document.querySelector('.card > header h2');
+        return title.textContent + Math.round(title.clientHeight / parseFloat(getComputedStyle(title).lineHeight))";
+    assert_eq!(browser.run(lines), "Ticks1");
+}
+
 /// S-125, S-128: deliveries are shown with their verdicts, and a notice that was set aside can be sent again.
 #[test]
 fn the_page_of_webhooks_shows_deliveries() {
