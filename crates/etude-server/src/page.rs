@@ -114,8 +114,13 @@ pub(crate) async fn problem(call: Call) -> Respond {
     Ok(shell.page(StatusCode::OK, code.word(), Section::None, page))
 }
 
-/// The error page for a failed request, as its reader may see it.
-pub(crate) fn failed(server: &Server, reader: Option<Caller>, problem: &Problem, request_id: &str) -> Response {
+/// The error page for a failed request, as its reader may see it. `back` is the page with the form that was refused.
+pub(crate) fn failed(
+    server: &Server,
+    reader: Option<Caller>,
+    problem: &Problem,
+    (request_id, back): (&str, Option<&str>),
+) -> Response {
     let document = problem.to_json(&server.settings().base_path, request_id);
     let text = |name: &str| document[name].as_str().unwrap_or_default().to_owned();
     let title = text::sentence(&text("title"));
@@ -132,7 +137,7 @@ pub(crate) fn failed(server: &Server, reader: Option<Caller>, problem: &Problem,
                 }
             }
             p.dim.small { "Status " (problem.code().status()) ", " code { (problem.code().word()) } ", request " code { (request_id) } }
-            p { a href={ (server.settings().base_path) "/" } { "All runs" } }
+            p { @if let Some(back) = back { a href=(back) { "Back" } " · " } a href={ (server.settings().base_path) "/" } { "All runs" } }
         }
     };
     Shell::reading(server, reader).page(status_of(problem), &title, Section::None, page)

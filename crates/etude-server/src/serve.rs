@@ -295,6 +295,8 @@ impl Drop for Logged {
 /// The destination of a reader whose page failed.
 struct Way {
     is_login: bool,
+    /// True if the request is a form of the page `next`.
+    is_form: bool,
     /// The page after a login: the requested one, or the page with the submitted form.
     next: Option<String>,
 }
@@ -302,6 +304,7 @@ struct Way {
 impl Way {
     fn of(server: &Server, peer: &Peer, request: &Request<Body>) -> Self {
         let is_login = below_base(server, peer, request.uri().path()) == Some("/login");
+        let is_form = !is_login && !matches!(*request.method(), Method::GET | Method::HEAD);
         let form = || request.headers().get(REFERER)?.to_str().ok()?.parse::<Uri>().ok();
         let page = match *request.method() {
             _ if is_login => None,
@@ -309,7 +312,7 @@ impl Way {
             _ => form(),
         };
         let next = page.and_then(|page| Some(page.path_and_query()?.as_str().to_owned()));
-        Self { is_login, next: next.filter(|next| is_below(next, &server.settings().base_path)) }
+        Self { is_login, is_form, next: next.filter(|next| is_below(next, &server.settings().base_path)) }
     }
 
     /// The page of a problem.
@@ -322,7 +325,8 @@ impl Way {
     ) -> Response {
         let is_refused = self.is_login && problem.code() == Code::TooManyRequests;
         if problem.code() != Code::Unauthenticated && !is_refused {
-            return page::failed(server, reader, problem, request_id);
+            let back = self.next.as_deref().filter(|_| self.is_form);
+            return page::failed(server, reader, problem, (request_id, back));
         }
         let document = problem.to_json("", request_id);
         let status = if is_refused { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::UNAUTHORIZED };

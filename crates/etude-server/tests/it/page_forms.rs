@@ -122,6 +122,29 @@ fn a_chart_has_the_runs_that_have_ended() {
     assert!(has_chart());
 }
 
+/// The page of a refused form leads back to the page with the form.
+#[test]
+fn a_refused_form_leads_back() {
+    let server = server();
+    server.configure("schedules:\n  hourly: {pipeline: p, every: 1h}\n");
+    server.poll("/v1/schedules", |document| document["schedules"][0].is_object());
+    let (bearer, origin) = (format!("Bearer {}", server.owner), format!("http://{}", server.address));
+    let page = format!("{origin}/schedules/demo/hourly?x=1");
+    let kind = "application/x-www-form-urlencoded";
+    let headers = [
+        ("Authorization", &*bearer),
+        ("Origin", &origin),
+        ("Content-Type", kind),
+        ("Accept", "text/html"),
+        ("Referer", &page),
+    ];
+    let reply = server.raw("POST", "/schedules/demo/hourly/backfill", &headers, Some("from=x&to=y".to_owned()));
+    assert_eq!(reply.status, 422);
+    assert!(reply.text().contains("<a href=\"/schedules/demo/hourly?x=1\">Back</a>"), "{}", reply.text());
+    let missing = page_of(&server, &server.owner, "/nothing").text();
+    assert!(!missing.contains(">Back</a>"), "{missing}");
+}
+
 /// S-82: a run whose definition has changed is resumed on the page, with the changes in view.
 #[test]
 fn a_changed_definition_is_accepted_on_the_page() {
