@@ -78,7 +78,7 @@ codes! {
     UnknownOutput = "P0310", "`output` names no step";
     UnknownPipeline = "P0311", "a step names a pipeline that does not exist";
     Recursion = "P0312", "a pipeline runs itself";
-    BadBinding = "P0313", "the input given to a pipeline does not fit";
+    BadBinding = "P0313", "the input given to a pipeline or tool does not fit";
     NotOneReference = "P0314", "a value must be exactly one reference";
     BrokenPipeline = "P0315", "a step runs a pipeline that has errors";
     UnknownSkill = "P0316", "a step names a skill that does not exist";

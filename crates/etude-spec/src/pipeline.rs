@@ -22,6 +22,7 @@ mod resolve;
 mod shape;
 mod skill;
 mod step;
+mod tool_args;
 
 pub use app::{App, Pipeline, Report, Summary};
 pub use skill::unread as unread_skills;

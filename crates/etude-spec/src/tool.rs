@@ -20,6 +20,7 @@ use crate::schema_file::meta_words;
 use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources, Span, join};
 use crate::yaml::{self, Entries, Locator, Node, boolean, place_in, text, texts};
 
+pub mod built_in;
 mod script;
 
 /// The directory that holds the tools.

@@ -161,3 +161,40 @@ fn count(n: usize, what: &str) -> String {
     let plural = if what.ends_with("ch") { "es" } else { "s" };
     format!("{n} {what}{}", if n == 1 { "" } else { plural })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// L-43: the arguments that a check of definitions knows are those of the tools.
+    #[test]
+    fn checks_know_the_arguments_of_the_built_in_tools() {
+        let schemas = [
+            ("Read", read::schema()),
+            ("Write", write::schema()),
+            ("Edit", edit::schema()),
+            ("Glob", glob::schema()),
+            ("Grep", grep::schema()),
+            ("List", list::schema()),
+            ("Bash", bash::schema()),
+        ];
+        assert_eq!(schemas.len(), NAMES.len());
+        for (name, schema) in schemas {
+            let required =
+                |argument: &str| schema["required"].as_array().is_some_and(|all| all.contains(&argument.into()));
+            let kind = |value: &Value| value["type"].as_str().unwrap_or_default().to_owned();
+            let own: BTreeSet<(&str, String, bool)> = schema["properties"]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(name, value)| (name.as_str(), kind(value), required(name)))
+                .collect();
+            let known = etude_spec::tool::built_in::ARGUMENTS.iter().find(|(known, _)| *known == name);
+            let known: BTreeSet<_> =
+                known.unwrap().1.iter().map(|(name, kind, needs)| (*name, (*kind).to_owned(), *needs)).collect();
+            assert_eq!(own, known, "{name}");
+        }
+    }
+}

@@ -444,6 +444,38 @@ pub(crate) fn excluded_tool(file: &File, at: Span, name: &str) -> Diagnostic {
         .hint("add it to `allowed-tools`, or remove the step")
 }
 
+/// An argument that a tool does not take.
+pub(crate) fn unknown_argument(file: &File, at: Span, tool: &str, name: &str, declared: &[&str]) -> Diagnostic {
+    let message = format!("tool {} has no argument {}", quoted(tool), quoted(name));
+    Diagnostic::error(Code::BadBinding, file, at, message)
+        .label(if declared.is_empty() {
+            "it takes no arguments".to_owned()
+        } else {
+            format!("its arguments: {}", list(declared))
+        })
+        .maybe_hint(meant(name, declared.iter().copied()))
+}
+
+pub(crate) fn missing_arguments(file: &File, at: Span, tool: &str, missing: &[&str]) -> Diagnostic {
+    let message = format!("tool {} needs {}", quoted(tool), quoted_list(missing, "and"));
+    Diagnostic::error(Code::BadBinding, file, at, message).hint(format!(
+        "for example: `args: {{{}: \"{{{{input.{0}}}}}\"}}`",
+        plain(missing.first().copied().unwrap_or_default())
+    ))
+}
+
+pub(crate) fn mistyped_argument(file: &File, at: Span, tool: &str, name: &str, why: &str) -> Diagnostic {
+    let message =
+        format!("argument {} of tool {} does not fit `inputSchema`: {}", quoted(name), quoted(tool), cause(why));
+    Diagnostic::error(Code::BadBinding, file, at, message)
+}
+
+/// Arguments that do not fit the tool's schema together.
+pub(crate) fn unfit_arguments(file: &File, at: Span, tool: &str, why: &str) -> Diagnostic {
+    let message = format!("the arguments of tool {} do not fit `inputSchema`: {}", quoted(tool), cause(why));
+    Diagnostic::error(Code::BadBinding, file, at, message)
+}
+
 pub(crate) fn not_one_reference(file: &File, at: Span, field: &str) -> Diagnostic {
     Diagnostic::error(Code::NotOneReference, file, at, format!("`{field}` must be exactly one reference"))
         .label("text around a reference makes it a string")

@@ -23,6 +23,7 @@ use crate::pipeline::load::{Loaded, Loader};
 use crate::pipeline::lower::Resolved;
 use crate::pipeline::shape::{Miss, Shape, Why, with_article};
 use crate::pipeline::skill::{self, Skill};
+use crate::pipeline::tool_args;
 use crate::schema_file;
 use crate::source::{FileKind, SourceFile, Span, join};
 use crate::stage_machine::stage_alone;
@@ -34,6 +35,8 @@ pub(super) struct Bringing<'l, 'a, 'f, 's> {
     pub(super) found: &'f mut Findings<'s>,
     pub(super) dir: &'l str,
     pub(super) input: &'l InputDecl,
+    /// True if a deviation leads to skill mode.
+    pub(super) falls_back: bool,
     /// Shapes of the outputs of the steps so far.
     pub(super) shapes: BTreeMap<String, Shape>,
     pub(super) schemas: BTreeMap<String, Option<Arc<Schema>>>,
@@ -63,8 +66,12 @@ impl Bringing<'_, '_, '_, '_> {
             resolved.skill = def.skill.and_then(|name| self.skill(name));
             skill::check_patterns(self.found, self.loader.sources, step.node);
         }
-        if let Body::Tool { tool: Some(name), .. } = &step.body {
-            (resolved.allowed, resolved.writes) = skill::check_tool(self.found, self.loader.sources, *name);
+        if let Body::Tool { tool: Some(name), args } = &step.body {
+            let called = skill::check_tool(self.found, self.loader.sources, *name);
+            if let Some(schema) = &called.schema {
+                tool_args::check(self.found, (step, *name), args, schema, self.falls_back);
+            }
+            (resolved.allowed, resolved.writes) = (called.allowed, called.writes);
         }
         let shape = match (&step.body, &resolved.schema) {
             (Body::Approval(_), schema) => approval(schema.as_ref()),

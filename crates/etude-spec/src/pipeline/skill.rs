@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::check::Findings;
 use crate::code::Code;
 use crate::diagnose::{references, skills as diagnose};
@@ -137,19 +139,24 @@ fn is_listed(name: &str, tool: &str, own: &[AppTool]) -> bool {
     }
 }
 
+/// A tool that a step calls.
+pub(crate) struct CalledTool {
+    /// Tools that the app's skill allows; `None` means all.
+    pub(crate) allowed: Option<Vec<String>>,
+    /// True if the tool may change something.
+    pub(crate) writes: bool,
+    /// Schema of its arguments; `None` for a tool of an MCP server, which is known only during a run.
+    pub(crate) schema: Option<Value>,
+}
+
 /// Checks the tool that a step calls (L-43): it must be a tool of the app, a built-in one or one of a server, and the
-/// app's skill must allow it. Returns the tools that the skill allows (`None` means all), and true if the tool may
-/// change something.
-pub(crate) fn check_tool(
-    found: &mut Findings<'_>,
-    sources: &dyn Sources,
-    name: Text<'_>,
-) -> (Option<Vec<String>>, bool) {
+/// app's skill must allow it.
+pub(crate) fn check_tool(found: &mut Findings<'_>, sources: &dyn Sources, name: Text<'_>) -> CalledTool {
     let own = tool::load(sources).0;
     let known: Vec<&str> = tool::BUILT_IN.iter().copied().chain(own.iter().map(|tool| tool.name.as_str())).collect();
     if !known.contains(&name.text) && !name.text.starts_with(tool::MCP_PREFIX) {
         found.push(references::unknown_tool(found.file, name.at, name.text, &known));
-        return (None, true);
+        return CalledTool { allowed: None, writes: true, schema: None };
     }
     let has_skill = matches!(sources.kind(SKILL_FILE), Ok(FileKind::File { .. }));
     let skill = has_skill.then(|| Instructions::read(sources, SKILL_FILE).ok()).flatten();
@@ -160,7 +167,12 @@ pub(crate) fn check_tool(
     {
         found.push(references::excluded_tool(found.file, name.at, name.text));
     }
-    (allowed, may_write(name.text, &own))
+    let schema = own.iter().find(|tool| tool.name == name.text).map(|tool| tool.input_schema.clone());
+    CalledTool {
+        allowed,
+        writes: may_write(name.text, &own),
+        schema: schema.or_else(|| tool::built_in::schema(name.text)),
+    }
 }
 
 /// False only if the tool is known to be read-only (`effect_class` of a trace). `own` are the tools of the app.
