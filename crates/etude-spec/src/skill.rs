@@ -29,6 +29,7 @@ pub use instructions::Instructions;
 pub use name::normalized;
 pub use read::{boolean_word, read};
 pub use tools::tool_list;
+pub(crate) use tools::{denies_all, without};
 
 /// The file that makes a directory a skill.
 pub const SKILL_FILE: &str = "SKILL.md";

@@ -122,7 +122,7 @@ impl AllowedTools {
     /// False if no pattern can name a tool of the MCP server `server`, so that it need not be started.
     pub(crate) fn may_list_server(&self, server: &str) -> bool {
         let prefix = crate::mcp_name::tool_name(server, "");
-        self.patterns.iter().any(|pattern| {
+        self.patterns.iter().filter(|pattern| pattern.effect() != Verdict::Deny).any(|pattern| {
             let name = pattern.name_text();
             let literal = name.find(['*', '?', '[', '{', '#']).map_or(name, |at| &name[..at]);
             literal.starts_with(&prefix)

@@ -214,6 +214,7 @@ fn callers_may_call_what_they_list() {
     caller("files", "\"file-*\"");
     caller("listed", "[file-read, shell]");
     caller("denies", "\"shell(cmd=ls,$deny) shell\"");
+    caller("without", "\"*\"\ndisallowed-tools: shell(cmd=ls)");
     let call = |name: &str, which: &str, cmd: &str| {
         test.run(&["skill", "run", name, "--arg", &format!("which={which}"), "--arg", &format!("cmd={cmd}")])
     };
@@ -223,6 +224,8 @@ fn callers_may_call_what_they_list() {
     assert_eq!(call("listed", "shell", "ls").exit(0).value(), json!("ran"));
     assert_eq!(call("denies", "shell", "ls").code(), 1);
     assert_eq!(call("denies", "shell", "pwd").exit(0).value(), json!("ran"));
+    assert_eq!(call("without", "shell", "ls").code(), 1);
+    assert_eq!(call("without", "shell", "pwd").exit(0).value(), json!("ran"));
 }
 
 /// D-13, D-X21: without a person to ask, a rule refuses with status 4; `--yolo` passes, except for a denial.

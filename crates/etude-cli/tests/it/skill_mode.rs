@@ -194,6 +194,20 @@ fn allowed_tools_narrow_what_may_be_called() {
     }
 }
 
+/// C-3.1: `disallowed-tools` takes tools and calls away, and leaves all others.
+#[test]
+fn disallowed_tools_are_taken_away() {
+    let server = Server::agent([Reply::bash("echo hi"), Reply::bash("touch made")]);
+    let test = Test::new().skill("disallowed-tools: Write, Edit, Bash(touch *)\n", "Work.\n").model(&server);
+    test.follow("go", &["--yolo"]).output("done");
+    let seen = last(&server);
+    assert_eq!(seen.tools(), ["Read", "Glob", "Grep", "List", "Bash"]);
+    let results = seen.results();
+    assert_eq!(results[0].trim(), "hi");
+    assert!(results[1].contains("allowed tools"), "{results:?}");
+    assert!(!test.path("app/made").exists());
+}
+
 /// without `allowed-tools`, all available tools are listed: built-in tools, then the app's.
 #[test]
 fn without_a_list_all_tools_are_listed() {

@@ -33,8 +33,10 @@ static ARGUMENT_OF_SHELL: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(
 const CLAUDE: Provider = Provider { name: "Claude Code", prefixes: &["CLAUDE_"], words: &[] };
 
 /// Fields that mean the same here, or only change the way in which Claude Code shows the command.
-const KNOWN: [&str; 8] =
-    ["name", "description", "argument-hint", "allowed-tools", "model", "license", "metadata", "compatibility"];
+const KNOWN: [&str; 9] = [
+    "name", "description", "argument-hint", "allowed-tools", "disallowed-tools", "model", "license", "metadata",
+    "compatibility",
+];
 
 /// Kind of a file, by the folders above it.
 enum Place<'p> {
@@ -114,6 +116,7 @@ fn place(path: &str) -> Place<'_> {
 struct Parts {
     description: String,
     tools: Option<String>,
+    disallowed: Option<String>,
     tier: Option<&'static str>,
     /// Named arguments, as variables without a value.
     arguments: Variables,
@@ -191,6 +194,7 @@ impl Parts {
             tier
         });
         self.tools = list("allowed-tools").map(|items| items.join(", ")).or_else(|| field("allowed-tools"));
+        self.disallowed = list("disallowed-tools").map(|items| items.join(", ")).or_else(|| field("disallowed-tools"));
         let words = |text: String| text.split_whitespace().map(str::to_owned).collect();
         let arguments = list("arguments").or_else(|| field("arguments").map(words)).unwrap_or_default();
         arguments.iter().for_each(|name| self.arguments.drop(name));
@@ -278,6 +282,9 @@ fn command(imported: &mut Imported, path: &str, name: &str, text: &str) {
     let mut head = json!({"name": name, "description": building.description});
     if let Some(tools) = &parts.tools {
         head["allowed-tools"] = json!(tools);
+    }
+    if let Some(tools) = &parts.disallowed {
+        head["disallowed-tools"] = json!(tools);
     }
     let text = format!("---\n{}---\n{body}\n", crate::yaml::text(&head));
     if follow(imported, building, &request, parts.tier, path) {

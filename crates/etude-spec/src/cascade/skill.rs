@@ -16,7 +16,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::fields::Kind;
 use crate::fields::package::TOOLS;
 use crate::frontmatter::{self, Parts};
-use crate::skill::SKILL_FILE;
+use crate::skill::{SKILL_FILE, without};
 use crate::source::{SourceFile, Span};
 use crate::yaml::{Entries, Node};
 
@@ -125,7 +125,7 @@ impl Skill {
         let (name, description) = (text("name"), text("description").unwrap_or_default());
         let plain = Self::of_members(name.unwrap_or(stem(file.path())), description, Members { head, metadata });
         Self {
-            allowed_tools: frontmatter.get("allowed-tools").map(|value| patterns(value).unwrap_or_default()),
+            allowed_tools: limits(|key| frontmatter.get(key).map(patterns)),
             body: SkillHandler::Module,
             dir: dir.into(),
             file,
@@ -196,7 +196,7 @@ impl Skill {
         let skill = Self {
             name,
             description: text("description").unwrap_or_default().to_owned(),
-            allowed_tools: entries.get("allowed-tools").map(|node| allowed_tools(file, node, found)),
+            allowed_tools: limits(|key| entries.get(key).map(|node| tools(file, node, key, found))),
             is_main: is_main(member("role").as_ref(), member("main").as_ref()),
             outline: Outline::of(file, entries),
             members: OnceLock::new(),
@@ -380,13 +380,25 @@ fn patterns(value: &Value) -> Option<String> {
     }
 }
 
-/// Reads `allowed-tools`. A skill whose list cannot be read may call nothing: it asked for a limit (D-2.3).
-fn allowed_tools(file: &Arc<SourceFile>, node: &Node<'_>, found: &mut Vec<Diagnostic>) -> String {
-    patterns(&json(node)).unwrap_or_else(|| {
-        let what = ("allowed-tools", "`allowed-tools`");
+/// The patterns of `allowed-tools` with the denials of `disallowed-tools` (C-3.1). `list` reads one of them; it is `None`
+/// inside if it cannot be read. Such a skill may call nothing: it asked for a limit (D-2.3).
+fn limits(mut list: impl FnMut(&'static str) -> Option<Option<String>>) -> Option<String> {
+    let (allowed, disallowed) = (list("allowed-tools"), list("disallowed-tools"));
+    if [&allowed, &disallowed].contains(&&Some(None)) {
+        return Some(String::new());
+    }
+    let disallowed: Vec<String> = disallowed.flatten().into_iter().collect();
+    without(allowed.flatten().map(|text| vec![text]), &disallowed).map(|patterns| patterns.join(" "))
+}
+
+/// Reads a list of tools.
+fn tools(file: &Arc<SourceFile>, node: &Node<'_>, key: &'static str, found: &mut Vec<Diagnostic>) -> Option<String> {
+    let read = patterns(&json(node));
+    if read.is_none() {
+        let what = (key, &*format!("`{key}`"));
         found.push(values::wrong_type(file, node.span, what, &Kind::Either(&TOOLS), node));
-        String::new()
-    })
+    }
+    read
 }
 
 fn command(file: &Arc<SourceFile>, node: &Node<'_>, found: &mut Vec<Diagnostic>) -> SkillHandler {
@@ -521,6 +533,22 @@ mod tests {
             Skill::module(SourceFile::new("x.skill.js", ""), "/p", &json!({"allowed-tools": value})).allowed_tools
         };
         assert_eq!((module(json!({"shell": true})).as_deref(), module(json!(["a"])).as_deref()), (Some(""), Some("a")));
+    }
+
+    /// C-3.1, D-2.3: `disallowed-tools` denies calls, and one that cannot be read allows nothing.
+    #[test]
+    fn disallowed_tools_are_denied() {
+        let read = |fields: &str| {
+            let (skill, found) = read("skills/x.skill.md", &format!("---\nname: x\n{fields}---\n"));
+            (skill.unwrap().allowed_tools, found.len())
+        };
+        let denied = |text: &str| (Some(text.to_owned()), 0);
+        assert_eq!(read("disallowed-tools: shell\n"), denied("* shell($deny)"));
+        assert_eq!(read("allowed-tools: a b\ndisallowed-tools: [b(x)]\n"), denied("a b b(x, $deny)"));
+        assert_eq!(read("disallowed-tools: {shell: true}\n"), (Some(String::new()), 1));
+        let module = json!({"disallowed-tools": "shell"});
+        let module = Skill::module(SourceFile::new("x.skill.js", ""), "/p", &module);
+        assert_eq!(module.allowed_tools.as_deref(), Some("* shell($deny)"));
     }
 
     /// D-2: faults are reported with their places, and a bad name or command does not hide the rest.

@@ -444,6 +444,13 @@ pub(crate) fn excluded_tool(file: &File, at: Span, name: &str) -> Diagnostic {
         .hint("add it to `allowed-tools`, or remove the step")
 }
 
+/// A step that calls a tool which the app's skill denies.
+pub(crate) fn denied_tool(file: &File, at: Span, name: &str) -> Diagnostic {
+    Diagnostic::error(Code::UnknownTool, file, at, format!("`SKILL.md` denies all calls of {}", quoted(name)))
+        .label("a step can call only the tools of the app's skill")
+        .hint("remove it from `disallowed-tools`, or remove the step")
+}
+
 /// An argument that a tool does not take.
 pub(crate) fn unknown_argument(file: &File, at: Span, tool: &str, name: &str, declared: &[&str]) -> Diagnostic {
     let message = format!("tool {} has no argument {}", quoted(tool), quoted(name));

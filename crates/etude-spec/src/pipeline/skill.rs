@@ -161,11 +161,14 @@ pub(crate) fn check_tool(found: &mut Findings<'_>, sources: &dyn Sources, name: 
     let has_skill = matches!(sources.kind(SKILL_FILE), Ok(FileKind::File { .. }));
     let skill = has_skill.then(|| Instructions::read(sources, SKILL_FILE).ok()).flatten();
     let allowed = skill.and_then(|skill| skill.allowed);
-    let is_listed = |pattern: String| is_listed(name_of(&pattern), name.text, &own);
-    if let Some(listed) = &allowed
-        && !listed.iter().flat_map(|text| tool_list(text)).any(is_listed)
-    {
-        found.push(references::excluded_tool(found.file, name.at, name.text));
+    if let Some(listed) = &allowed {
+        let patterns = || listed.iter().flat_map(|text| tool_list(text));
+        let names = |pattern: &String| is_listed(name_of(pattern), name.text, &own);
+        if patterns().any(|pattern| skill::denies_all(&pattern) && names(&pattern)) {
+            found.push(references::denied_tool(found.file, name.at, name.text));
+        } else if !patterns().any(|pattern| names(&pattern)) {
+            found.push(references::excluded_tool(found.file, name.at, name.text));
+        }
     }
     let schema = own.iter().find(|tool| tool.name == name.text).map(|tool| tool.input_schema.clone());
     CalledTool {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use etude_core::plan::Origin;
 
+use super::tools::without;
 use super::{Profile, read};
 use crate::diagnose::skills as diagnose;
 use crate::diagnostic::Diagnostic;
@@ -18,7 +19,7 @@ use crate::yaml::Node;
 pub struct Instructions {
     /// The `name` in the frontmatter.
     pub name: Option<String>,
-    /// The value of `allowed-tools`, as patterns.
+    /// The value of `allowed-tools`, as patterns, with a denial for each entry of `disallowed-tools` (C-3.1).
     pub allowed: Option<Vec<String>>,
     /// The text below the frontmatter, trimmed.
     pub body: String,
@@ -55,7 +56,7 @@ impl Instructions {
                 // Places in a repaired text do not apply to the file.
                 let is_own = Arc::ptr_eq(from, &head.file);
                 let at = fields.at.filter(|_| is_own);
-                let unread = unread_tools(from, root).map(|fault| match is_own {
+                let unread = unread_tools(from, root).into_iter().map(|fault| match is_own {
                     true => fault,
                     false => Diagnostic { span: None, label: None, ..fault },
                 });
@@ -86,24 +87,30 @@ impl Fields {
     fn of(root: &Node<'_>) -> Self {
         let entries = root.as_map();
         let field = |name: &str| entries.and_then(|entries| entries.get(name));
-        let allowed = field("allowed-tools").map(|node| read::listed(node, |text| vec![text.to_owned()]));
+        let tools = |name: &str| field(name).map(|node| read::listed(node, |text| vec![text.to_owned()]));
+        let allowed = without(tools("allowed-tools"), &tools("disallowed-tools").unwrap_or_default());
         let name = field("name").and_then(|node| node.as_text()).map(str::to_owned);
         Self { name, at: field("name").map(|node| node.span), allowed, warnings: Vec::new() }
     }
 }
 
-/// The error about `allowed-tools` that cannot be read: an agent must not follow the skill without the restriction.
-fn unread_tools(file: &Arc<SourceFile>, root: &Node<'_>) -> Option<Diagnostic> {
-    let key = "allowed-tools";
-    let node = root.as_map()?.get(key)?;
-    Some(read::tools_fault(file, node, read::unlisted(node)?, key))
+/// The error about lists of tools that cannot be read: an agent must not follow the skill without the restriction.
+fn unread_tools(file: &Arc<SourceFile>, root: &Node<'_>) -> Vec<Diagnostic> {
+    let fault = |key: &&str| {
+        let node = root.as_map()?.get(key)?;
+        Some(read::tools_fault(file, node, read::unlisted(node)?, key))
+    };
+    LISTS.iter().filter_map(fault).collect()
 }
 
-/// Warnings for patterns of `allowed-tools` that deny nothing by mistake.
+/// The fields that list tools.
+const LISTS: [&str; 2] = ["allowed-tools", "disallowed-tools"];
+
+/// Warnings for patterns in lists of tools that deny nothing by mistake.
 fn slips(file: &Arc<SourceFile>, root: &Node<'_>) -> Vec<Diagnostic> {
-    let Some(node) = root.as_map().and_then(|entries| entries.get("allowed-tools")) else { return Vec::new() };
-    let items = node.as_seq().unwrap_or(std::slice::from_ref(node));
-    items.iter().flat_map(|item| directive::slips(file, item.span, item.as_text().unwrap_or_default())).collect()
+    let lists = LISTS.iter().filter_map(|key| root.as_map()?.get(key));
+    let items = lists.flat_map(|node| node.as_seq().unwrap_or(std::slice::from_ref(node)));
+    items.flat_map(|item| directive::slips(file, item.span, item.as_text().unwrap_or_default())).collect()
 }
 
 #[cfg(test)]
@@ -123,6 +130,16 @@ mod tests {
             let [warning] = skill.warnings.as_slice() else { panic!("{tools}: {:?}", skill.warnings) };
             assert_eq!((warning.is_error(), warning.position().map(|at| at.0)), (false, Some(3)), "{tools}");
         }
+    }
+
+    /// C-3.1, X-3: `disallowed-tools` limits the agent, and an unreadable one keeps it from following the skill.
+    #[test]
+    fn disallowed_tools_limit_the_agent() {
+        let skill = read("---\nname: tidy\ndisallowed-tools: Write Bash(git push *)\n---\nTidy up.\n").unwrap();
+        assert_eq!(skill.allowed.unwrap(), ["*", "Write($deny)", "Bash(git push *, $deny)"]);
+        assert!(read("---\nname: tidy\ndisallowed-tools: {Write: x}\n---\nTidy up.\n").is_err());
+        let slip = read("---\nname: tidy\ndisallowed-tools: bash\n---\nTidy up.\n").unwrap();
+        assert_eq!(slip.warnings.len(), 1);
     }
 
     /// C-2.4: an unquoted value with a colon is read as in a catalog, with a warning.
