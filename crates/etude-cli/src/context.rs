@@ -10,7 +10,7 @@ use etude::agent::Grants;
 use etude::definition::Definition;
 use etude::runner::Runner;
 use etude_core::effect::EffectId;
-use etude_core::failure::Failure;
+use etude_core::failure::{Failure, FailureKind};
 use etude_core::model::{Tier, Usage};
 use etude_invoke::Modules;
 use etude_runs::document::Document;
@@ -255,7 +255,9 @@ impl Context {
 
     /// Reports a problem on stderr alone.
     pub(crate) fn say_problem(&self, problem: &Problem) {
-        for failure in &problem.failures {
+        let drawn = problem.drawn.iter().map(|drawn| Failure::new(FailureKind::DefinitionInvalid, drawn));
+        let drawn: Vec<Failure> = drawn.collect();
+        for failure in if drawn.is_empty() { &problem.failures } else { &drawn } {
             crate::render::say_part!("{}", render::failure::text(failure, None, false));
         }
         for hint in &problem.hints {

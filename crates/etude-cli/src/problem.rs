@@ -13,6 +13,8 @@ pub(crate) struct Problem {
     pub(crate) exit: Exit,
     pub(crate) failures: Vec<Failure>,
     pub(crate) hints: Vec<String>,
+    /// Text for people in place of the failures: a headline, and diagnostics with the lines of their files.
+    pub(crate) drawn: Option<String>,
     /// Usage of model calls before the problem.
     pub(crate) usage: Usage,
     /// Id of the run that stopped.
@@ -41,7 +43,7 @@ impl Problem {
     /// A problem of wrong usage with several failures, and no hints yet.
     pub(crate) fn of_failures(failures: Vec<Failure>) -> Self {
         let (hints, usage) = (Vec::new(), Usage::default());
-        Self { exit: Exit::Usage, failures, hints, usage, run_id: None, state: None }
+        Self { exit: Exit::Usage, failures, hints, drawn: None, usage, run_id: None, state: None }
     }
 
     /// Sets the usage of the model calls before the problem.
@@ -70,9 +72,11 @@ impl Problem {
         Self::new(Exit::Environment, FailureKind::Environment, message)
     }
 
-    /// Messages of all failures, without the hints.
-    #[cfg(any(feature = "postgres", test))]
+    /// Messages of all failures, without the hints, as people read them.
     pub(crate) fn message(&self) -> String {
+        if let Some(drawn) = &self.drawn {
+            return drawn.clone();
+        }
         self.failures.iter().map(|failure| failure.message.as_str()).collect::<Vec<_>>().join("; ")
     }
 

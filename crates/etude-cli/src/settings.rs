@@ -48,8 +48,8 @@ use etude_spec::{Diagnostic, config, did_you_mean, render};
 use crate::args::{Global, Purpose};
 use crate::exit::Exit;
 use crate::problem::Problem;
-use crate::render::commands;
 use crate::render::text::visible;
+use crate::render::{commands, failure};
 use crate::{local, paths};
 use consent::Consent;
 use etude_core::failure::FailureKind;
@@ -125,8 +125,8 @@ const MAX_SIZE: u64 = 1 << 20;
 pub(crate) fn resolve(global: &Global, app: &Path, purpose: Purpose, own: Own) -> Result<Resolved, Problem> {
     let mut layers = Vec::new();
     for (path, text) in texts(global, app)? {
+        let file = SourceFile::new(shown(&path, app), text);
         let shown = path.display().to_string();
-        let file = SourceFile::new(shown.as_str(), text);
         let (config, mut diagnostics) = config::read(&file);
         let is_of_app = global.config.is_none() && path == own_file(app);
         if is_of_app {
@@ -369,13 +369,13 @@ fn own_file(dir: &Path) -> PathBuf {
     dir.join("etude.yaml")
 }
 
+/// Problem with a failure for each error of a configuration file.
 fn refused(diagnostics: &[Diagnostic]) -> Problem {
-    let texts: Vec<String> = diagnostics.iter().cloned().map(without_keys).map(|d| drawn(&d)).collect();
-    Problem::new(
-        Exit::Definition,
-        FailureKind::DefinitionInvalid,
-        format!("the configuration is not valid\n{}", texts.join("\n\n")),
-    )
+    let diagnostics: Vec<Diagnostic> = diagnostics.iter().cloned().map(without_keys).collect();
+    let texts: Vec<String> = diagnostics.iter().map(drawn).collect();
+    let failures = diagnostics.iter().filter(|found| found.is_error()).map(failure::of_diagnostic).collect();
+    let drawn = Some(format!("the configuration is not valid\n{}", texts.join("\n\n")));
+    Problem { exit: Exit::Definition, drawn, ..Problem::of_failures(failures) }
 }
 
 /// Merges all files, the nearest first. `own` are etude's own variables.

@@ -102,6 +102,9 @@ fn limit(settings: &mut Settings, context: &Context, drain_timeout_ms: Option<u6
 fn error(failure: &Failure, address: Option<&str>) -> Value {
     let whole = error_json(failure);
     let mut out = json!({"code": whole["code"], "kind": whole["kind"], "message": whole["message"]});
+    if let Some(origin) = &failure.origin {
+        out["message"] = format!("{}:{}:{}: {}", origin.file, origin.line, origin.column, failure.message).into();
+    }
     if let Some(address) = address {
         out["address"] = address.into();
     }

@@ -122,13 +122,20 @@ fn a_faulty_configuration_is_reported_with_its_place() {
     test.run(&["run", "-p", "p"]).exit(3).stdout("").stderr(
         "error[P0000]: the configuration is not valid
    error[P0201]: unknown field `model_maping` in the configuration
-    --> [APP]/etude.yaml:1:1
+    --> etude.yaml:1:1
      |
    1 | model_maping: {lite: a/b}
      | ^^^^^^^^^^^^ a configuration has: model_mapping, providers, router, agent, approvals, guards, mcp, worker, prices, schedules, webhooks, notices, serve, auth, engine, queues, tenants, learn, joinOutsideNextStages, strictUpstream
      |
    hint: did you mean `model_mapping`?",
     );
+    let ran = test.run(&["run", "-p", "p", "--format", "json"]).exit(3).stderr_has("the configuration is not valid");
+    ran.has("/errors/0/message", "unknown field `model_maping` in the configuration")
+        .has("/errors/0/details/code", "P0201")
+        .has("/errors/0/details/hint", "did you mean `model_mapping`?")
+        .has("/errors/0/file", "etude.yaml")
+        .has("/errors/0/line", 1)
+        .has("/errors/0/column", 1);
     test.run(&["run", "-p", "p", "--config", "nowhere.yaml"])
         .exit(2)
         .stderr_has("there is no configuration file `nowhere.yaml`")

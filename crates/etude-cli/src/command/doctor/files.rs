@@ -101,8 +101,7 @@ fn of_present(context: &Context, dir: &Path) -> Finding {
 
 /// Turns the problem of a check into an error with a fix.
 pub(super) fn of_problem(check: &str, problem: &crate::problem::Problem) -> Finding {
-    let message: Vec<&str> = problem.failures.iter().map(|failure| failure.message.as_str()).collect();
-    let finding = Finding::new(check, Level::Error, message.join("; "));
+    let finding = Finding::new(check, Level::Error, problem.message());
     match problem.hints.first() {
         Some(hint) => finding.fix(hint),
         None if check == "journal" => finding.fix("restore it from a backup, or move its files away"),

@@ -67,8 +67,7 @@ fn enough_descriptors() -> Result<(), String> {
 
 /// Message of a problem.
 fn why(problem: &Problem) -> String {
-    let messages: Vec<&str> = problem.failures.iter().map(|failure| failure.message.as_str()).collect();
-    messages.join("; ")
+    problem.message()
 }
 
 /// Problem for a client: the faults of its request, or the diagnostics of a definition.
