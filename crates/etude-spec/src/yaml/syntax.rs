@@ -122,17 +122,41 @@ fn line_fault(text: &str, range: std::ops::Range<usize>, at: usize) -> Option<Fa
     let is_plain = !scalar.starts_with(['"', '\'', '|', '>', '[', '{', '&', '*', '!', '#']);
     if is_plain && (scalar.contains(": ") || scalar.ends_with(':')) && at >= range.start {
         let why = format!("the value of `{key}` contains a colon and is not quoted");
-        return Some((place(from, from + scalar.len()), why, format!("put it in quotes: `{key}: \"…\"`")));
+        return Some((place(from, from + scalar.len()), why, in_quotes(key, scalar)));
     }
     if scalar.starts_with("{{") {
         let why = format!("the value of `{key}` begins with `{{{{` and is not quoted");
-        return Some((place(from, from + scalar.len()), why, format!("put it in quotes: `{key}: \"…\"`")));
+        return Some((place(from, from + scalar.len()), why, in_quotes(key, scalar)));
     }
     if scalar.starts_with(['@', '`', '%']) {
         let why = format!("the value of `{key}` begins with {}, which YAML reserves", quoted(&scalar[..1]));
-        return Some((place(from, from + 1), why, format!("put it in quotes: `{key}: \"…\"`")));
+        return Some((place(from, from + 1), why, in_quotes(key, scalar)));
     }
     None
+}
+
+/// The words for text after the quote that ends a value.
+fn after_quote(kind: &ErrorKind, line: &str) -> (String, Option<String>) {
+    let is_single = *kind == ErrorKind::InvalidTrailingSingleQuotedScalar;
+    let (quote, other, doubled) = if is_single { ('\'', '"', "''") } else { ('"', '\'', "\\\"") };
+    let key = line.trim_start().trim_start_matches("- ").split(':').next().unwrap_or_default();
+    let block = format!("write the text as a block: `{key}: |`, and the text on the next line, indented further");
+    let is_block = !key.contains(['{', '[', '"', '\'', ' ']) && !key.is_empty();
+    let hint = match line.contains(other) {
+        false => format!("put the whole text in `{other}`, or write `{doubled}` for a quote inside it"),
+        true if is_block => block,
+        true => format!("write `{doubled}` for a quote inside the text"),
+    };
+    (format!("text follows the `{quote}` that ends the value"), Some(hint))
+}
+
+/// The hint on a value that must be quoted. A text with both kinds of quotes would need escapes, so it goes into a block.
+fn in_quotes(key: &str, scalar: &str) -> String {
+    if scalar.contains('"') && scalar.contains('\'') {
+        return format!("write it as a block: `{key}: |`, and the text on the next line, indented further");
+    }
+    let quote = if scalar.contains('"') { '\'' } else { '"' };
+    format!("put it in quotes: `{key}: {quote}…{quote}`")
 }
 
 /// The parser's own words, with better ones for the most common errors.
@@ -150,6 +174,9 @@ fn words(error: &ScanError, line: &str) -> (String, Option<String>) {
         | ErrorKind::ExpectedFlowMappingSeparator => Some(
             "close the mapping with `}`, and separate its entries with `,`; text with braces must be quoted".into(),
         ),
+        ErrorKind::InvalidTrailingSingleQuotedScalar | ErrorKind::InvalidTrailingDoubleQuotedScalar => {
+            return after_quote(error.kind(), line);
+        }
         ErrorKind::UnknownQuotedScalarEscape => {
             Some("in double quotes a backslash is written `\\\\`; single quotes keep it unchanged".into())
         }

@@ -117,6 +117,31 @@ fn syntax_errors_say_what_to_do() {
     has("a: 1\n  b: 2\n", "2:");
 }
 
+/// A-2.2: the hint on a text with both kinds of quotes names the block, in which no quote is escaped.
+#[test]
+fn a_text_with_both_kinds_of_quotes_goes_into_a_block() {
+    let found = |text: &str| {
+        let found = problems(text);
+        assert_eq!((found.len(), found[0].code), (1, Code::Syntax), "{text}: {found:?}");
+        format!("{} / {}", found[0].message, found[0].hint.clone().unwrap_or_default())
+    };
+    let colon = "the YAML cannot be parsed: the value of `command` contains a colon and is not quoted / ";
+    let block = "write it as a block: `command: |`, and the text on the next line, indented further";
+    assert_eq!(found("command: python3 -c 'print(\"a: b\")'\n"), format!("{colon}{block}"));
+    assert_eq!(found("command: echo \"a: b\"\n"), format!("{colon}put it in quotes: `command: '…'`"));
+    assert_eq!(found("command: echo 'a: b'\n"), format!("{colon}put it in quotes: `command: \"…\"`"));
+    let single = "the YAML cannot be parsed: text follows the `'` that ends the value / ";
+    let double = "the YAML cannot be parsed: text follows the `\"` that ends the value / ";
+    let block = "write the text as a block: `command: |`, and the text on the next line, indented further";
+    assert_eq!(found("- command: 'it's \"a\"'\n"), format!("{single}{block}"));
+    let other = "put the whole text in `\"`, or write `''` for a quote inside it";
+    assert_eq!(found("command: 'it's a'\n"), format!("{single}{other}"));
+    let other = "put the whole text in `'`, or write `\\\"` for a quote inside it";
+    assert_eq!(found("command: \"jq \".a\" x\"\n"), format!("{double}{other}"));
+    let escaped = "write `\\\"` for a quote inside the text";
+    assert_eq!(found("- {name: a, command: \"jq \".a\" 'x'\"}\n"), format!("{double}{escaped}"));
+}
+
 /// A-2.2: places inside texts of every style are found in the file.
 #[test]
 fn places_in_texts_are_found() {
