@@ -37,6 +37,7 @@ pub mod render;
 pub mod schedule;
 mod schema_file;
 mod schema_json;
+mod schema_words;
 pub mod serve;
 pub mod skill;
 pub mod source;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use crate::diagnose::{files as diagnose, values};
 use crate::diagnostic::Diagnostic;
 use crate::json_text;
+use crate::schema_words;
 use crate::source::{ReadFailure, SourceFile, Sources, Span, join};
 use crate::yaml::{Node, place_in};
 
@@ -108,9 +109,10 @@ impl<'a> Bundle<'a> {
             self.diagnostics.push(diagnose::not_a_schema(file, at, "schema", &why).maybe_hint(hint));
             return None;
         }
+        self.diagnostics.extend(schema_words::in_yaml(file, node, &document));
         self.take_names(&document);
         self.inline(file, &format!("{dir}/-"), &mut document, "");
-        if !self.diagnostics.is_empty() {
+        if self.diagnostics.iter().any(Diagnostic::is_error) {
             return None;
         }
         self.add_defs(&mut document);
@@ -123,7 +125,7 @@ impl<'a> Bundle<'a> {
         self.check(&file, &document)?;
         self.take_names(&document);
         self.inline(&file, path, &mut document, "");
-        if !self.diagnostics.is_empty() {
+        if self.diagnostics.iter().any(Diagnostic::is_error) {
             return None;
         }
         self.add_defs(&mut document);
@@ -215,6 +217,7 @@ impl<'a> Bundle<'a> {
             return None;
         }
         let Err(error) = jsonschema::meta::validate(document) else {
+            self.diagnostics.extend(schema_words::in_json(file, document));
             return Some(());
         };
         let pointer = error.instance_path().to_string();

@@ -17,6 +17,7 @@ use crate::duration;
 use crate::fields::tool::TOOL;
 use crate::files::{entries_of, source_text};
 use crate::schema_file::meta_words;
+use crate::schema_words;
 use crate::source::{Entry, FileKind, ReadFailure, SourceFile, Sources, Span, join};
 use crate::yaml::{self, Entries, Locator, Node, boolean, place_in, text, texts};
 
@@ -252,6 +253,7 @@ fn input_schema(found: &mut Findings<'_>, entries: &Entries<'_>) -> Value {
     } else if schema.get("type").and_then(Value::as_str) != Some("object") {
         found.push(diagnose::schema_of_no_object(found.file, key.span));
     }
+    schema_words::in_yaml(found.file, node, &schema).into_iter().for_each(|slip| found.push(slip));
     schema
 }
 

@@ -256,7 +256,18 @@ pub(crate) fn unknown_input_type(file: &File, at: Span, parameter: &str, word: &
 
 pub(crate) fn parameter_shape(file: &File, at: Span, parameter: &str, kind: &str) -> Diagnostic {
     let message = format!("parameter {} is declared by a type or a JSON Schema, not by {kind}", quoted(parameter));
-    Diagnostic::error(Code::WrongType, file, at, message).hint(format!("for example: `{}: string`", plain(parameter)))
+    Diagnostic::error(Code::WrongType, file, at, message).hint(match parameter {
+        "required" => "write each parameter below `input`, without `type`, `properties` and `required`".to_owned(),
+        _ => format!("for example: `{}: string`", plain(parameter)),
+    })
+}
+
+/// A word of a JSON Schema that is near a keyword. Validators ignore unknown words.
+pub(crate) fn misspelled_keyword(file: &File, at: Span, word: &str, keyword: &str) -> Diagnostic {
+    Diagnostic::error(Code::UnknownField, file, at, format!("{} is not a keyword of JSON Schema", quoted(word)))
+        .severity(Severity::Warning)
+        .label("has no effect")
+        .hint(format!("did you mean {}?", quoted(keyword)))
 }
 
 pub(crate) fn no_interpreter(file: &File, at: Span, path: &str) -> Diagnostic {

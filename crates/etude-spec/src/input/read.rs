@@ -11,6 +11,7 @@ use crate::check::{Findings, literal, literal_value};
 use crate::diagnose::values;
 use crate::fields::pipeline::PARAMETER;
 use crate::schema_file::meta_words;
+use crate::schema_words;
 use crate::source::Span;
 use crate::yaml::{Entries, Node, place_in};
 
@@ -100,6 +101,10 @@ fn check_types(found: &mut Findings<'_>, name: &str, node: Option<&Node<'_>>) {
 pub(crate) fn check_parameters(found: &mut Findings<'_>, input: &InputDecl, node: Option<&Node<'_>>) {
     for parameter in input.parameters.iter().filter(|parameter| parameter.short.is_none() && parameter.sound) {
         let own = node.and_then(Node::as_map).and_then(|entries| entries.get(&parameter.name));
+        if let Some(own) = own {
+            let slips = schema_words::in_yaml(found.file, own, parameter.schema.document());
+            slips.into_iter().for_each(|slip| found.push(slip));
+        }
         let place = |pointer: &str| own.map_or(parameter.at, |own| place_in(own, pointer));
         if let Err(error) = jsonschema::meta::validate(parameter.schema.document()) {
             let pointer = error.instance_path().to_string();

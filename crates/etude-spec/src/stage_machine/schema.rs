@@ -10,7 +10,9 @@ use super::mark::{VALIDATION, rank};
 use super::stage::StageFileContext;
 use crate::check::Findings;
 use crate::diagnose::stage_machine as diagnose;
+use crate::diagnostic::Diagnostic;
 use crate::schema_file::{inline, meta_words};
+use crate::schema_words;
 use crate::yaml::{Entries, Node, place_in};
 
 /// Reads the schema of a field of a stage file; `name` is the code word of an invalid one.
@@ -49,8 +51,12 @@ pub(super) fn read(
         found.push(fault.rule(VALIDATION, name, path, rank::SCHEMAS));
         return None;
     }
+    let slips = schema_words::in_yaml(found.file, node, &document);
     let (document, faults) = inline(cx.sources, found.file, cx.dir, document);
-    if !faults.is_empty() {
+    let is_broken = faults.iter().any(Diagnostic::is_error);
+    let slips = slips.into_iter().chain(faults.iter().filter(|_| !is_broken).cloned());
+    found.list.extend(slips.map(|slip| slip.rule(VALIDATION, name, path, rank::SCHEMAS)));
+    if is_broken {
         found.list.extend(faults.into_iter().map(|fault| fault.rule(VALIDATION, name, path, rank::SCHEMAS)));
         return None;
     }
