@@ -58,6 +58,7 @@ fn other_word<'t>(key: &str, table: &'t Object) -> Option<&'t str> {
         ("timeout", &["timeout_minutes", "time_limit"]),
         ("retry", &["retries", "attempts", "max_attempts", "max_retries"]),
         ("env", &["environment", "variables"]),
+        ("steps", &["children", "branches", "tasks", "jobs"]),
     ];
     let meant = WORDS.iter().find(|(_, others)| others.contains(&key.to_lowercase().as_str()))?.0;
     table.names().find(|name| *name == meant)

@@ -32,7 +32,13 @@ pub(crate) fn not_utf8(path: &str, valid: &str) -> Diagnostic {
 pub(crate) fn missing_file(file: &File, at: Span, what: &str, path: &str, full: &str, beside: &[String]) -> Diagnostic {
     Diagnostic::error(Code::MissingFile, file, at, format!("{what} {} does not exist", quoted(path)))
         .label(format!("there is no {}", visible(full)))
-        .hint(nearest(path, beside).unwrap_or_else(|| "paths are relative to the pipeline's directory".into()))
+        .hint(match nearest(path, beside) {
+            Some(near) => near,
+            None if what == "the validator" && path.contains(' ') => {
+                "a command is written `validate: {command: …}`; text alone is a path".into()
+            }
+            None => "paths are relative to the pipeline's directory".into(),
+        })
 }
 
 /// The file of the same directory with the most similar name.
@@ -57,7 +63,9 @@ pub(crate) fn unreadable_at(file: &File, at: Span, what: &str, path: &str, why: 
 
 /// `at` is the place in the schema file `path`.
 pub(crate) fn schema_not_json(file: &File, at: Span, path: &str, why: &str) -> Diagnostic {
+    let is_yaml = path.ends_with(".yaml") || path.ends_with(".yml");
     Diagnostic::error(Code::SchemaNotJson, file, at, format!("the schema {} is not JSON: {why}", quoted(path)))
+        .maybe_hint(is_yaml.then(|| "a schema in YAML is a mapping in the step: `schema: {type: object}`".to_owned()))
 }
 
 pub(crate) fn not_a_schema(file: &File, at: Span, path: &str, why: &str) -> Diagnostic {

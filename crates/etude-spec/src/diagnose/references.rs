@@ -237,6 +237,17 @@ pub(crate) fn no_such_value(
     Diagnostic::error(Code::NoSuchValue, file, at, message).label(label).maybe_hint(hint)
 }
 
+/// A `for_each` over a value that is never a list.
+pub(crate) fn no_list(file: &File, at: Span, reference: &str, kind: &str) -> Diagnostic {
+    let message = format!("`for_each` needs a list, but {} is {kind}", quoted(reference));
+    let hint = match reference.strip_prefix("input.") {
+        Some(name) if !name.contains('.') => format!("declare the parameter as a list: `{}: array`", visible(name)),
+        _ if kind == "a string" => "let the step print JSON, or give it a `schema` of the type `array`".to_owned(),
+        _ => "refer to a list inside it".to_owned(),
+    };
+    Diagnostic::error(Code::NoSuchValue, file, at, message).label("the step would fail").hint(hint)
+}
+
 fn head(whole: &str) -> &str {
     let mut dots = whole.match_indices('.').map(|(at, _)| at);
     dots.nth(1).map_or(whole, |at| &whole[..at])

@@ -34,6 +34,7 @@ pub(crate) fn wrong_type(file: &File, at: Span, field: (&str, &str), expected: &
     let is_text =
         matches!(short, Kind::Text | Kind::Prose | Kind::Template | Kind::ArgsTemplate | Kind::Path | Kind::Word(_));
     let hint = match (&value.value, expected) {
+        (Value::Scalar(scalar), Kind::Word([word])) if scalar.text != *word => Some(format!("write `{field}: {word}`")),
         (Value::Scalar(scalar), _) if is_text => Some(format!("put it in quotes: `\"{}\"`", plain(&scalar.text))),
         (Value::Scalar(scalar), Kind::Bool)
             if ["yes", "on", "no", "off"].contains(&scalar.text.to_lowercase().as_str()) =>
@@ -45,7 +46,11 @@ pub(crate) fn wrong_type(file: &File, at: Span, field: (&str, &str), expected: &
             let bare = Scalar { text: scalar.text.as_ref().into(), style: Style::Plain };
             (bare.resolve() != Plain::Text).then(|| "write it without quotes".to_owned())
         }
-        (Value::Seq(_), _) if field == "command" => Some("write the command as one line of text".to_owned()),
+        (Value::Seq(_) | Value::Map(_), _)
+            if of_shape(field).is_some() && !file.slice(value.span).starts_with("{{") =>
+        {
+            of_shape(field).map(str::to_owned)
+        }
         (Value::Map(_), _) if file.slice(value.span).starts_with("{{") => {
             Some("a value that begins with `{{` must be quoted".to_owned())
         }
@@ -53,6 +58,23 @@ pub(crate) fn wrong_type(file: &File, at: Span, field: (&str, &str), expected: &
         _ => None,
     };
     diagnostic.maybe_hint(hint)
+}
+
+/// Hint on a field whose value is a list or a mapping by mistake.
+fn of_shape(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "command" => "write the command as one line of text",
+        "for_each" => {
+            "refer to a list, for example `for_each: \"{{input.items}}\"`; a parameter may have it as its `default`"
+        }
+        "from" => "refer to a list, for example `from: \"{{step.output}}\"`",
+        "choose" => "for example: `choose: {from: \"{{step.output}}\"}`",
+        "env" => "write a mapping: `env: {NAME: \"value\"}`",
+        "steps" => {
+            "begin each step with `- `, for example: `- {name: fetch, type: code, command: bash steps/fetch.sh}`"
+        }
+        _ => return None,
+    })
 }
 
 pub(crate) fn top_level(file: &File, at: Span, what: &str, kind: &str) -> Diagnostic {

@@ -10,7 +10,7 @@ use etude_core::template::Reference;
 use crate::check::Findings;
 use crate::diagnose::values::extension;
 use crate::diagnose::{files as diagnose_files, references, stage_machine as machine_words};
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Severity};
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR, PIPELINES};
 use crate::files::below;
 use crate::input::{InputDecl, fits};
@@ -59,6 +59,7 @@ impl Bringing<'_, '_, '_, '_> {
         });
         let own_item = step.for_each.as_ref().map(|over| self.shape_of(&over.items, item).element());
         let inner = own_item.as_ref().or(item);
+        self.list(step, item);
         self.paths(step, item, inner);
         self.extensions(step);
         let mut resolved = Resolved { schema, ..Resolved::default() };
@@ -292,6 +293,16 @@ impl Bringing<'_, '_, '_, '_> {
                 }
             }
         }
+    }
+
+    /// Reports a `for_each` over a value that is never a list. Where the pipeline falls back, the run deviates there.
+    fn list(&mut self, step: &StepDef<'_>, item: Option<&Shape>) {
+        let Some(over) = &step.for_each else { return };
+        let Some(kind) = self.follow(&over.items, item).ok().and_then(|shape| shape.no_list()) else { return };
+        let node = step.node.as_map().and_then(|entries| entries.get("for_each"));
+        let at = node.map_or(step.at, |node| node.span);
+        let fault = references::no_list(self.found.file, at, &over.items.to_string(), kind);
+        self.found.push(if self.falls_back { fault.severity(Severity::Warning) } else { fault });
     }
 
     /// Checks the paths of a step's references against the known shapes of their values.

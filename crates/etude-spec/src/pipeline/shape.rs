@@ -52,6 +52,15 @@ impl Shape {
         Self::Schema { root: Arc::clone(document), parts: vec![Arc::clone(document)], file: file.into() }
     }
 
+    /// The kind of the value, if it is never an array.
+    pub(crate) fn no_list(&self) -> Option<&'static str> {
+        match self {
+            Self::Leaf(kind) => Some(kind),
+            Self::Object(_) | Self::Collected(_) => Some("an object"),
+            Self::Any | Self::Array(_) | Self::Schema { .. } => None,
+        }
+    }
+
     /// Shape of an element; [`Self::Any`] if the value is not an array.
     pub(crate) fn element(&self) -> Self {
         match self {

@@ -5,6 +5,7 @@ mod definitions;
 mod disk;
 mod docs;
 mod machines;
+mod mistakes;
 mod plans;
 mod reference;
 mod speed;
