@@ -245,7 +245,10 @@ pub(crate) fn no_list(file: &File, at: Span, reference: &str, kind: &str) -> Dia
         _ if kind == "a string" => "let the step print JSON, or give it a `schema` of the type `array`".to_owned(),
         _ => "refer to a list inside it".to_owned(),
     };
-    Diagnostic::error(Code::NoSuchValue, file, at, message).label("the step would fail").hint(hint)
+    Diagnostic::error(Code::NoSuchValue, file, at, message)
+        .severity(Severity::Warning)
+        .label("the step would fail")
+        .hint(hint)
 }
 
 fn head(whole: &str) -> &str {

@@ -256,7 +256,6 @@ impl<'a> Loader<'a> {
             found: &mut found,
             dir: &dir,
             input: &definition.input,
-            falls_back: definition.fallback.is_some(),
             shapes: BTreeMap::new(),
             schemas: BTreeMap::new(),
             files: BTreeSet::from([own]),

@@ -10,7 +10,7 @@ use etude_core::template::Reference;
 use crate::check::Findings;
 use crate::diagnose::values::extension;
 use crate::diagnose::{files as diagnose_files, references, stage_machine as machine_words};
-use crate::diagnostic::{Diagnostic, Severity};
+use crate::diagnostic::Diagnostic;
 use crate::discover::{CONSTRUCTOR, DESTRUCTOR, PIPELINES};
 use crate::files::below;
 use crate::input::{InputDecl, fits};
@@ -35,8 +35,6 @@ pub(super) struct Bringing<'l, 'a, 'f, 's> {
     pub(super) found: &'f mut Findings<'s>,
     pub(super) dir: &'l str,
     pub(super) input: &'l InputDecl,
-    /// True if a deviation leads to skill mode.
-    pub(super) falls_back: bool,
     /// Shapes of the outputs of the steps so far.
     pub(super) shapes: BTreeMap<String, Shape>,
     pub(super) schemas: BTreeMap<String, Option<Arc<Schema>>>,
@@ -70,7 +68,7 @@ impl Bringing<'_, '_, '_, '_> {
         if let Body::Tool { tool: Some(name), args } = &step.body {
             let called = skill::check_tool(self.found, self.loader.sources, *name);
             if let Some(schema) = &called.schema {
-                tool_args::check(self.found, (step, *name), args, schema, self.falls_back);
+                tool_args::check(self.found, (step, *name), args, schema);
             }
             (resolved.allowed, resolved.writes) = (called.allowed, called.writes);
         }
@@ -295,14 +293,13 @@ impl Bringing<'_, '_, '_, '_> {
         }
     }
 
-    /// Reports a `for_each` over a value that is never a list. Where the pipeline falls back, the run deviates there.
+    /// Warns of a `for_each` over a value that is never a list. The step fails in a run, or deviates.
     fn list(&mut self, step: &StepDef<'_>, item: Option<&Shape>) {
         let Some(over) = &step.for_each else { return };
         let Some(kind) = self.follow(&over.items, item).ok().and_then(|shape| shape.no_list()) else { return };
         let node = step.node.as_map().and_then(|entries| entries.get("for_each"));
         let at = node.map_or(step.at, |node| node.span);
-        let fault = references::no_list(self.found.file, at, &over.items.to_string(), kind);
-        self.found.push(if self.falls_back { fault.severity(Severity::Warning) } else { fault });
+        self.found.push(references::no_list(self.found.file, at, &over.items.to_string(), kind));
     }
 
     /// Checks the paths of a step's references against the known shapes of their values.

@@ -19,14 +19,13 @@ use crate::yaml::Text;
 /// Keywords of a schema that hold for each argument alone.
 const OF_ONE: &[&str] = &["$schema", "$id", "$defs", "definitions", "type", "properties", "patternProperties"];
 
-/// Checks the arguments `args` of a step that calls `tool`, whose arguments `schema` describes. Where `falls_back`, a
-/// call that does not fit is a deviation, so the faults are warnings.
+/// Checks the arguments `args` of a step that calls `tool`, whose arguments `schema` describes. The faults are warnings:
+/// such a call is an error of the tool in a run, and a deviation where the pipeline falls back (L-45, L-67).
 pub(super) fn check(
     found: &mut Findings<'_>,
     (step, tool): (&StepDef<'_>, Text<'_>),
     args: &[BindingDef<'_>],
     schema: &Value,
-    falls_back: bool,
 ) {
     let Some(members) = schema.as_object() else { return };
     let node = step.node.as_map().and_then(|entries| entries.get("args"));
@@ -40,7 +39,7 @@ pub(super) fn check(
     };
     let call = Call { tool, given: &given, args, at: node.map_or(tool.at, |node| node.span), members };
     let faults = call.faults(found, schema);
-    faults.into_iter().for_each(|fault| found.push(if falls_back { fault.at_most(Severity::Warning) } else { fault }));
+    faults.into_iter().for_each(|fault| found.push(fault.at_most(Severity::Warning)));
 }
 
 struct Call<'c, 'n> {

@@ -3,11 +3,11 @@ use crate::source::MemorySources;
 
 const SCHEMA: &str = "{type: object, additionalProperties: false, required: [order_id], properties: {order_id: {type: string}, count: {type: integer, minimum: 1}, tags: {type: array, items: {type: string}}}}";
 
-/// Findings about a step with `args`, as `error text` or `warning text`.
-fn found(head: &str, schema: &str, tool: &str, args: &str) -> Vec<String> {
+/// Findings about a step with `args`, as `warning text`.
+fn found(schema: &str, tool: &str, args: &str) -> Vec<String> {
     let sidecar = format!("name: order\ndescription: d\ncommand: cat\ninputSchema: {schema}\n");
     let step = format!("  - {{name: s, type: tool, tool: {tool}{args}}}\n");
-    let pipeline = format!("name: p\ndescription: d\ninput: {{id: string}}\n{head}steps:\n{step}");
+    let pipeline = format!("name: p\ndescription: d\ninput: {{id: string}}\nsteps:\n{step}");
     let files = MemorySources::new()
         .with("SKILL.md", "---\nname: a\ndescription: d\n---\nHelp.\n")
         .with("tools/order.yaml", sidecar)
@@ -16,23 +16,23 @@ fn found(head: &str, schema: &str, tool: &str, args: &str) -> Vec<String> {
     report.diagnostics.iter().map(|d| format!("{} {}", d.severity.word(), d.message)).collect()
 }
 
-fn errors(tool: &str, args: &str) -> Vec<String> {
-    found("", SCHEMA, tool, args)
+fn warnings(tool: &str, args: &str) -> Vec<String> {
+    found(SCHEMA, tool, args)
 }
 
-/// L-43: missing, unknown and mistyped arguments of a tool step are found before a run.
+/// L-43: missing, unknown and mistyped arguments of a tool step are warnings before a run.
 #[test]
 fn arguments_are_compared_with_the_schema_of_the_tool() {
-    assert_eq!(errors("order", ""), ["error tool `order` needs `order_id`"]);
+    assert_eq!(warnings("order", ""), ["warning tool `order` needs `order_id`"]);
     assert_eq!(
-        errors("order", ", args: {ordr_id: x}"),
-        ["error tool `order` needs `order_id`", "error tool `order` has no argument `ordr_id`"]
+        warnings("order", ", args: {ordr_id: x}"),
+        ["warning tool `order` needs `order_id`", "warning tool `order` has no argument `ordr_id`"]
     );
     assert_eq!(
-        errors("order", ", args: {order_id: \"{{input.id}}\", count: two, tags: [1]}"),
+        warnings("order", ", args: {order_id: \"{{input.id}}\", count: two, tags: [1]}"),
         [
-            "error argument `count` of tool `order` does not fit `inputSchema`: \"two\" is not of type \"integer\"",
-            "error argument `tags` of tool `order` does not fit `inputSchema`: /0: 1 is not of type \"string\"",
+            "warning argument `count` of tool `order` does not fit `inputSchema`: \"two\" is not of type \"integer\"",
+            "warning argument `tags` of tool `order` does not fit `inputSchema`: /0: 1 is not of type \"string\"",
         ]
     );
 }
@@ -40,45 +40,39 @@ fn arguments_are_compared_with_the_schema_of_the_tool() {
 /// L-43: a template may have any value, and a schema may allow more than its keywords for one argument say.
 #[test]
 fn uncertain_arguments_are_not_reported() {
-    assert_eq!(errors("order", ", args: {order_id: \"{{input.id}}\", count: \"{{input.id}}\", tags: [a]}"), [""; 0]);
+    assert_eq!(warnings("order", ", args: {order_id: \"{{input.id}}\", count: \"{{input.id}}\", tags: [a]}"), [""; 0]);
     let either = "{type: object, anyOf: [{required: [a]}, {required: [b]}], properties: {a: {type: integer}}}";
-    assert_eq!(found("", either, "order", ", args: {b: \"{{input.id}}\", c: 1}"), [""; 0]);
+    assert_eq!(found(either, "order", ", args: {b: \"{{input.id}}\", c: 1}"), [""; 0]);
     let referred = "{type: object, $defs: {n: {type: integer}}, properties: {n: {$ref: \"#/$defs/n\"}}}";
-    assert_eq!(found("", referred, "order", ", args: {n: 1, m: \"{{input.id}}\"}"), [""; 0]);
-    assert_eq!(errors("mcp__shop__order", ", args: {x: 1}"), [""; 0]);
+    assert_eq!(found(referred, "order", ", args: {n: 1, m: \"{{input.id}}\"}"), [""; 0]);
+    assert_eq!(warnings("mcp__shop__order", ", args: {x: 1}"), [""; 0]);
 }
 
 /// L-43: arguments without templates are compared with the whole schema.
 #[test]
 fn literal_arguments_are_compared_with_the_whole_schema() {
     let either = "{type: object, anyOf: [{required: [a]}, {required: [b]}]}";
-    let [error] = found("", either, "order", ", args: {c: 1}").try_into().unwrap();
-    assert!(error.starts_with("error the arguments of tool `order` do not fit `inputSchema`: "), "{error}");
+    let [warning] = found(either, "order", ", args: {c: 1}").try_into().unwrap();
+    assert!(warning.starts_with("warning the arguments of tool `order` do not fit `inputSchema`: "), "{warning}");
     let referred = "{type: object, $defs: {n: {type: integer}}, properties: {n: {$ref: \"#/$defs/n\"}}}";
-    assert_eq!(found("", referred, "order", ", args: {n: x}").len(), 1);
-}
-
-/// L-67: arguments that do not fit are a deviation, so a pipeline that falls back still works.
-#[test]
-fn unfit_arguments_of_a_pipeline_with_a_fallback_are_warnings() {
-    assert_eq!(found("fallback: skill\n", SCHEMA, "order", ""), ["warning tool `order` needs `order_id`"]);
+    assert_eq!(found(referred, "order", ", args: {n: x}").len(), 1);
 }
 
 /// L-43: the arguments of built-in tools are known, with the positional parameters of `Bash`.
 #[test]
 fn arguments_of_built_in_tools_are_checked() {
     assert_eq!(
-        errors("Read", ", args: {file_path: a.txt}"),
-        ["error tool `Read` needs `path`", "error tool `Read` has no argument `file_path`"]
+        warnings("Read", ", args: {file_path: a.txt}"),
+        ["warning tool `Read` needs `path`", "warning tool `Read` has no argument `file_path`"]
     );
     let bash = ", args: {command: 'grep -e \"$1\" a.txt', argument_1: \"{{input.id}}\"}";
-    assert_eq!(errors("Bash", bash), [""; 0]);
-    assert_eq!(errors("Bash", ", args: {command: 'grep -e \"$1\" a', argument_1: x}"), [""; 0]);
-    assert_eq!(found("", SCHEMA, "Bash", ", args: {command: 5}").len(), 1);
+    assert_eq!(warnings("Bash", bash), [""; 0]);
+    assert_eq!(warnings("Bash", ", args: {command: 'grep -e \"$1\" a', argument_1: x}"), [""; 0]);
+    assert_eq!(found(SCHEMA, "Bash", ", args: {command: 5}").len(), 1);
 }
 
 /// L-43: sound literal arguments have no findings.
 #[test]
 fn sound_literal_arguments_have_no_findings() {
-    assert_eq!(errors("order", ", args: {order_id: x, count: 2, tags: [a]}"), [""; 0]);
+    assert_eq!(warnings("order", ", args: {order_id: x, count: 2, tags: [a]}"), [""; 0]);
 }
