@@ -132,14 +132,35 @@ pub struct Listed {
     pub steps: Value,
 }
 
-/// Reads the facts of a listing about a run. An unreadable result document contributes none.
+/// The text of a run's result. `Err` inside has the reason why it cannot be read: a damaged run holds up no other in a list.
+///
+/// # Errors
+/// The store fails.
+pub fn readable_result(engine: &dyn Engine, run_id: &str) -> Result<Result<Option<String>, String>, Error> {
+    match engine.result(run_id) {
+        Ok(text) => Ok(Ok(text)),
+        // Removed since the list was read.
+        Err(Error::Unknown(_)) => Ok(Ok(None)),
+        Err(error @ Error::Damaged { .. }) => Ok(Err(format!("its result cannot be read: {error}"))),
+        // The value of a large result is missing. A shared store that fails may be away.
+        Err(error @ Error::Store { .. }) if !engine.is_shared() => {
+            Ok(Err(format!("its result cannot be read: {error}")))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the facts of a listing about a run. An unreadable result document contributes none but the reason.
 ///
 /// # Errors
 /// The store fails.
 pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, Error> {
-    let document = match row.state {
-        RunState::Queued | RunState::Running | RunState::Moved => None,
-        _ => engine.result(&row.id)?.and_then(|text| parsed(&text, &*engine.blobs())),
+    let (document, unread) = match row.state {
+        RunState::Queued | RunState::Running | RunState::Moved => (None, None),
+        _ => match readable_result(engine, &row.id)? {
+            Ok(text) => (text.and_then(|text| parsed(&text, &*engine.blobs())), None),
+            Err(why) => (None, Some(why)),
+        },
     };
     let end = if row.state == RunState::Running && row.is_live { now_ms } else { row.changed_at_ms };
     let mut listed = Listed {
@@ -153,7 +174,7 @@ pub fn listed(engine: &dyn Engine, row: RunRow, now_ms: i64) -> Result<Listed, E
         steps: Value::Null,
     };
     let Some(document) = document else {
-        listed.reason = left_alone(engine, &listed.row)?;
+        listed.reason = left_alone(engine, &listed.row)?.or(unread);
         return Ok(listed);
     };
     let member = |name: &str| document.members.get(name).cloned().unwrap_or_default();

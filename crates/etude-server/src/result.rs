@@ -3,6 +3,7 @@
 use etude::definition::Definition;
 use etude_runs::document::Document;
 use etude_runs::inspect::Replay;
+use etude_runs::listing;
 use etude_runs::target::Target;
 use etude_runtime::engine::{Engine, RunRow, RunState, RunView};
 
@@ -16,6 +17,18 @@ pub(crate) fn result_of(engine: &dyn Engine, row: &RunRow) -> Result<Option<Docu
     }
     let text = engine.result(&row.id).map_err(|e| engine_failed(&e))?;
     Ok(text.and_then(|text| parsed(engine, &text)))
+}
+
+/// The same for a row of a list, with the reason if it cannot be read.
+pub(crate) fn result_in_list(engine: &dyn Engine, row: &RunRow) -> Result<(Option<Document>, Option<String>), Problem> {
+    if !has_result(row.state) {
+        return Ok((None, None));
+    }
+    let read = listing::readable_result(engine, &row.id).map_err(|e| engine_failed(&e))?;
+    Ok(match read {
+        Ok(text) => (text.and_then(|text| parsed(engine, &text)), None),
+        Err(why) => (None, Some(why)),
+    })
 }
 
 /// The same for a run whose result was read.

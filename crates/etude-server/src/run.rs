@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::problem::{Code, Problem, engine_failed};
 use crate::reading::{Reading, Readings};
 use crate::response::Tagged;
-use crate::result::{result_in, result_of};
+use crate::result::{result_in, result_in_list};
 use crate::token::Caller;
 
 mod kept;
@@ -66,8 +66,9 @@ impl Runs {
         if let Some(kept) = self.rows.get(row) {
             return Ok(kept);
         }
-        let summary = result_of(&**self.context.engine(), row)?.as_ref().map(Summary::of).transpose()?;
-        let written: Arc<RawValue> = row::text(&self.context, row, summary.as_ref())?.into();
+        let (result, unread) = result_in_list(&**self.context.engine(), row)?;
+        let summary = result.as_ref().map(Summary::of).transpose()?;
+        let written: Arc<RawValue> = row::text(&self.context, row, summary.as_ref(), unread.as_deref())?.into();
         // Without a result, the duration of the run is still growing.
         if summary.is_some() {
             self.rows.keep(row, &written);
@@ -165,7 +166,7 @@ impl Runs {
         extent: Extent,
     ) -> Result<String, Problem> {
         let summary = result.map(Summary::of).transpose()?;
-        let mut text = row::text(&self.context, row, summary.as_ref())?.get().to_owned();
+        let mut text = row::text(&self.context, row, summary.as_ref(), None)?.get().to_owned();
         let empty = || Value::from(Vec::<Value>::new());
         let member = |name: &str| result.and_then(|document| document.members.get(name).cloned());
         let waiting = result.filter(|_| row.state == RunState::Waiting).map(|document| document.waiting.clone());

@@ -20,7 +20,7 @@ use crate::problem::{Code, Problem, engine_failed};
 use crate::query::{from_hex, invalid};
 use crate::request::{Call, Respond};
 use crate::response::{json_response, spliced, tagged, text_response};
-use crate::result::result_of;
+use crate::result::result_in_list;
 use crate::server::Server;
 use crate::token::Caller;
 use crate::work;
@@ -204,7 +204,8 @@ fn open_of(server: &Server, row: &RunRow) -> Result<Vec<Value>, Problem> {
     if row.state != RunState::Waiting {
         return Ok(Vec::new());
     }
-    let Some(document) = result_of(&**server.engine(), row)? else { return Ok(Vec::new()) };
+    // A run whose result is lost keeps no other question out of the list.
+    let (Some(document), _) = result_in_list(&**server.engine(), row)? else { return Ok(Vec::new()) };
     let view = server.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
     let questions = document.waiting.iter().filter(|waiting| listing::is_question(waiting));
     let open = questions.filter(|waiting| listing::decision(&view.signals, waiting).is_none());

@@ -75,8 +75,13 @@ impl Rows {
     }
 }
 
-/// The row of a run as JSON text, with the members of `summary`.
-pub(super) fn text(context: &Context, row: &RunRow, summary: Option<&Summary>) -> Result<Box<RawValue>, Problem> {
+/// The row of a run as JSON text, with the members of `summary`, or the reason why there is none.
+pub(super) fn text(
+    context: &Context,
+    row: &RunRow,
+    summary: Option<&Summary>,
+    unread: Option<&str>,
+) -> Result<Box<RawValue>, Problem> {
     let (target, placement) = (Target::parse(&row.target), &row.placement);
     let end =
         if row.state == RunState::Running && row.is_live { etude_runtime::clock::now_ms() } else { row.changed_at_ms };
@@ -104,7 +109,7 @@ pub(super) fn text(context: &Context, row: &RunRow, summary: Option<&Summary>) -
         waiting_count: summary.map_or(0, |summary| summary.waiting_count),
         attempt: summary.and_then(|summary| summary.attempt),
         kind: summary.and_then(|summary| summary.kind.as_deref()),
-        reason: left_alone.as_deref().or_else(|| summary.and_then(|summary| summary.reason.as_deref())),
+        reason: left_alone.as_deref().or_else(|| summary.and_then(|summary| summary.reason.as_deref())).or(unread),
         progress: summary.and_then(|summary| summary.progress.as_deref()),
         again_of: placement.again_of.as_deref(),
         links: Links {

@@ -51,6 +51,33 @@ async fn counts_are_the_seven_integers_and_those_that_sleep() {
     assert_eq!(get(&server, "/v1/runs/counts?status=waiting").await, seven);
 }
 
+/// ADR 0188: a run whose result is lost is listed with the reason, and keeps no other run out of the list.
+#[tokio::test]
+async fn a_run_with_a_lost_result_is_listed_with_the_reason() {
+    let run = new_run("r-1", 1);
+    let (dir, server) = serving(false, vec![ServedApp { slug: "demo".to_owned(), dir: run.app.clone().into() }]);
+    let (lost, other) = ("x".repeat(300_000), "{}".to_owned());
+    for (run, state, result) in [
+        (run, RunState::Succeeded, &lost),
+        (new_run("r-2", 2), RunState::Succeeded, &other),
+        (new_run("r-0", 0), RunState::Waiting, &lost),
+    ] {
+        let session = server.engine().create(&run).await.expect("create");
+        session.set_state(state, Some(result)).await.expect("set_state");
+    }
+    std::fs::remove_dir_all(dir.path().join("blobs")).expect("the result is lost");
+    let list = get(&server, "/v1/runs").await;
+    let row = |at: usize| (&list["runs"][at]["run_id"], list["runs"][at]["reason"].as_str());
+    assert_eq!(row(0), (&json!("r-2"), None));
+    let (id, reason) = row(1);
+    assert_eq!(id, "r-1");
+    assert!(reason.expect("a reason").starts_with("its result cannot be read: "), "{list:#}");
+    assert_eq!(get(&server, "/v1/decisions").await["decisions"], json!([]));
+    let engine = server.engine();
+    let listed = etude_runs::listing::listed(&**engine, engine.row("r-1").expect("a row"), 0).expect("listed");
+    assert_eq!(listed.reason.as_deref(), reason);
+}
+
 /// Section 9: when another process, such as `etude mcp`, asks for a run that it has queued, the server looks for queued runs at
 /// once.
 #[tokio::test]
