@@ -24,7 +24,7 @@ use crate::header::Header;
 
 pub use bytes::{Bytes, bytes};
 pub use place::Place;
-pub use replay::{Replay, Replayed, replay};
+pub use replay::{Replay, Replayed, open_gates, replay};
 
 /// An effect that has ended.
 #[derive(Debug, Clone)]

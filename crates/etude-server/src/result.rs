@@ -2,10 +2,11 @@
 
 use etude::definition::Definition;
 use etude_runs::document::Document;
-use etude_runs::inspect::Replay;
+use etude_runs::inspect::{Replay, open_gates};
 use etude_runs::listing;
 use etude_runs::target::Target;
 use etude_runtime::engine::{Engine, RunRow, RunState, RunView};
+use serde_json::Value;
 
 use crate::context::Context;
 use crate::problem::{Problem, engine_failed};
@@ -67,4 +68,21 @@ fn replayed(context: &Context, view: &RunView, definition: &Definition) -> Optio
     let (mut replay, _) = Replay::new(view, &definition.plan, &definition.app, context.engine().blobs()).ok()?;
     while replay.advance().ok()?.is_some() {}
     Some(replay.machine().snapshot())
+}
+
+/// The entries of `waiting` in the result document of a run: those of its last wait, or according to its journal if it is at
+/// work. Some may have a decision that the run has not read yet.
+pub(crate) fn waiting_of(context: &Context, view: &RunView) -> Vec<Value> {
+    let found = match view.row.state {
+        RunState::Waiting => result_in(&**context.engine(), view).map(|document| document.waiting),
+        RunState::Running => waiting_so_far(context, view),
+        _ => None,
+    };
+    found.unwrap_or_default()
+}
+
+fn waiting_so_far(context: &Context, view: &RunView) -> Option<Vec<Value>> {
+    let definition = context.definition_of(view)?;
+    let (result, gates) = open_gates(view, &definition.plan, &definition.app, &context.engine().blobs()).ok()?;
+    Some(Document::of(&view.row.id, &Target::parse(&view.row.target), &result, &gates, 0).waiting)
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-use etude_core::effect::EffectId;
+use etude_core::effect::{Effect, EffectId, Gate};
 use etude_core::machine::{Command, Machine};
 use etude_core::plan::Plan;
 use etude_core::report::{Event, RunResult};
@@ -113,6 +113,34 @@ impl Replay {
         self.machine.expect_kept(self.earlier.iter().any(|record| !record.key.starts_with('!')));
         std::iter::from_fn(|| Some(self.machine.poll()).filter(|commands| !commands.is_empty())).flatten().collect()
     }
+}
+
+/// The questions that a run waits for according to its records, also while it does other work, with the state of the run.
+/// Answers that have arrived and are not recorded yet leave a question open.
+///
+/// # Errors
+/// The journal is damaged.
+pub fn open_gates(
+    view: &RunView,
+    plan: &Plan,
+    app: &Path,
+    blobs: &Arc<dyn BlobStore>,
+) -> Result<(RunResult, Vec<(EffectId, Gate)>), String> {
+    let (mut replay, mut commands) = Replay::new(view, plan, app, Arc::clone(blobs))?;
+    let mut gates = BTreeMap::new();
+    loop {
+        for command in commands {
+            match command {
+                Command::Start(id, Effect::Gate(gate)) => drop(gates.insert(id, gate)),
+                Command::Abandon(id) => drop(gates.remove(&id)),
+                Command::Start(..) | Command::Emit(_) => {}
+            }
+        }
+        let Some((_, next)) = replay.advance()? else { break };
+        commands = next;
+    }
+    gates.retain(|id, _| replay.machine.request(id).is_some());
+    Ok((replay.machine.snapshot(), gates.into_iter().collect()))
 }
 
 /// Result of a whole replay, with facts that the records do not state.

@@ -1,14 +1,11 @@
 //! Open questions of runs, and the decisions about them.
 
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use etude_core::data::Json;
 use etude_core::digest::hex;
 use etude_core::outcome::Decision;
 use etude_core::schema::{Schema, Violation};
-use etude_runs::document::Document;
 use etude_runs::listing;
 use etude_runtime::engine::{Cursor, Query, RunRow, RunState, RunView, Signalled, name_of};
 use etude_runtime::record;
@@ -20,19 +17,13 @@ use crate::problem::{Code, Problem, engine_failed};
 use crate::query::{from_hex, invalid};
 use crate::request::{Call, Respond};
 use crate::response::{json_response, spliced, tagged, text_response};
-use crate::result::result_in_list;
+use crate::result::{result_in_list, waiting_of};
 use crate::server::Server;
 use crate::token::Caller;
 use crate::work;
 
 /// Rows per read.
 const PAGE: u32 = 1_000;
-
-/// Maximum time in which a run that has the answer to one question may turn out to wait for another one.
-const MOMENT: Duration = Duration::from_secs(3);
-
-/// Pause between two looks at such a run.
-const PAUSE: Duration = Duration::from_millis(20);
 
 fn no_decision() -> Problem {
     Problem::not_found("there is no such open question")
@@ -139,17 +130,17 @@ fn waiting(server: &Server, apps: Vec<String>) -> Result<Vec<RunRow>, Problem> {
 pub(crate) async fn show(call: Call) -> Respond {
     let (server, caller, id) = (Arc::clone(&call.server), call.caller()?.clone(), call.param("id").to_owned());
     let document = blocking(move || {
-        let Asked { row, view, gate } = Asked::read(&server, &caller, &id)?;
+        let Asked { view, gate } = Asked::read(&server, &caller, &id)?;
         let open = gate.filter(|gate| listing::decision(&view.signals, gate).is_none());
-        open.map(|gate| decision_json(&row, &view, &gate)).ok_or_else(|| closed(&row, &view, &id))
+        open.map(|gate| decision_json(&view.row, &view, &gate)).ok_or_else(|| closed(&view, &id))
     });
     Ok(tagged(&call.headers, document.await?.to_string()))
 }
 
 /// The problem of a question that is not open, with its run and the decision about it.
-fn closed(row: &RunRow, view: &RunView, id: &str) -> Problem {
+fn closed(view: &RunView, id: &str) -> Problem {
     let effect = id.split_once(':').map_or("", |(_, effect)| effect);
-    let problem = no_decision().with("run_id", row.id.as_str());
+    let problem = no_decision().with("run_id", view.row.id.as_str());
     match decided_before(view, effect) {
         Some(earlier) => of_decision(problem, &earlier),
         None => problem,
@@ -158,45 +149,22 @@ fn closed(row: &RunRow, view: &RunView, id: &str) -> Problem {
 
 /// A run, and its question with a certain id.
 struct Asked {
-    row: RunRow,
     view: RunView,
-    /// The entry of `waiting` in the run's result, while the run waits.
+    /// The entry of the question among those that the run waits for.
     gate: Option<Value>,
 }
 
 impl Asked {
-    /// Reads the question with this id. A run that has just got the answer to another question waits again in a moment, unless it
-    /// has more to do: who answers all questions of a run one after the other does not miss any. Blocks.
+    /// Reads the question with this id. The questions of a run that is at work are open, too: who answers all questions of a run
+    /// one after the other does not miss any. Blocks.
     fn read(server: &Server, caller: &Caller, id: &str) -> Result<Self, Problem> {
-        let (run, effect) = id.split_once(':').ok_or_else(no_decision)?;
-        let (engine, since) = (server.engine(), Instant::now());
-        loop {
-            let row = server.context().visible(caller, run).map_err(|_| no_decision())?;
-            // Read the result before the signals: a question that has left the result has its decision among the signals.
-            let text = engine.result(run).map_err(|e| engine_failed(&e))?;
-            let view = engine.view(run).map_err(|e| engine_failed(&e))?;
-            let document = text.and_then(|text| Document::from_journal(&text, &*engine.blobs()).ok());
-            let waiting = document.map(|document| document.waiting).unwrap_or_default();
-            let gate = waiting.into_iter().find(|waiting| waiting["id"] == *id && listing::is_question(waiting));
-            // A run in progress has no result, or still that of its last wait.
-            let is_undecided = match &gate {
-                Some(gate) => listing::decision(&view.signals, gate).is_none(),
-                None => decided_before(&view, effect).is_none(),
-            };
-            if !(is_moving(&row, &view.row) && is_undecided) || since.elapsed() >= MOMENT {
-                let gate = gate.filter(|_| row.state == RunState::Waiting);
-                return Ok(Self { row, view, gate });
-            }
-            thread::sleep(PAUSE);
-        }
+        let (run, _) = id.split_once(':').ok_or_else(no_decision)?;
+        let row = server.context().visible(caller, run).map_err(|_| no_decision())?;
+        let view = server.engine().view(&row.id).map_err(|e| engine_failed(&e))?;
+        let mut waiting = waiting_of(server.context(), &view).into_iter();
+        let gate = waiting.find(|waiting| waiting["id"] == *id && listing::is_question(waiting));
+        Ok(Self { view, gate })
     }
-}
-
-/// True if the run is at work, or was so between two looks at it: its result, which was read meanwhile, may then lack a question
-/// that is open.
-fn is_moving(before: &RunRow, after: &RunRow) -> bool {
-    let is_at_work = |row: &RunRow| row.state == RunState::Running && row.is_live;
-    is_at_work(before) || is_at_work(after) || before.change != after.change
 }
 
 /// The open questions of a run.
@@ -262,7 +230,7 @@ pub(crate) async fn decide(call: Call) -> Respond {
 
 fn decided(server: &Arc<Server>, caller: &Caller, id: &str, given: Given) -> Result<String, Problem> {
     let (run, effect) = id.split_once(':').ok_or_else(no_decision)?;
-    let Asked { view, gate, .. } = Asked::read(server, caller, id)?;
+    let Asked { view, gate } = Asked::read(server, caller, id)?;
     let engine = server.engine();
     let key = record::decision_key(effect, &given.question);
     if let Some(earlier) = view.signals.iter().find(|signal| signal.key == key).and_then(record::to_decision) {
@@ -337,33 +305,4 @@ fn check_answer(schema: &Value, decision: &Decision) -> Result<(), Problem> {
     let problem = Problem::new(Code::InputInvalid, format!("the answer does not match the schema: {}", all.join("; ")));
     let entry = |fault: &Violation| json!({"pointer": format!("/answer{}", fault.pointer), "detail": fault.message});
     Err(faults.iter().fold(problem, |problem, fault| problem.error(entry(fault))))
-}
-
-#[cfg(test)]
-mod tests {
-    use etude_runtime::conformance::{block_on, new_run};
-    use etude_runtime::engine::Engine as _;
-
-    use super::{RunState, is_moving};
-
-    /// S-84: the result of a run that moved while it was read may lack a question: the run is looked at again.
-    #[test]
-    fn a_run_that_moves_between_two_looks_is_looked_at_again() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let journal = etude_sqlite::Settings { dir: dir.path().to_owned(), sync: etude_sqlite::Sync::Normal };
-        let engine = etude_sqlite::Sqlite::open(journal).expect("a journal");
-        engine.last_change().expect("a journal that numbers its changes");
-        let row = || engine.row("r-1").expect("a row");
-        let session = block_on(engine.create(&new_run("r-1", 1))).expect("created");
-        block_on(session.set_state(RunState::Waiting, Some("{}"))).expect("it waits");
-        let waits = row();
-        block_on(session.set_state(RunState::Running, None)).expect("it continues");
-        let runs = row();
-        block_on(session.set_state(RunState::Waiting, Some("{}"))).expect("it waits again");
-        let waits_again = row();
-        assert!(!is_moving(&waits, &waits) && !is_moving(&waits_again, &waits_again));
-        for (before, after) in [(&waits, &runs), (&runs, &waits_again), (&waits, &waits_again), (&runs, &runs)] {
-            assert!(is_moving(before, after), "{before:?} {after:?}");
-        }
-    }
 }
