@@ -142,14 +142,23 @@ async fn try_claim(
         return Ok(Vec::new());
     }
     let numbers: Vec<i64> = claimed.iter().map(|one| one.number).collect();
-    let sql =
-        format!("select {}, headers.body as header from runs join headers using (run) where run = any($1)", columns());
+    let sql = format!(
+        "select {}, headers.body as header from runs left join headers using (run) where run = any($1)",
+        columns()
+    );
     let rows = connection.query(&sql, &[&numbers]).await?;
-    let mut runs = HashMap::with_capacity(rows.len());
+    let (mut runs, mut failed) = (HashMap::with_capacity(rows.len()), None);
     for row in &rows {
-        let run = Run::from_row(row)?;
-        let created = run.with_header(row.try_get("header")?)?;
-        runs.insert(run.row.number, (run.row.started_at_ms.unwrap_or(run.row.created_at_ms), created));
+        match created(row) {
+            Ok((run, created)) => {
+                runs.insert(run.row.number, (run.row.started_at_ms.unwrap_or(run.row.created_at_ms), created));
+            }
+            Err(fault) => failed = failed.or(Some(fault)),
+        }
+    }
+    // A damaged run holds up no other. The next heartbeat releases it, and it is reported when it is adopted.
+    if let (true, Some(fault)) = (runs.is_empty(), failed) {
+        return Err(fault);
     }
     let of = |one: Claimed| {
         let Claimed { number, session, position, taken_from } = one;
@@ -158,6 +167,14 @@ async fn try_claim(
         Some((created, Taken { number, session, position, began_at_ms, was_queued: false, taken_from, lapses: 0 }))
     };
     Ok(claimed.into_iter().filter_map(of).collect())
+}
+
+/// A run as it was created.
+fn created(row: &Row) -> Result<(Run, NewRun), Fault> {
+    let run = Run::from_row(row)?;
+    let header: Option<Vec<u8>> = row.try_get("header")?;
+    let created = run.with_header(header)?;
+    Ok((run, created))
 }
 
 async fn claim_now(

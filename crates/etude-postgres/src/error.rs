@@ -18,6 +18,18 @@ pub(crate) enum Fault {
     Silence,
 }
 
+impl Fault {
+    /// The reason as text, of a row that cannot be read.
+    pub(crate) fn why(&self) -> String {
+        match self {
+            Self::Engine(Error::Damaged { why, .. }) => why.clone(),
+            Self::Engine(error) => error.to_string(),
+            Self::Database(cause) => cause.to_string(),
+            Self::Silence => "the database does not answer".to_owned(),
+        }
+    }
+}
+
 impl From<tokio_postgres::Error> for Fault {
     fn from(cause: tokio_postgres::Error) -> Self {
         Self::Database(cause)

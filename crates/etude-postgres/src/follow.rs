@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use etude_runtime::engine::{Error, Positioned, RunRow};
+use etude_runtime::engine::{DamagedRun, Error, Positioned, RunRow};
 
 use crate::error::Fault;
 use crate::link::{Connection, attempt, lock};
-use crate::rows::{self, Run, columns};
+use crate::rows::{self, columns};
 use crate::store::Store;
 
 /// Time for which a read version of the journal stays valid.
@@ -33,7 +33,9 @@ impl Store {
     /// The runs whose state changed after a number.
     pub(crate) async fn changes(&self, after: u64, limit: u32) -> Result<Vec<RunRow>, Error> {
         let schema = self.link.address().schema();
-        Ok(attempt!(self.link, |connection| changes(connection, schema, after, limit)))
+        let (rows, damaged) = attempt!(self.link, |connection| changes(connection, schema, after, limit));
+        self.damaged.note(damaged);
+        Ok(rows)
     }
 
     /// The number of the latest change of state.
@@ -88,11 +90,18 @@ async fn horizon(connection: &mut Connection, schema: &str) -> Result<i64, Fault
     Ok(last.unwrap_or(0))
 }
 
-async fn changes(connection: &mut Connection, schema: &str, after: u64, limit: u32) -> Result<Vec<RunRow>, Fault> {
+async fn changes(
+    connection: &mut Connection,
+    schema: &str,
+    after: u64,
+    limit: u32,
+) -> Result<(Vec<RunRow>, Vec<DamagedRun>), Fault> {
     let horizon = horizon(connection, schema).await?;
     let sql = format!("select {} from runs where change > $1 and change <= $2 order by change limit $3", columns());
     let rows = connection.query(&sql, &[&rows::from_length(after), &horizon, &i64::from(limit)]).await?;
-    rows.iter().map(|row| Ok(Run::from_row(row)?.row)).collect()
+    let (mut found, mut damaged) = (Vec::new(), Vec::new());
+    rows::readable(&rows, &mut found, &mut damaged)?;
+    Ok((found, damaged))
 }
 
 async fn last_change(connection: &mut Connection, schema: &str) -> Result<u64, Fault> {

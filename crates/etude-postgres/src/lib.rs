@@ -12,10 +12,10 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::{
-    ArchivedRun, Boxed, CacheLabel, CacheQuery, CacheRow, Captured, Census, Counts, Engine, Enqueued, Entry,
-    EntryQuery, Error, Fleet, Health, Ledger, Limits, LinkEvent, NewRun, OldEntries, Positioned, Profile, Prunable,
-    Query, QueuePlace, QueueRules, Record, Rules, RunRow, RunView, Session, Signal, Signalled, Stamp, Submission,
-    TenantRules, Transfer, Write, Written,
+    ArchivedRun, Boxed, CacheLabel, CacheQuery, CacheRow, Captured, Census, Counts, DamagedRun, Engine, Enqueued,
+    Entry, EntryQuery, Error, Fleet, Health, Ledger, Limits, LinkEvent, NewRun, OldEntries, Positioned, Profile,
+    Prunable, Query, QueuePlace, QueueRules, Record, Rules, RunRow, RunView, Session, Signal, Signalled, Stamp,
+    Submission, TenantRules, Transfer, Write, Written,
 };
 use etude_runtime::record::usage_of;
 
@@ -206,6 +206,10 @@ impl Engine for Postgres {
 
     fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
         self.store.link.wait(self.store.list(query))
+    }
+
+    fn damaged(&self) -> Vec<DamagedRun> {
+        self.store.damaged.noted()
     }
 
     fn count(&self, query: &Query) -> Result<u64, Error> {

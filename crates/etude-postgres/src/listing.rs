@@ -1,6 +1,8 @@
 //! Lists, counts and views of runs.
 
-use etude_runtime::engine::{COSTS, Cause, Counts, Cursor, Error, Query, Record, RunRow, RunState, RunView};
+use etude_runtime::engine::{
+    COSTS, Cause, Counts, Cursor, DamagedRun, Error, Query, Record, RunRow, RunState, RunView,
+};
 use etude_runtime::record::{ATTEMPT, REOPENED};
 
 use crate::connection::Value;
@@ -13,7 +15,9 @@ use crate::store::Store;
 impl Store {
     /// The runs that match a query, newest first.
     pub(crate) async fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
-        Ok(attempt!(self.link, |connection| select(connection, query)))
+        let (rows, damaged) = attempt!(self.link, |connection| select(connection, query));
+        self.damaged.note(damaged);
+        Ok(rows)
     }
 
     /// The plan of [`Store::list`].
@@ -65,11 +69,22 @@ impl Store {
     }
 }
 
-async fn select(connection: &mut Connection, query: &Query) -> Result<Vec<RunRow>, Fault> {
-    let (sql, selection) = statement(query);
-    connection.next_is_list();
-    let rows = connection.query(&sql, &selection.parameters()).await?;
-    rows.iter().map(|row| Ok(Run::from_row(row)?.row)).collect()
+/// The runs that match a query, and those that would but cannot be read.
+async fn select(connection: &mut Connection, query: &Query) -> Result<(Vec<RunRow>, Vec<DamagedRun>), Fault> {
+    let (mut found, mut damaged, mut query) = (Vec::new(), Vec::new(), query.clone());
+    loop {
+        let (sql, selection) = statement(&query);
+        connection.next_is_list();
+        let rows = connection.query(&sql, &selection.parameters()).await?;
+        let before = damaged.len();
+        rows::readable(&rows, &mut found, &mut damaged)?;
+        // A full page without its damaged runs has room for others.
+        let missing = damaged.len() - before;
+        let is_full = query.limit.is_some_and(|limit| rows.len() as u64 >= u64::from(limit));
+        let Some(last) = rows.last().filter(|_| is_full && missing > 0) else { return Ok((found, damaged)) };
+        query.after = Some(Cursor { created_at_ms: last.try_get("created_at_ms")?, number: last.try_get("run")? });
+        query.limit = Some(u32::try_from(missing).unwrap_or(u32::MAX));
+    }
 }
 
 /// The statement of a list. Each long part of it has an index in the order of the list, so that the first page of any
@@ -157,8 +172,9 @@ async fn counts(connection: &mut Connection, query: &Query) -> Result<Counts, Fa
     let mut counts = Counts::default();
     for row in connection.query(&sql, &selection.parameters()).await? {
         let word: String = row.try_get(0)?;
-        let state = RunState::from_word(&word).ok_or_else(|| rows::damaged(format!("`{word}` is not a run state")))?;
-        counts.add(state, row.try_get(1)?, rows::length(row.try_get(2)?));
+        if let Some(state) = RunState::from_word(&word) {
+            counts.add(state, row.try_get(1)?, rows::length(row.try_get(2)?));
+        }
     }
     Ok(counts)
 }
@@ -309,7 +325,7 @@ pub(crate) async fn finished(connection: &mut Connection, query: &Query) -> Resu
     if states.is_empty() {
         return Ok(Vec::new());
     }
-    let mut rows = select(connection, &Query { states, ..query.clone() }).await?;
+    let (mut rows, _) = select(connection, &Query { states, ..query.clone() }).await?;
     rows.retain(|row| !row.is_live);
     Ok(rows)
 }

@@ -118,14 +118,28 @@ impl Store {
         }
         begin_claim(connection, self.link.address().schema()).await?;
         let now_ms = time(connection, self.given(now_ms)).await?;
-        let Some(run) = pick(connection, limits, now_ms).await? else {
-            connection.roll_back().await?;
-            return Ok(None);
-        };
         let manner = Manner { begins_at_ms: Some(now_ms), counts: true };
-        let taken = self.take(connection, &run, session, manner).await?;
-        connection.commit().await?;
-        Ok(taken)
+        let (mut damaged, mut failed) = (Vec::new(), None);
+        while let Some((number, run)) = pick(connection, limits, now_ms, &damaged).await? {
+            let taken = match run {
+                Ok(run) => self.take(connection, &run, session, manner).await,
+                Err(fault) => Err(fault),
+            };
+            match taken {
+                // A damaged run holds up no other. It is reported when no other is left.
+                Err(fault @ Fault::Engine(Error::Damaged { .. })) => {
+                    damaged.push(number);
+                    failed = failed.or(Some(fault));
+                }
+                taken => {
+                    let taken = taken?;
+                    connection.commit().await?;
+                    return Ok(taken);
+                }
+            }
+        }
+        connection.roll_back().await?;
+        failed.map_or(Ok(None), Err)
     }
 
     /// Takes this run if the limits allow it.
@@ -288,8 +302,13 @@ async fn waits(connection: &mut Connection, limits: &Limits, now_ms: Option<i64>
     Ok(connection.query_opt(sql, &[&limits.queue, &now_ms]).await?.is_some())
 }
 
-/// The next queued run, if one may begin.
-async fn pick(connection: &mut Connection, limits: &Limits, now_ms: i64) -> Result<Option<Run>, Fault> {
+/// The next queued run that may begin, apart from damaged ones, with its number.
+async fn pick(
+    connection: &mut Connection,
+    limits: &Limits,
+    now_ms: i64,
+    damaged: &[i64],
+) -> Result<Option<(i64, Result<Run, Fault>)>, Fault> {
     let sql = format!(
         "with {}, at_work as materialized ({AT_WORK}),
         full_groups as (select limit_group, count(*) as count from at_work where limit_group is not null group by 1)
@@ -301,7 +320,7 @@ async fn pick(connection: &mut Connection, limits: &Limits, now_ms: i64) -> Resu
                 and (queue.limit_max is null or coalesce(full_groups.count, 0) < queue.limit_max)
                 and ($4 or case when $5::text[] is null then runs.bundle is not null
                     else runs.bundle is null and runs.app = any($5) end)
-                and {OPEN_TENANT} and {IS_FREE} and {OPEN}
+                and queue.run <> all($6::bigint[]) and {OPEN_TENANT} and {IS_FREE} and {OPEN}
             order by queue.rank, queue.run limit 1)",
         closed("1"),
         columns(),
@@ -312,9 +331,10 @@ async fn pick(connection: &mut Connection, limits: &Limits, now_ms: i64) -> Resu
         Takes::Any | Takes::Bundles => None,
     };
     let is_any = limits.takes == Takes::Any;
-    let parameters: [Parameter<'_>; 5] = [&limits.queue, &now_ms, &i64::from(limits.max_runs), &is_any, &apps];
+    let parameters: [Parameter<'_>; 6] =
+        [&limits.queue, &now_ms, &i64::from(limits.max_runs), &is_any, &apps, &damaged];
     let row = connection.query_opt(&sql, &parameters).await?;
-    row.as_ref().map(Run::from_row).transpose()
+    row.map(|row| Ok((row.try_get("run")?, Run::from_row(&row)))).transpose()
 }
 
 async fn place(

@@ -3,8 +3,8 @@
 use etude_core::digest::Digest;
 use etude_core::tree;
 use etude_runtime::engine::{
-    Cause, DEFAULT_QUEUE, DEFAULT_TENANT, LimitGroup, NewRun, Placement, Positioned, Record, RunRow, RunState, Signal,
-    UniqueKey,
+    Cause, DEFAULT_QUEUE, DEFAULT_TENANT, DamagedRun, LimitGroup, NewRun, Placement, Positioned, Record, RunRow,
+    RunState, Signal, UniqueKey,
 };
 use serde_json::{Value, json};
 use tokio_postgres::Row;
@@ -82,22 +82,39 @@ impl Run {
     /// The run as it was created, with its header from the database.
     pub(crate) async fn created(&self, connection: &mut Connection) -> Result<NewRun, Fault> {
         let header = connection.query_opt("select body from headers where run = $1", &[&self.row.number]).await?;
-        let header = header.ok_or_else(|| damaged(format!("the run `{}` has no header", self.row.id)))?;
-        self.with_header(header.try_get(0)?)
+        self.with_header(header.map(|row| row.try_get(0)).transpose()?)
     }
 
     /// The run as it was created, with this header.
-    pub(crate) fn with_header(&self, header: Vec<u8>) -> Result<NewRun, Fault> {
+    pub(crate) fn with_header(&self, header: Option<Vec<u8>>) -> Result<NewRun, Fault> {
+        let id = &self.row.id;
+        let header = header.ok_or_else(|| damaged(format!("the run `{id}` has no header")))?;
+        let header =
+            String::from_utf8(header).map_err(|why| damaged(format!("the header of the run `{id}`: {why}")))?;
         Ok(NewRun {
             id: self.row.id.clone(),
             app: self.row.app.clone(),
             target: self.row.target.clone(),
             abi: self.abi,
             created_at_ms: self.row.created_at_ms,
-            header: text(header)?,
+            header,
             placement: self.row.placement.clone(),
         })
     }
+}
+
+/// Reads rows of `runs`: those of damaged runs hold up no other.
+///
+/// # Errors
+/// Not even the id of a run can be read.
+pub(crate) fn readable(rows: &[Row], found: &mut Vec<RunRow>, damaged: &mut Vec<DamagedRun>) -> Result<(), Fault> {
+    for row in rows {
+        match Run::from_row(row) {
+            Ok(run) => found.push(run.row),
+            Err(fault) => damaged.push(DamagedRun { id: row.try_get("id")?, why: fault.why() }),
+        }
+    }
+    Ok(())
 }
 
 fn placement(row: &Row) -> Result<Placement, Fault> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use etude_runtime::clock;
-use etude_runtime::engine::{Error, Holder, NewRun, RunState};
+use etude_runtime::engine::{DamagedRuns, Error, Holder, NewRun, RunState};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::append::Pending;
@@ -60,6 +60,8 @@ pub(crate) struct Store {
     pub(crate) clock: Mutex<Option<(Instant, i64)>>,
     pub(crate) appends: UnboundedSender<Pending>,
     pub(crate) watch: Mutex<Watch>,
+    /// The runs that lists have left out.
+    pub(crate) damaged: DamagedRuns,
 }
 
 /// A session's hold on a run.
@@ -153,6 +155,7 @@ impl Store {
             clock,
             appends,
             watch,
+            damaged: DamagedRuns::default(),
         }))
     }
 
@@ -240,6 +243,8 @@ impl Store {
         session: i64,
         manner: Manner,
     ) -> Result<Option<(NewRun, Taken)>, Fault> {
+        // A damaged run is refused before anything is written.
+        let run = seen.created(connection).await?;
         let (number, is_queued) = (seen.row.number, seen.row.state == RunState::Queued);
         let begins = manner.begins_at_ms.filter(|_| is_queued);
         let sql = format!(
@@ -273,7 +278,6 @@ impl Store {
                 None => return Ok(None),
             },
         };
-        let run = seen.created(connection).await?;
         let began_at_ms = seen.row.started_at_ms.or(begins).unwrap_or(seen.row.created_at_ms);
         let was_queued = is_queued && begins.is_none();
         let taken_from = seen.worker.clone().filter(|name| *name != self.worker);

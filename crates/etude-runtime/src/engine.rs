@@ -28,7 +28,7 @@ pub use ledger::{
     cost_of,
 };
 pub use patience::{patience, with_patience};
-pub use query::{Counts, Cursor, Query, RunRow, name_of, values_of_header};
+pub use query::{Counts, Cursor, DamagedRun, DamagedRuns, Query, RunRow, name_of, values_of_header};
 pub use rules::{Allow, DEFAULT_LIMIT, QueueRules, Rules, TenantRules};
 pub use transfer::{ArchivedRun, Captured, Stamp, Transfer};
 pub use worker::{Census, Figures, Health, LinkEvent, Profile, QueueRow, Standing, WorkerRow, WorkerState};
@@ -54,11 +54,16 @@ pub trait Engine: Fleet + Ledger + Transfer + fmt::Debug {
     /// [`Error::Unknown`], [`Error::Moved`], or [`Error::Busy`] if another process has it.
     fn claim(&self, run_id: &str) -> Result<Box<dyn Session>, Error>;
 
-    /// The runs that match `query`, newest first.
+    /// The runs that match `query`, newest first. A run whose row cannot be read is left out, see [`Engine::damaged`].
     ///
     /// # Errors
     /// The store fails.
     fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error>;
+
+    /// The runs that lists of this engine have left out since it was opened.
+    fn damaged(&self) -> Vec<DamagedRun> {
+        Vec::new()
+    }
 
     /// Number of runs that match `query`; its `limit` is ignored.
     ///

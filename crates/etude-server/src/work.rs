@@ -73,6 +73,8 @@ pub(crate) struct Works {
     unread: Unread,
     /// Runs that are left alone, and whose leftovers are cleaned up.
     left_alone: Mutex<BTreeSet<String>>,
+    /// Damaged runs that were reported.
+    damaged: Mutex<BTreeSet<String>>,
     /// The looks of the loop that begins and adopts runs.
     looks: Looks,
     /// The looks of the clock loop.
@@ -104,6 +106,7 @@ impl Works {
             stops: Stops::default(),
             unread: Unread::default(),
             left_alone: Mutex::default(),
+            damaged: Mutex::default(),
             looks: Looks::default(),
             looks_of_schedules: Looks::default(),
             settled: Mutex::default(),

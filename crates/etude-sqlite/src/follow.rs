@@ -65,10 +65,10 @@ impl Journal {
         let sql = format!("select {RUN_COLUMNS} from runs where change > ?1 order by change limit ?2");
         let runs = self.pool.read(|connection| {
             let mut statement = connection.prepare_cached(&sql)?;
-            let rows = statement.query_map((rows::from_length(after), limit), Run::from_row)?;
+            let rows = statement.query_map((rows::from_length(after), limit), Run::readable)?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         })?;
-        self.rows(runs, |_| true)
+        self.rows(self.readable(runs), |_| true)
     }
 
     /// The number of the latest change of state.

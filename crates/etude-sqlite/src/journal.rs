@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use etude_core::digest::Digest;
 use etude_files::private;
 use etude_runtime::blob::FileBlobs;
-use etude_runtime::engine::{Error, Holder, NewRun, RunState, values_of_header};
+use etude_runtime::engine::{DamagedRuns, Error, Holder, NewRun, RunState, values_of_header};
 use rusqlite::Connection;
 use tokio::sync::Notify;
 
@@ -61,6 +61,8 @@ pub(crate) struct Journal {
     /// True if the journal has the indexes and triggers for processes that accept or follow runs.
     pub(crate) is_served: AtomicBool,
     pub(crate) has_ledger: AtomicBool,
+    /// The runs that lists have left out.
+    pub(crate) damaged: DamagedRuns,
 }
 
 /// A session's hold on a run.
@@ -139,7 +141,7 @@ impl Journal {
         let syncer = Syncer::new(Arc::clone(&pool), Arc::clone(&blobs), strict);
         let group = Group::new(Arc::clone(&pool), syncer.handle());
         let identity = identities(&pool)?;
-        let (lock_owner, held, tokens, news, watch, is_served, has_ledger) = Default::default();
+        let (lock_owner, held, tokens, news, watch, is_served, has_ledger, damaged) = Default::default();
         Ok(Self {
             dir,
             locks,
@@ -156,6 +158,7 @@ impl Journal {
             bell: OnceLock::new(),
             is_served,
             has_ledger,
+            damaged,
         })
     }
 

@@ -10,9 +10,9 @@ use etude_core::data::Json;
 use etude_core::digest::Digest;
 use etude_runtime::blob::BlobStore;
 use etude_runtime::engine::{
-    ArchivedRun, Boxed, CacheLabel, CacheQuery, CacheRow, Captured, Counts, Engine, Enqueued, Entry, EntryQuery, Error,
-    Fleet, Ledger, Limits, NewRun, OldEntries, Positioned, Prunable, Query, QueuePlace, Record, RunRow, RunView,
-    Session, Signal, Signalled, Stamp, Submission, Transfer, Write, Written,
+    ArchivedRun, Boxed, CacheLabel, CacheQuery, CacheRow, Captured, Counts, DamagedRun, Engine, Enqueued, Entry,
+    EntryQuery, Error, Fleet, Ledger, Limits, NewRun, OldEntries, Positioned, Prunable, Query, QueuePlace, Record,
+    RunRow, RunView, Session, Signal, Signalled, Stamp, Submission, Transfer, Write, Written,
 };
 
 mod backup;
@@ -101,6 +101,10 @@ impl Engine for Sqlite {
 
     fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
         self.journal.list(query)
+    }
+
+    fn damaged(&self) -> Vec<DamagedRun> {
+        self.journal.damaged.noted()
     }
 
     fn count(&self, query: &Query) -> Result<u64, Error> {

@@ -8,15 +8,16 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
 use crate::journal::Journal;
-use crate::rows::{self, RUN_COLUMNS, Run};
+use crate::rows::{self, RUN_COLUMNS, Run, Unreadable};
 
 impl Journal {
     /// The runs that match a query, newest first.
     pub(crate) fn list(&self, query: &Query) -> Result<Vec<RunRow>, Error> {
-        let (Some(_), Some(limit)) = (query.is_interrupted, query.limit) else {
+        let Some(limit) = query.limit else {
             return self.page(query).map(|(rows, _)| rows);
         };
-        // The journal does not know if a process has a run, so this reads pages until there are enough rows.
+        // The journal does not know if a process has a run, and pages leave out damaged runs: this reads pages until there are
+        // enough rows.
         let (mut rows, mut query) = (Vec::new(), query.clone());
         while (rows.len() as u64) < u64::from(limit) {
             let (page, last) = self.page(&query)?;
@@ -34,13 +35,23 @@ impl Journal {
     fn page(&self, query: &Query) -> Result<(Vec<RunRow>, Option<Cursor>), Error> {
         let runs = self.pool.read(|connection| select(connection, query))?;
         let is_full = query.limit.is_some_and(|limit| runs.len() as u64 >= u64::from(limit));
-        let last = runs.last().filter(|_| is_full).map(cursor_of);
+        let last = runs.last().filter(|_| is_full).map(place_of);
+        let runs = self.readable(runs);
         let asks = |row: &RunRow| {
             let is_running = row.state == RunState::Running;
             query.is_interrupted.is_none_or(|is_interrupted| !is_running || row.is_live != is_interrupted)
         };
         let rows = self.rows(runs, |state| query.states.is_empty() || query.states.contains(&state))?;
         Ok((rows.into_iter().filter(asks).collect(), last))
+    }
+
+    /// The runs without damaged ones, which are noted.
+    pub(crate) fn readable(&self, runs: Vec<Result<Run, Unreadable>>) -> Vec<Run> {
+        let mut damaged = Vec::new();
+        let readable = runs.into_iter().filter_map(|run| run.map_err(|unreadable| damaged.push(unreadable.run)).ok());
+        let readable = readable.collect();
+        self.damaged.note(damaged);
+        readable
     }
 
     /// These runs with the state of their drivers' locks. Runs that have left the requested states meanwhile are left out.
@@ -194,6 +205,11 @@ fn cursor_of(run: &Run) -> Cursor {
     Cursor { created_at_ms: run.created_at_ms, number: run.number }
 }
 
+/// The place of a run in lists.
+fn place_of(run: &Result<Run, Unreadable>) -> Cursor {
+    run.as_ref().map_or_else(|unreadable| unreadable.cursor, cursor_of)
+}
+
 /// The run with this id, or the only one whose id begins so; `Err` has the number of runs if there are several.
 fn find(connection: &Connection, prefix: &str) -> rusqlite::Result<Option<Result<Run, u64>>> {
     if let Some(run) = Run::find(connection, prefix)? {
@@ -292,9 +308,9 @@ impl Selection {
     }
 
     /// The selected rows, newest first.
-    fn rows(self, connection: &Connection, limit: Option<u32>) -> rusqlite::Result<Vec<Run>> {
+    fn rows(self, connection: &Connection, limit: Option<u32>) -> rusqlite::Result<Vec<Result<Run, Unreadable>>> {
         let (sql, values) = self.statement(limit);
-        connection.prepare_cached(&sql)?.query_map(params_from_iter(values), Run::from_row)?.collect()
+        connection.prepare_cached(&sql)?.query_map(params_from_iter(values), Run::readable)?.collect()
     }
 
     /// The SQL that selects the rows, and the values of its parameters.
@@ -342,7 +358,7 @@ impl Parts {
 }
 
 /// The rows of the runs that match a query, newest first.
-pub(crate) fn select(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Run>> {
+pub(crate) fn select(connection: &Connection, query: &Query) -> rusqlite::Result<Vec<Result<Run, Unreadable>>> {
     if query.states.len() < 2 || query.limit.is_none() {
         return Selection::new(query, None).rows(connection, query.limit);
     }
@@ -351,7 +367,7 @@ pub(crate) fn select(connection: &Connection, query: &Query) -> rusqlite::Result
     for state in &query.states {
         runs.extend(Selection::new(query, Some(*state)).rows(connection, query.limit)?);
     }
-    runs.sort_by_key(|run| std::cmp::Reverse(cursor_of(run)));
+    runs.sort_by_key(|run| std::cmp::Reverse(place_of(run)));
     runs.truncate(query.limit.map_or(usize::MAX, |limit| limit as usize));
     Ok(runs)
 }

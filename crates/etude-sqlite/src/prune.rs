@@ -39,7 +39,7 @@ impl Journal {
         let runs = match query_finished.states.is_empty() {
             // The query asks only for unfinished runs. An empty list of states would match all states.
             true => Vec::new(),
-            false => self.pool.read(|connection| listing::select(connection, &query_finished))?,
+            false => self.readable(self.pool.read(|connection| listing::select(connection, &query_finished))?),
         };
         let (mut removed, has_ledger) = (0, self.has_ledger()?);
         for run in runs {

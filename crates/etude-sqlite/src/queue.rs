@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use etude_core::digest::Digest;
 use etude_runtime::engine::{
-    Enqueued, Error, LimitGroup, Limits, NewRun, Placement, QueuePlace, QueueReason, RunState, Submission, UniqueKey,
-    values_of_header,
+    DamagedRun, Enqueued, Error, LimitGroup, Limits, NewRun, Placement, QueuePlace, QueueReason, RunState, Submission,
+    UniqueKey, values_of_header,
 };
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -66,16 +66,30 @@ impl Journal {
         if !self.pool.read(waits)? {
             return Ok(None);
         }
+        let (mut damaged, mut failed) = (BTreeSet::new(), None);
         loop {
             let dead = self.dead_holders()?;
-            let found = self.pool.snapshot(|connection| pick(connection, limits, now_ms, &dead))?;
-            let Some(found) = found else { return Ok(None) };
+            let picked = |connection: &Connection| pick(connection, limits, now_ms, &dead, &damaged);
+            let found = self.pool.snapshot(|connection| {
+                let Some(number) = picked(connection)? else { return Ok(None) };
+                Ok(Some((number, Run::whole(connection, number)?)))
+            })?;
+            let (number, found) = match found {
+                Some((number, Ok(found))) => (number, found),
+                // A damaged run holds up no other. It is reported when no other is left.
+                Some((number, Err(cause))) => {
+                    damaged.insert(number);
+                    failed = failed.or(Some(cause));
+                    continue;
+                }
+                None => return failed.map_or(Ok(None), |cause| Err(self.damaged_run(&cause))),
+            };
             let lock_owner = self.lock_owner()?;
             // Pick again in the transaction, when no other process writes: runs that another process has taken meanwhile count.
             let taken = self.take_if(&found, &lock_owner, |connection| {
-                let is_next = pick(connection, limits, now_ms, &dead)?.is_some_and(|run| run.number == found.number);
+                let is_next = picked(connection)? == Some(number);
                 if is_next {
-                    begin(connection, found.number, now_ms)?;
+                    begin(connection, number, now_ms)?;
                 }
                 Ok(is_next)
             })?;
@@ -86,6 +100,10 @@ impl Journal {
                 return Ok(Some(session));
             }
         }
+    }
+
+    fn damaged_run(&self, run: &DamagedRun) -> Error {
+        Error::Damaged { path: self.pool.path().display().to_string(), why: format!("run `{}`: {}", run.id, run.why) }
     }
 
     /// Takes this run if the limits allow it.
@@ -383,13 +401,14 @@ fn holder(connection: &Connection, group: &LimitGroup) -> rusqlite::Result<Optio
     Ok(holders.into_iter().next().filter(|_| is_full))
 }
 
-/// The next queued run that may begin.
+/// The number of the next queued run that may begin, apart from damaged ones.
 fn pick(
     connection: &Connection,
     limits: &Limits,
     now_ms: i64,
     dead: &BTreeSet<String>,
-) -> rusqlite::Result<Option<Run>> {
+    damaged: &BTreeSet<i64>,
+) -> rusqlite::Result<Option<i64>> {
     let at_work = AtWork::count(connection, dead)?;
     if at_work.all >= limits.max_runs {
         return Ok(None);
@@ -406,10 +425,10 @@ fn pick(
         let waiting = Waiting { number: row.get(0)?, limit_group: group.zip(max) };
         // A held run in the queue is being ended.
         let (holder, app): (Option<String>, String) = (row.get(3)?, row.get(4)?);
-        let is_free = holder.is_none_or(|name| dead.contains(&name));
+        let is_free = holder.is_none_or(|name| dead.contains(&name)) && !damaged.contains(&waiting.number);
         let is_fit = limits.takes.fits(&app, row.get(5)?);
         if is_free && is_fit && at_work.has_room(limits, waiting.limit_group.as_ref()) {
-            return Run::by_number(connection, waiting.number).map(Some);
+            return Ok(Some(waiting.number));
         }
     }
     Ok(None)

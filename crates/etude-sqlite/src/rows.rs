@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use etude_core::digest::Digest;
 use etude_core::tree;
 use etude_runtime::engine::{
-    Cause, LimitGroup, NewRun, Placement, Positioned, Record, RunState, Signal, values_of_header,
+    Cause, Cursor, DamagedRun, LimitGroup, NewRun, Placement, Positioned, Record, RunState, Signal, values_of_header,
 };
 use etude_runtime::record::TAKEN;
 use rusqlite::types::{FromSqlError, Type, ValueRef};
@@ -36,6 +36,34 @@ pub(crate) struct Run {
     pub(crate) placement: Placement,
 }
 
+/// A row of `runs` that cannot be read, with its place in lists.
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) cursor: Cursor,
+    pub(crate) run: DamagedRun,
+}
+
+/// True if the error is about the content of rows: SQLite itself works, and so does the file.
+pub(crate) const fn is_of_row(cause: &rusqlite::Error) -> bool {
+    matches!(
+        cause,
+        rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::Utf8Error(..)
+            | rusqlite::Error::QueryReturnedNoRows
+    )
+}
+
+/// The damage of a run's rows.
+fn why(cause: rusqlite::Error) -> String {
+    match cause {
+        rusqlite::Error::FromSqlConversionFailure(_, _, cause) => cause.to_string(),
+        rusqlite::Error::QueryReturnedNoRows => "it has no header".to_owned(),
+        cause => cause.to_string(),
+    }
+}
+
 impl Run {
     pub(crate) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
         let word: String = row.get(5)?;
@@ -56,6 +84,19 @@ impl Run {
         })
     }
 
+    /// The same, apart from a run whose row is damaged: it holds up no other.
+    pub(crate) fn readable(row: &Row<'_>) -> rusqlite::Result<Result<Self, Unreadable>> {
+        match Self::from_row(row) {
+            Ok(run) => Ok(Ok(run)),
+            Err(cause) if is_of_row(&cause) => {
+                let cursor = Cursor { number: row.get(0)?, created_at_ms: row.get(7)? };
+                let run = DamagedRun { id: row.get(1)?, why: why(cause) };
+                Ok(Err(Unreadable { cursor, run }))
+            }
+            Err(cause) => Err(cause),
+        }
+    }
+
     /// The run with exactly this id.
     pub(crate) fn find(connection: &Connection, id: &str) -> rusqlite::Result<Option<Self>> {
         connection
@@ -69,6 +110,18 @@ impl Run {
         connection
             .prepare_cached(&format!("select {RUN_COLUMNS} from runs where number = ?1"))?
             .query_row([number], Self::from_row)
+    }
+
+    /// The run with this number, which must exist, unless its row or its header is damaged.
+    pub(crate) fn whole(connection: &Connection, number: i64) -> rusqlite::Result<Result<Self, DamagedRun>> {
+        let sql = "select id from runs where number = ?1";
+        let id = |connection: &Connection| connection.prepare_cached(sql)?.query_row([number], |row| row.get(0));
+        let run = Self::by_number(connection, number).and_then(|run| run.created(connection).map(|_| run));
+        match run {
+            Ok(run) => Ok(Ok(run)),
+            Err(cause) if is_of_row(&cause) => Ok(Err(DamagedRun { id: id(connection)?, why: why(cause) })),
+            Err(cause) => Err(cause),
+        }
     }
 
     /// True if the run is unchanged since `before`, with the same owner.

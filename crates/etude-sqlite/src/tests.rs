@@ -72,6 +72,50 @@ fn a_damaged_run_keeps_no_other_from_expiring() {
     assert!(journal.expired(1_000).is_err());
 }
 
+/// S-84: damaged runs keep no other run waiting in the queue, and are reported when no other is left.
+#[test]
+fn damaged_runs_keep_no_other_waiting() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    for (id, at) in [("no-header", 1), ("unread", 2), ("sound", 3)] {
+        let submission = Submission { run: new_run(id, at), keys: Vec::new(), max_queued: None, needs_room: false };
+        journal.enqueue(&submission).expect("accepted");
+    }
+    for sql in [
+        "delete from headers where run = (select number from runs where id = 'no-header')",
+        "update runs set labels = '{' where id = 'unread'",
+    ] {
+        journal.pool.write(|connection| connection.execute(sql, [])).expect("write");
+    }
+    let limits = Limits::of_default_queue(8);
+    let next = journal.next(&limits, 10).expect("next").expect("a run");
+    assert_eq!(next.run_id(), "sound");
+    let failed = journal.next(&limits, 10).expect_err("only damaged ones are left").to_string();
+    assert!(failed.contains("run `no-header`: it has no header"), "{failed}");
+}
+
+/// ADR 0188: a list leaves out runs whose rows cannot be read, has as many others as it may, and reports the damaged ones.
+#[test]
+fn a_list_leaves_out_damaged_runs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let journal = open(&dir);
+    for at in 1..=6 {
+        drop(block_on(journal.create(&new_run(&format!("r-{at}"), at))).expect("create"));
+    }
+    let sql = "update runs set cause = 'x' where id in ('r-5', 'r-4')";
+    journal.pool.write(|connection| connection.execute(sql, [])).expect("write");
+    let ids = |query: Query| journal.list(&query).expect("list").into_iter().map(|row| row.id).collect::<Vec<_>>();
+    assert_eq!(ids(Query::default()), ["r-6", "r-3", "r-2", "r-1"]);
+    assert_eq!(ids(Query { limit: Some(2), ..Query::default() }), ["r-6", "r-3"]);
+    let states = vec![RunState::Running, RunState::Failed];
+    assert_eq!(ids(Query { limit: Some(3), states, ..Query::default() }), ["r-6", "r-3", "r-2"]);
+    let changed = journal.changes(0, 10).expect("changes");
+    assert!(changed.iter().all(|row| row.id != "r-4" && row.id != "r-5"));
+    let damaged = journal.damaged.noted();
+    assert_eq!(damaged.iter().map(|run| &*run.id).collect::<Vec<_>>(), ["r-4", "r-5"]);
+    assert!(damaged[0].why.contains("`x` is not a cause"), "{damaged:?}");
+}
+
 #[test]
 fn a_session_that_lost_its_run_cannot_write() {
     let dir = tempfile::tempdir().expect("a directory");

@@ -312,6 +312,19 @@ fn a_journal_of_a_later_version_is_refused() {
     assert_eq!(test.ledger(), ["one", "two"]);
 }
 
+/// A run whose row in the journal cannot be read is named beside the list of the others.
+#[test]
+fn a_damaged_run_holds_up_no_list() {
+    let test = Test::new().pipeline("p", |p| p.note("a", "1"));
+    let ids = [(); 2].map(|()| test.run_json("p").exit(0).id());
+    let connection = rusqlite::Connection::open(test.path(STATE).join("journal.db")).expect("it opens");
+    connection.execute("update runs set cause = 'x' where id = ?1", [&ids[0]]).expect("it can be set");
+    drop(connection);
+    let ran = test.run(&["runs", "list", "--format", "json"]).exit(0);
+    assert_eq!((ran.at("/runs").as_array().map(Vec::len), &ran.id_of_first_run()), (Some(1), &ids[1]));
+    ran.stderr_has("the list lacks the run `[RUN]`, which cannot be read: `x` is not a cause");
+}
+
 /// A run of another version of the interpreter is refused with both numbers; nothing is executed.
 #[test]
 fn a_run_of_another_interpreter_is_refused() {

@@ -404,6 +404,68 @@ fn a_damaged_run_keeps_no_other_from_expiring() {
     assert!(engine.expired(1_000).is_err());
 }
 
+/// S-84: damaged runs keep no other run waiting in the queue, neither those of the same claim nor later ones, and are reported
+/// when no other is left.
+#[test]
+fn damaged_runs_keep_no_other_waiting() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    join(&engine);
+    let damage = |of: &str| {
+        server.sql(&format!(
+            r"update etude.headers set body = '\xff' where run in (select run from etude.runs where id = '{of}-1')"
+        ));
+        server.sql(&format!("delete from etude.headers where run in (select run from etude.runs where id = '{of}-2')"));
+        server.sql(&format!("update etude.runs set labels = '{{' where id = '{of}-3'"));
+    };
+    let ids = |few: &[Box<dyn Session>]| few.iter().map(|one| one.run_id().to_owned()).collect::<Vec<_>>();
+    for at in 1..=5 {
+        submit(&engine, &format!("w-{at}"), at, Placement::default());
+    }
+    damage("w");
+    let claimed = engine.next_few(&limits(), 4, 0).expect("next");
+    assert_eq!(ids(&claimed), ["w-4"]);
+    assert_eq!(next(&engine).as_deref(), Some("w-5"));
+    for at in 1..=4 {
+        let submission =
+            Submission { run: new_run(&format!("s-{at}"), at), keys: Vec::new(), max_queued: None, needs_room: false };
+        assert_eq!(block_on(engine.enqueue(&submission)).expect("enqueue"), Enqueued::Accepted);
+    }
+    damage("s");
+    let any = Limits { takes: Takes::Any, ..limits() };
+    let claimed = engine.next_few(&any, 4, 1_000).expect("next");
+    assert_eq!(ids(&claimed), ["s-4"]);
+    let failed = engine.next_few(&any, 4, 1_000).expect_err("only damaged ones are left").to_string();
+    assert!(failed.contains("the header of the run `s-1`"), "{failed}");
+    // The refused runs are as they were.
+    assert_eq!(
+        server.sql("select count(*) from etude.runs where id like 's-%' and epoch = 0 and state = 'queued'"),
+        "3"
+    );
+}
+
+/// ADR 0188: a list leaves out runs whose rows cannot be read, has as many others as it may, and reports the damaged ones.
+#[test]
+fn a_list_leaves_out_damaged_runs() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = open(&server, "etude", dir.path());
+    for at in 1..=5 {
+        submit(&engine, &format!("r-{at}"), at, Placement::default());
+    }
+    server.sql("update etude.runs set cause = 'x' where id in ('r-4', 'r-3'); update etude.runs set state = 'x' where id = 'r-1'");
+    let ids = |limit| {
+        let rows = engine.list(&Query { limit, ..Query::default() }).expect("list");
+        rows.into_iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    assert_eq!((ids(None), ids(Some(2)), ids(Some(3))), (vec!["r-5".into(), "r-2".into()], ids(None), ids(None)));
+    assert_eq!(engine.counts(&Query::default()).expect("counts").queued, 4);
+    let damaged = engine.damaged();
+    assert_eq!(damaged.iter().map(|run| &*run.id).collect::<Vec<_>>(), ["r-1", "r-3", "r-4"]);
+    assert!(damaged[0].why.contains("`x` is not a run state"), "{damaged:?}");
+}
+
 /// K-42: a deadline wakes a suspended run by the clock of the database, with no process that waits for it.
 #[test]
 fn a_deadline_wakes_a_suspended_run() {

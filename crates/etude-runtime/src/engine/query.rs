@@ -1,5 +1,8 @@
 //! Filter, order and rows of run lists.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
 use etude_core::digest::Digest;
 
 use super::{Cause, DEFAULT_TENANT, Placement, RunState};
@@ -44,6 +47,35 @@ pub struct Cursor {
     pub created_at_ms: i64,
     /// [`RunRow::number`].
     pub number: i64,
+}
+
+/// A run whose row in the store cannot be read. Lists leave it out: it holds up no other run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamagedRun {
+    /// The id of the run.
+    pub id: String,
+    /// Reason of the failure.
+    pub why: String,
+}
+
+/// The damaged runs that an engine has left out of lists.
+#[derive(Debug, Default)]
+pub struct DamagedRuns(Mutex<BTreeMap<String, String>>);
+
+impl DamagedRuns {
+    /// Adds runs that were left out.
+    pub fn note(&self, found: Vec<DamagedRun>) {
+        if !found.is_empty() {
+            let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            noted.extend(found.into_iter().map(|DamagedRun { id, why }| (id, why)));
+        }
+    }
+
+    /// All of them, in the order of their ids.
+    pub fn noted(&self) -> Vec<DamagedRun> {
+        let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.iter().map(|(id, why)| DamagedRun { id: id.clone(), why: why.clone() }).collect()
+    }
 }
 
 /// The name within a target: `deploy` of `machine:deploy`.

@@ -1,5 +1,6 @@
 //! Runs that are continued without the queue: those of dead workers and stopped servers, and those whose question has an answer.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use etude::service;
 use etude_core::failure::Failure;
 use etude_core::machine::ABI;
 use etude_runs::listing;
-use etude_runtime::engine::{Cause, Error, Limits, Query, RunRow, RunState, RunView, Takes};
+use etude_runtime::engine::{Cause, DamagedRun, Error, Limits, Query, RunRow, RunState, RunView, Takes};
 use etude_runtime::record;
 
 use super::event::Event;
@@ -36,6 +37,7 @@ pub(super) fn adopt(works: &Arc<Works>) -> Result<(), Problem> {
     for row in engine.list(&running).map_err(|e| engine_failed(&e))?.into_iter().filter(is_own) {
         looked.note(adopt_interrupted(works, &row.id))?;
     }
+    report_damaged(works);
     if worker.is_some() {
         // The queue has those waiting runs of a worker that have an answer.
         return looked.end();
@@ -65,6 +67,20 @@ pub(super) fn adopt(works: &Arc<Works>) -> Result<(), Problem> {
     }
     works.settle(is_settled.then_some(Settled { version, until_ms }));
     looked.end()
+}
+
+/// Reports the runs that lists leave out, each once.
+fn report_damaged(works: &Works) {
+    let mut reported = works.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+    let events = damage(&mut reported, works.context.engine().damaged());
+    events.iter().for_each(|event| works.observer.say(event));
+}
+
+/// The events of damaged runs that were not reported before.
+fn damage(reported: &mut BTreeSet<String>, damaged: Vec<DamagedRun>) -> Vec<Event> {
+    let new = damaged.into_iter().filter(|run| reported.insert(run.id.clone()));
+    new.map(|DamagedRun { id, why }| Event::JournalFailed { message: format!("run `{id}` cannot be read: {why}") })
+        .collect()
 }
 
 /// Continues a run that was interrupted, or gives it up if too many processes died with it.
@@ -268,6 +284,16 @@ pub(crate) fn continue_run(works: &Arc<Works>, run_id: &str) -> Result<(), Probl
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// ADR 0188: a run that lists leave out is reported once.
+    #[test]
+    fn a_damaged_run_is_reported_once() {
+        let damaged = |id: &str| DamagedRun { id: id.to_owned(), why: "`x` is not a cause".to_owned() };
+        let mut reported = BTreeSet::new();
+        let message = "run `r-1` cannot be read: `x` is not a cause".to_owned();
+        assert_eq!(damage(&mut reported, vec![damaged("r-1")]), [Event::JournalFailed { message }]);
+        assert_eq!(damage(&mut reported, vec![damaged("r-1"), damaged("r-2")]).len(), 1);
+    }
 
     /// S-84: waiting runs are read again after each write, and when the first of their deadlines has passed.
     #[test]

@@ -2,7 +2,7 @@
 
 use etude_runs::listing::{self, INTERRUPTED, Listed};
 use etude_runtime::clock;
-use etude_runtime::engine::{Cursor, Query, RunState};
+use etude_runtime::engine::{Cursor, DamagedRun, Query, RunState};
 use serde_json::{Value, json};
 
 use super::find::app_of;
@@ -119,6 +119,9 @@ fn of_journal(context: &Context, args: &args::RunsList, now: i64) -> Result<Page
     let has_more = rows.len() > args.limit as usize;
     rows.truncate(args.limit as usize);
     let next = rows.last().filter(|_| has_more).map(|row| shown(row.cursor()));
+    for DamagedRun { id, why } in engine.damaged() {
+        crate::render::say!("the list lacks the run `{id}`, which cannot be read: {why}");
+    }
     let listed = rows.into_iter().map(|row| listing::listed(&*engine, row, now)).collect::<Result<Vec<_>, _>>();
     Ok(Page { listed: listed.map_err(|e| of_engine(&e))?, next, total })
 }
