@@ -332,7 +332,7 @@ pub async fn begin_promotion(
     write(engine, promotions_of(app), content.to_owned(), (at_ms, "begun"), &body).await
 }
 
-/// States before and after a promotion that has begun and not ended: its process died.
+/// States before and after a promotion that has begun and not ended: its process died, perhaps before it reported the result.
 ///
 /// # Errors
 /// The journal cannot be read.
@@ -344,8 +344,11 @@ pub fn begun_promotion(engine: &dyn Engine, app: &Path, content: &str) -> Result
     }))
 }
 
-/// Notes that a promotion has ended.
-pub(super) async fn end_promotion(engine: &dyn Engine, app: &Path, content: &str, at_ms: i64) -> Result<(), Error> {
+/// Notes that a promotion has ended, and its result was reported.
+///
+/// # Errors
+/// The journal cannot be read or written.
+pub async fn end_promotion(engine: &dyn Engine, app: &Path, content: &str, at_ms: i64) -> Result<(), Error> {
     match one(engine, promotions_of(app), content)? {
         Some(_) => write(engine, promotions_of(app), content.to_owned(), (at_ms, CLEARED), &json!({})).await,
         None => Ok(()),

@@ -29,7 +29,9 @@ use serde_json::Value;
 
 use etude_tools::disk::Disk;
 
-pub use book::{Accepted, Demotion, Row, RowKind, accept, begin_promotion, begun_promotion, is_forgotten, tested};
+pub use book::{
+    Accepted, Demotion, Row, RowKind, accept, begin_promotion, begun_promotion, end_promotion, is_forgotten, tested,
+};
 pub use demote::Settled;
 pub use standing::{Standing, wrong_rate_bound};
 
@@ -131,7 +133,8 @@ pub async fn demote(engine: &dyn Engine, disk: &Disk, standing: &Standing, demot
 }
 
 /// Ends the demotion of a pipeline that a person has promoted, and notes its tools. `standing` is the pipeline before the
-/// promotion, `dir` its directory after it. Another pipeline of that name stays demoted.
+/// promotion, `dir` its directory after it. Another pipeline of that name stays demoted. The promotion ends with
+/// [`end_promotion`].
 ///
 /// # Errors
 /// The journal cannot be read or written.
@@ -155,7 +158,7 @@ pub async fn promoted(
     if standing.demoted.is_some() || standing.state == Some(State::Demoted) {
         book::clear_content(engine, &standing.content, at_ms).await?;
     }
-    book::end_promotion(engine, disk.root(), &standing.content, at_ms).await
+    Ok(())
 }
 
 /// Forgets the evidence of a run about learned pipelines (L-40).

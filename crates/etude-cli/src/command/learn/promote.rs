@@ -25,7 +25,8 @@ use etude::Disk;
 pub(super) fn promote(context: &Context, args: &args::LearnPromote) -> Result<Exit, Refused> {
     let (to, accepts_risk) = (args.to.map(state_of), args.accept_risk);
     let wanted = Wanted { name: &args.name, to, accepts_risk, by: user_name() };
-    let promotion = decide(context, &Learnt::open(context)?, &wanted)?;
+    let learnt = Learnt::open(context)?;
+    let promotion = decide(context, &learnt, &wanted)?;
     if let Some(problem) = &promotion.refused {
         context.say_problem(problem);
     }
@@ -36,6 +37,8 @@ pub(super) fn promote(context: &Context, args: &args::LearnPromote) -> Result<Ex
         let to = promotion.document["to"].as_str().unwrap_or_default();
         crate::render::say!("`{}` is `{to}`: {}", args.name, paths.collect::<Vec<_>>().join(", "));
     }
+    // If the process is killed before its result was printed, the repeated command prints that result.
+    end(&learnt, &promotion)?;
     Ok(if promotion.refused.is_none() { Exit::Done } else { Exit::Usage })
 }
 
@@ -56,9 +59,11 @@ pub(crate) struct Promotion {
     pub(crate) document: Value,
     /// Reason of a refusal; nothing was changed then.
     pub(crate) refused: Option<Problem>,
+    /// The promoted content, until [`end`].
+    pub(super) content: Option<String>,
 }
 
-/// Promotes a learned pipeline if the conditions hold.
+/// Promotes a learned pipeline if the conditions hold. Until [`end`], a repetition only returns the same result.
 pub(super) fn decide(context: &Context, learnt: &Learnt, wanted: &Wanted<'_>) -> Result<Promotion, Refused> {
     let name = wanted.name;
     let standing = learnt.find(name)?;
@@ -79,16 +84,16 @@ pub(super) fn decide(context: &Context, learnt: &Learnt, wanted: &Wanted<'_>) ->
     let blocking: Vec<&Need> = missing.iter().filter(|need| !(wanted.accepts_risk && need.is_risk())).collect();
     if !blocking.is_empty() {
         let document = moved(name, (from.word(), from.word()), &[], &documents, &conflicts);
-        return Ok(Promotion { document, refused: Some(refusal(name, &blocking)) });
+        return Ok(Promotion { document, refused: Some(refusal(name, &blocking)), content: None });
     }
     refuse_changed(learnt, &standing)?;
     let accepted_by = missing.iter().any(Need::is_risk).then(|| wanted.by.clone());
     let paths = apply(learnt, &standing, (from, to), accepted_by)?;
     let document = moved(name, (from.word(), to.word()), &paths, &documents, &conflicts);
-    Ok(Promotion { document, refused: None })
+    Ok(Promotion { document, refused: None, content: Some(standing.content) })
 }
 
-/// Completes a promotion whose process was killed after it had written the state. The repeated command has reached its state,
+/// Completes a promotion whose process was killed after it had written the state and before it had reported the result. The repeated command has reached its state,
 /// and moves the pipeline no further. `None` if there is no such promotion, or another state is wanted.
 fn finished(learnt: &Learnt, standing: &Standing, to: Option<State>) -> Result<Option<Promotion>, Refused> {
     let Learnt { disk, engine, .. } = learnt;
@@ -98,14 +103,22 @@ fn finished(learnt: &Learnt, standing: &Standing, to: Option<State>) -> Result<O
     let Some((from, reached)) = begun.map_err(|error| of_engine(&error))?.filter(is_this) else { return Ok(None) };
     let located = &standing.located;
     let mut paths = if located.is_candidate() { Vec::new() } else { files::to_pipelines(disk, located)? };
-    end(learnt, standing, &located.dir())?;
+    note(learnt, standing, &located.dir())?;
     paths.push(format!("{}/{}", located.dir(), etude_spec::learned::FILE));
     let document = moved(&located.name, (from.word(), reached.word()), &paths, &[], &[]);
-    Ok(Some(Promotion { document, refused: None }))
+    Ok(Some(Promotion { document, refused: None, content: Some(standing.content.clone()) }))
 }
 
-/// Notes that a promotion has ended, with the pipeline in the directory `dir`.
-fn end(learnt: &Learnt, standing: &Standing, dir: &str) -> Result<(), Problem> {
+/// Ends a promotion whose result was reported: the next one is another promotion.
+pub(super) fn end(learnt: &Learnt, promotion: &Promotion) -> Result<(), Problem> {
+    let Learnt { disk, engine, .. } = learnt;
+    let Some(content) = &promotion.content else { return Ok(()) };
+    let now = etude_runtime::clock::now_ms();
+    block_on(etude_evidence::end_promotion(&**engine, disk.root(), content, now))?.map_err(|error| of_engine(&error))
+}
+
+/// Notes the effects of a promotion, with the pipeline in the directory `dir`.
+fn note(learnt: &Learnt, standing: &Standing, dir: &str) -> Result<(), Problem> {
     let now = etude_runtime::clock::now_ms();
     block_on(etude_evidence::promoted(&*learnt.engine, &learnt.disk, standing, dir, now))?
         .map_err(|error| of_engine(&error))
@@ -242,7 +255,7 @@ fn apply(
     block_on(etude_evidence::begin_promotion(&**engine, disk.root(), &standing.content, (from, to), now))?
         .map_err(|error| of_engine(&error))?;
     let path = files::edit(disk, &located, change)?;
-    end(learnt, standing, &located.dir())?;
+    note(learnt, standing, &located.dir())?;
     paths.push(path);
     Ok(paths)
 }
@@ -266,8 +279,8 @@ mod tests {
 
     use super::*;
 
-    /// 1.8: a promotion whose process was killed after it had written the state is completed by the repeated command, which
-    /// moves the pipeline no further. The command after that moves it one state up.
+    /// 1.8: a promotion whose process was killed after it had written the state, or before it had printed the result, is completed
+    /// by the repeated command, which moves the pipeline no further. The command after that moves it one state up.
     #[test]
     fn a_repeated_promotion_goes_no_further() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -287,7 +300,8 @@ mod tests {
             learning: Learning::default(),
         };
         let find = || learnt.find("p").expect("it is there");
-        let finish = |to| finished(&learnt, &find(), to).expect("read").map(|promotion| promotion.document);
+        let completed = |to| finished(&learnt, &find(), to).expect("read");
+        let finish = |to| completed(to).map(|promotion| promotion.document);
         let content = find().content;
         let states = (State::Proposed, State::Shadow);
         let begun = etude_evidence::begin_promotion(&*learnt.engine, learnt.disk.root(), &content, states, 1);
@@ -298,9 +312,15 @@ mod tests {
         let document = finish(None).expect("it is completed");
         assert_eq!((&document["from"], &document["to"]), (&"proposed".into(), &"shadow".into()));
         assert_eq!(find().state, Some(State::Shadow));
+        let again = completed(None).expect("its result was not printed");
+        assert_eq!(again.document, document);
+        end(&learnt, &again).expect("ended");
         assert_eq!(finish(None), None, "another promotion is a new one");
         let path = apply(&learnt, &find(), (State::Shadow, State::Assisted), None).expect("promoted");
         assert_eq!((path.first().map(String::as_str), find().state), (Some("pipelines/p"), Some(State::Assisted)));
+        let unprinted = completed(None).expect("its result was not printed");
+        assert_eq!((&unprinted.document["from"], &unprinted.document["to"]), (&"shadow".into(), &"assisted".into()));
+        end(&learnt, &unprinted).expect("ended");
         assert_eq!(finish(None), None);
     }
 }

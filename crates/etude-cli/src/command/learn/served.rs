@@ -64,7 +64,10 @@ impl<'c> Served<'c> {
         accepts_risk: bool,
         by: String,
     ) -> Result<Promotion, Refused> {
-        promote::decide(self.context, &self.learnt, &Wanted { name, to, accepts_risk, by })
+        let promotion = promote::decide(self.context, &self.learnt, &Wanted { name, to, accepts_risk, by })?;
+        // A repeated request with the same idempotency key has the same response.
+        promote::end(&self.learnt, &promotion)?;
+        Ok(promotion)
     }
 
     /// Demotes a pipeline.
