@@ -255,11 +255,11 @@ pub(super) async fn note(engine: &dyn Engine, app: &Path, run: &str, at_ms: i64)
 /// promoted yet, also the demotion of the pipeline that it would replace.
 pub(super) fn demotion(
     engine: &dyn Engine,
-    disk: &Disk,
+    (app, disk): (&Path, &Disk),
     located: &Located,
     content: &str,
 ) -> Result<Option<Demotion>, Error> {
-    let of_name = |dir: &str| one(engine, names_of(disk.root()), dir);
+    let of_name = |dir: &str| one(engine, names_of(app), dir);
     let mut entry = of_name(&located.dir())?;
     if entry.is_none() {
         entry = one(engine, book_of(content), "demoted")?;

@@ -114,12 +114,13 @@ pub fn is_routed(engine: &dyn Engine, disk: &Disk, name: &str) -> Result<bool, E
 }
 
 /// True if an agent may call the pipeline `name` as a tool (L-77): it is learned, in `pipelines/`, and in the state `active`.
+/// `app` is the app in the journal: the files of a worker are in another directory.
 ///
 /// # Errors
 /// The journal cannot be read.
-pub fn is_active(engine: &dyn Engine, disk: &Disk, name: &str) -> Result<bool, Error> {
+pub fn is_active(engine: &dyn Engine, app: &Path, disk: &Disk, name: &str) -> Result<bool, Error> {
     match learned::find(disk, PIPELINES, name) {
-        Some(located) => Ok(Standing::read(engine, disk, located)?.state == Some(State::Active)),
+        Some(located) => Ok(Standing::of_app(engine, app, disk, located)?.state == Some(State::Active)),
         None => Ok(false),
     }
 }

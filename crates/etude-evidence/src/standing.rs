@@ -1,6 +1,7 @@
 //! Current status of one learned pipeline.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use etude_runtime::engine::{Engine, Error};
 use etude_spec::config::learn::Learning;
@@ -50,8 +51,13 @@ pub fn wrong_rate_bound(all: Counts, learning: &Learning) -> f64 {
 impl Standing {
     /// Reads the status from files and journal.
     pub(super) fn read(engine: &dyn Engine, disk: &Disk, located: Located) -> Result<Self, Error> {
+        Self::of_app(engine, disk.root(), disk, located)
+    }
+
+    /// The same for an app that has the path `app` in the journal.
+    pub(super) fn of_app(engine: &dyn Engine, app: &Path, disk: &Disk, located: Located) -> Result<Self, Error> {
         let content = learned::content_of(disk, &located.dir());
-        let demoted = book::demotion(engine, disk, &located, &content)?;
+        let demoted = book::demotion(engine, (app, disk), &located, &content)?;
         let learned = located.learned.as_ref();
         let is_accepted = learned.is_some_and(|learned| learned.accept_risk);
         let edited = learned.is_some_and(|learned| learned.content.as_deref().is_some_and(|known| known != content));

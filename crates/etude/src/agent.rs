@@ -23,7 +23,7 @@ use etude_core::tool::{
 };
 use etude_models::{Redactor, Secret};
 use etude_process::ProcessHost;
-use etude_runtime::engine::Engine;
+use etude_runtime::engine::{Engine, NewRun};
 use etude_runtime::host::{Boxed, ModelPort, ToolPort};
 use etude_spec::config::learn::Confirm;
 use etude_spec::tool::AppTool;
@@ -110,6 +110,8 @@ struct Inner {
     /// The app's own tools, if they have been read already.
     tools: Option<Arc<[AppTool]>>,
     run_id: String,
+    /// The app of the run in the journal. A worker has the app's files elsewhere.
+    app_of_run: PathBuf,
     input: Json,
     caller_dir: String,
     processes: Arc<ProcessHost>,
@@ -145,7 +147,7 @@ impl RunTools {
     pub(crate) fn new(
         grants: Grants,
         definition: &Definition,
-        (run_id, header): (&str, &Header),
+        (run, header): (&NewRun, &Header),
         processes: Arc<ProcessHost>,
         (models, engine): (Arc<dyn ModelPort>, Arc<dyn Engine>),
         invoker: Invoker,
@@ -160,7 +162,7 @@ impl RunTools {
             ..McpSettings::default()
         };
         let servers = Arc::new(Servers::new(grants.servers.clone(), settings));
-        let (run_id, caller_dir) = (run_id.to_owned(), header.request.caller_dir.clone());
+        let (run_id, caller_dir) = (run.id.clone(), header.request.caller_dir.clone());
         let redactor = Arc::new(Redactor::new(grants.secrets.iter()));
         let policy = Arc::new(grants.policy.clone());
         let is_learned = definition.learned.is_some() || header.learned.is_some();
@@ -170,6 +172,7 @@ impl RunTools {
             app,
             tools: definition.tools.clone(),
             run_id,
+            app_of_run: PathBuf::from(&run.app),
             input: header.request.input.clone(),
             caller_dir,
             processes,

@@ -51,7 +51,7 @@ impl Definition {
         let pinned = self.learned.clone()?;
         let is_active = || {
             let disk = Disk::open(&self.app).ok()?;
-            etude_evidence::is_active(engine, &disk, self.target.pipeline()?).ok()
+            etude_evidence::is_active(engine, disk.root(), &disk, self.target.pipeline()?).ok()
         };
         let state = match pinned.state {
             State::Active if is_active() != Some(true) => State::Assisted,

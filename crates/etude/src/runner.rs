@@ -431,7 +431,7 @@ impl Runner {
         let tools = Arc::new(RunTools::new(
             self.grants.with(&header.request.granted),
             definition,
-            (&run.id, header),
+            (run, header),
             Arc::clone(&processes),
             (metered, Arc::clone(&self.engine)),
             invoker.clone(),

@@ -2,6 +2,12 @@
 
 use serde_json::{Value, json};
 
+#[cfg(feature = "serve")]
+use crate::database::Server as Database;
+#[cfg(feature = "serve")]
+use crate::fleet::{apply, fleet};
+#[cfg(feature = "serve")]
+use crate::fleet_workers::WORKER;
 use crate::mcp_server;
 use crate::mcp_tools::SHOUT;
 use crate::ran::Ran;
@@ -75,6 +81,24 @@ fn a_changed_tool_of_a_server_ends_the_trust() {
         assert_eq!((calls(&test), state(&test).0), (3, json!("assisted")));
         assert_eq!(row(&test)["evidence"]["live"]["agreed"], json!(1), "a confirmed write is new evidence");
     }
+}
+
+/// 2.11: the same on a worker, which has the files of the app in another directory than the person who promoted the pipeline.
+#[cfg(feature = "serve")]
+#[test]
+fn a_worker_does_not_call_a_changed_tool() {
+    let Some(database) = Database::start() else { return };
+    let server = Server::agent([]);
+    let test = fleet(&database, app(&server));
+    learned(&test);
+    apply(&test, "queues: {default: {allow: {yolo: true}}}\n");
+    let worker = test.start(&WORKER);
+    run(&test).exit(0).has("/mode", "pipeline");
+    change(&test, DESCRIPTION, "Deletes it.");
+    run(&test).exit(0).has("/fell_back/reason", "tool_error");
+    assert_eq!((calls(&test), state(&test)), (1, (json!("assisted"), json!("tool_changed"))));
+    worker.terminate();
+    worker.finish().exit(0);
 }
 
 /// 2.11, L-77: the same if an agent calls the pipeline as a tool.

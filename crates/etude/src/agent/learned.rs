@@ -20,7 +20,7 @@ impl Inner {
             return Ok(());
         };
         let dir = format!("{PIPELINES}/{name}");
-        match etude_evidence::servers::is_unchanged(&*self.engine, &self.app, &dir, &available.tool).await {
+        match etude_evidence::servers::is_unchanged(&*self.engine, &self.app_of_run, &dir, &available.tool).await {
             Ok(false) if is_active => Err(ToolResult::terminal(
                 "ToolChanged",
                 &format!(

@@ -30,7 +30,8 @@ impl Inner {
         let inner = Arc::clone(self);
         let active = tokio::task::spawn_blocking(move || {
             let Ok(disk) = Disk::open(&inner.app) else { return Vec::new() };
-            let is_active = |name: &str| etude_evidence::is_active(&*inner.engine, &disk, name).unwrap_or(false);
+            let (engine, app) = (&*inner.engine, &inner.app_of_run);
+            let is_active = |name: &str| etude_evidence::is_active(engine, app, &disk, name).unwrap_or(false);
             let has_place = |one: &PipelineTool| sandbox::support().is_ok() || !needs_sandbox(&one.sequence.steps);
             let available = inner.pipelines.iter().filter(|one| has_place(one) && is_active(&one.tool.name));
             available.cloned().collect()
