@@ -230,7 +230,8 @@ pub(crate) async fn insert(connection: &mut Connection, run: &NewRun, new: NewRo
                 &values,
                 &unique.iter().map(|one| one.key.as_bytes()).collect::<Vec<_>>(),
                 &unique.iter().map(|one| one.digest.as_ref().map(|digest| &digest.as_bytes()[..])).collect::<Vec<_>>(),
-                &placement.not_before_ms.unwrap_or(at_ms),
+                // A clock that is set back delays no run that waits for no time.
+                &placement.not_before_ms.unwrap_or(0),
                 &placement.expires_at_ms(queued_at_ms),
             ],
         )

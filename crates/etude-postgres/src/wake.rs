@@ -17,8 +17,9 @@ pub(crate) const READY: &str = "insert into queue (queue, rank, run, not_before_
     on conflict (run) do update set not_before_ms = least(queue.not_before_ms, excluded.not_before_ms), is_asleep = false";
 
 /// SQL: puts the run `$1` into its queue if it was queued again. Its queue timeout counts from that change.
-const QUEUED_AGAIN: &str = "insert into queue (queue, rank, run, not_before_ms, expires_at_ms, limit_group, limit_max, abi, is_bundled)
-    select queue, coalesce(rank, created_at_ms), run, changed_at_ms, changed_at_ms + queue_timeout_ms, limit_group, limit_max, abi,
+const QUEUED_AGAIN: &str =
+    "insert into queue (queue, rank, run, not_before_ms, expires_at_ms, limit_group, limit_max, abi, is_bundled)
+    select queue, coalesce(rank, created_at_ms), run, 0, changed_at_ms + queue_timeout_ms, limit_group, limit_max, abi,
         bundle is not null from runs
     where run = $1 and state = 'queued'
     on conflict (run) do nothing";

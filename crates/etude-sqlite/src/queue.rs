@@ -330,9 +330,12 @@ fn queue_again(connection: &Connection, run: &Run, now_ms: i64) -> rusqlite::Res
         )?
         .execute((run.number, now_ms, rank))?;
     connection.prepare_cached("delete from results where run = ?1")?.execute([run.number])?;
-    let waits = Waits { rank, not_before_ms: now_ms, since_ms: now_ms };
+    let waits = Waits { rank, not_before_ms: AT_ONCE, since_ms: now_ms };
     line_up(connection, run.number, waits, placement)
 }
+
+/// Earliest start of a run that waits for no time: a clock that is set back does not delay it.
+const AT_ONCE: i64 = 0;
 
 /// The times that decide when a queued run begins.
 #[derive(Debug, Clone, Copy)]
@@ -347,7 +350,7 @@ impl Waits {
     /// The times of a run that has been queued since `since_ms`, which is the time of its creation or later.
     pub(crate) fn since(run: &NewRun, since_ms: i64) -> Self {
         let placement = &run.placement;
-        let not_before_ms = placement.not_before_ms.unwrap_or(run.created_at_ms);
+        let not_before_ms = placement.not_before_ms.unwrap_or(AT_ONCE);
         Self { rank: placement.rank(run.created_at_ms), not_before_ms, since_ms }
     }
 }

@@ -15,6 +15,7 @@ pub(super) const CASES: &[Case] = &[
     ("the_queue_is_in_order_of_priority_and_age", order),
     ("several_runs_are_taken_in_the_order_of_the_queue", few),
     ("a_run_begins_at_its_time", not_before),
+    ("a_clock_that_is_set_back_delays_no_queued_run", clock_set_back),
     ("there_are_never_more_runs_than_allowed", max_runs),
     ("runs_of_one_limit_wait_for_one_another", groups),
     ("a_queued_run_has_a_place_and_a_reason", places),
@@ -160,6 +161,15 @@ fn not_before(engine: &dyn Engine) {
     assert_eq!(next_id(engine), None);
     let session = engine.next(&limits(1), NOW + 1).expect("next").expect("its time has come");
     assert_eq!(session.run_id(), "later");
+}
+
+/// S-50: a clock that is set back after the submission delays no run that waits for no time, also if it is queued again.
+fn clock_set_back(engine: &dyn Engine) {
+    enqueue(engine, new_run("r-1", NOW));
+    let next = || engine.next(&limits(1), NOW - 3_600_000).expect("next").map(|session| session.run_id().to_owned());
+    assert_eq!(next().as_deref(), Some("r-1"));
+    requeue(engine, "r-1", NOW).expect("its driver is gone");
+    assert_eq!(next().as_deref(), Some("r-1"));
 }
 
 /// S-91.
