@@ -15,6 +15,7 @@ pub mod effect;
 pub mod exact;
 pub mod extract;
 pub mod failure;
+pub mod hidden;
 pub mod machine;
 pub mod model;
 pub mod outcome;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use etude_core::effect::Protocol;
+use etude_core::hidden::is_hidden;
 use etude_core::outcome::Stdout;
 use serde::de::IgnoredAny;
 use serde_json::error::Category;
@@ -224,18 +225,13 @@ fn excerpt(bytes: &[u8], at: usize) -> String {
     format!("{lead}{shown}")
 }
 
-/// At most `limit` characters of `text`. Control characters and characters that change the text direction are escaped. A joiner
-/// is shown between characters beyond ASCII: emoji and scripts such as Persian cannot be read without it.
+/// At most `limit` characters of `text` on one line: hidden characters, line breaks and tabs are escaped.
 fn visible(text: &str, limit: usize) -> String {
     let mut shown = String::new();
     let mut count = 0;
-    let joins = |c: Option<&char>| c.is_some_and(|c| !c.is_ascii() && !c.is_whitespace() && !is_hidden(*c));
-    let mut before = None;
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        let is_joiner = matches!(c, '\u{200c}' | '\u{200d}') && joins(before.as_ref()) && joins(chars.peek());
-        before = Some(c);
-        let piece = if is_hidden(c) && !is_joiner { c.escape_default().to_string() } else { c.to_string() };
+    for (at, c) in text.char_indices() {
+        let is_escaped = c.is_control() || is_hidden(text, at, c);
+        let piece = if is_escaped { c.escape_default().to_string() } else { c.to_string() };
         count += piece.chars().count();
         if count > limit {
             shown.push('…');
@@ -244,12 +240,6 @@ fn visible(text: &str, limit: usize) -> String {
         shown.push_str(&piece);
     }
     shown
-}
-
-/// True for control characters, and for characters that are invisible or change the text direction.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 #[cfg(test)]

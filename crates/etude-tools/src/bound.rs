@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use etude_core::hidden::stripped;
+
 /// Shortens `text` to at most `limit` bytes; `how` describes how to get the rest.
 pub(crate) fn clip(text: &str, limit: usize, how: &str) -> String {
     if text.len() <= limit {
@@ -94,21 +96,9 @@ pub(crate) fn one_line(text: &str, limit: usize) -> String {
     plain(&line, limit)
 }
 
-/// A foreign text without control characters other than line breaks, and of bounded length. Characters that are invisible or
-/// change the text direction are removed too: they hide the real text.
+/// A foreign text of bounded length without hidden characters, which hide the real text.
 pub(crate) fn plain(text: &str, limit: usize) -> String {
-    let shown: String = text.replace("\r\n", "\n").chars().filter(|c| !is_hidden(*c)).take(limit + 1).collect();
-    etude_core::report::clip(&shown, limit)
-}
-
-/// True if a text has characters that [`plain`] removes.
-pub(crate) fn hides(text: &str) -> bool {
-    text.contains(is_hidden)
-}
-
-fn is_hidden(c: char) -> bool {
-    (c.is_control() && c != '\n' && c != '\t')
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    etude_core::report::clip(&stripped(&text.replace("\r\n", "\n")), limit)
 }
 
 #[cfg(test)]

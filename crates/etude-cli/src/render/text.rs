@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use etude_core::hidden::is_hidden;
+
 /// `text` without escape sequences, and with all other invisible characters escaped. Line breaks and tabs stay.
 pub(crate) fn harmless(text: &str) -> String {
     if is_ordinary(text) {
@@ -16,7 +18,7 @@ pub(crate) fn harmless(text: &str) -> String {
 pub(crate) fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
-        push(&mut out, c, is_plain_at(text, at, c));
+        push(&mut out, c, is_hidden(text, at, c));
     }
     out
 }
@@ -31,11 +33,11 @@ fn ordinary(text: &str) -> usize {
     text.bytes().position(|byte| !matches!(byte, b' '..=b'~' | b'\n' | b'\t')).unwrap_or(text.len())
 }
 
-fn push(out: &mut String, c: char, is_plain: bool) {
-    if is_plain {
-        out.push(c);
-    } else {
+fn push(out: &mut String, c: char, is_hidden: bool) {
+    if is_hidden {
         let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
+    } else {
+        out.push(c);
     }
 }
 
@@ -54,7 +56,7 @@ pub(crate) fn screened(text: &str) -> String {
             out.push_str(&rest[..color]);
             rest = &rest[color..];
         } else {
-            push(&mut out, c, is_plain_at(text, text.len() - rest.len(), c));
+            push(&mut out, c, is_hidden(text, text.len() - rest.len(), c));
             rest = &rest[c.len_utf8()..];
         }
     }
@@ -80,7 +82,7 @@ fn color(text: &str) -> usize {
 pub(crate) fn visible_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
-        if is_plain_at(text, at, c) || c == '\r' {
+        if !is_hidden(text, at, c) || c == '\r' {
             out.push(c);
             continue;
         }
@@ -90,44 +92,6 @@ pub(crate) fn visible_json(text: &str) -> String {
         }
     }
     out
-}
-
-/// True if `c`, at the byte `at` of `text`, is visible there, or is a line break or tab. Joiners and the two presentation
-/// selectors have no width. Emoji and scripts use them, one at a time and after a character beyond ASCII; anywhere else they
-/// make two names look alike, or carry hidden text.
-fn is_plain_at(text: &str, at: usize, c: char) -> bool {
-    if !is_attached(c) {
-        return is_plain(c);
-    }
-    let before = text[..at].chars().next_back().unwrap_or(' ');
-    let is_keycap = || before.is_ascii_digit() || matches!(before, '#' | '*');
-    match c {
-        '\u{200d}' if before == '\u{fe0f}' => true,
-        '\u{fe0f}' if is_keycap() => text[at + c.len_utf8()..].starts_with('\u{20e3}'),
-        _ => !before.is_ascii() && is_plain(before) && !is_attached(before),
-    }
-}
-
-fn is_attached(c: char) -> bool {
-    matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}')
-}
-
-/// True for a visible character, a line break or a tab.
-fn is_plain(c: char) -> bool {
-    matches!(c, '\n' | '\t') || !(c.is_control() || is_bidirectional(c) || is_invisible(c))
-}
-
-/// Characters that change the direction of text, and so can make it look like other text.
-fn is_bidirectional(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
-}
-
-/// Characters without a width that make two names look alike, and characters that carry hidden text.
-fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2028}' | '\u{2029}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}'
-        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}'
-        | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0d}' | '\u{ffa0}'
-        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0080}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -191,7 +155,7 @@ mod tests {
     fn documents_on_a_terminal_have_the_same_values() {
         let value = serde_json::json!({"a\u{9b}": "\u{202e}\u{e0041}\u{7f}\u{1b}é"});
         let shown = visible_json(&value.to_string());
-        assert!(!shown.chars().any(|c| c.is_control() || is_bidirectional(c) || is_invisible(c)), "{shown:?}");
+        assert!(!etude_core::hidden::hides(&shown), "{shown:?}");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).expect("it is still a document"), value);
     }
 }

@@ -1,5 +1,7 @@
 //! JSON for people: indented, and bounded for a page.
 
+use etude_core::hidden::{is_hidden, is_joiner};
+
 /// Maximum size of a value on a page, in bytes.
 pub(super) const MAX_SHOWN: usize = 64 * 1024;
 
@@ -94,7 +96,8 @@ fn letter(rest: &str) -> Option<(char, usize)> {
     let first = unit(1).filter(|_| rest.starts_with('u'))?;
     let second = unit(7).filter(|_| rest.get(5..7) == Some("\\u")).unwrap_or_default();
     let letter = char::decode_utf16([first, second]).next()?.ok()?;
-    let is_shown = matches!(letter, '\u{200c}' | '\u{200d}') || !super::text::is_hidden(letter);
+    // The rest of the text decides about joiners.
+    let is_shown = is_joiner(letter) || !is_hidden("", 0, letter);
     (!letter.is_ascii() && is_shown).then_some((letter, if letter.len_utf16() == 2 { 11 } else { 5 }))
 }
 

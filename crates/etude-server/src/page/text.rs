@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 pub(super) use etude_core::report::{bytes, number};
 
+use etude_core::hidden::{hides, is_hidden};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
@@ -20,7 +21,7 @@ pub(super) fn sentence(text: &str) -> String {
 
 /// Text of models, steps and definitions, with control and bidi characters made visible.
 pub(super) fn visible(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_hidden) {
+    if !hides(text) {
         return Cow::Borrowed(text);
     }
     let pieces = pieces(text);
@@ -29,7 +30,7 @@ pub(super) fn visible(text: &str) -> Cow<'_, str> {
 
 /// The same as part of a page, from which a script can copy the original text.
 pub(super) fn copied(text: &str) -> Markup {
-    if !text.contains(is_hidden) {
+    if !hides(text) {
         return html! { (text) };
     }
     let mut parts: Vec<(String, Option<(char, String)>)> = vec![(String::new(), None)];
@@ -47,34 +48,17 @@ pub(super) fn copied(text: &str) -> Markup {
     }
 }
 
-/// True for characters that are invisible, or that change how other text reads.
-pub(super) fn is_hidden(c: char) -> bool {
-    (c.is_control() && !matches!(c, '\n' | '\t'))
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
-        || matches!(c, '\u{e0000}'..='\u{e007f}')
-}
-
 /// The characters of a text, with replacements of the hidden ones.
 fn pieces(text: &str) -> Vec<(char, Option<String>)> {
     // The line ends of another system need no mark.
     let text = text.replace("\r\n", "\n");
-    let joins = |c: Option<char>| c.is_some_and(|c| !c.is_ascii() && !c.is_whitespace() && !is_hidden(c));
-    let mut before = None;
-    let mut chars = text.chars().peekable();
-    let mut pieces = Vec::new();
-    while let Some(c) = chars.next() {
-        // Persian, scripts of India and emoji cannot be read without joiners.
-        let is_joiner = matches!(c, '\u{200c}' | '\u{200d}') && joins(before) && joins(chars.peek().copied());
-        let stand_in = match u32::from(c) {
-            _ if !is_hidden(c) || is_joiner => None,
-            code @ 0..0x20 => Some(char::from_u32(0x2400 + code).unwrap_or('\u{fffd}').to_string()),
-            0x7f => Some("\u{2421}".to_owned()),
-            code => Some(format!("⟨U+{code:04X}⟩")),
-        };
-        pieces.push((c, stand_in));
-        before = Some(c);
-    }
-    pieces
+    let stand_in = |(at, c)| match u32::from(c) {
+        _ if !is_hidden(&text, at, c) => (c, None),
+        code @ 0..0x20 => (c, Some(char::from_u32(0x2400 + code).unwrap_or('\u{fffd}').to_string())),
+        0x7f => (c, Some("\u{2421}".to_owned())),
+        code => (c, Some(format!("⟨U+{code:04X}⟩"))),
+    };
+    text.char_indices().map(stand_in).collect()
 }
 
 /// A message: text between backticks is code.

@@ -7,7 +7,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::fields::package::SKILL;
 use crate::frontmatter::Fault;
 use crate::source::{SourceFile, Span};
-use crate::wording::{number, plain, quoted, quoted_list};
+use crate::wording::{number, plain, quoted, quoted_list, visible};
 
 type File = Arc<SourceFile>;
 
@@ -285,9 +285,5 @@ pub fn dangling(first: &str, count: usize) -> Diagnostic {
 
 /// A path in back-quotes; unlike names, paths are not shortened.
 fn plain_path(path: &str) -> String {
-    let shown: String = path
-        .chars()
-        .flat_map(|c| if c.is_control() { c.escape_debug().collect::<Vec<_>>() } else { vec![c] })
-        .collect();
-    format!("`{shown}`")
+    format!("`{}`", visible(path))
 }

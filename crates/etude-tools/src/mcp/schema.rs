@@ -1,5 +1,6 @@
 //! Input schemas of servers in the form for models: bounded, and without characters that hide text.
 
+use etude_core::hidden::hides;
 use serde_json::{Value, json};
 
 use super::server::MAX_DESCRIPTION;
@@ -34,7 +35,7 @@ pub(super) fn clean(mut schema: Value, room: &mut usize) -> Value {
 /// Cleans titles and descriptions. False if anything else contains hidden characters.
 fn is_clean(value: &mut Value, is_literal: bool) -> bool {
     match value {
-        Value::String(text) => !bound::hides(text),
+        Value::String(text) => !hides(text),
         Value::Array(items) => items.iter_mut().all(|item| is_clean(item, is_literal)),
         Value::Object(members) => members.iter_mut().all(|(key, value)| {
             let is_text = matches!(key.as_str(), "title" | "description" | "$comment") && !is_literal;
@@ -43,7 +44,7 @@ fn is_clean(value: &mut Value, is_literal: bool) -> bool {
                     *text = bound::plain(text, MAX_DESCRIPTION);
                     true
                 }
-                value => !bound::hides(key) && is_clean(value, is_literal || LITERAL.contains(&key.as_str())),
+                value => !hides(key) && is_clean(value, is_literal || LITERAL.contains(&key.as_str())),
             }
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) => true,

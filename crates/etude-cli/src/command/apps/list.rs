@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use etude_core::hidden::stripped;
 use etude_packages::applications::{Catalog, Package};
 use etude_packages::trust::Approvals;
 use etude_spec::render;
@@ -52,9 +53,9 @@ fn document(package: &Package, approvals: &Approvals) -> Value {
         "schema": contract.schema,
         "slug": contract.slug,
         "slugDerived": contract.is_slug_derived,
-        "name": plain(&contract.name),
-        "description": plain(&contract.description),
-        "version": plain(&contract.version),
+        "name": stripped(&contract.name),
+        "description": stripped(&contract.description),
+        "version": stripped(&contract.version),
         "license": contract.license,
         "authors": contract.authors,
         "tags": contract.tags,
@@ -74,9 +75,4 @@ fn document(package: &Package, approvals: &Approvals) -> Value {
         "shadows": package.shadows,
         "diagnostics": package.diagnostics.iter().map(render::json).collect::<Vec<_>>(),
     })
-}
-
-/// Third-party text without control characters, for a model or a terminal (C-1.11).
-fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || *c == '\n' || *c == '\t').collect()
 }
