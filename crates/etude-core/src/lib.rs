@@ -16,6 +16,7 @@ pub mod exact;
 pub mod extract;
 pub mod failure;
 pub mod hidden;
+pub mod indent;
 pub mod machine;
 pub mod model;
 pub mod outcome;
