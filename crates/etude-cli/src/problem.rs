@@ -67,6 +67,12 @@ impl Problem {
         Self::new(Exit::Usage, FailureKind::InputInvalid, message)
     }
 
+    /// Problem of a JSON text that becomes a tree, if a number would be rounded there.
+    pub(crate) fn of_rounded(json: &str) -> Option<Self> {
+        let number = etude_core::exact::rounded_whole(json)?;
+        Some(Self::usage(format!("the number {number} would be rounded")).hint("write it as a string"))
+    }
+
     /// Problem of the user's environment.
     pub(crate) fn environment(message: impl Into<String>) -> Self {
         Self::new(Exit::Environment, FailureKind::Environment, message)

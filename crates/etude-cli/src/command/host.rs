@@ -17,6 +17,9 @@ pub(crate) fn host(context: &Context, host: &Host) -> Exit {
         let problem = Problem::usage("`ETUDE_HOST` is not set: only a code tool that `etude` runs has a host");
         return context.report(None, &problem);
     };
+    if let Some(problem) = given(host).and_then(Problem::of_rounded) {
+        return context.report(None, &problem);
+    }
     let prints =
         matches!(host, Host::Invoke { .. } | Host::Next | Host::Get { .. } | Host::Add { .. } | Host::Ask { .. });
     match wire::ask(Path::new(&socket), &request(host).json()) {
@@ -37,6 +40,16 @@ pub(crate) fn host(context: &Context, host: &Host) -> Exit {
     }
 }
 
+/// The JSON of a request, which becomes a tree.
+fn given(host: &Host) -> Option<&str> {
+    match host {
+        Host::Invoke { args: json, .. } | Host::Set { json, .. } | Host::Emit { json, .. } | Host::Ask { json } => {
+            Some(json)
+        }
+        Host::Next | Host::Get { .. } | Host::Add { .. } | Host::Log { .. } => None,
+    }
+}
+
 fn request(host: &Host) -> Ask {
     match host {
         Host::Invoke { name, args } => Ask::Invoke { name: name.clone(), args: parsed(args) },
@@ -47,5 +60,22 @@ fn request(host: &Host) -> Ask {
         Host::Emit { topic, json } => Ask::Emit(topic.clone(), parsed(json)),
         Host::Ask { json } => Ask::Question(parsed(json)),
         Host::Log { level, text } => Ask::Log { level: level.clone(), text: text.clone() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D-7.3: a request with a number that the session would round is refused: another id is another call.
+    #[test]
+    fn a_number_that_would_be_rounded_is_refused() {
+        let json = r#"{"id":12345678901234567890123}"#.to_owned();
+        let invoke = Host::Invoke { name: "pay".to_owned(), args: json.clone() };
+        for host in [invoke, Host::Set { path: "locals.a".to_owned(), json: json.clone() }, Host::Ask { json }] {
+            let problem = given(&host).and_then(Problem::of_rounded).expect("it would be another id");
+            assert!(problem.message().contains("12345678901234567890123"), "{}", problem.message());
+        }
+        assert!(given(&Host::Ask { json: r#"{"n":1.50}"#.to_owned() }).and_then(Problem::of_rounded).is_none());
     }
 }

@@ -121,11 +121,17 @@ impl Context {
     }
 
     /// The frames of the history, oldest first.
-    pub(crate) fn frames(&self) -> Vec<&Frame> {
+    fn frames(&self) -> Vec<&Frame> {
         let mut frames: Vec<_> =
             std::iter::successors(self.history.as_deref(), |frame| frame.before.as_deref()).collect();
         frames.reverse();
         frames
+    }
+
+    /// The positions in the history of the frames that have the arguments `args`.
+    pub(crate) fn frames_of(&self, args: &Arc<Value>) -> Vec<usize> {
+        let frames = self.frames().into_iter().enumerate();
+        frames.filter(|(_, frame)| Arc::ptr_eq(&frame.args, args)).map(|(at, _)| at).collect()
     }
 
     /// The history as `{"tool", "args", "timestamp"}` each, oldest first.

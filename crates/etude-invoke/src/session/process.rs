@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::chain::context::Frame;
 use crate::chain::{CallId, Context, Outcome, Throw, ThrowKind};
 use etude_core::document::Document;
 use etude_core::effect::{Chunk, Command, ProcessCall, Protocol, Setting, Stdin};
@@ -155,9 +154,8 @@ fn with_digits(stdin: Document, own: &Context, target: &Context) -> Document {
     let Some(digits) = digits else { return stdin };
     let contexts = [("/ctx", own), ("/ctx/target", target)];
     let frames = contexts.into_iter().flat_map(|(at, context)| {
-        let of_target = |(_, frame): &(usize, &Frame)| Arc::ptr_eq(&frame.args, &target.args);
-        let frames = context.frames().into_iter().enumerate().filter(of_target);
-        frames.map(move |(frame, _)| format!("{at}/locals/history/{frame}/args"))
+        let frames = context.frames_of(&target.args).into_iter();
+        frames.map(move |frame| format!("{at}/locals/history/{frame}/args"))
     });
     let places = frames.chain(["/ctx/target/args".to_owned()]);
     places.fold(stdin, |stdin, place| stdin.with(place, Some(digits.exact.clone())))

@@ -68,6 +68,9 @@ impl State {
         // A path leads into a tree, so numbers that it would round are texts, as in questions.
         if let Some(digits) = HostCall::of(target).and_then(|call| call.checks.digits_of(&target.args)) {
             document["args"] = digits.shown.clone();
+            for frame in target.frames_of(&target.args) {
+                document["locals"]["history"][frame]["args"] = digits.shown.clone();
+            }
         }
         Ok(path::get(&document, wanted).cloned())
     }

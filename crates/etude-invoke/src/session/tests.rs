@@ -180,6 +180,8 @@ async fn middleware_judges_all_digits() {
     assert!(seen.contains(r#""args":{"id":12345678901234567890123}"#) && !seen.contains("1.23"), "{seen}");
     let found = session.0.state.lock().unwrap().get(call, "args.id");
     assert_eq!(found, Ok(Some(json!("12345678901234567890123"))));
+    let history = session.0.state.lock().unwrap().get(call, "locals.history").unwrap().unwrap();
+    assert_eq!(history[0]["args"], json!({"id": "12345678901234567890123"}));
     begun.end(call, Ok(None));
     let Signal::Finished(Err(throw), _) = open(&["trust", "execute"]).next().await else { panic!("it is held") };
     assert!(throw.message.ends_with(r#"{"id":"12345678901234567890123"}?"#), "{}", throw.message);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use etude_core::exact::Exact;
 use serde_json::{Value, json};
 
 /// Maximum number of listed differences of one value.
@@ -10,11 +11,13 @@ const MAX_CHANGES: usize = 100;
 /// One of two runs in a comparison.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Side {
-    /// Members of the run's `runs show` document: `run_id`, `status`, `pipeline`, `definition`, `input`, `steps`,
-    /// `usage`, `duration_ms`.
+    /// Members of the run's `runs show` document: `run_id`, `status`, `pipeline`, `definition`, `steps`, `usage`,
+    /// `duration_ms`.
     pub document: Value,
+    /// The run's input; `None` if it cannot be read.
+    pub input: Option<Exact>,
     /// The run's output; `None` if it has none or it is too large to compare.
-    pub output: Option<Value>,
+    pub output: Option<Exact>,
     /// Printed outputs of the run's steps, by the ids of their effects.
     pub outputs: BTreeMap<String, Vec<u8>>,
 }
@@ -29,18 +32,12 @@ pub fn diff(a: &Side, b: &Side) -> Value {
             "duration_ms": member("duration_ms"), "usage": member("usage"), "started_at": member("started_at"),
         })
     };
-    let output = match (&a.output, &b.output) {
-        (Some(a), Some(b)) => values(a, b),
-        (None, None) => Vec::new(),
-        (Some(a), None) => vec![json!({"path": "", "change": "removed", "a": a})],
-        (None, Some(b)) => vec![json!({"path": "", "change": "added", "b": b})],
-    };
     json!({
         "a": head(a), "b": head(b),
         "definition": files(&a.document["definition"], &b.document["definition"]),
-        "input": values(&a.document["input"], &b.document["input"]),
+        "input": values(a.input.as_ref(), b.input.as_ref()),
         "steps": steps(a, b),
-        "output": output,
+        "output": values(a.output.as_ref(), b.output.as_ref()),
     })
 }
 
@@ -106,8 +103,8 @@ fn outputs(a: &Side, b: &Side, step: &str) -> Vec<Value> {
     let ids: BTreeSet<String> = of_step(a).union(&of_step(b)).cloned().collect();
     let change = |id: &String| match (a.outputs.get(id), b.outputs.get(id)) {
         (Some(a), Some(b)) if a == b => None,
-        (Some(a), Some(b)) => Some(match (serde_json::from_slice(a), serde_json::from_slice(b)) {
-            (Ok(a), Ok(b)) => json!({"effect": id, "change": "changed", "values": values(&a, &b)}),
+        (Some(a), Some(b)) => Some(match (exact(a), exact(b)) {
+            (Some(a), Some(b)) => json!({"effect": id, "change": "changed", "values": values(Some(&a), Some(&b))}),
             _ => json!({"effect": id, "change": "changed"}),
         }),
         (Some(_), None) => Some(json!({"effect": id, "change": "removed"})),
@@ -116,38 +113,43 @@ fn outputs(a: &Side, b: &Side, step: &str) -> Vec<Value> {
     ids.iter().filter_map(change).take(MAX_CHANGES).collect()
 }
 
-/// JSON pointers at which two values differ, with both values.
-fn values(a: &Value, b: &Value) -> Vec<Value> {
+/// The JSON value in `text` with all digits of its numbers; `None` if it is not JSON, or too large to compare.
+fn exact(text: &[u8]) -> Option<Exact> {
+    Exact::of(std::str::from_utf8(text).ok()?).ok()
+}
+
+/// JSON pointers at which two values differ, with both values. Numbers that a tree would round are texts of their digits.
+fn values(a: Option<&Exact>, b: Option<&Exact>) -> Vec<Value> {
     let mut out = Vec::new();
     compare(a, b, &mut String::new(), &mut out);
     out
 }
 
-fn compare(a: &Value, b: &Value, path: &mut String, out: &mut Vec<Value>) {
+fn compare(a: Option<&Exact>, b: Option<&Exact>, path: &mut String, out: &mut Vec<Value>) {
     if a == b || out.len() >= MAX_CHANGES {
         return;
     }
-    let mut below = |step: &str, a: Option<&Value>, b: Option<&Value>, path: &mut String| {
+    let mut below = |step: &str, a: Option<&Exact>, b: Option<&Exact>| {
         let before = path.len();
         path.push('/');
         path.push_str(&etude_core::pointer::escaped(step));
-        match (a, b) {
-            (Some(a), Some(b)) => compare(a, b, path, out),
-            (Some(a), None) => out.push(json!({"path": path.as_str(), "change": "removed", "a": a})),
-            (None, Some(b)) => out.push(json!({"path": path.as_str(), "change": "added", "b": b})),
-            (None, None) => {}
-        }
+        compare(a, b, path, out);
         path.truncate(before);
     };
     match (a, b) {
-        (Value::Object(a), Value::Object(b)) => {
+        (Some(Exact::Members(a)), Some(Exact::Members(b))) => {
             let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-            names.into_iter().for_each(|name| below(name, a.get(name), b.get(name), path));
+            names.into_iter().for_each(|name| below(name, a.get(name), b.get(name)));
         }
-        (Value::Array(a), Value::Array(b)) => {
-            (0..a.len().max(b.len())).for_each(|at| below(&at.to_string(), a.get(at), b.get(at), path));
+        (Some(Exact::List(a)), Some(Exact::List(b))) => {
+            (0..a.len().max(b.len())).for_each(|at| below(&at.to_string(), a.get(at), b.get(at)));
         }
-        (a, b) => out.push(json!({"path": path.as_str(), "change": "changed", "a": a, "b": b})),
+        (Some(a), Some(b)) => {
+            out.push(json!({"path": path.as_str(), "change": "changed", "a": a.shown(), "b": b.shown()}));
+        }
+        (Some(a), None) => out.push(json!({"path": path.as_str(), "change": "removed", "a": a.shown()})),
+        (None, Some(b)) => out.push(json!({"path": path.as_str(), "change": "added", "b": b.shown()})),
+        (None, None) => {}
     }
 }
 
@@ -158,14 +160,15 @@ mod tests {
     fn side(input: Value, status: &str, output: &str) -> Side {
         Side {
             document: json!({
-                "run_id": "r", "status": status, "pipeline": "p", "input": input,
+                "run_id": "r", "status": status, "pipeline": "p",
                 "definition": [{"path": "p.yaml", "blake3": input.to_string()}, {"path": "s.sh", "blake3": "1"}],
                 "steps": [
                     {"phase": "business", "name": "same", "status": "succeeded", "attempts": 1, "duration_ms": 5},
                     {"phase": "business", "name": "ask", "status": status, "attempts": 1, "duration_ms": 5},
                 ],
             }),
-            output: serde_json::from_str(output).ok(),
+            input: exact(input.to_string().as_bytes()),
+            output: exact(output.as_bytes()),
             outputs: BTreeMap::from([
                 ("p/same".to_owned(), b"1".to_vec()),
                 ("p/ask".to_owned(), output.as_bytes().to_vec()),
@@ -197,5 +200,20 @@ mod tests {
         let (with, without) = (side(json!({}), "succeeded", "[1]"), side(json!({}), "failed", ""));
         assert_eq!(diff(&without, &with)["output"], json!([{"path": "", "change": "added", "b": [1]}]));
         assert_eq!(diff(&with, &without)["output"], json!([{"path": "", "change": "removed", "a": [1]}]));
+    }
+
+    /// A-3.3: numbers are compared by value to the last digit, also those that a tree rounds.
+    #[test]
+    fn numbers_are_compared_to_the_last_digit() {
+        let outputs =
+            [r#"{"id":12345678901234567890123,"n":1,"t":"5"}"#, r#"{"id":12345678901234567890124,"n":1.0,"t":5}"#];
+        let [a, b] = outputs.map(|output| side(json!({}), "succeeded", output));
+        let expected = json!([
+            {"path": "/id", "change": "changed", "a": "12345678901234567890123", "b": "12345678901234567890124"},
+            {"path": "/t", "change": "changed", "a": "5", "b": 5},
+        ]);
+        let found = diff(&a, &b);
+        assert_eq!(found["output"], expected);
+        assert_eq!(found["steps"][0]["outputs"][0]["values"], expected);
     }
 }

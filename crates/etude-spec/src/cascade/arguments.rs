@@ -1,10 +1,11 @@
 //! Arguments from the command line, converted to the types in `params` (D-16).
 
+use etude_core::exact::rounded_whole;
 use serde_json::{Map, Value};
 
 /// Merges `KEY=VALUE` pairs over the arguments of a JSON document. Texts become the declared type: numbers, booleans,
-/// and JSON for lists and objects. A text that does not parse as its type stays text, for the validation to refuse. A
-/// key given several times is a list. An object with numbers as keys is a list where the schema says so.
+/// and JSON for lists and objects. A text that does not parse as its type, or has a number that a tree would round, stays
+/// text, for the validation to refuse. A key given several times is a list. An object with numbers as keys is a list where the schema says so.
 pub fn coerce(pairs: &[(String, String)], json: Option<Value>, params: Option<&Value>) -> Value {
     let mut args = match json {
         Some(Value::Object(members)) => members,
@@ -47,6 +48,10 @@ fn is(schema: &Value, word: &str) -> bool {
 
 fn typed(text: &str, schema: Option<&Value>) -> Value {
     let Some(schema) = schema else { return Value::from(text) };
+    // Arguments are a tree, which would be another id.
+    if rounded_whole(text).is_some() {
+        return Value::from(text);
+    }
     let parsed: Option<Value> = serde_json::from_str(text).ok();
     let fits = |value: &Value| match value {
         Value::Number(number) => is(schema, "number") || (is(schema, "integer") && !number.is_f64()),
@@ -93,5 +98,9 @@ mod tests {
         let pairs = [("a".to_owned(), "2".to_owned())];
         assert_eq!(coerce(&pairs, Some(json!({"a": 1, "b": 1})), None), json!({"a": "2", "b": 1}));
         assert_eq!(coerce(&[], Some(json!([1])), None), json!([1]));
+        let params = json!({"properties": {"n": {"type": "number"}, "l": {"type": "array"}}});
+        let id = "12345678901234567890123";
+        let list = format!("[{id}]");
+        assert_eq!(of(&[("n", id), ("l", &list)], params), json!({"n": id, "l": list}));
     }
 }

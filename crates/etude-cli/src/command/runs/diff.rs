@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use etude_core::data::Json;
+use etude_core::exact::Exact;
 use etude_runs::inspect::{self, Inspected, Stream};
 use etude_runs::listing::{self, Side};
 use etude_runtime::engine::{Engine, RunView};
-use serde_json::Value;
 
 use super::{document_of, find, show};
 use crate::args;
@@ -49,7 +49,8 @@ fn side(engine: &dyn Engine, view: &RunView) -> Result<Side, Problem> {
         Some(_) => document_of(engine, view)?.output,
         None => None,
     };
-    Ok(Side { document: show::facts(engine, view, None)?, output: comparable(output.as_ref()), outputs })
+    let input = inspect::input(view, &*blobs).and_then(|input| Exact::of(&input.text().ok()?).ok());
+    Ok(Side { document: show::facts(engine, view, None)?, input, output: comparable(output.as_ref()), outputs })
 }
 
 /// Outputs of effects, by their ids.
@@ -68,7 +69,7 @@ pub(super) fn outputs(
 }
 
 /// An output that is compared value by value.
-pub(super) fn comparable(output: Option<&Json>) -> Option<Value> {
+pub(super) fn comparable(output: Option<&Json>) -> Option<Exact> {
     let text = output?.text().ok().filter(|text| text.len() <= MAX_PARSED)?;
-    serde_json::from_str(&text).ok()
+    Exact::of(&text).ok()
 }

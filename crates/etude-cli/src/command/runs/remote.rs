@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use etude_core::exact::Exact;
 use etude_runs::document::Document;
 use etude_runs::inspect::{Inspected, Stream};
 use etude_runs::listing::{Group, Side, Stats};
@@ -186,7 +187,8 @@ pub(super) fn side(remote: &Remote, id: &str) -> Result<Side, Problem> {
     let document = facts(remote, &run)?;
     let read = |effect: &str, stream| read(remote, &run.id, effect, stream);
     let outputs = diff::outputs(&effects(&document), read)?;
-    Ok(Side { document, output: diff::comparable(run.document.output.as_ref()), outputs })
+    let input = Exact::of(run.input.get()).ok();
+    Ok(Side { document, input, output: diff::comparable(run.document.output.as_ref()), outputs })
 }
 
 /// Members that `runs show` adds to the result document.

@@ -218,6 +218,9 @@ fn is_for_agents_only(frontmatter: &Value) -> bool {
 
 fn given_json(given: &str) -> Result<Value, Problem> {
     let text = read_input(given)?;
+    if let Some(problem) = Problem::of_rounded(&text) {
+        return Err(problem);
+    }
     serde_json::from_str(&text).map_err(|error| Problem::usage(format!("the arguments are not JSON: {error}")))
 }
 
@@ -264,5 +267,25 @@ fn exit(kind: ThrowKind) -> Exit {
         ThrowKind::Waiting => Exit::Waiting,
         ThrowKind::Definition => Exit::Definition,
         ThrowKind::Failed | ThrowKind::Returns | ThrowKind::NotAllowed => Exit::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D-16: arguments are a tree. A number that it would round is refused, as it is for servers of tools.
+    #[test]
+    fn arguments_that_would_lose_digits_are_refused() {
+        let problem = given_json(r#"{"id":[12345678901234567890123]}"#).expect_err("it would be another id");
+        assert!(
+            problem.failures[0].message.contains("the number 12345678901234567890123 would"),
+            "{}",
+            problem.failures[0].message
+        );
+        assert_eq!(
+            given_json(r#"{"id":"12345678901234567890123","n":1.50}"#).map_err(|_| ()),
+            Ok(json!({"id": "12345678901234567890123", "n": 1.5}))
+        );
     }
 }
