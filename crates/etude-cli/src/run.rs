@@ -21,6 +21,9 @@ use crate::remote::SERVER;
 use crate::render::text::visible;
 use crate::{render, settings, stdout};
 
+/// Minimum size of the stack for a command line, in bytes. `ulimit -s` can set a smaller one for the main thread.
+const STACK: usize = 4 * 1024 * 1024;
+
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
@@ -36,13 +39,33 @@ pub fn main() -> ExitCode {
         return Exit::Done.into();
     }
     keep_keys();
+    // A thread for every program would make its start slower.
+    match etude_process::main_stack().is_some_and(|bytes| bytes < STACK as u64) {
+        true => on_a_thread(),
+        false => command_line(),
+    }
+    .into()
+}
+
+/// Runs the command line on a thread with a stack of [`STACK`] bytes.
+fn on_a_thread() -> Exit {
+    let thread = std::thread::Builder::new().name("main".to_owned()).stack_size(STACK).spawn(command_line);
+    match thread.map(std::thread::JoinHandle::join) {
+        Ok(exit) => exit.unwrap_or(Exit::Bug),
+        Err(error) => {
+            crate::render::say!("error: cannot start a thread with a stack of {STACK} bytes: {error}");
+            Exit::Environment
+        }
+    }
+}
+
+fn command_line() -> Exit {
     clap_complete::CompleteEnv::with_factory(complete::command).complete();
     match parse().map_or_else(|exit| exit, execute) {
         // A caller must not mistake a missing or cut-off document for a whole one.
         Exit::Done if stdout::has_failed() => Exit::Environment,
         exit => exit,
     }
-    .into()
 }
 
 /// Executes a parsed command line.

@@ -68,7 +68,7 @@ pub use self::{
     },
     permits::Permit,
     redactor::{Redaction, StreamRedactor},
-    unix::keep_private,
+    unix::{keep_private, main_stack},
     worker::PythonWorker,
 };
 #[cfg(unix)]

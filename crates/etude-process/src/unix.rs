@@ -34,6 +34,7 @@ mod waiter;
 mod worker;
 
 pub(super) use attend::{Ended, Step};
+pub use descriptors::main_stack;
 pub(super) use descriptors::{allow_descriptors, are_free, descriptors};
 pub(super) use kill::{kill_leftovers, reap_survivors};
 pub use platform::keep_private;

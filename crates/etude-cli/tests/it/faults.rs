@@ -134,6 +134,15 @@ fn a_limit_on_the_size_of_files_loses_nothing() {
     }
 }
 
+/// cli: a command runs with a limit of the stack below the needs of its main thread.
+#[test]
+fn a_small_stack_ends_no_command() {
+    let test = app();
+    let small = ["bash", "-c", "ulimit -s 64; exec \"$@\"", "bash"];
+    test.start_through(&small, &RUN).finish().output("three");
+    assert_eq!(test.start_through(&small, &["run", "--no-such"]).finish().code(), 2);
+}
+
 /// with a read-only journal, a run does not begin, and existing runs are still shown.
 #[test]
 fn a_read_only_journal_is_named_and_can_still_be_read() {

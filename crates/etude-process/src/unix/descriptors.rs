@@ -1,4 +1,4 @@
-//! Limits on the file descriptors of this process and of its children.
+//! Limits on the file descriptors of this process and of its children, and on its stack.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -13,6 +13,11 @@ static GIVEN: OnceLock<Rlimit> = OnceLock::new();
 /// Maximum number of descriptors; `None` if unlimited.
 pub(crate) fn descriptors() -> Option<u64> {
     getrlimit(Resource::Nofile).current
+}
+
+/// Maximum size of the stack of the main thread, in bytes; `None` if unlimited.
+pub fn main_stack() -> Option<u64> {
+    getrlimit(Resource::Stack).current
 }
 
 /// Raises the limit of this process to `most`, or to the hard limit if that is lower. Returns the new limit; `None` if it was
