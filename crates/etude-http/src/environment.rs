@@ -62,6 +62,11 @@ pub fn way_to(url: &str) -> String {
     proxy().map_or_else(String::new, |proxy| format!(" through {proxy}"))
 }
 
+/// The same for a response to a request to `url`: a proxy can answer in place of the server, but only without TLS.
+pub fn way_back(url: &str) -> String {
+    if url.starts_with("https:") { String::new() } else { way_to(url) }
+}
+
 /// Checks the variables that requests to `url` use.
 ///
 /// # Errors

@@ -13,6 +13,12 @@ use reqwest::{Client, ClientBuilder, Url, redirect};
 const NO_CERTIFICATES: &str =
     "; install the package `ca-certificates`, or set `SSL_CERT_FILE` to a file of certificates";
 
+/// Errors of the library about a proxy that opens no connection to the server, each with a sentence in its place.
+const TUNNEL_ERRORS: [(&str, &str); 2] = [
+    ("tunnel error: unsuccessful", "the proxy answered with an error instead of a connection to the server"),
+    ("tunnel error: unexpected end of file", "the proxy closed the connection without an answer"),
+];
+
 /// Chooses the TLS implementation of the process. Clients do it themselves; code that speaks TLS in another way calls
 /// this function first. A second call does nothing.
 pub fn init_tls() {
@@ -67,10 +73,10 @@ fn built(builder: ClientBuilder) -> Result<Client, String> {
 
 /// An error with its causes, each cause once.
 pub fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
+    let mut text = sentence(error);
     let mut cause = error.source();
     while let Some(error) = cause {
-        let more = error.to_string();
+        let more = sentence(error);
         if !text.contains(&more) {
             text = format!("{text}: {more}");
         }
@@ -85,7 +91,14 @@ pub fn root_cause(error: &dyn Error) -> String {
     while let Some(source) = cause.source() {
         cause = source;
     }
-    cause.to_string()
+    sentence(cause)
+}
+
+/// The text of an error without its causes.
+fn sentence(error: &dyn Error) -> String {
+    let text = error.to_string();
+    let known = TUNNEL_ERRORS.iter().find(|(library, _)| *library == text);
+    known.map_or(text, |(_, sentence)| (*sentence).to_owned())
 }
 
 #[cfg(test)]

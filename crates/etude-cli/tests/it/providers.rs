@@ -104,19 +104,22 @@ fn a_provider_out_of_reach_is_the_environment() {
 fn variables_of_the_network_are_named_in_errors() {
     let proxy = unreachable_url();
     let via = " cannot be reached through the proxy `http://127.0.0.1:[PORT]` of `HTTP_PROXY`: ";
+    let answering = Server::new([Reply::status(502)]);
+    let answers = "`mock/m`: status 502 through the proxy `http://127.0.0.1:[PORT]` of `HTTP_PROXY`";
     let wrong = "`mock/m`: the value of `HTTP_PROXY` is not the URL of a proxy";
     let certificates = "`mock/m`: `SSL_CERT_FILE` names `/missing.pem`, which cannot be read: ";
-    for (scheme, variable, value, part) in [
-        ("http", "HTTP_PROXY", proxy.as_str(), via),
-        ("http", "HTTP_PROXY", "http://", wrong),
-        ("https", "SSL_CERT_FILE", "/missing.pem", certificates),
+    for (scheme, variable, value, exit, part) in [
+        ("http", "HTTP_PROXY", proxy.as_str(), 4, via),
+        ("http", "HTTP_PROXY", &answering.url(), 1, answers),
+        ("http", "HTTP_PROXY", "http://", 4, wrong),
+        ("https", "SSL_CERT_FILE", "/missing.pem", 4, certificates),
     ] {
         let config = format!(
             "model_mapping: {{standard: mock/m}}\nproviders: {{mock: {{kind: openai-compatible, retries: 0, \
              base_url: \"{scheme}://far.invalid/v1\"}}}}\n"
         );
         let test = Test::new().pipeline("p", |p| p.llm("ask", "x", "timeout: 20s")).user_config(&config);
-        let ran = test.env(variable, value).run_json("p").exit(4);
+        let ran = test.env(variable, value).run_json("p").exit(exit);
         let message = ran.at("/errors/0/message");
         assert!(message.as_str().is_some_and(|text| text.contains(part)), "{message}");
     }

@@ -54,7 +54,10 @@ async fn download(
         StatusCode::PARTIAL_CONTENT => {
             return Err(Failure::Source("the server sent a different byte range than requested".into()));
         }
-        status => return Err(Failure::Source(format!("{} answered {status}", ServiceUrl::from(url)))),
+        status => {
+            let way = etude_http::environment::way_back(url);
+            return Err(Failure::Source(format!("{} answered {status}{way}", ServiceUrl::from(url))));
+        }
     }
     while let Some(bytes) = response.chunk().await.map_err(failed)? {
         if partial.len() + bytes.len() as u64 > size {

@@ -220,7 +220,8 @@ impl Line {
         let refusal = Refusal::read(body);
         let quoted = self.redactor.quote(&refusal.message, QUOTED_CHARS);
         let colon = if quoted.is_empty() { "" } else { ": " };
-        let message = format!("status {}{colon}{quoted}", status.as_u16());
+        let way = etude_http::environment::way_back(place);
+        let message = format!("status {}{way}{colon}{quoted}", status.as_u16());
         if status.is_redirection() {
             let message = format!(
                 "status {} from {place}: redirects are not followed; set `base_url` to the final address",

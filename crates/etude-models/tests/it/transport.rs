@@ -1,5 +1,6 @@
 //! retries of transport failures, their number, and their reports.
 
+use std::io::{Read, Write};
 use std::sync::Mutex;
 
 use etude_core::model::{CallFailureKind, Piece, Stop, TransportWait};
@@ -264,6 +265,31 @@ async fn a_proxy_that_denies_is_named() {
     let expected = "through the proxy: proxy authorization required; set the variable of the proxy to a URL";
     assert!(failure.message.contains(expected), "{}", failure.message);
     assert_eq!((failure.kind, server.seen().len()), (CallFailureKind::Environment, 1));
+}
+
+/// cli: a proxy that opens no connection to the server is named, in sentences that replace the words of the library.
+#[tokio::test]
+async fn a_proxy_that_opens_no_connection_is_named() {
+    for (answer, expected) in [
+        ("HTTP/1.1 502 Bad Gateway\r\n\r\n", "the proxy answered with an error instead of a connection to the server"),
+        ("", "the proxy closed the connection without an answer"),
+    ] {
+        let proxy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = format!("http://{}", proxy.local_addr().expect("an address"));
+        let answering = std::thread::spawn(move || {
+            let (mut client, _) = proxy.accept().expect("a client");
+            let _ = client.read(&mut [0; 4096]).expect("a request");
+            client.write_all(answer.as_bytes()).expect("it is sent");
+        });
+        let url = reqwest::Url::parse("https://far.invalid/").expect("a URL");
+        let through = |client: reqwest::ClientBuilder| {
+            client.tls_certs_only([]).proxy(reqwest::Proxy::all(&address).expect("a proxy"))
+        };
+        let client = etude_http::client(&url, through).expect("a client");
+        let error = client.get(url).send().await.expect_err("no connection");
+        assert_eq!(etude_http::root_cause(&error), expected);
+        answering.join().expect("the proxy ends");
+    }
 }
 
 /// A compressed response is refused by name: etude asks for plain ones.

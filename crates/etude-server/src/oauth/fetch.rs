@@ -89,7 +89,10 @@ fn client(url: &Url) -> Result<Client, String> {
 }
 
 async fn get(client: &Client, url: &Url) -> Result<Answer, String> {
-    let failed = |error: reqwest::Error| etude_http::root_cause(&error);
+    let failed = |error: reqwest::Error| {
+        let way = if error.is_connect() { etude_http::environment::way_to(url.as_str()) } else { String::new() };
+        format!("{}{way}", etude_http::root_cause(&error))
+    };
     let mut response = client.get(url.clone()).header(ACCEPT, "application/json").send().await.map_err(failed)?;
     let status = response.status();
     if !status.is_success() {
