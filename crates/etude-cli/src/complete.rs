@@ -10,6 +10,7 @@ use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter as _,
 };
 use etude::Disk;
+use etude_core::data::bare;
 use etude_core::model::Tier;
 use etude_core::plan::Sequence;
 use etude_packages::skills::Compat;
@@ -224,17 +225,14 @@ fn described(input: &InputDecl, name: &str) -> String {
 /// `name=value` for every value that the schema lists.
 fn values(input: &InputDecl, name: &str) -> Vec<CompletionCandidate> {
     let schema = schema(input, name);
-    let mut values: Vec<String> = schema["enum"].as_array().into_iter().flatten().map(plain).collect();
+    let mut values: Vec<String> =
+        schema["enum"].as_array().into_iter().flatten().map(|value| bare(value).into_owned()).collect();
     if schema["type"] == "boolean" {
         values.extend(["true", "false"].map(str::to_owned));
     }
     // A shell inserts candidates without quoting.
     let is_inert = |value: &String| !value.contains(|c: char| c.is_control() || "$`\\\"';&|<>()".contains(c));
     values.into_iter().filter(is_inert).map(|value| candidate(format!("{name}={value}"), "")).collect()
-}
-
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// All runs of the app, the newest first.

@@ -31,33 +31,22 @@ const MAX_TOTAL: usize = 64 << 20;
 /// Reason why a file without text is not imported.
 const UNREADABLE: &str = "it is not UTF-8, or has more than 1 MiB";
 
-/// Program that definitions are for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Commands and skills of Claude Code.
-    ClaudeCode,
-    /// A workflow in the form of GitHub Actions.
-    Actions,
-    /// A DAG of Dagu.
-    Dagu,
-    /// A workflow of Lobster.
-    Lobster,
+etude_core::words! {
+    /// Program that definitions are for, with its word on the command line and in reports.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Kind {
+        /// Commands and skills of Claude Code.
+        ClaudeCode = "claude-code",
+        /// A workflow in the form of GitHub Actions.
+        Actions = "github-actions",
+        /// A DAG of Dagu.
+        Dagu = "dagu",
+        /// A workflow of Lobster.
+        Lobster = "lobster",
+    }
 }
 
 impl Kind {
-    /// All kinds with their words.
-    pub const WORDS: [(&'static str, Self); 4] = [
-        ("claude-code", Self::ClaudeCode),
-        ("github-actions", Self::Actions),
-        ("dagu", Self::Dagu),
-        ("lobster", Self::Lobster),
-    ];
-
-    /// Word on the command line and in reports, as in [`Self::WORDS`].
-    pub fn word(self) -> &'static str {
-        Self::WORDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| word)
-    }
-
     /// Kind of a file, by its path and text; `None` if it is unknown.
     pub fn detect(path: &str, text: &str) -> Option<Self> {
         let has = |start: &str| text.lines().any(|line| line.starts_with(start));

@@ -4,39 +4,26 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-/// Role of a statement in a skill.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Label {
-    /// A part of a path that is always followed.
-    MainPath,
-    /// An obligation or a prohibition.
-    Rule,
-    /// The case in which something applies.
-    Condition,
-    /// A decision or an assessment.
-    Judgement,
-    /// A sample of a request, a result or a dialogue.
-    Example,
-    /// Any other statement.
-    Background,
+etude_core::words! {
+    /// Role of a statement in a skill, with its word in label files and reports.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Label {
+        /// A part of a path that is always followed.
+        MainPath = "main_path",
+        /// An obligation or a prohibition.
+        Rule = "rule",
+        /// The case in which something applies.
+        Condition = "condition",
+        /// A decision or an assessment.
+        Judgement = "judgement",
+        /// A sample of a request, a result or a dialogue.
+        Example = "example",
+        /// Any other statement.
+        Background = "background",
+    }
 }
 
 impl Label {
-    /// All labels with their words.
-    pub const WORDS: [(&'static str, Self); 6] = [
-        ("main_path", Self::MainPath),
-        ("rule", Self::Rule),
-        ("condition", Self::Condition),
-        ("judgement", Self::Judgement),
-        ("example", Self::Example),
-        ("background", Self::Background),
-    ];
-
-    /// Word in label files and reports, as in [`Self::WORDS`].
-    pub fn word(self) -> &'static str {
-        Self::WORDS.iter().find(|(_, label)| *label == self).map_or("", |(word, _)| word)
-    }
-
     /// True if statements with this label may be steps.
     pub fn is_for_steps(self) -> bool {
         !matches!(self, Self::Example | Self::Background)
@@ -48,7 +35,7 @@ pub type Labels = BTreeMap<u32, Label>;
 
 /// JSON Schema of the labels (1.6).
 pub fn schema() -> Value {
-    let words: Vec<&str> = Label::WORDS.iter().map(|(word, _)| *word).collect();
+    let words = Label::ALL.map(Label::word);
     json!({
         "type": "object", "required": ["labels"], "additionalProperties": false,
         "properties": {"labels": {"type": "array", "items": {
@@ -63,7 +50,7 @@ pub fn read(value: &Value) -> Labels {
     let label = |entry: &Value| {
         let id = u32::try_from(entry["id"].as_u64()?).ok()?;
         let word = entry["label"].as_str()?;
-        Label::WORDS.iter().find(|(known, _)| *known == word).map(|(_, label)| (id, *label))
+        Label::from_word(word).map(|label| (id, label))
     };
     value["labels"].as_array().into_iter().flatten().filter_map(label).collect()
 }

@@ -1,5 +1,6 @@
 //! JSON values as they pass through a run: text, never parsed and printed again.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,6 +19,14 @@ pub(crate) fn overlaid(mut object: Value, more: Value) -> Value {
         members.extend(more);
     }
     object
+}
+
+/// The text of a JSON string, or any other value as compact JSON.
+pub fn bare(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        value => Cow::Owned(value.to_string()),
+    }
 }
 
 /// One JSON value, kept as the text it was written in, so that numbers of any size and precision pass unchanged.

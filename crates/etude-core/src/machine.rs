@@ -52,7 +52,6 @@ use crate::tool::ToolCalling;
 pub(crate) use cx::{Cx, Facts};
 use scope::ScopeTask;
 pub use stages::guard;
-pub use values::stdin_for_first_step;
 
 /// Version of the interpreter's semantics. It grows whenever the same plan and outcomes would yield other commands. A
 /// journal is replayed only if [`replays`] returns true.

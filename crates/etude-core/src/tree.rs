@@ -40,6 +40,13 @@ pub fn of_answer(text: impl AsRef<[u8]>) -> Result<Value, TreeError> {
     of_bytes(text.as_ref(), MAX_RESPONSE_VALUES)
 }
 
+/// The value of a text that is one JSON object or array; every other text as it is.
+pub fn composed(text: &str) -> Value {
+    let is_composed = text.trim_start().starts_with(['{', '[']);
+    let value = if is_composed { of(text).ok() } else { None };
+    value.unwrap_or_else(|| text.into())
+}
+
 /// True if `text` is JSON. It may still be too large or too deep for a tree.
 pub fn is_json(text: &str) -> bool {
     serde_json::from_str::<&RawValue>(text).is_ok()

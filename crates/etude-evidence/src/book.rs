@@ -302,8 +302,13 @@ pub(super) async fn demote(engine: &dyn Engine, app: &Path, dir: &str, demotion:
 
 /// Ends the demotion of a name, if there is one, after a person has promoted the pipeline.
 pub(super) async fn clear_name(engine: &dyn Engine, app: &Path, dir: &str, at_ms: i64) -> Result<(), Error> {
-    match one(engine, names_of(app), dir)? {
-        Some(_) => write(engine, names_of(app), dir.to_owned(), (at_ms, CLEARED), &json!({})).await,
+    clear(engine, names_of(app), dir, at_ms).await
+}
+
+/// Ends an entry, if there is one.
+async fn clear(engine: &dyn Engine, book: String, key: &str, at_ms: i64) -> Result<(), Error> {
+    match one(engine, book.clone(), key)? {
+        Some(_) => write(engine, book, key.to_owned(), (at_ms, CLEARED), &json!({})).await,
         None => Ok(()),
     }
 }
@@ -349,10 +354,7 @@ pub fn begun_promotion(engine: &dyn Engine, app: &Path, content: &str) -> Result
 /// # Errors
 /// The journal cannot be read or written.
 pub async fn end_promotion(engine: &dyn Engine, app: &Path, content: &str, at_ms: i64) -> Result<(), Error> {
-    match one(engine, promotions_of(app), content)? {
-        Some(_) => write(engine, promotions_of(app), content.to_owned(), (at_ms, CLEARED), &json!({})).await,
-        None => Ok(()),
-    }
+    clear(engine, promotions_of(app), content, at_ms).await
 }
 
 /// Latest accepted risk of a content.

@@ -9,6 +9,7 @@ mod tools;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use etude_core::data::bare;
 use etude_core::exact::same;
 use etude_core::schema::Schema;
 use etude_core::tool::{ErrorClass, ToolError, ToolResult};
@@ -43,7 +44,7 @@ impl Recorded {
 
     fn reply(&self) -> ToolResult {
         match &self.error {
-            Value::Null => ToolResult::ok(text_of(&self.result)),
+            Value::Null => ToolResult::ok(bare(&self.result).into_owned()),
             Value::String(message) => ToolError::failed(message.as_str()).into(),
             error => {
                 let text = |member: &str| error[member].as_str().unwrap_or_default();
@@ -51,14 +52,6 @@ impl Recorded {
                 ToolError { class, code: text("code").to_owned(), message: text("message").to_owned() }.into()
             }
         }
-    }
-}
-
-/// Output of a tool for a value: a string as it is, everything else as JSON.
-fn text_of(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
     }
 }
 

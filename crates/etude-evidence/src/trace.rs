@@ -182,7 +182,7 @@ impl Reader {
                 if let Stdout::Value(output) = end.stdout
                     && let Ok(text) = output.text()
                 {
-                    self.places.add(&record.key, "", &value_of(&text));
+                    self.places.add(&record.key, "", &tree::composed(&text));
                 }
             }
             _ => {}
@@ -208,7 +208,7 @@ impl Reader {
             }
             ToolReply::Done(result) => {
                 if result.error.is_none() {
-                    self.places.add(key, "", &value_of(&result.content));
+                    self.places.add(key, "", &tree::composed(&result.content));
                 }
                 if let Some(call) = self.call(key) {
                     if result.error.as_ref().is_some_and(|error| error.code == DENIED) {
@@ -261,13 +261,6 @@ impl Reader {
     }
 }
 
-/// Parsed value of a text that is one JSON object or array; every other text as it is (1.3).
-fn value_of(text: &str) -> Value {
-    let is_composed = text.trim_start().starts_with(['{', '[']);
-    let value = if is_composed { tree::of(text).ok() } else { None };
-    value.unwrap_or_else(|| text.into())
-}
-
 impl Call {
     /// JSON object of the call, with its result as text.
     pub fn to_json(&self) -> Value {
@@ -283,7 +276,7 @@ impl Call {
         document["approval"] = self.approval.word().into();
         document["duration_ms"] = self.duration_ms.into();
         let result = self.result.as_ref().filter(|result| result.error.is_none());
-        document["result"] = result.map_or(Value::Null, |result| value_of(&result.content));
+        document["result"] = result.map_or(Value::Null, |result| tree::composed(&result.content));
         document
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::chain::{Outcome, Throw, ThrowKind};
+use etude_core::data::bare;
 use etude_core::service_url::{self, ServiceUrl};
 use etude_spec::cascade::mcp::{Transport, is_optional, launched, tool_name, transport, uri};
 use etude_tools::mcp::{Elicitation, Elicited, OnLog, ServerConfig, Servers, Settings};
@@ -173,17 +174,15 @@ fn config(entry: &Value, variable: impl Fn(&str) -> Result<String, String>) -> R
     let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default();
     let pairs = |key: &str| {
         let members = entry.get(key).and_then(Value::as_object).into_iter().flatten();
-        let pair = |(name, value): (&String, &Value)| {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            launched(&value, &variable).map(|value| (name.clone(), value))
-        };
+        let pair =
+            |(name, value): (&String, &Value)| launched(&bare(value), &variable).map(|value| (name.clone(), value));
         members.map(pair).collect::<Result<Vec<_>, _>>()
     };
     match transport(entry)? {
         Transport::Http => Ok(ServerConfig::http(text("url"), pairs("headers")?)),
         Transport::Stdio => {
             let args = entry.get("args").and_then(Value::as_array).into_iter().flatten();
-            let args = args.map(|arg| arg.as_str().map_or_else(|| arg.to_string(), str::to_owned)).collect();
+            let args = args.map(|arg| bare(arg).into_owned()).collect();
             Ok(ServerConfig::stdio(text("command"), args, pairs("env")?))
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use etude_core::data::bare;
 use serde_json::Value;
 
 use crate::text::{Said, proves};
@@ -116,7 +117,7 @@ pub(crate) fn families<'t>(traces: &[&'t Trace], world: &dyn World) -> Vec<Famil
 fn of_trace<'t>(trace: &'t Trace, world: &dyn World) -> Vec<Episode<'t>> {
     let digest = trace.digest();
     let mut texts = vec![trace.request.clone()];
-    texts.extend(trace.input.values().map(crate::text::plain));
+    texts.extend(trace.input.values().map(|value| bare(value).into_owned()));
     let mut reads: Vec<&Call> = Vec::new();
     let mut found = Vec::new();
     let episode = |texts: &[String], reads: &[&'t Call], writes: Vec<&'t Call>| {

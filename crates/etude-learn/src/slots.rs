@@ -1,11 +1,12 @@
 //! Slots: requests with their values replaced (2.9).
 
+use etude_core::data::bare;
 use etude_core::verbatim::{is_one_word, normal};
 use serde_json::Value;
 
 use crate::episode::Episode;
 use crate::notation::places;
-use crate::text::{plain, proves};
+use crate::text::proves;
 
 /// Request of a user with the values of calls replaced: users with equal skeletons ask for the same. `own` is not replaced.
 pub(crate) fn skeleton(episode: &Episode<'_>, own: Option<&Value>) -> String {
@@ -15,7 +16,7 @@ pub(crate) fn skeleton(episode: &Episode<'_>, own: Option<&Value>) -> String {
         slots.extend(arguments.flat_map(|(_, value)| texts(&value)).map(|text| (text, String::new())));
         named(&call.result, "", &mut slots);
     }
-    slots.retain(|(value, _)| own.is_none_or(|own| plain(own) != *value));
+    slots.retain(|(value, _)| own.is_none_or(|own| bare(own) != *value));
     slots.sort_by(|a, b| b.0.len().cmp(&a.0.len()).then_with(|| a.cmp(b)));
     slots.dedup();
     slots.iter().fold(episode.said.as_str().to_owned(), |text, (value, _)| replaced(&text, &normal(value), "{}"))
@@ -25,7 +26,7 @@ pub(crate) fn skeleton(episode: &Episode<'_>, own: Option<&Value>) -> String {
 pub(crate) fn texts(value: &Value) -> Vec<String> {
     match value {
         Value::Array(items) => items.iter().flat_map(texts).collect(),
-        value if proves(value) => vec![plain(value)],
+        value if proves(value) => vec![bare(value).into_owned()],
         _ => Vec::new(),
     }
 }

@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use etude_core::data::bare;
 use serde_json::Value;
 
 use crate::episode::{is_refusal, leaves};
-use crate::text::{Said, plain, proves};
+use crate::text::{Said, proves};
 use crate::trace::{Call, Trace};
 use crate::value::{Path, fields, has_same_shape};
 use crate::world::{Class, World};
@@ -47,7 +48,7 @@ impl<'t> Substitutes<'t> {
     }
 
     fn add(&mut self, trace: &'t Trace, world: &dyn World) {
-        let input: Vec<String> = trace.input.values().map(plain).collect();
+        let input: Vec<String> = trace.input.values().map(|value| bare(value).into_owned()).collect();
         let said = Said::new(trace.user_texts().chain(input.iter().map(String::as_str)));
         let digest = trace.digest();
         let calls: Vec<&'t Call> = trace.calls().filter(|call| call.is_good() && !is_refusal(&call.result)).collect();

@@ -1,10 +1,10 @@
 //! Terms and functions: the expressions of a pipeline. Templates are written from terms, Python from functions. Both are
 //! evaluated here over recorded results, so that the checked expression is the written one.
 
+use etude_core::data::bare;
 use etude_core::exact::MAX_EXACT;
 use serde_json::{Map, Value, json};
 
-use crate::text::plain;
 use crate::value::{Collection, Kind, Path, at, is_at, only, same};
 
 /// Start of a reference.
@@ -110,7 +110,7 @@ impl Term {
             Self::Text(parts) => {
                 let texts = parts.iter().map(|part| match part {
                     Part::Plain(text) => Some(text.clone()),
-                    Part::Ref(reference) => reference.eval(scope).map(|value| plain(&value)),
+                    Part::Ref(reference) => reference.eval(scope).map(|value| bare(&value).into_owned()),
                 });
                 Some(Value::String(texts.collect::<Option<String>>()?))
             }
@@ -194,7 +194,7 @@ impl Term {
                         Part::Plain(text) => Part::Plain(text.clone()),
                         Part::Ref(reference) => match change(reference) {
                             Self::Ref(reference) => Part::Ref(reference),
-                            Self::Const(value) => Part::Plain(plain(&value)),
+                            Self::Const(value) => Part::Plain(bare(&value).into_owned()),
                             _ => Part::Ref(reference.clone()),
                         },
                     })

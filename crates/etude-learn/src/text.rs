@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use etude_core::data::bare;
 use etude_core::verbatim::{holds, normal};
 use serde_json::Value;
 
@@ -77,7 +78,7 @@ impl Said {
             Value::Object(members) => members.values().any(|inner| self.may_have(inner)),
             Value::Null => false,
             scalar => {
-                let text = normal(&plain(scalar));
+                let text = normal(&bare(scalar));
                 !text.trim().is_empty()
                     && (holds(self.as_str(), &text) || self.may_have_in_other_notation(scalar, &text))
             }
@@ -97,9 +98,4 @@ impl Said {
             _ => false,
         }
     }
-}
-
-/// A value as text: a string as it is, every other one as compact JSON.
-pub fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

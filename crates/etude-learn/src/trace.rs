@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use etude_core::tree;
 use etude_core::verbatim::request_digest;
 use serde_json::{Map, Value, json};
 
@@ -253,7 +254,7 @@ impl Atif {
             let found = results.iter().find(|result| !id.is_null() && result["source_call_id"] == *id);
             let found = found.or_else(|| results.first().filter(|_| results.len() == 1 && calls.len() == 1));
             let result = found.map(|found| match &found["content"] {
-                Value::String(text) => composed(text),
+                Value::String(text) => tree::composed(text),
                 other => other.clone(),
             });
             let (arguments, result) = (call["arguments"].clone(), result.unwrap_or_default());
@@ -269,11 +270,4 @@ fn plain_message(message: &Value) -> String {
         Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n"),
         _ => String::new(),
     }
-}
-
-/// Parsed value of a text that is one JSON object or array; every other text as it is (1.3).
-fn composed(text: &str) -> Value {
-    let is_composed = text.trim_start().starts_with(['{', '[']);
-    let value = if is_composed { serde_json::from_str(text).ok() } else { None };
-    value.unwrap_or_else(|| text.into())
 }

@@ -25,20 +25,13 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// Size of a chunk, in bytes.
 pub(crate) const CHUNK: usize = 1024 * 1024;
 
-/// Kind of a value, which is the first part of its object's name. Values up to [`INLINE_LIMIT`] bytes, such as the
-/// files of definitions, are always in the database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shelf {
-    Values,
-    Bundles,
-}
-
-impl Shelf {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Values => "values",
-            Self::Bundles => "bundles",
-        }
+etude_core::words! {
+    /// Kind of a value, which is the first part of its object's name. Values up to [`INLINE_LIMIT`] bytes, such as the
+    /// files of definitions, are always in the database.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Shelf {
+        Values = "values",
+        Bundles = "bundles",
     }
 }
 

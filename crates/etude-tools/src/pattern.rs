@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::OnceLock;
 
+use etude_core::data::bare;
 use etude_core::tool::readings;
 use globset::GlobMatcher;
 use serde_json::Value;
@@ -396,7 +397,7 @@ impl Subject<'_> {
 
     fn matches(&self, key: &str, value: &Value, pattern: &str, is_strict: bool) -> bool {
         let (Value::String(text), Some(glob)) = (value, matcher(pattern, false)) else {
-            return glob(pattern, &shown(value)) || !is_strict && self.has_element(key, value, pattern);
+            return glob(pattern, &bare(value)) || !is_strict && self.has_element(key, value, pattern);
         };
         match &self.path {
             Some(path) if path.written() == text => path.is_named(&glob, is_strict),
@@ -412,15 +413,8 @@ impl Subject<'_> {
             Value::String(text) if paths::is_path(self.tool, key) => {
                 glob.is_match(text) || paths::holds(&self.roots.resolve(text), &glob, false)
             }
-            item => glob.is_match(&*shown(item)),
+            item => glob.is_match(&*bare(item)),
         })
-    }
-}
-
-fn shown(value: &Value) -> Cow<'_, str> {
-    match value {
-        Value::String(text) => Cow::Borrowed(text),
-        value => Cow::Owned(value.to_string()),
     }
 }
 

@@ -47,7 +47,7 @@ fn imported(args: &args::Import) -> Result<(Value, Exit), Problem> {
         Some(kind) => kind,
         None if is_of_etude(&root) => return Err(of_etude(&args.path)),
         None => {
-            let words: Vec<&str> = Kind::WORDS.iter().map(|(word, _)| *word).collect();
+            let words = Kind::ALL.map(Kind::word);
             return Err(Problem::usage(format!("it is not clear which program `{shown}` is for"))
                 .hint(format!("name it: `--from KIND` with one of {}", words.join(", "))));
         }

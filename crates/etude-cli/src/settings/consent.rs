@@ -10,7 +10,7 @@ use etude_models::{ProviderKind, is_public_header};
 use etude_spec::config::{Config, McpServer, Provider};
 
 use super::grants::BASE;
-use super::{Layer, SECRET_VARIABLES, secrets};
+use super::{Layer, SECRET_VARIABLES, secrets, secrets_in};
 use crate::args::Purpose;
 use crate::paths;
 
@@ -75,7 +75,7 @@ impl Consent {
     }
 
     fn lets(&mut self, url: Option<&str>, variables: impl IntoIterator<Item = String>) {
-        let origin = url.and_then(|url| ServiceUrl::new(expanded(url)).origin());
+        let origin = url.and_then(|url| ServiceUrl::new(secrets_in(url)).origin());
         for name in variables {
             self.pairs.extend(origin.clone().map(|origin| (name.clone(), origin)));
             self.keys.insert(name);
@@ -156,7 +156,7 @@ impl Consent {
     /// Host to which an app sends prompts with a literal key, so that they are in the account of its author.
     pub(super) fn account(&self, given: &Provider, kind: ProviderKind) -> Option<String> {
         let url = given.base_url.as_deref().or(kind.default_base_url());
-        let origin = ServiceUrl::new(expanded(url?)).origin().filter(|origin| !origin.is_loopback())?;
+        let origin = ServiceUrl::new(secrets_in(url?)).origin().filter(|origin| !origin.is_loopback())?;
         let headers = given.headers.iter().filter(|(name, _)| !is_public_header(name)).map(|(_, value)| value);
         let mut texts = given.api_key.iter().chain(headers);
         texts.any(|text| is_written_out(text)).then(|| format!("{origin} with a key of its own"))
@@ -216,7 +216,7 @@ impl Wish<'_> {
     }
 
     fn origin(&self) -> Option<Origin> {
-        ServiceUrl::new(expanded(self.url?)).origin()
+        ServiceUrl::new(secrets_in(self.url?)).origin()
     }
 
     fn variables(&self) -> Vec<String> {
@@ -258,7 +258,7 @@ pub(crate) fn remedy(purpose: Purpose) -> String {
 
 /// Variable whose value a provider of this configuration gets without naming it.
 fn customary(kind: ProviderKind, given: &Provider) -> Option<&'static str> {
-    let url = given.base_url.as_deref().map(|url| ServiceUrl::new(expanded(url)));
+    let url = given.base_url.as_deref().map(|url| ServiceUrl::new(secrets_in(url)));
     kind.customary_key(url.as_ref(), given.headers.keys().map(String::as_str))
 }
 
@@ -284,10 +284,6 @@ fn is_written_out(text: &str) -> bool {
 /// Variables that texts name.
 fn variables(texts: &[&str]) -> Vec<String> {
     texts.iter().flat_map(|text| secrets::expand(text, &mut Vec::new()).variables).collect()
-}
-
-fn expanded(text: &str) -> String {
-    secrets::expand(text, &mut Vec::new()).text
 }
 
 #[cfg(test)]

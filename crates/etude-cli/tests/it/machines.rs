@@ -18,7 +18,7 @@ use crate::server::{Reply, Seen, Server};
 use crate::test::{IN_HOOKS, Test};
 
 /// The calling stage: prompts begin with `STAGE-<id>`.
-fn stage_of(seen: &Seen) -> String {
+pub(crate) fn stage_of(seen: &Seen) -> String {
     let system = seen.system();
     system.split("STAGE-").nth(1).and_then(|rest| rest.split('.').next()).unwrap_or_default().to_owned()
 }

@@ -10,6 +10,8 @@
 
 use serde_json::Value;
 
+use crate::data::bare;
+
 /// Verdict of a validator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -42,7 +44,7 @@ const MAX_REASON: usize = 4000;
 
 fn reasons(errors: Option<&Value>) -> Vec<String> {
     let text = |value: &Value| {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = bare(value).into_owned();
         match text.char_indices().nth(MAX_REASON) {
             Some((at, _)) => format!("{} …", &text[..at]),
             None => text,

@@ -322,8 +322,3 @@ fn without_in_tree(json: &Json, left_out: &[&Reference]) -> Digest {
     }
     Digest::of(tree.to_string().as_bytes())
 }
-
-/// The stdin of a pipeline's first code step, for dry runs.
-pub fn stdin_for_first_step(input: &Json) -> Stdin {
-    Values::new(input.clone(), "".into()).stdin()
-}

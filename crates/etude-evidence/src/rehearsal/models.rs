@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use etude_core::data::bare;
 use etude_core::effect::{EffectId, ProcessCall};
 use etude_core::model::{CallFailure, CallFailureKind, ModelResponse, Request, Stop, Usage};
 use etude_core::outcome::{Conditions, Exit, ProcessEnd, Stderr, Stdout};
@@ -10,7 +11,7 @@ use etude_runtime::host::{Boxed, EffectMiddleware, RunProcess, SendRequest};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use super::{Programs, Rehearsal, text_of};
+use super::{Programs, Rehearsal};
 
 /// Middleware of model calls in a rehearsal: recorded answers, or the models themselves. Processes run if the rehearsal
 /// permits them.
@@ -85,7 +86,7 @@ fn answer(answers: &Map<String, Value>, effect: &EffectId, request: &Request) ->
         let all: Map<String, Value> = names().map(|name| (name.clone(), of(name))).collect();
         return Ok(Value::Object(all).to_string());
     }
-    answers.get(&step).map(text_of).ok_or_else(|| CallFailure {
+    answers.get(&step).map(|answer| bare(answer).into_owned()).ok_or_else(|| CallFailure {
         kind: CallFailureKind::NotRecorded,
         message: format!("the case has no recorded response for step `{step}`"),
         model: None,

@@ -39,7 +39,7 @@ impl Middleware for Directives {
                 let own = view.own();
                 let number = |key: &str| own.locals.get(key).and_then(Value::as_u64).unwrap_or(0) as usize;
                 let (start, end, inline) = (number("start"), number("end"), number("inline"));
-                let text = value.as_ref().map(etude_spec::cascade::interpolate::shown).unwrap_or_default();
+                let text = value.as_ref().map(etude_core::data::bare).unwrap_or_default();
                 let prompt = view.target().prompt.clone().unwrap_or_default();
                 let (Some(before), Some(after)) = (prompt.get(..start), prompt.get(end..)) else {
                     return Step::Done(None);

@@ -1,5 +1,6 @@
 //! `pipeline.yaml` and the schemas of its questions.
 
+use etude_core::data::bare;
 use etude_core::shell;
 use serde_json::{Map, Value, json};
 
@@ -88,7 +89,7 @@ fn word_of(place: usize, program: &Program) -> String {
         }
         _ => None,
     };
-    format!("The word `\"${place}\"` of the command line: {}", shown(&line.unwrap_or_default()))
+    format!("The word `\"${place}\"` of the command line: {}", bare(&line.unwrap_or_default()))
 }
 
 fn step(step: &Step, program: &Program, world: &dyn World) -> Value {
@@ -202,7 +203,7 @@ fn permission(program: &Program, world: &dyn World) -> String {
     let Some(StepKind::Call { tool, args, .. }) = program.write().map(|step| &step.kind) else { return String::new() };
     let call = match args.to_json() {
         Value::Object(members) => {
-            let lines = members.iter().map(|(name, value)| format!("- {}: {}\n", escape(name), shown(value)));
+            let lines = members.iter().map(|(name, value)| format!("- {}: {}\n", escape(name), bare(value)));
             lines.collect::<String>()
         }
         _ => String::new(),
@@ -215,10 +216,6 @@ fn permission(program: &Program, world: &dyn World) -> String {
         escape(tool),
         escape(rules.trim_end()),
     )
-}
-
-fn shown(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Replaces references to the element of a loop by the list, because the prompt is outside the loop.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use etude_core::data::bare;
 use serde_json::Value;
 
 use super::assemble::Assembly;
@@ -58,7 +59,7 @@ impl Assembly<'_, '_, '_> {
             _ => "result",
         };
         let (held, alternatives, why) = (of, Vec::new(), "only_alternative");
-        let (step, expression) = (step.to_owned(), crate::text::plain(expression));
+        let (step, expression) = (step.to_owned(), bare(expression).into_owned());
         self.program.rows.push(Row { step, argument, source, expression, held, of, alternatives, why });
     }
 
@@ -72,7 +73,7 @@ impl Assembly<'_, '_, '_> {
             Bound::Open => 0,
             _ => there,
         };
-        let expression = crate::text::plain(expression);
+        let expression = bare(expression).into_owned();
         let mut alternatives: Vec<String> = Vec::new();
         let earlier = binding.alternatives.iter().filter(|one| self.is_earlier(one, var));
         for other in earlier.map(|one| self.describe(one)) {
@@ -158,10 +159,11 @@ impl Assembly<'_, '_, '_> {
             }
             Bound::Term(term) => {
                 let named = term.map(&|of| Term::Const(self.named(of).into()));
-                crate::text::plain(&match named {
+                let value = match named {
                     Term::Const(value) => value,
                     other => other.to_json(),
-                })
+                };
+                bare(&value).into_owned()
             }
             Bound::Code(func) => of_func(func),
             _ => String::new(),

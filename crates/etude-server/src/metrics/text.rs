@@ -30,21 +30,13 @@ impl Histogram {
     }
 }
 
-/// The kind of a family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Gauge,
-    Counter,
-    Histogram,
-}
-
-impl Kind {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Gauge => "gauge",
-            Self::Counter => "counter",
-            Self::Histogram => "histogram",
-        }
+etude_core::words! {
+    /// The kind of a family.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) enum Kind {
+        Gauge = "gauge",
+        Counter = "counter",
+        Histogram = "histogram",
     }
 }
 

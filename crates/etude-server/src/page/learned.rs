@@ -92,7 +92,7 @@ fn state(row: &Value) -> Markup {
 
 /// A condition of the next state: the current value and the required one.
 fn need(need: &Value) -> String {
-    let number = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let number = etude_core::data::bare;
     match text(need, "need") {
         "comparisons" => format!("comparisons: {} of {}", number(&need["have"]), number(&need["want"])),
         "live_comparisons" => format!("live comparisons: {} of {}", number(&need["have"]), number(&need["want"])),

@@ -4,7 +4,8 @@ use etude_server::token::Scope;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
-use crate::support::{Reply, Running};
+use crate::pages::form;
+use crate::support::Running;
 
 /// Writes two learned pipelines: a candidate in shadow that has disagreed once, and one in use.
 pub(crate) fn write(server: &Running) {
@@ -38,12 +39,6 @@ pub(crate) fn write(server: &Running) {
     }
     other["waits_for"] = json!([]);
     std::fs::write(server.dir().join("demo/learned.json"), json!([one, other]).to_string()).expect("written");
-}
-
-fn form(server: &Running, path: &str, body: &str) -> Reply {
-    let bearer = format!("Bearer {}", server.owner);
-    let headers = [("Authorization", &*bearer), ("Content-Type", "application/x-www-form-urlencoded")];
-    server.raw("POST", path, &headers, Some(body.to_owned()))
 }
 
 /// S-16: a token for some targets sees no other learned pipeline; only a token with `admin` moves one.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use etude_core::data::bare;
 use etude_core::pointer::escaped;
 use serde_json::{Map, Value};
 
@@ -280,7 +281,7 @@ impl State {
             match policy.as_str().filter(|policy| POLICIES.contains(policy)) {
                 Some(policy) => drop(Arc::make_mut(&mut self.policies).insert(key.clone(), policy.to_owned())),
                 None => {
-                    let (at, policy) = (level.place(&format!("/$merge/{}", escaped(key))), interpolate::shown(policy));
+                    let (at, policy) = (level.place(&format!("/$merge/{}", escaped(key))), bare(policy));
                     found.push(diagnose::unknown_policy(&level.file, at, &level.name, key, &policy, POLICIES));
                 }
             }

@@ -1,7 +1,6 @@
 //! Interpolation of `${path}` and `${path:-text}` in metadata (D-5).
 
-use std::borrow::Cow;
-
+use etude_core::data::bare;
 use serde_json::{Map, Value};
 
 use crate::cascade::path;
@@ -33,7 +32,7 @@ pub fn object_of<'m>(
 
 /// Interpolates the name of a member.
 pub fn key(name: &str, context: &Value, strategy: &Strategy) -> String {
-    if name.contains('$') { shown(&text(name, context, strategy)).into_owned() } else { name.to_owned() }
+    if name.contains('$') { bare(&text(name, context, strategy)).into_owned() } else { name.to_owned() }
 }
 
 /// Maximum nesting depth of fallbacks; a deeper one stays as written.
@@ -69,7 +68,7 @@ fn text_below(text: &str, context: &Value, strategy: &Strategy, depth: usize) ->
             out.push_str(&rest[..at]);
             match found {
                 Some(value) => {
-                    let shown = shown(&value);
+                    let shown = bare(&value);
                     let fits = out.len() + shown.len() + after.len() <= MAX_LENGTH;
                     out.push_str(if fits { &shown } else { &rest[at..at + 3 + end] });
                 }
@@ -120,14 +119,6 @@ fn expression(inner: &str, context: &Value, strategy: &Strategy, depth: usize) -
             Some(value.clone())
         }
         _ => Some(text_below(fallback, context, strategy, depth + 1)),
-    }
-}
-
-/// Text unchanged, any other value as JSON.
-pub fn shown(value: &Value) -> Cow<'_, str> {
-    match value {
-        Value::String(text) => Cow::Borrowed(text),
-        value => Cow::Owned(value.to_string()),
     }
 }
 

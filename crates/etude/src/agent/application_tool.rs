@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use etude_core::data::bare;
 use etude_core::effect::Command;
 use etude_core::model::Tool;
 use etude_core::tool::{AvailableTool, ToolReply, ToolResult};
@@ -279,7 +280,7 @@ fn asked(arguments: &str) -> Result<(String, Vec<String>, Vec<String>), String> 
         return Err("the arguments must have `application` and `command`".to_owned());
     };
     let args = value.get("args").and_then(Value::as_array).into_iter().flatten();
-    let args = args.map(|arg| arg.as_str().map_or_else(|| arg.to_string(), str::to_owned));
+    let args = args.map(|arg| bare(arg).into_owned());
     Ok((slug.to_owned(), command.split_whitespace().map(str::to_owned).collect(), args.collect()))
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use etude::Disk;
+use etude_core::data::bare;
 use etude_learn::{Candidate, Learned};
 use etude_runtime::driver::Stop;
 use etude_spec::did_you_mean;
@@ -21,6 +22,7 @@ use crate::command::test;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::problem::{Problem, Refused};
+use crate::render::text::harmless;
 use crate::{signals, stdout};
 
 pub(super) fn learn(context: &Context, options: &args::LearnOptions) -> Result<Exit, Refused> {
@@ -114,7 +116,7 @@ fn refuse_broken(app: &Disk, learned: &mut Learned) {
 fn say_faults(context: &Context, learned: &Learned) {
     for family in learned.families.iter().filter(|family| family.outcome.is_err() && !context.global.quiet) {
         if let Some(why) = &family.why {
-            let (name, why) = (crate::render::text::harmless(&family.family), crate::render::text::harmless(why));
+            let (name, why) = (harmless(&family.family), harmless(why));
             crate::render::say!("note: nothing was learned from `{name}`: {why}");
         }
     }
@@ -147,7 +149,7 @@ fn fails_its_cases(
     };
     let fails = fails().map(|why| {
         if let (Some(why), false) = (&why, context.global.quiet) {
-            let why = crate::render::text::harmless(why);
+            let why = harmless(why);
             crate::render::say!("note: the candidate `{}` is not written: {why}", candidate.name);
         }
         why.is_some()
@@ -183,8 +185,7 @@ fn document(options: &args::LearnOptions, read: &source::Read, learned: &Learned
 /// Human-readable form of the document.
 fn report(document: &Value) {
     let list = |name: &str| document[name].as_array().cloned().unwrap_or_default();
-    let text =
-        |value: &Value| crate::render::text::harmless(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    let text = |value: &Value| harmless(&bare(value));
     stdout::documents(|out| {
         writeln!(out, "read {} traces, {} usable", document["traces"]["read"], document["traces"]["usable"])?;
         for row in list("malformed") {

@@ -1,6 +1,7 @@
 //! `etude learn show NAME`: shows the source of each value of a learned pipeline (1.8).
 
 use etude::Disk;
+use etude_core::data::bare;
 use etude_core::exact::same;
 use etude_evidence::{Row, RowKind, Standing};
 use etude_runs::lines;
@@ -131,7 +132,7 @@ fn definition_files(files: Files) -> Files {
 /// Human-readable form of the document.
 fn print(document: &Value) {
     let list = |name: &str| document[name].as_array().cloned().unwrap_or_default();
-    let text = |value: &Value| harmless(&value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    let text = |value: &Value| harmless(&bare(value));
     stdout::documents(|out| {
         writeln!(out, "{}  {}  {}", text(&document["name"]), text(&document["state"]), text(&document["path"]))?;
         for row in list("bindings") {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use etude_core::data::bare;
 use etude_core::report::duration;
 use serde_json::Value;
 
@@ -33,7 +34,7 @@ pub(crate) fn text(diff: &Value, width: usize) -> String {
     for step in array(&diff["steps"]) {
         let _ = writeln!(out, "\n{BOLD}step {}{BOLD:#}", member(step, "name"));
         for (name, pair) in step["members"].as_object().into_iter().flatten() {
-            let _ = writeln!(out, "  {name}: {}", clip(&format!("{} -> {}", plain(&pair[0]), plain(&pair[1])), width));
+            let _ = writeln!(out, "  {name}: {}", clip(&format!("{} -> {}", bare(&pair[0]), bare(&pair[1])), width));
         }
         for output in array(&step["outputs"]).iter().take(MAX_SHOWN) {
             let _ = writeln!(out, "  output of {} {}", member(output, "effect"), member(output, "change"));
@@ -47,10 +48,6 @@ pub(crate) fn text(diff: &Value, width: usize) -> String {
 
 fn array(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
-}
-
-fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn section(out: &mut String, name: &str, lines: impl ExactSizeIterator<Item = String>, width: usize) {

@@ -10,6 +10,7 @@ mod machines;
 mod ways;
 
 use super::stop::Stop;
+use crate::machines::stage_of;
 use crate::server::{Reply, Seen, Server};
 use crate::test::{Pipeline, Test, skipped};
 
@@ -416,9 +417,4 @@ pub(super) fn answers() -> Server {
 /// Number of turns; an agent with a short request has a few.
 fn turns(seen: &Seen) -> usize {
     if seen.request().contains("short") { 2 } else { TURNS }
-}
-
-fn stage_of(seen: &Seen) -> String {
-    let system = seen.system();
-    system.split("STAGE-").nth(1).and_then(|rest| rest.split('.').next()).unwrap_or_default().to_owned()
 }
