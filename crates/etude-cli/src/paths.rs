@@ -121,7 +121,6 @@ mod tests {
     }
 
     /// cli: a directory that cannot be read is not reported as a missing one.
-    #[cfg(unix)]
     #[test]
     fn a_directory_that_cannot_be_read_is_reported_as_such() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -3,12 +3,7 @@
 //! The first one cancels and still runs the destructor, the second one kills. A program that does not end then is ended a
 //! little later, whatever it waits for; a third signal ends it at once.
 
-#[cfg(unix)]
-#[path = "signals/unix.rs"]
-mod os;
-#[cfg(windows)]
-#[path = "signals/windows.rs"]
-mod os;
+mod unix;
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
@@ -94,7 +89,7 @@ fn receive() -> io::Result<()> {
             Err(error) => return drop(ready.send(Err(error))),
         };
         runtime.block_on(async {
-            let mut signals = match os::Signals::new() {
+            let mut signals = match unix::Signals::new() {
                 Ok(signals) => signals,
                 Err(error) => return drop(ready.send(Err(error))),
             };

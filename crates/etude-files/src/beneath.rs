@@ -14,17 +14,14 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(unix)]
 mod unix;
-#[cfg(unix)]
-use unix as os;
 
 #[cfg(not(unix))]
-compile_error!("paths are resolved on Unix only: a port is a `beneath/windows.rs` with the items of `beneath/unix.rs`");
+compile_error!("etude is for Linux and macOS; on Windows, it runs in WSL");
 
-use os::Step;
-pub use os::{Dir, Kind, Status};
-pub use os::{Handle, identity};
+use unix::Step;
+pub use unix::{Dir, Kind, Status};
+pub use unix::{Handle, identity};
 
 /// Maximum number of symbolic links on the way of one path, as in Linux.
 const MAX_LINKS: usize = 40;

@@ -1,11 +1,6 @@
 //! Files and directories that only the user may read: modes 0700 and 0600 from their creation on.
 
-#[cfg(unix)]
-#[path = "private/unix.rs"]
-mod os;
-#[cfg(windows)]
-#[path = "private/windows.rs"]
-mod os;
+mod unix;
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,8 +12,8 @@ use std::path::Path;
 /// # Errors
 /// The directory cannot be created.
 pub fn create_dir_all(path: &Path) -> io::Result<()> {
-    os::create_missing_dirs(path)?;
-    os::restrict_dir(path)
+    unix::create_missing_dirs(path)?;
+    unix::restrict_dir(path)
 }
 
 /// Creates a directory and its missing parents for the user alone. An existing directory keeps its mode.
@@ -26,7 +21,7 @@ pub fn create_dir_all(path: &Path) -> io::Result<()> {
 /// # Errors
 /// The directory cannot be created.
 pub fn create_missing_dirs(path: &Path) -> io::Result<()> {
-    os::create_missing_dirs(path)
+    unix::create_missing_dirs(path)
 }
 
 /// Opens a file with `options`. A new file can be read and written by the user alone; an existing file of the user's is
@@ -35,7 +30,7 @@ pub fn create_missing_dirs(path: &Path) -> io::Result<()> {
 /// # Errors
 /// The file cannot be opened.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    os::open(path, options)
+    unix::open(path, options)
 }
 
 /// Creates a file, or empties the existing one. [`crate::whole`] is for files that others read meanwhile.
@@ -80,5 +75,5 @@ pub fn lock(path: &Path) -> io::Result<File> {
 /// # Errors
 /// The file is missing, or belongs to another user.
 pub fn restrict(path: &Path) -> io::Result<()> {
-    os::restrict(path)
+    unix::restrict(path)
 }

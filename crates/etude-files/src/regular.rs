@@ -1,11 +1,6 @@
 //! Regular files of a bounded size. A pipe or a device in place of one would block the reader, or never end.
 
-#[cfg(unix)]
-#[path = "regular/unix.rs"]
-mod os;
-#[cfg(windows)]
-#[path = "regular/windows.rs"]
-mod os;
+mod unix;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,7 +11,7 @@ use std::path::Path;
 /// # Errors
 /// The path cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    let file = os::open(path)?;
+    let file = unix::open(path)?;
     if file.metadata()?.is_file() {
         return Ok(file);
     }

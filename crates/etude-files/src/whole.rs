@@ -1,12 +1,7 @@
 //! Files that appear as a whole or not at all: written beside their place, then renamed to it. A reader sees the old
 //! content or the new one, even during a replacement.
 
-#[cfg(unix)]
-#[path = "whole/unix.rs"]
-mod os;
-#[cfg(windows)]
-#[path = "whole/windows.rs"]
-mod os;
+mod unix;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -56,7 +51,7 @@ pub fn replace(place: &Path, content: &[u8], access: Access, durability: Durabil
 /// # Errors
 /// The disk fails.
 pub fn sync_dir(path: &Path) -> io::Result<()> {
-    os::sync_dir(path)
+    unix::sync_dir(path)
 }
 
 /// A new file beside its place, which is removed unless it is put there. Its name begins with a dot and the name of the
@@ -93,7 +88,7 @@ impl<'p> Part<'p> {
             };
             match made {
                 Ok(file) => {
-                    os::mark(&file);
+                    unix::mark(&file);
                     return Ok(Self { file, path, place, is_in_place: false });
                 }
                 // A dead process with this id has left it behind, or a process of another machine uses it.
@@ -144,7 +139,7 @@ fn remove_abandoned(dir: &Path, beginning: &OsStr) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten().filter(|entry| is_part(&entry.file_name())) {
         let modified = entry.metadata().ok().filter(fs::Metadata::is_file).and_then(|found| found.modified().ok());
         let is_old = modified.is_some_and(|at| at.elapsed().is_ok_and(|age| age > MIN_AGE));
-        if is_old && os::is_abandoned(&entry.path()) {
+        if is_old && unix::is_abandoned(&entry.path()) {
             let _ = fs::remove_file(entry.path());
         }
     }

@@ -3,18 +3,13 @@
 //! `docs/design/host-protocol.md` is the contract. Every call has its own socket, so a request need not name its call, and a
 //! program that outlives its call can request nothing.
 
-#[cfg(unix)]
-#[path = "script_host/unix.rs"]
-mod os;
-#[cfg(windows)]
-#[path = "script_host/windows.rs"]
-mod os;
+mod unix;
 
 use crate::chain::{Outcome, Throw, ThrowKind};
 use serde_json::{Number, Value, json};
 
-pub use os::ask;
-pub(crate) use os::listen;
+pub use unix::ask;
+pub(crate) use unix::listen;
 
 /// The variable that holds the path of the socket.
 pub const VARIABLE: &str = "ETUDE_HOST";

@@ -231,5 +231,5 @@ impl Drop for RemoveSocket {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests;

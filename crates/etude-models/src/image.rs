@@ -91,5 +91,5 @@ fn media_type(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests;

@@ -121,7 +121,7 @@ pub(crate) fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod edits;
 #[cfg(test)]
 mod tests;

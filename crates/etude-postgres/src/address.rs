@@ -253,7 +253,6 @@ fn fields(line: &str) -> Vec<String> {
 fn passfile_name(host: &Host) -> String {
     match host {
         Host::Tcp(name) => name.clone(),
-        #[cfg(unix)]
         Host::Unix(_) => "localhost".to_owned(),
     }
 }
@@ -262,7 +261,6 @@ fn passfile_name(host: &Host) -> String {
 pub(crate) fn is_socket(host: &Host) -> bool {
     match host {
         Host::Tcp(_) => false,
-        #[cfg(unix)]
         Host::Unix(_) => true,
     }
 }
@@ -271,7 +269,6 @@ pub(crate) fn is_socket(host: &Host) -> bool {
 pub(crate) fn remote_of(config: &Config) -> Option<String> {
     let is_remote = |host: &&Host| match host {
         Host::Tcp(name) => !is_loopback(name),
-        #[cfg(unix)]
         Host::Unix(_) => false,
     };
     let remote_name = config.get_hosts().iter().find(is_remote).map(name_of);
@@ -287,7 +284,6 @@ fn is_loopback(name: &str) -> bool {
 fn name_of(host: &Host) -> String {
     match host {
         Host::Tcp(name) => name.clone(),
-        #[cfg(unix)]
         Host::Unix(dir) => dir.display().to_string(),
     }
 }

@@ -15,10 +15,7 @@ use etude_files::{private, whole};
 
 mod watched;
 
-#[cfg(unix)]
 mod unix;
-#[cfg(unix)]
-use unix as os;
 
 pub use watched::{Unavailable, Watched};
 
@@ -515,7 +512,7 @@ impl Blob for FileBlob {
             let file = File::open(&self.path)?;
             let mut done = 0;
             while done < into.len() {
-                match os::read_at(&file, offset + done as u64, &mut into[done..]) {
+                match unix::read_at(&file, offset + done as u64, &mut into[done..]) {
                     Ok(0) => break,
                     Ok(count) => done += count,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -1,17 +1,12 @@
 //! The environment of children.
 
-#[cfg(unix)]
 use std::collections::hash_map::RandomState;
 use std::env;
 use std::ffi::{OsStr, OsString};
-#[cfg(unix)]
 use std::hash::{BuildHasher, Hasher};
-#[cfg(unix)]
 use std::path::Path;
-#[cfg(unix)]
 use std::sync::LazyLock;
 
-#[cfg(unix)]
 use etude_core::effect::{Inherits, ProcessCall};
 
 /// The variable with the access token for a server. No child inherits it.
@@ -64,7 +59,6 @@ impl ChildEnvironment {
 
 /// The variables that a hook of a stage machine inherits (B-20.4); a name with `*` is a prefix. They are needed to find and
 /// start programs, and give the language and directories of the user.
-#[cfg(unix)]
 const BASICS: [&str; 25] = [
     "PATH",
     "HOME",
@@ -94,10 +88,8 @@ const BASICS: [&str; 25] = [
 ];
 
 /// The variable with a file that an interactive Python runs.
-#[cfg(unix)]
 const PYTHON_STARTUP: &str = "PYTHONSTARTUP";
 
-#[cfg(unix)]
 fn is_basic(name: &OsStr) -> bool {
     let is_it = |name: &str| {
         BASICS.iter().any(|basic| basic.strip_suffix('*').map_or(*basic == name, |start| name.starts_with(start)))
@@ -115,26 +107,22 @@ fn is_named(name: &OsStr, names: &[String]) -> bool {
 
 /// Value of `ETUDE_HOLDER`, which distinguishes this process from every other one that has or had the same run. It is random,
 /// since process ids are reused. Steps see it, and it grants nothing.
-#[cfg(unix)]
 pub(super) fn holder() -> &'static str {
     static HOLDER: LazyLock<String> = LazyLock::new(|| format!("{:016x}", RandomState::new().build_hasher().finish()));
     &HOLDER
 }
 
 /// The entry in the environment of every process of the run `run_id`.
-#[cfg(unix)]
 pub(super) fn mark_of_run(run_id: &str) -> String {
     format!("ETUDE_RUN_ID={run_id}")
 }
 
 /// The entry in the environment of every process that `holder` has started.
-#[cfg(unix)]
 pub(super) fn mark_of_holder(holder: &str) -> String {
     format!("ETUDE_HOLDER={holder}")
 }
 
 /// The environment that every script of a run inherits, read once.
-#[cfg(unix)]
 #[derive(Debug)]
 pub(super) struct Environment {
     inherited: Vec<(OsString, OsString)>,
@@ -144,12 +132,10 @@ pub(super) struct Environment {
 }
 
 /// The variables that this process itself was started with, which a sandbox passes on.
-#[cfg(unix)]
 pub(super) fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
     env::vars_os()
 }
 
-#[cfg(unix)]
 impl Environment {
     pub(super) fn new(run_id: &str, app_dir: &Path, inherited: ChildEnvironment) -> Self {
         Self {

@@ -24,41 +24,24 @@ mod standalone;
 pub use environment::{ChildEnvironment, ENGINE_VARIABLE, SECRET_VARIABLES, TOKEN_VARIABLE};
 pub use standalone::{detached, is_stopped_by_terminal, kill_group, replace, standalone, terminate_group};
 
-#[cfg(unix)]
 pub mod blob;
-#[cfg(unix)]
 pub mod sandbox;
 
-#[cfg(unix)]
 mod cancel;
-#[cfg(unix)]
 mod capture;
-#[cfg(unix)]
 mod diagnosis;
-#[cfg(unix)]
 mod document;
-#[cfg(unix)]
 mod exempted;
-#[cfg(unix)]
 pub mod guard;
-#[cfg(unix)]
 mod host;
-#[cfg(unix)]
 mod permits;
-#[cfg(unix)]
 mod program;
-#[cfg(unix)]
 mod redactor;
-#[cfg(unix)]
 mod stdin;
-#[cfg(unix)]
 mod text;
-#[cfg(unix)]
 mod unix;
-#[cfg(unix)]
 mod worker;
 
-#[cfg(unix)]
 pub use self::{
     cancel::{Cancel, Cancelled},
     exempted::{exempt, no_longer_exempt},
@@ -71,5 +54,4 @@ pub use self::{
     unix::{keep_private, main_stack},
     worker::PythonWorker,
 };
-#[cfg(unix)]
 use {host::Unstarted, unix as os};

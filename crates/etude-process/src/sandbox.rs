@@ -24,12 +24,9 @@ use super::program::Launch;
 use etude_files::beneath::{Dir, Handle, Root, identity};
 use wire::Rules;
 
-#[cfg(unix)]
 mod unix;
-#[cfg(unix)]
-use unix as os;
 
-pub(super) use os::send;
+pub(super) use unix::send;
 
 /// The first argument of the program that is started in place of a sandboxed one.
 pub const WORD: &str = "__sandbox";
@@ -79,7 +76,7 @@ pub struct Support {
 impl Support {
     /// True if a sandboxed process can be kept from sending signals to other processes of the same user.
     pub const fn keeps_signals(self) -> bool {
-        self.landlock >= os::SIGNALS
+        self.landlock >= unix::SIGNALS
     }
 }
 
@@ -94,7 +91,7 @@ impl fmt::Display for Support {
 /// # Errors
 /// The machine cannot enforce a sandbox. The error gives the cause and the requirement.
 pub fn support() -> Result<Support, String> {
-    os::landlock().and_then(|landlock| match landlock {
+    unix::landlock().and_then(|landlock| match landlock {
         0 => Err("this kernel has no Landlock: Linux 6.2 or newer is needed, with `landlock` among its security modules"
             .to_owned()),
         1..3 => Err(format!(
@@ -116,11 +113,11 @@ fn try_enter(words: Vec<OsString>, socket: io::Stdin) -> Result<std::convert::In
     let mut next = || words.next().ok_or("usage: RULES STDIN PROGRAM NAME");
     let (rules, stdin, program, name) = (next()?, next()?, next()?, next()?);
     let rules = rules.to_str().and_then(Rules::parse).ok_or("the rules cannot be parsed")?;
-    let given = os::receive(socket, &rules, stdin == PASSED)
+    let given = unix::receive(socket, &rules, stdin == PASSED)
         .map_err(|error| format!("it received too few file descriptors: {error}"))?;
-    os::restrict(&rules, &given)?;
+    unix::restrict(&rules, &given)?;
     let shown = hidden_variables();
-    Err(os::replace(&program, &name, words, shown, given.stdin))
+    Err(unix::replace(&program, &name, words, shown, given.stdin))
 }
 
 /// The variables that were hidden from etude's own loader: hidden name, original name, value.
@@ -257,7 +254,7 @@ impl Sandboxes {
     fn scratch(&self, settings: &SandboxSettings) -> io::Result<(PathBuf, Dir)> {
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         if scratch.is_none() {
-            let (path, dir) = os::private_dir(&settings.scratch)?;
+            let (path, dir) = unix::private_dir(&settings.scratch)?;
             *scratch = Some(Scratch { path: path.canonicalize()?, dir });
         }
         let made = scratch.as_ref().ok_or(io::ErrorKind::NotFound)?;

@@ -1,18 +1,10 @@
 //! Programs that no run attends: tool servers, models, pip.
 
-#[cfg(unix)]
 mod unix;
-#[cfg(windows)]
-mod windows;
 
 use std::ffi::OsStr;
 use std::io;
 use std::process::{Command, Stdio};
-
-#[cfg(unix)]
-use unix as os;
-#[cfg(windows)]
-use windows as os;
 
 use crate::environment::ChildEnvironment;
 
@@ -32,30 +24,30 @@ pub fn standalone(program: impl AsRef<OsStr>, environment: ChildEnvironment) -> 
 /// can end it with its children.
 pub fn detached(program: impl AsRef<OsStr>, environment: ChildEnvironment) -> Command {
     let mut command = standalone(program, environment);
-    os::detach(&mut command);
+    unix::detach(&mut command);
     command
 }
 
 /// Sends `SIGTERM` to a [`detached`] program and its children. `leader` is its process id, which must not have been waited
 /// for. Does nothing on systems without signals.
 pub fn terminate_group(leader: Option<u32>) {
-    os::terminate_group(leader);
+    unix::terminate_group(leader);
 }
 
 /// Kills a [`detached`] program and its children. `leader` is its process id, at the latest right after it was waited for.
 /// Does nothing on systems without process groups: there the caller kills the program alone.
 pub fn kill_group(leader: Option<u32>) {
-    os::kill_group(leader);
+    unix::kill_group(leader);
 }
 
 /// True if a [`detached`] program waits for a terminal: the system stops a background process that asks for input, and nothing
 /// continues it. `leader` is its process id, which must not have been waited for. Always false on systems without such
 /// signals.
 pub fn is_stopped_by_terminal(leader: Option<u32>) -> bool {
-    os::is_stopped_by_terminal(leader)
+    unix::is_stopped_by_terminal(leader)
 }
 
 /// Replaces this process by a [`standalone`] program, which keeps the process id. Returns only on failure.
 pub fn replace(command: Command) -> io::Error {
-    os::replace(command)
+    unix::replace(command)
 }

@@ -21,6 +21,3 @@ mod stream_buffer;
 
 /// Storage of large values: the contract of engines names it, and an engine knows nothing of processes.
 pub use etude_process::blob;
-
-#[cfg(not(unix))]
-compile_error!("processes are run on Unix only: a port starts with the host of `etude-process`");

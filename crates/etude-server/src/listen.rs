@@ -7,11 +7,7 @@ use std::path::{Path, PathBuf};
 use etude_files::private;
 use tokio::net::TcpListener;
 
-#[cfg(unix)]
 #[path = "listen/unix.rs"]
-pub(crate) mod socket;
-#[cfg(windows)]
-#[path = "listen/windows.rs"]
 pub(crate) mod socket;
 
 mod tls;

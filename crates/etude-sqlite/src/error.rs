@@ -6,7 +6,7 @@ use std::path::Path;
 use etude_runtime::engine::Error;
 use rusqlite::ErrorCode;
 
-use crate::platform;
+use crate::unix;
 
 /// The contract's error for an error of SQLite about the journal at `path`.
 pub(crate) fn store_error(path: &Path, cause: rusqlite::Error) -> Error {
@@ -58,7 +58,7 @@ fn cause_of_denial(path: &Path) -> Option<String> {
     ["", "-wal", "-shm"].iter().find_map(|suffix| {
         let mut file = path.as_os_str().to_owned();
         file.push(suffix);
-        let cause = platform::check_access(Path::new(&file)).err()?;
+        let cause = unix::check_access(Path::new(&file)).err()?;
         (cause.kind() != io::ErrorKind::NotFound).then(|| format!("`{}`: {cause}", Path::new(&file).display()))
     })
 }
@@ -78,7 +78,7 @@ pub(crate) fn file_error(path: &Path, cause: &io::Error) -> Error {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             format!("{cause}; add write permission to it, or choose another directory")
         }
-        _ if platform::lacks_locks(cause) => {
+        _ if unix::lacks_locks(cause) => {
             format!("{cause}; the file system does not lock files: choose a directory on a local disk")
         }
         _ => cause.to_string(),
@@ -107,11 +107,8 @@ mod tests {
             (ffi::SQLITE_READONLY, "the journal /j/journal.db cannot be used: it is read-only; add write permission"),
             (
                 ffi::SQLITE_CANTOPEN,
-                #[cfg(unix)]
                 "the journal /j/journal.db cannot be used: as SQLite says (SQLite code 14): No such file or directory \
                  (os error 2); check that the directory exists",
-                #[cfg(not(unix))]
-                "the journal /j/journal.db cannot be used: as SQLite says (SQLite code 14): ",
             ),
             (
                 ffi::SQLITE_IOERR_WRITE,

@@ -9,9 +9,9 @@ use tokio::sync::Notify;
 
 use crate::error::store_error;
 use crate::journal::Journal;
-use crate::platform;
 use crate::pool::lock;
 use crate::rows::{self, RUN_COLUMNS, Run};
+use crate::unix;
 
 /// Time for which a read version of the journal stays valid.
 const LOOK: Duration = Duration::from_millis(2);
@@ -90,7 +90,7 @@ impl Journal {
 
     /// The bell that rings after writes of any process. `None` if the system does not report writes.
     pub(crate) fn bell(&self) -> Option<&Notify> {
-        self.bell.get_or_init(|| platform::hang_bell(&self.pool.log()).ok()).as_deref()
+        self.bell.get_or_init(|| unix::hang_bell(&self.pool.log()).ok()).as_deref()
     }
 
     /// A number that changes with any write by any process.

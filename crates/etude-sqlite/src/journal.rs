@@ -23,7 +23,7 @@ use crate::rows::{self, Run};
 use crate::session::{SqliteSession, Taken};
 use crate::signal::News;
 use crate::syncer::Syncer;
-use crate::{Settings, Sync, migrate, platform};
+use crate::{Settings, Sync, migrate, unix};
 
 /// Name of the database file in the journal's directory.
 const FILE: &str = "journal.db";
@@ -228,7 +228,7 @@ impl Journal {
                 }
                 Some(name) => {
                     let pid = lock_owner::process_of(name);
-                    if !pid.is_some_and(platform::is_gone) || since.elapsed() > GRACE_PERIOD {
+                    if !pid.is_some_and(unix::is_gone) || since.elapsed() > GRACE_PERIOD {
                         return Err(Error::Busy { run: run_id.to_owned(), holder: pid.map(Holder::process) });
                     }
                     thread::sleep(PAUSE);
@@ -367,6 +367,6 @@ impl Journal {
 
 /// The identities of the journal's file and its log, which distinguish them from others with the same names.
 fn identities(pool: &Pool) -> Result<[Option<(u64, u64)>; 2], Error> {
-    let identity = |path: PathBuf| platform::identity(&path).map_err(|cause| file_error(&path, &cause));
+    let identity = |path: PathBuf| unix::identity(&path).map_err(|cause| file_error(&path, &cause));
     Ok([identity(pool.path().to_owned())?, identity(pool.log())?])
 }

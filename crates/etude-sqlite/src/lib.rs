@@ -25,9 +25,6 @@ mod ledger;
 mod listing;
 mod lock_owner;
 mod migrate;
-#[cfg_attr(unix, path = "unix.rs")]
-#[cfg_attr(windows, path = "windows.rs")]
-mod platform;
 mod pool;
 mod prune;
 mod queue;
@@ -37,6 +34,7 @@ mod signal;
 mod syncer;
 mod text;
 mod transfer;
+mod unix;
 
 pub use crate::backup::Backup;
 use crate::journal::Journal;

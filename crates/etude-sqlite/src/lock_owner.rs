@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use etude_files::private;
 
-use crate::platform;
+use crate::unix;
 
 /// Suffix of lock files.
 const SUFFIX: &str = ".lock";
@@ -48,7 +48,7 @@ impl LockOwner {
             };
             // A process that looks at the file right now has its lock for a moment, and may have taken it for that of a dead
             // process and removed it.
-            let is_ours = file.lock().and_then(|()| platform::still_names(&path, &file));
+            let is_ours = file.lock().and_then(|()| unix::still_names(&path, &file));
             match is_ours {
                 Ok(true) => return Ok(Self { name, file, path }),
                 Ok(false) => {}
@@ -62,7 +62,7 @@ impl LockOwner {
 
     /// True if others can find the file: a removed file protects no run.
     pub(crate) fn is_in_place(&self) -> bool {
-        platform::still_names(&self.path, &self.file).unwrap_or(true)
+        unix::still_names(&self.path, &self.file).unwrap_or(true)
     }
 
     /// The name of this owner in the rows of runs.

@@ -11,8 +11,8 @@ use etude_runtime::engine::Error;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 use crate::error::{damaged, file_error, store_error};
-use crate::platform;
 use crate::pool::{BUSY_TIMEOUT, Pool};
+use crate::unix;
 
 /// The SQL that turns format `n` into format `n + 1`, for each `n` from 0 on.
 pub(crate) const STEPS: &[&str] = &[
@@ -41,7 +41,7 @@ impl From<rusqlite::Error> for Obstacle {
 pub(crate) fn prepare(pool: &Pool, locks: &Path, steps: &[&str]) -> Result<(), Error> {
     let newest = steps.len() as u32;
     let turn = locks.join("=format.lock");
-    check_locks(&turn, platform::try_record_lock)?;
+    check_locks(&turn, unix::try_record_lock)?;
     match pool.connection().and_then(|connection| Ok((format(&connection)?, has_log(&connection)?))) {
         Ok((found, true)) if found == newest => return Ok(()),
         Ok((found, _)) => check(found, newest, pool.path())?,
@@ -72,7 +72,7 @@ pub(crate) fn prepare(pool: &Pool, locks: &Path, steps: &[&str]) -> Result<(), E
 /// Refuses a file system that locks no files. SQLite would wait for its lock as if another process had it.
 fn check_locks(turn: &Path, try_lock: impl Fn(&File) -> io::Result<()>) -> Result<(), Error> {
     match private::append(turn).and_then(|file| try_lock(&file)) {
-        Err(cause) if platform::lacks_locks(&cause) => Err(file_error(turn, &cause)),
+        Err(cause) if unix::lacks_locks(&cause) => Err(file_error(turn, &cause)),
         // A lock that another process has is waited for later, and any other obstacle is reported where it matters.
         _ => Ok(()),
     }
@@ -142,7 +142,7 @@ fn is_busy(cause: &rusqlite::Error) -> bool {
     matches!(cause.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -154,6 +154,6 @@ mod tests {
         let refused = check_locks(&turn, |_| Err(rustix::io::Errno::NOLCK.into())).expect_err("no locks");
         assert!(refused.to_string().contains("the file system does not lock files"), "{refused}");
         check_locks(&turn, |_| Err(rustix::io::Errno::AGAIN.into())).expect("another process has it");
-        check_locks(&turn, platform::try_record_lock).expect("a file system with locks");
+        check_locks(&turn, unix::try_record_lock).expect("a file system with locks");
     }
 }

@@ -139,7 +139,6 @@ fn a_session_that_lost_its_run_cannot_write() {
 }
 
 /// Every file and directory of a journal is for its owner only.
-#[cfg(unix)]
 #[test]
 fn the_files_of_a_journal_are_for_their_owner() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -162,7 +161,6 @@ fn the_files_of_a_journal_are_for_their_owner() {
 
 /// A child of a dead process may hold a copy of its lock for a moment: a claim waits for that. A claim does not wait for a living
 /// process.
-#[cfg(unix)]
 #[test]
 fn the_lock_of_a_dead_process_is_waited_for() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -218,7 +216,6 @@ fn files_of_dead_lock_owners_do_not_stay() {
 }
 
 /// A process that cannot check a holder takes no run from it.
-#[cfg(unix)]
 #[test]
 fn what_cannot_be_looked_at_is_not_free() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -234,7 +231,6 @@ fn what_cannot_be_looked_at_is_not_free() {
 }
 
 /// The file of the lock that creates a journal is readable only by the owner, as all others are.
-#[cfg(unix)]
 #[test]
 fn the_lock_of_the_format_is_private() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -338,7 +334,6 @@ fn runs_are_notified_of_news_once() {
 }
 
 /// SQLite continues to write to a file without a name, whose content could never be found.
-#[cfg(unix)]
 #[test]
 fn a_journal_that_is_gone_is_not_written_to() {
     let dir = tempfile::tempdir().expect("a directory");

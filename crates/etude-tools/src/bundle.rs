@@ -4,12 +4,7 @@
 //! modes are 0755 or 0644. Files that `.gitignore` excludes, `.git` and `.env` are left out: keys never leave the machine in a
 //! bundle (K-53). So are unfinished files of a killed process.
 
-#[cfg(unix)]
-#[path = "bundle/unix.rs"]
-mod os;
-#[cfg(windows)]
-#[path = "bundle/windows.rs"]
-mod os;
+mod unix;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -195,7 +190,7 @@ impl Bundle {
             let done = fs::create_dir_all(path.parent().unwrap_or(dir)).and_then(|()| {
                 let mut file = File::options().write(true).create_new(true).open(&path)?;
                 file.write_all(data)?;
-                os::set_mode(&file, entry.mode)
+                unix::set_mode(&file, entry.mode)
             });
             done.map_err(|e| write(&path, e))
         })?;
@@ -203,7 +198,7 @@ impl Bundle {
         for entry in &self.entries {
             let Content::Link(target) = &entry.content else { continue };
             let path = dir.join(&entry.path);
-            let made = fs::create_dir_all(path.parent().unwrap_or(dir)).and_then(|()| os::link(target, &path));
+            let made = fs::create_dir_all(path.parent().unwrap_or(dir)).and_then(|()| unix::link(target, &path));
             made.map_err(|e| write(&path, e))?;
         }
         Ok(())
@@ -262,15 +257,15 @@ impl Bundle {
 }
 
 fn sync_file(path: &Path, file: &File) -> io::Result<()> {
-    #[cfg(all(test, unix))]
+    #[cfg(test)]
     tests::SYNCED.with_borrow_mut(|synced| synced.push(path.to_owned()));
-    #[cfg(not(all(test, unix)))]
+    #[cfg(not(test))]
     let _ = path;
     file.sync_all()
 }
 
 fn sync_dir(path: &Path) -> io::Result<()> {
-    #[cfg(all(test, unix))]
+    #[cfg(test)]
     tests::SYNCED.with_borrow_mut(|synced| synced.push(path.to_owned()));
     whole::sync_dir(path)
 }
@@ -292,7 +287,7 @@ fn packed(entry: &walk::Entry<'_>, room: u64) -> Result<(String, Packed), Bundle
     let packed = match entry.kind {
         Kind::File => {
             let file = entry.open().map_err(|e| fault(&e.to_string()))?;
-            let mode = if os::is_executable(&file).map_err(|e| fault(&e.to_string()))? { 0o755 } else { 0o644 };
+            let mode = if unix::is_executable(&file).map_err(|e| fault(&e.to_string()))? { 0o755 } else { 0o644 };
             let mut data = Vec::new();
             file.take(room + 1).read_to_end(&mut data).map_err(|e| fault(&e.to_string()))?;
             if data.len() as u64 > room {
@@ -445,5 +440,5 @@ fn stays_inside(path: &str, target: &str) -> bool {
     true
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests;

@@ -22,7 +22,6 @@ use crate::durable::{BODY, appends, ms, new_run, record, sessions, times};
 use crate::measure::{Pair, Report, etude, quantile, quartiles};
 
 /// Id of the user that starts the server, since `initdb` and `postgres` refuse root.
-#[cfg(unix)]
 const UNPRIVILEGED: u32 = 65_534;
 
 /// A server with an empty schema, on a socket in a directory of its own.
@@ -43,7 +42,6 @@ impl Server {
             return None;
         };
         let dir = tempfile::tempdir().expect("a directory");
-        #[cfg(unix)]
         std::os::unix::fs::chown(dir.path(), Some(UNPRIVILEGED), Some(UNPRIVILEGED)).ok();
         let data = dir.path().join("data");
         let mut initdb = unprivileged(&bin.join("initdb"));
@@ -158,7 +156,6 @@ impl Drop for Server {
 fn unprivileged(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir("/").env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
-    #[cfg(unix)]
     if fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
         use std::os::unix::process::CommandExt as _;
         command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);

@@ -3,14 +3,9 @@
 mod files;
 mod models;
 
-#[cfg(unix)]
-#[path = "doctor/unix.rs"]
-mod os;
-#[cfg(windows)]
-#[path = "doctor/windows.rs"]
-mod os;
 #[cfg(test)]
 mod tests;
+mod unix;
 
 use serde_json::{Value, json};
 

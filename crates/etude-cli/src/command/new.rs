@@ -4,12 +4,7 @@ mod templates;
 #[cfg(test)]
 mod tests;
 
-#[cfg(unix)]
-#[path = "new/unix.rs"]
-mod os;
-#[cfg(windows)]
-#[path = "new/windows.rs"]
-mod os;
+mod unix;
 
 use std::fs;
 use std::io::{self, Write};
@@ -386,7 +381,7 @@ impl Undo {
     }
 
     fn file(&mut self, path: &Path, file: &File) -> io::Result<()> {
-        let mut opened = os::options(file.executable).open(path)?;
+        let mut opened = unix::options(file.executable).open(path)?;
         self.files.push(path.to_owned());
         opened.write_all(file.text.as_bytes())
     }

@@ -98,17 +98,11 @@ impl Address {
     }
 }
 
-#[cfg(unix)]
 fn at_socket(client: ClientBuilder, socket: Option<&Path>) -> ClientBuilder {
     match socket {
         Some(socket) => client.unix_socket(etude_files::socket::short(socket)),
         None => client,
     }
-}
-
-#[cfg(not(unix))]
-fn at_socket(client: ClientBuilder, _: Option<&Path>) -> ClientBuilder {
-    client
 }
 
 /// Token from the environment. It is never an argument, since all users of the machine can read those.

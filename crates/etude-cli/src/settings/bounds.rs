@@ -74,7 +74,6 @@ mod tests {
         for made in ["app/data", "notes/app", "other"] {
             std::fs::create_dir_all(root.join(made)).expect("made");
         }
-        #[cfg(unix)]
         std::os::unix::fs::symlink(root.join("other"), root.join("app/link")).expect("linked");
         let text = |path: &str| root.join(path).display().to_string();
         let app = root.join("app");

@@ -103,7 +103,6 @@ fn every_end_of_a_command_has_its_outcome() {
 }
 
 /// SECURITY.md: the state directory and every file in it are private to the user, whichever file is written first.
-#[cfg(unix)]
 #[test]
 fn what_is_kept_for_the_user_is_private() {
     use std::os::unix::fs::PermissionsExt;

@@ -128,7 +128,6 @@ fn scripts_ask_this_program_and_say_where_they_belong() {
 }
 
 /// Completions of bash for each command line, as it splits its words: what it inserts, and `q` if it quotes names of files.
-#[cfg(unix)]
 fn completed_by_bash(test: &Test, lines: &[(&str, &str)]) -> Option<String> {
     let program = std::path::PathBuf::from(binary());
     let dir = program.parent().expect("a program has a directory").display().to_string();
@@ -161,7 +160,6 @@ fn completed_by_bash(test: &Test, lines: &[(&str, &str)]) -> Option<String> {
 
 /// cli: bash with the script completes pipelines, also behind `=`, where bash splits words, values of parameters, and files of the
 /// input. Readline quotes names with spaces.
-#[cfg(unix)]
 #[test]
 fn bash_completes_names_values_and_files() {
     let test = app().file("my input.json", "{}");

@@ -23,7 +23,6 @@ fn the_nearest_app_above_is_taken() {
 }
 
 /// cli: a directory that cannot be read is not reported as one without an app.
-#[cfg(unix)]
 #[test]
 fn what_cannot_be_read_is_named() {
     let test = Test::new();

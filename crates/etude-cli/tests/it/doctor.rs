@@ -76,7 +76,6 @@ fn what_keeps_the_app_from_running_has_exit_status_4() {
 }
 
 /// cli: a journal that cannot be created is an error with its fix, and so it is for a run.
-#[cfg(unix)]
 #[test]
 fn a_journal_that_cannot_be_created_is_an_error() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1"));
@@ -92,7 +91,6 @@ fn a_journal_that_cannot_be_created_is_an_error() {
 }
 
 /// cli: a missing interpreter is a warning with its fix; completions of the user's shell are checked.
-#[cfg(unix)]
 #[test]
 fn interpreters_and_completions_are_looked_for() {
     let test = Test::new().pipeline("p", |p| p.note("a", "1")).env("PATH", "/nowhere").env("SHELL", "/bin/bash");

@@ -119,7 +119,6 @@ fn the_document_of_skill_mode_that_was_not_started() {
 }
 
 /// cli: arguments that are not text are refused like any other: with 2, and with a document if one is promised.
-#[cfg(unix)]
 #[test]
 fn arguments_that_are_not_text_are_refused() {
     use std::os::unix::ffi::OsStrExt;

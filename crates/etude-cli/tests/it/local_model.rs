@@ -9,7 +9,6 @@ use std::process::Command;
 use serde_json::{Value, json};
 
 use crate::server::{Reply, Server};
-#[cfg(unix)]
 use crate::terminal::OnTerminal;
 use crate::test::{Running, Test, skipped, wait_until};
 
@@ -45,7 +44,6 @@ fn missing_weights_are_reported_with_the_command_and_the_size() {
 }
 
 /// the question about missing weights comes before the run is claimed: while the user thinks, others can take it.
-#[cfg(unix)]
 #[test]
 fn a_run_is_not_held_while_somebody_is_asked() {
     let test = app();
@@ -60,7 +58,6 @@ fn a_run_is_not_held_while_somebody_is_asked() {
 }
 
 /// a user who declines a download is asked once, and sees how to work without a model.
-#[cfg(unix)]
 #[test]
 fn a_download_that_was_declined_is_not_asked_for_again() {
     let test = Test::new().cwd("elsewhere");
@@ -234,7 +231,6 @@ fn http(url: &str, head: &str, body: &str) -> (u16, Value) {
 }
 
 /// cli: other programs use the local model at a URL; the token is required, and the process has no keys.
-#[cfg(unix)]
 #[test]
 fn the_local_model_is_served_to_other_programs() {
     let test = served();
@@ -258,7 +254,6 @@ fn the_local_model_is_served_to_other_programs() {
 }
 
 /// cli: a server is closed by default, and a fault in its command line ends it before it listens.
-#[cfg(unix)]
 #[test]
 fn a_server_that_others_could_reach_needs_a_token() {
     let test = served().file("empty", "\n");
@@ -278,7 +273,6 @@ fn a_server_that_others_could_reach_needs_a_token() {
 }
 
 /// cli: OpenAI's client for Python works with a real model, if the package and weights are present.
-#[cfg(unix)]
 #[test]
 fn openais_client_works_with_a_real_model() {
     let name = "openais_client_works_with_a_real_model";

@@ -3,12 +3,12 @@
 #![expect(clippy::disallowed_methods, reason = "tests start programs to look at this one from outside")]
 
 // Support modules of the tests.
-#[cfg(all(unix, feature = "postgres"))]
+#[cfg(feature = "postgres")]
 #[path = "../../../etude-postgres/tests/it/server.rs"]
 #[allow(dead_code, reason = "the tests of the engine use more of it")]
 mod database; // a PostgreSQL server for one test, as the tests of the engine have it
 mod middleware; // middleware of runs and skills: observers, reports, later values, parts of a definition
-#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 #[path = "../../../etude-postgres/tests/it/moto.rs"]
 #[allow(dead_code, reason = "the tests of the engine use more of it")]
 mod moto; // a bucket server, as the tests of the engine have it
@@ -36,7 +36,7 @@ mod cancellation; // Ctrl-C, SIGTERM, and `runs cancel`
 mod cascade; // skills as tools, and the chains of their calls
 mod cases; // tests with recorded calls and replies
 mod chains; // one chain for the whole program
-#[cfg(all(unix, feature = "serve"))]
+#[cfg(feature = "serve")]
 mod clients; // commands for the runs of a server
 mod code_steps; // input, output and end of code steps
 mod completions; // candidates that shells list while a command line is typed
@@ -53,53 +53,46 @@ mod doctor; // problems of the environment
 mod dry_runs; // plans of runs
 mod exits; // exit statuses, stdout and stderr of every way to end
 mod extensions; // conditions, fan-out, groups, sub-pipelines, retries, time limits
-#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 mod failover; // a fleet whose standby takes over its database
 mod fallback; // pipelines that deviate and continue in skill mode
 mod faults; // disks, journals, clocks and limits that fail around a run
-#[cfg(all(unix, feature = "postgres"))]
+#[cfg(feature = "postgres")]
 mod fleet; // runs in a database that machines share
 #[cfg(all(target_os = "linux", feature = "postgres", feature = "serve"))]
 mod fleet_apart; // isolation of runs in untrusted queues
-#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 mod fleet_commands; // commands for runs of a fleet
-#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 mod fleet_limits; // limits of queues and tenants
-#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 mod fleet_tenants; // visibility of runs to tenants
-#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 mod fleet_times; // runs that sleep, and schedules of several servers
-#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 mod fleet_values; // large values in object storage
-#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 mod fleet_workers; // workers that drive the runs of a fleet
 mod gone; // runs whose app or pipeline is missing
 mod guards; // guards of the configuration and calls outside of machines
 mod help; // help, words that are not commands, and the text that usage errors repeat
-#[cfg(unix)]
 mod hostile; // bounds of hostile tests
-#[cfg(unix)]
 mod hostile_files; // bombs, pipes, devices, links and names in an app
-#[cfg(unix)]
 mod hostile_outputs; // hostile output of steps and models
 mod hostile_plans; // small definitions of very large plans
-#[cfg(unix)]
 mod hostile_programs; // programs around steps that print without end
-#[cfg(unix)]
 mod hostile_terminal; // hostile output at a terminal
 mod inputs; // input of a pipeline on the command line
 mod learn; // records of runs in skill mode for learning
 mod learned; // pipelines learned from runs in skill mode
-#[cfg(unix)]
 mod learned_calls; // learned pipelines as tools of agents, and command lines
-#[cfg(unix)]
 mod learned_servers; // learned pipelines that call tools of MCP servers
 mod llm_steps; // prompts, completions, validation and the conversation about it
 #[cfg(feature = "local-model")]
 mod local_model; // the model without a key, and `etude model`
 mod looks; // commands that inspect an app without changing anything
 mod machines; // stages: grants, guards, gates, fan-out, crashes
-#[cfg(all(unix, feature = "serve"))]
+#[cfg(feature = "serve")]
 mod mcp; // pipelines as tools of agents
 mod mcp_tools; // tools of MCP servers
 mod outputs; // outputs on stdout
@@ -114,26 +107,25 @@ mod sandbox; // limits of a step, permitted actions, and machines without enforc
 mod sandbox_links; // sandboxes whose paths are replaced with links while they are made
 mod scope; // constructor and destructor
 mod secrets; // places where keys never appear
-#[cfg(all(unix, feature = "serve"))]
+#[cfg(feature = "serve")]
 mod serve; // the server and its tokens as commands
-#[cfg(all(unix, feature = "serve"))]
+#[cfg(feature = "serve")]
 mod served; // reads without changes, a full disk, and the configuration
 mod skill_mode; // an app's SKILL.md, followed by an agent with tools
 mod skill_runs; // end, resume and reports of runs in skill mode
 mod skills; // SKILL.md: lists, checks, the catalog, activations
-#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 mod soak; // a fleet under random faults
 mod states; // shadow, assisted, active, demoted: learned pipelines
 mod streaming; // events as they occur
-#[cfg(all(unix, feature = "serve"))]
+#[cfg(feature = "serve")]
 mod streams; // cost of the streams of a server
-#[cfg(all(unix, feature = "otel", feature = "serve"))]
+#[cfg(all(feature = "otel", feature = "serve"))]
 mod telemetry; // spans of runs, as a collector receives them
 mod terminal; // output at a terminal during a run
 mod tool_approvals; // tool calls that need an approval
 mod tool_steps; // steps that call tools
 mod transfer; // runs on their way between journals and databases
-#[cfg(unix)]
 mod trust_changes; // changes of an approved package
 
 /// A file that no module names would not compile, and its tests would not run.

@@ -350,7 +350,6 @@ fn middleware_of_two_calls_of_one_command_has_keys_of_its_own() {
 }
 
 /// D-7.5: middleware that could not call its `next` is not started, and the obstacle is reported.
-#[cfg(unix)]
 #[test]
 fn a_socket_that_cannot_be_made_is_reported() {
     let long = "long/".repeat(40);

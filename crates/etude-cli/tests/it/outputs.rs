@@ -30,7 +30,6 @@ fn a_raw_text_ends_with_one_line_break() {
 }
 
 /// cli: on a terminal a string is text without any option, and an object is JSON.
-#[cfg(unix)]
 #[test]
 fn a_string_is_text_on_a_terminal() {
     use crate::terminal::OnTerminal;

@@ -1,5 +1,4 @@
 //! The output that people at a terminal see during a run, tested with a pseudo-terminal.
-#![cfg(unix)]
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::crash::shim::{self, Fault, with_fault};
 use crate::test::{Test, noting, printing};
-#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 use crate::{
     database::Server,
     fleet::{apply, count, elsewhere, fleet, list},
@@ -84,7 +84,6 @@ fn an_export_is_written_once_and_without_live_runs() {
     assert_eq!(listed("moved").has("/total", 1).has("/runs/0/status", "moved").id_of_first_run(), waiting);
     test.put("go", "");
     slow.finish().exit(0);
-    #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
         let mode = fs::metadata(test.path("elsewhere/moved.tar")).expect("the file is there").permissions().mode();
@@ -217,7 +216,7 @@ fn an_export_killed_anywhere_loses_no_run() {
 }
 
 /// K-64: from a journal to a database and to another journal: equal runs give equal bytes.
-#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 #[test]
 fn a_round_trip_through_a_database_gives_equal_bytes() {
     let Some(server) = Server::start() else { return };
@@ -255,7 +254,7 @@ fn a_round_trip_through_a_database_gives_equal_bytes() {
 
 /// K-64: a waiting run is moved with its app, and a worker continues it; without a decision it keeps waiting. K-50: the app is
 /// the bundle.
-#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 #[test]
 fn a_moved_run_continues_on_a_fleet() {
     let Some(server) = Server::start() else { return };
@@ -289,7 +288,7 @@ fn a_moved_run_continues_on_a_fleet() {
 
 /// cluster §6: an unfinished run for a queue that the fleet lacks is refused like a submission, with the remedy. Nothing is
 /// written, and finished runs need no queue.
-#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 #[test]
 fn an_unfinished_run_is_imported_into_a_queue_that_is_there() {
     let Some(server) = Server::start() else { return };
@@ -313,7 +312,7 @@ fn an_unfinished_run_is_imported_into_a_queue_that_is_there() {
 }
 
 /// K-64: the way back is the same. A run that no worker has begun continues on one machine, from its bundle.
-#[cfg(all(unix, feature = "postgres", feature = "serve"))]
+#[cfg(all(feature = "postgres", feature = "serve"))]
 #[test]
 fn a_moved_run_continues_on_one_machine() {
     let Some(server) = Server::start() else { return };

@@ -733,7 +733,6 @@ fn texts_are_commands_only_below_their_folders() {
 }
 
 /// Runs the scripts of imported steps: the first error ends them, and all of a text runs in its directory.
-#[cfg(unix)]
 #[test]
 fn scripts_run_as_they_did() {
     let root = std::env::temp_dir().join(format!("etude-import-{}", std::process::id()));

@@ -190,7 +190,6 @@ mod tests {
     use super::*;
 
     /// SECURITY.md, "The author of a repository": nothing is written or read by way of a link of the app.
-    #[cfg(unix)]
     #[test]
     fn decisions_follow_no_link_out_of_the_project() {
         use std::os::unix::fs::{PermissionsExt, symlink};

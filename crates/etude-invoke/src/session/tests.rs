@@ -153,7 +153,6 @@ async fn a_dropped_invocation_leaves_nothing_behind() {
 
 /// D-7.3, D-13: middleware judges the arguments of a host call with all digits, as the tool gets them: a program on its
 /// stdin, a request by path, and the question of a trust rule.
-#[cfg(unix)]
 #[tokio::test]
 async fn middleware_judges_all_digits() {
     let dir = tempfile::tempdir().unwrap();

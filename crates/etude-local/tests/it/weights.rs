@@ -152,7 +152,6 @@ fn the_same_start_is_read_once_and_a_limit_and_a_cancellation_are_kept() {
     assert!(matches!(error, GenerateError::TooLong { context: 4096, .. }), "{error}");
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn a_cold_process_answers_through_its_socket() {
     let Some(weights) = given("ETUDE_LOCAL_WEIGHTS") else { return };
@@ -213,7 +212,6 @@ fn near_texts_have_near_vectors() {
     println!("{:.2} ms per text in a batch", start.elapsed().as_secs_f64() * 1000.0 / 300.0);
 }
 
-#[cfg(unix)]
 #[tokio::test]
 async fn vectors_come_through_the_socket() {
     let Some(dir) = given("ETUDE_LOCAL_EMBEDDING") else { return };

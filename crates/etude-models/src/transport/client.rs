@@ -23,18 +23,11 @@ pub(crate) fn client_for(url: &Url) -> Result<&'static Client, String> {
 }
 
 /// A client for the server that listens at the Unix socket `path`.
-#[cfg(unix)]
 pub(super) fn client_at(path: &Path) -> Result<Client, String> {
     let here = Url::parse("http://localhost").map_err(|error| error.to_string())?;
     etude_http::client(&here, |client| {
         client.connect_timeout(CONNECT_TIMEOUT).unix_socket(etude_files::socket::short(path))
     })
-}
-
-/// A client for the server that listens at the Unix socket `path`.
-#[cfg(not(unix))]
-pub(super) fn client_at(path: &Path) -> Result<Client, String> {
-    Err(format!("cannot use the socket {}: this system has no Unix sockets", path.display()))
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
 //! Programs as models.
-#![cfg(unix)]
 
 use std::path::Path;
 

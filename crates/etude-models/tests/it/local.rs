@@ -21,7 +21,6 @@ fn a_build_without_the_local_model_says_so() {
     assert!(error.starts_with("provider `p` is of kind `local`, and this program was built without"), "{error}");
 }
 
-#[cfg(unix)]
 mod over_a_socket {
     use std::io::{BufRead, BufReader, Read, Write};
     use std::os::unix::net::UnixListener;

@@ -243,7 +243,6 @@ async fn the_next_model_restarts() {
 }
 
 /// The output of a program is streamed while it prints.
-#[cfg(unix)]
 #[tokio::test]
 async fn what_a_program_prints_is_reported() {
     let mut program = ProviderSettings::new("p", ProviderKind::Command);

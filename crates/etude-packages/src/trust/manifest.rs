@@ -4,12 +4,7 @@
 //! is the hashed one, whatever happens to the original afterwards.
 
 mod links;
-#[cfg(unix)]
-#[path = "manifest/unix.rs"]
-mod os;
-#[cfg(windows)]
-#[path = "manifest/windows.rs"]
-mod os;
+mod unix;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,7 +16,7 @@ use etude_spec::application::StatePaths;
 use sha2::{Digest, Sha256};
 
 use super::Content;
-pub(crate) use os::{mode, set_mode, stamp, symlink};
+pub(crate) use unix::{mode, set_mode, stamp, symlink};
 
 /// Directory of the version control system. It is neither hashed nor copied, so nothing can run from it.
 const VERSION_CONTROL: &str = ".git";
@@ -244,9 +239,9 @@ impl Walk<'_> {
             }
             self.directory(path)?;
             if let Some(copy) = &copy {
-                set_mode(copy, os::mode(&meta))?;
+                set_mode(copy, unix::mode(&meta))?;
             }
-            Item::Directory { mode: os::mode(&meta) }
+            Item::Directory { mode: unix::mode(&meta) }
         } else if meta.is_symlink() {
             let target = fs::read_link(&place)?;
             if let Err(why) = links::check(path, &target) {
@@ -273,7 +268,7 @@ impl Walk<'_> {
 
     /// Hashes, keeps and copies the bytes of a file.
     fn file(&mut self, path: &Path, place: &Path, copy: Option<&Path>) -> io::Result<Item> {
-        let mut file = os::open(place)?;
+        let mut file = unix::open(place)?;
         let meta = file.metadata()?;
         if !meta.is_file() {
             return Err(io::Error::other(format!("`{}` changed while it was read", path.display())));
@@ -303,7 +298,7 @@ impl Walk<'_> {
         if let Some(text) = text {
             self.found.kept.insert(path.to_owned(), text);
         }
-        Ok(Item::File { mode: os::mode(&meta), length, hash: hasher.finalize().into() })
+        Ok(Item::File { mode: unix::mode(&meta), length, hash: hasher.finalize().into() })
     }
 }
 
@@ -312,7 +307,7 @@ fn copy_attributes(copy: &File, original: &Metadata) -> io::Result<()> {
     if let Ok(modified) = original.modified() {
         copy.set_modified(modified)?;
     }
-    os::set_file_mode(copy, os::mode(original))
+    unix::set_file_mode(copy, unix::mode(original))
 }
 
 fn too_large() -> io::Error {

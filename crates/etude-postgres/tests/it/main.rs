@@ -1,6 +1,5 @@
 //! Tests of the engine on a real PostgreSQL server, which each test starts for itself.
 
-#![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "tests start a server and programs to look at the engine from outside")]
 
 use std::path::Path;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use etude_core::effect::Sandbox;
 
-use super::{Inmate, os};
+use super::{Inmate, unix};
 use crate::Unstarted;
 use crate::os::is_shortage;
 use etude_files::beneath::{self, Handle, Root, Spot, Unresolved, lexical};
@@ -46,7 +46,7 @@ pub(super) struct Place {
 impl Place {
     /// Opens a path that the user has named; links are followed.
     fn named(path: &Path) -> io::Result<Self> {
-        Ok(Self { fd: os::open(path)?, real: path.canonicalize()? })
+        Ok(Self { fd: unix::open(path)?, real: path.canonicalize()? })
     }
 
     fn of(root: &Root, spot: &Spot) -> io::Result<Self> {

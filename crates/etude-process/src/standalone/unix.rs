@@ -19,7 +19,7 @@ pub(super) fn kill_group(leader: Option<u32>) {
 }
 
 pub(super) fn is_stopped_by_terminal(leader: Option<u32>) -> bool {
-    id_of(leader).and_then(crate::os::stopped_by).is_some()
+    id_of(leader).and_then(crate::unix::stopped_by).is_some()
 }
 
 fn id_of(leader: Option<u32>) -> Option<Pid> {

@@ -1,7 +1,6 @@
 //! The process host with real children: `spec/a-pipelines.md` A-3 and the process side of.
 
 #![expect(clippy::disallowed_methods, reason = "tests start programs to look at this one from outside")]
-#![cfg(unix)]
 
 mod bounded;
 mod cancellation;

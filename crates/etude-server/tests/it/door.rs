@@ -344,7 +344,6 @@ fn a_login_link_works_once() {
 }
 
 /// SECURITY.md: connections that others hold on the network leave the owner's socket alone.
-#[cfg(unix)]
 #[test]
 fn no_one_on_the_network_takes_the_places_of_the_socket() {
     use std::io::{Read, Write};

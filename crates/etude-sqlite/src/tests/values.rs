@@ -233,7 +233,6 @@ fn a_backup_is_whole_or_absent() {
     assert!(!file.exists());
     std::fs::remove_file(journal.dir.join("blobs/tmp")).expect("removed");
     journal.backup(&file).expect("a backup");
-    #[cfg(unix)]
     assert!(!left.exists());
     let refused = journal.backup(&file).expect_err("it exists").to_string();
     assert!(refused.contains("exists"), "{refused}");

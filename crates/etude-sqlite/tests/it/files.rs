@@ -13,7 +13,6 @@ fn refusal(dir: &Path) -> Error {
     Sqlite::open(Settings { dir: dir.to_owned(), sync: Sync::Normal }).map(|_| ()).expect_err("it cannot be opened")
 }
 
-#[cfg(unix)]
 #[test]
 fn only_the_owner_can_read_a_journal() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -1,7 +1,6 @@
 //! Tools with real files, real processes and real servers.
 
 #![expect(clippy::disallowed_methods, reason = "tests start programs to look at this one from outside")]
-#![cfg(unix)]
 
 mod app;
 mod bash;

@@ -26,7 +26,6 @@ fn grants_need_a_queue_that_allows_them() {
 }
 
 /// K-54: on the worker, a link out of an allowed folder is not allowed.
-#[cfg(unix)]
 #[test]
 fn a_link_out_of_an_allowed_folder_grants_nothing() {
     let dir = tempfile::tempdir().expect("a directory");

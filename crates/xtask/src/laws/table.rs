@@ -289,7 +289,7 @@ pub const LAWS: &[Ban] = &[
             "etude-models", "etude-tools",
         ]),
         // The user's own files, which no repository names.
-        except: &["ledger.rs", "cache.rs", "trust/manifest/windows.rs", "trust/snapshot.rs"],
+        except: &["ledger.rs", "cache.rs", "trust/snapshot.rs"],
         paths: &OPENING,
         why: "what a repository names may be a pipe or a device; use `etude_files::regular` or `etude_files::beneath`",
         ..NOTHING

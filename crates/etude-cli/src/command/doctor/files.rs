@@ -11,7 +11,7 @@ use etude_core::model::Tier;
 use etude_runtime::engine::Query;
 use etude_spec::stage_machine::Rules;
 
-use super::{Finding, Level, os};
+use super::{Finding, Level, unix};
 use crate::context::Context;
 use crate::{paths, settings};
 
@@ -132,7 +132,7 @@ pub(super) fn journal(context: &Context) -> Vec<Finding> {
             engine.list(&one).map(drop).map_err(|error| crate::render::stopped::of_engine(&error))
         });
         findings.push(match opened {
-            Ok(()) => of_opened(&shown.to_string(), bytes_below(&dir), os::can_write(&dir)),
+            Ok(()) => of_opened(&shown.to_string(), bytes_below(&dir), unix::can_write(&dir)),
             Err(problem) => of_problem("journal", &problem),
         });
     }
@@ -140,7 +140,7 @@ pub(super) fn journal(context: &Context) -> Vec<Finding> {
     if !dir.is_dir() {
         findings.push(of_missing(&dir, existing));
     }
-    let Some(free) = existing.and_then(os::free_bytes) else { return findings };
+    let Some(free) = existing.and_then(unix::free_bytes) else { return findings };
     findings.push(match free < LITTLE_SPACE {
         false => Finding::ok("disk", format!("{} free for the journal", size(free))),
         true => Finding::new("disk", Level::Warning, format!("only {} free for the journal", size(free)))
@@ -162,7 +162,7 @@ pub(super) fn of_opened(shown: &str, bytes: u64, is_writable: bool) -> Finding {
 fn of_missing(dir: &Path, existing: Option<&Path>) -> Finding {
     let shown = dir.display();
     match existing {
-        Some(above) if above.is_dir() && !os::can_write(above) => {
+        Some(above) if above.is_dir() && !unix::can_write(above) => {
             let message = format!("{shown} cannot be created: `{}` is not writable", above.display());
             Finding::new("journal", Level::Error, message).fix(paths::WRITABLE)
         }
@@ -206,7 +206,7 @@ pub(super) fn interpreters() -> Vec<Finding> {
 /// Path of the first program `name` in a directory of `PATH`.
 pub(super) fn program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
-    env::split_paths(&path).map(|dir| dir.join(name)).find(|file| os::is_program(file))
+    env::split_paths(&path).map(|dir| dir.join(name)).find(|file| unix::is_program(file))
 }
 
 /// Checks whether the user's shell completes this program, for shells whose files are known.

@@ -28,7 +28,6 @@ fn a_new_app_and_its_new_pipeline_hold() {
     assert!(!skill.contains('@'), "{skill}");
 }
 
-#[cfg(unix)]
 #[test]
 fn scripts_can_be_executed_and_other_files_cannot() {
     use std::os::unix::fs::PermissionsExt;

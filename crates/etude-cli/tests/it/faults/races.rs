@@ -124,7 +124,6 @@ fn answers_and_resumes_at_once_agree() {
 }
 
 /// a run that another process holds for a moment, to look for an answer, still accepts one.
-#[cfg(unix)]
 #[test]
 fn an_answer_waits_for_readers() {
     let test = Test::new().pipeline("p", |p| step(p.step("name: gate\ntype: approval\nmessage: Go?"), "after"));

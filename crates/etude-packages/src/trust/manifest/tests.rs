@@ -24,7 +24,6 @@ fn the_bounds_of_names_and_contents_are_hashed() {
 }
 
 /// C-1.11: the kept text is the hashed one, through links that stay inside.
-#[cfg(unix)]
 #[test]
 fn texts_are_found_through_links() {
     let root = tree();
@@ -42,7 +41,6 @@ fn texts_are_found_through_links() {
 }
 
 /// C-1.11: a chain of links that ends in state is not approved.
-#[cfg(unix)]
 #[test]
 fn chains_of_links_to_state_are_refused() {
     let root = tree();

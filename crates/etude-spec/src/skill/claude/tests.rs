@@ -69,7 +69,6 @@ fn arguments_in_commands_are_quoted() {
 }
 
 /// C-0.4: arguments inside of quotes and substitutions stay text, as a shell confirms.
-#[cfg(unix)]
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a shell says what a command line means")]
 fn arguments_in_quotes_stay_text() {
