@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn near_misses_of_keywords_are_found() {
         for (word, keyword) in [
-            ("minLenght", "minLength"),
+            ("minlength", "minLength"),
             ("maxlength", "maxLength"),
             ("min_items", "minItems"),
             ("requierd", "required"),
@@ -186,7 +186,7 @@ mod tests {
             assert_eq!(meant(word), Some(keyword), "{word}");
         }
         for word in
-            ["x-minLenght", "note", "notes", "unit", "min", "label", "comment", "schema", "value", "widget", "ui:order"]
+            ["x-minlength", "note", "notes", "unit", "min", "label", "comment", "schema", "value", "widget", "ui:order"]
         {
             assert_eq!(meant(word), None, "{word}");
         }
@@ -210,7 +210,7 @@ mod tests {
     /// A-2.2, A-2.4: the warnings are at the words, in inputs, in schemas of steps and in schema files.
     #[test]
     fn misspelled_keywords_are_warnings_at_their_places() {
-        let text = "name: p\ndescription: d\ninput:\n  c: {type: string, minLenght: 3}\nsteps:\n  \
+        let text = "name: p\ndescription: d\ninput:\n  c: {type: string, minlength: 3}\nsteps:\n  \
                     - {name: a, type: llm, prompt: x, schema: {type: object, propertys: {}}}\n  \
                     - {name: b, type: llm, prompt: x, schema: schemas/b.json}\n";
         let files = MemorySources::new()

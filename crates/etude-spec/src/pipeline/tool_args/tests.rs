@@ -25,8 +25,8 @@ fn warnings(tool: &str, args: &str) -> Vec<String> {
 fn arguments_are_compared_with_the_schema_of_the_tool() {
     assert_eq!(warnings("order", ""), ["warning tool `order` needs `order_id`"]);
     assert_eq!(
-        warnings("order", ", args: {ordr_id: x}"),
-        ["warning tool `order` needs `order_id`", "warning tool `order` has no argument `ordr_id`"]
+        warnings("order", ", args: {orders_id: x}"),
+        ["warning tool `order` needs `order_id`", "warning tool `order` has no argument `orders_id`"]
     );
     assert_eq!(
         warnings("order", ", args: {order_id: \"{{input.id}}\", count: two, tags: [1]}"),
