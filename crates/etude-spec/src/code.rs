@@ -95,7 +95,7 @@ codes! {
     MissingScript = "P0407", "a command names a script that does not exist";
     UnusableScript = "P0408", "a script cannot be started as it is";
 
-    NoPipelineFile = "P0501", "a directory below pipelines/ has no pipeline.yaml";
+    NoPipelineFile = "P0501", "an entry of pipelines/ is not a pipeline";
     EndsInYml = "P0502", "a file is not read because its name ends in .yml";
 
     Extension = "P0601", "an extension beyond the protocol is used";

@@ -45,7 +45,15 @@ pub fn discover(sources: &dyn Sources) -> Discovery {
             return found;
         }
     };
-    for entry in entries.into_iter().filter(|entry| entry.kind == FileKind::Dir) {
+    for entry in entries {
+        if entry.kind != FileKind::Dir {
+            let stem = entry.name.strip_suffix(".yaml").or_else(|| entry.name.strip_suffix(".yml"));
+            if let Some(stem) = stem.filter(|stem| !stem.is_empty() && !stem.starts_with(['_', '.'])) {
+                let path = format!("{PIPELINES}/{}", entry.name);
+                found.diagnostics.push(diagnose::pipeline_without_directory(&path, stem));
+            }
+            continue;
+        }
         match entry.name.as_str() {
             CONSTRUCTOR => found.constructor = found.has_file(sources, CONSTRUCTOR),
             DESTRUCTOR => found.destructor = found.has_file(sources, DESTRUCTOR),
@@ -104,5 +112,26 @@ impl Discovery {
         let constructor = self.constructor.then_some(CONSTRUCTOR);
         let destructor = self.destructor.then_some(DESTRUCTOR);
         constructor.into_iter().chain(destructor).chain(self.pipelines.iter().map(String::as_str))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::MemorySources;
+
+    /// a definition beside the directories is a warning with its place; files with other names are left alone.
+    #[test]
+    fn a_definition_without_a_directory_is_a_warning() {
+        let files = MemorySources::new()
+            .with("pipelines/a/pipeline.yaml", "name: a")
+            .with("pipelines/greet.yml", "name: greet")
+            .with("pipelines/_shared.yaml", "x: 1")
+            .with("pipelines/README.md", "Pipelines.");
+        let found = discover(&files);
+        assert_eq!(found.pipelines, ["a"]);
+        let seen: Vec<_> = found.diagnostics.iter().map(|d| (d.is_error(), d.file.path(), d.hint.as_deref())).collect();
+        let hint = "move it to `pipelines/greet/pipeline.yaml`; a name that begins with `_` is ignored";
+        assert_eq!(seen, [(false, "pipelines/greet.yml", Some(hint))]);
     }
 }

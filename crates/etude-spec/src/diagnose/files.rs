@@ -113,6 +113,22 @@ pub(crate) fn no_pipeline_file(dir: &str, misnamed: Option<&str>) -> Diagnostic 
         .hint(misnamed.map_or_else(|| other.to_owned(), rename))
 }
 
+/// A YAML file in `pipelines/` itself, where only directories are pipelines.
+pub(crate) fn pipeline_without_directory(path: &str, stem: &str) -> Diagnostic {
+    let file = SourceFile::new(path, "");
+    Diagnostic::error(
+        Code::NoPipelineFile,
+        &file,
+        None,
+        format!("{} is not read: a pipeline is a directory", quoted(path)),
+    )
+    .severity(Severity::Warning)
+    .hint(format!(
+        "move it to {}; a name that begins with `_` is ignored",
+        quoted(&format!("pipelines/{stem}/pipeline.yaml"))
+    ))
+}
+
 /// A file that would be read if its name ended in `.yaml`.
 pub(crate) fn ends_in_yml(path: &str) -> Diagnostic {
     let file = SourceFile::new(path, "");
