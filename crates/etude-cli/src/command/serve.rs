@@ -98,13 +98,23 @@ fn limit(settings: &mut Settings, context: &Context, drain_timeout_ms: Option<u6
     Ok(())
 }
 
+/// Messages of all failures of a problem in one line, each with its place, for responses and logs of a server.
+fn located(problem: &Problem) -> String {
+    problem.failures.iter().map(line).collect::<Vec<_>>().join("; ")
+}
+
+/// Message of a failure in one line, with its place.
+fn line(failure: &Failure) -> String {
+    match &failure.origin {
+        Some(at) => format!("{}:{}:{}: {}", at.file, at.line, at.column, failure.message),
+        None => failure.message.clone(),
+    }
+}
+
 /// Error as in the JSON line of a server that did not start.
 fn error(failure: &Failure, address: Option<&str>) -> Value {
     let whole = error_json(failure);
-    let mut out = json!({"code": whole["code"], "kind": whole["kind"], "message": whole["message"]});
-    if let Some(origin) = &failure.origin {
-        out["message"] = format!("{}:{}:{}: {}", origin.file, origin.line, origin.column, failure.message).into();
-    }
+    let mut out = json!({"code": whole["code"], "kind": whole["kind"], "message": line(failure)});
     if let Some(address) = address {
         out["address"] = address.into();
     }
@@ -416,7 +426,21 @@ fn watch_clock(clock: Clock) {
 
 #[cfg(test)]
 mod tests {
+    use etude_core::failure::FailureKind;
+    use etude_core::plan::Origin;
+
     use super::*;
+
+    /// cli: a server names the place of each fault of a configuration, in one line.
+    #[test]
+    fn faults_are_in_one_line_with_their_places() {
+        let origin = Origin { file: "etude.yaml".into(), line: 2, column: 7 };
+        let mut of_file = Failure::new(FailureKind::DefinitionInvalid, "`x` is not known");
+        of_file.origin = Some(origin);
+        let failures = vec![of_file, Failure::new(FailureKind::Environment, "the disk is full")];
+        let problem = Problem { drawn: Some("error:\n  --> etude.yaml".to_owned()), ..Problem::of_failures(failures) };
+        assert_eq!(located(&problem), "etude.yaml:2:7: `x` is not known; the disk is full");
+    }
 
     /// Section 3: an app in a directory whose name is not UTF-8 is refused, since its runs could not find it.
     #[cfg(target_os = "linux")]

@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 /// Merges `KEY=VALUE` pairs over the arguments of a JSON document. Texts become the declared type: numbers, booleans,
 /// and JSON for lists and objects. A text that does not parse as its type, or has a number that a tree would round, stays
-/// text, for the validation to refuse. A key given several times is a list. An object with numbers as keys is a list where the schema says so.
+/// text, for the validation to refuse. A key given several times is a list. An object with numbers as keys is a list where
+/// the schema says so.
 pub fn coerce(pairs: &[(String, String)], json: Option<Value>, params: Option<&Value>) -> Value {
     let mut args = match json {
         Some(Value::Object(members)) => members,

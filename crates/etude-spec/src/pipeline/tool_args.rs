@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use etude_core::plan::Binding;
+use etude_core::pointer::escaped;
 use etude_core::schema::Schema;
 use serde_json::{Map, Value};
 
@@ -107,7 +108,7 @@ impl Call<'_, '_> {
         let whole = literals.iter().map(|(arg, value)| (arg.name.text.to_owned(), value.clone())).collect();
         let violations = violations(Value::Object(schema), &Value::Object(whole));
         let fault = |(arg, _): &(&BindingDef<'_>, Value)| {
-            let place = format!("/{}", arg.name.text.replace('~', "~0").replace('/', "~1"));
+            let place = format!("/{}", escaped(arg.name.text));
             let (pointer, why) = violations.iter().find(|(pointer, _)| {
                 pointer.strip_prefix(&place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             })?;

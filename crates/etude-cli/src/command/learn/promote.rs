@@ -93,8 +93,8 @@ pub(super) fn decide(context: &Context, learnt: &Learnt, wanted: &Wanted<'_>) ->
     Ok(Promotion { document, refused: None, content: Some(standing.content) })
 }
 
-/// Completes a promotion whose process was killed after it had written the state and before it had reported the result. The repeated command has reached its state,
-/// and moves the pipeline no further. `None` if there is no such promotion, or another state is wanted.
+/// Completes a promotion whose process was killed after it had written the state and before it had reported the result. The
+/// repeated command has reached its state, and moves the pipeline no further. `None` if there is no such promotion, or another state is wanted.
 fn finished(learnt: &Learnt, standing: &Standing, to: Option<State>) -> Result<Option<Promotion>, Refused> {
     let Learnt { disk, engine, .. } = learnt;
     let begun = etude_evidence::begun_promotion(&**engine, disk.root(), &standing.content);

@@ -18,6 +18,7 @@ use etude_spec::automation::{Automation, Known};
 use etude_spec::stage_machine::{Machines, Rules};
 use serde_json::{Value, json};
 
+use super::located;
 use crate::args::{Format, Global, Purpose};
 #[cfg(feature = "postgres")]
 use crate::bundles::Unusable;
@@ -51,7 +52,7 @@ impl Configured {
         if !etude::app::is_app(disk.root()) {
             return Err(format!("`{}` is no longer an app", app.display()));
         }
-        let settings = self.context(app).settings(disk.root()).map_err(|problem| why(&problem))?;
+        let settings = self.context(app).settings(disk.root()).map_err(|problem| located(&problem))?;
         Ok((disk, settings))
     }
 
@@ -62,12 +63,7 @@ impl Configured {
 
 /// Checks that the process may open a few more files.
 fn enough_descriptors() -> Result<(), String> {
-    crate::runtime::descriptors().map_err(|problem| why(&problem))
-}
-
-/// Message of a problem.
-fn why(problem: &Problem) -> String {
-    problem.message()
+    crate::runtime::descriptors().map_err(|problem| located(&problem))
 }
 
 /// Problem for a client: the faults of its request, or the diagnostics of a definition.
@@ -84,7 +80,7 @@ fn of_refused(refused: Refused, invalid: &'static str) -> etude_server::Problem 
 /// Problem as a response of the server; its hints are joined into one.
 fn hinted(code: Code, problem: &Problem) -> etude_server::Problem {
     let hints = problem.hints.join("; ");
-    let out = etude_server::Problem::new(code, why(problem));
+    let out = etude_server::Problem::new(code, located(problem));
     if hints.is_empty() { out } else { out.hint(hints) }
 }
 
@@ -163,7 +159,7 @@ impl Apps for Configured {
         if run.placement.bundle.is_some() {
             let rules = self.engine.rules().map_err(|error| error.to_string())?;
             let rules = rules.queue(run.placement.queue()).unwrap_or_default();
-            let settings = context.settings(disk.root()).map_err(|problem| why(&problem))?;
+            let settings = context.settings(disk.root()).map_err(|problem| located(&problem))?;
             let agents = settings.grants.sandbox.as_ref();
             if let Some(denied) = etude::allowance::denied_step(definition, agents, &rules) {
                 let queue = run.placement.queue();
@@ -173,7 +169,7 @@ impl Apps for Configured {
         }
         // There is no terminal: calls that need an approval wait for a decision if the configuration says so.
         let runner = context.runner(disk, definition, Arc::clone(&self.engine), Need::Ask);
-        let mut runner = runner.map_err(|problem| why(&problem))?;
+        let mut runner = runner.map_err(|problem| located(&problem))?;
         // Runs of an untrusted queue cannot see each other (K-55).
         if let Some(sandboxes) = &mut runner.sandboxes {
             sandboxes.is_isolated = is_isolated;
@@ -196,7 +192,8 @@ impl Apps for Configured {
         let machines = Machines::new(&disk, Rules::default());
         let machines: Vec<&str> = machines.names().iter().map(String::as_str).collect();
         let known = Known { pipelines: &pipelines, machines: &machines };
-        crate::settings::automation(&self.context(app).global, disk.root(), Some(known)).map_err(|e| why(&e))
+        crate::settings::automation(&self.context(app).global, disk.root(), Some(known))
+            .map_err(|problem| located(&problem))
     }
 
     fn route(&self, app: &Path, request: &str) -> Result<(Value, Usage), etude_server::Problem> {
@@ -244,7 +241,7 @@ impl Apps for Configured {
     }
 
     fn command(&self, app: &Path, command: AppCommand) -> Result<Ran, String> {
-        crate::command::apps::of_server(&self.context(app), command).map_err(|problem| why(&problem))
+        crate::command::apps::of_server(&self.context(app), command).map_err(|problem| located(&problem))
     }
 
     fn expand(&self, text: &str) -> Option<String> {
@@ -262,7 +259,7 @@ impl Apps for Configured {
         }
         // A reader must not start programs of the app.
         let context = self.context_for(app, Purpose::Look);
-        let mut document = crate::command::list::of_app(&context).map_err(|problem| why(&problem))?;
+        let mut document = crate::command::list::of_app(&context).map_err(|problem| located(&problem))?;
         let disk = Disk::open(app).map_err(|e| e.to_string())?;
         // An error of the command concerns the whole configuration; the list contains the diagnostics that do not need it.
         let diagnostics = crate::command::check::diagnostics(&context, &disk)
