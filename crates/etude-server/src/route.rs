@@ -254,7 +254,21 @@ fn build() -> Router {
     if cfg!(test) {
         router = router.route("/panic", any(async || -> Response { panic!("a test wants it") }));
     }
-    router.fallback(async || failed(Problem::not_found("there is no such route")))
+    router.fallback(async |request: Request<Body>| failed(no_route(request.uri().path())))
+}
+
+/// The problem of a path that no route has. Below `/v1`, it names the path that was probably meant.
+fn no_route(path: &str) -> Problem {
+    let problem = Problem::not_found("there is no such route");
+    if !path.starts_with("/v1") {
+        return problem;
+    }
+    // A pattern with parameters is as far from its own paths as from others.
+    let fixed = TABLE.iter().map(|route| route.path).filter(|path| path.starts_with("/v1/") && !path.contains('{'));
+    match etude_spec::did_you_mean(path, fixed) {
+        Some(near) => problem.hint(format!("did you mean `{near}`?")),
+        None => problem.hint("`GET /v1/openapi.json` lists all routes"),
+    }
 }
 
 /// Checks method, scope, media type, size and parameters, then calls the handler.

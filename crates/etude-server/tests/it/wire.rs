@@ -27,6 +27,19 @@ fn errors_are_problem_documents() {
     }
 }
 
+/// S-24: an unknown path of the interface has a hint: the path that is similar, or the document with all of them.
+#[test]
+fn an_unknown_path_has_a_hint() {
+    let server = Running::start();
+    for (path, hint) in [
+        ("/v1/run", json!("did you mean `/v1/runs`?")),
+        ("/v1/nothing/at/all", json!("`GET /v1/openapi.json` lists all routes")),
+        ("/nothing", Value::Null),
+    ] {
+        assert_eq!(server.send("GET", path, None).json()["hint"], hint, "{path}");
+    }
+}
+
 /// S-25: unknown routes, methods and media types have their statuses.
 #[test]
 fn unknown_routes_methods_and_media_types() {
