@@ -13,10 +13,18 @@ use reqwest::{Client, ClientBuilder, Url, redirect};
 const NO_CERTIFICATES: &str =
     "; install the package `ca-certificates`, or set `SSL_CERT_FILE` to a file of certificates";
 
-/// Errors of the library about a proxy that opens no connection to the server, each with a sentence in its place.
-const TUNNEL_ERRORS: [(&str, &str); 2] = [
+/// Error of a response with too many or too long headers. Another attempt gets the same one.
+pub const LARGE_HEAD: &str = "the head of the response is too large: at most 100 headers and 400 KB";
+
+/// Starts of errors of the libraries that name no cause for users, each with a sentence in its place.
+const LIBRARY_ERRORS: [(&str, &str); 4] = [
     ("tunnel error: unsuccessful", "the proxy answered with an error instead of a connection to the server"),
     ("tunnel error: unexpected end of file", "the proxy closed the connection without an answer"),
+    (
+        "peer closed connection without sending TLS close_notify",
+        "the server closed the connection without an end of TLS",
+    ),
+    ("message head is too large", LARGE_HEAD),
 ];
 
 /// Chooses the TLS implementation of the process. Clients do it themselves; code that speaks TLS in another way calls
@@ -97,7 +105,7 @@ pub fn root_cause(error: &dyn Error) -> String {
 /// The text of an error without its causes.
 fn sentence(error: &dyn Error) -> String {
     let text = error.to_string();
-    let known = TUNNEL_ERRORS.iter().find(|(library, _)| *library == text);
+    let known = LIBRARY_ERRORS.iter().find(|(library, _)| text.starts_with(library));
     known.map_or(text, |(_, sentence)| (*sentence).to_owned())
 }
 
@@ -127,6 +135,21 @@ mod tests {
         let outer = Outer("request failed", Some(Box::new(middle)));
         assert_eq!(causes(&outer), "request failed: no connection: connection refused");
         assert_eq!(root_cause(&outer), "connection refused");
+    }
+
+    /// cli: an error of a library is a sentence about the server, without an address of the library's manual.
+    #[test]
+    fn errors_of_libraries_are_sentences() {
+        for (library, expected) in [
+            (
+                "peer closed connection without sending TLS close_notify: https://docs.rs/rustls/latest/",
+                "the server closed the connection without an end of TLS",
+            ),
+            ("message head is too large", LARGE_HEAD),
+            ("connection refused", "connection refused"),
+        ] {
+            assert_eq!(root_cause(&Outer(library, None)), expected);
+        }
     }
 
     /// cli: a system without certificates reaches servers without TLS; for other servers the error names the fix. The

@@ -7,7 +7,7 @@ use etude_core::model::TransportWait;
 use etude_core::service_url::ServiceUrl;
 use etude_core::tree::{self, TreeError};
 use jiff::Timestamp;
-use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
 
@@ -184,14 +184,16 @@ impl Line {
         if !status.is_success() {
             // The status is enough, even if its body was cut off or cannot be read.
             let body = match encoding {
-                Some(_) => Ok(Ok(Vec::new())),
+                Some(encoding) => Ok(Ok(format!("its text is compressed (`{encoding}`)").into_bytes())),
                 None => tokio::time::timeout(self.timeout, read(response)).await,
             };
             return Err(self.refused(status, &headers, &body.unwrap_or(Ok(Vec::new())).unwrap_or_default(), &place));
         }
         if let Some(encoding) = encoding {
-            let message =
-                format!("the response from {place} is compressed (`{encoding}`), although etude asked for plain text");
+            let message = format!(
+                "the response from {place} is compressed (`{encoding}`), although etude asked for plain text; turn \
+                 compression off in the server, or in the proxy before it"
+            );
             return Err(TransportAttempt::last(FailedAs::Exhausted, self.redactor.quote(&message, QUOTED_CHARS)));
         }
         let body = match streaming {
@@ -223,9 +225,11 @@ impl Line {
         let way = etude_http::environment::way_back(place);
         let message = format!("status {}{way}{colon}{quoted}", status.as_u16());
         if status.is_redirection() {
+            let target = redirected(headers, place).map(|to| format!(" to {}", self.redactor.quote(&to, QUOTED_CHARS)));
             let message = format!(
-                "status {} from {place}: redirects are not followed; set `base_url` to the final address",
-                status.as_u16()
+                "status {} from {place}{}: redirects are not followed; set `base_url` to the final address",
+                status.as_u16(),
+                target.unwrap_or_default()
             );
             return TransportAttempt::last(FailedAs::Rejected(status.as_u16()), message);
         }
@@ -287,9 +291,12 @@ impl Line {
         let error = error.without_url();
         let cause = self.redactor.quote(&etude_http::root_cause(&error), QUOTED_CHARS);
         if connecting {
-            unreachable(place, &cause)
-        } else {
-            TransportAttempt::again(FailedAs::Exhausted, format!("the connection to {place} was lost: {cause}"))
+            return unreachable(place, &cause);
+        }
+        let message = format!("the connection to {place} was lost: {cause}");
+        match cause.starts_with(etude_http::LARGE_HEAD) {
+            true => TransportAttempt::last(FailedAs::Exhausted, message),
+            false => TransportAttempt::again(FailedAs::Exhausted, message),
         }
     }
 }
@@ -381,6 +388,12 @@ pub(crate) async fn read(mut response: Response) -> Result<Vec<u8>, ReadError> {
         body.extend_from_slice(&chunk);
     }
     Ok(body)
+}
+
+/// The target of a redirect from `from`, without the parts that may be secret.
+fn redirected(headers: &HeaderMap, from: &str) -> Option<String> {
+    let location = headers.get(LOCATION)?.to_str().ok()?;
+    Some(place(&Url::parse(from).ok()?.join(location).ok()?))
 }
 
 /// The URL without the parts that may be secret.

@@ -247,13 +247,15 @@ async fn dropping_a_call_closes_its_connection() {
     tokio::task::spawn_blocking(move || gone.recv()).await.expect("it waits").expect("the client went away");
 }
 
-/// Redirects are refused: a key must not follow one to an arbitrary host.
+/// Redirects are refused: a key must not follow one to an arbitrary host. The message names the target without its query.
 #[tokio::test]
 async fn redirects_are_refused() {
     let other = Server::new([Reply::ok(answer(KIND, "stolen"))]);
-    let server = Server::new([Reply::status(307, "").header("location", &other.url())]);
+    let target = format!("{}/chat?key=hunter2", other.url());
+    let server = Server::new([Reply::status(307, "").header("location", &target)]);
     let failure = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
-    assert!(failure.message.contains("redirects are not followed"), "{}", failure.message);
+    let expected = format!(" to {}/chat: redirects are not followed", other.url());
+    assert!(failure.message.contains(&expected), "{}", failure.message);
     assert!(other.seen().is_empty());
 }
 
@@ -295,7 +297,7 @@ async fn a_proxy_that_opens_no_connection_is_named() {
 /// A compressed response is refused by name: etude asks for plain ones.
 #[tokio::test]
 async fn a_compressed_response_is_refused_by_name() {
-    for (status, expected) in [(200, "is compressed (`gzip`)"), (400, "status 400")] {
+    for (status, expected) in [(200, "is compressed (`gzip`)"), (400, "status 400: its text is compressed (`gzip`)")] {
         let bytes = Reply::Http { status, headers: Vec::new(), body: "\u{1f}\u{8b}\u{8}".to_owned() };
         let server = Server::new([bytes.header("content-encoding", "gzip")]);
         let failure = models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
