@@ -1,6 +1,7 @@
 //! Sending of a request until it succeeds, with a bounded number of attempts.
 
 mod backoff;
+mod charset;
 mod client;
 mod exchange;
 mod follow;

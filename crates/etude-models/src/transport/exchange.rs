@@ -11,6 +11,7 @@ use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap
 use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
 
+use super::charset::Charset;
 use super::client::{client_at, client_for};
 use super::follow::StreamSink;
 use super::policy::TransportPolicy;
@@ -205,6 +206,9 @@ impl Line {
                 }
             },
         };
+        if let Some(charset) = Charset::foreign(&headers).filter(|charset| charset.clone().encodes(&body)) {
+            return Err(charset.refusal(&place, &self.redactor));
+        }
         read_body(&body).and_then(|body| decode(&body)).map_err(|error| self.undecoded(error, &headers, &body))
     }
 

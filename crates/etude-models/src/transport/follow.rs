@@ -6,6 +6,7 @@ use std::time::Duration;
 use reqwest::Response;
 use tokio::time::Instant;
 
+use super::charset::Charset;
 use super::exchange::{FailedAs, Line, ReadError, TransportAttempt};
 use crate::delta_sink::DeltaSink;
 use crate::wire::MAX_BODY_BYTES;
@@ -47,6 +48,7 @@ impl Line {
             Broken::Event(error, data) => self.undecoded(error, &headers, data.as_bytes()),
         };
         let mut bytes = 0;
+        let mut charset = Charset::foreign(&headers);
         let mut tail = None;
         loop {
             let chunk = match reader.answered() {
@@ -63,6 +65,11 @@ impl Line {
             bytes += chunk.len();
             if bytes > MAX_STREAM_BYTES {
                 return Err(broken(Broken::TooLarge));
+            }
+            if let Some(charset) = &mut charset
+                && charset.encodes(&chunk)
+            {
+                return Err(charset.refusal(place, &self.redactor));
             }
             if reader.push(&chunk, &mut emit).map_err(broken)? {
                 let rest = async { while matches!(response.chunk().await, Ok(Some(_))) {} };

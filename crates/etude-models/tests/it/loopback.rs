@@ -97,7 +97,10 @@ pub(crate) fn send(
     body: &str,
     bytes: usize,
 ) -> std::io::Result<()> {
-    let mut head = format!("HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\nconnection: close\r\n");
+    let mut head = format!("HTTP/1.1 {status} Scripted\r\nconnection: close\r\n");
+    if headers.iter().all(|(name, _)| *name != "content-type") {
+        head.push_str("content-type: application/json\r\n");
+    }
     for (name, value) in headers {
         head.push_str(&format!("{name}: {value}\r\n"));
     }

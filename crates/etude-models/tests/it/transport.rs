@@ -310,6 +310,19 @@ async fn a_compressed_response_is_refused_by_name() {
     assert_eq!(models(vec![provider(KIND, &server.url())]).call(&ask("hi")).await.expect("an answer").text, "four");
 }
 
+/// A response in another encoding is refused by name and not asked again, whole or as a stream. Lossy decoding changed its text.
+#[tokio::test]
+async fn a_response_in_another_encoding_is_refused_by_name() {
+    let whole = Reply::text(&format!("{}\u{0}", answer(KIND, "four")))
+        .header("content-type", "application/json; charset=utf-16");
+    let plain = Reply::ok(answer(KIND, "vier\u{fc}")).header("content-type", "application/json; charset=latin1");
+    let server = Server::new([whole, plain]);
+    let models = models(vec![provider(KIND, &server.url())]);
+    let failure = models.call(&ask("hi")).await.expect_err("it fails");
+    assert!(failure.message.contains("is text in `utf-16` instead of UTF-8"), "{}", failure.message);
+    assert_eq!(models.call(&ask("hi")).await.expect("UTF-8 all the same").text, "vier\u{fc}");
+}
+
 /// A byte order mark before a response is skipped, and a response without a body is named.
 #[tokio::test]
 async fn marks_before_a_response_are_skipped() {
