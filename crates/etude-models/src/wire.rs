@@ -109,7 +109,12 @@ pub(crate) fn decode(kind: ProviderKind, body: &Value, request: &Request) -> Res
             openai_chat::cut_thoughts(&mut decoded);
             decoded
         }),
-    }?;
+    }
+    // Gateways of any kind report failures with status 200.
+    .map_err(|error| match error {
+        DecodeError::Unreadable(_) => openai_chat::failure_of(body).unwrap_or(error),
+        other => other,
+    })?;
     identify(&mut decoded.tool_calls, request);
     Ok(decoded)
 }

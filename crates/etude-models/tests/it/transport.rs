@@ -323,6 +323,17 @@ async fn a_response_in_another_encoding_is_refused_by_name() {
     assert_eq!(models.call(&ask("hi")).await.expect("UTF-8 all the same").text, "vier\u{fc}");
 }
 
+/// A gateway's failure with status 200 is a failure of that status for every kind, and no response without content.
+#[tokio::test]
+async fn failures_of_gateways_are_read_for_every_kind() {
+    for kind in [ProviderKind::Anthropic, ProviderKind::Gemini, ProviderKind::OpenAiChat] {
+        let server = Server::new([Reply::text(r#"{"error": {"message": "no credit", "code": 402}}"#)]);
+        let failure = models(vec![provider(kind, &server.url())]).call(&ask("hi")).await.expect_err("it fails");
+        assert!(failure.message.contains("failure 402: no credit"), "{kind:?}: {}", failure.message);
+        assert_eq!(server.seen().len(), 1);
+    }
+}
+
 /// A byte order mark before a response is skipped, and a response without a body is named.
 #[tokio::test]
 async fn marks_before_a_response_are_skipped() {
