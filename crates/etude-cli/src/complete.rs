@@ -60,6 +60,8 @@ fn with_candidates(argument: Arg, path: &str) -> Arg {
         ("runs", "id" | "ids" | "a" | "b") => runs,
         ("runs", "from" | "step") => steps,
         ("runs", "status") => statuses,
+        ("learn", "run" | "runs") => runs,
+        ("convert", "model") => tiers,
         ("approve" | "deny", "id") => waiting_runs,
         ("skill", "name") => skills,
         ("apps", "slug") => packages,
@@ -69,6 +71,8 @@ fn with_candidates(argument: Arg, path: &str) -> Arg {
         ("model", "tier") => tiers,
         ("explain", "words") => codes,
         ("help", "command") => commands,
+        (_, "server") => || vec![candidate("local", "your own server")],
+        (_, "engine") => || vec![candidate("embedded", "the journal of this machine")],
         _ => return argument,
     };
     argument.add(ArgValueCandidates::new(candidates))
@@ -341,15 +345,16 @@ mod tests {
     #[test]
     fn arguments_that_name_something_have_candidates() {
         let expected = [
-            "run: pipeline", "run: pairs", "run: input", "run: again", "machine run: name", "machine run: pairs",
-            "machine run: input", "machine show: name", "runs list: pipeline", "runs list: status", "runs show: id",
-            "runs show: step", "runs resume: id", "runs retry: id", "runs retry: from", "runs cancel: id",
-            "runs export: id", "runs watch: id", "runs judge: id", "runs diff: a", "runs diff: b",
-            "runs stats: pipeline", "runs delete: ids", "learn show: name", "learn test: name", "learn promote: name",
-            "learn demote: name", "learn forget: name", "cache list: pipeline", "cache clear: pipeline", "approve: id",
-            "deny: id", "new: kind", "check: names", "graph: name", "test: name", "apps show: slug", "apps run: slug",
-            "skill show: name", "skill explain: name", "skill graph: name", "skill run: name", "model test: tier",
-            "explain: words", "help: command",
+            ": server", ": engine", "run: pipeline", "run: pairs", "run: input", "run: again", "machine run: name",
+            "machine run: pairs", "machine run: input", "machine show: name", "runs list: pipeline",
+            "runs list: status", "runs show: id", "runs show: step", "runs resume: id", "runs retry: id",
+            "runs retry: from", "runs cancel: id", "runs export: id", "runs watch: id", "runs judge: id",
+            "runs diff: a", "runs diff: b", "runs stats: pipeline", "runs delete: ids", "learn: runs",
+            "learn show: name", "learn test: name", "learn promote: name", "learn demote: name", "learn forget: name",
+            "learn forget: run", "learn export: runs", "cache list: pipeline", "cache clear: pipeline", "approve: id",
+            "deny: id", "new: kind", "convert: model", "check: names", "graph: name", "test: name", "apps show: slug",
+            "apps run: slug", "skill show: name", "skill explain: name", "skill graph: name", "skill run: name",
+            "model test: tier", "explain: words", "help: command",
         ];
         assert_eq!(found(&command(), ""), expected);
     }

@@ -69,6 +69,10 @@ pub(crate) fn installation_of(shell: &str) -> String {
 /// The script for bash. That of clap has no values of `-i KEY=VALUE` and `--option=VALUE`, and does not quote names of files.
 const BASH: &str = include_str!("shell/complete.bash");
 
+/// The script for zsh. That of clap puts a space after `KEY=`, mixes options with names, sorts runs that have the same
+/// description, and as a file of completions does nothing at its first use.
+const ZSH: &str = include_str!("shell/complete.zsh");
+
 /// Prints the script with which a shell asks this program for candidates.
 pub(crate) fn completions(context: &Context, shell: Shell) -> Exit {
     let name = shell.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
@@ -83,7 +87,11 @@ pub(crate) fn completions(context: &Context, shell: Shell) -> Exit {
         return context.report(None, &problem);
     }
     let (line, file) = installation(shell);
-    let script = if shell == Shell::Bash { BASH.into() } else { String::from_utf8_lossy(&script) };
+    let script = match shell {
+        Shell::Bash => BASH.into(),
+        Shell::Zsh => ZSH.into(),
+        _ => String::from_utf8_lossy(&script),
+    };
     // The first line of a zsh script must come first, so the comment follows at the end.
     let script = format!("{}\n# Install: put this line into {file}:\n#   {line}\n", script.trim_end());
     if context.is_json() {

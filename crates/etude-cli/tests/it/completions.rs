@@ -129,8 +129,6 @@ fn scripts_ask_this_program_and_say_where_they_belong() {
 
 /// Completions of bash for each command line, as it splits its words: what it inserts, and `q` if it quotes names of files.
 fn completed_by_bash(test: &Test, lines: &[(&str, &str)]) -> Option<String> {
-    let program = std::path::PathBuf::from(binary());
-    let dir = program.parent().expect("a program has a directory").display().to_string();
     let mut script =
         "source <(etude completions bash); f=$(complete -p etude | sed 's/.*-F \\([^ ]*\\).*/\\1/'); COMP_TYPE=9; \
                       compopt() { [[ $1$2 != -ofilenames ]] || quotes=q; }\n"
@@ -141,17 +139,24 @@ fn completed_by_bash(test: &Test, lines: &[(&str, &str)]) -> Option<String> {
              $f etude; printf '%s,' \"${{COMPREPLY[@]}}\"; echo $quotes\n"
         ));
     }
+    output_of_shell(test, "bash", &["--norc", "-c", &script])
+}
+
+/// Both streams of a shell whose search path has this program first; `None` if the shell is not installed.
+fn output_of_shell(test: &Test, shell: &str, args: &[&str]) -> Option<String> {
+    let program = std::path::PathBuf::from(binary());
+    let dir = program.parent().expect("a program has a directory").display().to_string();
     let with_env = test.command(&[]);
-    let mut bash = Command::new("bash");
-    bash.args(["--norc", "-c", &script]).env_clear().current_dir(test.path("app"));
+    let mut command = Command::new(shell);
+    command.args(args).env_clear().current_dir(test.path("app"));
     for (name, value) in with_env.get_envs().filter_map(|(name, value)| Some((name, value?))) {
-        bash.env(name, value);
+        command.env(name, value);
     }
-    bash.env("PATH", format!("{dir}:{}", std::env::var("PATH").unwrap_or_default()));
-    let done = match bash.output() {
+    command.env("PATH", format!("{dir}:{}", std::env::var("PATH").unwrap_or_default()));
+    let done = match command.output() {
         Ok(done) => done,
         Err(error) => {
-            crate::test::skipped("completed_by_bash", &error.to_string());
+            crate::test::skipped(&format!("completions of {shell}"), &error.to_string());
             return None;
         }
     };
@@ -181,6 +186,38 @@ fn tests_tiers_and_steps_are_listed() {
     let test = app().file("tests/sorts.yaml", "pipeline: sort-mail\n");
     assert_eq!(values(&test, &["test", "so"]), ["sorts"]);
     assert_eq!(values(&test, &["model", "test", "l"]), ["lite"]);
+    assert_eq!(values(&test, &["convert", "--model", "l"]), ["lite"]);
+    assert_eq!(values(&test, &["runs", "list", "--server", "l"]), ["local"]);
+    assert_eq!(values(&test, &["runs", "list", "--engine", ""]), ["embedded"]);
     test.run(&["run", "-p", "sort-mail", "-i", "order=age", "--quiet"]).exit(0);
     assert_eq!(values(&test, &["runs", "show", "latest", ""]), ["read", "label"]);
+}
+
+/// cli: zsh with the script completes names, parameters without a space after `=`, their values, and files of the input, all
+/// without options. As a file of completions, it works at its first use.
+#[test]
+fn zsh_completes_names_values_and_files() {
+    let test = app().file("input.json", "{}");
+    let completions = test.run(&["completions", "zsh"]).exit(0).out().to_owned();
+    let mut script = "compdef() { echo $1 for $2; }\n\
+                      compadd() { local list=${@[-1]}; print -r -- ${(M)@:#-S} ${(j:,:)${(P)list}}; }\n"
+        .to_owned();
+    script.push_str(&format!("{completions}\n_autoloaded() {{\nlocal -a funcstack=(_etude)\n{completions}\n}}\n"));
+    for (call, line) in [
+        ("_etude", "etude run --pipeline so"),
+        ("_etude", "etude run --pipeline=so"),
+        ("_etude", "etude run -p sort-mail -i or"),
+        ("_etude", "etude run -p sort-mail -i order=u"),
+        ("_etude", "etude run --input @in"),
+        ("_etude", "etude model test "),
+        ("_autoloaded", "etude graph so"),
+    ] {
+        script.push_str(&format!(
+            "line='{line}'; words=(\"${{(@s: :)line}}\"); CURRENT=$#words; PREFIX=$words[-1]; {call}\n"
+        ));
+    }
+    let Some(found) = output_of_shell(&test, "zsh", &["-f", "-c", &script]) else { return };
+    let expected = "_etude for etude\nsort-mail\n--pipeline=sort-mail\n-S order=\norder=urgency\n@input.json\n\
+                    lite,standard,reasoning\nsort-mail\n";
+    assert_eq!(found, expected);
 }
