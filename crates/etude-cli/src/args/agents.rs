@@ -53,7 +53,7 @@ pub(crate) struct AppsRun {
     #[arg(last = true)]
     pub(crate) args: Vec<String>,
     /// Stop the command after this time: `500ms`, `30s`, `5m`; a bare number is seconds [default: 60s]
-    #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = crate::value::duration_ms)]
     pub(crate) timeout: Option<u64>,
     /// Stop the command when its output is larger than this: bytes, `512KiB`, `8MiB` [default: 8MiB]
     #[arg(long, value_name = "SIZE", value_parser = crate::value::size)]

@@ -51,7 +51,7 @@ pub(crate) struct RunsList {
     #[arg(long, short, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
     /// List only runs that started within this time: `30m`, `12h`, `7d`
-    #[arg(long, value_name = "DURATION", value_parser = crate::value::long_duration_ms)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = crate::value::long_duration_ms)]
     pub(crate) since: Option<u64>,
     /// List only runs with this status, such as `failed`, `waiting` or `interrupted`
     #[arg(long, value_name = "STATUS")]
@@ -177,7 +177,7 @@ pub(crate) struct LearnShadow {
 #[derive(Debug, Args)]
 pub(crate) struct LearnOptions {
     /// Learn only from runs that started within this time: `12h`, `7d`, `4w`
-    #[arg(long, value_name = "DURATION", value_parser = crate::value::long_duration_ms)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = crate::value::long_duration_ms)]
     pub(crate) since: Option<u64>,
     /// Learn only from these runs
     #[arg(long, value_name = "RUN", num_args = 1..)]
@@ -324,7 +324,7 @@ pub(crate) struct NewLimits {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = crate::value::whole(0..=u64::MAX))]
     pub(crate) max_tokens: Option<u64>,
     /// Stop the run when all attempts have taken this time: `500ms`, `30s`, `5m`, `1h`; a bare number is seconds
-    #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = crate::value::duration_ms)]
     pub(crate) timeout: Option<u64>,
     /// Sync the journal to disk after every step, so that a power failure loses nothing
     #[arg(long)]
@@ -341,7 +341,10 @@ pub(crate) struct RunsDelete {
 #[derive(Debug, Args)]
 pub(crate) struct RunsPrune {
     /// Remove only runs that started longer ago than this: `12h`, `30d`; a bare number is seconds
-    #[arg(long, value_name = "DURATION", default_value = "30d", value_parser = crate::value::long_duration_ms)]
+    #[arg(
+        long, value_name = "DURATION", default_value = "30d", allow_negative_numbers = true,
+        value_parser = crate::value::long_duration_ms
+    )]
     pub(crate) older_than: u64,
     /// Remove runs of every app
     #[arg(long)]
@@ -368,7 +371,10 @@ pub(crate) struct RunsStats {
     #[arg(long, short, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
     /// Count only runs that started within this time: `12h`, `7d`, `4w`
-    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = crate::value::long_duration_ms)]
+    #[arg(
+        long, value_name = "DURATION", default_value = "7d", allow_negative_numbers = true,
+        value_parser = crate::value::long_duration_ms
+    )]
     pub(crate) since: u64,
     /// Print a line for each pipeline, for each model, or for each pair of them
     #[arg(long, value_enum, value_delimiter = ',', value_name = "GROUPS", default_value = "pipeline")]
@@ -421,7 +427,7 @@ pub(crate) struct CacheClear {
     #[arg(long, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
     /// Remove only outputs that were stored longer ago than this: `12h`, `30d`; a bare number is seconds
-    #[arg(long, value_name = "DURATION", value_parser = crate::value::long_duration_ms)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = crate::value::long_duration_ms)]
     pub(crate) older_than: Option<u64>,
     /// Remove outputs of every app
     #[arg(long)]

@@ -125,7 +125,7 @@ pub(crate) struct Limits {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = crate::value::whole(0..=u64::MAX))]
     pub(crate) max_tokens: Option<u64>,
     /// Stop the run after this time: `500ms`, `30s`, `5m`, `1h`; a bare number is seconds
-    #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = crate::value::duration_ms)]
     pub(crate) timeout: Option<u64>,
     /// Sync the journal to disk after every step, so that a power failure loses nothing
     #[arg(long)]

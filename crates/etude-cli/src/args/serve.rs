@@ -40,7 +40,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "WHICH", default_value = "own")]
     pub(crate) adopt: Adopt,
     /// The time that runs have to finish their effects when the server stops [default: 30s]
-    #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = crate::value::duration_ms)]
     pub(crate) drain_timeout: Option<u64>,
     /// Print a login link of the running server
     #[arg(long)]
@@ -69,10 +69,13 @@ pub(crate) struct Worker {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = crate::value::whole(1..=u32::MAX))]
     pub(crate) places: Option<u32>,
     /// The time that runs have to finish their effects when the worker stops
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = crate::value::duration_ms)]
+    #[arg(
+        long, value_name = "DURATION", default_value = "10m", allow_negative_numbers = true,
+        value_parser = crate::value::duration_ms
+    )]
     pub(crate) drain: u64,
     /// Stop after this time without a run [default: never]
-    #[arg(long, value_name = "DURATION", value_parser = crate::value::duration_ms)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = crate::value::duration_ms)]
     pub(crate) idle: Option<u64>,
     /// Serve `/healthz`, `/readyz` and `/metrics` on this address; port 0 takes a free one
     #[arg(long, value_name = "ADDR", value_parser = crate::value::address)]
@@ -110,7 +113,7 @@ pub(crate) struct TokenNew {
     #[arg(long, value_name = "GLOB")]
     pub(crate) only: Vec<String>,
     /// The validity of the token, such as `90d` [default: until it is revoked]
-    #[arg(long, value_name = "DURATION", value_parser = crate::value::long_duration_ms)]
+    #[arg(long, value_name = "DURATION", allow_negative_numbers = true, value_parser = crate::value::long_duration_ms)]
     pub(crate) expires: Option<u64>,
 }
 

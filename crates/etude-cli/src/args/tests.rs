@@ -44,6 +44,21 @@ fn numbers_are_refused_with_their_range() {
     assert!(found >= 8, "{found}");
 }
 
+/// cli: a negative duration is refused as a duration, and not as an unknown option.
+#[test]
+fn negative_durations_are_refused_as_such() {
+    let is_duration = |argument: &clap::Arg| {
+        argument.get_value_names().is_some_and(|names| names.iter().any(|name| name == "DURATION"))
+    };
+    for argument in arguments(&command()).iter().filter(|argument| is_duration(argument)) {
+        assert!(argument.is_allow_negative_numbers_set(), "{}", argument.get_id());
+    }
+    for words in [["etude", "run", "--timeout", "-1"].as_slice(), &["etude", "runs", "list", "--since", "-1"]] {
+        let refused = command().try_get_matches_from(words).expect_err("it is negative").to_string();
+        assert!(refused.contains("it is negative"), "{refused}");
+    }
+}
+
 /// The words of a line as a shell would split it, up to a redirection, a pipe or the end of a substitution.
 fn words(line: &str) -> Vec<String> {
     let line = line.split_once("$(").map_or(line, |(_, inner)| inner.trim_end_matches(')'));
