@@ -1,12 +1,19 @@
 //! Input on the command line: pairs, JSON, a file, stdin.
 
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use etude_core::template::is_step_name;
 
 use crate::paths;
 use crate::problem::Problem;
+
+/// Maximum size of an input, in bytes: an endless pipe or device must not fill the memory.
+const MAX_INPUT_BYTES: u64 = 256 << 20;
+
+/// Hint about the forms of `--input`.
+const EXAMPLE: &str = "give an object such as {\"name\": \"value\"}, `@FILE`, or `-` for stdin";
 
 /// Parses the pairs of `-i KEY=VALUE`.
 pub(crate) fn pairs(texts: &[String]) -> Result<Vec<(String, String)>, Problem> {
@@ -21,6 +28,10 @@ pub(crate) fn pairs_of(option: &str, texts: &[String]) -> Result<Vec<(String, St
             let none = || Problem::usage(format!("`{option} {text}` has no `=`"));
             let (key, value) =
                 text.split_once('=').ok_or_else(|| none().hint(format!("write it as {option} KEY=VALUE")))?;
+            if key.is_empty() {
+                let unnamed = Problem::usage(format!("`{option} {text}` has no name before `=`"));
+                return Err(unnamed.hint(format!("write it as {option} KEY=VALUE")));
+            }
             Ok((key.to_owned(), value.to_owned()))
         })
         .collect()
@@ -31,13 +42,25 @@ pub(crate) fn input_text(given: &str) -> Result<String, Problem> {
     let text = read_input(given)?;
     match serde_json::from_str::<serde::de::IgnoredAny>(&text) {
         Ok(_) => Ok(text),
+        Err(_) if text.trim().is_empty() => Err(empty(given)),
         Err(error) => Err(not_json(given, &error)),
     }
 }
 
+/// Problem of an input without text.
+fn empty(given: &str) -> Problem {
+    let (place, way_out) = match given.strip_prefix('@') {
+        Some(path) => (format!("the input file `{path}`"), "write an object into it, such as {\"name\": \"value\"}"),
+        None if given == "-" => {
+            ("the input on stdin".to_owned(), "pipe an object into it, such as {\"name\": \"value\"}")
+        }
+        None => ("`--input`".to_owned(), EXAMPLE),
+    };
+    Problem::usage(format!("{place} is empty")).hint(way_out)
+}
+
 /// Problem of a text that is not JSON. The hint guesses the intention from the beginning of the text.
 fn not_json(given: &str, error: &serde_json::Error) -> Problem {
-    const EXAMPLE: &str = "give an object such as {\"name\": \"value\"}, `@FILE`, or `-` for stdin";
     let is_document = given == "-" || given.starts_with('@') || given.trim_start().starts_with(['{', '[', '"']);
     if is_document {
         let is_bare = given.trim_start().starts_with('{') && error.to_string().starts_with("key must be a string");
@@ -55,16 +78,24 @@ fn not_json(given: &str, error: &serde_json::Error) -> Problem {
 /// Text of `--input`: JSON, `@FILE`, or `-` for stdin. A byte order mark is dropped.
 pub(crate) fn read_input(given: &str) -> Result<String, Problem> {
     let text = if given == "-" {
-        let mut text = String::new();
-        let read = std::io::stdin().lock().read_to_string(&mut text);
-        read.map_err(|e| Problem::usage(format!("the input on stdin cannot be read: {e}")))?;
-        text
+        limited(std::io::stdin().lock())
+            .map_err(|e| Problem::usage(format!("the input on stdin cannot be read: {e}")))?
     } else if let Some(path) = given.strip_prefix('@') {
-        std::fs::read_to_string(path).map_err(|e| unreadable(path, &e))?
+        File::open(path).and_then(limited).map_err(|e| unreadable(path, &e))?
     } else {
         given.to_owned()
     };
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// All text of `source`, up to the limit.
+fn limited(source: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    source.take(MAX_INPUT_BYTES + 1).read_to_string(&mut text)?;
+    match u64::try_from(text.len()).is_ok_and(|size| size <= MAX_INPUT_BYTES) {
+        true => Ok(text),
+        false => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 256 MiB")),
+    }
 }
 
 /// Problem for a file of `--input @FILE` that cannot be read.
@@ -74,6 +105,7 @@ fn unreadable(path: &str, error: &std::io::Error) -> Problem {
     match error.kind() {
         ErrorKind::NotFound => paths::absent(problem(&error.to_string()), Path::new(path)),
         ErrorKind::InvalidData => problem("it is not UTF-8").hint("save the file as UTF-8"),
+        ErrorKind::FileTooLarge => problem(&error.to_string()).hint("give the path of large data instead of the data"),
         ErrorKind::IsADirectory => problem("it is a directory").hint("name a file with JSON: --input @FILE"),
         _ => problem(&error.to_string()).hint("name a file with JSON that you can read: --input @FILE"),
     }
@@ -95,6 +127,26 @@ mod tests {
         let problem = pairs_of("--arg", &["text".to_owned()]).expect_err("it has no `=`");
         let message = &problem.failures[0].message;
         assert_eq!((message.as_str(), &*problem.hints[0]), ("`--arg text` has no `=`", "write it as --arg KEY=VALUE"));
+        let problem = pairs(&["=x".to_owned()]).expect_err("it has no name");
+        assert_eq!(problem.failures[0].message, "`-i =x` has no name before `=`");
+    }
+
+    /// cli: an input without text is named as empty, and an endless one as too large.
+    #[test]
+    fn empty_and_endless_inputs_are_named() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let file = dir.path().join("x.json").display().to_string();
+        std::fs::write(&file, "\n").expect("written");
+        let expected =
+            (format!("the input file `{file}` is empty"), "write an object into it, such as {\"name\": \"value\"}");
+        let (message, hint) = refused(&format!("@{file}"));
+        assert_eq!((message, hint.as_str()), expected);
+        assert_eq!(refused("").0, "`--input` is empty");
+        let endless = limited(io::repeat(b' ')).expect_err("it does not end");
+        assert_eq!(
+            unreadable("x", &endless).failures[0].message,
+            "the input file `x` cannot be read: it has more than 256 MiB"
+        );
     }
 
     /// cli: the error about an input that is not JSON names the probable intention.
