@@ -92,6 +92,19 @@ impl Problem {
     }
 }
 
+/// Messages of all failures of a problem in one line, each with its place.
+pub(crate) fn located(problem: &Problem) -> String {
+    problem.failures.iter().map(line).collect::<Vec<_>>().join("; ")
+}
+
+/// Message of a failure in one line, with its place.
+pub(crate) fn line(failure: &Failure) -> String {
+    match &failure.origin {
+        Some(at) => format!("{}:{}:{}: {}", at.file, at.line, at.column, failure.message),
+        None => failure.message.clone(),
+    }
+}
+
 /// Reason why nothing can run.
 #[derive(Debug)]
 pub(crate) enum Refused {
@@ -122,5 +135,23 @@ impl From<Vec<Diagnostic>> for Refused {
 impl From<Problem> for Refused {
     fn from(problem: Problem) -> Self {
         Self::Problem(problem)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etude_core::plan::Origin;
+
+    use super::*;
+
+    /// cli: responses of a server and findings of `etude doctor` name the place of each fault of a configuration, in one line.
+    #[test]
+    fn faults_are_in_one_line_with_their_places() {
+        let origin = Origin { file: "etude.yaml".into(), line: 2, column: 7 };
+        let mut of_file = Failure::new(FailureKind::DefinitionInvalid, "`x` is not known");
+        of_file.origin = Some(origin);
+        let failures = vec![of_file, Failure::new(FailureKind::Environment, "the disk is full")];
+        let problem = Problem { drawn: Some("error:\n  --> etude.yaml".to_owned()), ..Problem::of_failures(failures) };
+        assert_eq!(located(&problem), "etude.yaml:2:7: `x` is not known; the disk is full");
     }
 }

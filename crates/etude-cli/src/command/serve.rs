@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use crate::args;
 use crate::context::{Context, not_an_app};
 use crate::exit::Exit;
-use crate::problem::Problem;
+use crate::problem::{Problem, line, located};
 use crate::render::stopped::of_engine;
 use crate::render::text::visible;
 use crate::runtime::block_on;
@@ -96,19 +96,6 @@ fn limit(settings: &mut Settings, context: &Context, drain_timeout_ms: Option<u6
         settings.drain_timeout = Duration::from_millis(ms);
     }
     Ok(())
-}
-
-/// Messages of all failures of a problem in one line, each with its place, for responses and logs of a server.
-fn located(problem: &Problem) -> String {
-    problem.failures.iter().map(line).collect::<Vec<_>>().join("; ")
-}
-
-/// Message of a failure in one line, with its place.
-fn line(failure: &Failure) -> String {
-    match &failure.origin {
-        Some(at) => format!("{}:{}:{}: {}", at.file, at.line, at.column, failure.message),
-        None => failure.message.clone(),
-    }
 }
 
 /// Error as in the JSON line of a server that did not start.
@@ -426,21 +413,7 @@ fn watch_clock(clock: Clock) {
 
 #[cfg(test)]
 mod tests {
-    use etude_core::failure::FailureKind;
-    use etude_core::plan::Origin;
-
     use super::*;
-
-    /// cli: a server names the place of each fault of a configuration, in one line.
-    #[test]
-    fn faults_are_in_one_line_with_their_places() {
-        let origin = Origin { file: "etude.yaml".into(), line: 2, column: 7 };
-        let mut of_file = Failure::new(FailureKind::DefinitionInvalid, "`x` is not known");
-        of_file.origin = Some(origin);
-        let failures = vec![of_file, Failure::new(FailureKind::Environment, "the disk is full")];
-        let problem = Problem { drawn: Some("error:\n  --> etude.yaml".to_owned()), ..Problem::of_failures(failures) };
-        assert_eq!(located(&problem), "etude.yaml:2:7: `x` is not known; the disk is full");
-    }
 
     /// Section 3: an app in a directory whose name is not UTF-8 is refused, since its runs could not find it.
     #[cfg(target_os = "linux")]

@@ -13,6 +13,7 @@ use etude_spec::stage_machine::Rules;
 
 use super::{Finding, Level, unix};
 use crate::context::Context;
+use crate::problem::located;
 use crate::{paths, settings};
 
 /// The app that findings are about, if there is one.
@@ -101,7 +102,7 @@ fn of_present(context: &Context, dir: &Path) -> Finding {
 
 /// Turns the problem of a check into an error with a fix.
 pub(super) fn of_problem(check: &str, problem: &crate::problem::Problem) -> Finding {
-    let finding = Finding::new(check, Level::Error, problem.message());
+    let finding = Finding::new(check, Level::Error, located(problem));
     match problem.hints.first() {
         Some(hint) => finding.fix(hint),
         None if check == "journal" => finding.fix("restore it from a backup, or move its files away"),
