@@ -138,7 +138,8 @@ fn show_others(context: &Context) {
         for entry in &entries {
             let word = |key: &str| entry[key].as_str().unwrap_or_default();
             let shown = description(word("description"), width + 2, context.global.is_verbose());
-            let _ = writeln!(text, "{:<width$}  {shown}", harmless(word(key)));
+            let fault = if entry["compatible"] == false { "  (has errors: etude apps check)" } else { "" };
+            let _ = writeln!(text, "{:<width$}  {shown}{fault}", harmless(word(key)));
         }
         if !text.is_empty() {
             stdout::text(&format!("\n{heading}:\n{text}"));

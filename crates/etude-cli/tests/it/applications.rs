@@ -265,6 +265,8 @@ fn the_list_of_an_app_has_its_skills_and_applications() {
     test.run(&["list"]).exit(0).stdout(
         "\nskills:\ntidy  Tidies up.\n\napplications:\necho-box  Small key-value box used to exercise a runtime\n",
     );
+    let faulty = with(&[("kind: app", "kind: skill")]).run(&["list"]).exit(0);
+    assert!(faulty.out().contains(" a runtime  (has errors: etude apps check)\n"), "{}", faulty.out());
 }
 
 /// C-1.15: a test starts with the delivered state of packages, whatever the user has done before; its own changes are
