@@ -205,6 +205,10 @@ fn runs_are_counted_compared_and_weighed() {
     test.run(&["runs", "show", &first]).exit(0);
     test.run(&["runs", "backup", "copy.tar"]).exit(0).stderr_has("3 runs and ");
     test.run(&["runs", "backup", "copy.tar"]).exit(2).stderr_has("already exists and was not overwritten");
+    // The fault is of the new file, and not of the journal.
+    test.run(&["runs", "backup", "no/copy.tar"])
+        .exit(4)
+        .stderr_has("error[E0101]: the backup `no/copy.tar` cannot be written");
 }
 
 /// cli: an export is JSON lines: the run, each record in order, the result.
