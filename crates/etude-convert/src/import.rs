@@ -49,6 +49,8 @@ etude_core::words! {
 impl Kind {
     /// Kind of a file, by its path and text; `None` if it is unknown.
     pub fn detect(path: &str, text: &str) -> Option<Self> {
+        // Editors on some systems write a byte order mark.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let has = |start: &str| text.lines().any(|line| line.starts_with(start));
         let is_yaml = [".yml", ".yaml"].iter().any(|end| path.ends_with(end));
         if path.ends_with(".lobster") || path.ends_with(".lobster.yaml") {

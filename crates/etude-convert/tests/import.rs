@@ -126,6 +126,8 @@ fn kinds_are_detected() {
     assert_eq!(kind("triage.lobster"), Some(Kind::Lobster));
     assert_eq!(Kind::detect("a.yaml", "steps:\n  - id: a\n    condition: $b.approved\n"), Some(Kind::Lobster));
     assert_eq!(Kind::detect("a.yaml", "name: a\n"), None);
+    // A byte order mark hides no key.
+    assert_eq!(Kind::detect("a.yaml", "\u{feff}steps:\r\n  - command: a\r\n"), Some(Kind::Dagu));
 }
 
 /// Hostile files end as findings: deep, aliased, broken, and names that lead out of the app.

@@ -28,6 +28,9 @@ pub(crate) fn import(context: &Context, args: &args::Import) -> Exit {
                 true => stdout::json(&document),
                 false => stdout::text(&harmless(&shown(&document))),
             }
+            if exit == Exit::Failed && !context.is_json() {
+                crate::render::say!("error: nothing could be imported, so no app was written");
+            }
             exit
         }
         Err(problem) => context.report(None, &problem),

@@ -389,3 +389,12 @@ fn an_empty_skill_and_a_key_are_reported() {
     assert!(ran.err().contains("look like keys or passwords (line "), "{}", ran.err());
     assert!(!ran.out().contains(key) && !test.path("work/skill-app/pipelines").exists(), "{}", ran.out());
 }
+
+/// cli: an import without a result says so, beside the parts that it could not import.
+#[test]
+fn an_import_of_nothing_says_so() {
+    let test = Test::new().file("w.yaml", "steps:\n  - name: greet\n    action: http.request\n");
+    let ran = test.run(&["import", "w.yaml", "--from", "dagu"]).exit(1);
+    assert!(ran.out().starts_with("not imported: w.yaml:"), "{}", ran.out());
+    assert_eq!(ran.err(), "error: nothing could be imported, so no app was written\n");
+}
