@@ -38,7 +38,8 @@ pub fn parse_labelled(text: &str) -> Result<Vec<Labelled>, String> {
         .map(|(at, line)| {
             let wrong = |why: &str| format!("line {}: {why}", at + 1);
             let value: Value = serde_json::from_str(line).map_err(|e| wrong(&e.to_string()))?;
-            let request = value.get("request").and_then(Value::as_str).ok_or_else(|| wrong("`request` is missing"))?;
+            let request = value.get("request").ok_or_else(|| wrong("`request` is missing"))?;
+            let request = request.as_str().ok_or_else(|| wrong("`request` must be a text"))?;
             let expected = match value.get("expected") {
                 Some(Value::String(name)) => Some(name.clone()),
                 Some(Value::Null) => None,
@@ -127,4 +128,22 @@ impl Measured {
 /// Rounds to four decimals; more are not significant.
 fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// cli: a request that is not a text is refused as such, and not as missing.
+    #[test]
+    fn faulty_lines_are_named_with_their_fault() {
+        for (line, expected) in [
+            (r#"{"expected": null}"#, "line 2: `request` is missing"),
+            (r#"{"request": 3, "expected": null}"#, "line 2: `request` must be a text"),
+            (r#"{"request": "x"}"#, "line 2: `expected` must be the name of a pipeline or null"),
+        ] {
+            let refused = parse_labelled(&format!("\n{line}\n")).map(|rows| rows.len());
+            assert_eq!(refused, Err(expected.to_owned()));
+        }
+    }
 }
