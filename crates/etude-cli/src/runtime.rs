@@ -56,7 +56,9 @@ fn threads() -> Result<(), Problem> {
             Err(error) => refused = Some(error),
         }
     }
-    let no_threads =
-        |e| Problem::environment(format!("cannot start threads: {e}")).hint("raise the limit: `ulimit -u`");
+    let no_threads = |e| {
+        Problem::environment(format!("cannot start threads: {e}"))
+            .hint("raise the limit: `ulimit -u` for processes, `ulimit -v` for memory")
+    };
     refused.map_or(Ok(()), |error| Err(no_threads(error)))
 }
