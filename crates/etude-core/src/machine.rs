@@ -340,6 +340,14 @@ impl Machine {
         Self { root, cx, inbox: VecDeque::new(), result: None, slots }
     }
 
+    /// The same run for a caller that only observes it, and executes no effect: commands that start one are left out, and
+    /// the effect of a process is not built. Poll it with [`Self::poll_all`], so that its events come as they came in the run.
+    #[must_use]
+    pub fn observed(mut self) -> Self {
+        self.cx.is_observed = true;
+        self
+    }
+
     /// Advances until the machine waits, and returns its commands in a fixed order. Inputs since the last poll take
     /// effect here, one after the other.
     pub fn poll(&mut self) -> Vec<Command> {
@@ -371,6 +379,19 @@ impl Machine {
             if self.inbox.is_empty() {
                 return self.cx.take_commands();
             }
+        }
+    }
+
+    /// Polls until there are no further commands, as a driver does, and returns all of them.
+    pub fn poll_all(&mut self) -> Vec<Command> {
+        let mut all = Vec::new();
+        loop {
+            self.cx.has_left_out = false;
+            let commands = self.poll();
+            if commands.is_empty() && !self.cx.has_left_out {
+                return all;
+            }
+            if all.is_empty() { all = commands } else { all.extend(commands) }
         }
     }
 

@@ -17,7 +17,7 @@ use super::values::Values;
 use super::{Cx, Task};
 use crate::data::Json;
 use crate::digest::Digest;
-use crate::effect::{Effect, EffectId, ProcessCall, Protocol, Sandbox, Setting};
+use crate::effect::{Effect, EffectId, ProcessCall, Protocol, Sandbox, Setting, Stdin};
 use crate::failure::{Attempt, Failure, FailureKind, RejectedBy};
 use crate::outcome::{Exit, Outcome, ProcessEnd, Stdout, Warmth};
 use crate::plan::{Code, CodeRetry, RetryOn, Step, StepKind, growing};
@@ -28,6 +28,9 @@ use crate::template::Template;
 pub(super) struct CodeTask {
     step: Arc<Step>,
     step_context: StepContext,
+    /// The values that the step can see; stdin consists of them.
+    values: Arc<Values>,
+    /// The call without its stdin, which is built when the process starts.
     call: ProcessCall,
     /// Digest of the process effect.
     request: Digest,
@@ -40,11 +43,11 @@ pub(super) struct CodeTask {
 }
 
 impl CodeTask {
-    pub(super) fn new(step: Arc<Step>, step_context: StepContext, values: &Values) -> Result<Self, Failure> {
+    pub(super) fn new(step: Arc<Step>, step_context: StepContext, values: Arc<Values>) -> Result<Self, Failure> {
         let code = code_of(&step);
         let mut env = Vec::with_capacity(code.env.len());
         for (name, template) in &code.env {
-            env.push((name.clone(), template.render(values).map_err(|e| unresolved(&e))?));
+            env.push((name.clone(), template.render(&*values).map_err(|e| unresolved(&e))?));
         }
         let call = ProcessCall {
             command: code.command.clone(),
@@ -52,16 +55,17 @@ impl CodeTask {
             env,
             key: step_context.path.as_str().to_owned(),
             attempt: 1,
-            stdin: values.stdin(),
+            stdin: Stdin(Vec::new()),
             protocol: code.protocol,
-            setting: setting(code, values)?,
+            setting: setting(code, &values)?,
         };
         // The digest does not depend on the attempt.
         let request = call.digest_with(values.stdin_digest());
-        debug_assert_eq!(request, Effect::Process(Box::new(call.clone())).digest());
+        debug_assert_eq!(request, effect(&call, &values).digest());
         Ok(Self {
             step,
             step_context,
+            values,
             call,
             request,
             attempt: 1,
@@ -148,9 +152,8 @@ impl Task for CodeTask {
                 cx.count_execution(self.step_context.row, self.step_context.ledger, self.attempt);
                 self.is_running = true;
             }
-            let call = &self.call;
-            let effect = || (Effect::Process(Box::new(call.clone())), self.request);
-            let Poll::Ready(done) = cx.run_known_effect(&id, effect) else {
+            let effect = || effect(&self.call, &self.values);
+            let Poll::Ready(done) = cx.run_known_effect(&id, self.request, effect) else {
                 return Poll::Pending;
             };
             self.is_running = false;
@@ -199,6 +202,11 @@ impl Task for CodeTask {
         self.stopped = Some(why.clone());
         cx.abandon(&self.step_context.path.attempt(self.attempt));
     }
+}
+
+/// The effect of a call, whose stdin consists of `values`.
+fn effect(call: &ProcessCall, values: &Values) -> Effect {
+    Effect::Process(Box::new(ProcessCall { stdin: values.stdin(), ..call.clone() }))
 }
 
 /// The environment of the step's process, with rendered paths.

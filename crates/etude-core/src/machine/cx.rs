@@ -18,6 +18,10 @@ use crate::tool::ToolResult;
 #[derive(Debug)]
 pub(crate) struct Cx {
     commands: Vec<Command>,
+    /// True if the caller executes no effect: commands that start one are left out.
+    pub(crate) is_observed: bool,
+    /// True if such a command was left out since the last poll.
+    pub(crate) has_left_out: bool,
     started: BTreeMap<EffectId, Started>,
     arrived: BTreeMap<EffectId, (Completed, Paid)>,
     pub(crate) rows: Vec<StepRow>,
@@ -109,6 +113,8 @@ impl Cx {
     pub(crate) fn new(limits: Limits, spent: Usage) -> Self {
         Self {
             commands: Vec::new(),
+            is_observed: false,
+            has_left_out: false,
             started: BTreeMap::new(),
             arrived: BTreeMap::new(),
             rows: Vec::new(),
@@ -137,28 +143,38 @@ impl Cx {
 
     /// Starts the effect on the first call, and is ready with its outcome once that has arrived.
     pub(crate) fn run_effect(&mut self, id: &EffectId, effect: impl FnOnce() -> Effect) -> Poll<Completed> {
-        self.run_known_effect(id, || {
+        if let Poll::Ready(completed) = self.take(id) {
+            return Poll::Ready(completed);
+        }
+        if !self.started.contains_key(id) {
             let effect = effect();
-            let request = effect.digest();
-            (effect, request)
-        })
+            self.start(id, effect.digest(), || effect);
+        }
+        Poll::Pending
     }
 
     /// Like [`Self::run_effect`], for a task that knows the effect's digest.
     pub(crate) fn run_known_effect(
         &mut self,
         id: &EffectId,
-        effect: impl FnOnce() -> (Effect, Digest),
+        request: Digest,
+        effect: impl FnOnce() -> Effect,
     ) -> Poll<Completed> {
         if let Poll::Ready(completed) = self.take(id) {
             return Poll::Ready(completed);
         }
         if !self.started.contains_key(id) {
-            let (effect, request) = effect();
-            self.started.insert(id.clone(), Started { request, is_given_up: false, at_ms: self.now_ms });
-            self.commands.push(Command::Start(id.clone(), effect));
+            self.start(id, request, effect);
         }
         Poll::Pending
+    }
+
+    fn start(&mut self, id: &EffectId, request: Digest, effect: impl FnOnce() -> Effect) {
+        self.started.insert(id.clone(), Started { request, is_given_up: false, at_ms: self.now_ms });
+        match self.is_observed {
+            true => self.has_left_out = true,
+            false => self.commands.push(Command::Start(id.clone(), effect())),
+        }
     }
 
     /// The outcome of a started effect, once it has arrived.

@@ -228,7 +228,7 @@ pub(super) fn body(
     let path = &step_context.path;
     Ok(match &step.kind {
         StepKind::Code(_) => {
-            Box::new(AtomicTask::new(CodeTask::new(Arc::clone(step), step_context.clone(), values)?, path))
+            Box::new(AtomicTask::new(CodeTask::new(Arc::clone(step), step_context.clone(), Arc::clone(values))?, path))
         }
         StepKind::Llm(llm) if llm.choose.is_some() => {
             Box::new(AtomicTask::new(ChooseTask::new(Arc::clone(step), step_context.clone(), Arc::clone(values)), path))

@@ -36,7 +36,8 @@ use expect_test::Expect;
 use world::World;
 
 /// Runs the case by the script and compares the whole log. Every run is also replayed from its outcomes, each of them
-/// delivered twice, and must yield the same commands and the same result.
+/// delivered twice, and must yield the same commands and the same result. Without the commands that start effects, it
+/// must yield the same events.
 #[track_caller]
 fn check(case: Case, script: &str, expected: Expect) {
     let world = play(&case, script);
@@ -72,6 +73,7 @@ fn play(case: &Case, script: &str) -> World {
     again.repeat(&world.history);
     assert_eq!(again.log, world.log, "the same outcomes gave another log");
     assert_eq!(again.machine.result(), world.machine.result());
+    assert_eq!(world::emitted(&world.log), world::observe(case, &world.history), "an observer had other events");
     if world.machine.result().is_some() {
         let left: Vec<_> = world.machine.outstanding().map(|(id, _)| id.to_string()).collect();
         assert!(left.is_empty(), "the run is over, but these are outstanding: {left:?}");

@@ -222,6 +222,37 @@ impl World {
     }
 }
 
+/// The lines of a log that are events.
+pub(super) fn emitted(log: &str) -> String {
+    log.lines().filter(|line| line.starts_with("emit ")).collect::<Vec<_>>().join("\n")
+}
+
+/// The events that these inputs give a machine of which no effect is executed, as lines of a log.
+pub(super) fn observe(case: &Case, history: &[Input]) -> String {
+    let mut machine = Machine::new(&case.plan, case.start.clone()).observed();
+    let mut log = String::new();
+    for input in history {
+        match input {
+            Input::Complete(id, outcome) => machine.complete(id, script::outcome(outcome)),
+            Input::Cancel => machine.cancel("cancelled by the user"),
+            Input::Kill => machine.kill("killed by the user"),
+            Input::Resume => machine.resume(machine.slots().clone()),
+            Input::Poll => {
+                for command in machine.poll_all() {
+                    match command {
+                        Command::Start(id, _) => panic!("`{id}` is started"),
+                        Command::Abandon(_) => {}
+                        Command::Emit(event) => {
+                            writeln!(log, "{}", log::event(&event, machine.rows())).expect("text");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    emitted(&log)
+}
+
 /// False for effects that wait for the script: deadlines and gates.
 pub(super) fn ends_by_itself(effect: &Effect) -> bool {
     !matches!(effect, Effect::Gate(_) | Effect::Sleep { deadline: true, .. })
