@@ -413,6 +413,27 @@ fn an_outcome_that_was_written_at_another_time_is_the_same_one() {
     assert!(once.calls > 0);
 }
 
+/// The time at the beginning of a body is read without the rest; any other body is read as a whole.
+#[test]
+fn the_time_of_a_record_does_not_depend_on_its_place() {
+    for (body, time) in [
+        (r#"{"v":1,"ms":3,"at":12,"plain":"slept"}"#, Some(12)),
+        (r#"{"v":1,"at":12}"#, Some(12)),
+        (r#"{"v":1,"plain":"slept","ms":3,"at":12}"#, Some(12)),
+        (r#"{ "v": 1, "ms": 3, "at": 12 }"#, Some(12)),
+        (r#"{"v":1,"ms":3,"at":null,"plain":"slept"}"#, None),
+        (r#"{"v":1,"ms":3,"at":1.5,"plain":"slept"}"#, None),
+        (r#"{"v":1,"ms":3,"at":99999999999999999999,"plain":"slept"}"#, None),
+        (r#"{"v":1,"ms":3,"at_ms":12}"#, None),
+        (r#"{"v":1,"ms":3,"at":12"#, None),
+        ("", None),
+    ] {
+        let record =
+            Record { key: "p/a".to_owned(), request: Digest::of(b"r"), body: body.to_owned(), blobs: Vec::new() };
+        assert_eq!(at_ms(&record), time, "{body}");
+    }
+}
+
 /// Earlier records without a time are readable.
 #[test]
 fn a_record_of_before_has_no_time() {

@@ -63,7 +63,20 @@ pub(super) struct Time {
 
 impl Time {
     pub(super) fn parse(text: &str) -> Option<u64> {
-        serde_json::from_str::<Self>(text).ok()?.at
+        Self::at_start(text).or_else(|| serde_json::from_str::<Self>(text).ok()?.at)
+    }
+
+    /// The time in a body as this program writes it, where only the version and the duration come before it. A large
+    /// body is not read to its end.
+    fn at_start(text: &str) -> Option<u64> {
+        let rest = text.strip_prefix(r#"{"v":1,"#)?;
+        let rest = match rest.strip_prefix(r#""ms":"#) {
+            Some(rest) => rest.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix(',')?,
+            None => rest,
+        };
+        let digits = rest.strip_prefix(r#""at":"#)?;
+        let end = digits.find(|c: char| !c.is_ascii_digit())?;
+        digits[end..].starts_with([',', '}']).then(|| digits[..end].parse().ok())?
     }
 }
 
@@ -274,11 +287,16 @@ impl Body {
             let why = TreeError::TooMany(tree::MAX_VALUES).to_string();
             return Err(Error::Damaged { key: key.to_owned(), why });
         }
+        let body = serde_json::from_str::<Self>(text);
+        if body.as_ref().is_ok_and(|body| body.v <= VERSION) {
+            return body.map_err(damaged);
+        }
+        // A newer body may have any other form.
         let Version { v } = serde_json::from_str(text).map_err(damaged)?;
         if v > u64::from(VERSION) {
             return Err(Error::TooNew { key: key.to_owned(), found: v });
         }
-        serde_json::from_str(text).map_err(damaged)
+        body.map_err(damaged)
     }
 
     pub(super) fn into_completed(self, key: &str, blobs: &dyn BlobStore) -> Result<Completed, Error> {
