@@ -204,7 +204,7 @@ impl Story {
             Some(replay) if !is_further => records.into_iter().for_each(|record| replay.push(record)),
             replay => {
                 let (began, commands) =
-                    Replay::of_records(&self.run, records, &self.plan, &self.app, Arc::clone(&self.blobs))
+                    Replay::for_events(&self.run, records, &self.plan, &self.app, Arc::clone(&self.blobs))
                         .map_err(damaged)?;
                 let began = replay.insert(began);
                 let (position, after_ms) = written.first().copied().unwrap_or_default();

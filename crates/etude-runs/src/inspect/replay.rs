@@ -38,24 +38,35 @@ impl Replay {
         app: &Path,
         blobs: Arc<dyn BlobStore>,
     ) -> Result<(Self, Vec<Command>), String> {
-        Self::of_records(&view.run, view.records.clone(), plan, app, blobs)
+        Self::of(&view.run, view.records.clone(), plan, app, blobs, |machine| machine)
     }
 
-    /// Like [`Replay::new`], for a run with these records so far.
+    /// A replay of a run with these records so far, for its events: no command starts an effect.
     ///
     /// # Errors
     /// The journal is damaged.
-    pub fn of_records(
+    pub fn for_events(
         run: &NewRun,
         records: Vec<Record>,
         plan: &Plan,
         app: &Path,
         blobs: Arc<dyn BlobStore>,
     ) -> Result<(Self, Vec<Command>), String> {
+        Self::of(run, records, plan, app, blobs, Machine::observed)
+    }
+
+    fn of(
+        run: &NewRun,
+        records: Vec<Record>,
+        plan: &Plan,
+        app: &Path,
+        blobs: Arc<dyn BlobStore>,
+        as_used: fn(Machine) -> Machine,
+    ) -> Result<(Self, Vec<Command>), String> {
         let header = Header::parse(&run.header, &*blobs)?;
         let start = header.start(run, app, &records, &*blobs);
         let (earlier, current) = record::by_scope(records);
-        let machine = Machine::new(plan, start);
+        let machine = as_used(Machine::new(plan, start));
         let mut replay = Self { machine, earlier, current, blobs, skipped: 0 };
         let commands = replay.poll();
         Ok((replay, commands))
@@ -111,7 +122,7 @@ impl Replay {
 
     fn poll(&mut self) -> Vec<Command> {
         self.machine.expect_kept(self.earlier.iter().any(|record| !record.key.starts_with('!')));
-        std::iter::from_fn(|| Some(self.machine.poll()).filter(|commands| !commands.is_empty())).flatten().collect()
+        self.machine.poll_all()
     }
 }
 
