@@ -7,7 +7,7 @@
 mod event;
 mod pinned;
 
-use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,8 +18,10 @@ use etude_process::blob::BlobStore;
 use etude_runtime::clock::rfc3339;
 use etude_runtime::engine::{Engine, Error, NewRun, Positioned, Record, RunRow, RunView};
 use etude_runtime::record;
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use self::event::{Published, name_of};
 use crate::inspect::Replay;
 use crate::target::Target;
 
@@ -63,7 +65,7 @@ pub struct StoryEvent {
     /// Id of the event: the position of its record, and its number there.
     pub id: EventId,
     /// The member `event` of the document.
-    pub name: Arc<str>,
+    pub name: &'static str,
     /// The document, without the id.
     pub body: Arc<str>,
 }
@@ -77,42 +79,72 @@ struct Scribe {
     last: Option<EventId>,
     /// True if the last event is the end of an attempt.
     has_end: bool,
-    /// Names of events, each once.
-    names: BTreeSet<Arc<str>>,
     /// Number of stage events so far; `None` for a run without a machine.
     stages: Option<u64>,
+    times: Times,
+    /// Space for the text of one event.
+    text: Vec<u8>,
 }
 
 impl Scribe {
     /// Adds an event that follows from the record at `position`.
-    fn push(&mut self, position: u64, body: &Value) {
+    fn push(&mut self, position: u64, name: &'static str, body: &impl Serialize) {
         let number = self.last.filter(|last| last.record == position).map_or(0, |last| last.number);
         let id = EventId { record: position, number: number.saturating_add(1) };
-        let name = body["event"].as_str().unwrap_or("message");
-        let name = self.names.get(name).cloned().unwrap_or_else(|| {
-            let name: Arc<str> = name.into();
-            self.names.insert(Arc::clone(&name));
-            name
-        });
-        self.new.push(StoryEvent { id, name, body: body.to_string().into() });
+        self.text.clear();
+        // Events have string keys, and nothing in them fails to be serialized.
+        let written = serde_json::to_writer(&mut self.text, body).is_ok();
+        let body = std::str::from_utf8(&self.text).ok().filter(|_| written).unwrap_or_default();
+        self.new.push(StoryEvent { id, name, body: body.into() });
         (self.last, self.has_end) = (Some(id), false);
     }
 
-    /// Adds the events among `commands`, which follow from the record at `position`.
-    fn emit(&mut self, position: u64, time: &str, commands: Vec<Command>, rows: &[StepRow]) {
+    /// Adds the events among `commands`, which follow from the record at `position`. `at_ms` is its time in milliseconds
+    /// since 1970.
+    fn emit(&mut self, position: u64, at_ms: i64, commands: Vec<Command>, rows: &[StepRow]) {
+        let mut times = std::mem::take(&mut self.times);
         for command in commands {
             let Command::Emit(event) = command else { continue };
-            let mut body = match (&event, &mut self.stages) {
-                (Event::Stage { name, payload }, Some(stages)) => {
+            let seq = match (&event, &mut self.stages) {
+                (Event::Stage { .. }, Some(stages)) => {
                     *stages += 1;
-                    json!({"event": name, "seq": *stages, "payload": payload.value().unwrap_or_default()})
+                    Some(*stages)
                 }
                 (_, Some(_)) => continue,
-                (event, None) => event_json(event, rows),
+                (_, None) => None,
             };
-            body["at"] = time.into();
-            self.push(position, &body);
+            let at = Some(times.text(at_ms));
+            self.push(position, name_of(&event), &Published { event: &event, rows, seq, at });
         }
+        self.times = times;
+    }
+}
+
+/// The time of the last event as text: those of the same second are formatted once.
+#[derive(Debug, Default)]
+struct Times {
+    ms: i64,
+    text: String,
+}
+
+impl Times {
+    /// A time in milliseconds since 1970, as RFC 3339.
+    fn text(&mut self, ms: i64) -> &str {
+        // The end of the text: the milliseconds and `Z`.
+        const END: usize = 4;
+        let second = |ms: i64| ms.div_euclid(1_000);
+        let is_near = second(ms) == second(self.ms);
+        match self.text.len().checked_sub(END) {
+            Some(_) if ms == self.ms => {}
+            Some(end) if is_near => {
+                self.text.truncate(end);
+                // Writing to a string cannot fail.
+                let _ = write!(self.text, "{:03}Z", ms.rem_euclid(1_000));
+            }
+            _ => self.text = rfc3339(ms),
+        }
+        self.ms = ms;
+        &self.text
     }
 }
 
@@ -209,7 +241,7 @@ impl Story {
                 let began = replay.insert(began);
                 let (position, after_ms) = written.first().copied().unwrap_or_default();
                 let position = if is_first { 0 } else { position };
-                self.scribe.emit(position, &time(&self.row, after_ms), commands, began.machine().rows());
+                self.scribe.emit(position, time(&self.row, after_ms), commands, began.machine().rows());
             }
         }
         self.feed(&written).map_err(damaged)
@@ -242,17 +274,16 @@ impl Story {
             let is_earlier = replay.left().0 < earlier;
             if let Some(at) = written.len().checked_sub(current).filter(|_| !is_earlier) {
                 let (position, after_ms) = written[at];
-                self.scribe.emit(position, &time(&self.row, after_ms), commands, replay.machine().rows());
+                self.scribe.emit(position, time(&self.row, after_ms), commands, replay.machine().rows());
             }
         }
     }
 
     /// Adds the last event of an attempt.
     fn end(&mut self, status: &str) {
-        let body = json!({
-            "event": "ended", "run_id": self.row.id, "status": status, "at": time(&self.row, self.after_ms),
-        });
-        self.scribe.push(self.position, &body);
+        let at = rfc3339(time(&self.row, self.after_ms));
+        let body = json!({"event": "ended", "run_id": self.row.id, "status": status, "at": at});
+        self.scribe.push(self.position, "ended", &body);
         self.scribe.has_end = true;
     }
 }
@@ -268,9 +299,9 @@ fn fitting(records: &[Positioned]) -> usize {
     records.iter().take_while(fits).count()
 }
 
-/// The time of a record that was written `after_ms` milliseconds after the run began.
-fn time(row: &RunRow, after_ms: u64) -> String {
-    rfc3339(row.started_at_ms.unwrap_or(row.created_at_ms).saturating_add_unsigned(after_ms))
+/// The time of a record that was written `after_ms` milliseconds after the run began, in milliseconds since 1970.
+fn time(row: &RunRow, after_ms: u64) -> i64 {
+    row.started_at_ms.unwrap_or(row.created_at_ms).saturating_add_unsigned(after_ms)
 }
 
 /// True for a record that begins another attempt.
@@ -297,6 +328,16 @@ mod tests {
     use etude_core::digest::Digest;
 
     use super::*;
+
+    /// Times that follow each other have the text of any time.
+    #[test]
+    fn times_of_one_second_are_like_all_others() {
+        let mut times = Times::default();
+        let around = [0, 1, -1, -1_000, -999, 999, 1_000, 1_000, i64::MAX, 5, 6, 1_700_000_000_123, 1_700_000_000_007];
+        for ms in around {
+            assert_eq!(times.text(ms), rfc3339(ms), "{ms}");
+        }
+    }
 
     /// S-73: a page has few large records, so that a stalled reader keeps few events.
     #[test]

@@ -152,7 +152,7 @@ impl Stories {
     pub(crate) fn events_named(&self, context: &Context, id: &str, names: &[&str]) -> Result<Vec<Value>, Problem> {
         let mut found = Vec::new();
         let mut take = |followed: &Followed, from: usize| {
-            let named = followed.events_from(from).filter(|event| names.contains(&&*event.name));
+            let named = followed.events_from(from).filter(|event| names.contains(&event.name));
             found.extend(named.filter_map(|event| serde_json::from_str(&event.body).ok()));
             followed.length()
         };
@@ -348,14 +348,15 @@ impl Followed {
         if self.last.from == from && self.last.to == self.length() {
             return Some(self.last.clone());
         }
-        let (mut text, mut to) = (String::new(), from);
-        for event in self.events_from(from) {
-            if text.len() >= PIECE {
-                break;
-            }
-            push_event(&mut text, event);
-            to += 1;
-        }
+        let mut length = 0;
+        let fits = |event: &&StoryEvent| {
+            let has_room = length < PIECE;
+            length += length_of(event);
+            has_room
+        };
+        let to = from + self.events_from(from).take_while(fits).count();
+        let mut text = String::with_capacity(length);
+        self.events_from(from).take(to - from).for_each(|event| push_event(&mut text, event));
         let piece = Piece { from, to, text: text.into() };
         if to == self.length() {
             self.last = piece.clone();
@@ -369,9 +370,18 @@ fn size(event: &StoryEvent) -> usize {
     size_of::<StoryEvent>() + event.body.len()
 }
 
+/// Maximum length of an event in the form of `text/event-stream`, in bytes.
+fn length_of(event: &StoryEvent) -> usize {
+    /// The names of the fields, their line breaks, and the longest id.
+    const FIELDS: usize = 64;
+    FIELDS + event.name.len() + event.body.len()
+}
+
 /// Appends an event in the form of `text/event-stream`.
 fn push_event(text: &mut String, event: &StoryEvent) {
     let StoryEvent { id, name, body } = event;
-    // Writing to a string cannot fail.
-    let _ = write!(text, "id: {id}\nevent: {}\ndata: {body}\n\n", name.replace(['\n', '\r'], " "));
+    // Writing to a string cannot fail. No name has a line break: the names are constants.
+    let _ = write!(text, "id: {id}\nevent: {name}\ndata: ");
+    text.push_str(body);
+    text.push_str("\n\n");
 }
