@@ -63,14 +63,15 @@ impl Journal {
             let is_live = others.is_some_and(|name| there.contains(name)) || self.is_held(&run);
             if is_live || run.state != RunState::Running {
                 there.extend(others.filter(|_| is_live).cloned());
-                return Ok(Some(row_of(&run, is_live)));
+                return Ok(Some(row_of(run, is_live)));
             }
             // A run that was released since its row was read would appear as interrupted.
             let now = match self.find(&run.id) {
                 Err(Error::Unknown(_)) => return Ok(None),
                 found => found?,
             };
-            Ok(is_asked_for(now.state).then(|| row_of(&now, !now.is_as(&run) && self.is_held(&now))))
+            let is_live = !now.is_as(&run) && self.is_held(&now);
+            Ok(is_asked_for(now.state).then(|| row_of(now, is_live)))
         };
         runs.into_iter().filter_map(|run| one(run).transpose()).collect()
     }
@@ -179,17 +180,17 @@ impl Journal {
             None => return Err(Error::Unknown(prefix.to_owned())),
         };
         let result = result.map(|result| result.or_else(|(blob, len)| self.fetch(blob, len))).transpose()?;
-        let view = RunView { row: row_of(&row, false), run, records, signals, result };
+        let view = RunView { row: row_of(row.clone(), false), run, records, signals, result };
         Ok((row, view))
     }
 }
 
-fn row_of(run: &Run, is_live: bool) -> RunRow {
+fn row_of(run: Run, is_live: bool) -> RunRow {
     RunRow {
-        id: run.id.clone(),
+        id: run.id,
         number: run.number,
-        app: run.app.clone(),
-        target: run.target.clone(),
+        app: run.app,
+        target: run.target,
         state: run.state,
         is_live,
         worker: None,
@@ -197,7 +198,7 @@ fn row_of(run: &Run, is_live: bool) -> RunRow {
         started_at_ms: run.started_at_ms,
         changed_at_ms: run.changed_at_ms,
         change: run.change,
-        placement: run.placement.clone(),
+        placement: run.placement,
     }
 }
 

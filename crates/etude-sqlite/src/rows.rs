@@ -18,7 +18,7 @@ pub(crate) const RUN_COLUMNS: &str = "number, id, app, target, abi, state, epoch
     limit_max, tenant, queue, bundle";
 
 /// A row of `runs`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Run {
     pub(crate) number: i64,
     pub(crate) id: String,
