@@ -131,6 +131,9 @@ impl CodeTask {
 
 impl Task for CodeTask {
     fn poll(&mut self, cx: &mut Cx) -> Poll<Result<Json, Failure>> {
+        if self.is_running && !cx.has_arrivals() {
+            return Poll::Pending;
+        }
         loop {
             if let Some((id, ms)) = self.pause.clone() {
                 if let Some(why) = &self.stopped {

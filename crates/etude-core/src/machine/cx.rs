@@ -187,6 +187,11 @@ impl Cx {
         Poll::Ready(completed)
     }
 
+    /// True if any outcome has arrived that its task has not taken.
+    pub(crate) fn has_arrivals(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
     /// Abandons an effect. The task must still wait for it, with [`Cx::run_effect`].
     pub(crate) fn abandon(&mut self, id: &EffectId) {
         if self.arrived.contains_key(id) {

@@ -306,9 +306,9 @@ impl Task for FanOut {
             }
             // A failure must stop the others before they are polled, so that none of them starts another effect.
             let mut has_ended = false;
-            let active: Vec<usize> = self.active.keys().copied().collect();
-            for index in active {
-                let Some(task) = self.active.get_mut(&index) else { continue };
+            let mut from = 0;
+            while let Some((&index, task)) = self.active.range_mut(from..).next() {
+                from = index + 1;
                 let Poll::Ready(result) = task.poll(cx) else { continue };
                 let is_cached = task.is_cached();
                 self.cached += usize::from(is_cached);

@@ -57,7 +57,7 @@ impl<T: Task> Task for AtomicTask<T> {
             Poll::Ready(Ok(_)) => cx.open_work.succeed(self.path.as_str()),
             // Applies even if all its effects succeeded.
             Poll::Ready(Err(_)) => cx.open_work.begin(self.path.as_str()),
-            Poll::Pending => {}
+            Poll::Pending => return Poll::Pending,
         }
         polled
     }

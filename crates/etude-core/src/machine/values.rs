@@ -21,8 +21,9 @@ pub(crate) struct Values {
     /// The members of `steps` for stdin, in pieces that are never copied again once they are full.
     frozen: Vec<Chunk>,
     growing: String,
-    /// Hash of stdin up to here, so that a late step does not hash the outputs of all earlier ones again.
-    hash: StdinHash,
+    /// Hash of stdin up to here, so that a late step does not hash the outputs of all earlier ones again. The elements of a
+    /// `for_each` share it: it has two kilobytes.
+    hash: Arc<StdinHash>,
     item: Option<Element>,
     /// Further members of stdin: `,"run":{…}`.
     tail: Arc<str>,
@@ -48,6 +49,12 @@ const PIECE: usize = 8 * 1024;
 /// Text between the input and the first member of `steps`.
 const STEPS: &str = r#","steps":{"#;
 
+/// Text between the last member of `steps` and the element.
+const ITEM: &str = r#"},"item":"#;
+
+/// Text between the element and its index.
+const INDEX: &str = r#","index":"#;
+
 impl Values {
     pub(crate) fn new(input: Json, tail: Arc<str>) -> Self {
         let mut hash = StdinHash::default();
@@ -59,7 +66,7 @@ impl Values {
             outputs: Vec::new(),
             frozen: Vec::new(),
             growing: String::new(),
-            hash,
+            hash: Arc::new(hash),
             item: None,
             tail,
             request: None,
@@ -160,7 +167,7 @@ impl Values {
             Some(text) if text.len() < PIECE => self.grow(text),
             _ => {
                 self.freeze();
-                self.hash.json(&output);
+                Arc::make_mut(&mut self.hash).json(&output);
                 self.frozen.push(Chunk::Json(output.clone()));
             }
         }
@@ -173,7 +180,7 @@ impl Values {
 
     fn grow(&mut self, text: &str) {
         self.growing.push_str(text);
-        self.hash.text(text);
+        Arc::make_mut(&mut self.hash).text(text);
     }
 
     fn freeze(&mut self) {
@@ -190,8 +197,17 @@ impl Values {
 
     /// The digest of [`Values::stdin`], without hashing all of it.
     pub(crate) fn stdin_digest(&self) -> Digest {
-        let mut hash = self.hash.clone();
-        self.ending().iter().for_each(|chunk| hash.chunk(chunk));
+        let mut hash = StdinHash::clone(&self.hash);
+        match &self.item {
+            None => hash.text("}"),
+            Some(Element { value: item, index, .. }) => {
+                hash.text(ITEM);
+                hash.json(item);
+                hash.text(&format!("{INDEX}{index}"));
+            }
+        }
+        hash.text(&self.tail);
+        hash.text("}");
         hash.finish()
     }
 
@@ -227,9 +243,9 @@ impl Values {
         match &self.item {
             None => vec![Chunk::Text(format!("}}{tail}}}").into())],
             Some(Element { value: item, index, .. }) => vec![
-                Chunk::Text(r#"},"item":"#.into()),
+                Chunk::Text(ITEM.into()),
                 Chunk::Json(item.clone()),
-                Chunk::Text(format!(r#","index":{index}{tail}}}"#).into()),
+                Chunk::Text(format!("{INDEX}{index}{tail}}}").into()),
             ],
         }
     }
