@@ -18,7 +18,6 @@ use etude_process::blob::BlobStore;
 use etude_runtime::clock::rfc3339;
 use etude_runtime::engine::{Engine, Error, NewRun, Positioned, Record, RunRow, RunView};
 use etude_runtime::record;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::event::{Published, name_of};
@@ -88,12 +87,12 @@ struct Scribe {
 
 impl Scribe {
     /// Adds an event that follows from the record at `position`.
-    fn push(&mut self, position: u64, name: &'static str, body: &impl Serialize) {
+    fn push(&mut self, position: u64, name: &'static str, write: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>) {
         let number = self.last.filter(|last| last.record == position).map_or(0, |last| last.number);
         let id = EventId { record: position, number: number.saturating_add(1) };
         self.text.clear();
         // Events have string keys, and nothing in them fails to be serialized.
-        let written = serde_json::to_writer(&mut self.text, body).is_ok();
+        let written = write(&mut self.text).is_ok();
         let body = std::str::from_utf8(&self.text).ok().filter(|_| written).unwrap_or_default();
         self.new.push(StoryEvent { id, name, body: body.into() });
         (self.last, self.has_end) = (Some(id), false);
@@ -114,7 +113,8 @@ impl Scribe {
                 (_, None) => None,
             };
             let at = Some(times.text(at_ms));
-            self.push(position, name_of(&event), &Published { event: &event, rows, seq, at });
+            let published = Published { event: &event, rows, seq, at };
+            self.push(position, name_of(&event), |text| published.write(text));
         }
         self.times = times;
     }
@@ -283,7 +283,7 @@ impl Story {
     fn end(&mut self, status: &str) {
         let at = rfc3339(time(&self.row, self.after_ms));
         let body = json!({"event": "ended", "run_id": self.row.id, "status": status, "at": at});
-        self.scribe.push(self.position, "ended", &body);
+        self.scribe.push(self.position, "ended", |text| serde_json::to_writer(text, &body));
         self.scribe.has_end = true;
     }
 }

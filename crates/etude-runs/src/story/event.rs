@@ -2,13 +2,15 @@
 
 use etude_core::report::{Event, Item, StepRow, fell_back_json, items_json, usage_json};
 use etude_core::tree;
-use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 /// An event in its published form, without a time.
 pub fn event_json(event: &Event, rows: &[StepRow]) -> Value {
+    let mut tree = Tree(Map::new());
     // Keys are strings, and no value fails to be serialized.
-    serde_json::to_value(Published { event, rows, seq: None, at: None }).unwrap_or_default()
+    let written = Published { event, rows, seq: None, at: None }.put_all(&mut tree);
+    written.map_or(Value::Null, |()| Value::Object(tree.0))
 }
 
 /// The member `event` of an event's published form.
@@ -42,36 +44,65 @@ pub(super) struct Published<'e> {
     pub(super) at: Option<&'e str>,
 }
 
-impl Serialize for Published<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(None)?;
-        self.members(&mut out)?;
-        if let Some(at) = self.at {
-            out.serialize_entry("at", at)?;
-        }
-        out.end()
+/// The receiver of the members of a published event, in their order.
+trait Members {
+    /// Adds a member. No character of `name` has an escape.
+    fn put(&mut self, name: &str, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()>;
+}
+
+/// The members as a tree.
+struct Tree(Map<String, Value>);
+
+impl Members for Tree {
+    fn put(&mut self, name: &str, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
+        self.0.insert(name.to_owned(), serde_json::to_value(value)?);
+        Ok(())
+    }
+}
+
+/// The members as the text of an object without its end.
+struct Text<'t>(&'t mut Vec<u8>);
+
+impl Members for Text<'_> {
+    fn put(&mut self, name: &str, value: &(impl Serialize + ?Sized)) -> serde_json::Result<()> {
+        self.0.extend_from_slice(if self.0.is_empty() { b"{\"" } else { b",\"" });
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.extend_from_slice(b"\":");
+        serde_json::to_writer(&mut *self.0, value)
     }
 }
 
 impl Published<'_> {
+    /// Writes the event into `text`, which is empty.
+    pub(super) fn write(&self, text: &mut Vec<u8>) -> serde_json::Result<()> {
+        self.put_all(&mut Text(text))?;
+        text.push(b'}');
+        Ok(())
+    }
+
+    fn put_all(&self, out: &mut impl Members) -> serde_json::Result<()> {
+        self.members(out)?;
+        self.at.map_or(Ok(()), |at| out.put("at", at))
+    }
+
     /// Writes all members but the time.
-    fn members<M: SerializeMap>(&self, out: &mut M) -> Result<(), M::Error> {
+    fn members(&self, out: &mut impl Members) -> serde_json::Result<()> {
         if let Event::FellBack { fell_back, message } = self.event {
             for (name, value) in fell_back_json(fell_back).as_object().into_iter().flatten() {
-                out.serialize_entry(name, value)?;
+                out.put(name, value)?;
             }
-            out.serialize_entry("event", name_of(self.event))?;
-            return out.serialize_entry("message", message);
+            out.put("event", name_of(self.event))?;
+            return out.put("message", message);
         }
-        out.serialize_entry("event", name_of(self.event))?;
+        out.put("event", name_of(self.event))?;
         match self.event {
             Event::FellBack { .. } => {}
-            Event::PhaseStarted(phase) => out.serialize_entry("phase", phase.word())?,
+            Event::PhaseStarted(phase) => out.put("phase", phase.word())?,
             Event::Stage { payload, .. } => {
                 if let Some(seq) = &self.seq {
-                    out.serialize_entry("seq", seq)?;
+                    out.put("seq", seq)?;
                 }
-                out.serialize_entry("payload", &payload.value().unwrap_or_default())?;
+                out.put("payload", &payload.value().unwrap_or_default())?;
             }
             Event::StepStarted { row } => self.step(out, *row)?,
             Event::StepEnded { row } => {
@@ -96,57 +127,57 @@ impl Published<'_> {
     }
 
     /// Writes the members of the step at `row`.
-    fn step<M: SerializeMap>(&self, out: &mut M, row: usize) -> Result<(), M::Error> {
+    fn step(&self, out: &mut impl Members, row: usize) -> serde_json::Result<()> {
         let row = &self.rows[row];
-        out.serialize_entry("phase", row.phase.word())?;
-        out.serialize_entry("step", &row.name)?;
-        out.serialize_entry("type", row.kind)
+        out.put("phase", row.phase.word())?;
+        out.put("step", &row.name)?;
+        out.put("type", row.kind)
     }
 }
 
 /// Writes the members of a step that is over.
-fn end<M: SerializeMap>(out: &mut M, row: &StepRow) -> Result<(), M::Error> {
-    out.serialize_entry("status", row.status.word())?;
-    out.serialize_entry("attempts", &row.attempts)?;
-    out.serialize_entry("duration_ms", &row.duration_ms)?;
+fn end(out: &mut impl Members, row: &StepRow) -> serde_json::Result<()> {
+    out.put("status", row.status.word())?;
+    out.put("attempts", &row.attempts)?;
+    out.put("duration_ms", &row.duration_ms)?;
     if row.retries > 0 {
-        out.serialize_entry("retries", &row.retries)?;
+        out.put("retries", &row.retries)?;
     }
     if row.cached {
-        out.serialize_entry("cached", &true)?;
+        out.put("cached", &true)?;
     }
     if let Some(items) = &row.items {
-        out.serialize_entry("items", &items_json(items))?;
+        out.put("items", &items_json(items))?;
     }
     if row.usage.calls > 0 {
-        out.serialize_entry("usage", &usage_json(&row.usage))?;
+        out.put("usage", &usage_json(&row.usage))?;
     }
     if let Some(model) = &row.model {
-        out.serialize_entry("model", model)?;
+        out.put("model", model)?;
     }
     Ok(())
 }
 
 /// Writes the members of events of attempts and of the elements of a `for_each`.
-fn work<M: SerializeMap>(out: &mut M, event: &Event) -> Result<(), M::Error> {
+fn work(out: &mut impl Members, event: &Event) -> serde_json::Result<()> {
     match event {
         Event::AttemptRejected { item, attempt, max_attempts, rejected_by, reasons, .. } => {
-            out.serialize_entry("attempt", attempt)?;
-            out.serialize_entry("max_attempts", max_attempts)?;
-            out.serialize_entry("rejected_by", rejected_by.word())?;
-            out.serialize_entry("errors", reasons)?;
+            out.put("attempt", attempt)?;
+            out.put("max_attempts", max_attempts)?;
+            out.put("rejected_by", rejected_by.word())?;
+            out.put("errors", reasons)?;
             if let Some(item) = item {
-                out.serialize_entry("item", &Element(item))?;
+                out.put("item", &Element::of(item))?;
             }
         }
-        Event::ItemStarted { item, .. } => out.serialize_entry("item", &Element(item))?,
+        Event::ItemStarted { item, .. } => out.put("item", &Element::of(item))?,
         Event::ItemEnded { item, status, cached, error, done, total, .. } => {
-            out.serialize_entry("item", &Element(item))?;
-            out.serialize_entry("status", status.word())?;
-            out.serialize_entry("cached", cached)?;
-            out.serialize_entry("error", error)?;
-            out.serialize_entry("done", done)?;
-            out.serialize_entry("total", total)?;
+            out.put("item", &Element::of(item))?;
+            out.put("status", status.word())?;
+            out.put("cached", cached)?;
+            out.put("error", error)?;
+            out.put("done", done)?;
+            out.put("total", total)?;
         }
         _ => {}
     }
@@ -154,41 +185,42 @@ fn work<M: SerializeMap>(out: &mut M, event: &Event) -> Result<(), M::Error> {
 }
 
 /// Writes the members of events of agents and their tools.
-fn agent<M: SerializeMap>(out: &mut M, event: &Event) -> Result<(), M::Error> {
+fn agent(out: &mut impl Members, event: &Event) -> serde_json::Result<()> {
     match event {
         Event::AgentText { turn, text, .. } => {
-            out.serialize_entry("turn", turn)?;
-            out.serialize_entry("text", text)?;
+            out.put("turn", turn)?;
+            out.put("text", text)?;
         }
         Event::ToolStarted { effect, name, arguments, .. } => {
-            out.serialize_entry("effect", effect.as_str())?;
-            out.serialize_entry("tool", name)?;
+            out.put("effect", effect.as_str())?;
+            out.put("tool", name)?;
             let arguments = tree::of_answer(arguments).unwrap_or_else(|_| json!(arguments));
-            out.serialize_entry("arguments", &arguments)?;
+            out.put("arguments", &arguments)?;
         }
         Event::ToolEnded { effect, name, error, elapsed_ms, .. } => {
-            out.serialize_entry("effect", effect.as_str())?;
-            out.serialize_entry("tool", name)?;
-            out.serialize_entry("error", error)?;
-            out.serialize_entry("duration_ms", elapsed_ms)?;
+            out.put("effect", effect.as_str())?;
+            out.put("tool", name)?;
+            out.put("error", error)?;
+            out.put("duration_ms", elapsed_ms)?;
         }
-        Event::Detour { why, .. } => out.serialize_entry("why", why)?,
-        Event::ToolsMissing { problems, .. } => out.serialize_entry("problems", problems)?,
-        Event::ContextTrimmed { left_out, .. } => out.serialize_entry("left_out", left_out)?,
+        Event::Detour { why, .. } => out.put("why", why)?,
+        Event::ToolsMissing { problems, .. } => out.put("problems", problems)?,
+        Event::ContextTrimmed { left_out, .. } => out.put("left_out", left_out)?,
         _ => {}
     }
     Ok(())
 }
 
 /// The published form of an element.
-struct Element<'e>(&'e Item);
+#[derive(Serialize)]
+struct Element<'e> {
+    index: usize,
+    label: Option<&'e str>,
+}
 
-impl Serialize for Element<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(Some(2))?;
-        out.serialize_entry("index", &self.0.index)?;
-        out.serialize_entry("label", &self.0.label.as_deref())?;
-        out.end()
+impl<'e> Element<'e> {
+    fn of(item: &'e Item) -> Self {
+        Self { index: item.index, label: item.label.as_deref() }
     }
 }
 
