@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use etude_core::digest::Digest;
 use etude_runtime::engine::{Boxed, Error, NewRun, Record, RunState, Session, Signal};
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 use crate::append::{Appended, Pending};
 use crate::error::Fault;
@@ -13,6 +13,9 @@ use crate::link::{Connection, Link, attempt, lock};
 use crate::store::{Store, Taken};
 use crate::wake::Released;
 use crate::{rows, wake};
+
+/// The end of an append, once the writers know it.
+type End = oneshot::Receiver<Result<Appended, Error>>;
 
 /// Session of a claimed run.
 #[derive(Debug)]
@@ -35,7 +38,7 @@ struct Shared {
     number: i64,
     session: i64,
     /// Position of the last record. Locked during an append: there is one at a time.
-    position: Mutex<i32>,
+    last: Arc<Mutex<i32>>,
     /// True if the run has a row in the queue until its state is set.
     was_queued: bool,
     /// Number of times this worker had lost all of its runs when it took this one.
@@ -54,7 +57,7 @@ impl PostgresSession {
             run_id: run.id.clone(),
             number,
             session,
-            position: Mutex::new(position),
+            last: Arc::new(Mutex::new(position)),
             was_queued,
             lapses,
             is_over: AtomicBool::new(false),
@@ -77,38 +80,61 @@ impl Shared {
             tokio::select! {
                 biased;
                 answer = answer => answer,
-                () = self.store.pulse.lapsed(self.lapses) => Err(Error::Lapsed { run: self.run_id.clone() }),
+                () = self.store.pulse.lapsed(self.lapses) => Err(self.lapsed()),
             }
         })
     }
 
-    async fn append(self: Arc<Self>, record: Record) -> Result<(), Error> {
-        let mut position = self.position.lock().await;
+    /// Hands a record to the writers, who write it even if its caller stops waiting.
+    fn send(&self, last: OwnedMutexGuard<i32>, record: Record) -> Result<End, Error> {
         let (done, end) = oneshot::channel();
-        let (run, session) = (self.number, self.session);
-        let pending = Pending { run, position: *position + 1, session, record, done };
-        let stopped = || Error::Store {
-            path: self.store.link.address().to_string(),
-            why: "internal error: the writers have stopped".to_owned(),
-        };
-        self.store.appends.send(pending).map_err(|_| stopped())?;
+        let (run, session, store) = (self.number, self.session, Arc::clone(&self.store));
+        let pending = Pending { run, session, last, record, done, store };
+        self.store.appends.send(pending).map_err(|_| self.stopped())?;
+        Ok(end)
+    }
+
+    /// Waits for the end of an append.
+    async fn appended(self: Arc<Self>, end: End) -> Result<(), Error> {
         let end = tokio::select! {
             biased;
-            end = end => end.map_err(|_| stopped())??,
+            end = end => end.map_err(|_| self.stopped())??,
             // The record may still be written: its position is before the mark of any later claim.
-            () = self.store.pulse.lapsed(self.lapses) => return Err(Error::Lapsed { run: self.run_id.clone() }),
+            () = self.store.pulse.lapsed(self.lapses) => return Err(self.lapsed()),
         };
         match end {
-            Appended::Done => {
-                *position += 1;
-                Ok(())
+            Appended::Done => Ok(()),
+            Appended::Refused => {
+                let shared = Arc::clone(&self);
+                self.store.link.spawn(async move { Err(shared.fenced_off().await) }).await
             }
-            Appended::Refused => Err(self.fenced_off().await),
             Appended::Gap(last) => {
                 let position = u64::try_from(last).unwrap_or(0);
                 Err(Error::Gap { run: self.run_id.clone(), position })
             }
         }
+    }
+
+    /// Appends a record after the one that is being written.
+    async fn append_next(self: Arc<Self>, record: Record) -> Result<(), Error> {
+        let last = tokio::select! {
+            biased;
+            last = Arc::clone(&self.last).lock_owned() => last,
+            () = self.store.pulse.lapsed(self.lapses) => return Err(self.lapsed()),
+        };
+        let end = self.send(last, record)?;
+        self.appended(end).await
+    }
+
+    fn stopped(&self) -> Error {
+        Error::Store {
+            path: self.store.link.address().to_string(),
+            why: "internal error: the writers have stopped".to_owned(),
+        }
+    }
+
+    fn lapsed(&self) -> Error {
+        Error::Lapsed { run: self.run_id.clone() }
     }
 
     /// The error of a refused write: another session has the run, or it is gone.
@@ -210,7 +236,15 @@ impl Session for PostgresSession {
     }
 
     fn append(&self, record: Record) -> Boxed<'_, Result<(), Error>> {
-        self.shared.store.link.spawn(Arc::clone(&self.shared).append(record))
+        let shared = Arc::clone(&self.shared);
+        match Arc::clone(&shared.last).try_lock_owned() {
+            // A task of its own would cost more than the rest. Without a budget, like [`Link::wait`]: the caller may block.
+            Ok(last) => match shared.send(last, record) {
+                Ok(end) => Box::pin(tokio::task::unconstrained(shared.appended(end))),
+                Err(cause) => Box::pin(std::future::ready(Err(cause))),
+            },
+            Err(_) => self.shared.store.link.spawn(shared.append_next(record)),
+        }
     }
 
     fn signals(&self) -> Result<Vec<Signal>, Error> {
@@ -254,7 +288,7 @@ impl Session for PostgresSession {
 
     fn check_lease(&self) -> Result<(), Error> {
         match self.shared.store.pulse.lapses() > self.shared.lapses {
-            true => Err(Error::Lapsed { run: self.run.id.clone() }),
+            true => Err(self.shared.lapsed()),
             false => Ok(()),
         }
     }

@@ -83,6 +83,53 @@ fn a_session_whose_records_were_lost_writes_nothing() {
     assert_eq!(keys(&next.records().expect("records")), ["a", "b", "c", "d"]);
 }
 
+/// K-9, K-10: records of one run by two sessions of one worker, written in one group, have ends of their own.
+#[test]
+fn two_sessions_of_a_run_in_one_group_have_their_own_ends() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = crate::open(&server, "etude", dir.path());
+    let stale = block_on(engine.create(&new_run("r-1", 1))).expect("create");
+    server.sql("update etude.runs set worker = null where id = 'r-1'");
+    let session = engine.claim("r-1").expect("no worker has it");
+    let others: Vec<_> =
+        (0..8).map(|at| block_on(engine.create(&new_run(&format!("o-{at}"), 1))).expect("create")).collect();
+    for round in 0..40 {
+        // While the first records are written, the others become one group.
+        let first: Vec<_> = others.iter().map(|other| other.append(record("main", "1"))).collect();
+        let (late, next) = (stale.append(record("late", "1")), session.append(record(&round.to_string(), "1")));
+        let (late, next) = (block_on(late), block_on(next));
+        assert!(matches!(late, Err(Error::Overtaken { .. })), "{round}: {late:?}");
+        next.expect("it has the run");
+        first.into_iter().for_each(|append| block_on(append).expect("append"));
+    }
+    let expected: Vec<String> = (0..40).map(|round| round.to_string()).collect();
+    assert_eq!(keys(&session.records().expect("records")), expected);
+}
+
+/// K-9: a record is written even if its caller stops waiting, and the next record of the session comes after it.
+#[test]
+fn an_append_is_finished_without_its_caller() {
+    let Some(server) = Server::start() else { return };
+    let dir = tempfile::tempdir().expect("a directory");
+    let engine = crate::open(&server, "etude", dir.path());
+    let session = block_on(engine.create(&new_run("r-1", 1))).expect("create");
+    for round in 0..10 {
+        drop(session.append(record(&format!("{round}-dropped"), "1")));
+        let (one, other) = (session.append(record(&format!("{round}-one"), "1")), session.append(record("x", "1")));
+        block_on(other).expect("append");
+        block_on(one).expect("append");
+    }
+    let records = session.records().expect("records");
+    let mut there = keys(&records);
+    assert_eq!(there.len(), 30);
+    there.retain(|key| *key != "x");
+    let written = |round: usize| there.iter().filter(|key| key.starts_with(&format!("{round}-"))).count();
+    assert!((0..10).all(|round| written(round) == 2), "{there:?}");
+    let sql = "select count(*) from etude.records where seq > 30";
+    assert_eq!(server.sql(sql), "0", "positions have no gaps");
+}
+
 /// K-4.
 #[test]
 fn one_of_many_claimants_gets_a_run() {
